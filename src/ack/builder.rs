@@ -1,0 +1,329 @@
+//! Building a tracker: every setting, its default, and what is refused.
+
+use super::deliver::{Deliver, Handler, Outcomes, Target, WhenFull};
+use super::error::BuildError;
+use super::trees::{Settings, Trees};
+use super::{AckTracker, OnDrop};
+use crate::core::engine::{Config, Engine, Source};
+use crate::core::reaper;
+use crate::sync::AtomicBool;
+use crate::time::{nanos, Clock, CoarseClock, Ticks};
+use rand::{rngs::SmallRng, RngCore, SeedableRng};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Settings of an [`AckTracker`], with defaults that suit a server.
+///
+/// | setting | default |
+/// |---|---|
+/// | [`timeout`](Self::timeout) | 30 s |
+/// | [`interval`](Self::interval) | a 300th of the timeout, between 1 ms and 1 s |
+/// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
+/// | [`capacity`](Self::capacity) | unbounded |
+/// | [`early_capacity`](Self::early_capacity) | 65,536 |
+/// | [`early_timeout`](Self::early_timeout) | the timeout |
+/// | [`latency_sampling`](Self::latency_sampling) | 0.05 |
+/// | [`clock`](Self::clock) | [`CoarseClock`] |
+/// | [`on_drop`](Self::on_drop) | [`OnDrop::LetTimeOut`] |
+/// | [`reaper_budget`](Self::reaper_budget) | 4096 |
+#[must_use = "a builder does nothing until one of its build methods is called"]
+pub struct AckTrackerBuilder {
+    timeout: Option<Duration>,
+    interval: Option<Duration>,
+    shards: Option<usize>,
+    capacity: Option<usize>,
+    early_capacity: u64,
+    early_timeout: Option<Duration>,
+    sampling: f64,
+    clock: Option<Arc<dyn Clock>>,
+    on_drop: OnDrop,
+    budget: usize,
+    seed: Option<u64>,
+    handler: Option<Box<dyn Handler>>,
+}
+
+impl std::fmt::Debug for AckTrackerBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AckTrackerBuilder")
+            .field("timeout", &self.timeout)
+            .field("interval", &self.interval)
+            .field("shards", &self.shards)
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for AckTrackerBuilder {
+    fn default() -> Self {
+        AckTrackerBuilder {
+            timeout: Some(Duration::from_secs(30)),
+            interval: None,
+            shards: None,
+            capacity: None,
+            early_capacity: 65_536,
+            early_timeout: None,
+            sampling: 0.05,
+            clock: None,
+            on_drop: OnDrop::LetTimeOut,
+            budget: 4096,
+            seed: None,
+            handler: None,
+        }
+    }
+}
+
+const SHORTEST_INTERVAL: Duration = Duration::from_micros(10);
+
+impl AckTrackerBuilder {
+    /// How long a root may take from its init, unless it says otherwise itself.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Roots never time out, unless they say otherwise themselves. Early arrivals still do.
+    pub fn timeouts_off(mut self) -> Self {
+        self.timeout = None;
+        self
+    }
+
+    /// The granularity of time: deadlines are rounded up to it. A root times out at its deadline or up to
+    /// one interval (and the reaper's delay) later, never earlier. At least 10 microseconds.
+    ///
+    /// An engine's timeouts can be up to 2^39 - 2 intervals long: 17 years at 1 ms.
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = Some(interval);
+        self
+    }
+
+    /// Into how many shards roots are spread: a power of two up to 256.
+    pub fn shards(mut self, shards: usize) -> Self {
+        self.shards = Some(shards);
+        self
+    }
+
+    /// The most entries (roots and early arrivals) there may be at once; beyond it new ones are refused with
+    /// [`AckError::Full`](crate::AckError::Full). Exact. Costs one more atomic operation on a shared counter at the
+    /// beginning and the end of each entry.
+    pub fn capacity(mut self, capacity: usize) -> Self {
+        self.capacity = Some(capacity);
+        self
+    }
+
+    /// The most acks, fails and resets that may wait for their inits at once; 0 refuses them all.
+    /// Only roots chosen by callers can have any.
+    pub fn early_capacity(mut self, early: usize) -> Self {
+        self.early_capacity = early as u64;
+        self
+    }
+
+    /// How long they may wait.
+    pub fn early_timeout(mut self, timeout: Duration) -> Self {
+        self.early_timeout = Some(timeout);
+        self
+    }
+
+    /// The share of roots whose latency is taken, 0.0 to 1.0. A sampled root costs two exact clock
+    /// readings more, about 40 ns.
+    pub fn latency_sampling(mut self, rate: f64) -> Self {
+        self.sampling = rate;
+        self
+    }
+
+    /// The clock to go by.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// What becomes of a [`Tuple`](crate::Tuple) that is dropped without ack or fail.
+    pub fn on_drop(mut self, on_drop: OnDrop) -> Self {
+        self.on_drop = on_drop;
+        self
+    }
+
+    /// How much the reaper does before it looks round again: expired entries, buckets, cascades.
+    pub fn reaper_budget(mut self, budget: usize) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Makes hashing and ids reproducible. Not for production: whoever knows the seed can choose
+    /// ids that collide.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Who is told of outcomes: a closure, or a [`Handler`]. Called by the thread that ended the root.
+    pub fn on_outcome(mut self, handler: impl Handler) -> Self {
+        self.handler = Some(Box::new(handler));
+        self
+    }
+
+    /// Builds the tracker and starts its reaper thread.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] says which setting is out of range, or what the system refused.
+    pub fn build(mut self) -> Result<AckTracker, BuildError> {
+        let target = self.handler_target();
+        self.with_reaper(target)
+    }
+
+    /// Builds the tracker with a channel of `length` outcomes in place of a handler, and starts its reaper.
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build).
+    pub fn build_with_channel(
+        self,
+        length: usize,
+        when_full: WhenFull,
+    ) -> Result<(AckTracker, Outcomes), BuildError> {
+        if length == 0 {
+            return Err(BuildError::ZeroChannel);
+        }
+        let (target, outcomes) = Target::channel(length, when_full);
+        Ok((self.with_reaper(target)?, outcomes))
+    }
+
+    /// Builds the tracker without a thread: nothing expires but in [`AckTracker::poll`].
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build).
+    pub fn build_manual(mut self) -> Result<AckTracker, BuildError> {
+        let target = self.handler_target();
+        self.trees(target).map(|(trees, on_drop)| AckTracker {
+            trees: Arc::new(trees),
+            reaper: None,
+            stop: Arc::new(AtomicBool::new(false)),
+            on_drop,
+        })
+    }
+
+    fn handler_target(&mut self) -> Target {
+        self.handler
+            .take()
+            .map_or(Target::Nowhere, Target::Handler)
+    }
+
+    fn with_reaper(self, target: Target) -> Result<AckTracker, BuildError> {
+        let budget = self.budget;
+        let (trees, on_drop) = self.trees(target)?;
+        let trees = Arc::new(trees);
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = {
+            let (trees, stop) = (trees.clone(), stop.clone());
+            std::thread::Builder::new()
+                .name("expiry-reaper".into())
+                .spawn(move || {
+                    reaper::run(&trees.engine, &*trees, budget, &stop, |took| {
+                        trees.busy.add(took);
+                        trees.rounds.add(1);
+                    });
+                })
+                .map_err(|error| BuildError::NoThread(error.to_string()))?
+        };
+        trees.engine.set_reaper(&thread);
+        Ok(AckTracker {
+            trees,
+            reaper: Some(thread),
+            stop,
+            on_drop,
+        })
+    }
+
+    fn trees(self, target: Target) -> Result<(Trees, OnDrop), BuildError> {
+        if self.timeout.is_some_and(|timeout| timeout.is_zero())
+            || self.early_timeout.is_some_and(|timeout| timeout.is_zero())
+        {
+            return Err(BuildError::ZeroTimeout);
+        }
+        let timeout = self.timeout.unwrap_or(Duration::from_secs(30));
+        let early_timeout = self.early_timeout.unwrap_or(timeout);
+        let interval = self.interval.unwrap_or_else(|| {
+            let shortest = timeout.min(early_timeout);
+            (timeout / 300)
+                .clamp(Duration::from_millis(1), Duration::from_secs(1))
+                .min(shortest)
+                .max(SHORTEST_INTERVAL)
+        });
+        if interval < SHORTEST_INTERVAL {
+            return Err(BuildError::IntervalTooShort { interval });
+        }
+        for timeout in [timeout, early_timeout] {
+            if interval > timeout {
+                return Err(BuildError::IntervalAboveTimeout { interval, timeout });
+            }
+            let ticks = Ticks::new(0, nanos(interval));
+            if ticks.timeout(timeout).is_none() {
+                return Err(BuildError::TimeoutTooLong {
+                    timeout,
+                    longest: ticks.longest(),
+                });
+            }
+        }
+        let shards = self.shards.unwrap_or_else(|| {
+            std::thread::available_parallelism()
+                .map_or(4, std::num::NonZeroUsize::get)
+                .next_power_of_two()
+                .min(16)
+        });
+        if !shards.is_power_of_two() || shards > 256 {
+            return Err(BuildError::BadShards { shards });
+        }
+        match self.capacity {
+            Some(0) => return Err(BuildError::ZeroCapacity),
+            Some(capacity) if capacity as u64 > 1 << 31 => {
+                return Err(BuildError::CapacityTooLarge { capacity })
+            }
+            _ => {}
+        }
+        if !(0.0..=1.0).contains(&self.sampling) {
+            return Err(BuildError::BadSamplingRate);
+        }
+        if self.budget == 0 {
+            return Err(BuildError::ZeroBudget);
+        }
+        let mut random = match self.seed {
+            Some(seed) => SmallRng::seed_from_u64(seed),
+            None => SmallRng::from_os_rng(),
+        };
+        let config = Config {
+            shards,
+            interval: nanos(interval),
+            capacity: self.capacity,
+            clock: self
+                .clock
+                .map_or_else(|| Source::Default(CoarseClock::new()), Source::Custom),
+            seed: random.next_u64(),
+        };
+        // Birth stamps have 32 bits: a unit of a microsecond, or more where 64 timeouts would not fit.
+        let unit = match self.timeout {
+            Some(timeout) => (nanos(timeout) >> (32 - 6)).max(1 << 10),
+            None => 1 << 20,
+        };
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss
+        )] // 0.0 to 1.0, checked above
+        let sampled = (self.sampling * (1u64 << 32) as f64) as u64;
+        let settings = Settings {
+            timeout: self.timeout.map(nanos),
+            early_timeout: nanos(early_timeout),
+            early_capacity: self.early_capacity,
+            sampled,
+            unit: unit.next_power_of_two().ilog2(),
+            secrets: std::array::from_fn(|_| random.next_u64()),
+        };
+        let engine =
+            Engine::new(config, Trees::share(shards)).map_err(|_| BuildError::OutOfMemory)?;
+        Ok((
+            Trees::new(engine, settings, Deliver::new(target)),
+            self.on_drop,
+        ))
+    }
+}

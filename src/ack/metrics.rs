@@ -1,0 +1,293 @@
+//! What operators can see: counters, the lateness of expiry, and who is in flight.
+
+use super::outcome::{Root, RootId};
+use super::trees::Trees;
+use super::AckTracker;
+use crate::core::engine::Face;
+use crate::core::lease::State;
+use crate::sync::Ordering;
+use crate::time::NEVER;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+/// Counters of one shard. Monotonic but for `live`. Read one after another while others count, so
+/// sums are exact only when nothing is going on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShardMetrics {
+    /// Entries now: roots in flight and early arrivals.
+    pub live: u64,
+    /// Roots that were tracked.
+    pub inserted: u64,
+    /// Of these, how many were acked.
+    pub acked: u64,
+    /// How many failed.
+    pub failed: u64,
+    /// How many timed out.
+    pub expired: u64,
+    /// How many were cancelled by the shutdown.
+    pub cancelled: u64,
+    /// Acks, fails and resets that came after the end of their root, or for one that was never issued.
+    pub late: u64,
+    /// Inits that were refused because the root was in flight already.
+    pub duplicate: u64,
+    /// Early arrivals that were held.
+    pub early_held: u64,
+    /// Of these, how many met their init.
+    pub early_merged: u64,
+    /// How many waited in vain.
+    pub early_expired: u64,
+    /// Early arrivals that were refused because too many were held.
+    pub early_refused: u64,
+}
+
+/// A histogram of how late expirations were seen after they were due: powers of two of nanoseconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lateness {
+    /// `counts[i]` were late by at least `2^i` and less than `2^(i+1)` ns; `counts[0]` includes zero.
+    pub counts: Vec<u64>,
+}
+
+impl Lateness {
+    /// How many expirations it has seen.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// An upper bound of the given quantile (0.0 to 1.0), to a factor of two. `None` if nothing has expired.
+    #[must_use]
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss
+    )]
+    pub fn quantile(&self, quantile: f64) -> Option<Duration> {
+        let rank = (self.total() as f64 * quantile.clamp(0.0, 1.0)).ceil() as u64;
+        let mut seen = 0;
+        self.counts
+            .iter()
+            .position(|&count| {
+                seen += count;
+                seen >= rank.max(1)
+            })
+            .map(|at| Duration::from_nanos(2u64.saturating_pow(at as u32 + 1)))
+    }
+}
+
+/// A snapshot of a tracker's counters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// Shard by shard.
+    pub shards: Vec<ShardMetrics>,
+    /// All shards together.
+    pub total: ShardMetrics,
+    /// How late expirations were seen.
+    pub lateness: Lateness,
+    /// Time that the reaper has spent working, of all the time since the tracker was built.
+    pub reaper_busy: Duration,
+    /// How often it has woken up.
+    pub reaper_rounds: u64,
+    /// Panics of the handler that were caught.
+    pub handler_panics: u64,
+    /// Outcomes that went to the second queue of the channel; see [`WhenFull::Spill`](crate::WhenFull::Spill).
+    pub spilled: u64,
+    /// Outcomes that nobody got: dropped by [`WhenFull::Drop`](crate::WhenFull::Drop), or the receiver was gone.
+    pub undelivered: u64,
+}
+
+/// A root in flight, as it was when somebody looked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InFlight {
+    /// Which root.
+    pub root: RootId,
+    /// Its owner's token.
+    pub owner: u64,
+    /// Time since its init, in the steps and modulo the range of [`Outcome::latency`](crate::Outcome::latency).
+    pub age: Duration,
+    /// How long until it times out; `None` if it never does.
+    pub remaining: Option<Duration>,
+}
+
+impl Trees {
+    fn snapshot(&self) -> Metrics {
+        let shards: Vec<ShardMetrics> = (0..self.engine.shards())
+            .map(|shard| {
+                let mut sum = ShardMetrics {
+                    live: self.live(shard).0,
+                    ..ShardMetrics::default()
+                };
+                for share in self.engine.stripes() {
+                    let counts = &share.counts[shard];
+                    sum.inserted += counts.begun.get();
+                    sum.acked += counts.acked.get();
+                    sum.failed += counts.failed.get();
+                    sum.expired += counts.expired.get();
+                    sum.cancelled += counts.cancelled.get();
+                    sum.late += counts.late.get();
+                    sum.duplicate += counts.duplicate.get();
+                    sum.early_held += counts.early_held.get();
+                    sum.early_merged += counts.early_merged.get();
+                    sum.early_expired += counts.early_expired.get();
+                    sum.early_refused += counts.refused.get();
+                }
+                sum
+            })
+            .collect();
+        let total = shards.iter().fold(ShardMetrics::default(), |a, b| ShardMetrics {
+            live: a.live + b.live,
+            inserted: a.inserted + b.inserted,
+            acked: a.acked + b.acked,
+            failed: a.failed + b.failed,
+            expired: a.expired + b.expired,
+            cancelled: a.cancelled + b.cancelled,
+            late: a.late + b.late,
+            duplicate: a.duplicate + b.duplicate,
+            early_held: a.early_held + b.early_held,
+            early_merged: a.early_merged + b.early_merged,
+            early_expired: a.early_expired + b.early_expired,
+            early_refused: a.early_refused + b.early_refused,
+        });
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        Metrics {
+            shards,
+            total,
+            lateness: Lateness {
+                counts: self
+                    .lateness
+                    .iter()
+                    .map(crate::core::threads::Counter::get)
+                    .collect(),
+            },
+            reaper_busy: Duration::from_nanos(self.busy.get()),
+            reaper_rounds: self.rounds.get(),
+            handler_panics: self.deliver.panics.load(relaxed),
+            spilled: self.deliver.spilled.load(relaxed),
+            undelivered: self.deliver.undelivered.load(relaxed),
+        }
+    }
+
+    /// Calls `f` with every root that is in flight. Each is read consistently; together they are no snapshot.
+    fn each_in_flight(&self, mut f: impl FnMut(InFlight)) {
+        let now = self.engine.clock.now();
+        let tick = self.engine.ticks.at(now);
+        self.engine.for_each(|claim, lease| {
+            let issued = lease.state() == State::LiveIssued;
+            if !issued && lease.state() != State::Live {
+                return;
+            }
+            let key = claim.slot.key.load(Ordering::Acquire);
+            let owner = claim.slot.owner.load(Ordering::Acquire);
+            let age = self.age(claim.id, now);
+            // Unless the lease is the same afterwards, these may be of different tenants.
+            let again = claim.slot.lease();
+            if again.incarnation() != lease.incarnation() || again.state() != lease.state() {
+                return;
+            }
+            let deadline = again.deadline_near(tick);
+            f(InFlight {
+                root: if issued {
+                    RootId::Issued(Root(key))
+                } else {
+                    RootId::Chosen(key)
+                },
+                owner,
+                age,
+                remaining: (deadline != NEVER).then(|| self.engine.ticks.until(now, deadline)),
+            });
+        });
+    }
+}
+
+impl AckTracker {
+    /// A snapshot of the counters. O(threads x shards); disturbs nobody.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        self.trees.snapshot()
+    }
+
+    /// Entries now: roots in flight and early arrivals. O(threads x shards).
+    #[must_use]
+    pub fn len(&self) -> usize {
+        let live: u64 = (0..self.trees.engine.shards())
+            .map(|shard| self.trees.live(shard).0)
+            .sum();
+        usize::try_from(live).unwrap_or(usize::MAX)
+    }
+
+    /// Whether nothing is in flight.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The `most` oldest roots in flight, oldest first. O(capacity): looks at every slot, stops nobody.
+    #[must_use]
+    pub fn oldest(&self, most: usize) -> Vec<InFlight> {
+        let mut heap = BinaryHeap::new();
+        self.trees.each_in_flight(|root| {
+            heap.push(Reverse(ByAge(root)));
+            if heap.len() > most {
+                heap.pop();
+            }
+        });
+        heap.into_sorted_vec()
+            .into_iter()
+            .map(|Reverse(ByAge(root))| root)
+            .collect()
+    }
+
+    /// All roots in flight of one owner. O(capacity).
+    #[must_use]
+    pub fn owned_by(&self, owner: u64) -> Vec<InFlight> {
+        let mut found = Vec::new();
+        self.trees.each_in_flight(|root| {
+            if root.owner == owner {
+                found.push(root);
+            }
+        });
+        found
+    }
+
+    /// How many roots in flight are younger than each of `bounds` (ascending) but no younger than the
+    /// one before it, and last, how many are older than all of them. O(capacity).
+    #[must_use]
+    pub fn counts_by_age(&self, bounds: &[Duration]) -> Vec<u64> {
+        let mut counts = vec![0; bounds.len() + 1];
+        self.trees
+            .each_in_flight(|root| counts[bounds.partition_point(|&bound| bound <= root.age)] += 1);
+        counts
+    }
+
+    /// Fails every root of one owner that is in flight, for instance because its client has gone. Returns how
+    /// many this call failed. O(capacity). Roots whose init is under way at the same time may be missed.
+    pub fn fail_all(&self, owner: u64) -> usize {
+        self.owned_by(owner)
+            .into_iter()
+            .filter(|root| self.fail(root.root).is_ok())
+            .count()
+    }
+}
+
+/// Orders by age, then by root.
+struct ByAge(InFlight);
+
+impl PartialEq for ByAge {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+impl Eq for ByAge {}
+impl PartialOrd for ByAge {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for ByAge {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.0.age, self.0.root).cmp(&(other.0.age, other.0.root))
+    }
+}

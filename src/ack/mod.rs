@@ -1,0 +1,419 @@
+//! Ack trees: has everything derived from this message been processed?
+
+mod builder;
+mod deliver;
+mod error;
+mod metrics;
+mod outcome;
+mod trees;
+mod tuple;
+
+pub use builder::AckTrackerBuilder;
+pub use deliver::{Handler, Outcomes, WhenFull};
+pub use error::{AckError, BuildError};
+pub use metrics::{InFlight, Lateness, Metrics, ShardMetrics};
+pub use outcome::{Ack, Done, Outcome, Reason, Root, RootId};
+pub use trees::Timeout;
+pub use tuple::Tuple;
+
+use crate::sync::{AtomicBool, Ordering};
+use rand::{rngs::SmallRng, RngCore, SeedableRng};
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use trees::Trees;
+
+/// What becomes of a [`Tuple`] that is dropped without ack or fail, by a panic or an early return for instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnDrop {
+    /// Nothing: its trees time out. The safe choice where a tuple's work may have been handed on.
+    #[default]
+    LetTimeOut,
+    /// Its trees fail at once. The quick choice.
+    Fail,
+}
+
+/// What becomes of the roots that are still in flight when a tracker is shut down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// New roots are refused; those in flight get up to this long to be acked, to fail or to time out. What is
+    /// left then is cancelled.
+    Drain(Duration),
+    /// Each gets the outcome [`Reason::Cancelled`], through the handler or the channel.
+    Cancel,
+    /// They are returned by [`AckTracker::shutdown`], and the handler is not told.
+    Return,
+}
+
+/// What a call of [`AckTracker::poll`] left behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Polled {
+    /// The budget ran out before the work did: call again at once. Also if another thread is polling.
+    pub more: bool,
+    /// How long from now until there is something to do, if nothing else happens; `None` if never.
+    pub next: Option<Duration>,
+}
+
+/// A random 64-bit edge id, never zero, from a generator that each thread has seeded from the OS.
+///
+/// With random ids, a tree completes falsely if the XOR of the ids outstanding happens to be zero: a chance of
+/// 2^-64 for each ack. At 10,000 acks per second that is once in 58 million years
+/// (2^64 / 10^4 s = 1.8 * 10^15 s; a widely copied text says 5.8).
+#[must_use]
+#[inline]
+pub fn edge() -> u64 {
+    thread_local! {
+        static GENERATOR: RefCell<SmallRng> = RefCell::new(SmallRng::from_os_rng());
+    }
+    let draw = |generator: &mut SmallRng| loop {
+        let id = generator.next_u64();
+        if id != 0 {
+            return id;
+        }
+    };
+    // A thread that is ending has no generator any more: make one for this call.
+    GENERATOR
+        .try_with(|generator| draw(&mut generator.borrow_mut()))
+        .unwrap_or_else(|_| draw(&mut SmallRng::from_os_rng()))
+}
+
+/// Tracks trees of derived work, each with one 64-bit XOR, until everything in a tree has been
+/// acked, something in it has failed, or its time is up: exactly one of these, told once.
+///
+/// # The idea
+///
+/// From Apache Storm's acker. A message is a *root*. Each piece of work derived from it is an *edge*, a
+/// random 64-bit id. The tracker keeps the XOR of all ids it has seen for the root; each id is seen twice, once when the
+/// work is created and once when it is done, so the XOR is zero when, and (but for a chance of 2^-64) only
+/// when, everything is done. Memory per root is constant, however large its tree: 32 bytes and a
+/// share of the tables.
+///
+/// # Issued and chosen roots
+///
+/// Operations take a [`RootId`]: a [`Root`] that [`issue`](Self::issue) returned, or any `u64` that the caller
+/// chose, for roots that other processes name.
+///
+/// * **Issued** roots name one attempt. They are the faster kind (an id is its place), and duplicates and late
+///   acks are impossible to confuse with anything: they are refused as [`AckError::NotLive`].
+/// * **Chosen** roots are found by a seeded hash. Acks may come before the init and wait for it. As a late ack
+///   of an ended root looks like an early one of a new root, it is held, counted, and expires after
+///   the [early timeout](AckTrackerBuilder::early_timeout): bounded, observable, harmless, provided that
+///   **an id names one attempt**: replay a message under a new id.
+///
+/// # Progress, cost
+///
+/// `issue`, `init`, `ack`, `fail` and `reset_timeout` are lock-free and allocate nothing in the common path; no
+/// thread ever waits for another, whether it is descheduled, growing a table or expiring a million entries. What an
+/// outcome's handler does is its own affair. A lifecycle of an issued root is 6 atomic
+/// read-modify-writes for init and three acks.
+///
+/// # Time
+///
+/// One reaper thread per tracker ends what is due; it sleeps until the next deadline, and for ever when there is none.
+/// [`build_manual`](AckTrackerBuilder::build_manual) makes a tracker without it, driven by [`poll`](Self::poll).
+/// State is in memory by design: after a restart, the sources of messages must replay what they have had no
+/// outcome for.
+///
+/// # Example
+///
+/// ```
+/// use expiry::{AckTracker, Tuple};
+///
+/// let tracker = AckTracker::builder()
+///     .on_outcome(|outcome: &expiry::Outcome| println!("{outcome:?}"))
+///     .build()?;
+///
+/// let mut line = Tuple::root(&tracker, 42)?;   // a message has come in
+/// let word = line.emit();                      // a piece of work derived from it
+/// line.ack()?;                                 // the message itself is done with
+/// word.ack()?;                                 // and now everything is: the handler is told
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct AckTracker {
+    trees: Arc<Trees>,
+    reaper: Option<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    on_drop: OnDrop,
+}
+
+impl fmt::Debug for AckTracker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AckTracker")
+            .field("len", &self.len())
+            .field("shards", &self.trees.engine.shards())
+            .field("reaper", &self.reaper.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl AckTracker {
+    /// Settings with defaults.
+    pub fn builder() -> AckTrackerBuilder {
+        AckTrackerBuilder::default()
+    }
+
+    /// Begins to track a root and issues its id. `xor` is the XOR of the ids of its first edges; with 0, a root without
+    /// edges, it completes at once. `owner` comes back with the outcome.
+    ///
+    /// # Errors
+    ///
+    /// [`AckError::Full`], [`AckError::OutOfMemory`], [`AckError::Closed`].
+    #[inline]
+    pub fn issue(&self, xor: u64, owner: u64) -> Result<Root, AckError> {
+        self.trees.issue(xor, owner, Timeout::Default)
+    }
+
+    /// As [`issue`](Self::issue), with a timeout of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`issue`](Self::issue), and [`AckError::ZeroTimeout`], [`AckError::TimeoutTooLong`].
+    #[inline]
+    pub fn issue_with(&self, xor: u64, owner: u64, timeout: Timeout) -> Result<Root, AckError> {
+        self.trees.issue(xor, owner, timeout)
+    }
+
+    /// Begins to track a root under an id that the caller chose. `xor` and `owner` are as for
+    /// [`issue`](Self::issue). Acks that came before are counted in.
+    ///
+    /// # Errors
+    ///
+    /// [`AckError::Duplicate`] if the id is in flight already, which leaves it as it is, and those of `issue`.
+    #[inline]
+    pub fn init(&self, id: u64, xor: u64, owner: u64) -> Result<(), AckError> {
+        self.trees.init(id, xor, owner, Timeout::Default)
+    }
+
+    /// As [`init`](Self::init), with a timeout of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`init`](Self::init), and [`AckError::ZeroTimeout`], [`AckError::TimeoutTooLong`].
+    #[inline]
+    pub fn init_with(
+        &self,
+        id: u64,
+        xor: u64,
+        owner: u64,
+        timeout: Timeout,
+    ) -> Result<(), AckError> {
+        self.trees.init(id, xor, owner, timeout)
+    }
+
+    /// Acks: `xor` is the id of the edge that is done with, XORed with the ids of those derived from it.
+    ///
+    /// # Errors
+    ///
+    /// * [`AckError::ZeroEdge`] if `xor` is zero.
+    /// * [`AckError::NotLive`] if the root has ended: a late ack.
+    /// * For a chosen root that is not known, [`AckError::EarlyFull`], [`AckError::Full`],
+    ///   [`AckError::OutOfMemory`] and [`AckError::Closed`] if it cannot be held.
+    #[inline]
+    pub fn ack(&self, root: impl Into<RootId>, xor: u64) -> Result<Ack, AckError> {
+        match root.into() {
+            RootId::Issued(root) => self.trees.ack_issued(root, xor),
+            RootId::Chosen(id) => self.trees.ack_chosen(id, xor),
+        }
+    }
+
+    /// Fails a root: whatever else is outstanding, it ends now.
+    ///
+    /// # Errors
+    ///
+    /// As [`ack`](Self::ack).
+    #[inline]
+    pub fn fail(&self, root: impl Into<RootId>) -> Result<Done, AckError> {
+        self.fail_with(root.into(), None)
+    }
+
+    /// As [`fail`](Self::fail), and the outcome says who did it.
+    ///
+    /// # Errors
+    ///
+    /// As [`ack`](Self::ack).
+    #[inline]
+    pub fn fail_by(&self, root: impl Into<RootId>, by: u64) -> Result<Done, AckError> {
+        self.fail_with(root.into(), Some(by))
+    }
+
+    fn fail_with(&self, root: RootId, by: Option<u64>) -> Result<Done, AckError> {
+        match root {
+            RootId::Issued(root) => self.trees.fail_issued(root, by),
+            RootId::Chosen(id) => self.trees.fail_chosen(id, by),
+        }
+    }
+
+    /// Gives a root its full timeout again, from now on. When this returns `Ok(Done::Now)` the root is live and
+    /// cannot expire by its old deadline.
+    ///
+    /// # Errors
+    ///
+    /// As [`ack`](Self::ack).
+    pub fn reset_timeout(&self, root: impl Into<RootId>) -> Result<Done, AckError> {
+        self.reset_timeout_to(root, Timeout::Default)
+    }
+
+    /// Gives a root another timeout, from now on; it may be shorter.
+    ///
+    /// # Errors
+    ///
+    /// As [`ack`](Self::ack), and [`AckError::ZeroTimeout`], [`AckError::TimeoutTooLong`].
+    pub fn reset_timeout_to(
+        &self,
+        root: impl Into<RootId>,
+        timeout: Timeout,
+    ) -> Result<Done, AckError> {
+        match root.into() {
+            RootId::Issued(root) => self.trees.reset_issued(root, timeout),
+            RootId::Chosen(id) => self.trees.reset_chosen(id, timeout),
+        }
+    }
+
+    /// Issues a root for each `(xor, owner)`, in order, and appends them to `into`. One clock reading for all.
+    ///
+    /// # Errors
+    ///
+    /// As [`issue`](Self::issue); the roots issued until then are in `into`.
+    pub fn issue_batch(
+        &self,
+        items: &[(u64, u64)],
+        into: &mut Vec<Root>,
+    ) -> Result<(), AckError> {
+        self.trees.issue_batch(items, Timeout::Default, into)
+    }
+
+    /// Inits each `(id, xor, owner)` and calls `each` with its place and result. One clock reading for all, and the
+    /// memory of a group is fetched before its first member is looked at.
+    pub fn init_batch(
+        &self,
+        items: &[(u64, u64, u64)],
+        each: impl FnMut(usize, Result<(), AckError>),
+    ) {
+        self.trees.init_batch(items, Timeout::Default, each);
+    }
+
+    /// Acks each `(root, xor)` and calls `each` with its place and result. The memory of a group is
+    /// fetched before its first member is looked at, which hides most of the latency of a large table.
+    pub fn ack_batch<R: AckMany>(
+        &self,
+        items: &[(R, u64)],
+        each: impl FnMut(usize, Result<Ack, AckError>),
+    ) {
+        R::ack_many(self, items, each);
+    }
+
+    /// Ends what is due, with at most about `budget` steps of work. For trackers built without a
+    /// reaper; harmless on others. Never waits: if another thread is polling it says so at once.
+    pub fn poll(&self, budget: usize) -> Polled {
+        let now = self.trees.engine.clock.now();
+        match self.trees.engine.poll(now, budget.max(1), &*self.trees) {
+            None => Polled {
+                more: true,
+                next: None,
+            },
+            Some(round) => Polled {
+                more: round.more,
+                next: round.next.map(|tick| self.trees.engine.ticks.until(now, tick)),
+            },
+        }
+    }
+
+    /// The granularity of its deadlines.
+    #[must_use]
+    pub fn interval(&self) -> Duration {
+        self.trees.engine.ticks.interval()
+    }
+
+    /// Stops the tracker: refuses new roots, settles the `fate` of those in flight, stops the reaper and waits for it.
+    /// Returns the roots in flight under [`Fate::Return`], and nothing otherwise.
+    ///
+    /// Every root whose `issue` or `init` has returned `Ok` has had its outcome when this returns, or is in the
+    /// returned list. Operations under way in other threads end as if they had come just before or just after;
+    /// later ones are refused with [`AckError::Closed`] or [`AckError::NotLive`]. Blocks; not for
+    /// calling from a handler.
+    pub fn shutdown(mut self, fate: Fate) -> Vec<Outcome> {
+        self.stop_with(fate)
+    }
+
+    fn stop_with(&mut self, fate: Fate) -> Vec<Outcome> {
+        self.trees.engine.refuse();
+        if let Fate::Drain(limit) = fate {
+            let began = std::time::Instant::now();
+            while !self.is_empty() && began.elapsed() < limit {
+                if self.reaper.is_none() {
+                    self.poll(4096);
+                }
+                std::thread::sleep(Duration::from_millis(1).min(limit));
+            }
+        }
+        if let Some(reaper) = self.reaper.take() {
+            self.stop.store(true, Ordering::Release);
+            self.trees.engine.waker.wake();
+            // It catches its handlers' panics; had it panicked all the same, there is nothing to join.
+            let _ = reaper.join();
+        }
+        let mut returned = Vec::new();
+        if fate == Fate::Return {
+            self.trees.close(Some(&mut |outcome| returned.push(outcome)));
+        } else {
+            self.trees.close(None);
+        }
+        returned
+    }
+}
+
+impl Drop for AckTracker {
+    /// As [`shutdown`](Self::shutdown) with [`Fate::Cancel`].
+    fn drop(&mut self) {
+        if self.reaper.is_some() || !self.trees.engine.is_refusing() {
+            self.stop_with(Fate::Cancel);
+        }
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Root {}
+    impl Sealed for u64 {}
+}
+
+/// Kinds of roots that can be acked in batches: [`Root`] and `u64`.
+pub trait AckMany: sealed::Sealed + Sized {
+    #[doc(hidden)]
+    fn ack_many(
+        tracker: &AckTracker,
+        items: &[(Self, u64)],
+        each: impl FnMut(usize, Result<Ack, AckError>),
+    );
+}
+
+impl AckMany for Root {
+    fn ack_many(
+        tracker: &AckTracker,
+        items: &[(Self, u64)],
+        mut each: impl FnMut(usize, Result<Ack, AckError>),
+    ) {
+        const GROUP: usize = 16;
+        for (group, items) in items.chunks(GROUP).enumerate() {
+            for (root, _) in items {
+                tracker.trees.prefetch_issued(*root);
+            }
+            for (at, &(root, xor)) in items.iter().enumerate() {
+                each(group * GROUP + at, tracker.trees.ack_issued(root, xor));
+            }
+        }
+    }
+}
+
+impl AckMany for u64 {
+    fn ack_many(
+        tracker: &AckTracker,
+        items: &[(Self, u64)],
+        each: impl FnMut(usize, Result<Ack, AckError>),
+    ) {
+        tracker.trees.ack_chosen_batch(items, each);
+    }
+}

@@ -1,0 +1,144 @@
+//! How a root ends, and how that is told.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A root that the engine issued: names one attempt, never reused for another.
+///
+/// A late ack of an earlier attempt cannot touch a later one (S6, W14): the id holds its slot, 20 bits
+/// that count the slot's tenants, and 12 random bits. An id is accepted again only after 2^20 - 1
+/// later tenants of the same slot, and then with odds of 1 in 4096.
+///
+/// 64 bits, so that it can travel: [`to_bits`](Self::to_bits), [`from_bits`](Self::from_bits).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Root(pub(crate) u64);
+
+impl Root {
+    /// The id as bits, for a wire format.
+    #[must_use]
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The id from its bits. Bits that no tracker issued name no live root, and are refused like one that has ended.
+    #[must_use]
+    pub fn from_bits(bits: u64) -> Self {
+        Root(bits)
+    }
+}
+
+impl fmt::Debug for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Root({:#018x})", self.0)
+    }
+}
+
+/// Which root: issued by the engine, or chosen by the caller. The two never meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RootId {
+    /// Issued by the engine.
+    Issued(Root),
+    /// Chosen by the caller; any number, zero included.
+    Chosen(u64),
+}
+
+impl From<Root> for RootId {
+    #[inline]
+    fn from(root: Root) -> Self {
+        RootId::Issued(root)
+    }
+}
+
+impl From<u64> for RootId {
+    #[inline]
+    fn from(id: u64) -> Self {
+        RootId::Chosen(id)
+    }
+}
+
+impl fmt::Display for RootId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RootId::Issued(root) => write!(f, "issued:{:016x}", root.0),
+            RootId::Chosen(id) => write!(f, "chosen:{id}"),
+        }
+    }
+}
+
+/// Why a root ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Everything derived from it has been acked.
+    Acked,
+    /// It was failed.
+    Failed {
+        /// What the caller of [`fail_by`](crate::AckTracker::fail_by) named as the culprit; `None` for
+        /// [`fail`](crate::AckTracker::fail), for a dropped tuple, and where the fail met the init halfway.
+        by: Option<u64>,
+    },
+    /// Its time ran out.
+    TimedOut {
+        /// When it was due: clock time since the tracker was built, rounded up to the interval.
+        due: Duration,
+        /// When the reaper (or `poll`) saw it, on the same scale. Never before `due`.
+        seen: Duration,
+    },
+    /// The tracker was shut down first.
+    Cancelled,
+}
+
+/// What became of a root: exactly one of these for each root that was tracked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// Which root.
+    pub root: RootId,
+    /// The token that came with its init.
+    pub owner: u64,
+    /// Why it ended.
+    pub reason: Reason,
+    /// From init to end, where this root was sampled. In steps of about a microsecond (more where
+    /// timeouts are above a minute), and modulo at least 64 times the tracker's timeout.
+    pub latency: Option<Duration>,
+}
+
+impl Outcome {
+    /// Whether everything was acked.
+    #[must_use]
+    pub fn is_acked(&self) -> bool {
+        self.reason == Reason::Acked
+    }
+
+    /// Whether somebody failed it.
+    #[must_use]
+    pub fn is_failed(&self) -> bool {
+        matches!(self.reason, Reason::Failed { .. })
+    }
+
+    /// Whether its time ran out.
+    #[must_use]
+    pub fn is_timed_out(&self) -> bool {
+        matches!(self.reason, Reason::TimedOut { .. })
+    }
+}
+
+/// What an ack did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ack {
+    /// Counted; more is outstanding.
+    Pending,
+    /// This was the last one: the root is acked, and its owner has been told (by this thread).
+    Completed,
+    /// The init has not come yet; the share is held for it. Only for roots chosen by the caller.
+    Held,
+}
+
+/// What a fail, or a reset of a timeout, did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Done {
+    /// It took effect at once.
+    Now,
+    /// The init has not come yet; it is held for it. Only for roots chosen by the caller.
+    Held,
+}

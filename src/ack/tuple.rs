@@ -1,0 +1,241 @@
+//! Typed handles for tuples in one process: what the compiler can refuse, it does.
+
+use super::error::AckError;
+use super::outcome::{Ack, Root};
+use super::trees::Timeout;
+use super::{edge, AckTracker, OnDrop};
+use std::borrow::Borrow;
+
+/// One edge of one tree: this tuple's share in a root.
+#[derive(Debug, Clone, Copy)]
+struct Anchor {
+    root: Root,
+    /// This tuple's own edge, XORed with those of the children it has emitted. Acking it settles its own and
+    /// registers theirs in one step, so emitting costs no message (A8).
+    share: u64,
+}
+
+/// A tuple that is being processed: a node of one or more ack trees.
+///
+/// Made by [`root`](Self::root), [`emit`](Self::emit) and [`join`](Self::join), settled by
+/// [`ack`](Self::ack) or [`fail`](Self::fail), each of which consumes it. So a second ack, an ack
+/// after a fail, and an emit after the ack do not compile (S5, S10, S11), and as emitting takes `&mut self`, two
+/// threads cannot lose each other's edges (S4). A tuple may be sent to another thread.
+///
+/// `T` is how it holds the tracker: `&AckTracker`, or `Arc<AckTracker>` for threads that outlive the scope (at the
+/// price of two reference counts per tuple).
+///
+/// A tuple that is dropped unsettled does what the tracker was built to do ([`OnDrop`]): by default its
+/// trees time out.
+///
+/// ```compile_fail
+/// # let tracker = expiry::AckTracker::builder().build_manual().unwrap();
+/// let tuple = expiry::Tuple::root(&tracker, 1).unwrap();
+/// tuple.ack().unwrap();
+/// tuple.ack().unwrap(); // error: use of moved value
+/// ```
+///
+/// ```compile_fail
+/// # let tracker = expiry::AckTracker::builder().build_manual().unwrap();
+/// let mut tuple = expiry::Tuple::root(&tracker, 1).unwrap();
+/// tuple.ack().unwrap();
+/// let child = tuple.emit(); // error: borrow of moved value
+/// ```
+#[must_use = "a tuple that is dropped unsettled times out, or fails"]
+pub struct Tuple<T: Borrow<AckTracker>> {
+    tracker: T,
+    first: Option<Anchor>,
+    /// Further roots, of tuples that were joined. Empty, and unallocated, for all others.
+    more: Vec<Anchor>,
+}
+
+impl<T: Borrow<AckTracker>> std::fmt::Debug for Tuple<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tuple")
+            .field("roots", &self.roots().collect::<Vec<_>>())
+            .finish()
+    }
+}
+
+impl<T: Borrow<AckTracker> + Clone> Tuple<T> {
+    /// Begins a tree: a message has come in. `owner` is told what becomes of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`AckTracker::issue`].
+    pub fn root(tracker: T, owner: u64) -> Result<Self, AckError> {
+        Self::root_with(tracker, owner, Timeout::Default)
+    }
+
+    /// As [`root`](Self::root), with a timeout of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`AckTracker::issue_with`].
+    pub fn root_with(tracker: T, owner: u64, timeout: Timeout) -> Result<Self, AckError> {
+        let share = edge();
+        let root = tracker.borrow().issue_with(share, owner, timeout)?;
+        Ok(Tuple {
+            tracker,
+            first: Some(Anchor { root, share }),
+            more: Vec::new(),
+        })
+    }
+
+    /// A tuple that belongs to no tree: acking it does nothing, and so do its children's.
+    pub fn unanchored(tracker: T) -> Self {
+        Tuple {
+            tracker,
+            first: None,
+            more: Vec::new(),
+        }
+    }
+
+    /// Derives a child from this tuple, in all its trees. No message, no atomic operation: the tree learns of
+    /// the child when this tuple is acked.
+    pub fn emit(&mut self) -> Self {
+        Tuple {
+            tracker: self.tracker.clone(),
+            first: self.first.as_mut().map(child),
+            more: self.more.iter_mut().map(child).collect(),
+        }
+    }
+
+    /// Derives a child from several tuples: it belongs to the trees of all of them, and all of these wait for it.
+    /// `None` if there are no parents. The parents must be of one tracker: the child's is the first one's.
+    pub fn join<'a>(parents: impl IntoIterator<Item = &'a mut Self>) -> Option<Self>
+    where
+        T: 'a,
+    {
+        let mut joined: Option<Self> = None;
+        for parent in parents {
+            let part = parent.emit();
+            match &mut joined {
+                None => joined = Some(part),
+                Some(joined) => joined.absorb(part),
+            }
+        }
+        joined
+    }
+
+    /// Takes another tuple's anchors over. Of two shares in one root, one with the XOR of both is left.
+    fn absorb(&mut self, mut other: Self) {
+        let anchors = other.first.take().into_iter().chain(other.more.drain(..));
+        for anchor in anchors {
+            let same = self
+                .first
+                .iter_mut()
+                .chain(&mut self.more)
+                .find(|mine| mine.root == anchor.root);
+            match same {
+                Some(mine) => mine.share ^= anchor.share,
+                // `first` is filled before `more` is, so the anchors stay in order.
+                None => match self.first {
+                    None => self.first = Some(anchor),
+                    Some(_) => self.more.push(anchor),
+                },
+            }
+        }
+    }
+}
+
+/// A new edge from `parent`, remembered in it.
+fn child(parent: &mut Anchor) -> Anchor {
+    let share = edge();
+    parent.share ^= share;
+    Anchor {
+        root: parent.root,
+        share,
+    }
+}
+
+impl<T: Borrow<AckTracker>> Tuple<T> {
+    /// The roots of the trees that this tuple belongs to.
+    pub fn roots(&self) -> impl Iterator<Item = Root> + '_ {
+        self.first.iter().chain(&self.more).map(|anchor| anchor.root)
+    }
+
+    /// It has been processed: settles its edge and registers its children's, in each of its trees.
+    ///
+    /// [`Ack::Completed`] if that completed any tree.
+    ///
+    /// # Errors
+    ///
+    /// [`AckError::NotLive`] if any of its trees had ended before: timed out, or failed by another
+    /// tuple. The others are settled all the same.
+    pub fn ack(mut self) -> Result<Ack, AckError> {
+        let mut result = Ok(Ack::Pending);
+        for anchor in self.settle() {
+            // A share of zero (children that cancel out its own edge, one in 2^64) leaves nothing to do.
+            let acked = match self.tracker.borrow().ack(anchor.root, anchor.share) {
+                Err(AckError::ZeroEdge) => continue,
+                acked => acked,
+            };
+            match acked {
+                Err(error) => result = Err(error),
+                Ok(Ack::Completed) if result.is_ok() => result = Ok(Ack::Completed),
+                Ok(_) => {}
+            }
+        }
+        result
+    }
+
+    /// It could not be processed: each of its trees fails at once.
+    ///
+    /// # Errors
+    ///
+    /// [`AckError::NotLive`] if any of them had ended before. The others fail all the same.
+    pub fn fail(mut self) -> Result<(), AckError> {
+        self.fail_all(None)
+    }
+
+    /// As [`fail`](Self::fail), and the outcome says who did it.
+    ///
+    /// # Errors
+    ///
+    /// As [`fail`](Self::fail).
+    pub fn fail_by(mut self, by: u64) -> Result<(), AckError> {
+        self.fail_all(Some(by))
+    }
+
+    /// Gives each of its trees its full timeout again.
+    ///
+    /// # Errors
+    ///
+    /// [`AckError::NotLive`] if any of them had ended before. The others are renewed all the same.
+    pub fn reset_timeout(&self) -> Result<(), AckError> {
+        let mut result = Ok(());
+        for root in self.roots() {
+            if let Err(error) = self.tracker.borrow().reset_timeout(root) {
+                result = Err(error);
+            }
+        }
+        result
+    }
+
+    fn fail_all(&mut self, by: Option<u64>) -> Result<(), AckError> {
+        let mut result = Ok(());
+        for anchor in self.settle() {
+            if let Err(error) = self.tracker.borrow().trees.fail_issued(anchor.root, by) {
+                result = Err(error);
+            }
+        }
+        result
+    }
+
+    /// The anchors; none are left.
+    fn settle(&mut self) -> impl Iterator<Item = Anchor> {
+        self.first
+            .take()
+            .into_iter()
+            .chain(std::mem::take(&mut self.more))
+    }
+}
+
+impl<T: Borrow<AckTracker>> Drop for Tuple<T> {
+    fn drop(&mut self) {
+        if self.tracker.borrow().on_drop == OnDrop::Fail {
+            let _ = self.fail_all(None);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The inbox: how inserters tell the driver that a bucket's next expiration came nearer.
+//!
+//! An intrusive lock-free stack of buckets, linked through their headers. Pushing is rare: once for a
+//! bucket that was idle, and when a timeout shorter than all others in the bucket comes.
+//!
+//! * A bucket is in the stack at most once: its `queued` flag is taken by a swap before it is pushed. Who
+//!   finds the flag taken need not push; whoever took it will, or the driver is about to look (W10).
+//! * The driver takes the whole stack by a swap, so there is no ABA. For each bucket it reads the link, *then*
+//!   clears the flag (or a second push could overwrite the link and lose the rest of the list, W9), *then*
+//!   reads the bucket's next expiration: an inserter that found the flag still taken has lowered the
+//!   next expiration before, and the two swaps on the flag order the two, so the driver reads it.
+
+use super::params::BUCKET;
+use super::slots::{Header, Slots};
+use crate::sync::{AtomicU32, Ordering};
+
+/// A shard's inbox.
+pub(crate) struct Inbox {
+    /// The bucket on top plus one; 0 if empty.
+    head: AtomicU32,
+}
+
+/// What the driver has taken out and not yet looked at: a chain of buckets that are still flagged, and
+/// so are linked nowhere else.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    next: u32,
+}
+
+impl Inbox {
+    pub(crate) fn new() -> Self {
+        Inbox {
+            head: AtomicU32::new(0),
+        }
+    }
+
+    /// Puts `bucket` in, unless it is in or on its way in. Lock-free.
+    pub(crate) fn push(&self, bucket: u32, header: &Header) {
+        // AcqRel: Release publishes the lowered next expiration to the driver's clearing swap.
+        if header.queued.swap(1, Ordering::AcqRel) != 0 {
+            return;
+        }
+        let mut head = self.head.load(Ordering::Relaxed);
+        loop {
+            // Ours alone between the flag and the swap below, whose Release publishes it.
+            header.link.store(head, Ordering::Relaxed);
+            match self.head.compare_exchange_weak(
+                head,
+                bucket + 1,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Takes all that is in it. A read-modify-write even when it is empty: after announcing how long it
+    /// will sleep the driver looks here once more, and either sees a push or the pusher sees the announcement (W4).
+    pub(crate) fn take(&self) -> Taken {
+        Taken {
+            next: self.head.swap(0, Ordering::AcqRel),
+        }
+    }
+}
+
+impl Taken {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.next == 0
+    }
+
+    /// The next bucket, unflagged, with its next expiration if it has one.
+    pub(crate) fn pop(&mut self, slots: &Slots) -> Option<(u32, Option<u64>)> {
+        let bucket = self.next.checked_sub(1)?;
+        let header = slots.header(bucket * BUCKET_U32)?;
+        self.next = header.link.load(Ordering::Relaxed);
+        header.queued.swap(0, Ordering::AcqRel);
+        Some((bucket, header.next.get()))
+    }
+}
+
+#[allow(clippy::cast_possible_truncation)]
+const BUCKET_U32: u32 = BUCKET as u32;

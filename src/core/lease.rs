@@ -1,0 +1,278 @@
+//! The lease: one word that decides every beginning, every end and every renewal of a slot.
+//!
+//! ```text
+//!   63                        24 23           4 3     0
+//!  +----------------------------+--------------+-------+
+//!  | deadline, ticks mod 2^40   | incarnation  | state |
+//!  +----------------------------+--------------+-------+
+//! ```
+//!
+//! # States and who may change them
+//!
+//! ```text
+//!  FREE -> CLAIMED                   any thread, by compare-and-swap: from here on it owns the slot alone
+//!  CLAIMED -> LIVE_ISSUED            the claimer, by a store: the id it returns is the only way in
+//!  CLAIMED -> PENDING_*              the claimer, by a store, before it publishes the slot in the index
+//!  PENDING_* -> FREE                 the claimer, by a store, if the index refused it: never seen by others
+//!  PENDING_X -> X                    any thread that found the slot in the index, by compare-and-swap
+//!  EARLY -> EARLY_FAILED             a fail that came before the init
+//!  EARLY -> INITING -> LIVE          one init; the first swap refuses duplicates
+//!  INITING -> INITING_FAILED         a fail that met an init; that init reports it
+//!  LIVE*, EARLY*, INITING* -> DEAD   the one that ends it, by compare-and-swap: from here on it owns the slot
+//!  DEAD -> FREE                      the one that ended it (or the carrier, see `index`), by a store
+//!  FREE -> FROZEN                    the driver, to give a chunk's memory back; the zeroed page reads FREE
+//!  LIVE*, EARLY* -> the same         a touch: only the deadline changes
+//! ```
+//!
+//! # Widths, and what remains possible
+//!
+//! The incarnation changes with every claim of the slot and has 20 bits. A compare-and-swap on the
+//! lease could succeed on a later tenant only if the thread slept through a multiple of 2^20 - 1 tenancies
+//! of this one slot *and* the deadline in the same 40 bits came out the same. Slots are reused in
+//! rotation (a chunk of 4096 at the least), so that takes at least 2^32 inserts by that thread's shard
+//! within one interval. An issued id carries 12 random bits on top (see [`IssuedId`]).
+//!
+//! Deadlines are compared by their distance from a tick known to be near (the bucket's next expiration),
+//! never as absolute numbers, so uptime is not limited; timeouts are, to 2^39 - 2 ticks.
+
+use crate::time::NEVER;
+
+/// Bits of an incarnation.
+pub(crate) const INCARNATION_BITS: u32 = 20;
+const INCARNATION_MASK: u32 = (1 << INCARNATION_BITS) - 1;
+const DEADLINE_BITS: u32 = 40;
+const DEADLINE_SHIFT: u32 = 64 - DEADLINE_BITS;
+const DEADLINE_MASK: u64 = (1 << DEADLINE_BITS) - 1;
+
+/// What a slot is doing. See the module's head for the transitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum State {
+    /// Nobody's. All zero bits, so fresh memory is free slots.
+    Free = 0,
+    Claimed = 1,
+    PendingEarly = 2,
+    PendingEarlyFailed = 3,
+    PendingLive = 4,
+    Early = 5,
+    EarlyFailed = 6,
+    Initing = 7,
+    InitingFailed = 8,
+    Live = 9,
+    LiveIssued = 10,
+    Dead = 11,
+    Frozen = 12,
+}
+
+impl State {
+    const ALL: [State; 16] = [
+        State::Free,
+        State::Claimed,
+        State::PendingEarly,
+        State::PendingEarlyFailed,
+        State::PendingLive,
+        State::Early,
+        State::EarlyFailed,
+        State::Initing,
+        State::InitingFailed,
+        State::Live,
+        State::LiveIssued,
+        State::Dead,
+        State::Frozen,
+        // Never written.
+        State::Frozen,
+        State::Frozen,
+        State::Frozen,
+    ];
+
+    /// What a pending state becomes once the index holds the slot.
+    #[inline]
+    pub(crate) fn promoted(self) -> Option<State> {
+        match self {
+            State::PendingEarly => Some(State::Early),
+            State::PendingEarlyFailed => Some(State::EarlyFailed),
+            State::PendingLive => Some(State::Live),
+            _ => None,
+        }
+    }
+
+    /// States that the reaper ends when their deadline has passed.
+    #[inline]
+    pub(crate) fn expires(self) -> bool {
+        matches!(
+            self,
+            State::Early | State::EarlyFailed | State::Live | State::LiveIssued
+        )
+    }
+}
+
+/// A lease word, by value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lease(pub(crate) u64);
+
+impl std::fmt::Debug for Lease {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{:?}#{}@{}",
+            self.state(),
+            self.incarnation(),
+            self.0 >> DEADLINE_SHIFT
+        )
+    }
+}
+
+impl Lease {
+    #[inline]
+    pub(crate) fn new(state: State, incarnation: u32, deadline: u64) -> Self {
+        Lease(
+            state as u64
+                | u64::from(incarnation & INCARNATION_MASK) << 4
+                | Self::pack(deadline) << DEADLINE_SHIFT,
+        )
+    }
+
+    /// All ones stand for "never"; a deadline that would come out as all ones is one tick later.
+    #[inline]
+    fn pack(deadline: u64) -> u64 {
+        if deadline == NEVER {
+            DEADLINE_MASK
+        } else if deadline & DEADLINE_MASK == DEADLINE_MASK {
+            0
+        } else {
+            deadline & DEADLINE_MASK
+        }
+    }
+
+    #[inline]
+    pub(crate) fn state(self) -> State {
+        State::ALL[(self.0 & 15) as usize]
+    }
+
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)]
+    pub(crate) fn incarnation(self) -> u32 {
+        (self.0 >> 4) as u32 & INCARNATION_MASK
+    }
+
+    /// The same lease in another state.
+    #[inline]
+    pub(crate) fn with_state(self, state: State) -> Self {
+        Lease(self.0 & !15 | state as u64)
+    }
+
+    /// The same lease with another deadline.
+    #[inline]
+    pub(crate) fn with_deadline(self, deadline: u64) -> Self {
+        Lease::new(self.state(), self.incarnation(), deadline)
+    }
+
+    /// A free slot that remembers its incarnation.
+    #[inline]
+    pub(crate) fn free(incarnation: u32) -> Self {
+        Lease(u64::from(incarnation) << 4)
+    }
+
+    /// The full deadline, given a tick that it is not before (and less than 2^40 ticks after).
+    #[inline]
+    pub(crate) fn deadline_from(self, not_before: u64) -> u64 {
+        let packed = self.0 >> DEADLINE_SHIFT;
+        if packed == DEADLINE_MASK {
+            return NEVER;
+        }
+        let ahead = packed.wrapping_sub(not_before) & DEADLINE_MASK;
+        not_before.saturating_add(ahead)
+    }
+
+    /// The full deadline, given a tick that it is less than 2^39 ticks away from, on either side.
+    #[inline]
+    pub(crate) fn deadline_near(self, tick: u64) -> u64 {
+        let half = 1 << (DEADLINE_BITS - 1);
+        if tick >= half {
+            self.deadline_from(tick - half)
+        } else {
+            // Before tick 2^39 every deadline is below 2^40 and stands in the lease in full.
+            self.deadline_from(0)
+        }
+    }
+}
+
+/// The incarnation after `last`; never 0, because a free slot of incarnation 0 is a page of zeroes.
+#[inline]
+pub(crate) fn next_incarnation(last: u32) -> u32 {
+    let next = (last + 1) & INCARNATION_MASK;
+    if next == 0 {
+        1
+    } else {
+        next
+    }
+}
+
+/// An id that the engine issued: which slot, which incarnation of it, and 12 random bits.
+///
+/// ```text
+///   63      52 51           32 31                0
+///  +----------+---------------+-------------------+
+///  | nonce    | incarnation   | slot              |
+///  +----------+---------------+-------------------+
+/// ```
+///
+/// The slot keeps the whole id as its key, so an old id is accepted only if the same incarnation has
+/// come round (2^20 - 1 tenancies later) and the nonce agrees: never within 2^20 - 1 tenancies of a slot, and
+/// with odds of 1 in 2^32 for an id that is older and otherwise arbitrary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IssuedId(pub(crate) u64);
+
+impl IssuedId {
+    #[inline]
+    pub(crate) fn new(slot: u32, incarnation: u32, nonce: u64) -> Self {
+        IssuedId(nonce << 52 | u64::from(incarnation) << 32 | u64::from(slot))
+    }
+
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)]
+    pub(crate) fn slot(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_survives_the_packing() {
+        for state in &State::ALL[..13] {
+            let lease = Lease::new(*state, 0xA_BCDE, 0x12_3456_789A);
+            assert_eq!(lease.state(), *state);
+            assert_eq!(lease.incarnation(), 0xA_BCDE);
+            assert_eq!(lease.deadline_from(0), 0x12_3456_789A);
+            assert_eq!(*state as u64, lease.0 & 15);
+        }
+        assert_eq!(Lease::free(0).0, 0);
+    }
+
+    #[test]
+    fn deadlines_are_found_again_across_the_wrap() {
+        let wrap = 1u64 << DEADLINE_BITS;
+        for base in [0, 5, wrap - 2, wrap - 1, wrap, 3 * wrap - 1, 1 << 62] {
+            for ahead in [0, 1, 2, 77, (1 << 39) - 1] {
+                let deadline = base + ahead;
+                let lease = Lease::new(State::Live, 1, deadline);
+                let found = lease.deadline_from(base);
+                // One tick late where the packed value would have meant "never".
+                let late = u64::from(deadline & DEADLINE_MASK == DEADLINE_MASK);
+                assert_eq!(found, deadline + late);
+                assert_eq!(lease.deadline_near(base), deadline + late);
+            }
+        }
+        assert_eq!(Lease::new(State::Live, 1, NEVER).deadline_from(9), NEVER);
+    }
+
+    #[test]
+    fn incarnations_skip_zero() {
+        assert_eq!(next_incarnation(0), 1);
+        assert_eq!(next_incarnation(INCARNATION_MASK), 1);
+        assert_eq!(next_incarnation(7), 8);
+    }
+}

@@ -1,0 +1,55 @@
+//! Sizes. Under the model checker they shrink, so that a model with a handful of operations still fills
+//! buckets, spills, grows and gives memory back, in the real code.
+
+/// Slots in a bucket: what one entry of a wheel stands for, and what one look of the reaper covers.
+#[cfg(not(expiry_loom))]
+pub(crate) const BUCKET: usize = 16;
+#[cfg(expiry_loom)]
+pub(crate) const BUCKET: usize = 2;
+
+/// Buckets in a chunk: what a thread walks through in search of free slots, and what memory is given
+/// back in. 256 buckets of 16 slots make 128 KiB of slots, 16 KiB of birth stamps and 4 KiB of bucket
+/// headers: whole pages each.
+#[cfg(not(expiry_loom))]
+pub(crate) const CHUNK_BUCKETS: usize = 256;
+#[cfg(expiry_loom)]
+pub(crate) const CHUNK_BUCKETS: usize = 1;
+
+/// Slots in a chunk.
+pub(crate) const CHUNK: usize = BUCKET * CHUNK_BUCKETS;
+
+/// Index words in a home line, beside its header: together one cache line.
+#[cfg(not(expiry_loom))]
+pub(crate) const HOME: usize = 7;
+#[cfg(expiry_loom)]
+pub(crate) const HOME: usize = 1;
+
+/// Index words in an overflow line: one cache line.
+#[cfg(not(expiry_loom))]
+pub(crate) const OVER: usize = 8;
+#[cfg(expiry_loom)]
+pub(crate) const OVER: usize = 1;
+
+/// Homes that share an overflow line.
+#[cfg(not(expiry_loom))]
+pub(crate) const GROUP: usize = 4;
+#[cfg(expiry_loom)]
+pub(crate) const GROUP: usize = 1;
+
+/// Base-2 logarithm of the number of homes in the smallest index table: 64 homes, about 5 KiB.
+#[cfg(not(expiry_loom))]
+pub(crate) const MIN_CLASS: u32 = 6;
+#[cfg(expiry_loom)]
+pub(crate) const MIN_CLASS: u32 = 0;
+
+/// Size classes of index tables, each twice the one before.
+#[cfg(not(expiry_loom))]
+pub(crate) const CLASSES: usize = 26;
+#[cfg(expiry_loom)]
+pub(crate) const CLASSES: usize = 4;
+
+/// Segments of the slot store, each twice the one before: enough for every 32-bit slot id.
+#[cfg(not(expiry_loom))]
+pub(crate) const SEGMENTS: usize = 20;
+#[cfg(expiry_loom)]
+pub(crate) const SEGMENTS: usize = 4;

@@ -1,0 +1,232 @@
+//! Clocks that an engine can be driven by.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A source of time, in nanoseconds since an origin of its own.
+///
+/// The engine needs nothing but this, so tests and simulations run without threads and without sleeps
+/// on a [`ManualClock`].
+///
+/// # Contract
+///
+/// * `now` should not go backwards. If it does, nothing expires early and nothing is lost: time
+///   stands still for the engine until the clock has caught up.
+/// * `coarse` may lag behind `now` by at most `lag` nanoseconds, and must never be ahead of it. The
+///   engine adds `lag` to every deadline that it derives from a coarse reading, so a coarse clock makes
+///   an expiry late, never early.
+/// * Whether the time that a machine spends suspended counts is the clock's choice; each clock of
+///   this crate says what it does.
+pub trait Clock: Send + Sync + 'static {
+    /// The time now, in nanoseconds since this clock's origin.
+    fn now(&self) -> u64;
+
+    /// A reading that may lag by up to [`lag`](Self::lag) but is cheaper. Defaults to [`now`](Self::now).
+    #[inline]
+    fn coarse(&self) -> u64 {
+        self.now()
+    }
+
+    /// The most that [`coarse`](Self::coarse) may lag behind, in nanoseconds. Defaults to 0.
+    #[inline]
+    fn lag(&self) -> u64 {
+        0
+    }
+}
+
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    #[inline]
+    fn now(&self) -> u64 {
+        (**self).now()
+    }
+    #[inline]
+    fn coarse(&self) -> u64 {
+        (**self).coarse()
+    }
+    #[inline]
+    fn lag(&self) -> u64 {
+        (**self).lag()
+    }
+}
+
+/// [`std::time::Instant`] as a [`Clock`]: about 20 ns a reading, no lag.
+///
+/// On Linux this is `CLOCK_MONOTONIC`: the time that the machine spends suspended does not count, so
+/// what was due in ten seconds before a laptop's lid was closed is due in ten seconds after it opens.
+#[derive(Debug, Clone)]
+pub struct MonotonicClock {
+    origin: Instant,
+}
+
+impl MonotonicClock {
+    /// A clock whose origin is now.
+    #[must_use]
+    pub fn new() -> Self {
+        MonotonicClock {
+            origin: Instant::now(),
+        }
+    }
+}
+
+impl Default for MonotonicClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for MonotonicClock {
+    #[inline]
+    fn now(&self) -> u64 {
+        nanos(self.origin.elapsed())
+    }
+}
+
+/// The default clock: exact where exactness is asked for, and a cheap reading for deadlines where the
+/// platform has one.
+///
+/// On Linux the exact reading is `CLOCK_MONOTONIC` and the cheap one `CLOCK_MONOTONIC_COARSE`, about
+/// 5 ns, which lags by the kernel's tick: 1, 4 or 10 ms, asked of the kernel at creation. An engine
+/// uses the cheap reading only where that lag is small beside its interval. Elsewhere this is
+/// [`MonotonicClock`]. Suspended time does not count.
+#[derive(Debug, Clone)]
+pub struct CoarseClock {
+    #[cfg(target_os = "linux")]
+    origin: u64,
+    #[cfg(target_os = "linux")]
+    lag: u64,
+    #[cfg(not(target_os = "linux"))]
+    exact: MonotonicClock,
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use rustix::time::{clock_getres, clock_gettime, ClockId, Timespec};
+
+    #[inline]
+    #[allow(clippy::cast_sign_loss)]
+    fn nanos(t: Timespec) -> u64 {
+        // Both fields of a monotonic reading are non-negative.
+        (t.tv_sec as u64) * 1_000_000_000 + t.tv_nsec as u64
+    }
+
+    #[inline]
+    pub(super) fn exact() -> u64 {
+        nanos(clock_gettime(ClockId::Monotonic))
+    }
+
+    #[inline]
+    pub(super) fn coarse() -> u64 {
+        nanos(clock_gettime(ClockId::MonotonicCoarse))
+    }
+
+    pub(super) fn resolution() -> u64 {
+        nanos(clock_getres(ClockId::MonotonicCoarse))
+    }
+}
+
+impl CoarseClock {
+    /// A clock whose origin is now.
+    #[must_use]
+    pub fn new() -> Self {
+        #[cfg(target_os = "linux")]
+        {
+            // One kernel tick for the coarse reading's age, a second one for a tick that is handled late.
+            let lag = linux::resolution().saturating_mul(2);
+            CoarseClock {
+                // Coarse readings taken now may lie this far in the past; the origin must not be after them.
+                origin: linux::exact().saturating_sub(lag),
+                lag,
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        CoarseClock {
+            exact: MonotonicClock::new(),
+        }
+    }
+}
+
+impl Default for CoarseClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for CoarseClock {
+    #[inline]
+    fn now(&self) -> u64 {
+        #[cfg(target_os = "linux")]
+        return linux::exact().saturating_sub(self.origin);
+        #[cfg(not(target_os = "linux"))]
+        self.exact.now()
+    }
+
+    #[inline]
+    fn coarse(&self) -> u64 {
+        #[cfg(target_os = "linux")]
+        return linux::coarse().saturating_sub(self.origin);
+        #[cfg(not(target_os = "linux"))]
+        self.exact.now()
+    }
+
+    #[inline]
+    fn lag(&self) -> u64 {
+        #[cfg(target_os = "linux")]
+        return self.lag;
+        #[cfg(not(target_os = "linux"))]
+        0
+    }
+}
+
+/// A clock that moves only when it is told to: for tests and simulation.
+///
+/// Clones share the same time.
+///
+/// ```
+/// use expiry::{Clock, ManualClock};
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::new();
+/// let same = clock.clone();
+/// clock.advance(Duration::from_secs(5));
+/// assert_eq!(same.now(), 5_000_000_000);
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct ManualClock {
+    now: Arc<AtomicU64>,
+}
+
+impl ManualClock {
+    /// A clock that stands at 0.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Moves the clock forwards; it saturates at `u64::MAX` nanoseconds, 584 years.
+    pub fn advance(&self, by: Duration) {
+        // AcqRel: who reads the new time sees what was done before it was set, as with a real clock.
+        let _ = self
+            .now
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
+                Some(now.saturating_add(nanos(by)))
+            });
+    }
+
+    /// Sets the clock to an absolute time, backwards too if that is what a test is about.
+    pub fn set(&self, nanos: u64) {
+        self.now.store(nanos, Ordering::Release);
+    }
+}
+
+impl Clock for ManualClock {
+    #[inline]
+    fn now(&self) -> u64 {
+        self.now.load(Ordering::Acquire)
+    }
+}
+
+/// A duration in nanoseconds, saturating at 584 years.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

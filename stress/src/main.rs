@@ -1,0 +1,2 @@
+//! Stress harness.
+fn main() {}
