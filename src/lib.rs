@@ -3,8 +3,14 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// The models reach what they need, not everything.
+#![cfg_attr(expiry_loom, allow(dead_code))]
+
 mod ack;
 mod core;
+#[cfg(expiry_loom)]
+#[doc(hidden)]
+pub mod model;
 mod sync;
 mod time;
 #[allow(dead_code)] // a later public type uses the rest

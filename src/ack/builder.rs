@@ -6,7 +6,7 @@ use super::trees::{Settings, Trees};
 use super::{AckTracker, OnDrop};
 use crate::core::engine::{Config, Engine, Source};
 use crate::core::reaper;
-use crate::sync::AtomicBool;
+use crate::sync::{thread, AtomicBool};
 use crate::time::{nanos, Clock, CoarseClock, Ticks};
 use rand::{rngs::SmallRng, RngCore, SeedableRng};
 use std::sync::Arc;
@@ -216,7 +216,7 @@ impl AckTrackerBuilder {
         let stop = Arc::new(AtomicBool::new(false));
         let thread = {
             let (trees, stop) = (trees.clone(), stop.clone());
-            std::thread::Builder::new()
+            thread::Builder::new()
                 .name("expiry-reaper".into())
                 .spawn(move || {
                     reaper::run(&trees.engine, &*trees, budget, &stop, |took| {

@@ -16,12 +16,12 @@ pub use outcome::{Ack, Done, Outcome, Reason, Root, RootId};
 pub use trees::Timeout;
 pub use tuple::Tuple;
 
+use crate::sync::thread::JoinHandle;
 use crate::sync::{AtomicBool, Ordering};
 use rand::{rngs::SmallRng, RngCore, SeedableRng};
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 use trees::Trees;
 

@@ -37,7 +37,7 @@ use super::error::AckError;
 use super::outcome::{Ack, Done, Outcome, Reason, Root, RootId};
 use crate::core::engine::{Claim, Engine, Face, Refused, Stripe};
 use crate::core::index::{Insert, Removed};
-use crate::core::lease::{IssuedId, Lease, State};
+use crate::core::lease::{set, IssuedId, Lease, State};
 use crate::core::slots::Slot;
 use crate::core::threads::Counter;
 use crate::sync::Ordering;
@@ -122,6 +122,14 @@ pub(crate) struct Trees {
     pub(crate) rounds: Counter,
 }
 
+/// States of a chosen root that its index word leads to.
+const HELD: u16 = set(&[
+    State::Early,
+    State::EarlyFailed,
+    State::Initing,
+    State::InitingFailed,
+    State::Live,
+]);
 /// A slot that was found under a chosen id, as it was just then.
 struct Found<'a> {
     id: u32,
@@ -454,63 +462,43 @@ impl Trees {
 
     // ---- chosen roots ----
 
-    /// Whether slot `id` holds `key` right now. Promotes one that was published a moment ago.
-    #[inline]
+    /// Whether slot `id`, which the index led to, holds `key` right now.
+    #[inline(always)]
     fn holds(&self, id: u32, key: u64) -> Option<Found<'_>> {
         let slot = self.engine.slot(id)?;
-        loop {
-            let word = slot.word.load(Ordering::Acquire);
-            if slot.key.load(Ordering::Acquire) != key {
-                return None;
-            }
-            let lease = slot.lease();
-            match lease.state() {
-                State::Early
-                | State::EarlyFailed
-                | State::Initing
-                | State::InitingFailed
-                | State::Live => {
-                    return Some(Found {
-                        id,
-                        slot,
-                        word,
-                        lease,
-                    })
-                }
-                State::PendingEarly | State::PendingEarlyFailed | State::PendingLive => {
-                    self.promote(slot, lease);
-                }
-                State::Free
-                | State::Claimed
-                | State::LiveIssued
-                | State::Dead
-                | State::Frozen => return None,
-            }
+        let word = slot.word.load(Ordering::Acquire);
+        if slot.key.load(Ordering::Acquire) != key {
+            return None;
         }
+        let lease = slot.lease();
+        lease.is_in(HELD).then_some(Found {
+            id,
+            slot,
+            word,
+            lease,
+        })
     }
 
-    /// The index holds the slot: make it what it is pending to be. Anybody may.
-    #[inline]
-    fn promote(&self, slot: &Slot, lease: Lease) -> Lease {
-        match lease.state().promoted() {
-            None => lease,
-            Some(state) => {
-                let to = lease.with_state(state);
-                // Lost to another helper: the same, and perhaps more has happened since.
-                let _ = slot.swap_lease(lease, to);
-                to
-            }
-        }
-    }
-
-    #[inline]
+    #[inline(always)]
     fn find(&self, shard: usize, hash: u32, key: u64) -> Option<Found<'_>> {
-        self.engine
-            .index(shard)
-            .find(hash, |id| self.holds(id, key))
+        // Two words rather than an `Option<Found>`: stored and loaded as they are, not as halves of a whole.
+        let (mut word, mut lease) = (0, Lease(0));
+        let id = self.engine.index(shard).find(hash, |id| {
+            self.holds(id, key).is_some_and(|found| {
+                (word, lease) = (found.word, found.lease);
+                true
+            })
+        })?;
+        let slot = self.engine.slot(id)?;
+        Some(Found {
+            id,
+            slot,
+            word,
+            lease,
+        })
     }
 
-    /// Claims a slot for `key` in a pending `state`, with `word` not yet whitened for it, and publishes it.
+    /// Claims a slot for `key` in `state`, with the word that `word` makes of its target, and publishes it.
     ///
     /// `Ok(Err(found))` if the key is there already.
     #[allow(clippy::too_many_arguments)]
@@ -541,26 +529,29 @@ impl Trees {
         let counts = &mine.face.counts[shard];
         counts.keys_in.add(1);
         let mut crowded = false;
-        let inserted =
-            self.engine
-                .index(shard)
-                .insert(hash, claim.id, &mut crowded, |id| self.holds(id, key));
+        let mut found = None;
+        let inserted = self
+            .engine
+            .index(shard)
+            .insert(hash, claim.id, &mut crowded, |id| {
+                found = self.holds(id, key);
+                found.is_some()
+            });
         if crowded {
             let (_, keys) = self.live(shard);
-            self.engine.index(shard).grow_if_full(keys);
-            self.engine.wake_by(1);
+            if self.engine.index(shard).grow_if_full(keys) {
+                // There is something to carry.
+                self.engine.wake_by(1);
+            }
         }
         match inserted {
-            Insert::Done => {
-                let lease = self.promote(claim.slot, lease);
-                Ok(Ok((claim, lease, target)))
-            }
+            Insert::Done => Ok(Ok((claim, lease, target))),
             refused => {
-                // Never published, so still ours alone.
+                // Never published, so still ours alone (see `may_end`).
                 counts.keys_out.add(1);
                 self.engine.free(mine, &claim);
-                match refused {
-                    Insert::Found(found) => Ok(Err(found)),
+                match (refused, found) {
+                    (Insert::Found, Some(found)) => Ok(Err(found)),
                     _ => Err(AckError::OutOfMemory),
                 }
             }
@@ -575,6 +566,8 @@ impl Trees {
         timeout: Timeout,
     ) -> Result<(), AckError> {
         let at = self.engine.hash(key);
+        // On its way while the clock is read and a slot is claimed.
+        self.engine.index(at.0).prefetch(at.1);
         self.engine.with_stripe(|mine, index| {
             let (deadline, now) = self.deadline(mine, timeout)?;
             self.init_at((mine, index), at, key, xor, owner, deadline, now)
@@ -599,7 +592,7 @@ impl Trees {
                 at,
                 key,
                 owner,
-                State::PendingLive,
+                State::Live,
                 deadline,
                 now,
                 |target| target ^ xor,
@@ -612,7 +605,13 @@ impl Trees {
                         return self.undo(mine, claim, lease, target);
                     }
                     if xor == 0 {
-                        self.complete_chosen(mine, claim.id, claim.slot, key, target, lease);
+                        let found = Found {
+                            id: claim.id,
+                            slot: claim.slot,
+                            word: target,
+                            lease,
+                        };
+                        self.complete_chosen(mine, at, &found, key, target);
                     }
                     return Ok(());
                 }
@@ -700,7 +699,7 @@ impl Trees {
                         self.finish(mine, found.claim(), live, target, Some(Reason::Cancelled));
                     }
                 } else if complete {
-                    self.complete_chosen(mine, found.id, slot, key, target, live);
+                    self.complete_chosen(mine, self.engine.hash(key), found, key, target);
                 }
             }
             // A fail came between: it is ours to report.
@@ -725,12 +724,12 @@ impl Trees {
     fn complete_chosen(
         &self,
         mine: &Mine,
-        id: u32,
-        slot: &Slot,
+        at: (usize, u32),
+        found: &Found<'_>,
         key: u64,
         target: u64,
-        seen: Lease,
     ) -> bool {
+        let (slot, seen) = (found.slot, found.lease);
         let mut lease = slot.lease();
         loop {
             let same = lease.incarnation() == seen.incarnation()
@@ -741,12 +740,8 @@ impl Trees {
             }
             match self.engine.end(slot, lease) {
                 Ok(()) => {
-                    let claim = Claim {
-                        id,
-                        incarnation: lease.incarnation(),
-                        slot,
-                    };
-                    self.finish(mine, claim, lease, target, Some(Reason::Acked));
+                    let acked = Some(Reason::Acked);
+                    self.finish_at(mine, found.claim(), lease, target, acked, Some(at));
                     return true;
                 }
                 Err(now) => lease = now,
@@ -766,7 +761,7 @@ impl Trees {
     fn ack_chosen_at(&self, at: (usize, u32), key: u64, xor: u64) -> Result<Ack, AckError> {
         loop {
             let Some(found) = self.find(at.0, at.1, key) else {
-                match self.hold(at, key, State::PendingEarly, 0, xor)? {
+                match self.hold(at, key, State::Early, 0, xor)? {
                     true => return Ok(Ack::Held),
                     false => continue,
                 }
@@ -794,7 +789,7 @@ impl Trees {
                 });
             }
             return self.engine.with_stripe(|mine, _| {
-                if self.complete_chosen(mine, found.id, found.slot, key, target, found.lease) {
+                if self.complete_chosen(mine, at, &found, key, target) {
                     Ok(Ack::Completed)
                 } else {
                     self.count_late(mine, found.id);
@@ -862,7 +857,7 @@ impl Trees {
         let held = by.map_or(0, |by| by.saturating_add(1));
         loop {
             let Some(found) = self.find(at.0, at.1, key) else {
-                match self.hold(at, key, State::PendingEarlyFailed, held, 0)? {
+                match self.hold(at, key, State::EarlyFailed, held, 0)? {
                     true => return Ok(Done::Held),
                     false => continue,
                 }
@@ -905,7 +900,7 @@ impl Trees {
             .with_stripe(|mine, _| self.deadline(mine, timeout))?;
         loop {
             let Some(found) = self.find(at.0, at.1, key) else {
-                match self.hold(at, key, State::PendingEarly, 0, 0)? {
+                match self.hold(at, key, State::Early, 0, 0)? {
                     true => return Ok(Done::Held),
                     false => continue,
                 }
@@ -949,6 +944,20 @@ impl Trees {
         target: u64,
         reason: Option<Reason>,
     ) {
+        self.finish_at(mine, claim, lease, target, reason, None);
+    }
+
+    /// As [`finish`](Self::finish), for who knows the key's place in the index already.
+    #[inline]
+    fn finish_at(
+        &self,
+        mine: &Mine,
+        claim: Claim<'_>,
+        lease: Lease,
+        target: u64,
+        reason: Option<Reason>,
+        at: Option<(usize, u32)>,
+    ) {
         let key = claim.slot.key.load(Ordering::Relaxed);
         let owner = claim.slot.owner.load(Ordering::Relaxed);
         let latency = if reason.is_some() {
@@ -976,7 +985,7 @@ impl Trees {
             }
             RootId::Issued(Root(key))
         } else {
-            let (shard, hash) = self.engine.hash(key);
+            let (shard, hash) = at.unwrap_or_else(|| self.engine.hash(key));
             mine.face.counts[shard].keys_out.add(1);
             // Before the slot is freed: no slot is reused while the index has a word for it.
             match self.engine.index(shard).remove(hash, claim.id) {
@@ -1008,7 +1017,7 @@ impl Trees {
 
     /// Ends everything that is live, told to `f` instead of the handler if there is one.
     pub(crate) fn close(&self, mut f: Option<&mut dyn FnMut(Outcome)>) {
-        self.engine.close(|claim, lease| {
+        self.engine.close(self, |claim, lease| {
             let early = !matches!(lease.state(), State::Live | State::LiveIssued);
             self.engine.with_stripe(|mine, _| {
                 let key = claim.slot.key.load(Ordering::Relaxed);
@@ -1119,7 +1128,8 @@ impl Trees {
         key: impl Fn(&T) -> u64,
         mut act: impl FnMut(usize, (usize, u32), &T),
     ) {
-        const GROUP: usize = 16;
+        /// As many misses as a core has outstanding, and then some: a tree's acks often come together.
+        const GROUP: usize = 64;
         let mut places = [(0usize, 0u32); GROUP];
         for (group, items) in items.chunks(GROUP).enumerate() {
             for (place, item) in places.iter_mut().zip(items) {
@@ -1151,6 +1161,18 @@ impl<'a> Found<'a> {
 }
 
 impl Face for Trees {
+    fn may_end(&self, claim: &Claim<'_>, lease: Lease) -> bool {
+        if lease.state() == State::LiveIssued {
+            return true;
+        }
+        // Its claimer still owns it, and may withdraw it, until the index has it.
+        let (shard, hash) = self.engine.hash(claim.slot.key.load(Ordering::Acquire));
+        self.engine
+            .index(shard)
+            .find(hash, |id| id == claim.id)
+            .is_some()
+    }
+
     fn expired(&self, claim: Claim<'_>, lease: Lease, deadline: u64, now: u64) {
         let key = claim.slot.key.load(Ordering::Relaxed);
         let ticks = &self.engine.ticks;

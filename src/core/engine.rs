@@ -46,12 +46,12 @@
 use super::inbox::{Inbox, Taken};
 use super::index::Index;
 use super::lease::{Lease, State};
-use super::params::{BUCKET, CHUNK, CHUNK_BUCKETS};
+use super::params::{BUCKET, CHUNK, CHUNK_BUCKETS, LONG_WALK};
 use super::slots::{Lowered, OutOfMemory, Slot, Slots};
 use super::threads::{with_index, Counter, Stripes};
 use crate::sync::exclusive::Exclusive;
 use crate::sync::park::Waker;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{thread, AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::time::{Clock, CoarseClock, Ticks, NEVER};
 use crate::wheel::{Geometry, Pop, Wheel};
 use crossbeam_utils::CachePadded;
@@ -198,6 +198,10 @@ pub(crate) struct Round {
 
 /// Told of what the driver finds; implemented by the faces.
 pub(crate) trait Face {
+    /// Whether the driver may end this slot. False for one that has been filled but not yet published: its
+    /// claimer owns it still. Its claimer calls [`Engine::enforce`] once it has published it.
+    fn may_end(&self, claim: &Claim<'_>, lease: Lease) -> bool;
+
     /// `slot` has been ended by the driver (its lease is `DEAD`, was `lease`, deadline `deadline`) at clock
     /// reading `now`: report it and free it. Must not panic.
     fn expired(&self, claim: Claim<'_>, lease: Lease, deadline: u64, now: u64);
@@ -294,8 +298,7 @@ impl<C> Engine<C> {
     }
 
     /// Names the thread that early deadlines wake.
-    #[cfg(not(expiry_loom))]
-    pub(crate) fn set_reaper(&self, thread: &std::thread::JoinHandle<()>) {
+    pub(crate) fn set_reaper(&self, thread: &thread::JoinHandle<()>) {
         self.waker.set(thread.thread().clone());
         // It may have gone to sleep before it could be woken.
         self.waker.wake();
@@ -693,14 +696,18 @@ impl<C> Engine<C> {
                     earliest = earliest.min(deadline);
                     break;
                 }
+                let claim = Claim {
+                    id: first + at as u32,
+                    incarnation: lease.incarnation(),
+                    slot,
+                };
+                if !face.may_end(&claim, lease) {
+                    earliest = earliest.min(instant.tick + 1);
+                    break;
+                }
                 match self.end(slot, lease) {
                     Ok(()) => {
                         *budget = budget.saturating_sub(1);
-                        let claim = Claim {
-                            id: first + at as u32,
-                            incarnation: lease.incarnation(),
-                            slot,
-                        };
                         face.expired(claim, lease, deadline, instant.now);
                         break;
                     }
@@ -831,7 +838,7 @@ impl<C> Engine<C> {
 
     /// Shuts the engine: ends every slot, calling `f` for each that this ended. Waits for a round of the
     /// driver that is under way. After it returns nothing is live, and nothing can come.
-    pub(crate) fn close(&self, mut f: impl FnMut(Claim<'_>, Lease)) {
+    pub(crate) fn close(&self, face: &impl Face, mut f: impl FnMut(Claim<'_>, Lease)) {
         self.refuse();
         while self
             .driver
@@ -844,7 +851,8 @@ impl<C> Engine<C> {
                             header.next.close();
                         }
                         self.each(chunk, |claim, mut lease| {
-                            while lease.state().expires() {
+                            // One that is not published yet is its claimer's, who will find the bucket closed.
+                            while lease.state().expires() && face.may_end(&claim, lease) {
                                 match self.end(claim.slot, lease) {
                                     Ok(()) => return f(claim, lease),
                                     Err(now) => lease = now,
@@ -856,7 +864,7 @@ impl<C> Engine<C> {
             })
             .is_none()
         {
-            std::thread::yield_now();
+            thread::yield_now();
         }
     }
 
@@ -885,9 +893,6 @@ impl<C> Engine<C> {
         }
     }
 }
-
-/// How many slots in a row a thread looks at before it asks for a better chunk.
-const LONG_WALK: u64 = 64;
 
 /// How many chunks a shard gives back in one round: at most some 4 MiB.
 const RELEASE_AT_ONCE: u32 = 32;

@@ -71,6 +71,7 @@ use std::sync::Arc;
 const WORDS: usize = HOME + 2 * OVER;
 const CLOSED: u64 = 1 << 23;
 const VERSION: u64 = 1 << 24;
+const VERSIONS: u64 = !(VERSION - 1);
 const BITS: u64 = (1 << WORDS) - 1;
 
 /// A home: header and own words.
@@ -144,10 +145,10 @@ struct Table {
 }
 
 /// What became of an attempt to publish in one table.
-enum Publish<T> {
+enum Publish {
     Done,
     /// The key is there already.
-    Found(T),
+    Found,
     /// The home is closed: there is a younger table.
     Closed,
     /// Neither the home nor its overflow lines have room.
@@ -191,54 +192,77 @@ impl Table {
         }
     }
 
-    /// What `accept` makes of the first word that the header believes in, has this hash and it takes.
+    /// The slot of the first word that the header believes in, has this hash, and that `accept` takes.
     ///
     /// `header` is the header as read, and afterwards the one that the answer holds for: a word that
     /// matches is believed only if the header, read again, still believes in it and has had no publication
     /// since. Without that, a word that another thread has merely *reserved* could be taken for the
     /// published one that was there before.
-    #[inline]
-    fn look<T>(
+    #[inline(always)]
+    fn look(
         &self,
         at: usize,
         home: &Home,
         header: &mut u64,
         hash: u32,
-        accept: &mut impl FnMut(u32) -> Option<T>,
-    ) -> Option<T> {
-        let hash = hash | 1 << 31;
-        let mut bits = *header & BITS;
-        while bits != 0 {
-            let position = bits.trailing_zeros() as usize;
-            bits &= bits - 1;
+        accept: &mut impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        let part = u64::from(hash | 1 << 31);
+        let mut matching = self.matching(at, home, *header, |word| word >> 32 == part);
+        while matching != 0 {
+            let position = matching.trailing_zeros() as usize;
+            matching &= matching - 1;
             // Acquire: the word was written before its bit was published; the header's load saw the bit.
             let word = self.word_at(at, home, position).load(Ordering::Acquire);
-            if hash_of(word) == hash {
-                let now = home.header.load(Ordering::Acquire);
-                if now & (!BITS & !CLOSED | 1 << position)
-                    != *header & (!BITS & !CLOSED) | 1 << position
-                {
-                    *header = now;
-                    bits = now & BITS;
-                    continue;
-                }
-                if let Some(found) = accept(slot_of(word)) {
-                    return Some(found);
-                }
+            let now = home.header.load(Ordering::Acquire);
+            let believed = VERSIONS | 1 << position;
+            if now & believed != *header & VERSIONS | 1 << position || word >> 32 != part {
+                *header = now;
+                matching = self.matching(at, home, now, |word| word >> 32 == part);
+                continue;
+            }
+            if accept(slot_of(word)) {
+                return Some(slot_of(word));
             }
         }
         None
     }
 
+    /// The positions that `header` believes in and whose words are `wanted`. No branch that depends on them
+    /// while all lie in the home line: which word it is, is what cannot be predicted.
     #[inline]
-    fn find<T>(&self, hash: u32, accept: &mut impl FnMut(u32) -> Option<T>) -> Option<T> {
+    fn matching(
+        &self,
+        at: usize,
+        home: &Home,
+        header: u64,
+        wanted: impl Fn(u64) -> bool,
+    ) -> u64 {
+        // Acquire, also for words that do not match: a word that is gone may have been carried away, and then a
+        // younger table, looked at next, must show it (W12).
+        let mut matching = 0;
+        for (position, word) in home.words.iter().enumerate() {
+            matching |= u64::from(wanted(word.load(Ordering::Acquire))) << position;
+        }
+        let mut beyond = (header & BITS) >> HOME << HOME;
+        while beyond != 0 {
+            let position = beyond.trailing_zeros() as usize;
+            beyond &= beyond - 1;
+            let word = self.word_at(at, home, position).load(Ordering::Acquire);
+            matching |= u64::from(wanted(word)) << position;
+        }
+        matching & header
+    }
+
+    #[inline(always)]
+    fn find(&self, hash: u32, accept: &mut impl FnMut(u32) -> bool) -> Option<u32> {
         let (at, home) = self.home(hash);
         let mut header = home.header.load(Ordering::Acquire);
         self.look(at, home, &mut header, hash, accept)
     }
 
     /// Closes the key's home, then looks for it there: nobody publishes it there any more.
-    fn find_closing<T>(&self, hash: u32, accept: &mut impl FnMut(u32) -> Option<T>) -> Option<T> {
+    fn find_closing(&self, hash: u32, accept: &mut impl FnMut(u32) -> bool) -> Option<u32> {
         let (at, home) = self.home(hash);
         let mut header = home.header.load(Ordering::Acquire);
         if header & CLOSED == 0 {
@@ -276,19 +300,19 @@ impl Table {
 
     /// Publishes `value` unless the home is closed or `accept` finds the key there.
     #[inline]
-    fn publish<T>(
+    fn publish(
         &self,
         value: u64,
         position_out: &mut usize,
-        accept: &mut impl FnMut(u32) -> Option<T>,
-    ) -> Publish<T> {
+        accept: &mut impl FnMut(u32) -> bool,
+    ) -> Publish {
         let hash = hash_of(value);
         let (at, home) = self.home(hash);
         let mut reserved = None;
         let outcome = loop {
             let mut header = home.header.load(Ordering::Acquire);
-            if let Some(found) = self.look(at, home, &mut header, hash, accept) {
-                break Publish::Found(found);
+            if self.look(at, home, &mut header, hash, accept).is_some() {
+                break Publish::Found;
             }
             if header & CLOSED != 0 {
                 break Publish::Closed;
@@ -322,31 +346,28 @@ impl Table {
     /// Takes one published `value` away. `Some(closed)` if this call did, with whether the home was closed.
     fn remove(&self, value: u64) -> Option<bool> {
         let (at, home) = self.home(hash_of(value));
-        'again: loop {
+        loop {
             let header = home.header.load(Ordering::Acquire);
-            let mut bits = header & BITS;
-            while bits != 0 {
-                let position = bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                let word = self.word_at(at, home, position);
-                if word.load(Ordering::Acquire) != value {
-                    continue;
-                }
-                // The header from which the word was believed is expected: the bit is still this word's.
-                match home.header.compare_exchange(
+            let matching = self.matching(at, home, header, |word| word == value);
+            if matching == 0 {
+                return None;
+            }
+            let position = matching.trailing_zeros() as usize;
+            let word = self.word_at(at, home, position);
+            // The header that the word was believed under is expected: the bit is still this word's.
+            if home
+                .header
+                .compare_exchange(
                     header,
                     header & !(1 << position),
                     Ordering::AcqRel,
                     Ordering::Relaxed,
-                ) {
-                    Ok(_) => {
-                        word.store(0, Ordering::Release);
-                        return Some(header & CLOSED != 0);
-                    }
-                    Err(_) => continue 'again,
-                }
+                )
+                .is_ok()
+            {
+                word.store(0, Ordering::Release);
+                return Some(header & CLOSED != 0);
             }
-            return None;
         }
     }
 
@@ -415,9 +436,10 @@ struct Place {
 }
 
 /// What became of [`Index::insert`].
-pub(crate) enum Insert<T> {
+pub(crate) enum Insert {
     Done,
-    Found(T),
+    /// `accept` took a slot that was there.
+    Found,
     /// No memory for a larger table, or no larger class.
     Full,
 }
@@ -497,15 +519,28 @@ impl Index {
 
     /// The first slot under `hash` that `accept` takes. Lock-free; wait-free while nothing grows.
     #[inline]
-    pub(crate) fn find<T>(
+    pub(crate) fn find(
         &self,
         hash: u32,
-        mut accept: impl FnMut(u32) -> Option<T>,
-    ) -> Option<T> {
+        mut accept: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        let directory = self.directory();
+        if directory.len() == 1 {
+            let found = self.table(directory.class(0)).find(hash, &mut accept);
+            if found.is_some() || self.directory() == directory {
+                return found;
+            }
+        }
+        self.find_in_all(hash, &mut accept)
+    }
+
+    /// As [`find`](Self::find), while there is more than one table.
+    #[cold]
+    fn find_in_all(&self, hash: u32, accept: &mut impl FnMut(u32) -> bool) -> Option<u32> {
         loop {
             let directory = self.directory();
             for class in directory.classes() {
-                if let Some(found) = self.table(class).find(hash, &mut accept) {
+                if let Some(found) = self.table(class).find(hash, accept) {
                     return Some(found);
                 }
             }
@@ -518,21 +553,21 @@ impl Index {
 
     /// Publishes `slot` under `hash` unless `accept` takes a slot that is there already. Lock-free.
     #[inline]
-    pub(crate) fn insert<T>(
+    pub(crate) fn insert(
         &self,
         hash: u32,
         slot: u32,
         crowded: &mut bool,
-        mut accept: impl FnMut(u32) -> Option<T>,
-    ) -> Insert<T> {
+        mut accept: impl FnMut(u32) -> bool,
+    ) -> Insert {
         let value = word(hash, slot);
         let _pin: Pin = self.grace.pin();
         loop {
             let directory = self.directory();
             let youngest = directory.youngest();
             for class in directory.classes().take(directory.len() - 1) {
-                if let Some(found) = self.table(class).find_closing(hash, &mut accept) {
-                    return Insert::Found(found);
+                if self.table(class).find_closing(hash, &mut accept).is_some() {
+                    return Insert::Found;
                 }
             }
             let table = self.table(youngest);
@@ -544,7 +579,7 @@ impl Index {
                     }
                     return Insert::Done;
                 }
-                Publish::Found(found) => return Insert::Found(found),
+                Publish::Found => return Insert::Found,
                 // The directory that closed it is visible by now: look again.
                 Publish::Closed => {}
                 Publish::Crowded => {
@@ -642,8 +677,8 @@ impl Index {
     pub(crate) fn grow_if_full(&self, live: u64) -> bool {
         let directory = self.directory();
         let words = self.capacity_of(directory.youngest());
-        // Above 7/10 of all words, overflow lines included, insertions start to fail here and there.
-        live * 10 >= words * 7 && self.grow(directory)
+        // Above 3/4 of all words, overflow lines included, insertions start to fail here and there.
+        live * 4 >= words * 3 && self.grow(directory)
     }
 
     fn capacity_of(&self, class: usize) -> u64 {
@@ -749,9 +784,9 @@ impl Index {
             }
             let young = self.table(directory.youngest());
             let mut position = 0;
-            match young.publish(value, &mut position, &mut |_| None::<()>) {
+            match young.publish(value, &mut position, &mut |_| false) {
                 Publish::Done => {}
-                Publish::Found(()) | Publish::Closed => continue,
+                Publish::Found | Publish::Closed => continue,
                 Publish::Crowded => {
                     if self.grow(directory) {
                         continue;
@@ -838,7 +873,7 @@ impl Index {
     }
 
     /// How many tables are listed, and the words of the youngest: for the curious.
-    #[cfg(test)]
+    #[cfg(any(test, expiry_loom))]
     pub(crate) fn shape(&self) -> (usize, u64) {
         let directory = self.directory();
         (directory.len(), self.capacity_of(directory.youngest()))

@@ -12,9 +12,8 @@
 //! ```text
 //!  FREE -> CLAIMED                   any thread, by compare-and-swap: from here on it owns the slot alone
 //!  CLAIMED -> LIVE_ISSUED            the claimer, by a store: the id it returns is the only way in
-//!  CLAIMED -> PENDING_*              the claimer, by a store, before it publishes the slot in the index
-//!  PENDING_* -> FREE                 the claimer, by a store, if the index refused it: never seen by others
-//!  PENDING_X -> X                    any thread that found the slot in the index, by compare-and-swap
+//!  CLAIMED -> LIVE, EARLY*           the claimer, by a store, before it publishes the slot in the index
+//!  LIVE, EARLY* -> FREE              the claimer, by a store, if the index refused it: nobody else was in it
 //!  EARLY -> EARLY_FAILED             a fail that came before the init
 //!  EARLY -> INITING -> LIVE          one init; the first swap refuses duplicates
 //!  INITING -> INITING_FAILED         a fail that met an init; that init reports it
@@ -23,6 +22,10 @@
 //!  FREE -> FROZEN                    the driver, to give a chunk's memory back; the zeroed page reads FREE
 //!  LIVE*, EARLY* -> the same         a touch: only the deadline changes
 //! ```
+//!
+//! A slot with a chosen key is in use from the moment that the index has its word, not from its lease: others come to
+//! it through the index only, and the driver, which comes to it through its bucket, makes sure that the index has
+//! it before it ends it. So between the store of the lease and the publication the claimer still owns it.
 //!
 //! # Widths, and what remains possible
 //!
@@ -51,26 +54,20 @@ pub(crate) enum State {
     /// Nobody's. All zero bits, so fresh memory is free slots.
     Free = 0,
     Claimed = 1,
-    PendingEarly = 2,
-    PendingEarlyFailed = 3,
-    PendingLive = 4,
-    Early = 5,
-    EarlyFailed = 6,
-    Initing = 7,
-    InitingFailed = 8,
-    Live = 9,
-    LiveIssued = 10,
-    Dead = 11,
-    Frozen = 12,
+    Early = 2,
+    EarlyFailed = 3,
+    Initing = 4,
+    InitingFailed = 5,
+    Live = 6,
+    LiveIssued = 7,
+    Dead = 8,
+    Frozen = 9,
 }
 
 impl State {
     const ALL: [State; 16] = [
         State::Free,
         State::Claimed,
-        State::PendingEarly,
-        State::PendingEarlyFailed,
-        State::PendingLive,
         State::Early,
         State::EarlyFailed,
         State::Initing,
@@ -83,18 +80,10 @@ impl State {
         State::Frozen,
         State::Frozen,
         State::Frozen,
+        State::Frozen,
+        State::Frozen,
+        State::Frozen,
     ];
-
-    /// What a pending state becomes once the index holds the slot.
-    #[inline]
-    pub(crate) fn promoted(self) -> Option<State> {
-        match self {
-            State::PendingEarly => Some(State::Early),
-            State::PendingEarlyFailed => Some(State::EarlyFailed),
-            State::PendingLive => Some(State::Live),
-            _ => None,
-        }
-    }
 
     /// States that the reaper ends when their deadline has passed.
     #[inline]
@@ -104,6 +93,17 @@ impl State {
             State::Early | State::EarlyFailed | State::Live | State::LiveIssued
         )
     }
+}
+
+/// A set of states, for [`Lease::is_in`].
+pub(crate) const fn set(states: &[State]) -> u16 {
+    let mut set = 0;
+    let mut at = 0;
+    while at < states.len() {
+        set |= 1 << states[at] as u16;
+        at += 1;
+    }
+    set
 }
 
 /// A lease word, by value.
@@ -153,6 +153,12 @@ impl Lease {
     #[allow(clippy::cast_possible_truncation)]
     pub(crate) fn incarnation(self) -> u32 {
         (self.0 >> 4) as u32 & INCARNATION_MASK
+    }
+
+    /// Whether its state is one of `states`, a set made by [`set`]: one test, no jump table.
+    #[inline]
+    pub(crate) fn is_in(self, states: u16) -> bool {
+        states >> (self.0 & 15) & 1 != 0
     }
 
     /// The same lease in another state.
@@ -242,7 +248,7 @@ mod tests {
 
     #[test]
     fn every_state_survives_the_packing() {
-        for state in &State::ALL[..13] {
+        for state in &State::ALL[..10] {
             let lease = Lease::new(*state, 0xA_BCDE, 0x12_3456_789A);
             assert_eq!(lease.state(), *state);
             assert_eq!(lease.incarnation(), 0xA_BCDE);

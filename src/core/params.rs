@@ -18,6 +18,12 @@ pub(crate) const CHUNK_BUCKETS: usize = 1;
 /// Slots in a chunk.
 pub(crate) const CHUNK: usize = BUCKET * CHUNK_BUCKETS;
 
+/// How many slots in a row a thread looks at before it asks for a better chunk.
+#[cfg(not(expiry_loom))]
+pub(crate) const LONG_WALK: u64 = 64;
+#[cfg(expiry_loom)]
+pub(crate) const LONG_WALK: u64 = 2;
+
 /// Index words in a home line, beside its header: together one cache line.
 #[cfg(not(expiry_loom))]
 pub(crate) const HOME: usize = 7;

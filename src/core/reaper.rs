@@ -6,7 +6,7 @@
 
 use super::engine::{Engine, Face};
 use crate::sync::park::park;
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{thread, AtomicBool, Ordering};
 use crate::time::NEVER;
 
 /// Drives `engine` until `stop` is set and the engine's waker called.
@@ -31,7 +31,7 @@ pub(crate) fn run<C>(
         let next = match round {
             // Somebody else polls: let them, and look again.
             None => {
-                yield_now();
+                thread::yield_now();
                 continue;
             }
             Some(round) if round.more => continue,
@@ -43,11 +43,4 @@ pub(crate) fn run<C>(
             park((next != NEVER).then(|| engine.ticks.until(now, next)));
         }
     }
-}
-
-fn yield_now() {
-    #[cfg(not(expiry_loom))]
-    std::thread::yield_now();
-    #[cfg(expiry_loom)]
-    loom::thread::yield_now();
 }

@@ -407,7 +407,7 @@ pub(crate) mod memory {
 
         /// Mappings from this size on ask for huge pages where the system leaves that to programs.
         #[cfg(target_os = "linux")]
-        const HUGE: usize = 4 << 20;
+        const HUGE: usize = 2 << 20;
 
         impl<T: ZeroValid> Zeroed<T> {
             pub(crate) fn map(length: usize) -> Result<Self, OutOfMemory> {

@@ -105,7 +105,20 @@ thread_local! {
     static OWNED: Owned = Owned(take());
 }
 
+/// The model checker's threads take turns on one thread of the system, so each has its own index by its
+/// number in the model.
+#[cfg(expiry_loom)]
+pub(crate) fn with_index<R>(f: impl FnOnce(usize) -> R) -> R {
+    loom::thread_local!(static NUMBER: usize = {
+        let id = format!("{:?}", loom::thread::current().id());
+        let digits = id.trim_matches(|c: char| !c.is_ascii_digit());
+        digits.parse().expect("loom prints the number of a thread")
+    });
+    f(NUMBER.with(|&number| number))
+}
+
 /// Calls `f` with an index that no other running thread has meanwhile.
+#[cfg(not(expiry_loom))]
 #[inline]
 pub(crate) fn with_index<R>(f: impl FnOnce(usize) -> R) -> R {
     let index = INDEX.try_with(Cell::get).unwrap_or(UNKNOWN);

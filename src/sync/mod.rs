@@ -15,6 +15,11 @@ pub(crate) use loom::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
+#[cfg(expiry_loom)]
+pub(crate) use loom::thread;
+#[cfg(not(expiry_loom))]
+pub(crate) use std::thread;
+
 pub(crate) mod exclusive;
 pub(crate) mod grace;
 pub(crate) mod park;

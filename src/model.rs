@@ -1,0 +1,191 @@
+//! The parts of the core by themselves, for the loom models in `loom-tests`. Thin shells: what runs is the
+//! real code. Only there with `--cfg expiry_loom`.
+
+use crate::core::inbox::{Inbox, Taken};
+use crate::core::index::{Index as Inner, Insert, Removed};
+use crate::core::lease::{Lease, State};
+use crate::core::params;
+use crate::core::slots::{Lowered, Slots};
+use crate::sync::exclusive::Exclusive as Flagged;
+use crate::sync::Ordering;
+
+/// Slots in a bucket.
+pub const BUCKET: u32 = params::BUCKET as u32;
+/// Slots in a chunk.
+pub const CHUNK: u32 = params::CHUNK as u32;
+
+/// What became of [`Index::insert`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inserted {
+    /// It is published.
+    Done,
+    /// `accept` took a slot that was there.
+    Found,
+    /// No larger table is to be had.
+    Full,
+}
+
+/// An index by itself.
+pub struct Index(Inner);
+
+impl Index {
+    /// An index with one table of the smallest class.
+    #[must_use]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Index(Inner::new().expect("memory for a small table"))
+    }
+
+    /// Publishes `slot` under `hash` unless `accept` takes one that is there.
+    pub fn insert(&self, hash: u32, slot: u32, accept: impl FnMut(u32) -> bool) -> Inserted {
+        let mut crowded = false;
+        match self.0.insert(hash, slot, &mut crowded, accept) {
+            Insert::Done => Inserted::Done,
+            Insert::Found => Inserted::Found,
+            Insert::Full => Inserted::Full,
+        }
+    }
+
+    /// The first slot under `hash` that `accept` takes.
+    pub fn find(&self, hash: u32, accept: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.0.find(hash, accept)
+    }
+
+    /// Takes the word of a slot away. True if a copy may be on its way, so that the slot must rest.
+    pub fn remove(&self, hash: u32, slot: u32) -> bool {
+        self.0.remove(hash, slot) == Removed::Copied
+    }
+
+    /// Installs a successor of twice the size.
+    pub fn grow(&self) -> bool {
+        self.0.grow_if_full(u64::from(u32::MAX))
+    }
+
+    /// Installs the smallest successor.
+    pub fn shrink(&self) -> bool {
+        self.0.shrink_if_empty(0)
+    }
+
+    /// One round of the carrier. True if more is to do.
+    pub fn carry(&self, mut budget: usize) -> bool {
+        self.0.carry(&mut budget)
+    }
+
+    /// Lets grace periods end. True if one is still running.
+    pub fn turn(&self) -> bool {
+        self.0.turn()
+    }
+
+    /// How many tables are listed.
+    #[must_use]
+    pub fn tables(&self) -> usize {
+        self.0.shape().0
+    }
+}
+
+/// A slot store by itself.
+pub struct Store(Slots);
+
+impl Store {
+    /// A store of one shard, with memory for its first chunk.
+    #[must_use]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        let slots = Slots::new(1);
+        slots.ensure(0).expect("memory for a chunk");
+        Store(slots)
+    }
+
+    /// Claims a slot if it is free, and returns its incarnation.
+    pub fn claim(&self, id: u32) -> Option<u32> {
+        self.0.claim(id, self.0.slot(id)?)
+    }
+
+    /// Makes a claimed slot live with `key`, as an issue does.
+    pub fn publish(&self, id: u32, incarnation: u32, key: u64) {
+        let slot = self.0.slot(id).expect("a claimed slot");
+        slot.key.store(key, Ordering::Relaxed);
+        slot.word.store(key, Ordering::Release);
+        slot.set_lease(Lease::new(State::LiveIssued, incarnation, 0));
+    }
+
+    /// Key and word of a slot.
+    #[must_use]
+    pub fn tenant(&self, id: u32) -> (u64, u64) {
+        let slot = self.0.slot(id).expect("a slot");
+        (
+            slot.key.load(Ordering::Acquire),
+            slot.word.load(Ordering::Acquire),
+        )
+    }
+
+    /// Frees a slot that the caller owns.
+    pub fn free(&self, id: u32, incarnation: u32) {
+        let slot = self.0.slot(id).expect("a claimed slot");
+        slot.set_lease(Lease::free(incarnation));
+    }
+
+    /// Gives a chunk's memory back if every slot in it is free.
+    pub fn release(&self, chunk: usize) -> bool {
+        self.0.release(chunk, || ())
+    }
+}
+
+/// One shard's inbox, over the buckets of a store.
+pub struct Mail {
+    slots: Slots,
+    inbox: Inbox,
+}
+
+impl Mail {
+    /// An inbox over `chunks` chunks.
+    #[must_use]
+    pub fn new(chunks: usize) -> Self {
+        let slots = Slots::new(1);
+        for chunk in 0..chunks {
+            slots.ensure(chunk).expect("memory for a chunk");
+        }
+        Mail {
+            slots,
+            inbox: Inbox::new(),
+        }
+    }
+
+    /// Lowers the next expiration of a bucket, and pushes the bucket if that lowered it. False if it was closed.
+    pub fn lower(&self, bucket: u32, tick: u64) -> bool {
+        let header = self.slots.header(bucket * BUCKET).expect("a bucket");
+        match header.next.lower(tick) {
+            Lowered::No => true,
+            Lowered::Closed => false,
+            Lowered::Yes => {
+                self.inbox.push(bucket, header);
+                true
+            }
+        }
+    }
+
+    /// Takes everything out, with the next expirations at that time.
+    pub fn take(&self) -> Vec<(u32, Option<u64>)> {
+        let mut taken: Taken = self.inbox.take();
+        let mut all = Vec::new();
+        while let Some(one) = taken.pop(&self.slots) {
+            all.push(one);
+        }
+        all
+    }
+}
+
+/// A value that one thread at a time may enter, and nobody waits for.
+pub struct Exclusive<T>(Flagged<T>);
+
+impl<T: Send> Exclusive<T> {
+    /// Guards `value`.
+    pub fn new(value: T) -> Self {
+        Exclusive(Flagged::new(value))
+    }
+
+    /// Runs `f` on the value unless somebody is inside.
+    pub fn enter<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.0.enter(f)
+    }
+}

@@ -1,0 +1,134 @@
+//! The project's own commands: `cargo xtask test`, `cargo xtask loom`, `cargo xtask package`.
+//!
+//! Nothing but the Rust toolchain is needed, and nothing but the standard library is used.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+const HELP: &str = "\
+cargo xtask test     format, clippy, unit, property, stress and doc tests, docs, loom models
+cargo xtask quick    the same without the loom models
+cargo xtask loom     the loom models alone, with deeper bounds and more programs (an hour or more)
+cargo xtask package  checks that the crate can be packaged
+";
+
+/// One command to run, and what to call it.
+struct Step {
+    name: &'static str,
+    command: Vec<String>,
+    env: Vec<(&'static str, String)>,
+}
+
+fn cargo(name: &'static str, args: &[&str]) -> Step {
+    Step {
+        name,
+        command: args.iter().map(ToString::to_string).collect(),
+        env: Vec::new(),
+    }
+}
+
+fn loom(name: &'static str, settings: &[(&'static str, &str)]) -> Step {
+    // Its own target directory: flags for the whole build would otherwise rebuild everything each time.
+    let target = Path::new("target").join("loom");
+    let mut step = cargo(
+        name,
+        &["test", "--locked", "--release", "-p", "loom-tests", "--tests"],
+    );
+    step.env = vec![
+        ("RUSTFLAGS", "--cfg expiry_loom -D warnings".into()),
+        ("CARGO_TARGET_DIR", target.display().to_string()),
+    ];
+    step.env
+        .extend(settings.iter().map(|(name, value)| (*name, (*value).into())));
+    step
+}
+
+fn quick() -> Vec<Step> {
+    vec![
+        cargo("format", &["fmt", "--all", "--check"]),
+        cargo(
+            "clippy",
+            &[
+                "clippy",
+                "--locked",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ],
+        ),
+        cargo("tests", &["test", "--locked", "--workspace", "--all-targets"]),
+        cargo("doc tests", &["test", "--locked", "--workspace", "--doc"]),
+        Step {
+            env: vec![("RUSTDOCFLAGS", "-D warnings".into())],
+            ..cargo("docs", &["doc", "--locked", "--no-deps", "-p", "expiry"])
+        },
+    ]
+}
+
+fn package() -> Step {
+    cargo(
+        "package",
+        &["package", "--locked", "--allow-dirty", "-p", "expiry"],
+    )
+}
+
+fn run(step: &Step) -> bool {
+    println!("== {}: cargo {}", step.name, step.command.join(" "));
+    let began = Instant::now();
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let status = Command::new(cargo)
+        .args(&step.command)
+        .envs(step.env.iter().map(|(name, value)| (*name, value)))
+        .status();
+    let passed = status.as_ref().is_ok_and(std::process::ExitStatus::success);
+    println!(
+        "== {}: {} after {:.0} s",
+        step.name,
+        if passed { "passed" } else { "FAILED" },
+        began.elapsed().as_secs_f64()
+    );
+    if let Err(error) = status {
+        println!("   {error}");
+    }
+    passed
+}
+
+fn main() -> ExitCode {
+    let steps = match std::env::args().nth(1).as_deref() {
+        Some("test") => {
+            let mut steps = quick();
+            steps.push(package());
+            steps.push(loom("loom models", &[]));
+            steps
+        }
+        Some("quick") => quick(),
+        Some("package") => vec![package()],
+        Some("loom") => vec![loom(
+            "loom models, deeper",
+            &[
+                ("EXPIRY_LOOM_PREEMPTIONS", "3"),
+                ("EXPIRY_LOOM_PROGRAMS", "2000"),
+            ],
+        )],
+        _ => {
+            print!("{HELP}");
+            return ExitCode::FAILURE;
+        }
+    };
+    // Runs all of them, so that one failure does not hide another.
+    let failed: Vec<&str> = steps
+        .iter()
+        .filter(|step| !run(step))
+        .map(|step| step.name)
+        .collect();
+    if failed.is_empty() {
+        println!("all passed");
+        ExitCode::SUCCESS
+    } else {
+        println!("FAILED: {}", failed.join(", "));
+        ExitCode::FAILURE
+    }
+}
