@@ -3,13 +3,13 @@
 use super::deliver::{Deliver, Handler, Outcomes, Target, WhenFull};
 use super::error::BuildError;
 use super::trees::{Settings, Trees};
-use super::{AckTracker, OnDrop};
+use super::{AckTracker, OnDrop, Reaper};
 use crate::core::engine::{Config, Engine, Source};
 use crate::core::reaper;
 use crate::sync::{thread, AtomicBool};
 use crate::time::{nanos, Clock, CoarseClock, Ticks};
 use rand::{rngs::SmallRng, RngCore, SeedableRng};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Settings of an [`AckTracker`], with defaults that suit a server.
@@ -198,7 +198,6 @@ impl AckTrackerBuilder {
         self.trees(target).map(|(trees, on_drop)| AckTracker {
             trees: Arc::new(trees),
             reaper: None,
-            stop: Arc::new(AtomicBool::new(false)),
             on_drop,
         })
     }
@@ -223,14 +222,19 @@ impl AckTrackerBuilder {
                         trees.busy.add(took);
                         trees.rounds.add(1);
                     });
+                    // Nothing is left to close, unless it was stopped from one of its own handlers.
+                    trees.close(None);
                 })
                 .map_err(|error| BuildError::NoThread(error.to_string()))?
         };
         trees.engine.set_reaper(&thread);
         Ok(AckTracker {
             trees,
-            reaper: Some(thread),
-            stop,
+            reaper: Some(Reaper {
+                thread: thread.thread().clone(),
+                handle: Mutex::new(Some(thread)),
+                stop,
+            }),
             on_drop,
         })
     }

@@ -16,12 +16,12 @@ pub use outcome::{Ack, Done, Outcome, Reason, Root, RootId};
 pub use trees::Timeout;
 pub use tuple::Tuple;
 
-use crate::sync::thread::JoinHandle;
+use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{AtomicBool, Ordering};
 use rand::{rngs::SmallRng, RngCore, SeedableRng};
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use trees::Trees;
 
@@ -134,9 +134,16 @@ pub fn edge() -> u64 {
 /// ```
 pub struct AckTracker {
     trees: Arc<Trees>,
-    reaper: Option<JoinHandle<()>>,
-    stop: Arc<AtomicBool>,
+    reaper: Option<Reaper>,
     on_drop: OnDrop,
+}
+
+/// The reaper's thread, and how to stop it.
+struct Reaper {
+    /// Taken by the one who joins it. Locked by shutdowns only.
+    handle: Mutex<Option<JoinHandle<()>>>,
+    thread: Thread,
+    stop: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for AckTracker {
@@ -332,14 +339,20 @@ impl AckTracker {
     ///
     /// Every root whose `issue` or `init` has returned `Ok` has had its outcome when this returns, or is in the
     /// returned list. Operations under way in other threads end as if they had come just before or just after;
-    /// later ones are refused with [`AckError::Closed`] or [`AckError::NotLive`]. Blocks; not for
-    /// calling from a handler.
-    pub fn shutdown(mut self, fate: Fate) -> Vec<Outcome> {
-        self.stop_with(fate)
-    }
-
-    fn stop_with(&mut self, fate: Fate) -> Vec<Outcome> {
+    /// later ones are refused with [`AckError::Closed`] or [`AckError::NotLive`]. A second shutdown finds
+    /// nothing to do.
+    ///
+    /// Blocks. Not for calling from a handler: there, on the reaper's thread, it only asks the reaper to stop and to
+    /// cancel what is left, and in a handler that a `poll` of this thread has called it would wait for itself.
+    pub fn shutdown(&self, fate: Fate) -> Vec<Outcome> {
         self.trees.engine.refuse();
+        if let Some(reaper) = &self.reaper {
+            if reaper.thread.id() == thread::current().id() {
+                // It cannot wait for itself. It closes the engine when it stops.
+                reaper.stop.store(true, Ordering::Release);
+                return Vec::new();
+            }
+        }
         if let Fate::Drain(limit) = fate {
             let began = std::time::Instant::now();
             while !self.is_empty() && began.elapsed() < limit {
@@ -349,17 +362,25 @@ impl AckTracker {
                 std::thread::sleep(Duration::from_millis(1).min(limit));
             }
         }
-        if let Some(reaper) = self.reaper.take() {
-            self.stop.store(true, Ordering::Release);
-            self.trees.engine.waker.wake();
-            // It catches its handlers' panics; had it panicked all the same, there is nothing to join.
-            let _ = reaper.join();
-        }
         let mut returned = Vec::new();
         if fate == Fate::Return {
-            self.trees.close(Some(&mut |outcome| returned.push(outcome)));
+            self.trees
+                .close(Some(&mut |outcome| returned.push(outcome)));
         } else {
             self.trees.close(None);
+        }
+        if let Some(reaper) = &self.reaper {
+            reaper.stop.store(true, Ordering::Release);
+            self.trees.engine.waker.wake();
+            let handle = reaper
+                .handle
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            if let Some(handle) = handle {
+                // It catches its handlers' panics; had it panicked all the same, there is nothing to join.
+                let _ = handle.join();
+            }
         }
         returned
     }
@@ -368,9 +389,7 @@ impl AckTracker {
 impl Drop for AckTracker {
     /// As [`shutdown`](Self::shutdown) with [`Fate::Cancel`].
     fn drop(&mut self) {
-        if self.reaper.is_some() || !self.trees.engine.is_refusing() {
-            self.stop_with(Fate::Cancel);
-        }
+        self.shutdown(Fate::Cancel);
     }
 }
 

@@ -1011,7 +1011,7 @@ impl Trees {
     #[cold]
     fn maybe_tend(&self) {
         if self.engine.wants_tending(self) {
-            self.engine.wake_by(1);
+            self.engine.tend_soon();
         }
     }
 

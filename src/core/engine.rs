@@ -226,6 +226,8 @@ pub(crate) struct Engine<C> {
     wake_at: CachePadded<AtomicU64>,
     pub(crate) waker: Waker,
     driver: Exclusive<Driver>,
+    /// Somebody has seen that memory can go back; see [`Engine::tend_soon`].
+    untended: AtomicBool,
     /// New entries are refused.
     refusing: AtomicBool,
     seed: u64,
@@ -279,6 +281,7 @@ impl<C> Engine<C> {
                 first: 0,
                 tended: NEVER,
             }),
+            untended: AtomicBool::new(false),
             refusing: AtomicBool::new(false),
             seed: config.seed,
             hasher: foldhash::SharedSeed::from_u64(config.seed),
@@ -593,7 +596,8 @@ impl<C> Engine<C> {
             };
         }
         more |= self.carry(budget);
-        if driver.tended != tick || self.refusing.load(Ordering::Relaxed) {
+        // Before the wheels are asked for the live ones: what ends from here on asks again.
+        if self.untended.swap(false, Ordering::AcqRel) || driver.tended != tick {
             driver.tended = tick;
             for at in 0..shards {
                 match self.tend(&mut driver.shards[at], at, face) {
@@ -805,6 +809,12 @@ impl<C> Engine<C> {
         })
     }
 
+    /// Asks the driver to look after memory.
+    pub(crate) fn tend_soon(&self) {
+        self.untended.swap(true, Ordering::AcqRel);
+        self.wake_by(1);
+    }
+
     /// Announces that the reaper will sleep until `tick`, and says whether it may: nothing came meanwhile.
     pub(crate) fn announce(&self, tick: u64) -> bool {
         self.wake_at.swap(tick, Ordering::AcqRel);
@@ -817,7 +827,10 @@ impl<C> Engine<C> {
                     }
                     quiet &= driver.taken.is_empty();
                 }
+                // Whoever asks for these does so before it lowers the announcement, as with the inbox.
                 quiet
+                    && !self.untended.load(Ordering::Acquire)
+                    && !self.indexes.iter().any(Index::wants_carrying)
             })
             .unwrap_or(false)
     }
@@ -830,10 +843,6 @@ impl<C> Engine<C> {
     /// New entries are refused from about now on; those under way may still come.
     pub(crate) fn refuse(&self) {
         self.refusing.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn is_refusing(&self) -> bool {
-        self.refusing.load(Ordering::Acquire)
     }
 
     /// Shuts the engine: ends every slot, calling `f` for each that this ended. Waits for a round of the

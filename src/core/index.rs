@@ -214,14 +214,17 @@ impl Table {
             matching &= matching - 1;
             // Acquire: the word was written before its bit was published; the header's load saw the bit.
             let word = self.word_at(at, home, position).load(Ordering::Acquire);
+            let accepted = word >> 32 == part && accept(slot_of(word));
+            // After the look into the slot, not before: then the word was there all the while, and what was
+            // seen in the slot is this word's tenant, not a later one that is not published yet (W6, W14).
             let now = home.header.load(Ordering::Acquire);
             let believed = VERSIONS | 1 << position;
-            if now & believed != *header & VERSIONS | 1 << position || word >> 32 != part {
+            if now & believed != *header & VERSIONS | 1 << position {
                 *header = now;
                 matching = self.matching(at, home, now, |word| word >> 32 == part);
                 continue;
             }
-            if accept(slot_of(word)) {
+            if accepted {
                 return Some(slot_of(word));
             }
         }
@@ -462,6 +465,8 @@ pub(crate) struct Index {
     pub(crate) limbo: AtomicU64,
     /// The home that the carrier looks at next, in the oldest table.
     carried: AtomicU64,
+    /// With how many tables the carrier found neither room nor memory; 0 if it did not.
+    stuck: AtomicU32,
 }
 
 impl Index {
@@ -478,6 +483,7 @@ impl Index {
             grace: Grace::new(),
             limbo: AtomicU64::new(0),
             carried: AtomicU64::new(0),
+            stuck: AtomicU32::new(0),
         };
         if !index.acquire(0)? {
             unreachable!("class 0 of a new index is unused");
@@ -725,9 +731,12 @@ impl Index {
         homes * HOME as u64 + homes.div_ceil(GROUP as u64) * OVER as u64
     }
 
-    /// Whether there is anything for the carrier to do.
+    /// Whether there is anything for the carrier to do. Not while it waits for memory: a growth that succeeds
+    /// sets it going again.
     pub(crate) fn wants_carrying(&self) -> bool {
-        self.directory().len() > 1 || self.limbo.load(Ordering::Relaxed) != 0
+        let listed = self.directory().len();
+        (listed > 1 && self.stuck.load(Ordering::Relaxed) as usize != listed)
+            || self.limbo.load(Ordering::Relaxed) != 0
     }
 
     /// The carrier: moves words from the oldest table to the youngest, up to `budget` of them or of empty
@@ -763,6 +772,8 @@ impl Index {
                     if !self.carry_one(table, word) {
                         // Crowded, and no larger table to be had: leave it where it is, and try later.
                         self.carried.store(at as u64, Ordering::Relaxed);
+                        #[allow(clippy::cast_possible_truncation)] // at most LISTED
+                        self.stuck.store(directory.len() as u32, Ordering::Relaxed);
                         return false;
                     }
                 }
@@ -837,6 +848,7 @@ impl Index {
             }
         }
         self.carried.store(0, Ordering::Relaxed);
+        self.stuck.store(0, Ordering::Relaxed);
         let place = &self.places[class];
         place.state.store(RETIRED, Ordering::Release);
         let state = place.state.clone();
