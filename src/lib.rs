@@ -2,7 +2,6 @@
 //! out, exactly once, on every core.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
-
 // The models reach what they need, not everything.
 #![cfg_attr(expiry_loom, allow(dead_code))]
 

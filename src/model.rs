@@ -105,7 +105,7 @@ impl Store {
     pub fn publish(&self, id: u32, incarnation: u32, key: u64) {
         let slot = self.0.slot(id).expect("a claimed slot");
         slot.key.store(key, Ordering::Relaxed);
-        slot.word.store(key, Ordering::Release);
+        slot.set_word(key);
         slot.set_lease(Lease::new(State::LiveIssued, incarnation, 0));
     }
 

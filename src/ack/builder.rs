@@ -203,9 +203,7 @@ impl AckTrackerBuilder {
     }
 
     fn handler_target(&mut self) -> Target {
-        self.handler
-            .take()
-            .map_or(Target::Nowhere, Target::Handler)
+        self.handler.take().map_or(Target::Nowhere, Target::Handler)
     }
 
     fn with_reaper(self, target: Target) -> Result<AckTracker, BuildError> {

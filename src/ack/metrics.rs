@@ -137,20 +137,22 @@ impl Trees {
                 sum
             })
             .collect();
-        let total = shards.iter().fold(ShardMetrics::default(), |a, b| ShardMetrics {
-            live: a.live + b.live,
-            inserted: a.inserted + b.inserted,
-            acked: a.acked + b.acked,
-            failed: a.failed + b.failed,
-            expired: a.expired + b.expired,
-            cancelled: a.cancelled + b.cancelled,
-            late: a.late + b.late,
-            duplicate: a.duplicate + b.duplicate,
-            early_held: a.early_held + b.early_held,
-            early_merged: a.early_merged + b.early_merged,
-            early_expired: a.early_expired + b.early_expired,
-            early_refused: a.early_refused + b.early_refused,
-        });
+        let total = shards
+            .iter()
+            .fold(ShardMetrics::default(), |a, b| ShardMetrics {
+                live: a.live + b.live,
+                inserted: a.inserted + b.inserted,
+                acked: a.acked + b.acked,
+                failed: a.failed + b.failed,
+                expired: a.expired + b.expired,
+                cancelled: a.cancelled + b.cancelled,
+                late: a.late + b.late,
+                duplicate: a.duplicate + b.duplicate,
+                early_held: a.early_held + b.early_held,
+                early_merged: a.early_merged + b.early_merged,
+                early_expired: a.early_expired + b.early_expired,
+                early_refused: a.early_refused + b.early_refused,
+            });
         let relaxed = std::sync::atomic::Ordering::Relaxed;
         Metrics {
             shards,

@@ -284,11 +284,7 @@ impl AckTracker {
     /// # Errors
     ///
     /// As [`issue`](Self::issue); the roots issued until then are in `into`.
-    pub fn issue_batch(
-        &self,
-        items: &[(u64, u64)],
-        into: &mut Vec<Root>,
-    ) -> Result<(), AckError> {
+    pub fn issue_batch(&self, items: &[(u64, u64)], into: &mut Vec<Root>) -> Result<(), AckError> {
         self.trees.issue_batch(items, Timeout::Default, into)
     }
 
@@ -323,9 +319,18 @@ impl AckTracker {
             },
             Some(round) => Polled {
                 more: round.more,
-                next: round.next.map(|tick| self.trees.engine.ticks.until(now, tick)),
+                next: round
+                    .next
+                    .map(|tick| self.trees.engine.ticks.until(now, tick)),
             },
         }
+    }
+
+    /// For models: the clock has come to `tick`.
+    #[cfg(expiry_loom)]
+    #[doc(hidden)]
+    pub fn timer_fires(&self, tick: u64) {
+        self.trees.engine.timer_fires(tick);
     }
 
     /// The granularity of its deadlines.

@@ -41,7 +41,7 @@ use crate::core::lease::{set, IssuedId, Lease, State};
 use crate::core::slots::Slot;
 use crate::core::threads::Counter;
 use crate::sync::Ordering;
-use crate::time::{nanos, NEVER};
+use crate::time::NEVER;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -219,43 +219,58 @@ impl Trees {
     pub(crate) fn age(&self, id: u32, now: u64) -> Duration {
         let stamp = self.stamp(now).wrapping_sub(self.engine.birth(id));
         // The stamp may come from a reading a little later than `now`.
-        let stamp = if stamp > u32::MAX - (1 << 16) { 0 } else { stamp };
+        let stamp = if stamp > u32::MAX - (1 << 16) {
+            0
+        } else {
+            stamp
+        };
         Duration::from_nanos(u64::from(stamp) << self.settings.unit)
     }
 
     // ---- deadlines ----
 
     /// The deadline of a root that begins now, and the clock reading that it was derived from.
-    #[inline]
+    #[inline(always)]
     fn deadline(&self, mine: &Mine, timeout: Timeout) -> Result<(u64, u64), AckError> {
         let (now, lag) = self.engine.now_for_deadline();
-        let after = match timeout {
-            Timeout::Default => match self.settings.timeout {
-                None => return Ok((NEVER, now)),
-                Some(after) => {
-                    // The same as last time, unless a tick has gone by (or the clock went back).
-                    let until = mine.deadline_until.get();
-                    if now < until && until - now <= nanos(self.engine.ticks.interval()) {
-                        return Ok((mine.deadline.get(), now));
-                    }
-                    let after = after.saturating_add(lag);
-                    let deadline = self.engine.ticks.deadline(now, after);
-                    let until = self.engine.ticks.same_deadline_until(deadline, after);
-                    mine.deadline.set(deadline);
-                    mine.deadline_until.set(until.saturating_add(1));
-                    return Ok((deadline, now));
-                }
-            },
-            Timeout::Never => return Ok((NEVER, now)),
-            Timeout::After(after) if after.is_zero() => return Err(AckError::ZeroTimeout),
-            Timeout::After(after) => self
-                .engine
-                .ticks
-                .timeout(after)
-                .ok_or(AckError::TimeoutTooLong)?,
-        };
-        let deadline = self.engine.ticks.deadline(now, after.saturating_add(lag));
-        Ok((deadline, now))
+        if timeout == Timeout::Default {
+            // The same as last time, unless a tick has gone by (or the clock went back).
+            let until = mine.deadline_until.get();
+            if now < until && until - now <= self.engine.ticks.interval_nanos() {
+                return Ok((mine.deadline.get(), now));
+            }
+        }
+        Ok((self.deadline_from(mine, timeout, now, lag)?, now))
+    }
+
+    #[cold]
+    fn deadline_from(
+        &self,
+        mine: &Mine,
+        timeout: Timeout,
+        now: u64,
+        lag: u64,
+    ) -> Result<u64, AckError> {
+        let ticks = &self.engine.ticks;
+        match timeout {
+            Timeout::Default => {
+                let Some(after) = self.settings.timeout else {
+                    return Ok(NEVER);
+                };
+                let after = after.saturating_add(lag);
+                let deadline = ticks.deadline(now, after);
+                let until = ticks.same_deadline_until(deadline, after);
+                mine.deadline.set(deadline);
+                mine.deadline_until.set(until.saturating_add(1));
+                Ok(deadline)
+            }
+            Timeout::Never => Ok(NEVER),
+            Timeout::After(after) if after.is_zero() => Err(AckError::ZeroTimeout),
+            Timeout::After(after) => {
+                let after = ticks.timeout(after).ok_or(AckError::TimeoutTooLong)?;
+                Ok(ticks.deadline(now, after.saturating_add(lag)))
+            }
+        }
     }
 
     // ---- issued roots ----
@@ -292,14 +307,12 @@ impl Trees {
         let lease = Lease::new(State::LiveIssued, claim.incarnation, deadline);
         claim.slot.key.store(root.0, Ordering::Relaxed);
         claim.slot.owner.store(owner, Ordering::Relaxed);
-        claim.slot.word.store(target ^ xor, Ordering::Release);
+        claim.slot.set_word(target ^ xor);
         claim.slot.set_lease(lease);
         let counts = &mine.face.counts[self.engine.shard_of(claim.id)];
         counts.begun.add(1);
         if self.engine.enforce(claim.id, deadline).is_err() {
-            return self
-                .undo(mine, claim, lease, target)
-                .map(|()| Root(root.0));
+            return self.undo(mine, claim, lease, target).map(|()| Root(root.0));
         }
         if xor == 0 {
             // No edges: complete at once (A9).
@@ -348,12 +361,10 @@ impl Trees {
                 return self.late(id);
             }
             // AcqRel: Release passes on what this thread did for its tuple to whoever completes the tree.
-            match slot.word.compare_exchange(
-                word,
-                word ^ xor,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            ) {
+            match slot
+                .word
+                .compare_exchange(word, word ^ xor, Ordering::AcqRel, Ordering::Acquire)
+            {
                 Ok(_) => break,
                 Err(now) => word = now,
             }
@@ -383,15 +394,14 @@ impl Trees {
         let mut lease = claim.slot.lease();
         loop {
             // A later tenant has another key, stored before its lease was.
-            if lease.state() != State::LiveIssued
-                || claim.slot.key.load(Ordering::Acquire) != root
+            if lease.state() != State::LiveIssued || claim.slot.key.load(Ordering::Acquire) != root
             {
                 return false;
             }
             match self.engine.end(claim.slot, lease) {
                 Ok(()) => {
                     claim.incarnation = lease.incarnation();
-                    self.finish(mine, claim, lease, target, Some(Reason::Acked));
+                    self.finish_at(mine, claim, lease, target, Some(Reason::Acked), None);
                     return true;
                 }
                 // Only the deadline changed, or it is over: look again.
@@ -524,7 +534,7 @@ impl Trees {
         let lease = Lease::new(state, claim.incarnation, deadline);
         claim.slot.key.store(key, Ordering::Relaxed);
         claim.slot.owner.store(owner, Ordering::Relaxed);
-        claim.slot.word.store(word(target), Ordering::Release);
+        claim.slot.set_word(word(target));
         claim.slot.set_lease(lease);
         let counts = &mine.face.counts[shard];
         counts.keys_in.add(1);
@@ -587,16 +597,10 @@ impl Trees {
     ) -> Result<(), AckError> {
         let mine = who.0;
         loop {
-            let published = self.publish(
-                who,
-                at,
-                key,
-                owner,
-                State::Live,
-                deadline,
-                now,
-                |target| target ^ xor,
-            )?;
+            let published =
+                self.publish(who, at, key, owner, State::Live, deadline, now, |target| {
+                    target ^ xor
+                })?;
             let found = match published {
                 Ok((claim, lease, target)) => {
                     let counts = &mine.face.counts[self.engine.shard_of(claim.id)];
@@ -627,7 +631,8 @@ impl Trees {
                 // An early fail is.
                 State::EarlyFailed => {
                     if self.engine.end(found.slot, found.lease).is_ok() {
-                        self.early.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+                        self.early
+                            .fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
                         let counts = &mine.face.counts[self.engine.shard_of(found.id)];
                         counts.begun.add(1);
                         counts.early_merged.add(1);
@@ -673,7 +678,8 @@ impl Trees {
         if slot.swap_lease(early, initing).is_err() {
             return false;
         }
-        self.early.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        self.early
+            .fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         let counts = &mine.face.counts[self.engine.shard_of(found.id)];
         counts.begun.add(1);
         counts.early_merged.add(1);
@@ -935,7 +941,6 @@ impl Trees {
 
     /// What the one who ended a slot does with it: reads what it needs, frees it, and tells the owner.
     /// Without a reason nobody is told: it never was, or was an early arrival.
-    #[inline]
     fn finish(
         &self,
         mine: &Mine,
@@ -948,7 +953,7 @@ impl Trees {
     }
 
     /// As [`finish`](Self::finish), for who knows the key's place in the index already.
-    #[inline]
+    #[inline(always)] // with a reason known at compile time most of it falls away
     fn finish_at(
         &self,
         mine: &Mine,
@@ -975,7 +980,8 @@ impl Trees {
                 counts.cancelled.add(1);
             }
             None => {
-                self.early.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+                self.early
+                    .fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
                 counts.early_expired.add(1);
             }
         }
@@ -1092,8 +1098,7 @@ impl Trees {
                 items,
                 |item| item.0,
                 |at, place, &(key, xor, owner)| {
-                    let done =
-                        self.init_at((mine, index), place, key, xor, owner, deadline, now);
+                    let done = self.init_at((mine, index), place, key, xor, owner, deadline, now);
                     each(at, done);
                 },
             );

@@ -152,7 +152,10 @@ fn child(parent: &mut Anchor) -> Anchor {
 impl<T: Borrow<AckTracker>> Tuple<T> {
     /// The roots of the trees that this tuple belongs to.
     pub fn roots(&self) -> impl Iterator<Item = Root> + '_ {
-        self.first.iter().chain(&self.more).map(|anchor| anchor.root)
+        self.first
+            .iter()
+            .chain(&self.more)
+            .map(|anchor| anchor.root)
     }
 
     /// It has been processed: settles its edge and registers its children's, in each of its trees.

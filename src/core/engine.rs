@@ -37,16 +37,15 @@
 //!
 //! # Which slot next
 //!
-//! A thread walks through a chunk of slots in order and takes the free ones; then it takes the shard's next
-//! chunk round a ring, another shard's each time. In-flight windows thus become sequential memory, and a slot rests for
-//! as long as possible between two tenants. If fewer than one in five slots it sees is free, it adds a
-//! chunk instead. The driver takes chunks off the ring when most of the slots are free, and gives
-//! their memory back when they have drained.
+//! A thread walks through a chunk of slots in order and takes the free ones; then it goes to the next chunk of a ring
+//! that has room, another shard's each time, and adds a chunk where a few looks find none. In-flight windows
+//! thus become sequential memory, and a slot rests for as long as possible between two tenants. The driver takes chunks
+//! off the ring when most of the slots are free, and gives their memory back when they have drained.
 
 use super::inbox::{Inbox, Taken};
 use super::index::Index;
 use super::lease::{Lease, State};
-use super::params::{BUCKET, CHUNK, CHUNK_BUCKETS, LONG_WALK};
+use super::params::{BUCKET, CHUNK, CHUNK_BUCKETS, LONG_WALK, LOOKS, SAMPLES};
 use super::slots::{Lowered, OutOfMemory, Slot, Slots};
 use super::threads::{with_index, Counter, Stripes};
 use crate::sync::exclusive::Exclusive;
@@ -59,6 +58,9 @@ use std::sync::Arc;
 
 #[allow(clippy::cast_possible_truncation)]
 const BUCKET_U32: u32 = BUCKET as u32;
+
+/// How many slots ahead of the hand memory is fetched.
+const AHEAD: u32 = 12;
 
 /// The clock, without a virtual call where it is the default one.
 #[derive(Clone)]
@@ -122,7 +124,7 @@ struct Shard {
     active: AtomicU32,
     /// The most chunks there ever were, with [`SHUT`] on top once the engine has shut down.
     peak: AtomicU32,
-    /// Where the next thread that needs a chunk finds one.
+    /// Where the next thread that needs a chunk begins to look.
     ring: AtomicU32,
 }
 
@@ -368,28 +370,13 @@ impl<C> Engine<C> {
     }
 
     /// Claims a free slot. Lock-free; amortised over a chunk, one compare-and-swap.
-    #[inline]
+    #[inline(always)] // a `Claim` that is returned through memory costs more than claiming it
     pub(crate) fn claim(&self, stripe: &Stripe<C>, index: usize) -> Result<Claim<'_>, Refused> {
         if self.refusing.load(Ordering::Relaxed) {
             return Err(Refused::Closed);
         }
-        if let Some(credits) = &self.credits {
-            // Not `fetch_sub`: it would dip below zero and make others see a full engine that is not.
-            let mut left = credits.load(Ordering::Relaxed);
-            loop {
-                if left == 0 {
-                    return Err(Refused::Full);
-                }
-                match credits.compare_exchange_weak(
-                    left,
-                    left - 1,
-                    Ordering::Relaxed,
-                    Ordering::Relaxed,
-                ) {
-                    Ok(_) => break,
-                    Err(now) => left = now,
-                }
-            }
+        if self.credits.is_some() {
+            self.take_credit()?;
         }
         loop {
             if let Some(claim) = self.claim_here(stripe) {
@@ -402,6 +389,29 @@ impl<C> Engine<C> {
         }
     }
 
+    /// Takes one of the free slots that a bounded capacity leaves.
+    fn take_credit(&self) -> Result<(), Refused> {
+        let Some(credits) = &self.credits else {
+            return Ok(());
+        };
+        // Not `fetch_sub`: it would dip below zero and make others see a full engine that is not.
+        let mut left = credits.load(Ordering::Relaxed);
+        loop {
+            if left == 0 {
+                return Err(Refused::Full);
+            }
+            match credits.compare_exchange_weak(
+                left,
+                left - 1,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Ok(()),
+                Err(now) => left = now,
+            }
+        }
+    }
+
     #[inline]
     fn return_credit(&self) {
         if let Some(credits) = &self.credits {
@@ -410,39 +420,38 @@ impl<C> Engine<C> {
     }
 
     /// Claims the next free slot of the chunk that this thread is walking through.
-    #[inline]
+    #[inline(always)]
     #[allow(clippy::cast_possible_truncation)] // the hand is a slot id or one past it
     fn claim_here(&self, stripe: &Stripe<C>) -> Option<Claim<'_>> {
         let (first, end) = (stripe.hand.get(), stripe.end.get());
-        if first >= end {
-            return None;
-        }
-        let chunk = self.slots.chunk(first as usize / CHUNK)?;
-        for id in first..end {
-            let slot = &chunk[id as usize % CHUNK];
-            if let Some(incarnation) = self.slots.claim(id as u32, slot) {
-                stripe.hand.set(id + 1);
+        // No further than this in one go: `next_chunk` decides whether the chunk is worth it.
+        let until = end.min(first + LONG_WALK + 1);
+        let mut id = first;
+        while id < until {
+            let slot = self.slots.slot(id as u32)?;
+            let claimed = self.slots.claim(id as u32, slot);
+            id += 1;
+            if let Some(incarnation) = claimed {
+                // What this thread claims a few claims later; by then it is here, and writable.
+                if let Some(ahead) = self.slots.slot(id as u32 + AHEAD) {
+                    super::prefetch(ahead);
+                }
+                stripe.hand.set(id);
                 stripe.found.add(1);
-                stripe.seen.add(id + 1 - first);
+                stripe.seen.add(id - first);
                 return Some(Claim {
-                    id: id as u32,
+                    id: (id - 1) as u32,
                     incarnation,
                     slot,
                 });
             }
-            if id - first == LONG_WALK {
-                stripe.hand.set(id + 1);
-                stripe.seen.add(id + 1 - first);
-                // A new chunk, if this one has little to give. `next_chunk` decides.
-                return None;
-            }
         }
-        stripe.hand.set(end);
-        stripe.seen.add(end - first);
+        stripe.hand.set(id);
+        stripe.seen.add(id - first);
         None
     }
 
-    /// Points the hand at a chunk to walk through: the rest of this one, the next one of a ring, or a new one.
+    /// Points the hand at a chunk to walk through: the rest of this one, another one with room, or a new one.
     #[cold]
     fn next_chunk(&self, stripe: &Stripe<C>, index: usize) -> Result<(), Refused> {
         let (seen, found) = (stripe.seen.get(), stripe.found.get());
@@ -454,13 +463,9 @@ impl<C> Engine<C> {
         stripe.turn.add(1);
         #[allow(clippy::cast_possible_truncation)]
         let at = (index as u64).wrapping_add(turn) as usize & (self.shards.len() - 1);
-        let shard = &self.shards[at];
-        let active = shard.active.load(Ordering::Acquire);
-        let local = if active == 0 || crowded {
-            self.add_chunk(at)?
-        } else {
-            // A place in the ring that nobody else gets until it has come round.
-            shard.ring.fetch_add(1, Ordering::Relaxed) % active
+        let local = match self.roomy_chunk(at, turn) {
+            Some(local) => local,
+            None => self.add_chunk(at)?,
         };
         let first = (local as usize * self.shards.len() + at) * CHUNK;
         stripe.hand.set(first as u64);
@@ -468,6 +473,62 @@ impl<C> Engine<C> {
         stripe.seen.set(0);
         stripe.found.set(0);
         Ok(())
+    }
+
+    /// A chunk of the shard's ring with room in it, if a few looks find one.
+    ///
+    /// First from the ring's position on, which is where a first-in-first-out window has freed chunks, then here
+    /// and there, so that a run of long-lived entries does not hide free chunks behind it. The position moves past
+    /// chunks without room only when one with room lies behind them: if the window's tail has not left
+    /// the chunk at the position yet, that chunk is what comes next.
+    #[allow(clippy::cast_possible_truncation)]
+    fn roomy_chunk(&self, at: usize, turn: u64) -> Option<u32> {
+        let shard = &self.shards[at];
+        let roomy = |local: u32| {
+            let step = (CHUNK / SAMPLES).max(1);
+            let slots = self
+                .slots
+                .chunk(local as usize * self.shards.len() + at)
+                .unwrap_or_default();
+            let sampled = slots.iter().step_by(step);
+            let (mut seen, mut free) = (0, 0);
+            for slot in sampled {
+                seen += 1;
+                free += usize::from(slot.lease().state() == State::Free);
+            }
+            free * 4 >= seen && free > 0
+        };
+        for look in 0..2 * LOOKS {
+            let position = shard.ring.load(Ordering::Relaxed);
+            let active = shard.active.load(Ordering::Acquire);
+            if active == 0 {
+                return None;
+            }
+            let local = if look < LOOKS {
+                position.wrapping_add(look) % active
+            } else {
+                // Any of them; which does not matter, so a multiplicative hash will do.
+                (turn
+                    .wrapping_add(u64::from(look))
+                    .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+                    >> 33) as u32
+                    % active
+            };
+            if look >= active && look < LOOKS {
+                continue;
+            }
+            if roomy(local) {
+                // Whoever fails takes it all the same: two threads can share a chunk.
+                let _ = shard.ring.compare_exchange(
+                    position,
+                    (local + 1) % active,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                );
+                return Some(local);
+            }
+        }
+        None
     }
 
     /// Adds a chunk to a shard's ring and returns it.
@@ -588,7 +649,13 @@ impl<C> Engine<C> {
                 driver.first = at;
                 break;
             }
-            more |= self.advance(&mut driver.shards[at], at, Instant { tick, now }, budget, face);
+            more |= self.advance(
+                &mut driver.shards[at],
+                at,
+                Instant { tick, now },
+                budget,
+                face,
+            );
             let due = driver.shards[at].wheel.next_expiration();
             next = match (next, due) {
                 (Some(a), Some(b)) => Some(a.min(b)),
@@ -762,12 +829,10 @@ impl<C> Engine<C> {
         let wanted = (live * 2 / CHUNK as u64) as u32 + 1;
         if active > 1 && wanted < active / 2 {
             // Fails if a thread adds a chunk just now: then it is not mostly free after all.
-            let _ = shard.active.compare_exchange(
-                active,
-                wanted,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
+            let _ =
+                shard
+                    .active
+                    .compare_exchange(active, wanted, Ordering::AcqRel, Ordering::Relaxed);
         }
         let active = shard.active.load(Ordering::Acquire);
         let mut released = 0;
@@ -833,6 +898,15 @@ impl<C> Engine<C> {
                     && !self.indexes.iter().any(Index::wants_carrying)
             })
             .unwrap_or(false)
+    }
+
+    /// For models: the clock has come to `tick`, which ends the reaper's sleep if it was announced to end by then.
+    #[cfg(expiry_loom)]
+    pub(crate) fn timer_fires(&self, tick: u64) {
+        let announced = self.wake_at.fetch_add(0, Ordering::AcqRel);
+        if announced != 0 && announced <= tick {
+            self.waker.wake();
+        }
     }
 
     /// The reaper is awake: nobody needs to wake it.

@@ -234,13 +234,7 @@ impl Table {
     /// The positions that `header` believes in and whose words are `wanted`. No branch that depends on them
     /// while all lie in the home line: which word it is, is what cannot be predicted.
     #[inline]
-    fn matching(
-        &self,
-        at: usize,
-        home: &Home,
-        header: u64,
-        wanted: impl Fn(u64) -> bool,
-    ) -> u64 {
+    fn matching(&self, at: usize, home: &Home, header: u64, wanted: impl Fn(u64) -> bool) -> u64 {
         // Acquire, also for words that do not match: a word that is gone may have been carried away, and then a
         // younger table, looked at next, must show it (W12).
         let mut matching = 0;
@@ -525,11 +519,7 @@ impl Index {
 
     /// The first slot under `hash` that `accept` takes. Lock-free; wait-free while nothing grows.
     #[inline]
-    pub(crate) fn find(
-        &self,
-        hash: u32,
-        mut accept: impl FnMut(u32) -> bool,
-    ) -> Option<u32> {
+    pub(crate) fn find(&self, hash: u32, mut accept: impl FnMut(u32) -> bool) -> Option<u32> {
         let directory = self.directory();
         if directory.len() == 1 {
             let found = self.table(directory.class(0)).find(hash, &mut accept);
@@ -855,9 +845,7 @@ impl Index {
         let table = self.shared(class);
         self.grace.after(move || {
             table.homes.release(0..table.homes.as_slice().len());
-            table
-                .overflow
-                .release(0..table.overflow.as_slice().len());
+            table.overflow.release(0..table.overflow.as_slice().len());
             // Release pairs with the swap in `acquire`.
             state.store(UNUSED, Ordering::Release);
         });

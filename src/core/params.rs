@@ -59,3 +59,12 @@ pub(crate) const CLASSES: usize = 4;
 pub(crate) const SEGMENTS: usize = 20;
 #[cfg(expiry_loom)]
 pub(crate) const SEGMENTS: usize = 4;
+
+/// How many slots of a chunk are looked at to tell whether it has room: a quarter of them free.
+pub(crate) const SAMPLES: usize = 16;
+
+/// How many chunks are looked at from a ring's position on, and how many elsewhere, before one is added.
+#[cfg(not(expiry_loom))]
+pub(crate) const LOOKS: u32 = 8;
+#[cfg(expiry_loom)]
+pub(crate) const LOOKS: u32 = 1;

@@ -61,6 +61,19 @@ impl Slot {
             .map_err(Lease)
     }
 
+    /// Sets the word of a slot that the caller has claimed.
+    ///
+    /// A swap that was prepared against an earlier tenant may succeed until then, and is overwritten. Under
+    /// loom this is a swap too: it does not know that a store comes after a swap which read what the store's
+    /// thread has seen.
+    #[inline]
+    pub(crate) fn set_word(&self, word: u64) {
+        #[cfg(not(expiry_loom))]
+        self.word.store(word, Ordering::Release);
+        #[cfg(expiry_loom)]
+        self.word.swap(word, Ordering::Release);
+    }
+
     /// Publishes a lease on a slot that the caller owns alone.
     #[inline]
     pub(crate) fn set_lease(&self, lease: Lease) {
@@ -214,7 +227,10 @@ impl Slots {
     fn place(&self, chunk: usize) -> (usize, usize) {
         let shifted = chunk + (1 << self.shift);
         let segment = shifted.ilog2() - self.shift;
-        (segment as usize, shifted - (1usize << (self.shift + segment)))
+        (
+            segment as usize,
+            shifted - (1usize << (self.shift + segment)),
+        )
     }
 
     #[inline]
@@ -247,7 +263,9 @@ impl Slots {
     pub(crate) fn birth(&self, id: u32) -> Option<&AtomicU32> {
         let id = id as usize;
         let (segment, chunk) = self.place(id / CHUNK);
-        self.segment(segment)?.births.get(chunk * CHUNK + id % CHUNK)
+        self.segment(segment)?
+            .births
+            .get(chunk * CHUNK + id % CHUNK)
     }
 
     /// The slots of the bucket that begins with slot `first`.
@@ -309,7 +327,7 @@ impl Slots {
     /// Claims slot `id` if it is free. The claimer owns it alone from here on.
     ///
     /// Returns the new incarnation.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn claim(&self, id: u32, slot: &Slot) -> Option<u32> {
         let seen = Lease(slot.lease.load(Ordering::Relaxed));
         if seen.state() != State::Free {
@@ -321,15 +339,18 @@ impl Slots {
         if seen.0 == 0 {
             // A fresh page. The base was raised before the page was let go, and is read after the
             // claim, so it is not below any incarnation that this slot has had.
-            return Some(next_incarnation(self.base(id)));
+            return Some(self.after_base(id));
         }
         Some(incarnation)
     }
 
-    fn base(&self, id: u32) -> u32 {
+    #[cold]
+    fn after_base(&self, id: u32) -> u32 {
         let (segment, at) = self.place(id as usize / CHUNK);
-        self.segment(segment)
-            .map_or(0, |segment| segment.bases[at].load(Ordering::Acquire))
+        next_incarnation(
+            self.segment(segment)
+                .map_or(0, |segment| segment.bases[at].load(Ordering::Acquire)),
+        )
     }
 
     /// Gives a chunk's pages back if every slot in it is free. Only the driver calls this, one at a time.
@@ -345,7 +366,9 @@ impl Slots {
         for (frozen, slot) in slots.iter().enumerate() {
             let seen = slot.lease();
             let free = seen.state() == State::Free
-                && slot.swap_lease(seen, seen.with_state(State::Frozen)).is_ok();
+                && slot
+                    .swap_lease(seen, seen.with_state(State::Frozen))
+                    .is_ok();
             if !free {
                 for slot in &slots[..frozen] {
                     // Frozen slots are the driver's alone.
@@ -583,7 +606,9 @@ mod tests {
                 let place = slots.place(chunk);
                 assert!(places.insert(place));
                 assert!(place.1 < shards << place.0);
-                assert!(place == (last.0, last.1 + usize::from(chunk > 0)) || place == (last.0 + 1, 0));
+                assert!(
+                    place == (last.0, last.1 + usize::from(chunk > 0)) || place == (last.0 + 1, 0)
+                );
                 last = place;
             }
         }

@@ -38,7 +38,11 @@ impl<T> Exclusive<T> {
         struct GiveBack<'a>(&'a AtomicBool);
         impl Drop for GiveBack<'_> {
             fn drop(&mut self) {
+                #[cfg(not(expiry_loom))]
                 self.0.store(false, Ordering::Release);
+                // Loom does not know that this comes after the swap of who has found it taken.
+                #[cfg(expiry_loom)]
+                self.0.swap(false, Ordering::Release);
             }
         }
         if self.taken.swap(true, Ordering::Acquire) {

@@ -6,9 +6,7 @@
 //! would spend its time on them.
 
 #[cfg(not(expiry_loom))]
-pub(crate) use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering,
-};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 #[cfg(expiry_loom)]
 pub(crate) use loom::sync::atomic::{

@@ -40,10 +40,12 @@ pub(crate) fn park(limit: Option<Duration>) {
     }
 }
 
-/// Sleeps until woken. The model checker has no time: a sleep with a limit is one without, so a model
-/// in which only the limit would have ended the sleep is reported as a deadlock, which is what a lost
-/// wake-up is.
+/// Sleeps until woken, or not at all if the limit has passed. The model checker has no time: models let time pass by
+/// moving their clock and calling `Engine::timer_fires`. A sleep that neither ends is reported as a deadlock, which
+/// is what a lost wake-up is.
 #[cfg(expiry_loom)]
-pub(crate) fn park(_limit: Option<Duration>) {
-    loom::thread::park();
+pub(crate) fn park(limit: Option<Duration>) {
+    if limit != Some(Duration::ZERO) {
+        loom::thread::park();
+    }
 }

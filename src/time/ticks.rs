@@ -50,7 +50,8 @@ impl Ticks {
 
     /// The clock reading at which `tick` begins; saturates.
     pub(crate) fn begins(&self, tick: u64) -> u64 {
-        self.start.saturating_add(tick.saturating_mul(self.interval))
+        self.start
+            .saturating_add(tick.saturating_mul(self.interval))
     }
 
     /// How long after `now` the tick begins; zero if it has.
@@ -65,6 +66,11 @@ impl Ticks {
 
     pub(crate) fn interval(&self) -> Duration {
         Duration::from_nanos(self.interval)
+    }
+
+    #[inline]
+    pub(crate) fn interval_nanos(&self) -> u64 {
+        self.interval
     }
 
     /// A timeout in nanoseconds if its ticks fit in a lease.
