@@ -93,21 +93,13 @@ impl Iterator for Outcomes {
 
     /// The next outcome; waits for it. `None` when the tracker is gone and everything was received.
     fn next(&mut self) -> Option<Outcome> {
-        loop {
-            if let Some(outcome) = self.try_next() {
-                return Some(outcome);
-            }
-            // Either end closes only when the tracker is dropped, both at once.
-            crossbeam_channel::select! {
-                recv(self.bounded) -> outcome => match outcome {
-                    Ok(outcome) => return Some(outcome),
-                    Err(_) => return self.spill.try_recv().ok(),
-                },
-                recv(self.spill) -> outcome => match outcome {
-                    Ok(outcome) => return Some(outcome),
-                    Err(_) => return self.bounded.try_recv().ok(),
-                },
-            }
+        if let Some(outcome) = self.try_next() {
+            return Some(outcome);
+        }
+        // Either end closes only when the tracker is dropped, both at once.
+        crossbeam_channel::select! {
+            recv(self.bounded) -> outcome => outcome.ok().or_else(|| self.spill.try_recv().ok()),
+            recv(self.spill) -> outcome => outcome.ok().or_else(|| self.bounded.try_recv().ok()),
         }
     }
 }

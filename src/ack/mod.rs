@@ -317,12 +317,18 @@ impl AckTracker {
                 more: true,
                 next: None,
             },
-            Some(round) => Polled {
-                more: round.more,
-                next: round
-                    .next
-                    .map(|tick| self.trees.engine.ticks.until(now, tick)),
-            },
+            Some(round) => {
+                // What this has filed a reaper, if there is one, may not know of (W4).
+                if let Some(tick) = round.next {
+                    self.trees.engine.wake_by(tick);
+                }
+                Polled {
+                    more: round.more,
+                    next: round
+                        .next
+                        .map(|tick| self.trees.engine.ticks.until(now, tick)),
+                }
+            }
         }
     }
 

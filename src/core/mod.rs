@@ -28,7 +28,7 @@ pub(crate) fn prefetch<T>(place: &T) {
     // SAFETY: prefetching has no effect but on speed, and SSE is part of x86_64.
     unsafe {
         use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast());
+        _mm_prefetch::<_MM_HINT_T0>((place as *const T).cast());
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri), not(expiry_loom))))]
     let _ = place;

@@ -1,0 +1,89 @@
+//! What expiring costs: a tracker without a thread, a clock moved by hand, and `poll`.
+
+use crate::peers::finished;
+use crate::window::mix;
+use expiry::{AckTracker, ManualClock, Outcome, Timeout};
+use std::time::{Duration, Instant};
+
+/// When the entries are due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// All at the same tick.
+    Mass,
+    /// Each at a random one within 30 s, and the clock goes on interval by interval.
+    Spread,
+}
+
+/// A round of expiries.
+#[derive(Debug, Clone, Copy)]
+pub struct Expiry {
+    /// How many entries expire.
+    pub entries: usize,
+    /// When.
+    pub due: Due,
+    /// Under chosen ids, which must be taken out of the index.
+    pub chosen: bool,
+    /// The tracker's interval.
+    pub interval: Duration,
+}
+
+const WITHIN: Duration = Duration::from_secs(30);
+
+impl Expiry {
+    /// The timeout of the `n`th.
+    #[allow(clippy::cast_possible_truncation)] // less than 30 s in nanoseconds
+    fn timeout(&self, n: u64) -> Timeout {
+        match self.due {
+            Due::Mass => Timeout::Default,
+            Due::Spread => {
+                let nanos = (u128::from(mix(n)) * WITHIN.as_nanos()) >> 64;
+                Timeout::After(Duration::from_nanos(nanos as u64 + 1))
+            }
+        }
+    }
+
+    /// Fills a tracker, then times what it takes to expire everything: all of `poll`, with a handler that takes
+    /// the owner.
+    ///
+    /// # Panics
+    ///
+    /// If not everything expires, once.
+    #[must_use]
+    pub fn run(&self) -> Duration {
+        let clock = ManualClock::new();
+        let tracker = AckTracker::builder()
+            .timeout(WITHIN)
+            .interval(self.interval)
+            .clock(clock.clone())
+            .on_outcome(|outcome: &Outcome| finished(outcome.owner))
+            .build_manual()
+            .expect("valid settings");
+        for n in 0..self.entries as u64 {
+            let timeout = self.timeout(n);
+            if self.chosen {
+                tracker
+                    .init_with(mix(n), 1, n, timeout)
+                    .expect("not in flight");
+            } else {
+                tracker.issue_with(1, n, timeout).expect("room");
+            }
+        }
+        // Growth and the inboxes are not expiry.
+        while tracker.poll(4096).more {}
+        assert_eq!(tracker.metrics().total.expired, 0);
+        let step = match self.due {
+            Due::Mass => WITHIN,
+            Due::Spread => self.interval,
+        };
+        let mut passed = Duration::ZERO;
+        let began = Instant::now();
+        while passed < WITHIN + self.interval * 2 {
+            clock.advance(step);
+            passed += step;
+            while tracker.poll(4096).more {}
+        }
+        let took = began.elapsed();
+        assert_eq!(tracker.metrics().total.expired, self.entries as u64);
+        took
+    }
+}

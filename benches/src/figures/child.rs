@@ -1,0 +1,70 @@
+//! Figures that need a process to themselves, so that allocators, and what they hold on to, do not mix.
+
+use super::{growth, memory};
+use crate::peers::{Chosen, DashRemoveIf, Issued, Papaya, Peer, Scc, Sharded};
+use serde_json::Value;
+use std::process::{Command, Stdio};
+
+/// What is asked of a process of its own.
+pub trait Task {
+    /// Does it with a peer.
+    fn run<P: Peer>(entries: usize) -> Value;
+}
+
+/// Those that can be asked for by name.
+pub const PEERS: [&str; 6] = ["issued", "chosen", "dashmap", "papaya", "scc", "sharded"];
+
+fn with<T: Task>(peer: &str, entries: usize) -> Option<Value> {
+    Some(match peer {
+        "issued" => T::run::<Issued>(entries),
+        "chosen" => T::run::<Chosen>(entries),
+        "dashmap" => T::run::<DashRemoveIf>(entries),
+        "papaya" => T::run::<Papaya>(entries),
+        "scc" => T::run::<Scc>(entries),
+        "sharded" => T::run::<Sharded>(entries),
+        _ => return None,
+    })
+}
+
+/// The child's side: `TASK PEER ENTRIES`. Prints an object; false if it does not know what is meant.
+#[must_use]
+pub fn serve(args: &[String]) -> bool {
+    let [task, peer, entries] = args else {
+        return false;
+    };
+    let Ok(entries) = entries.parse() else {
+        return false;
+    };
+    let answer = match task.as_str() {
+        "memory" => with::<memory::Memory>(peer, entries),
+        "growth" => with::<growth::Growth>(peer, entries),
+        _ => None,
+    };
+    if let Some(answer) = &answer {
+        println!("{answer}");
+    }
+    answer.is_some()
+}
+
+/// The parent's side.
+///
+/// # Panics
+///
+/// If the child fails: its messages are on standard error.
+#[must_use]
+pub fn ask(task: &str, peer: &str, entries: usize) -> Value {
+    let program = std::env::current_exe().expect("this program has a path");
+    let output = Command::new(program)
+        .args(["child", task, peer, &entries.to_string()])
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("a process can be started");
+    assert!(output.status.success(), "{task} {peer} {entries} failed");
+    serde_json::from_slice(&output.stdout).expect("the child prints an object")
+}
+
+/// A number of the child's answer.
+#[must_use]
+pub fn number(answer: &Value, name: &str) -> f64 {
+    answer[name].as_f64().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,220 @@
+//! Lifecycles (init and three acks, full expiry on) beside maps without any expiry, the floor, and Storm's acker.
+
+use super::{count, Options};
+use crate::lab::{self, Load, Round};
+use crate::peers::{
+    Chosen, DashEntry, DashRemoveIf, Floor, FloorWord, Issued, Nothing, Papaya, Peer, Scc, Sharded,
+};
+use crate::report::{Report, Spread, Target};
+use crate::window::{Keys, Order};
+use serde_json::json;
+
+/// Somebody in a table: a peer, in one way of using it.
+struct Contestant {
+    name: String,
+    keys: Keys,
+    batch: bool,
+    run: fn(&Load, Keys, bool) -> Round,
+    rounds: Vec<Round>,
+}
+
+fn contestant<P: Peer>(keys: Keys, batch: bool) -> Contestant {
+    let how = match (P::NAME == Issued::NAME, keys) {
+        (true, _) => "",
+        (_, Keys::Sequential) => ", sequential keys",
+        (_, Keys::Random) => ", random keys",
+    };
+    let times = if batch { ", by 16" } else { "" };
+    Contestant {
+        name: format!("{}{how}{times}", P::NAME),
+        keys,
+        batch,
+        run: lab::lifecycle::<P>,
+        rounds: Vec::new(),
+    }
+}
+
+/// Storm's own acker on this kind of machine, one thread: million trees per second, and the multiple that is asked.
+fn storm(in_flight: usize, order: Order) -> Option<(f64, f64)> {
+    match (in_flight, order) {
+        (100_000, Order::Fifo) => Some((3.0, 3.5)),
+        (1_000_000, Order::Fifo) => Some((0.92, 8.0)),
+        (100_000, Order::Random) => Some((0.94, 8.0)),
+        (1_000_000, Order::Random) => Some((0.55, 8.0)),
+        _ => None,
+    }
+}
+
+// Places in the list of contestants.
+const ISSUED: usize = 0;
+const ISSUED_BATCH: usize = 1;
+const CHOSEN: usize = 2;
+const CHOSEN_BATCH: usize = 3;
+const DASH: std::ops::Range<usize> = 5..10;
+const FLOOR: usize = 13;
+const FLOOR_WORD: usize = 14;
+
+fn contestants() -> Vec<Contestant> {
+    use Keys::{Random, Sequential};
+    vec![
+        contestant::<Issued>(Random, false),
+        contestant::<Issued>(Random, true),
+        contestant::<Chosen>(Random, false),
+        contestant::<Chosen>(Random, true),
+        contestant::<Chosen>(Sequential, false),
+        contestant::<DashRemoveIf>(Random, false),
+        contestant::<DashRemoveIf>(Random, true),
+        contestant::<DashRemoveIf>(Sequential, false),
+        contestant::<DashEntry>(Random, false),
+        contestant::<DashEntry>(Sequential, false),
+        contestant::<Papaya>(Random, true),
+        contestant::<Scc>(Random, false),
+        contestant::<Sharded>(Random, false),
+        contestant::<Floor>(Random, false),
+        contestant::<FloorWord>(Random, false),
+        contestant::<Nothing>(Random, false),
+        contestant::<Nothing>(Random, true),
+    ]
+}
+
+impl Contestant {
+    fn nanos(&self) -> Spread {
+        Spread::of(self.rounds.iter().map(|round| round.nanos))
+    }
+
+    /// How many times our time theirs is, round by round.
+    fn times(&self, theirs: &Contestant) -> Spread {
+        Spread::of(
+            self.rounds
+                .iter()
+                .zip(&theirs.rounds)
+                .map(|(ours, theirs)| theirs.nanos / ours.nanos),
+        )
+    }
+}
+
+/// Runs the figure: 100 K and 1 M on every number of threads asked for, 10 M on one.
+pub fn run(options: &Options, report: &mut Report) {
+    for in_flight in options.loads(&[100_000, 1_000_000, 10_000_000]) {
+        for &threads in &options.threads {
+            if threads > 1 && in_flight >= 10_000_000 && options.in_flight.is_none() {
+                continue;
+            }
+            for &order in &options.orders {
+                cell(options, report, in_flight, threads, order);
+            }
+        }
+    }
+}
+
+fn cell(options: &Options, report: &mut Report, in_flight: usize, threads: usize, order: Order) {
+    let table = format!(
+        "lifecycle, {} in flight, {order:?}, {threads} thread(s)",
+        count(in_flight)
+    );
+    let load = Load::standard(in_flight, threads, order);
+    let rounds = options.rounds_at(in_flight);
+    report.head(
+        &table,
+        &format!(
+            "{} in flight; {rounds} rounds of {} trees each, after {} untimed; ns per tree and thread (4 operations)",
+            load.in_flight, load.trees, load.warm
+        ),
+    );
+    let mut all = contestants();
+    if let Some(only) = &options.only {
+        all.retain(|contestant| contestant.name.contains(only));
+    }
+    for round in 0..rounds {
+        for contestant in &mut all {
+            options.say(&format!(
+                "round {} of {rounds}: {}",
+                round + 1,
+                contestant.name
+            ));
+            contestant
+                .rounds
+                .push((contestant.run)(&load, contestant.keys, contestant.batch));
+        }
+    }
+    for contestant in &all {
+        print(report, &table, contestant, &load);
+    }
+    if options.only.is_none() {
+        judge(report, &table, &all, &load);
+    }
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn print(report: &mut Report, table: &str, contestant: &Contestant, load: &Load) {
+    let nanos = contestant.nanos();
+    let mut extra = json!({
+        "in_flight": load.in_flight,
+        "ns_per_op": (nanos.median / 4.0 * 10.0).round() / 10.0,
+        "million_trees_per_s": (1e5 * load.threads as f64 / nanos.median).round() / 100.0,
+    });
+    if let Some(slots) = contestant.rounds.last().and_then(|round| round.slots) {
+        extra["slots"] = json!(slots);
+        extra["full"] = json!((load.in_flight as f64 / slots as f64 * 100.0).round() / 100.0);
+    }
+    report.figure(table, &contestant.name, "ns/tree", nanos, &extra);
+}
+
+fn judge(report: &mut Report, table: &str, all: &[Contestant], load: &Load) {
+    let (in_flight, threads) = (load.in_flight, load.threads);
+    // Against the better of dashmap's forms and kinds of keys, by their medians.
+    let dash = all[DASH]
+        .iter()
+        .min_by(|a, b| a.nanos().median.total_cmp(&b.nanos().median));
+    let Some(dash) = dash else { return };
+    let mut times = |name: &str, ours: &Contestant, least: Option<f64>| {
+        let name = format!("{name} beside {}", dash.name);
+        let times = ours.times(dash);
+        match least {
+            Some(least) => report.check(table, &name, "times", times, Target::AtLeast(least)),
+            None => report.figure(table, &name, "times", times, &json!({})),
+        }
+    };
+    let issued = match (in_flight, threads) {
+        (1_000_000, 1) => Some(2.5),
+        (1_000_000, _) => Some(3.0),
+        (100_000, _) => Some(1.3),
+        _ => None,
+    };
+    let batch = (in_flight == 1_000_000).then_some(1.5);
+    times("issued", &all[ISSUED], issued);
+    times("issued by 16", &all[ISSUED_BATCH], None);
+    times("chosen by 16", &all[CHOSEN_BATCH], batch);
+    report.check(
+        table,
+        "chosen: share of dashmap's time",
+        "times",
+        all[CHOSEN].times(dash).map(|times| 1.0 / times),
+        Target::AtMost(1.5),
+    );
+    for (name, floor) in [
+        ("issued: share of the floor's time", FLOOR),
+        (
+            "issued: share of the floor's with its word used",
+            FLOOR_WORD,
+        ),
+    ] {
+        let above = all[ISSUED].times(&all[floor]).map(|times| 1.0 / times);
+        if in_flight == 1_000_000 {
+            report.check(table, name, "times", above, Target::AtMost(3.0));
+        } else {
+            report.figure(table, name, "times", above, &json!({}));
+        }
+    }
+    if let (Some((storm, multiple)), 1) = (storm(in_flight, load.order), threads) {
+        let (issued, chosen) = match load.order {
+            Order::Fifo => (&all[ISSUED], &all[CHOSEN]),
+            Order::Random => (&all[ISSUED_BATCH], &all[CHOSEN_BATCH]),
+        };
+        for (kind, ours) in [("issued", issued), ("chosen", chosen)] {
+            let name = format!("{kind} beside Storm's {storm} M trees/s");
+            let times = ours.nanos().map(|nanos| 1000.0 / nanos / storm);
+            report.check(table, &name, "times", times, Target::AtLeast(multiple));
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Bytes per tree in flight, and what becomes of a burst's memory: resident sizes, a process for each structure.
+
+use super::child::{ask, number, Task, PEERS};
+use super::{count, Options};
+use crate::peers::Peer;
+use crate::process::{peak, resident};
+use crate::report::{Report, Spread, Target};
+use crate::window::mix;
+use serde_json::{json, Value};
+use std::time::{Duration, Instant};
+
+/// Fills, measures, drains, waits for the memory to go back.
+pub struct Memory;
+
+/// How long memory gets to go back: longer than the timeout, at which buckets are looked at again.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// How long that of the maps gets, in which nothing goes on any more.
+const MAPS_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A tree of one edge. Keys are random, edges are derived from them.
+fn edge(key: u64) -> u64 {
+    key.rotate_left(32) | 1
+}
+
+/// Waits until the resident size is back near `floor` and has not changed for 300 ms; or gives up. Returns it, and when
+/// it last changed.
+fn settled(floor: u64, filled: u64, patience: Duration) -> (u64, Duration) {
+    let began = Instant::now();
+    let mut last = resident();
+    let mut at = Duration::ZERO;
+    while began.elapsed() < patience {
+        std::thread::sleep(Duration::from_millis(20));
+        let (now, passed) = (resident(), began.elapsed());
+        if now != last {
+            (last, at) = (now, passed);
+        }
+        let back = now < floor + filled.saturating_sub(floor) / 20;
+        if back && passed - at > Duration::from_millis(300) {
+            break;
+        }
+    }
+    (last, at)
+}
+
+impl Task for Memory {
+    #[allow(clippy::cast_precision_loss)]
+    fn run<P: Peer>(entries: usize) -> Value {
+        // Before the first measurement: the ids' pages, written to.
+        let mut ids: Vec<P::Id> = (0..entries).map(|_| P::blank()).collect();
+        let before = resident();
+        let peer = P::new(entries);
+        let began = Instant::now();
+        for (at, id) in ids.iter_mut().enumerate() {
+            let key = mix(at as u64 + 1);
+            *id = peer.begin(at, (key, edge(key), key));
+        }
+        let fill = began.elapsed();
+        peer.settle();
+        let filled = resident();
+        let peak = peak();
+        let slots = peer.slots();
+        let began = Instant::now();
+        let mut completed = 0;
+        for (at, &id) in ids.iter().enumerate() {
+            completed += usize::from(peer.ack(id, edge(mix(at as u64 + 1))));
+        }
+        let drain = began.elapsed();
+        assert_eq!(completed, entries);
+        let patience = if P::EXPIRES { PATIENCE } else { MAPS_PATIENCE };
+        let (after, settled_in) = settled(before, filled, patience);
+        json!({
+            "name": P::NAME,
+            "before": before,
+            "filled": filled,
+            "peak": peak,
+            "after": after,
+            "settled_in_s": settled_in.as_secs_f64(),
+            "slots": slots,
+            "fill_ns": fill.as_nanos() as f64 / entries as f64,
+            "drain_ns": drain.as_nanos() as f64 / entries as f64,
+        })
+    }
+}
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// Runs the figure at 10 M; a round is a process.
+pub fn run(options: &Options, report: &mut Report) {
+    for entries in options.loads(&[10_000_000]) {
+        table(options, report, entries, &PEERS);
+    }
+}
+
+/// What 100 M live entries take; 5 GB and some.
+pub fn hundred_million(options: &Options, report: &mut Report) {
+    table(options, report, 100_000_000, &PEERS[..2]);
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn table(options: &Options, report: &mut Report, entries: usize, peers: &[&str]) {
+    let table = format!("memory, {} in flight", count(entries));
+    let rounds = options.rounds_at(entries);
+    report.head(
+        &table,
+        &format!("resident size, grown from the default size, {rounds} round(s), a process each; then all acked"),
+    );
+    let mut answers: Vec<Vec<Value>> = vec![Vec::new(); peers.len()];
+    for _ in 0..rounds {
+        for (&peer, answers) in peers.iter().zip(&mut answers) {
+            options.say(&format!("{peer}, {entries}"));
+            answers.push(ask("memory", peer, entries));
+        }
+    }
+    let n = entries as f64;
+    for (peer, answers) in peers.iter().zip(&answers) {
+        let name = answers[0]["name"].as_str().unwrap_or(peer).to_owned();
+        let of = |f: &dyn Fn(&Value) -> f64| Spread::of(answers.iter().map(f));
+        let bytes = of(&|a| (number(a, "filled") - number(a, "before")) / n);
+        let ours = matches!(*peer, "issued" | "chosen");
+        let label = format!("{name}: bytes per entry");
+        if ours && entries >= 10_000_000 {
+            report.check(&table, &label, "bytes", bytes, Target::AtMost(64.0));
+        } else {
+            report.figure(&table, &label, "bytes", bytes, &json!({}));
+        }
+        let last = &answers[answers.len() - 1];
+        let mib = |field: &str| (number(last, field) / MIB).round();
+        let load = json!({
+            "before_MiB": mib("before"), "filled_MiB": mib("filled"), "peak_MiB": mib("peak"),
+            "after_MiB": mib("after"), "settled_in_s": number(last, "settled_in_s"),
+            "fill_ns": number(last, "fill_ns").round(), "drain_ns": number(last, "drain_ns").round(),
+            "slots": last["slots"],
+        });
+        let back = of(&|a| {
+            let grown = number(a, "filled") - number(a, "before");
+            100.0 * (number(a, "filled") - number(a, "after")) / grown
+        });
+        let label = format!("{name}: given back after the burst");
+        report.figure(&table, &label, "%", back, &load);
+        if ours {
+            let label = format!("{name}: given back");
+            report.check(&table, &label, "%", back, Target::AtLeast(95.0));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! A peer at work under a given load.
+
+use crate::peers::{Peer, Touch};
+use crate::window::{draw, Keys, Order, Window, GROUP};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+/// A load, and the positions drawn for it. Made once, used by everybody.
+#[derive(Clone)]
+pub struct Load {
+    /// Trees in flight, all threads together.
+    pub in_flight: usize,
+    /// Threads, each with its share of them.
+    pub threads: usize,
+    /// Which tree completes next.
+    pub order: Order,
+    /// Trees that complete in a round, all threads together.
+    pub trees: usize,
+    /// Trees that complete before it, untimed.
+    pub warm: usize,
+    positions: Vec<Arc<[u32]>>,
+}
+
+impl Load {
+    /// A load with about these numbers: each thread's shares are rounded to groups.
+    #[must_use]
+    pub fn new(in_flight: usize, threads: usize, order: Order, trees: usize, warm: usize) -> Self {
+        let round = |n: usize| (n / threads / GROUP).max(1) * GROUP * threads;
+        let (in_flight, trees, warm) = (round(in_flight), round(trees), round(warm));
+        let positions = (0..threads as u64)
+            .map(|thread| {
+                draw(
+                    order,
+                    in_flight / threads,
+                    trees.max(warm) / threads,
+                    thread,
+                )
+            })
+            .collect();
+        Load {
+            in_flight,
+            threads,
+            order,
+            trees,
+            warm,
+            positions,
+        }
+    }
+
+    /// A load whose rounds are long enough to measure and short enough to repeat, at this many in flight.
+    #[must_use]
+    pub fn standard(in_flight: usize, threads: usize, order: Order) -> Self {
+        let trees = (in_flight * 2).clamp(1_000_000, 4_000_000);
+        let warm = in_flight.clamp(200_000, 2_000_000);
+        Load::new(in_flight, threads, order, trees, warm)
+    }
+}
+
+/// A peer with its windows full.
+pub struct Lab<P: Peer> {
+    peer: P,
+    windows: Vec<Window<P>>,
+}
+
+impl<P: Peer> Lab<P> {
+    /// Makes the peer, fills it up from its default size, lets it settle.
+    #[must_use]
+    pub fn new(load: &Load, keys: Keys) -> Self {
+        let mut lab = Lab {
+            peer: P::new(load.in_flight),
+            windows: (0..load.threads)
+                .map(|thread| {
+                    let share = load.in_flight / load.threads;
+                    Window::new(thread, share, load.positions[thread].clone(), keys)
+                })
+                .collect(),
+        };
+        lab.each(|peer, window| window.fill(peer));
+        lab.peer.settle();
+        lab
+    }
+
+    /// The peer.
+    pub fn peer(&self) -> &P {
+        &self.peer
+    }
+
+    /// Calls `f` on a thread for each window, all at once; how long the slowest took.
+    fn each(&mut self, f: impl Fn(&P, &mut Window<P>) + Sync) -> Duration {
+        let (peer, f) = (&self.peer, &f);
+        let start = &Barrier::new(self.windows.len());
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = self
+                .windows
+                .iter_mut()
+                .map(|window| {
+                    scope.spawn(move || {
+                        start.wait();
+                        let began = Instant::now();
+                        f(peer, window);
+                        began.elapsed()
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| {
+                    thread
+                        .join()
+                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                })
+                .max()
+                .unwrap_or_default()
+        })
+    }
+
+    /// Completes `trees` trees, rounded to groups for each thread, and begins as many. How long it took.
+    pub fn run(&mut self, trees: usize, batch: bool) -> Duration {
+        let each = trees / self.windows.len();
+        self.each(|peer, window| window.run(peer, each, batch))
+    }
+
+    /// Touches `trees` trees. How long it took.
+    pub fn touch(&mut self, trees: usize) -> Duration
+    where
+        P: Touch,
+    {
+        let each = trees / self.windows.len();
+        self.each(|peer, window| window.touch(peer, each))
+    }
+}
+
+/// What a round measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Round {
+    /// Nanoseconds that a thread took for each tree.
+    pub nanos: f64,
+    /// Trees that there was room for at the end, where that is known.
+    pub slots: Option<usize>,
+}
+
+/// One round of lifecycles with a fresh peer.
+#[must_use]
+#[allow(clippy::cast_precision_loss)]
+pub fn lifecycle<P: Peer>(load: &Load, keys: Keys, batch: bool) -> Round {
+    let mut lab = Lab::<P>::new(load, keys);
+    lab.run(load.warm, batch);
+    let took = lab.run(load.trees, batch);
+    Round {
+        nanos: took.as_nanos() as f64 * load.threads as f64 / load.trees as f64,
+        slots: lab.peer.slots(),
+    }
+}
+
+/// One round of touches with a fresh peer.
+#[must_use]
+#[allow(clippy::cast_precision_loss)]
+pub fn touch<P: Touch>(load: &Load, keys: Keys) -> Round {
+    let mut lab = Lab::<P>::new(load, keys);
+    lab.touch(load.warm);
+    let took = lab.touch(load.trees);
+    Round {
+        nanos: took.as_nanos() as f64 * load.threads as f64 / load.trees as f64,
+        slots: lab.peer.slots(),
+    }
+}

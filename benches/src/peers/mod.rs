@@ -1,0 +1,114 @@
+//! Everybody who does the work, behind one trait, statically dispatched.
+
+mod dash;
+mod floor;
+mod nothing;
+mod papaya;
+mod scc;
+mod sharded;
+mod tracker;
+
+pub use dash::{DashEntry, DashRemoveIf};
+pub use floor::{Floor, FloorWord};
+pub use nothing::Nothing;
+pub use papaya::Papaya;
+pub use scc::Scc;
+pub use sharded::Sharded;
+pub use tracker::{Chosen, Issued, TIMEOUT};
+
+use crate::window::GROUP;
+use std::cell::Cell;
+
+/// One fast hasher for all maps.
+pub type Hasher = foldhash::fast::RandomState;
+
+thread_local! {
+    static OWNERS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Every peer calls this with the owner of a tree that has completed: what a program would do something with.
+#[inline]
+pub fn finished(owner: u64) {
+    OWNERS.with(|sum| sum.set(sum.get().wrapping_add(owner)));
+}
+
+/// The sum of the owners that this thread was given since it last asked.
+pub fn finished_owners() -> u64 {
+    OWNERS.take()
+}
+
+/// What a peer's work can be checked by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proof {
+    /// Nothing: it does none.
+    None,
+    /// The number of completions.
+    Completions,
+    /// That, and the owners that came back.
+    Owners,
+}
+
+/// A tree that begins: `(key, xor of its edges, owner)`.
+pub type New = (u64, u64, u64);
+
+/// Somebody who does the work.
+pub trait Peer: Sync + Send + Sized + 'static {
+    /// What it is called in tables.
+    const NAME: &'static str;
+    /// What its work can be checked by.
+    const PROOF: Proof = Proof::Owners;
+    /// Whether it does anything on its own once nobody calls it.
+    const EXPIRES: bool = false;
+    /// What names a tree in flight: a key, or an id that was issued.
+    type Id: Copy + Send + Sync + 'static;
+    /// Buffers that a thread keeps between batches.
+    type Scratch: Default + Send;
+
+    /// Empty, of default size, for about `in_flight` trees (only an array needs to know).
+    fn new(in_flight: usize) -> Self;
+
+    /// Names nothing.
+    fn blank() -> Self::Id;
+
+    /// A tree begins. `at` is its position in the window, for who has no other place for it.
+    fn begin(&self, at: usize, tree: New) -> Self::Id;
+
+    /// An edge is done with. True if it was the tree's last, after [`finished`] was told its owner.
+    fn ack(&self, id: Self::Id, edge: u64) -> bool;
+
+    /// A group of trees begins. For who has no batches: one after the other.
+    #[inline]
+    fn begin_many(
+        &self,
+        _scratch: &mut Self::Scratch,
+        at: &[usize; GROUP],
+        trees: &[New; GROUP],
+        ids: &mut [Self::Id; GROUP],
+    ) {
+        for ((id, &at), &tree) in ids.iter_mut().zip(at).zip(trees) {
+            *id = self.begin(at, tree);
+        }
+    }
+
+    /// The edges of a group of trees are done with. Returns how many trees that completed.
+    #[inline]
+    fn ack_many(&self, acks: &[(Self::Id, u64)]) -> usize {
+        acks.iter()
+            .map(|&(id, edge)| usize::from(self.ack(id, edge)))
+            .sum()
+    }
+
+    /// Waits, with a deadline, until what growing has left to do in the background is done.
+    fn settle(&self) {}
+
+    /// How many trees it has room for as it is, where that can be asked.
+    fn slots(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// A peer that can renew a tree's deadline.
+pub trait Touch: Peer {
+    /// Gives a tree in flight its full timeout again.
+    fn touch(&self, id: Self::Id);
+}

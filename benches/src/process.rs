@@ -1,0 +1,73 @@
+//! What Linux says about this process and its threads.
+
+use std::fs;
+use std::time::Duration;
+
+fn status(field: &str) -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with(field))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// Resident bytes now.
+#[must_use]
+pub fn resident() -> u64 {
+    status("VmRSS:").unwrap_or(0)
+}
+
+/// The most bytes that ever were resident.
+#[must_use]
+pub fn peak() -> u64 {
+    status("VmHWM:").unwrap_or(0)
+}
+
+/// What the thread named `expiry-reaper` has used up to now. There must be one tracker only.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Reaper {
+    /// Time on a processor, by the scheduler's account (nanoseconds), or by the ticks in `stat` where it has none.
+    pub cpu: Duration,
+    /// How often it went to sleep.
+    pub sleeps: u64,
+}
+
+/// Looks the reaper up; `None` if there is none, or no `/proc`.
+#[must_use]
+pub fn reaper() -> Option<Reaper> {
+    let task = fs::read_dir("/proc/self/task")
+        .ok()?
+        .flatten()
+        .map(|task| task.path())
+        .find(|task| {
+            fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "expiry-reaper")
+        })?;
+    let read = |file| fs::read_to_string(task.join(file)).ok();
+    let sched = read("schedstat").and_then(|s| s.split_whitespace().next()?.parse().ok());
+    let cpu = match sched {
+        Some(nanos) if nanos > 0 => Duration::from_nanos(nanos),
+        _ => {
+            // Fields 14 and 15 in ticks of 10 ms; the name before them has no space in it.
+            let stat = read("stat")?;
+            let mut fields = stat.split_whitespace().skip(13);
+            let user: u64 = fields.next()?.parse().ok()?;
+            let system: u64 = fields.next()?.parse().ok()?;
+            Duration::from_millis((user + system) * 10)
+        }
+    };
+    let sleeps = read("status").and_then(|status| {
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("voluntary_ctxt_switches:"))?;
+        line.split_whitespace().nth(1)?.parse().ok()
+    })?;
+    Some(Reaper { cpu, sleeps })
+}
+
+/// How long this thread has waited for a processor, in nanoseconds since it began.
+#[must_use]
+pub fn waited() -> u64 {
+    fs::read_to_string("/proc/thread-self/schedstat")
+        .ok()
+        .and_then(|s| s.split_whitespace().nth(1)?.parse().ok())
+        .unwrap_or(0)
+}

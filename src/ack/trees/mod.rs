@@ -1,0 +1,490 @@
+//! Ack trees on the engine's slots: the protocol of `init`, `ack`, `fail` and `reset_timeout`.
+//!
+//! # The word
+//!
+//! A slot's word is the XOR of everything seen for its root, *whitened*: XORed with a constant that depends
+//! on the root, its incarnation and a secret of this tracker. There are two whitenings, W0 for a root whose
+//! init has not come and W1 for one whose init has. A tree is complete if and only if its word is exactly W1.
+//!
+//! * The one compare-and-swap that makes the word W1 knows it: no second word has to be read, so there is no
+//!   store/load race between the last ack and the init.
+//! * A compare-and-swap that was prepared against one tenant fails on every other, even for the same key
+//!   with the same edge ids (W14), up to a chance of 2^-64.
+//!
+//! # Linearization points
+//!
+//! | operation | takes effect |
+//! |---|---|
+//! | `issue` | the store that makes the lease LIVE (nobody else knows the id yet) |
+//! | `init`, fresh | the publication in the index |
+//! | `init`, after early acks | the swap EARLY -> INITING, which refuses a second init |
+//! | `ack` | the compare-and-swap on the word; refused as late: the load of a lease that is not live |
+//! | `ack`, first sign of a chosen root | the publication in the index |
+//! | completion | the swap LIVE -> DEAD of the one who made the word W1 |
+//! | `fail` | the swap LIVE -> DEAD (or EARLY -> EARLY_FAILED, or the publication) |
+//! | `reset_timeout` | the swap of the lease's deadline |
+//! | timeout | the driver's swap LIVE -> DEAD |
+//!
+//! An ack whose XOR lands after the tree has timed out or failed, having seen a live lease before, counts as
+//! one that came just before that end; it changes nothing that anybody reads.
+//!
+//! Loads in every operation on a slot are in the order word, key, lease. The claimer stores in the order
+//! key, word (Release), lease (Release). So who reads a tenant's word also reads that tenant's key
+//! and lease, or later ones; and of later ones the swap on the word would fail.
+
+mod batch;
+mod chosen;
+mod issued;
+
+use super::deliver::Deliver;
+use super::error::AckError;
+use super::outcome::{Outcome, Reason, Root, RootId};
+use crate::core::engine::{Claim, Engine, Face, Refused, Stripe};
+use crate::core::index::Removed;
+use crate::core::lease::{Lease, State};
+use crate::core::slots::Slot;
+use crate::core::threads::Counter;
+use crate::sync::Ordering;
+use crate::time::NEVER;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+/// How long a root may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Timeout {
+    /// As long as the tracker's timeout says.
+    #[default]
+    Default,
+    /// As long as this, rounded up to the interval.
+    After(Duration),
+    /// For ever.
+    Never,
+}
+
+/// One shard's part of a thread's counters.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) begun: Counter,
+    pub(crate) acked: Counter,
+    pub(crate) failed: Counter,
+    pub(crate) expired: Counter,
+    pub(crate) cancelled: Counter,
+    pub(crate) late: Counter,
+    pub(crate) duplicate: Counter,
+    pub(crate) refused: Counter,
+    pub(crate) early_held: Counter,
+    pub(crate) early_merged: Counter,
+    pub(crate) early_expired: Counter,
+    /// Keys put into, and taken out of, the index of this shard.
+    pub(crate) keys_in: Counter,
+    pub(crate) keys_out: Counter,
+}
+
+/// A thread's share.
+pub(crate) struct Share {
+    pub(crate) counts: Box<[Counts]>,
+    nonce: Counter,
+}
+
+impl Share {
+    fn new(shards: usize) -> Self {
+        Share {
+            counts: (0..shards).map(|_| Counts::default()).collect(),
+            nonce: Counter::default(),
+        }
+    }
+}
+
+type Mine = Stripe<Share>;
+
+/// Buckets of the lateness histogram: powers of two of nanoseconds.
+pub(crate) const LATENESS: usize = 64;
+
+pub(crate) struct Settings {
+    /// Default timeout in nanoseconds; `None` if timeouts are off.
+    pub(crate) timeout: Option<u64>,
+    pub(crate) early_timeout: u64,
+    pub(crate) early_capacity: u64,
+    /// Of 2^32 roots, how many have their latency taken.
+    pub(crate) sampled: u64,
+    /// log2 of the unit of birth stamps, in nanoseconds.
+    pub(crate) unit: u32,
+    pub(crate) secrets: [u64; 4],
+}
+
+/// The trees of one tracker.
+pub(crate) struct Trees {
+    pub(crate) engine: Engine<Share>,
+    settings: Settings,
+    /// Early arrivals held now.
+    early: AtomicU64,
+    pub(crate) deliver: Deliver,
+    /// Written by the driver only.
+    pub(crate) lateness: [Counter; LATENESS],
+    /// Nanoseconds that rounds of the reaper have taken. Written by it only.
+    pub(crate) busy: Counter,
+    pub(crate) rounds: Counter,
+}
+
+#[inline]
+#[allow(clippy::cast_possible_truncation)]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+impl From<Refused> for AckError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Full => AckError::Full,
+            Refused::OutOfMemory => AckError::OutOfMemory,
+            Refused::Closed => AckError::Closed,
+        }
+    }
+}
+
+impl Trees {
+    pub(crate) fn new(engine: Engine<Share>, settings: Settings, deliver: Deliver) -> Self {
+        Trees {
+            engine,
+            settings,
+            early: AtomicU64::new(0),
+            deliver,
+            lateness: std::array::from_fn(|_| Counter::default()),
+            busy: Counter::default(),
+            rounds: Counter::default(),
+        }
+    }
+
+    /// Makes a thread's share; see [`Engine::new`].
+    pub(crate) fn share(shards: usize) -> impl Fn() -> Share + Send + Sync + 'static {
+        move || Share::new(shards)
+    }
+
+    // ---- the word ----
+
+    #[inline]
+    pub(super) fn issued_target(&self, root: u64) -> u64 {
+        let [a, b, ..] = self.settings.secrets;
+        fold(root ^ a, b | 1)
+    }
+
+    /// W1 of a chosen id.
+    #[inline]
+    pub(super) fn target(&self, key: u64, incarnation: u32) -> u64 {
+        let [a, b, c, _] = self.settings.secrets;
+        fold(fold(key ^ a, b | 1) ^ u64::from(incarnation) ^ c, c | 1)
+    }
+
+    /// W0 ^ W1: what an init XORs into the word besides its edges. Never zero.
+    #[inline]
+    pub(super) fn init_mark(&self, target: u64) -> u64 {
+        let [_, b, _, d] = self.settings.secrets;
+        fold(target ^ d, b | 1) | 1
+    }
+
+    #[inline]
+    pub(super) fn is_sampled(&self, target: u64) -> bool {
+        (target >> 32) < self.settings.sampled
+    }
+
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // birth stamps are modulo 2^32 by design
+    pub(super) fn stamp(&self, now: u64) -> u32 {
+        (now >> self.settings.unit) as u32
+    }
+
+    #[inline(always)]
+    pub(super) fn latency(&self, target: u64, id: u32) -> Option<Duration> {
+        if self.is_sampled(target) {
+            Some(self.age_now(id))
+        } else {
+            None
+        }
+    }
+
+    #[cold]
+    fn age_now(&self, id: u32) -> Duration {
+        let now = self.stamp(self.engine.clock.now());
+        Duration::from_nanos(
+            u64::from(now.wrapping_sub(self.engine.birth(id))) << self.settings.unit,
+        )
+    }
+
+    /// Age of a live root, for operators.
+    pub(crate) fn age(&self, id: u32, now: u64) -> Duration {
+        let stamp = self.stamp(now).wrapping_sub(self.engine.birth(id));
+        // The stamp may come from a reading a little later than `now`.
+        let stamp = if stamp > u32::MAX - (1 << 16) {
+            0
+        } else {
+            stamp
+        };
+        Duration::from_nanos(u64::from(stamp) << self.settings.unit)
+    }
+
+    // ---- deadlines ----
+
+    /// The deadline of a root that begins now, and the clock reading that it was derived from.
+    #[inline(always)]
+    pub(super) fn deadline(&self, mine: &Mine, timeout: Timeout) -> Result<(u64, u64), AckError> {
+        let (now, lag) = self.engine.now_for_deadline();
+        if timeout == Timeout::Default {
+            // The same as last time, unless a tick has gone by (or the clock went back).
+            let until = mine.deadline_until.get();
+            if now < until && until - now <= self.engine.ticks.interval_nanos() {
+                return Ok((mine.deadline.get(), now));
+            }
+        }
+        Ok((self.deadline_from(mine, timeout, now, lag)?, now))
+    }
+
+    #[cold]
+    pub(super) fn deadline_from(
+        &self,
+        mine: &Mine,
+        timeout: Timeout,
+        now: u64,
+        lag: u64,
+    ) -> Result<u64, AckError> {
+        let ticks = &self.engine.ticks;
+        match timeout {
+            Timeout::Default => {
+                let Some(after) = self.settings.timeout else {
+                    return Ok(NEVER);
+                };
+                let after = after.saturating_add(lag);
+                let deadline = ticks.deadline(now, after);
+                let until = ticks.same_deadline_until(deadline, after);
+                mine.deadline.set(deadline);
+                mine.deadline_until.set(until.saturating_add(1));
+                Ok(deadline)
+            }
+            Timeout::Never => Ok(NEVER),
+            Timeout::After(after) if after.is_zero() => Err(AckError::ZeroTimeout),
+            Timeout::After(after) => {
+                let after = ticks.timeout(after).ok_or(AckError::TimeoutTooLong)?;
+                Ok(ticks.deadline(now, after.saturating_add(lag)))
+            }
+        }
+    }
+
+    /// The engine was shut down while an entry was on its way in. If this ends it, it never was.
+    #[cold]
+    pub(super) fn undo(
+        &self,
+        mine: &Mine,
+        claim: Claim<'_>,
+        mut lease: Lease,
+        target: u64,
+    ) -> Result<(), AckError> {
+        loop {
+            match self.engine.end(claim.slot, lease) {
+                Ok(()) => {
+                    self.finish(mine, claim, lease, target, None);
+                    return Err(AckError::Closed);
+                }
+                Err(now) if now.incarnation() == lease.incarnation() && now.state().expires() => {
+                    lease = now;
+                }
+                // Ended by somebody else, who has told the owner: it was tracked.
+                Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    pub(super) fn late<T>(&self, id: u32) -> Result<T, AckError> {
+        self.engine.with_stripe(|mine, _| self.count_late(mine, id));
+        Err(AckError::NotLive)
+    }
+
+    pub(super) fn count_late(&self, mine: &Mine, id: u32) {
+        mine.face.counts[self.engine.shard_of(id)].late.add(1);
+    }
+
+    // ---- ends ----
+
+    /// What the one who ended a slot does with it: reads what it needs, frees it, and tells the owner.
+    /// Without a reason nobody is told: it never was, or was an early arrival.
+    pub(super) fn finish(
+        &self,
+        mine: &Mine,
+        claim: Claim<'_>,
+        lease: Lease,
+        target: u64,
+        reason: Option<Reason>,
+    ) {
+        self.finish_at(mine, claim, lease, target, reason, None);
+    }
+
+    /// As [`finish`](Self::finish), for who knows the key's place in the index already.
+    #[inline(always)] // with a reason known at compile time most of it falls away
+    pub(super) fn finish_at(
+        &self,
+        mine: &Mine,
+        claim: Claim<'_>,
+        lease: Lease,
+        target: u64,
+        reason: Option<Reason>,
+        at: Option<(usize, u32)>,
+    ) {
+        let key = claim.slot.key.load(Ordering::Relaxed);
+        let owner = claim.slot.owner.load(Ordering::Relaxed);
+        let latency = if reason.is_some() {
+            self.latency(target, claim.id)
+        } else {
+            None
+        };
+        let counts = &mine.face.counts[self.engine.shard_of(claim.id)];
+        match reason {
+            Some(Reason::Acked) => counts.acked.add(1),
+            Some(Reason::Failed { .. }) => counts.failed.add(1),
+            Some(Reason::TimedOut { .. }) => counts.expired.add(1),
+            Some(Reason::Cancelled) => counts.cancelled.add(1),
+            None if matches!(lease.state(), State::Live | State::LiveIssued) => {
+                counts.cancelled.add(1);
+            }
+            None => {
+                self.early
+                    .fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+                counts.early_expired.add(1);
+            }
+        }
+        let root = if lease.state() == State::LiveIssued {
+            if self.engine.free(mine, &claim) {
+                self.maybe_tend();
+            }
+            RootId::Issued(Root(key))
+        } else {
+            let (shard, hash) = at.unwrap_or_else(|| self.engine.hash(key));
+            mine.face.counts[shard].keys_out.add(1);
+            // Before the slot is freed: no slot is reused while the index has a word for it.
+            match self.engine.index(shard).remove(hash, claim.id) {
+                Removed::Clean => {
+                    if self.engine.free(mine, &claim) {
+                        self.maybe_tend();
+                    }
+                }
+                Removed::Copied => self.engine.to_limbo(shard, &claim),
+            }
+            RootId::Chosen(key)
+        };
+        if let Some(reason) = reason {
+            self.deliver.tell(&Outcome {
+                root,
+                owner,
+                reason,
+                latency,
+            });
+        }
+    }
+
+    #[cold]
+    pub(super) fn maybe_tend(&self) {
+        if self.engine.wants_tending(self) {
+            self.engine.tend_soon();
+        }
+    }
+
+    /// Ends everything that is live, told to `f` instead of the handler if there is one.
+    pub(crate) fn close(&self, mut f: Option<&mut dyn FnMut(Outcome)>) {
+        self.engine.close(self, |claim, lease| {
+            let early = !matches!(lease.state(), State::Live | State::LiveIssued);
+            self.engine.with_stripe(|mine, _| {
+                let key = claim.slot.key.load(Ordering::Relaxed);
+                let target = if lease.state() == State::LiveIssued {
+                    self.issued_target(key)
+                } else {
+                    self.target(key, lease.incarnation())
+                };
+                match &mut f {
+                    Some(f) if !early => {
+                        f(Outcome {
+                            root: if lease.state() == State::LiveIssued {
+                                RootId::Issued(Root(key))
+                            } else {
+                                RootId::Chosen(key)
+                            },
+                            owner: claim.slot.owner.load(Ordering::Relaxed),
+                            reason: Reason::Cancelled,
+                            latency: self.latency(target, claim.id),
+                        });
+                        self.finish(mine, claim, lease, target, None);
+                    }
+                    _ => {
+                        let reason = (!early).then_some(Reason::Cancelled);
+                        self.finish(mine, claim, lease, target, reason);
+                    }
+                }
+            });
+        });
+    }
+}
+
+impl Face for Trees {
+    fn may_end(&self, claim: &Claim<'_>, lease: Lease) -> bool {
+        if lease.state() == State::LiveIssued {
+            return true;
+        }
+        // Its claimer still owns it, and may withdraw it, until the index has it.
+        let (shard, hash) = self.engine.hash(claim.slot.key.load(Ordering::Acquire));
+        self.engine
+            .index(shard)
+            .find(hash, |id| id == claim.id)
+            .is_some()
+    }
+
+    fn prepare(&self, slot: &Slot, lease: Lease) {
+        if lease.state() != State::LiveIssued {
+            let (shard, hash) = self.engine.hash(slot.key.load(Ordering::Relaxed));
+            self.engine.index(shard).prefetch(hash);
+        }
+    }
+
+    fn expired(&self, claim: Claim<'_>, lease: Lease, deadline: u64, now: u64) {
+        let key = claim.slot.key.load(Ordering::Relaxed);
+        let ticks = &self.engine.ticks;
+        let (reason, target) = match lease.state() {
+            State::Live | State::LiveIssued => {
+                let due = ticks.begins(deadline);
+                let late = now.saturating_sub(due);
+                self.lateness[(late.max(1).ilog2() as usize).min(LATENESS - 1)].add(1);
+                let reason = Reason::TimedOut {
+                    due: Duration::from_nanos(due.saturating_sub(ticks.start())),
+                    seen: Duration::from_nanos(now.max(due).saturating_sub(ticks.start())),
+                };
+                let target = if lease.state() == State::LiveIssued {
+                    self.issued_target(key)
+                } else {
+                    self.target(key, lease.incarnation())
+                };
+                (Some(reason), target)
+            }
+            _ => (None, 0),
+        };
+        self.engine
+            .with_stripe(|mine, _| self.finish(mine, claim, lease, target, reason));
+    }
+
+    fn live(&self, shard: usize) -> (u64, u64) {
+        let (mut slots, mut keys) = (0u64, 0u64);
+        for share in self.engine.stripes() {
+            let counts = &share.counts[shard];
+            slots = slots
+                .wrapping_add(counts.begun.get())
+                .wrapping_add(counts.early_held.get())
+                .wrapping_sub(counts.acked.get())
+                .wrapping_sub(counts.failed.get())
+                .wrapping_sub(counts.expired.get())
+                .wrapping_sub(counts.cancelled.get())
+                .wrapping_sub(counts.early_merged.get())
+                .wrapping_sub(counts.early_expired.get());
+            keys = keys
+                .wrapping_add(counts.keys_in.get())
+                .wrapping_sub(counts.keys_out.get());
+        }
+        // Counters are read one after another while others count: a little below zero is zero.
+        let sane = |n: u64| if n > i64::MAX as u64 { 0 } else { n };
+        (sane(slots), sane(keys))
+    }
+}

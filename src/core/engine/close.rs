@@ -1,0 +1,70 @@
+//! Shutting down, and looking at everything.
+
+use super::{Claim, Engine, Face, SHUT};
+use crate::core::lease::Lease;
+use crate::core::params::CHUNK;
+use crate::sync::{thread, Ordering};
+
+impl<C> Engine<C> {
+    /// New entries are refused from about now on; those under way may still come.
+    pub(crate) fn refuse(&self) {
+        self.refusing.store(true, Ordering::Release);
+    }
+
+    /// Shuts the engine: ends every slot, calling `f` for each that this ended. Waits for a round of the
+    /// driver that is under way. After it returns nothing is live, and nothing can come.
+    pub(crate) fn close(&self, face: &impl Face, mut f: impl FnMut(Claim<'_>, Lease)) {
+        self.refuse();
+        while self
+            .driver
+            .enter(|_| {
+                for (at, shard) in self.shards.iter().enumerate() {
+                    let peak = shard.peak.fetch_or(SHUT, Ordering::AcqRel) & !SHUT;
+                    for local in 0..peak {
+                        let chunk = local as usize * self.shards.len() + at;
+                        for header in self.slots.headers(chunk).into_iter().flatten() {
+                            header.next.close();
+                        }
+                        self.each(chunk, |claim, mut lease| {
+                            // One that is not published yet is its claimer's, who will find the bucket closed.
+                            while lease.state().expires() && face.may_end(&claim, lease) {
+                                match self.end(claim.slot, lease) {
+                                    Ok(()) => return f(claim, lease),
+                                    Err(now) => lease = now,
+                                }
+                            }
+                        });
+                    }
+                }
+            })
+            .is_none()
+        {
+            thread::yield_now();
+        }
+    }
+
+    pub(super) fn each(&self, chunk: usize, mut f: impl FnMut(Claim<'_>, Lease)) {
+        for (at, slot) in self.slots.chunk(chunk).into_iter().flatten().enumerate() {
+            let lease = slot.lease();
+            #[allow(clippy::cast_possible_truncation)]
+            f(
+                Claim {
+                    id: (chunk * CHUNK + at) as u32,
+                    incarnation: lease.incarnation(),
+                    slot,
+                },
+                lease,
+            );
+        }
+    }
+
+    /// Calls `f` with every slot that may be in use, as it is just then. For operators; O(capacity).
+    pub(crate) fn for_each(&self, mut f: impl FnMut(Claim<'_>, Lease)) {
+        for (at, shard) in self.shards.iter().enumerate() {
+            let peak = shard.peak.load(Ordering::Acquire) & !SHUT;
+            for local in 0..peak {
+                self.each(local as usize * self.shards.len() + at, &mut f);
+            }
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! The engine: claiming slots, ending them, and driving their expiry.
+//!
+//! # Who does what
+//!
+//! * Any thread claims, publishes, touches and ends slots. None of it waits for anybody.
+//! * One *driver* at a time (`poll`; the reaper thread calls it too) empties the inboxes, advances the wheels,
+//!   scans buckets that are due, carries index words, and gives memory back. A second caller of `poll`
+//!   is told that somebody is at it and goes away.
+//!
+//! # How a deadline reaches the wheel
+//!
+//! ```text
+//!   inserter                                   driver
+//!   lease := LIVE, deadline d  (store or swap)      n := next.take()         (read-modify-write)
+//!   next.lower(d)              (read-modify-write)  scan the bucket's leases
+//!   if lowered: inbox.push, then                    next.lower(minimum found)
+//!     lower the announced wake-up to the            schedule the bucket at next.get()
+//!     bucket's *current* next expiration,
+//!     and wake the reaper if that lowered it
+//! ```
+//!
+//! Both sides change `next` by read-modify-writes only, so one comes first: the inserter's, and then the
+//! driver's scan sees the lease; or the driver's, and then the inserter finds "never" (or a later tick),
+//! lowers it, and pushes the bucket (W5). A touch to an earlier deadline does the same two steps (W11).
+//!
+//! Before it sleeps the reaper announces until when (`wake_at`, swap), then takes the inboxes once more
+//! (swap). A pusher pushes first (swap), then lowers the announcement (read-modify-write): either it lowers an
+//! announcement that was too late, and wakes the reaper, or the reaper's second look finds the push (W4). The
+//! pusher compares the bucket's current next expiration, not its own deadline, because it may be
+//! pushing on behalf of another thread that found the bucket flagged already (W10).
+//!
+//! # Shutdown (W8)
+//!
+//! `close` closes every bucket's next expiration by a swap. An inserter whose `lower` comes before it has its
+//! slot seen by the scan that follows; one whose `lower` comes after finds the bucket closed and ends its own
+//! slot. Buckets that did not exist are excluded the same way on the shard's chunk count.
+//!
+
+mod claim;
+mod close;
+mod round;
+
+use super::inbox::{Inbox, Taken};
+use super::index::Index;
+use super::lease::{Lease, State};
+use super::params::{BUCKET, CHUNK};
+use super::slots::{Lowered, OutOfMemory, Slot, Slots};
+use super::threads::{with_index, Counter, Stripes};
+use crate::sync::exclusive::Exclusive;
+use crate::sync::park::Waker;
+use crate::sync::{thread, AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::time::{Clock, CoarseClock, Ticks, NEVER};
+use crate::wheel::{Geometry, Wheel};
+use crossbeam_utils::CachePadded;
+use std::sync::Arc;
+
+#[allow(clippy::cast_possible_truncation)]
+const BUCKET_U32: u32 = BUCKET as u32;
+
+/// The clock, without a virtual call where it is the default one.
+#[derive(Clone)]
+pub(crate) enum Source {
+    Default(CoarseClock),
+    Custom(Arc<dyn Clock>),
+}
+
+impl Source {
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        match self {
+            Source::Default(clock) => clock.now(),
+            Source::Custom(clock) => clock.now(),
+        }
+    }
+
+    #[inline]
+    fn coarse(&self) -> u64 {
+        match self {
+            Source::Default(clock) => clock.coarse(),
+            Source::Custom(clock) => clock.coarse(),
+        }
+    }
+
+    fn lag(&self) -> u64 {
+        match self {
+            Source::Default(clock) => clock.lag(),
+            Source::Custom(clock) => clock.lag(),
+        }
+    }
+}
+
+/// What an engine is made with; checked by the builders of the faces.
+pub(crate) struct Config {
+    pub(crate) shards: usize,
+    pub(crate) interval: u64,
+    pub(crate) capacity: Option<usize>,
+    pub(crate) clock: Source,
+    pub(crate) seed: u64,
+}
+
+/// Why no slot could be claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Full,
+    OutOfMemory,
+    Closed,
+}
+
+/// A slot that the caller owns alone.
+pub(crate) struct Claim<'a> {
+    pub(crate) id: u32,
+    pub(crate) incarnation: u32,
+    pub(crate) slot: &'a Slot,
+}
+
+struct Shard {
+    inbox: Inbox,
+    /// Chunks in the ring.
+    active: AtomicU32,
+    /// The most chunks there ever were, with [`SHUT`] on top once the engine has shut down.
+    peak: AtomicU32,
+    /// Where the next thread that needs a chunk begins to look.
+    ring: AtomicU32,
+}
+
+const SHUT: u32 = 1 << 31;
+
+/// What a thread keeps to itself. Written by one thread at a time; see [`super::threads`].
+pub(crate) struct Stripe<C> {
+    /// The slot to look at next, and the end of the chunk; equal when a chunk is to be found.
+    hand: Counter,
+    end: Counter,
+    seen: Counter,
+    found: Counter,
+    /// Which shard's chunk comes next.
+    turn: Counter,
+    /// Slots this thread has freed, of all shards; every so often it asks whether memory can go back.
+    ended: Counter,
+    /// Deadline of the default timeout, and the last clock reading it holds for.
+    pub(crate) deadline: Counter,
+    pub(crate) deadline_until: Counter,
+    /// The face's share.
+    pub(crate) face: C,
+}
+
+impl<C> Stripe<C> {
+    fn new(face: C) -> Self {
+        Stripe {
+            hand: Counter::default(),
+            end: Counter::default(),
+            seen: Counter::default(),
+            found: Counter::default(),
+            turn: Counter::default(),
+            ended: Counter::default(),
+            deadline: Counter::default(),
+            deadline_until: Counter::default(),
+            face,
+        }
+    }
+}
+
+struct DriverShard {
+    wheel: Wheel,
+    taken: Taken,
+    /// Chunks from here up have been let go or never used.
+    resident: u32,
+}
+
+/// The time of a round: the tick that has begun, and the clock's reading.
+#[derive(Clone, Copy)]
+struct Instant {
+    tick: u64,
+    now: u64,
+}
+
+/// What only the driver touches.
+struct Driver {
+    shards: Vec<DriverShard>,
+    /// The latest tick seen: a clock that goes backwards stands still here.
+    tick: u64,
+    /// The shard to begin with, so that a small budget reaches all of them.
+    first: usize,
+    /// The last tick at which memory was looked after.
+    tended: u64,
+}
+
+/// What a round of the driver left behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Round {
+    /// The budget ran out: call again at once.
+    pub(crate) more: bool,
+    /// The tick to come back at, if nothing else happens.
+    pub(crate) next: Option<u64>,
+}
+
+/// Told of what the driver finds; implemented by the faces.
+pub(crate) trait Face {
+    /// Whether the driver may end this slot. False for one that has been filled but not yet published: its
+    /// claimer owns it still. Its claimer calls [`Engine::enforce`] once it has published it.
+    fn may_end(&self, claim: &Claim<'_>, lease: Lease) -> bool;
+
+    /// The driver is about to end this slot: a chance to start fetching what that will touch.
+    fn prepare(&self, slot: &Slot, lease: Lease);
+
+    /// `slot` has been ended by the driver (its lease is `DEAD`, was `lease`, deadline `deadline`) at clock
+    /// reading `now`: report it and free it. Must not panic.
+    fn expired(&self, claim: Claim<'_>, lease: Lease, deadline: u64, now: u64);
+
+    /// How many of a shard's slots are in use, and how many keys its index holds; about.
+    fn live(&self, shard: usize) -> (u64, u64);
+}
+
+/// A sharded store of slots that expire.
+pub(crate) struct Engine<C> {
+    slots: Slots,
+    shards: Box<[CachePadded<Shard>]>,
+    indexes: Box<[Index]>,
+    stripes: Stripes<CachePadded<Stripe<C>>>,
+    pub(crate) ticks: Ticks,
+    pub(crate) clock: Source,
+    /// The clock's lag if the coarse reading is used for deadlines; `None` if the exact one is.
+    lag: Option<u64>,
+    /// Free slots left, where the capacity is bounded.
+    credits: Option<CachePadded<AtomicU64>>,
+    /// Tick that the reaper sleeps until; 0 while it is awake (or there is none).
+    wake_at: CachePadded<AtomicU64>,
+    pub(crate) waker: Waker,
+    driver: Exclusive<Driver>,
+    /// Somebody has seen that memory can go back; see [`Engine::tend_soon`].
+    untended: AtomicBool,
+    /// New entries are refused.
+    refusing: AtomicBool,
+    seed: u64,
+    hasher: foldhash::SharedSeed,
+}
+
+impl<C> Engine<C> {
+    /// `stripe` makes the face's share of a thread's stripe.
+    pub(crate) fn new(
+        config: Config,
+        stripe: impl Fn() -> C + Send + Sync + 'static,
+    ) -> Result<Self, OutOfMemory> {
+        let now = config.clock.now();
+        let ticks = Ticks::new(now, config.interval);
+        let lag = config.clock.lag();
+        let shards = config.shards;
+        Ok(Engine {
+            slots: Slots::new(shards),
+            shards: (0..shards)
+                .map(|_| {
+                    CachePadded::new(Shard {
+                        inbox: Inbox::new(),
+                        active: AtomicU32::new(0),
+                        peak: AtomicU32::new(0),
+                        ring: AtomicU32::new(0),
+                    })
+                })
+                .collect(),
+            indexes: (0..shards)
+                .map(|_| Index::new())
+                .collect::<Result<_, _>>()?,
+            stripes: Stripes::new(move || CachePadded::new(Stripe::new(stripe()))),
+            ticks,
+            // A lag that is small beside the interval is made up for by adding it to every deadline.
+            lag: (lag <= config.interval / 4).then_some(lag),
+            clock: config.clock,
+            credits: config
+                .capacity
+                .map(|slots| CachePadded::new(AtomicU64::new(slots as u64))),
+            wake_at: CachePadded::new(AtomicU64::new(0)),
+            waker: Waker::new(),
+            driver: Exclusive::new(Driver {
+                shards: (0..shards)
+                    .map(|_| DriverShard {
+                        wheel: Wheel::new(Geometry::TICKS, 0),
+                        taken: Taken::default(),
+                        resident: 0,
+                    })
+                    .collect(),
+                tick: 0,
+                first: 0,
+                tended: NEVER,
+            }),
+            untended: AtomicBool::new(false),
+            refusing: AtomicBool::new(false),
+            seed: config.seed,
+            hasher: foldhash::SharedSeed::from_u64(config.seed),
+        })
+    }
+}
+
+impl<C> Engine<C> {
+    #[inline]
+    pub(crate) fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    #[inline]
+    pub(crate) fn slot(&self, id: u32) -> Option<&Slot> {
+        self.slots.slot(id)
+    }
+
+    /// Names the thread that early deadlines wake.
+    pub(crate) fn set_reaper(&self, thread: &thread::JoinHandle<()>) {
+        self.waker.set(thread.thread().clone());
+        // It may have gone to sleep before it could be woken.
+        self.waker.wake();
+    }
+
+    /// The shard whose wheel looks after slot `id`.
+    #[inline]
+    pub(crate) fn shard_of(&self, id: u32) -> usize {
+        (id as usize / CHUNK) & (self.shards.len() - 1)
+    }
+
+    #[inline]
+    pub(crate) fn set_birth(&self, id: u32, stamp: u32) {
+        if let Some(birth) = self.slots.birth(id) {
+            // Published by the lease, which is set after it.
+            birth.store(stamp, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn birth(&self, id: u32) -> u32 {
+        self.slots
+            .birth(id)
+            .map_or(0, |birth| birth.load(Ordering::Relaxed))
+    }
+
+    /// The seeded hash of a chosen key: the low half addresses the index, the high half picks the shard.
+    #[inline]
+    pub(crate) fn hash(&self, key: u64) -> (usize, u32) {
+        use std::hash::Hasher;
+        let mut hasher = foldhash::quality::FoldHasher::with_seed(self.seed, &self.hasher);
+        hasher.write_u64(key);
+        let hash = hasher.finish();
+        #[allow(clippy::cast_possible_truncation)]
+        let low = hash as u32;
+        ((hash >> 32) as usize & (self.shards.len() - 1), low)
+    }
+
+    #[inline]
+    pub(crate) fn index(&self, shard: usize) -> &Index {
+        &self.indexes[shard]
+    }
+}
+
+impl<C> Engine<C> {
+    /// Calls `f` with this thread's stripe and index.
+    #[inline]
+    pub(crate) fn with_stripe<R>(&self, f: impl FnOnce(&Stripe<C>, usize) -> R) -> R {
+        with_index(|index| f(self.stripes.get(index), index))
+    }
+
+    /// All stripes that exist.
+    pub(crate) fn stripes(&self) -> impl Iterator<Item = &C> {
+        self.stripes.iter().map(|stripe| &stripe.face)
+    }
+
+    /// A clock reading for a deadline, and what to add to the timeout for its lag.
+    #[inline]
+    pub(crate) fn now_for_deadline(&self) -> (u64, u64) {
+        match self.lag {
+            Some(lag) => (self.clock.coarse(), lag),
+            None => (self.clock.now(), 0),
+        }
+    }
+
+    /// Makes sure that the reaper looks at slot `id` by `tick`. Call after its lease was set to expire then.
+    ///
+    /// `Err` if the engine was shut down before: the caller must end the slot itself, or find it ended.
+    #[inline]
+    pub(crate) fn enforce(&self, id: u32, tick: u64) -> Result<(), Refused> {
+        let Some(header) = self.slots.header(id) else {
+            return Ok(());
+        };
+        match header.next.lower(tick) {
+            Lowered::No => Ok(()),
+            Lowered::Closed => Err(Refused::Closed),
+            Lowered::Yes => {
+                self.tell(id);
+                Ok(())
+            }
+        }
+    }
+
+    #[cold]
+    fn tell(&self, id: u32) {
+        let Some(header) = self.slots.header(id) else {
+            return;
+        };
+        self.shards[self.shard_of(id)]
+            .inbox
+            .push(id / BUCKET_U32, header);
+        // The bucket's, not our own: the push may have been for somebody else too (W10).
+        if let Some(tick) = header.next.get() {
+            self.wake_by(tick);
+        }
+    }
+
+    /// Lowers the announced wake-up to `tick` and wakes the reaper if that lowered it.
+    pub(crate) fn wake_by(&self, tick: u64) {
+        if self.wake_at.fetch_min(tick, Ordering::AcqRel) > tick {
+            self.waker.wake();
+        }
+    }
+
+    /// Ends a slot: the one caller for whom this succeeds owns it alone from here on.
+    #[inline]
+    pub(crate) fn end(&self, slot: &Slot, lease: Lease) -> Result<(), Lease> {
+        slot.swap_lease(lease, lease.with_state(State::Dead))
+    }
+
+    /// Frees a slot that the caller owns alone: it ended it, or claimed it and never published it.
+    #[inline]
+    pub(crate) fn free(&self, stripe: &Stripe<C>, claim: &Claim<'_>) -> bool {
+        claim.slot.set_lease(Lease::free(claim.incarnation));
+        self.return_credit();
+        stripe.ended.add(1);
+        stripe.ended.get() % CHUNK as u64 == 0
+    }
+
+    /// Puts a slot that the caller ended where the carrier will free it; see [`super::index`].
+    pub(crate) fn to_limbo(&self, shard: usize, claim: &Claim<'_>) {
+        let limbo = &self.indexes[shard].limbo;
+        let mut head = limbo.load(Ordering::Relaxed);
+        loop {
+            claim.slot.owner.store(head, Ordering::Relaxed);
+            match limbo.compare_exchange_weak(
+                head,
+                u64::from(claim.id) + 1,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break,
+                Err(now) => head = now,
+            }
+        }
+        self.wake_by(1);
+    }
+}

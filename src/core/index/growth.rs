@@ -1,0 +1,282 @@
+//! Growing, shrinking, carrying, retiring. The module's head says why it is safe.
+
+use super::directory::{Directory, LISTED};
+use super::table::{hash_of, Publish, Table, BITS, CLOSED};
+use super::{Index, IN_USE, RETIRED, UNREACHABLE, UNUSED};
+use crate::core::params::{CLASSES, GROUP, HOME, MIN_CLASS, OVER};
+use crate::core::slots::OutOfMemory;
+use crate::sync::Ordering;
+
+impl Index {
+    /// Puts the table of `class` to use if it is free. `Ok(false)` if it is not.
+    pub(super) fn acquire(&self, class: usize) -> Result<bool, OutOfMemory> {
+        let place = &self.places[class];
+        // Acquire pairs with the end of the grace period: the zeroed table is seen zeroed.
+        if place
+            .state
+            .compare_exchange(UNUSED, IN_USE, Ordering::AcqRel, Ordering::Relaxed)
+            .is_err()
+        {
+            return Ok(false);
+        }
+        if place.table.load(Ordering::Acquire).is_null() {
+            #[allow(clippy::cast_possible_truncation)] // fewer than 32 classes
+            let table = match Table::map(MIN_CLASS + class as u32) {
+                Ok(table) => table,
+                Err(error) => {
+                    place.state.store(UNUSED, Ordering::Release);
+                    return Err(error);
+                }
+            };
+            place
+                .table
+                .store(Box::into_raw(Box::new(table)), Ordering::Release);
+        }
+        Ok(true)
+    }
+
+    /// Installs a successor if `seen` still is the directory. True if there is a younger table now.
+    #[cold]
+    pub(super) fn grow(&self, seen: Directory) -> bool {
+        // While the carrier is behind, take larger steps: then the list can never be full before the
+        // largest class is reached (1+1+2+2+4+4+8 doublings on top of the first).
+        let step = 1 << (seen.len().saturating_sub(1) / 2);
+        let mut class = (seen.youngest() + step).min(CLASSES - 1);
+        if seen.len() == LISTED || class == seen.youngest() {
+            return self.directory() != seen;
+        }
+        loop {
+            if self.directory() != seen {
+                return true;
+            }
+            match self.acquire(class) {
+                Ok(true) => break,
+                // Retired a moment ago, or another thread is installing it.
+                Ok(false) if class + 1 < CLASSES => class += 1,
+                Ok(false) | Err(OutOfMemory) => return self.directory() != seen,
+            }
+        }
+        if self
+            .directory
+            .compare_exchange(
+                seen.0,
+                seen.with(class).0,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            )
+            .is_err()
+        {
+            // Somebody else's came first. Ours was never listed, so nobody has been in it.
+            self.places[class].state.store(UNUSED, Ordering::Release);
+        }
+        true
+    }
+
+    /// Whether a table twice as large is due for `live` keys; installs it.
+    #[cold]
+    pub(crate) fn grow_if_full(&self, live: u64) -> bool {
+        let directory = self.directory();
+        let words = self.capacity_of(directory.youngest());
+        // Above 3/4 of all words, overflow lines included, insertions start to fail here and there.
+        live * 4 >= words * 3 && self.grow(directory)
+    }
+
+    pub(super) fn capacity_of(&self, class: usize) -> u64 {
+        let table = self.table(class);
+        let homes = table.homes.as_slice().len() * HOME;
+        (homes + table.overflow.as_slice().len() * OVER) as u64
+    }
+
+    /// Installs a smaller table if `live` keys would leave this one mostly empty.
+    pub(crate) fn shrink_if_empty(&self, live: u64) -> bool {
+        let directory = self.directory();
+        let youngest = directory.youngest();
+        if directory.len() > 1 || youngest == 0 || live * 16 > self.capacity_of(youngest) {
+            return false;
+        }
+        let mut class = youngest - 1;
+        while class > 0 && live * 4 < self.capacity_of_class(class - 1) {
+            class -= 1;
+        }
+        match self.acquire(class) {
+            Ok(true) => {
+                if self
+                    .directory
+                    .compare_exchange(
+                        directory.0,
+                        directory.with(class).0,
+                        Ordering::AcqRel,
+                        Ordering::Acquire,
+                    )
+                    .is_err()
+                {
+                    self.places[class].state.store(UNUSED, Ordering::Release);
+                    return false;
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // fewer than 32 classes
+    pub(super) fn capacity_of_class(&self, class: usize) -> u64 {
+        let homes = 1u64 << (MIN_CLASS + class as u32);
+        homes * HOME as u64 + homes.div_ceil(GROUP as u64) * OVER as u64
+    }
+
+    /// Whether there is anything for the carrier to do. Not while it waits for memory: a growth that succeeds
+    /// sets it going again.
+    pub(crate) fn wants_carrying(&self) -> bool {
+        let listed = self.directory().len();
+        (listed > 1 && self.stuck.load(Ordering::Relaxed) as usize != listed)
+            || self.limbo.load(Ordering::Relaxed) != 0
+    }
+
+    /// The carrier: moves words from the oldest table to the youngest, up to `budget` of them or of empty
+    /// homes. One thread at a time (the driver), with the limbo list emptied before. True if more is to do.
+    pub(crate) fn carry(&self, budget: &mut usize) -> bool {
+        loop {
+            let directory = self.directory();
+            if directory.len() < 2 {
+                return false;
+            }
+            let class = directory.class(0);
+            let table = self.table(class);
+            let mut at = usize::try_from(self.carried.load(Ordering::Relaxed)).unwrap_or(0);
+            while at < table.homes.as_slice().len() {
+                if *budget == 0 {
+                    self.carried.store(at as u64, Ordering::Relaxed);
+                    return true;
+                }
+                *budget -= 1;
+                let home = &table.homes.as_slice()[at];
+                let header = home.header.fetch_or(CLOSED, Ordering::AcqRel);
+                let mut bits = header & BITS;
+                while bits != 0 {
+                    let position = bits.trailing_zeros() as usize;
+                    bits &= bits - 1;
+                    let word = table.word_at(at, home, position).load(Ordering::Acquire);
+                    // Bits of a closed home only ever go: set after the word was read, it was the word's all
+                    // the time, and not one of somebody's who has reserved the place since.
+                    if home.header.load(Ordering::Acquire) & 1 << position == 0 {
+                        continue;
+                    }
+                    *budget = budget.saturating_sub(1);
+                    if !self.carry_one(table, word) {
+                        // Crowded, and no larger table to be had: leave it where it is, and try later.
+                        self.carried.store(at as u64, Ordering::Relaxed);
+                        #[allow(clippy::cast_possible_truncation)] // at most LISTED
+                        self.stuck.store(directory.len() as u32, Ordering::Relaxed);
+                        return false;
+                    }
+                }
+                // Words may be left whose removal is under way; they are theirs to take.
+                if home.header.load(Ordering::Acquire) & BITS == 0 {
+                    at += 1;
+                }
+            }
+            self.retire(class);
+        }
+    }
+
+    /// Moves one word out of an old table. False if the youngest has no room and cannot grow.
+    pub(super) fn carry_one(&self, old: &Table, value: u64) -> bool {
+        loop {
+            let directory = self.directory();
+            for class in directory.classes().take(directory.len() - 1) {
+                self.table(class).close(hash_of(value));
+            }
+            let young = self.table(directory.youngest());
+            let mut position = 0;
+            match young.publish(value, &mut position, &mut |_| false) {
+                Publish::Done => {}
+                Publish::Found | Publish::Closed => continue,
+                Publish::Crowded => {
+                    if self.grow(directory) {
+                        continue;
+                    }
+                    return false;
+                }
+            }
+            // Still the youngest? A read-modify-write: either this comes first, and who installs a younger
+            // one, and who then reads it, sees the copy; or it fails, and the copy is taken back.
+            let still = self
+                .directory
+                .compare_exchange(
+                    directory.0,
+                    directory.0,
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                )
+                .is_ok();
+            if !still {
+                self.withdraw(young, value);
+                continue;
+            }
+            if old.remove(value).is_none() {
+                // The slot has ended, and who ended it has taken the old word: the copy must go too. The slot
+                // is in limbo, so nothing else is published under this word.
+                self.withdraw(young, value);
+            }
+            return true;
+        }
+    }
+
+    pub(super) fn withdraw(&self, table: &Table, value: u64) {
+        table.remove(value);
+    }
+
+    /// Takes the oldest table off the directory, gives its pages back, and its class after a grace period.
+    pub(super) fn retire(&self, class: usize) {
+        let mut directory = self.directory();
+        loop {
+            match self.directory.compare_exchange(
+                directory.0,
+                directory.without(class).0,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => break,
+                Err(now) => directory = Directory(now),
+            }
+        }
+        self.carried.store(0, Ordering::Relaxed);
+        self.stuck.store(0, Ordering::Relaxed);
+        let place = &self.places[class];
+        place.state.store(RETIRED, Ordering::Release);
+        let state = place.state.clone();
+        // Only this: it runs on whichever thread pins next, which must not have to give pages back.
+        self.grace
+            .after(move || state.store(UNREACHABLE, Ordering::Release));
+    }
+
+    /// Lets grace periods end, and gives back what they protected. The driver's. True if one is still running.
+    pub(crate) fn turn(&self) -> bool {
+        let mut waiting = false;
+        for place in self.places.iter() {
+            let mut state = place.state.load(Ordering::Acquire);
+            if state == RETIRED {
+                self.grace.turn();
+                state = place.state.load(Ordering::Acquire);
+                waiting |= state == RETIRED;
+            }
+            if state == UNREACHABLE {
+                // SAFETY: published by `acquire`; tables are freed only with `self`.
+                if let Some(table) = unsafe { place.table.load(Ordering::Acquire).as_ref() } {
+                    table.release();
+                }
+                // Release pairs with the swap in `acquire`: whoever uses it next sees it zeroed.
+                place.state.store(UNUSED, Ordering::Release);
+            }
+        }
+        waiting
+    }
+
+    /// How many tables are listed, and the words of the youngest: for the curious.
+    #[cfg(any(test, expiry_loom))]
+    pub(crate) fn shape(&self) -> (usize, u64) {
+        let directory = self.directory();
+        (directory.len(), self.capacity_of(directory.youngest()))
+    }
+}

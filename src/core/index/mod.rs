@@ -1,0 +1,274 @@
+//! The index: from a chosen id to the slot that holds it. Lock-free, grows and shrinks without a pause.
+//!
+//! Ids that the engine issues need none of this: they name their slot. Ids that callers choose are found
+//! by a seeded hash. The index holds 64-bit words, `hash (32 bits) | slot (32 bits)`; slots themselves never
+//! move, so growing the index touches 8 bytes per id and no live state.
+//!
+//! # Layout
+//!
+//! A table has `2^class` *homes*. A home is one cache line: a header and 7 words. Every four
+//! neighbouring homes share one *overflow line* of 8 words; a home that is full spills into its group's overflow
+//! line, then into the next group's. All words that belong to a home, wherever they lie, are governed by the
+//! home's header:
+//!
+//! ```text
+//!  header:  63 .. 24   23      22 .. 15    14 .. 7     6 .. 0
+//!           version    CLOSED  overflow 2  overflow 1  own       <- one bit a word: published
+//! ```
+//!
+//! # Operations and where they take effect
+//!
+//! * **Publish** (insert if absent): read the header, look through the words that it believes in; if the key
+//!   is not there, reserve a word that is zero by compare-and-swap, then compare-and-swap the *home's* header from the
+//!   value read to one with the word's bit set and the version counted up. That swap is the linearization
+//!   point. Two threads that insert one key meet on this header even if their words lie in different
+//!   lines, so only one succeeds and the other looks again (W13). The version (40 bits) makes the header of a
+//!   home with the same bits but other contents a different one.
+//! * **Find**: load the header (Acquire), compare the hash of each word whose bit is set, ask the caller
+//!   whether the slot really holds the key. A key that is published when the header is loaded, and is not
+//!   removed meanwhile, is found.
+//! * **Remove**: compare-and-swap the bit away (linearization point), then zero the word. Only who ended the slot
+//!   removes its word, and the slot is not reused before. The swap expects the header from which the word was
+//!   read, so it cannot take away a bit that stands for something else by now.
+//!
+//! # Growth (W7, W12)
+//!
+//! The *directory* is one word: up to eight classes in order of age, the youngest last, and a version. A
+//! table that gets crowded has a successor of twice its size installed by a swap of the directory. From then on:
+//!
+//! * New keys go to the youngest table only. Before a key's absence from an older table is believed, the
+//!   key's home there is **closed** by a read-modify-write on its header, after which nobody can publish there: either a
+//!   competing publication came first, and the header shows it, or it fails and looks again.
+//! * Look-ups go from old to young, and if nothing was found and the directory has changed, again.
+//! * The *carrier* (the engine's driver; one at a time) closes the old homes one by one, and for each word:
+//!   closes the key's homes in all tables but the youngest (or an insert that has passed the oldest table
+//!   could publish the key in a middle one), publishes a copy in the youngest table, makes sure by a read-modify-write on the directory that it
+//!   still is the youngest, and only then takes the old bit away. So at every moment at least one copy
+//!   is where a look-up has yet to go. If the old bit is gone already, its slot has ended meanwhile and
+//!   the carrier withdraws the copy.
+//! * Who removes a word from a home that is closed may be racing with such a copy. Its slot therefore is not
+//!   freed at once but put on the *limbo* list, which the carrier empties when it is not in the middle
+//!   of a copy. So **no slot is reused while any word for it exists**; every argument above leans on this.
+//! * A table whose homes are all closed and empty is taken off the directory. Its homes stay closed, so
+//!   that a publisher who still has the old directory fails there, until every publisher that was pinned at
+//!   that time has gone (see `sync::grace`); then its pages are given back, and its class may be used again.
+//!   Index memory is never unmapped while the engine lives, so look-ups and removals need no pin: in
+//!   a retired table they find nothing, and a look-up sees that the directory has changed.
+//!
+//! Idea of the home-wide version: DLHT (arXiv 2406.09986). The fixed overflow lines, the directory word, the
+//! carrier and the limbo list are this crate's.
+
+mod directory;
+mod growth;
+mod table;
+
+use self::directory::Directory;
+use self::table::{hash_of, slot_of, word, Publish, Table};
+use super::params::CLASSES;
+use super::slots::OutOfMemory;
+use crate::sync::grace::{Grace, Pin};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+#[cfg(expiry_loom)]
+use loom::sync::Arc;
+#[cfg(not(expiry_loom))]
+use std::sync::Arc;
+
+/// Life of a table of a class. Only [`Place::state`] says whether the class may be put to use.
+const UNUSED: u32 = 0;
+const IN_USE: u32 = 1;
+/// Off the directory; publishers may still be in it.
+const RETIRED: u32 = 2;
+/// Nobody is in it any more; its pages are still there.
+const UNREACHABLE: u32 = 3;
+
+struct Place {
+    /// From `Box::into_raw`.
+    table: AtomicPtr<Table>,
+    /// Shared with the deferred call that ends the grace period.
+    state: Arc<AtomicU32>,
+}
+
+/// What became of [`Index::insert`].
+pub(crate) enum Insert {
+    Done,
+    /// `accept` took a slot that was there.
+    Found,
+    /// No memory for a larger table, or no larger class.
+    Full,
+}
+
+/// What [`Index::remove`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Removed {
+    /// The slot may be reused at once.
+    Clean,
+    /// A copy may be on its way: the slot goes to limbo.
+    Copied,
+}
+
+/// The index of one shard.
+pub(crate) struct Index {
+    directory: AtomicU64,
+    places: Box<[Place]>,
+    grace: Grace,
+    /// First slot of the limbo list plus one, linked through the slots' owners.
+    pub(crate) limbo: AtomicU64,
+    /// The home that the carrier looks at next, in the oldest table.
+    carried: AtomicU64,
+    /// With how many tables the carrier found neither room nor memory; 0 if it did not.
+    stuck: AtomicU32,
+}
+
+impl Index {
+    pub(crate) fn new() -> Result<Self, OutOfMemory> {
+        let places: Box<[Place]> = (0..CLASSES)
+            .map(|_| Place {
+                table: AtomicPtr::new(std::ptr::null_mut()),
+                state: Arc::new(AtomicU32::new(UNUSED)),
+            })
+            .collect();
+        let index = Index {
+            directory: AtomicU64::new(Directory::build(&[0], 0).0),
+            places,
+            grace: Grace::new(),
+            limbo: AtomicU64::new(0),
+            carried: AtomicU64::new(0),
+            stuck: AtomicU32::new(0),
+        };
+        if !index.acquire(0)? {
+            unreachable!("class 0 of a new index is unused");
+        }
+        Ok(index)
+    }
+
+    #[inline]
+    fn directory(&self) -> Directory {
+        Directory(self.directory.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    fn table(&self, class: usize) -> &Table {
+        // SAFETY: a class is listed in the directory only after its table was published (`acquire`,
+        // Release in the directory's swap), and tables are freed only with `self`.
+        unsafe { &*self.places[class].table.load(Ordering::Acquire) }
+    }
+
+    /// Starts fetching the home of `hash` into the cache.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u32) {
+        let table = self.table(self.directory().youngest());
+        let (_, home) = table.home(hash);
+        super::prefetch(home);
+    }
+
+    /// Calls `f` with the slots that the youngest table has under `hash`, believed or not: for prefetching.
+    #[inline]
+    pub(crate) fn peek(&self, hash: u32, mut f: impl FnMut(u32)) {
+        let (_, home) = self.table(self.directory().youngest()).home(hash);
+        for word in &home.words {
+            let word = word.load(Ordering::Relaxed);
+            if hash_of(word) == hash | 1 << 31 {
+                f(slot_of(word));
+            }
+        }
+    }
+
+    /// The first slot under `hash` that `accept` takes. Lock-free; wait-free while nothing grows.
+    #[inline]
+    pub(crate) fn find(&self, hash: u32, mut accept: impl FnMut(u32) -> bool) -> Option<u32> {
+        let directory = self.directory();
+        if directory.len() == 1 {
+            let found = self.table(directory.class(0)).find(hash, &mut accept);
+            if found.is_some() || self.directory() == directory {
+                return found;
+            }
+        }
+        self.find_in_all(hash, &mut accept)
+    }
+
+    /// As [`find`](Self::find), while there is more than one table.
+    #[cold]
+    fn find_in_all(&self, hash: u32, accept: &mut impl FnMut(u32) -> bool) -> Option<u32> {
+        loop {
+            let directory = self.directory();
+            for class in directory.classes() {
+                if let Some(found) = self.table(class).find(hash, accept) {
+                    return Some(found);
+                }
+            }
+            // A key may have been carried from a table not yet looked at into one not listed then (W12).
+            if self.directory() == directory {
+                return None;
+            }
+        }
+    }
+
+    /// Publishes `slot` under `hash` unless `accept` takes a slot that is there already. Lock-free.
+    #[inline]
+    pub(crate) fn insert(
+        &self,
+        hash: u32,
+        slot: u32,
+        crowded: &mut bool,
+        mut accept: impl FnMut(u32) -> bool,
+    ) -> Insert {
+        let value = word(hash, slot);
+        let _pin: Pin = self.grace.pin();
+        loop {
+            let directory = self.directory();
+            let youngest = directory.youngest();
+            for class in directory.classes().take(directory.len() - 1) {
+                if self.table(class).find_closing(hash, &mut accept).is_some() {
+                    return Insert::Found;
+                }
+            }
+            let table = self.table(youngest);
+            let mut position = 0;
+            match table.publish(value, &mut position, &mut accept) {
+                Publish::Done => {
+                    if table.crowded_at(position) {
+                        *crowded = true;
+                    }
+                    return Insert::Done;
+                }
+                Publish::Found => return Insert::Found,
+                // The directory that closed it is visible by now: look again.
+                Publish::Closed => {}
+                Publish::Crowded => {
+                    *crowded = true;
+                    if !self.grow(directory) {
+                        return Insert::Full;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes the word of an ended slot away. Exactly one thread calls this for each published slot.
+    pub(crate) fn remove(&self, hash: u32, slot: u32) -> Removed {
+        let value = word(hash, slot);
+        loop {
+            for class in self.directory().classes() {
+                match self.table(class).remove(value) {
+                    Some(false) => return Removed::Clean,
+                    Some(true) => return Removed::Copied,
+                    None => {}
+                }
+            }
+            // Carried on between the looks: it is in a younger table now. Each such miss is a step of
+            // the carrier, and there are at most as many as tables.
+        }
+    }
+}
+
+impl Drop for Index {
+    fn drop(&mut self) {
+        for place in self.places.iter() {
+            let table = place.table.load(Ordering::Acquire);
+            if !table.is_null() {
+                // SAFETY: made by `acquire` from a box; `&mut self`: nobody uses it any more.
+                drop(unsafe { Box::from_raw(table) });
+            }
+        }
+    }
+}

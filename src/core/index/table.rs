@@ -1,0 +1,334 @@
+//! One table: homes, their overflow lines, and the operations on one home.
+
+use crate::core::params::{GROUP, HOME, OVER};
+use crate::core::slots::memory::{ZeroValid, Zeroed};
+use crate::core::slots::OutOfMemory;
+use crate::sync::{AtomicU64, Ordering};
+
+pub(super) const WORDS: usize = HOME + 2 * OVER;
+pub(super) const CLOSED: u64 = 1 << 23;
+pub(super) const VERSION: u64 = 1 << 24;
+pub(super) const VERSIONS: u64 = !(VERSION - 1);
+pub(super) const BITS: u64 = (1 << WORDS) - 1;
+
+/// A home: header and own words.
+#[repr(C, align(64))]
+pub(super) struct Home {
+    pub(super) header: AtomicU64,
+    pub(super) words: [AtomicU64; HOME],
+}
+
+/// A line of words for homes that are full.
+#[repr(C, align(64))]
+pub(super) struct Overflow {
+    pub(super) words: [AtomicU64; OVER],
+}
+
+// SAFETY: atomics only, valid as zeroes.
+unsafe impl ZeroValid for Home {
+    #[cfg(expiry_loom)]
+    fn zeroed() -> Self {
+        Home {
+            header: AtomicU64::new(0),
+            words: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+    fn zero(&self) {
+        self.header.store(0, Ordering::Release);
+        for word in &self.words {
+            word.store(0, Ordering::Release);
+        }
+    }
+}
+
+// SAFETY: atomics only, valid as zeroes.
+unsafe impl ZeroValid for Overflow {
+    #[cfg(expiry_loom)]
+    fn zeroed() -> Self {
+        Overflow {
+            words: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+    fn zero(&self) {
+        for word in &self.words {
+            word.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// A word: 32 bits of the key's hash and the slot. Never zero: the hash part has its top bit set.
+#[inline]
+pub(super) fn word(hash: u32, slot: u32) -> u64 {
+    u64::from(hash | 1 << 31) << 32 | u64::from(slot)
+}
+
+#[inline]
+#[allow(clippy::cast_possible_truncation)]
+pub(super) fn slot_of(word: u64) -> u32 {
+    word as u32
+}
+
+#[inline]
+#[allow(clippy::cast_possible_truncation)]
+pub(super) fn hash_of(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+/// One table. Homes are addressed by the low bits of the hash.
+pub(super) struct Table {
+    pub(super) homes: Zeroed<Home>,
+    pub(super) overflow: Zeroed<Overflow>,
+    pub(super) mask: usize,
+}
+
+/// What became of an attempt to publish in one table.
+pub(super) enum Publish {
+    Done,
+    /// The key is there already.
+    Found,
+    /// The home is closed: there is a younger table.
+    Closed,
+    /// Neither the home nor its overflow lines have room.
+    Crowded,
+}
+
+impl Table {
+    pub(super) fn map(class: u32) -> Result<Self, OutOfMemory> {
+        let homes = 1usize << class;
+        Ok(Table {
+            homes: Zeroed::map(homes)?,
+            overflow: Zeroed::map(homes.div_ceil(GROUP))?,
+            mask: homes - 1,
+        })
+    }
+
+    #[inline]
+    pub(super) fn home(&self, hash: u32) -> (usize, &Home) {
+        let at = hash as usize & self.mask;
+        (at, &self.homes.as_slice()[at])
+    }
+
+    /// The word at `position` of the home: its own, or one of its two overflow lines'.
+    #[inline]
+    pub(super) fn word_at<'a>(
+        &'a self,
+        at: usize,
+        home: &'a Home,
+        position: usize,
+    ) -> &'a AtomicU64 {
+        if position < HOME {
+            return &home.words[position];
+        }
+        let lines = self.overflow.as_slice();
+        let beyond = position - HOME;
+        let line = (at / GROUP + beyond / OVER) % lines.len();
+        &lines[line].words[beyond % OVER]
+    }
+
+    /// With a single overflow line, a home's second one would be its first: it has one only.
+    pub(super) fn words(&self) -> usize {
+        if self.overflow.as_slice().len() > 1 {
+            WORDS
+        } else {
+            HOME + OVER
+        }
+    }
+
+    /// The slot of the first word that the header believes in, has this hash, and that `accept` takes.
+    ///
+    /// `header` is the header as read, and afterwards the one that the answer holds for: a word that
+    /// matches is believed only if the header, read again, still believes in it and has had no publication
+    /// since. Without that, a word that another thread has merely *reserved* could be taken for the
+    /// published one that was there before.
+    #[inline(always)]
+    pub(super) fn look(
+        &self,
+        at: usize,
+        home: &Home,
+        header: &mut u64,
+        hash: u32,
+        accept: &mut impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        let part = u64::from(hash | 1 << 31);
+        let mut matching = self.matching(at, home, *header, |word| word >> 32 == part);
+        while matching != 0 {
+            let position = matching.trailing_zeros() as usize;
+            matching &= matching - 1;
+            // Acquire: the word was written before its bit was published; the header's load saw the bit.
+            let word = self.word_at(at, home, position).load(Ordering::Acquire);
+            let accepted = word >> 32 == part && accept(slot_of(word));
+            // After the look into the slot, not before: then the word was there all the while, and what was
+            // seen in the slot is this word's tenant, not a later one that is not published yet (W6, W14).
+            let now = home.header.load(Ordering::Acquire);
+            let believed = VERSIONS | 1 << position;
+            if now & believed != *header & VERSIONS | 1 << position {
+                *header = now;
+                matching = self.matching(at, home, now, |word| word >> 32 == part);
+                continue;
+            }
+            if accepted {
+                return Some(slot_of(word));
+            }
+        }
+        None
+    }
+
+    /// The positions that `header` believes in and whose words are `wanted`. No branch that depends on them
+    /// while all lie in the home line: which word it is, is what cannot be predicted.
+    #[inline]
+    pub(super) fn matching(
+        &self,
+        at: usize,
+        home: &Home,
+        header: u64,
+        wanted: impl Fn(u64) -> bool,
+    ) -> u64 {
+        // Acquire, also for words that do not match: a word that is gone may have been carried away, and then a
+        // younger table, looked at next, must show it (W12).
+        let mut matching = 0;
+        for (position, word) in home.words.iter().enumerate() {
+            matching |= u64::from(wanted(word.load(Ordering::Acquire))) << position;
+        }
+        let mut beyond = (header & BITS) >> HOME << HOME;
+        while beyond != 0 {
+            let position = beyond.trailing_zeros() as usize;
+            beyond &= beyond - 1;
+            let word = self.word_at(at, home, position).load(Ordering::Acquire);
+            matching |= u64::from(wanted(word)) << position;
+        }
+        matching & header
+    }
+
+    #[inline(always)]
+    pub(super) fn find(&self, hash: u32, accept: &mut impl FnMut(u32) -> bool) -> Option<u32> {
+        let (at, home) = self.home(hash);
+        let mut header = home.header.load(Ordering::Acquire);
+        self.look(at, home, &mut header, hash, accept)
+    }
+
+    /// Closes the key's home, then looks for it there: nobody publishes it there any more.
+    pub(super) fn find_closing(
+        &self,
+        hash: u32,
+        accept: &mut impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        let (at, home) = self.home(hash);
+        let mut header = home.header.load(Ordering::Acquire);
+        if header & CLOSED == 0 {
+            header = home.header.fetch_or(CLOSED, Ordering::AcqRel) | CLOSED;
+        }
+        self.look(at, home, &mut header, hash, accept)
+    }
+
+    /// Gives its pages back: every home is open and empty again. Nobody may be in it.
+    pub(super) fn release(&self) {
+        self.homes.release(0..self.homes.as_slice().len());
+        self.overflow.release(0..self.overflow.as_slice().len());
+    }
+
+    /// Nobody publishes in the home of `hash` any more.
+    pub(super) fn close(&self, hash: u32) {
+        let (_, home) = self.home(hash);
+        if home.header.load(Ordering::Relaxed) & CLOSED == 0 {
+            home.header.fetch_or(CLOSED, Ordering::AcqRel);
+        }
+    }
+
+    /// Reserves a word that is not in use, for `value`.
+    #[inline]
+    pub(super) fn reserve(&self, at: usize, home: &Home, header: u64, value: u64) -> Option<usize> {
+        let mut free = !header & ((1 << self.words()) - 1);
+        while free != 0 {
+            let position = free.trailing_zeros() as usize;
+            free &= free - 1;
+            let word = self.word_at(at, home, position);
+            if word.load(Ordering::Relaxed) == 0
+                && word
+                    .compare_exchange(0, value, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return Some(position);
+            }
+        }
+        None
+    }
+
+    /// Publishes `value` unless the home is closed or `accept` finds the key there.
+    #[inline]
+    pub(super) fn publish(
+        &self,
+        value: u64,
+        position_out: &mut usize,
+        accept: &mut impl FnMut(u32) -> bool,
+    ) -> Publish {
+        let hash = hash_of(value);
+        let (at, home) = self.home(hash);
+        let mut reserved = None;
+        let outcome = loop {
+            let mut header = home.header.load(Ordering::Acquire);
+            if self.look(at, home, &mut header, hash, accept).is_some() {
+                break Publish::Found;
+            }
+            if header & CLOSED != 0 {
+                break Publish::Closed;
+            }
+            let position = match reserved {
+                Some(position) => position,
+                None => match self.reserve(at, home, header, value) {
+                    Some(position) => *reserved.insert(position),
+                    None => break Publish::Crowded,
+                },
+            };
+            // AcqRel: Release publishes the word and the slot behind it; the version makes any other
+            // publication for this home, wherever its word lies, fail this swap.
+            let next = (header | 1 << position).wrapping_add(VERSION);
+            if home
+                .header
+                .compare_exchange(header, next, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+            {
+                *position_out = position;
+                return Publish::Done;
+            }
+        };
+        if let Some(position) = reserved {
+            // Reserved by us, never published: ours to give back.
+            self.word_at(at, home, position).store(0, Ordering::Release);
+        }
+        outcome
+    }
+
+    /// Takes one published `value` away. `Some(closed)` if this call did, with whether the home was closed.
+    pub(super) fn remove(&self, value: u64) -> Option<bool> {
+        let (at, home) = self.home(hash_of(value));
+        loop {
+            let header = home.header.load(Ordering::Acquire);
+            let matching = self.matching(at, home, header, |word| word == value);
+            if matching == 0 {
+                return None;
+            }
+            let position = matching.trailing_zeros() as usize;
+            let word = self.word_at(at, home, position);
+            // The header that the word was believed under is expected: the bit is still this word's.
+            if home
+                .header
+                .compare_exchange(
+                    header,
+                    header & !(1 << position),
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                )
+                .is_ok()
+            {
+                word.store(0, Ordering::Release);
+                return Some(header & CLOSED != 0);
+            }
+        }
+    }
+
+    /// Whether most of the words within this key's reach are taken: worth asking how full the table is.
+    #[inline]
+    pub(super) fn crowded_at(&self, position: usize) -> bool {
+        position >= HOME + OVER / 2
+    }
+}
