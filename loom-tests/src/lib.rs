@@ -1,1 +1,222 @@
-//! Loom models of the real code. See `tests/`.
+//! Loom models of the real code. See `tests/`, and `docs/loom.md` for what each of them guards.
+//!
+//! Nothing here runs without `--cfg expiry_loom`:
+//!
+//! ```text
+//! RUSTFLAGS="--cfg expiry_loom" cargo test --release -p loom-tests
+//! ```
+//!
+//! `EXPIRY_LOOM_PREEMPTIONS` (default 2) is how often a thread may be interrupted where it need not be in one
+//! execution, `EXPIRY_LOOM_PROGRAMS` how many programs the linearizability test generates.
+
+#![cfg(expiry_loom)]
+
+use expiry::{AckTracker, AckTrackerBuilder, Clock, ManualClock, Outcome, Reason, RootId};
+use loom::sync::{Condvar, Mutex as LoomMutex};
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A number from the environment.
+#[must_use]
+pub fn setting(name: &str, default: usize) -> usize {
+    std::env::var(name).map_or(default, |value| {
+        value
+            .parse()
+            .unwrap_or_else(|_| panic!("{name}={value} is not a number"))
+    })
+}
+
+/// How often a thread may be interrupted where it need not be, in one execution.
+#[must_use]
+pub fn preemptions() -> usize {
+    setting("EXPIRY_LOOM_PREEMPTIONS", 2)
+}
+
+/// Runs `f` in every interleaving, up to the bound on preemptions, and says how many there were.
+pub fn model(name: &str, f: impl Fn() + Send + Sync + 'static) {
+    bounded(name, preemptions(), f);
+}
+
+/// As [`model`], with a bound of its own.
+pub fn bounded(name: &str, preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
+    let began = Instant::now();
+    let runs = explore(preemptions, usize::MAX, f);
+    println!(
+        "{name}: {runs} executions, at most {preemptions} preemptions, {:.1} s",
+        began.elapsed().as_secs_f64()
+    );
+}
+
+/// Runs `f` in every interleaving up to the bound on preemptions, but no more than `most`. Returns how many there were.
+pub fn explore(preemptions: usize, most: usize, f: impl Fn() + Send + Sync + 'static) -> usize {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 100_000;
+    builder.max_permutations = Some(most);
+    // How often it looks whether these are enough.
+    builder.checkpoint_interval = 100;
+    let counted = runs.clone();
+    builder.check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        f();
+    });
+    runs.load(Ordering::Relaxed)
+}
+
+/// One tick of every model's tracker.
+pub const TICK: Duration = Duration::from_millis(1);
+/// The default timeout of every model's tracker, in ticks.
+pub const TIMEOUT: u32 = 10;
+
+/// A tracker on a manual clock that notes what it is told.
+pub struct Rig {
+    /// The tracker.
+    pub tracker: ManuallyDrop<AckTracker>,
+    /// Its clock: standing still until a model moves it.
+    pub clock: ManualClock,
+    told: Arc<Mutex<Vec<Outcome>>>,
+}
+
+impl Rig {
+    /// A tracker without a reaper: one shard, a timeout of ten ticks of 1 ms, ids and hashes from a fixed seed.
+    #[must_use]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Arc<Rig> {
+        Rig::with(|builder| builder)
+    }
+
+    /// The same with more settings.
+    #[must_use]
+    pub fn with(settings: impl FnOnce(AckTrackerBuilder) -> AckTrackerBuilder) -> Arc<Rig> {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let clock = ManualClock::new();
+        let into = told.clone();
+        let builder = AckTracker::builder()
+            .timeout(TICK * TIMEOUT)
+            .interval(TICK)
+            .shards(1)
+            .seed(7)
+            .latency_sampling(0.0)
+            .clock(clock.clone())
+            .on_outcome(move |outcome: &Outcome| into.lock().unwrap().push(*outcome));
+        let tracker = settings(builder).build_manual().unwrap();
+        Arc::new(Rig {
+            tracker: ManuallyDrop::new(tracker),
+            clock,
+            told,
+        })
+    }
+
+    /// What it has been told so far.
+    #[must_use]
+    pub fn told(&self) -> Vec<Outcome> {
+        self.told.lock().unwrap().clone()
+    }
+
+    /// The outcomes of one root, in the order told.
+    #[must_use]
+    pub fn outcomes(&self, root: impl Into<RootId>) -> Vec<Reason> {
+        let root = root.into();
+        self.told()
+            .iter()
+            .filter(|outcome| outcome.root == root)
+            .map(|outcome| outcome.reason)
+            .collect()
+    }
+
+    /// The tick that has begun.
+    #[must_use]
+    pub fn tick(&self) -> u32 {
+        u32::try_from(self.clock.now() / u64::try_from(TICK.as_nanos()).unwrap()).unwrap()
+    }
+
+    /// Moves the clock on and drives what is due. For the end of a model, when nobody else polls.
+    pub fn pass(&self, ticks: u32) {
+        self.clock.advance(TICK * ticks);
+        let mut polled = self.tracker.poll(1 << 20);
+        for _ in 0..100 {
+            if !polled.more {
+                return;
+            }
+            polled = self.tracker.poll(1 << 20);
+        }
+        panic!("the driver never gets done: {polled:?}");
+    }
+}
+
+/// A tracker with its reaper. The reaper really sleeps, and whether it is woken is what the models are about.
+pub struct Awake {
+    /// The tracker. Shut down at the end of the model, which joins the reaper.
+    pub tracker: ManuallyDrop<AckTracker>,
+    clock: ManualClock,
+    told: Arc<(LoomMutex<Vec<Outcome>>, Condvar)>,
+}
+
+impl Awake {
+    /// As [`Rig::new`], with a reaper.
+    #[must_use]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Arc<Awake> {
+        let told = Arc::new((LoomMutex::new(Vec::new()), Condvar::new()));
+        let clock = ManualClock::new();
+        let into = told.clone();
+        let tracker = AckTracker::builder()
+            .timeout(TICK * TIMEOUT)
+            .interval(TICK)
+            .shards(1)
+            .seed(7)
+            .latency_sampling(0.0)
+            .clock(clock.clone())
+            .on_outcome(move |outcome: &Outcome| {
+                into.0.lock().unwrap().push(*outcome);
+                into.1.notify_all();
+            })
+            .build()
+            .unwrap();
+        Arc::new(Awake {
+            tracker: ManuallyDrop::new(tracker),
+            clock,
+            told,
+        })
+    }
+
+    /// Time passes, which ends the reaper's sleep if it was announced to be no longer.
+    pub fn pass(&self, ticks: u32) {
+        self.clock.advance(TICK * ticks);
+        let now = self.clock.now() / u64::try_from(TICK.as_nanos()).unwrap();
+        self.tracker.timer_fires(now);
+    }
+
+    /// Waits until `many` outcomes have been told, and returns all. If nobody will tell them, all threads sleep, and
+    /// the checker reports a deadlock.
+    #[must_use]
+    pub fn wait_for(&self, many: usize) -> Vec<Outcome> {
+        let mut told = self.told.0.lock().unwrap();
+        while told.len() < many {
+            told = self.told.1.wait(told).unwrap();
+        }
+        told.clone()
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: dropped here only, and not used afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.tracker) };
+        }
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        // After a failed assertion the checker stands in the middle of an execution, and so may the tracker.
+        if !std::thread::panicking() {
+            // SAFETY: dropped here only, and not used afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.tracker) };
+        }
+    }
+}

@@ -243,8 +243,15 @@ impl AckTrackerBuilder {
         {
             return Err(BuildError::ZeroTimeout);
         }
-        let timeout = self.timeout.unwrap_or(Duration::from_secs(30));
+        // With timeouts off, early arrivals still have one.
+        let fallback = Duration::from_secs(30).max(self.interval.unwrap_or_default());
+        let timeout = self.timeout.unwrap_or(fallback);
         let early_timeout = self.early_timeout.unwrap_or(timeout);
+        for timeout in [timeout, early_timeout] {
+            if timeout < SHORTEST_INTERVAL {
+                return Err(BuildError::TimeoutTooShort { timeout });
+            }
+        }
         let interval = self.interval.unwrap_or_else(|| {
             let shortest = timeout.min(early_timeout);
             (timeout / 300)

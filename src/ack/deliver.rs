@@ -67,7 +67,7 @@ impl Outcomes {
     }
 
     /// Appends up to `most` outcomes that are there to `into`; returns how many. Never waits.
-    pub fn take(&self, into: &mut Vec<Outcome>, most: usize) -> usize {
+    pub fn drain_into(&self, into: &mut Vec<Outcome>, most: usize) -> usize {
         let before = into.len();
         into.extend(self.bounded.try_iter().take(most));
         let room = most - (into.len() - before);

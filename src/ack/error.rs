@@ -16,6 +16,11 @@ pub enum BuildError {
         /// The longest there is at this interval.
         longest: Duration,
     },
+    /// A timeout is below 10 microseconds: no thread can be that punctual.
+    TimeoutTooShort {
+        /// What was asked for.
+        timeout: Duration,
+    },
     /// The interval is below 10 microseconds: no thread can be that punctual.
     IntervalTooShort {
         /// What was asked for.
@@ -62,6 +67,9 @@ impl fmt::Display for BuildError {
                 f,
                 "a timeout of {timeout:?} is too long for this interval, at which {longest:?} is the longest; use a longer interval"
             ),
+            BuildError::TimeoutTooShort { timeout } => {
+                write!(f, "a timeout of {timeout:?} is too short; use at least 10 us")
+            }
             BuildError::IntervalTooShort { interval } => {
                 write!(f, "an interval of {interval:?} is too short; use at least 10 us")
             }
@@ -123,13 +131,13 @@ impl fmt::Display for AckError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             AckError::ZeroEdge => "the edge id is zero, which changes nothing; use expiry::edge() for ids",
-            AckError::NotLive => "the root is not in flight (any more)",
+            AckError::NotLive => "the root is not in flight (any more): it was acked, failed or timed out before, or never issued; drop this ack, and replay the message under a new root if it is still wanted",
             AckError::Duplicate => "the root is in flight already; wait for its outcome or use another id",
             AckError::EarlyFull => "too many acks are waiting for their inits; try again once these have come, or raise early_capacity",
             AckError::Full => "the tracker is full; try again once entries have ended, or raise its capacity",
             AckError::OutOfMemory => "out of memory",
-            AckError::Closed => "the tracker has been shut down",
-            AckError::ZeroTimeout => "the timeout is zero",
+            AckError::Closed => "the tracker has been shut down; build another one",
+            AckError::ZeroTimeout => "the timeout is zero; use Timeout::Never for none, or fail the root to end it now",
             AckError::TimeoutTooLong => "the timeout is too long for the tracker's interval; build it with a longer one",
         })
     }

@@ -189,7 +189,12 @@ impl Trees {
             if again.incarnation() != lease.incarnation() || again.state() != lease.state() {
                 return;
             }
-            let deadline = again.deadline_near(tick);
+            let deadline = match self.engine.next_expiration(claim.id) {
+                // The deadlines in a bucket are not before its next expiration.
+                Some(next) => again.deadline_from(next),
+                // It is being looked at just now.
+                None => again.deadline_near(tick),
+            };
             f(InFlight {
                 root: if issued {
                     RootId::Issued(Root(key))

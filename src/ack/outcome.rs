@@ -74,7 +74,7 @@ pub enum Reason {
     /// It was failed.
     Failed {
         /// What the caller of [`fail_by`](crate::AckTracker::fail_by) named as the culprit; `None` for
-        /// [`fail`](crate::AckTracker::fail), for a dropped tuple, and where the fail met the init halfway.
+        /// [`fail`](crate::AckTracker::fail), for a dropped tuple, and where fail and init met halfway.
         by: Option<u64>,
     },
     /// Its time ran out.

@@ -14,7 +14,7 @@
 //!  CLAIMED -> LIVE_ISSUED            the claimer, by a store: the id it returns is the only way in
 //!  CLAIMED -> LIVE, EARLY*           the claimer, by a store, before it publishes the slot in the index
 //!  LIVE, EARLY* -> FREE              the claimer, by a store, if the index refused it: nobody else was in it
-//!  EARLY -> EARLY_FAILED             a fail that came before the init
+//!  EARLY -> EARLY_FAILED -> _BY      a fail that came before the init; then it puts the culprit in the word
 //!  EARLY -> INITING -> LIVE          one init; the first swap refuses duplicates
 //!  INITING -> INITING_FAILED         a fail that met an init; that init reports it
 //!  LIVE*, EARLY*, INITING* -> DEAD   the one that ends it, by compare-and-swap: from here on it owns the slot
@@ -62,6 +62,8 @@ pub(crate) enum State {
     LiveIssued = 7,
     Dead = 8,
     Frozen = 9,
+    /// As `EarlyFailed`, and the word says who failed it.
+    EarlyFailedBy = 10,
 }
 
 impl State {
@@ -76,8 +78,8 @@ impl State {
         State::LiveIssued,
         State::Dead,
         State::Frozen,
+        State::EarlyFailedBy,
         // Never written.
-        State::Frozen,
         State::Frozen,
         State::Frozen,
         State::Frozen,
@@ -90,7 +92,11 @@ impl State {
     pub(crate) fn expires(self) -> bool {
         matches!(
             self,
-            State::Early | State::EarlyFailed | State::Live | State::LiveIssued
+            State::Early
+                | State::EarlyFailed
+                | State::EarlyFailedBy
+                | State::Live
+                | State::LiveIssued
         )
     }
 }
@@ -248,7 +254,7 @@ mod tests {
 
     #[test]
     fn every_state_survives_the_packing() {
-        for state in &State::ALL[..10] {
+        for state in &State::ALL[..11] {
             let lease = Lease::new(*state, 0xA_BCDE, 0x12_3456_789A);
             assert_eq!(lease.state(), *state);
             assert_eq!(lease.incarnation(), 0xA_BCDE);

@@ -25,8 +25,8 @@
 //!
 //! The driver takes every slot of a chunk out of use (`FREE -> FROZEN`, one at a time; any failure
 //! gives up and thaws), so that nobody is inside, raises the chunk's base incarnation above all that
-//! its slots have had, and lets the pages go. They read as zeroes from then on, which is `FREE`: the
-//! chunk is in use again without any further step, with incarnations that continue after the base.
+//! its slots have had, and lets the pages go. They read as zeroes from then on, which is `FREE`, and once the
+//! base says that all are gone the chunk is in use again, with incarnations that continue after it.
 
 use super::lease::{next_incarnation, Lease, State, INCARNATION_BITS};
 use super::params::{BUCKET, CHUNK, CHUNK_BUCKETS, SEGMENTS};
@@ -202,6 +202,10 @@ impl Segment {
     }
 }
 
+/// In a chunk's base while its pages are on their way out. What reads as zero already may not do so yet for another
+/// processor, or field by field where pages are zeroed in place: nobody may move in before all of it is gone.
+const LEAVING: u32 = 1 << 31;
+
 /// The slots of an engine. Ids are `chunk * CHUNK + position`; chunk `c` belongs to shard `c % shards`.
 pub(crate) struct Slots {
     /// Segment 0 and 1 hold `1 << shift` chunks... each next one twice as many as the one before.
@@ -339,18 +343,21 @@ impl Slots {
         if seen.0 == 0 {
             // A fresh page. The base was raised before the page was let go, and is read after the
             // claim, so it is not below any incarnation that this slot has had.
-            return Some(self.after_base(id));
+            return self.after_base(id, slot);
         }
         Some(incarnation)
     }
 
     #[cold]
-    fn after_base(&self, id: u32) -> u32 {
+    fn after_base(&self, id: u32, slot: &Slot) -> Option<u32> {
         let (segment, at) = self.place(id as usize / CHUNK);
-        next_incarnation(
-            self.segment(segment)
-                .map_or(0, |segment| segment.bases[at].load(Ordering::Acquire)),
-        )
+        let base = self.segment(segment)?.bases[at].load(Ordering::Acquire);
+        if base & LEAVING != 0 {
+            // Too early: back to what it was.
+            slot.set_lease(Lease(0));
+            return None;
+        }
+        Some(next_incarnation(base))
     }
 
     /// Gives a chunk's pages back if every slot in it is free. Only the driver calls this, one at a time.
@@ -385,9 +392,11 @@ impl Slots {
         }
         while_frozen();
         // Release: seen by whoever claims one of the zeroed slots and so has seen the pages gone.
-        segment.bases[at].store(greatest, Ordering::Release);
+        segment.bases[at].store(greatest | LEAVING, Ordering::Release);
         segment.births.release(at * CHUNK..(at + 1) * CHUNK);
         segment.slots.release(at * CHUNK..(at + 1) * CHUNK);
+        // All processors see them gone: the slots may be claimed.
+        segment.bases[at].store(greatest, Ordering::Release);
         true
     }
 }

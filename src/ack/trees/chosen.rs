@@ -4,7 +4,7 @@ use super::{Mine, Trees};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Done, Reason};
 use crate::ack::Timeout;
-use crate::core::engine::{Claim, Face};
+use crate::core::engine::{Claim, Face, Refused};
 use crate::core::index::Insert;
 use crate::core::lease::{set, Lease, State};
 use crate::core::slots::Slot;
@@ -14,10 +14,20 @@ use crate::sync::Ordering;
 const HELD: u16 = set(&[
     State::Early,
     State::EarlyFailed,
+    State::EarlyFailedBy,
     State::Initing,
     State::InitingFailed,
     State::Live,
 ]);
+/// What the word of an early entry holds.
+#[derive(Clone, Copy)]
+pub(super) enum Held {
+    /// The XOR of early acks.
+    Share(u64),
+    /// Who failed it.
+    Culprit(u64),
+}
+
 /// A slot that was found under a chosen id, as it was just then.
 pub(super) struct Found<'a> {
     id: u32,
@@ -78,7 +88,16 @@ impl Trees {
         now: u64,
         word: impl FnOnce(u64) -> u64,
     ) -> Result<Result<(Claim<'_>, Lease, u64), Found<'_>>, AckError> {
-        let claim = self.engine.claim(mine, index)?;
+        let claim = match self.engine.claim(mine, index) {
+            Ok(claim) => claim,
+            // What is there already needs no room.
+            Err(refused) => {
+                return match self.find(shard, hash, key) {
+                    Some(found) if refused != Refused::Closed => Ok(Err(found)),
+                    _ => Err(refused.into()),
+                }
+            }
+        };
         let target = self.target(key, claim.incarnation);
         let born = if self.is_sampled(target) {
             self.engine.clock.now()
@@ -184,17 +203,23 @@ impl Trees {
                     }
                 }
                 // An early fail is.
-                State::EarlyFailed => {
+                State::EarlyFailed | State::EarlyFailedBy => {
                     if self.engine.end(found.slot, found.lease).is_ok() {
                         self.early
                             .fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
                         let counts = &mine.face.counts[self.engine.shard_of(found.id)];
                         counts.begun.add(1);
                         counts.early_merged.add(1);
-                        let by = found.slot.owner.load(Ordering::Relaxed);
-                        found.slot.owner.store(owner, Ordering::Relaxed);
-                        let by = by.checked_sub(1);
                         let target = self.target(key, found.lease.incarnation());
+                        let by = (found.lease.state() == State::EarlyFailedBy)
+                            .then(|| found.slot.word.load(Ordering::Relaxed) ^ target);
+                        found.slot.owner.store(owner, Ordering::Relaxed);
+                        let born = if self.is_sampled(target) {
+                            self.engine.clock.now()
+                        } else {
+                            now
+                        };
+                        self.engine.set_birth(found.id, self.stamp(born));
                         self.finish(
                             mine,
                             found.claim(),
@@ -327,13 +352,13 @@ impl Trees {
     ) -> Result<Ack, AckError> {
         loop {
             let Some(found) = self.find(at.0, at.1, key) else {
-                match self.hold(at, key, State::Early, 0, xor)? {
+                match self.hold(at, key, State::Early, Held::Share(xor))? {
                     true => return Ok(Ack::Held),
                     false => continue,
                 }
             };
             match found.lease.state() {
-                State::EarlyFailed => return Ok(Ack::Held),
+                State::EarlyFailed | State::EarlyFailedBy => return Ok(Ack::Held),
                 State::InitingFailed => return self.late(found.id),
                 _ => {}
             }
@@ -372,8 +397,7 @@ impl Trees {
         at: (usize, u32),
         key: u64,
         state: State,
-        owner: u64,
-        xor: u64,
+        held: Held,
     ) -> Result<bool, AckError> {
         use std::sync::atomic::Ordering::Relaxed;
         self.engine.with_stripe(|mine, index| {
@@ -382,18 +406,20 @@ impl Trees {
                 mine.face.counts[at.0].refused.add(1);
                 return Err(AckError::EarlyFull);
             }
-            let (now, lag) = self.engine.now_for_deadline();
-            let after = self.settings.early_timeout.saturating_add(lag);
-            let deadline = self.engine.ticks.deadline(now, after);
+            let (deadline, now) = self.early_deadline();
+            mine.lapsed.set(self.engine.lapse(now).unwrap_or(0));
             let published = self.publish(
                 (mine, index),
                 at,
                 key,
-                owner,
+                0,
                 state,
                 deadline,
                 now,
-                |target| target ^ self.init_mark(target) ^ xor,
+                |target| match held {
+                    Held::Share(xor) => target ^ self.init_mark(target) ^ xor,
+                    Held::Culprit(by) => target ^ by,
+                },
             );
             match published {
                 Ok(Ok((claim, lease, target))) => {
@@ -419,11 +445,13 @@ impl Trees {
 
     pub(crate) fn fail_chosen(&self, key: u64, by: Option<u64>) -> Result<Done, AckError> {
         let at = self.engine.hash(key);
-        // Held fails keep the culprit where the owner will be, plus one, so that zero is nobody.
-        let held = by.map_or(0, |by| by.saturating_add(1));
         loop {
             let Some(found) = self.find(at.0, at.1, key) else {
-                match self.hold(at, key, State::EarlyFailed, held, 0)? {
+                let (state, word) = match by {
+                    None => (State::EarlyFailed, Held::Share(0)),
+                    Some(by) => (State::EarlyFailedBy, Held::Culprit(by)),
+                };
+                match self.hold(at, key, state, word)? {
                     true => return Ok(Done::Held),
                     false => continue,
                 }
@@ -443,6 +471,9 @@ impl Trees {
                 State::Early => {
                     let failed = lease.with_state(State::EarlyFailed);
                     if found.slot.swap_lease(lease, failed).is_ok() {
+                        if let Some(by) = by {
+                            self.name_culprit(&found, failed, key, by);
+                        }
                         return Ok(Done::Held);
                     }
                 }
@@ -453,20 +484,65 @@ impl Trees {
                     }
                 }
                 // It has failed already, and its init has yet to come.
-                State::EarlyFailed => return Ok(Done::Held),
+                State::EarlyFailed | State::EarlyFailedBy => return Ok(Done::Held),
                 _ => return self.late(found.id),
+            }
+        }
+    }
+
+    /// Until when what comes before its init waits for it, and the clock reading that this was derived from.
+    fn early_deadline(&self) -> (u64, u64) {
+        let (now, lag) = self.engine.now_for_deadline();
+        let after = self.settings.early_timeout.saturating_add(lag);
+        (self.engine.ticks.deadline(now, after), now)
+    }
+
+    /// Puts the culprit into the word of an early entry that has just been failed. If its init comes between, or its
+    /// time runs out, the outcome names nobody.
+    fn name_culprit(&self, found: &Found<'_>, mut failed: Lease, key: u64, by: u64) {
+        let target = self.target(key, failed.incarnation());
+        let mut word = found.slot.word.load(Ordering::Acquire);
+        loop {
+            // The word is read first: if the lease is the same, so is the tenant. Acks that have seen
+            // it as merely early may still change the word; after this swap their own fails.
+            let now = found.slot.lease();
+            if now.incarnation() != failed.incarnation() || now.state() != State::EarlyFailed {
+                return;
+            }
+            failed = now;
+            match found.slot.word.compare_exchange(
+                word,
+                target ^ by,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => break,
+                Err(now) => word = now,
+            }
+        }
+        loop {
+            match found
+                .slot
+                .swap_lease(failed, failed.with_state(State::EarlyFailedBy))
+            {
+                // Renewed meanwhile, perhaps.
+                Err(now)
+                    if now.incarnation() == failed.incarnation()
+                        && now.state() == State::EarlyFailed =>
+                {
+                    failed = now;
+                }
+                _ => return,
             }
         }
     }
 
     pub(crate) fn reset_chosen(&self, key: u64, timeout: Timeout) -> Result<Done, AckError> {
         let at = self.engine.hash(key);
-        let (deadline, _) = self
-            .engine
-            .with_stripe(|mine, _| self.deadline(mine, timeout))?;
+        let deadline = self.renewal(timeout)?;
         loop {
             let Some(found) = self.find(at.0, at.1, key) else {
-                match self.hold(at, key, State::Early, 0, 0)? {
+                match self.hold(at, key, State::Early, Held::Share(0))? {
                     true => return Ok(Done::Held),
                     false => continue,
                 }
@@ -482,10 +558,8 @@ impl Trees {
                 }
                 // Its init, which is under way, sets a full timeout in a moment.
                 State::Initing => return Ok(Done::Now),
-                State::Early | State::EarlyFailed => {
-                    let (now, lag) = self.engine.now_for_deadline();
-                    let after = self.settings.early_timeout.saturating_add(lag);
-                    let deadline = self.engine.ticks.deadline(now, after);
+                State::Early | State::EarlyFailed | State::EarlyFailedBy => {
+                    let (deadline, _) = self.early_deadline();
                     let renewed = lease.with_deadline(deadline);
                     if found.slot.swap_lease(lease, renewed).is_ok() {
                         let _ = self.engine.enforce(found.id, deadline);

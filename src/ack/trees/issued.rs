@@ -153,9 +153,7 @@ impl Trees {
     }
 
     pub(crate) fn reset_issued(&self, root: Root, timeout: Timeout) -> Result<Done, AckError> {
-        let (deadline, _) = self
-            .engine
-            .with_stripe(|mine, _| self.deadline(mine, timeout))?;
+        let deadline = self.renewal(timeout)?;
         let id = IssuedId(root.0).slot();
         let Some(slot) = self.engine.slot(id) else {
             return self.late(0);

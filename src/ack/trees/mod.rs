@@ -203,6 +203,27 @@ impl Trees {
         }
     }
 
+    /// The deadline of a root that is renewed now.
+    pub(super) fn renewal(&self, timeout: Timeout) -> Result<u64, AckError> {
+        self.engine.with_stripe(|mine, _| {
+            let (deadline, now) = self.deadline(mine, timeout)?;
+            if mine.lapsed.get() == 0 {
+                return Ok(deadline);
+            }
+            // The clock has jumped by more than a lease can express, and nobody has polled since. A renewed
+            // deadline could not be told from one that has long passed: what is due goes first.
+            loop {
+                match self.engine.poll(now, usize::MAX, self) {
+                    Some(round) if !round.more => break,
+                    Some(_) => {}
+                    None if self.engine.lapse(self.engine.clock.now()).is_none() => break,
+                    None => crate::sync::thread::yield_now(),
+                }
+            }
+            Ok(self.deadline(mine, timeout)?.0)
+        })
+    }
+
     #[cold]
     fn age_now(&self, id: u32) -> Duration {
         let now = self.stamp(self.engine.clock.now());
@@ -248,6 +269,7 @@ impl Trees {
         lag: u64,
     ) -> Result<u64, AckError> {
         let ticks = &self.engine.ticks;
+        mine.lapsed.set(self.engine.lapse(now).unwrap_or(0));
         match timeout {
             Timeout::Default => {
                 let Some(after) = self.settings.timeout else {

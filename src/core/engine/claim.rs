@@ -6,7 +6,7 @@
 //! off the ring when most of the slots are free, and gives their memory back when they have drained.
 
 use super::{Claim, Engine, Refused, Stripe, SHUT};
-use crate::core::lease::State;
+use crate::core::lease::{Lease, State};
 use crate::core::params::{CHUNK, LONG_WALK, LOOKS, SAMPLES};
 use crate::core::slots::OutOfMemory;
 use crate::sync::Ordering;
@@ -78,6 +78,10 @@ impl<C> Engine<C> {
             let claimed = self.slots.claim(id as u32, slot);
             id += 1;
             if let Some(incarnation) = claimed {
+                if stripe.lapsed.get() != 0 && self.is_stale((id - 1) as u32, stripe.lapsed.get()) {
+                    slot.set_lease(Lease::free(incarnation));
+                    continue;
+                }
                 // What this thread claims a few claims later; by then it is here, and writable.
                 if let Some(ahead) = self.slots.slot(id as u32 + AHEAD) {
                     crate::core::prefetch(ahead);
@@ -95,6 +99,16 @@ impl<C> Engine<C> {
         stripe.hand.set(id);
         stripe.seen.add(id - first);
         None
+    }
+
+    /// Whether the bucket of slot `id` has waited for the driver for so long, at `tick`, that a deadline from now could
+    /// not be told from one before it.
+    #[cold]
+    fn is_stale(&self, id: u32, tick: u64) -> bool {
+        self.slots
+            .header(id)
+            .and_then(|header| header.next.get())
+            .is_some_and(|next| tick.saturating_sub(next) >= super::MAX_LAPSE)
     }
 
     /// Points the hand at a chunk to walk through: the rest of this one, another one with room, or a new one.

@@ -57,6 +57,9 @@ use std::sync::Arc;
 #[allow(clippy::cast_possible_truncation)]
 const BUCKET_U32: u32 = BUCKET as u32;
 
+/// How far, in ticks, the driver may be behind before leases must be kept out of buckets that have waited that long.
+const MAX_LAPSE: u64 = 1 << 38;
+
 /// The clock, without a virtual call where it is the default one.
 #[derive(Clone)]
 pub(crate) enum Source {
@@ -139,6 +142,8 @@ pub(crate) struct Stripe<C> {
     /// Deadline of the default timeout, and the last clock reading it holds for.
     pub(crate) deadline: Counter,
     pub(crate) deadline_until: Counter,
+    /// The tick at which the driver was found to be years behind; 0 if it was not. See [`Engine::lapse`].
+    pub(crate) lapsed: Counter,
     /// The face's share.
     pub(crate) face: C,
 }
@@ -154,6 +159,7 @@ impl<C> Stripe<C> {
             ended: Counter::default(),
             deadline: Counter::default(),
             deadline_until: Counter::default(),
+            lapsed: Counter::default(),
             face,
         }
     }
@@ -226,6 +232,9 @@ pub(crate) struct Engine<C> {
     wake_at: CachePadded<AtomicU64>,
     pub(crate) waker: Waker,
     driver: Exclusive<Driver>,
+    /// The latest clock reading of a round of the driver, which writes it. A hint elsewhere: it only ever makes a
+    /// deadline later.
+    driven: CachePadded<std::sync::atomic::AtomicU64>,
     /// Somebody has seen that memory can go back; see [`Engine::tend_soon`].
     untended: AtomicBool,
     /// New entries are refused.
@@ -281,6 +290,7 @@ impl<C> Engine<C> {
                 first: 0,
                 tended: NEVER,
             }),
+            driven: CachePadded::new(std::sync::atomic::AtomicU64::new(now)),
             untended: AtomicBool::new(false),
             refusing: AtomicBool::new(false),
             seed: config.seed,
@@ -311,6 +321,11 @@ impl<C> Engine<C> {
     #[inline]
     pub(crate) fn shard_of(&self, id: u32) -> usize {
         (id as usize / CHUNK) & (self.shards.len() - 1)
+    }
+
+    /// The next expiration of the bucket that slot `id` lies in.
+    pub(crate) fn next_expiration(&self, id: u32) -> Option<u64> {
+        self.slots.header(id)?.next.get()
     }
 
     #[inline]
@@ -359,12 +374,24 @@ impl<C> Engine<C> {
     }
 
     /// A clock reading for a deadline, and what to add to the timeout for its lag.
+    ///
+    /// Never before the time that the driver has seen: if the clock has gone back, what begins now would
+    /// otherwise be due already by the driver's time.
     #[inline]
     pub(crate) fn now_for_deadline(&self) -> (u64, u64) {
+        let driven = self.driven.load(std::sync::atomic::Ordering::Relaxed);
         match self.lag {
-            Some(lag) => (self.clock.coarse(), lag),
-            None => (self.clock.now(), 0),
+            Some(lag) => (self.clock.coarse().max(driven), lag),
+            None => (self.clock.now().max(driven), 0),
         }
+    }
+
+    /// By how many ticks the driver is behind the clock reading `now`, if that is more than a lease can express
+    /// beside a full timeout: the clock has jumped by years, and nobody has polled since.
+    pub(crate) fn lapse(&self, now: u64) -> Option<u64> {
+        let driven = self.driven.load(std::sync::atomic::Ordering::Relaxed);
+        let tick = self.ticks.at(now);
+        (tick.saturating_sub(self.ticks.at(driven)) >= MAX_LAPSE).then_some(tick)
     }
 
     /// Makes sure that the reaper looks at slot `id` by `tick`. Call after its lease was set to expire then.

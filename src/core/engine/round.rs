@@ -3,7 +3,7 @@
 use super::{Claim, Driver, DriverShard, Engine, Face, Instant, Round, BUCKET_U32};
 use crate::core::index::Index;
 use crate::core::lease::Lease;
-use crate::core::params::{CHUNK, CHUNK_BUCKETS};
+use crate::core::params::{BUCKET, CHUNK, CHUNK_BUCKETS};
 use crate::core::prefetch;
 use crate::sync::Ordering;
 use crate::time::NEVER;
@@ -44,6 +44,9 @@ impl<C> Engine<C> {
     ) -> Round {
         let tick = self.ticks.at(now).max(driver.tick);
         driver.tick = tick;
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        self.driven
+            .store(now.max(self.driven.load(relaxed)), relaxed);
         let shards = self.shards.len();
         let first = driver.first;
         let mut more = false;
@@ -106,9 +109,11 @@ impl<C> Engine<C> {
         face: &impl Face,
     ) -> bool {
         loop {
+            // What an earlier round left is worked off first; then what has come since.
             if driver.taken.is_empty() {
                 driver.taken = self.shards[at].inbox.take();
             }
+            let mut news = !driver.taken.is_empty();
             while let Some((bucket, next)) = driver.taken.pop(&self.slots) {
                 *budget = budget.saturating_sub(1);
                 if let Some(next) = next {
@@ -125,7 +130,10 @@ impl<C> Engine<C> {
             let mut due = [0; AT_ONCE];
             let mut count = 0;
             let end = loop {
-                if count == AT_ONCE {
+                if std::mem::take(&mut news) {
+                    break None;
+                }
+                if count == AT_ONCE || count * BUCKET >= *budget {
                     break None;
                 }
                 match driver.wheel.pop(instant.tick, budget) {

@@ -1,0 +1,343 @@
+//! W7, W12, W13 and what the index leans on: closing, carrying, limbo, retirement and grace periods.
+//!
+//! Under the model checker a home has one word of its own and one or two in overflow lines, and the smallest table
+//! has one home.
+#![cfg(expiry_loom)]
+
+use expiry::model::{Index, Inserted};
+use expiry::{Ack, AckError, Done};
+use loom::thread;
+use loom_tests::{model, Rig};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+fn index() -> Arc<Index> {
+    Arc::new(Index::new())
+}
+
+fn one_of_two(a: Inserted, b: Inserted) {
+    assert!(
+        matches!(
+            (a, b),
+            (Inserted::Done, Inserted::Found) | (Inserted::Found, Inserted::Done)
+        ),
+        "{a:?} {b:?}"
+    );
+}
+
+/// The slots under `hash`, in all tables.
+fn all(index: &Index, hash: u32) -> Vec<u32> {
+    let mut slots = Vec::new();
+    index.find(hash, |slot| {
+        slots.push(slot);
+        false
+    });
+    slots
+}
+
+const EITHER: fn(u32) -> bool = |slot| slot == 1 || slot == 2;
+
+/// W7: one key inserted by two threads, one of which sees the old table only. Guards: the older table's home is closed
+/// before the key's absence there is believed.
+#[test]
+fn w07_growth() {
+    model("w07_growth", || {
+        let index = index();
+        let other = index.clone();
+        let a = thread::spawn(move || other.insert(5, 1, EITHER));
+        index.grow();
+        let b = index.insert(5, 2, EITHER);
+        one_of_two(a.join().unwrap(), b);
+        assert_eq!(all(&index, 5).len(), 1);
+    });
+}
+
+/// W7 with the carrier at work between the two.
+#[test]
+fn w07_growth_with_a_carrier() {
+    model("w07_growth_with_a_carrier", || {
+        let index = index();
+        let other = index.clone();
+        let a = thread::spawn(move || other.insert(5, 1, EITHER));
+        let other = index.clone();
+        let b = thread::spawn(move || other.insert(5, 2, EITHER));
+        index.grow();
+        index.carry(8);
+        let (a, b) = (a.join().unwrap(), b.join().unwrap());
+        one_of_two(a, b);
+        index.carry(100);
+        assert_eq!(all(&index, 5).len(), 1);
+    });
+}
+
+/// W7 with three tables: the inserter has passed the oldest one while the carrier moves the key from there to the
+/// youngest. Guards: the carrier closes the middle tables before it takes the old word away.
+#[test]
+fn w07_an_insert_into_the_middle_table() {
+    model("w07_an_insert_into_the_middle_table", || {
+        let index = index();
+        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
+        index.grow();
+        let other = index.clone();
+        let a = thread::spawn(move || other.insert(5, 2, EITHER));
+        index.grow();
+        index.carry(8);
+        assert_eq!(a.join().unwrap(), Inserted::Found);
+        index.carry(100);
+        assert_eq!(all(&index, 5), [1]);
+    });
+}
+
+/// W7, W12: a table is installed while the carrier copies into what was the youngest. Guards: the carrier makes sure by a
+/// read-modify-write on the directory before it takes the old word away.
+#[test]
+fn w07_growth_while_a_word_is_carried() {
+    model("w07_growth_while_a_word_is_carried", || {
+        let index = index();
+        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
+        index.grow();
+        let other = index.clone();
+        let a = thread::spawn(move || {
+            other.grow();
+            other.insert(5, 2, EITHER)
+        });
+        index.carry(8);
+        assert_eq!(a.join().unwrap(), Inserted::Found);
+        assert_eq!(index.find(5, EITHER), Some(1));
+    });
+}
+
+/// W12: a look-up while the key is carried. Guards: old tables are looked at first, words are loaded with Acquire, and a
+/// copy is there before the old word goes.
+#[test]
+fn w12_carry_over() {
+    model("w12_carry_over", || {
+        let index = index();
+        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
+        index.grow();
+        let other = index.clone();
+        let a = thread::spawn(move || other.carry(100));
+        assert_eq!(index.find(5, |slot| slot == 1), Some(1));
+        a.join().unwrap();
+    });
+}
+
+/// W12 where the look-up has a directory from before the growth. Guards: the directory is read again after a miss.
+#[test]
+fn w12_carry_over_to_a_new_table() {
+    model("w12_carry_over_to_a_new_table", || {
+        let index = index();
+        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
+        let other = index.clone();
+        let a = thread::spawn(move || {
+            other.grow();
+            other.carry(100);
+        });
+        assert_eq!(index.find(5, |slot| slot == 1), Some(1));
+        a.join().unwrap();
+    });
+}
+
+/// W12 across two steps of growth, one of which the look-up knows of.
+#[test]
+fn w12_carry_over_twice() {
+    model("w12_carry_over_twice", || {
+        let index = index();
+        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
+        index.grow();
+        let other = index.clone();
+        let a = thread::spawn(move || {
+            other.grow();
+            other.carry(100);
+            other.turn();
+        });
+        assert_eq!(index.find(5, |slot| slot == 1), Some(1));
+        a.join().unwrap();
+        assert_eq!(all(&index, 5), [1]);
+    });
+}
+
+/// W13: home full, one inserter spills into the overflow line; a word at home goes, and another publishes the key
+/// there. Guards: both swap the home's header, wherever the word lies.
+#[test]
+fn w13_spilled_duplicate() {
+    model("w13_spilled_duplicate", || {
+        let index = index();
+        assert_eq!(index.insert(4, 7, |_| false), Inserted::Done);
+        let other = index.clone();
+        let a = thread::spawn(move || other.insert(5, 1, EITHER));
+        index.remove(4, 7);
+        let b = index.insert(5, 2, EITHER);
+        one_of_two(a.join().unwrap(), b);
+        assert_eq!(all(&index, 5).len(), 1);
+    });
+}
+
+/// W13: the header is the same again though the contents are not: between an inserter's look and its swap another key
+/// goes and the inserted key comes, and goes, in the same word. Guards: every publication counts the version up.
+#[test]
+fn w13_the_same_bits_with_other_contents() {
+    model("w13_the_same_bits_with_other_contents", || {
+        let index = index();
+        assert_eq!(index.insert(4, 7, |_| false), Inserted::Done);
+        let other = index.clone();
+        let a = thread::spawn(move || other.insert(5, 1, EITHER));
+        // The word of 7 goes, and one of the same key as the other thread's comes in its place.
+        index.remove(4, 7);
+        let b = index.insert(5, 2, EITHER);
+        one_of_two(a.join().unwrap(), b);
+    });
+}
+
+/// A word that another thread has merely reserved is not taken for the published one that was there before. Guards: the
+/// header is read again before a match is believed.
+#[test]
+fn w13_reserved_is_not_published() {
+    model("w13_reserved_is_not_published", || {
+        let index = index();
+        assert_eq!(index.insert(4, 7, |_| false), Inserted::Done);
+        // Published before the look-up begins, or never: the slot of a word that was only reserved must not be found.
+        let published = Arc::new(AtomicBool::new(false));
+        let (other, seen) = (index.clone(), published.clone());
+        let a = thread::spawn(move || {
+            other.remove(4, 7);
+            // The key is there, so slot 2 is reserved, if at all, and given back.
+            let refused = other.insert(5, 2, |slot| slot == 1);
+            seen.store(refused == Inserted::Done, Ordering::SeqCst);
+        });
+        let b = index.insert(5, 1, |slot| slot == 2);
+        let found = index.find(5, EITHER);
+        a.join().unwrap();
+        match b {
+            Inserted::Done => assert_eq!(found, Some(1), "{}", published.load(Ordering::SeqCst)),
+            Inserted::Found => assert_eq!(found, Some(2)),
+            Inserted::Full => panic!("full"),
+        }
+        assert_ne!(b == Inserted::Done, published.load(Ordering::SeqCst));
+    });
+}
+
+/// Limbo: a key ends while the carrier copies its word. Whoever ended it is told that the slot must rest, or no
+/// word for the slot exists any more. Guards: CLOSED in what `remove` returns, the carrier's withdrawal.
+#[test]
+fn limbo_removal_beside_a_copy() {
+    model("limbo_removal_beside_a_copy", || {
+        let index = index();
+        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
+        index.grow();
+        let other = index.clone();
+        let a = thread::spawn(move || {
+            if !other.remove(5, 1) {
+                // Clean: the slot may have a new tenant at once.
+                assert_eq!(all(&other, 5), [], "a word for a slot that is free");
+            }
+        });
+        index.carry(8);
+        a.join().unwrap();
+        index.carry(100);
+        assert_eq!(all(&index, 5), []);
+    });
+}
+
+/// Limbo where the remover has a directory from long ago: its oldest table has been retired, has become the youngest
+/// again, and holds the copy; the word it was copied from is there yet. Guards: `remove` asks the directory again.
+#[test]
+fn limbo_removal_with_an_old_directory() {
+    model("limbo_removal_with_an_old_directory", || {
+        let index = index();
+        index.grow();
+        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
+        // Two tables, the word in the younger one.
+        let other = index.clone();
+        let a = thread::spawn(move || {
+            if !other.remove(5, 1) {
+                assert_eq!(all(&other, 5), [], "a word for a slot that is free");
+            }
+        });
+        index.carry(100);
+        index.turn();
+        index.shrink();
+        index.carry(100);
+        a.join().unwrap();
+        index.carry(100);
+        assert_eq!(all(&index, 5), []);
+    });
+}
+
+/// Retire, grace, reuse: a table is retired, emptied and put to use again while an inserter still has the directory of
+/// before. Guards: the pin, and the grace period before a class may be used again.
+#[test]
+fn grace_stale_publisher() {
+    model("grace_stale_publisher", || {
+        let index = index();
+        let other = index.clone();
+        let a = thread::spawn(move || other.insert(5, 1, EITHER));
+        // The first table is retired; as soon as nobody is pinned it is the successor of its successor.
+        index.grow();
+        index.carry(100);
+        index.turn();
+        index.shrink();
+        let b = index.insert(5, 2, EITHER);
+        one_of_two(a.join().unwrap(), b);
+        index.carry(100);
+        assert_eq!(all(&index, 5).len(), 1, "it was published in a table that is not listed");
+    });
+}
+
+/// The whole tracker: roots end and are initialised again, in the same slots, while the driver carries the index over.
+/// Every init is acked exactly once. Guards: limbo, the index is cleared before the slot is freed.
+#[test]
+fn limbo_slot_reuse() {
+    model("limbo_slot_reuse", || {
+        let rig = Rig::new();
+        // Two chosen roots fill the smallest index, and the chunk: from here on it grows.
+        rig.tracker.init(1, 3, 10).unwrap();
+        rig.tracker.init(2, 3, 20).unwrap();
+        let other = rig.clone();
+        let driver = thread::spawn(move || {
+            other.tracker.poll(8);
+        });
+        let first = rig.tracker.ack(1, 3);
+        let again = rig.tracker.init(3, 5, 30);
+        driver.join().unwrap();
+        assert_eq!((first, again), (Ok(Ack::Completed), Ok(())));
+        rig.pass(0);
+        assert_eq!(rig.tracker.init(1, 3, 11), Ok(()));
+        assert_eq!(rig.tracker.init(2, 3, 20), Err(AckError::Duplicate));
+        assert_eq!(rig.tracker.init(3, 3, 20), Err(AckError::Duplicate));
+        assert_eq!(rig.tracker.fail(2), Ok(Done::Now));
+        assert_eq!(rig.tracker.ack(3, 5), Ok(Ack::Completed));
+        assert_eq!(rig.tracker.ack(1, 3), Ok(Ack::Completed));
+        assert!(rig.tracker.is_empty());
+        assert_eq!(rig.told().len(), 4);
+    });
+}
+
+/// Limbo by its purpose: a slot whose word may have a copy on its way is not reused before the copy is withdrawn, or a
+/// later tenant with the same key would be found under a word that is about to go.
+#[test]
+fn limbo_the_same_key_again() {
+    model("limbo_the_same_key_again", || {
+        let index = index();
+        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
+        index.grow();
+        let limbo = Arc::new(Mutex::new(Vec::new()));
+        let (other, rest) = (index.clone(), limbo.clone());
+        let a = thread::spawn(move || {
+            // The tenant ends; the slot is reused at once by the same key, if it may be.
+            let rests = other.remove(5, 1);
+            if rests {
+                rest.lock().unwrap().push(1);
+                other.insert(5, 2, |_| false)
+            } else {
+                other.insert(5, 1, |_| false)
+            }
+        });
+        index.carry(8);
+        assert_eq!(a.join().unwrap(), Inserted::Done);
+        let expected = if limbo.lock().unwrap().is_empty() { 1 } else { 2 };
+        assert_eq!(all(&index, 5), [expected]);
+        index.carry(100);
+        assert_eq!(all(&index, 5), [expected]);
+    });
+}

@@ -1,0 +1,302 @@
+//! Races W1 to W5 and W8 to W11: the inbox, the buckets' next expirations, the driver, the reaper's sleep, shutdown.
+#![cfg(expiry_loom)]
+
+use expiry::model::{Exclusive, Mail};
+use expiry::{Ack, AckError, Fate, Reason, Timeout};
+use loom::thread;
+use loom_tests::{model, Awake, Rig, TICK};
+use std::sync::Arc;
+
+fn timed_out(reasons: &[Reason]) -> bool {
+    matches!(reasons, [Reason::TimedOut { .. }])
+}
+
+/// W1: add, cancel and flush, three threads. The inbox has buckets, not entries, so that a cancelled entry is not in it:
+/// nothing is told twice, nothing stays. Guards: the driver goes by the lease.
+#[test]
+fn w01_add_cancel_flush() {
+    model("w01_add_cancel_flush", || {
+        let rig = Rig::new();
+        let other = rig.clone();
+        let add = thread::spawn(move || other.tracker.init(1, 3, 10));
+        let other = rig.clone();
+        let flush = thread::spawn(move || {
+            other.tracker.poll(100);
+        });
+        let cancel = rig.tracker.fail(1);
+        assert_eq!(add.join().unwrap(), Ok(()));
+        flush.join().unwrap();
+        assert!(cancel.is_ok());
+        assert_eq!(rig.outcomes(1), [Reason::Failed { by: None }]);
+        assert!(rig.tracker.is_empty(), "a zombie");
+        rig.pass(11);
+        assert_eq!(rig.told().len(), 1, "a zombie");
+    });
+}
+
+/// W2: two threads drive. Guards: the flag of `Exclusive`, and its Acquire and Release.
+#[test]
+fn w02_driver_exclusivity() {
+    model("w02_driver_exclusivity", || {
+        let value = Arc::new(Exclusive::new(0));
+        let other = value.clone();
+        let a = thread::spawn(move || other.enter(|value| *value += 1).is_some());
+        let b = value.enter(|value| *value += 1).is_some();
+        let entered = u32::from(a.join().unwrap()) + u32::from(b);
+        assert!(entered >= 1);
+        assert_eq!(value.enter(|value| *value), Some(entered));
+    });
+}
+
+/// W2, W3: adds, an ack before the bucket is taken out of the inbox, and a second tenant of its slot, while another
+/// thread drives. The second is told when it is due, and the first is not told again.
+#[test]
+fn w03_cancel_before_it_is_filed() {
+    model("w03_cancel_before_it_is_filed", || {
+        let rig = Rig::new();
+        let other = rig.clone();
+        let flush = thread::spawn(move || {
+            other.tracker.poll(100);
+        });
+        let first = rig.tracker.issue(3, 10).unwrap();
+        rig.tracker.issue_with(7, 11, Timeout::Never).unwrap();
+        assert_eq!(rig.tracker.ack(first, 3), Ok(Ack::Completed));
+        let second = rig.tracker.issue(3, 20).unwrap();
+        flush.join().unwrap();
+        rig.pass(10);
+        assert_eq!(rig.outcomes(first), [Reason::Acked]);
+        assert!(timed_out(&rig.outcomes(second)), "it was never filed");
+    });
+}
+
+/// W4: a first deadline while the reaper decides how long to sleep; the real reaper, which really sleeps. Guards:
+/// the announcement comes before the second look at the inbox, and the push before the look at the announcement.
+#[test]
+fn w04_lost_wake_up() {
+    model("w04_lost_wake_up", || {
+        let rig = Awake::new();
+        rig.tracker.issue(3, 10).unwrap();
+        rig.pass(10);
+        assert!(rig.wait_for(1)[0].is_timed_out());
+    });
+}
+
+/// W4 where the reaper sleeps, or is about to, until a later deadline.
+#[test]
+fn w04_lost_wake_up_for_a_nearer_deadline() {
+    model("w04_lost_wake_up_for_a_nearer_deadline", || {
+        let rig = Awake::new();
+        rig.tracker.issue(5, 11).unwrap();
+        rig.tracker.issue_with(3, 10, Timeout::After(TICK * 2)).unwrap();
+        rig.pass(2);
+        assert_eq!(rig.wait_for(1)[0].owner, 10);
+    });
+}
+
+/// W4 where somebody polls beside the reaper, and takes the news out of the inbox before the reaper announces
+/// its sleep. Guards: the announcement is compared with the wheels.
+#[test]
+fn w04_a_poll_beside_the_reaper() {
+    model("w04_a_poll_beside_the_reaper", || {
+        let rig = Awake::new();
+        let other = rig.clone();
+        let poll = thread::spawn(move || {
+            other.tracker.poll(100);
+        });
+        rig.tracker.issue_with(3, 10, Timeout::After(TICK * 2)).unwrap();
+        poll.join().unwrap();
+        rig.pass(2);
+        assert_eq!(rig.wait_for(1)[0].owner, 10);
+    });
+}
+
+/// W4 where a poll beside the reaper scans a bucket just when a pusher wants to know what to announce: the pusher reads
+/// "never", and what the poll then files is for the poll to announce.
+#[test]
+fn w04_a_poll_scans_beside_the_reaper() {
+    model("w04_a_poll_scans_beside_the_reaper", || {
+        let rig = Awake::new();
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            other.tracker.issue_with(3, 10, Timeout::After(TICK)).unwrap();
+        });
+        rig.pass(1);
+        rig.tracker.issue(3, 11).unwrap();
+        rig.tracker.poll(100);
+        a.join().unwrap();
+        rig.pass(10);
+        assert_eq!(rig.wait_for(2).len(), 2);
+    });
+}
+
+/// W5: an entry comes into a bucket while the driver scans it and rewrites its next expiration. Guards: both sides
+/// change that word by read-modify-writes only.
+#[test]
+fn w05_lost_summary() {
+    model("w05_lost_summary", || {
+        let rig = Rig::new();
+        let soon = rig.tracker.issue_with(3, 10, Timeout::After(TICK)).unwrap();
+        rig.clock.advance(TICK);
+        let other = rig.clone();
+        let scan = thread::spawn(move || {
+            other.tracker.poll(100);
+        });
+        let later = rig.tracker.issue_with(3, 11, Timeout::After(TICK * 2)).unwrap();
+        scan.join().unwrap();
+        rig.pass(2);
+        assert!(timed_out(&rig.outcomes(soon)));
+        assert!(timed_out(&rig.outcomes(later)), "the bucket has lost it");
+    });
+}
+
+/// W5 once more, with a third entry that keeps the bucket's next expiration late: the scan writes a minimum.
+#[test]
+fn w05_the_scan_writes_a_minimum() {
+    model("w05_the_scan_writes_a_minimum", || {
+        let rig = Rig::new();
+        let soon = rig.tracker.issue_with(3, 10, Timeout::After(TICK)).unwrap();
+        let never_touched = rig.tracker.issue_with(3, 12, Timeout::After(TICK * 20)).unwrap();
+        rig.clock.advance(TICK);
+        rig.tracker.fail(soon).unwrap();
+        let other = rig.clone();
+        let scan = thread::spawn(move || {
+            other.tracker.poll(100);
+        });
+        let later = rig.tracker.issue_with(3, 11, Timeout::After(TICK * 2)).unwrap();
+        scan.join().unwrap();
+        rig.pass(2);
+        assert!(timed_out(&rig.outcomes(later)), "the bucket has lost it");
+        assert_eq!(rig.outcomes(never_touched), []);
+    });
+}
+
+/// W9: a bucket is pushed again while the driver takes it out of the list. Guards: the link is read before the
+/// flag is cleared; whoever finds the flag taken has lowered the next expiration before.
+#[test]
+fn w09_flag_and_link() {
+    model("w09_flag_and_link", || {
+        let mail = Arc::new(Mail::new(2));
+        assert!(mail.lower(0, 50));
+        assert!(mail.lower(1, 50));
+        let other = mail.clone();
+        let take = thread::spawn(move || other.take());
+        assert!(mail.lower(1, 40));
+        let mut seen = take.join().unwrap();
+        seen.extend(mail.take());
+        for (bucket, tick) in [(0, 50), (1, 40)] {
+            assert!(seen.contains(&(bucket, Some(tick))), "{bucket} is lost: {seen:?}");
+        }
+    });
+}
+
+/// W10: one thread takes the flag and stalls, another lowers further and finds the flag taken; three threads, one of them
+/// the reaper. Guards: the pusher announces the bucket's next expiration, not its own deadline.
+#[test]
+fn w10_stale_wake_up() {
+    model("w10_stale_wake_up", || {
+        let rig = Awake::new();
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            other.tracker.issue(5, 11).unwrap();
+        });
+        rig.tracker.issue_with(3, 10, Timeout::After(TICK * 2)).unwrap();
+        a.join().unwrap();
+        rig.pass(2);
+        assert_eq!(rig.wait_for(1)[0].owner, 10);
+    });
+}
+
+/// W11: a touch that shortens, while the driver rescans the bucket. Guards: as for W5, and the touch lowers the
+/// next expiration after the lease.
+#[test]
+fn w11_shortening_touch() {
+    model("w11_shortening_touch", || {
+        let rig = Rig::new();
+        let root = rig.tracker.issue_with(3, 10, Timeout::After(TICK * 20)).unwrap();
+        let soon = rig.tracker.issue_with(3, 11, Timeout::After(TICK)).unwrap();
+        rig.clock.advance(TICK);
+        let other = rig.clone();
+        let scan = thread::spawn(move || {
+            other.tracker.poll(100);
+        });
+        rig.tracker.reset_timeout_to(root, Timeout::After(TICK)).unwrap();
+        scan.join().unwrap();
+        rig.pass(1);
+        assert!(timed_out(&rig.outcomes(soon)));
+        assert!(timed_out(&rig.outcomes(root)), "it expires by its old deadline");
+    });
+}
+
+/// W8: an issue and an init beside a shutdown: every `Ok` has an outcome, every `Err` none, and the slot's bucket may
+/// be new. Guards: buckets are closed before they are scanned, and the chunk count before that.
+#[test]
+fn w08_shutdown() {
+    model("w08_shutdown", || {
+        let rig = Rig::new();
+        let other = rig.clone();
+        let a = thread::spawn(move || other.tracker.issue(3, 10));
+        let returned = rig.tracker.shutdown(Fate::Return);
+        let issued = a.join().unwrap();
+        assert_eq!(rig.told(), []);
+        match issued {
+            Ok(root) => {
+                assert_eq!(returned.len(), 1, "it is neither delivered nor reported");
+                assert_eq!(returned[0].root, root.into());
+            }
+            Err(AckError::Closed) => assert_eq!(returned, []),
+            other => panic!("{other:?}"),
+        }
+        assert!(rig.tracker.is_empty());
+    });
+}
+
+/// W8 for a chosen root, in a bucket that is there already.
+#[test]
+fn w08_shutdown_beside_an_init() {
+    model("w08_shutdown_beside_an_init", || {
+        let rig = Rig::new();
+        let before = rig.tracker.issue(7, 9).unwrap();
+        let other = rig.clone();
+        let a = thread::spawn(move || other.tracker.init(1, 3, 10));
+        rig.tracker.shutdown(Fate::Cancel);
+        let begun = a.join().unwrap();
+        assert_eq!(rig.outcomes(before), [Reason::Cancelled]);
+        match begun {
+            Ok(()) => assert_eq!(rig.outcomes(1), [Reason::Cancelled]),
+            Err(AckError::Closed) => assert_eq!(rig.outcomes(1), []),
+            other => panic!("{other:?}"),
+        }
+        assert!(rig.tracker.is_empty());
+    });
+}
+
+/// W8 for an init that merges early acks, and an early ack.
+#[test]
+fn w08_shutdown_beside_a_merge() {
+    model("w08_shutdown_beside_a_merge", || {
+        let rig = Rig::new();
+        assert_eq!(rig.tracker.ack(1, 3), Ok(Ack::Held));
+        let other = rig.clone();
+        let a = thread::spawn(move || other.tracker.init(1, 3 ^ 5, 10));
+        rig.tracker.shutdown(Fate::Cancel);
+        let begun = a.join().unwrap();
+        match begun {
+            Ok(()) => assert_eq!(rig.outcomes(1), [Reason::Cancelled]),
+            Err(AckError::Closed) => assert_eq!(rig.outcomes(1), []),
+            other => panic!("{other:?}"),
+        }
+        assert!(rig.tracker.is_empty());
+    });
+}
+
+/// W8 with the reaper, which is stopped and joined: it does not sleep through it, and nothing is told twice.
+#[test]
+fn w08_shutdown_stops_the_reaper() {
+    model("w08_shutdown_stops_the_reaper", || {
+        let rig = Awake::new();
+        rig.tracker.issue(3, 10).unwrap();
+        rig.tracker.shutdown(Fate::Cancel);
+        let told = rig.wait_for(1);
+        assert_eq!((told.len(), told[0].reason), (1, Reason::Cancelled));
+    });
+}

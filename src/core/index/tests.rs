@@ -1,0 +1,118 @@
+//! One thread: what the models check in all interleavings, here at full size.
+
+use super::{Index, Insert, Removed};
+use std::collections::HashMap;
+
+#[allow(clippy::cast_possible_truncation)]
+fn hash(slot: u32) -> u32 {
+    (u64::from(slot).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
+}
+
+fn insert(index: &Index, slot: u32) -> bool {
+    let mut crowded = false;
+    matches!(
+        index.insert(hash(slot), slot, &mut crowded, |found| found == slot),
+        Insert::Done
+    )
+}
+
+fn found(index: &Index, slot: u32) -> bool {
+    index.find(hash(slot), |found| found == slot).is_some()
+}
+
+fn carry(index: &Index) {
+    while index.carry(&mut 1000) {}
+    for _ in 0..10_000 {
+        if !index.turn() {
+            return;
+        }
+        std::thread::yield_now();
+    }
+    panic!("a grace period does not end although nobody is pinned");
+}
+
+#[test]
+fn grows_and_shrinks_without_losing_a_word() {
+    let index = Index::new().expect("memory");
+    let keys = 100_000;
+    for slot in 0..keys {
+        assert!(insert(&index, slot));
+        assert!(!insert(&index, slot), "a key is published once");
+        if slot % 7 == 0 {
+            index.remove(hash(slot), slot);
+            assert!(!found(&index, slot));
+        }
+        if slot % 1000 == 0 {
+            carry(&index);
+        }
+    }
+    for slot in 0..keys {
+        assert_eq!(found(&index, slot), slot % 7 != 0);
+    }
+    carry(&index);
+    let (tables, large) = index.shape();
+    assert_eq!(tables, 1);
+    assert!(large >= 6 * u64::from(keys) / 7);
+    for slot in (0..keys).filter(|slot| slot % 7 != 0) {
+        assert!(found(&index, slot));
+        if slot >= 100 {
+            index.remove(hash(slot), slot);
+        }
+    }
+    assert!(index.shrink_if_empty(100));
+    carry(&index);
+    let (tables, small) = index.shape();
+    assert_eq!(tables, 1);
+    assert!(small * 16 < large);
+    for slot in (0..100).filter(|slot| slot % 7 != 0) {
+        assert!(found(&index, slot), "{slot} was lost in shrinking");
+    }
+    // And again, through classes that have been in use before.
+    for slot in keys..2 * keys {
+        assert!(insert(&index, slot));
+        if slot % 5000 == 0 {
+            carry(&index);
+        }
+    }
+    assert!((keys..2 * keys).all(|slot| found(&index, slot)));
+}
+
+#[test]
+fn a_removal_from_a_closed_home_says_so() {
+    let index = Index::new().expect("memory");
+    let mut slot = 0;
+    while index.shape().0 == 1 {
+        assert!(insert(&index, slot));
+        slot += 1;
+    }
+    // Nothing has been carried yet. An insert that looks for a key closes its old home.
+    let mut seen = HashMap::new();
+    for old in 0..slot {
+        assert!(!insert(&index, old));
+        *seen.entry(index.remove(hash(old), old) == Removed::Copied).or_insert(0) += 1;
+    }
+    assert!(seen[&true] > 0, "no removal met a closed home");
+}
+
+#[test]
+fn keys_of_one_home_spill_and_make_the_table_grow() {
+    let index = Index::new().expect("memory");
+    // The low bits are the same: one home in every small table.
+    for slot in 0..64u32 {
+        let hash = slot << 20 | 5;
+        let mut crowded = false;
+        let done = index.insert(hash, slot, &mut crowded, |found| found == slot);
+        assert!(matches!(done, Insert::Done));
+    }
+    for slot in 0..64u32 {
+        let hash = slot << 20 | 5;
+        assert_eq!(index.find(hash, |found| found == slot), Some(slot));
+    }
+    carry(&index);
+    for slot in 0..64u32 {
+        let hash = slot << 20 | 5;
+        assert_eq!(index.find(hash, |found| found == slot), Some(slot));
+        index.remove(hash, slot);
+        assert_eq!(index.find(hash, |_| true), None);
+    }
+}

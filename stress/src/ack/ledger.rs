@@ -1,0 +1,269 @@
+//! The ledger: a fixed number of places, one for each root in flight, in which the handler enters each
+//! root's one outcome.
+
+use super::law::End;
+use crate::checks::Checks;
+use crate::latency::Latency;
+use expiry::{Handler, Outcome, Reason, RootId};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// States of a place, in the low bits of its `state`, above which is the tenant's number.
+const FREE: u64 = 0;
+const LIVE: u64 = 1;
+const ENDING: u64 = 2;
+const ENDED: u64 = 3;
+/// `ENDED + end as u64` up to here.
+const BITS: u32 = 4;
+
+/// A place for one root at a time.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct Place {
+    state: AtomicU64,
+    /// The root that the outcome named.
+    root: AtomicU64,
+    /// Of a timeout: when the handler was told, when it was due, when it was seen.
+    at: AtomicU64,
+    due: AtomicU64,
+    seen: AtomicU64,
+    /// The XOR of the acks that were accepted.
+    pub accepted: AtomicU64,
+    /// How many acks said that they completed the tree.
+    pub completed: AtomicU32,
+    /// How many acks other threads have still to do.
+    pub elsewhere: AtomicU32,
+}
+
+/// An outcome as it stands in the ledger.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// How the root ended.
+    pub end: End,
+    /// The root's id, as bits.
+    pub root: u64,
+    /// When the handler was told of a timeout, in nanoseconds since the ledger was opened.
+    pub at: u64,
+    /// When a timeout was due and when it was seen.
+    pub due_and_seen: (Duration, Duration),
+}
+
+/// The token of a root: which place, and which tenant of it.
+pub fn owner(place: usize, tenant: u32) -> u64 {
+    (place as u64) << 32 | u64::from(tenant)
+}
+
+/// All places of all threads.
+#[derive(Debug)]
+pub struct Ledger {
+    places: Box<[Place]>,
+    began: Instant,
+    checks: Arc<Checks>,
+    /// Latencies of sampled outcomes.
+    pub latency: Mutex<Latency>,
+}
+
+impl Ledger {
+    /// A ledger with this many places.
+    pub fn new(places: usize, checks: Arc<Checks>) -> Self {
+        Ledger {
+            places: (0..places).map(|_| Place::default()).collect(),
+            began: Instant::now(),
+            checks,
+            latency: Mutex::default(),
+        }
+    }
+
+    /// Nanoseconds since it was opened.
+    #[inline]
+    pub fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// A place.
+    #[inline]
+    pub fn place(&self, place: usize) -> &Place {
+        &self.places[place]
+    }
+
+    /// How many places there are.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// A tenant moves in, before its root is issued. Only its thread may call this.
+    #[inline]
+    pub fn begin(&self, place: usize, tenant: u32) {
+        let place = &self.places[place];
+        place.accepted.store(0, Ordering::Relaxed);
+        place.completed.store(0, Ordering::Relaxed);
+        // Release: whoever sees the tenant sees a clean place.
+        place
+            .state
+            .store(u64::from(tenant) << BITS | LIVE, Ordering::Release);
+    }
+
+    /// The tenant's root was refused: there will be no outcome.
+    pub fn cancel(&self, place: usize, tenant: u32) {
+        self.places[place]
+            .state
+            .store(u64::from(tenant) << BITS | FREE, Ordering::Release);
+    }
+
+    /// The tenant's outcome, if it is there.
+    #[inline]
+    pub fn entry(&self, place: usize) -> Option<Entry> {
+        let place = &self.places[place];
+        let state = place.state.load(Ordering::Acquire) & ((1 << BITS) - 1);
+        let end = match state.checked_sub(ENDED)? {
+            0 => End::Acked,
+            1 => End::Failed,
+            2 => End::TimedOut,
+            _ => End::Other,
+        };
+        let nanos = |count: &AtomicU64| Duration::from_nanos(count.load(Ordering::Relaxed));
+        Some(Entry {
+            end,
+            root: place.root.load(Ordering::Relaxed),
+            at: place.at.load(Ordering::Relaxed),
+            due_and_seen: (nanos(&place.due), nanos(&place.seen)),
+        })
+    }
+
+    /// Enters an outcome.
+    #[inline]
+    fn enter(&self, outcome: &Outcome) {
+        let tenant = outcome.owner & u64::from(u32::MAX);
+        let Some(place) = self.places.get((outcome.owner >> 32) as usize) else {
+            return self.too_many(outcome, "nobody's");
+        };
+        let live = tenant << BITS | LIVE;
+        let ending = tenant << BITS | ENDING;
+        // Whoever wins this has the place to itself until it says that it has ended.
+        let won = place
+            .state
+            .compare_exchange(live, ending, Ordering::Acquire, Ordering::Relaxed);
+        if won.is_err() {
+            return self.too_many(outcome, "of a root that has had one");
+        }
+        let end = match outcome.reason {
+            Reason::Acked => End::Acked,
+            Reason::Failed { .. } => End::Failed,
+            Reason::TimedOut { due, seen } => {
+                let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+                place.due.store(nanos(due), Ordering::Relaxed);
+                place.seen.store(nanos(seen), Ordering::Relaxed);
+                place.at.store(self.now(), Ordering::Relaxed);
+                End::TimedOut
+            }
+            _ => End::Other,
+        };
+        place.root.store(bits(outcome.root), Ordering::Relaxed);
+        place
+            .state
+            .store(tenant << BITS | (ENDED + end as u64), Ordering::Release);
+        if let Some(latency) = outcome.latency {
+            if let Ok(mut all) = self.latency.lock() {
+                all.record(latency);
+            }
+        }
+    }
+
+    #[cold]
+    fn too_many(&self, outcome: &Outcome, whose: &str) {
+        self.checks.violated("one_outcome_each", || {
+            format!("an outcome {whose}: {outcome:?}")
+        });
+    }
+}
+
+/// The handler of a tracker: enters outcomes in the ledger.
+#[derive(Debug, Clone)]
+pub struct Clerk(pub Arc<Ledger>);
+
+impl Handler for Clerk {
+    #[inline]
+    fn outcome(&self, outcome: &Outcome) {
+        self.0.enter(outcome);
+    }
+}
+
+/// A root's id as bits.
+#[inline]
+pub fn bits(root: RootId) -> u64 {
+    match root {
+        RootId::Issued(root) => root.to_bits(),
+        RootId::Chosen(id) => id,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expiry::AckTracker;
+
+    fn outcome(owner: u64, reason: Reason) -> Outcome {
+        let (tracker, outcomes) = AckTracker::builder()
+            .build_with_channel(1, expiry::WhenFull::Wait)
+            .unwrap();
+        tracker.issue(0, owner).unwrap();
+        let mut outcome = outcomes.try_next().unwrap();
+        outcome.reason = reason;
+        outcome
+    }
+
+    fn ledger() -> (Ledger, Arc<Checks>) {
+        let checks = Arc::new(Checks::new(&["one_outcome_each"]));
+        (Ledger::new(2, checks.clone()), checks)
+    }
+
+    #[test]
+    fn an_outcome_is_entered_once() {
+        let (ledger, checks) = ledger();
+        ledger.begin(1, 5);
+        assert!(ledger.entry(1).is_none());
+        let told = outcome(owner(1, 5), Reason::Acked);
+        ledger.enter(&told);
+        let entry = ledger.entry(1).unwrap();
+        assert_eq!((entry.end, entry.root), (End::Acked, bits(told.root)));
+        assert_eq!(checks.violations(), 0);
+        ledger.enter(&told);
+        assert_eq!(checks.violations(), 1);
+        assert!(!checks.holds("one_outcome_each"));
+    }
+
+    #[test]
+    fn outcomes_of_former_tenants_and_of_nobody_are_violations() {
+        let (ledger, checks) = ledger();
+        ledger.begin(1, 5);
+        ledger.enter(&outcome(owner(1, 5), Reason::Failed { by: None }));
+        ledger.begin(1, 6);
+        ledger.enter(&outcome(owner(1, 5), Reason::Acked));
+        assert_eq!(checks.violations(), 1);
+        assert!(
+            ledger.entry(1).is_none(),
+            "the tenant's own is still to come"
+        );
+        ledger.enter(&outcome(owner(0, 0), Reason::Acked));
+        ledger.enter(&outcome(owner(2, 0), Reason::Acked));
+        assert_eq!(checks.violations(), 3);
+        ledger.cancel(1, 6);
+        ledger.enter(&outcome(owner(1, 6), Reason::Acked));
+        assert_eq!(checks.violations(), 4);
+    }
+
+    #[test]
+    fn a_timeout_keeps_its_times() {
+        let (ledger, _) = ledger();
+        ledger.begin(0, 0);
+        let (due, seen) = (Duration::from_millis(3), Duration::from_millis(4));
+        ledger.enter(&outcome(owner(0, 0), Reason::TimedOut { due, seen }));
+        let entry = ledger.entry(0).unwrap();
+        assert_eq!(
+            (entry.end, entry.due_and_seen),
+            (End::TimedOut, (due, seen))
+        );
+        assert!(entry.at <= ledger.now());
+    }
+}

@@ -1,0 +1,193 @@
+//! Scenario `ack`: the tracker alone under load from all threads, and every root's life held against the law.
+//!
+//! Each thread keeps a window of roots in flight. What is to happen to a root is drawn when it is issued (see
+//! `plan`), its one outcome is entered in the ledger by the handler (see `ledger`), and at its end its
+//! thread holds outcome, times and the results of all operations against what may be true (see `law`). Memory is
+//! proportional to the roots in flight.
+
+mod law;
+mod ledger;
+mod ops;
+mod plan;
+mod tally;
+mod verdict;
+mod worker;
+
+use crate::checks::Checks;
+use crate::error::Error;
+use crate::latency::{human, Latency};
+use crate::options::{threads, Ack};
+use crate::progress::Progress;
+use crate::report::{thousands, Report};
+use crossbeam_channel::{bounded, RecvTimeoutError};
+use expiry::AckTracker;
+use law::Promise;
+use ledger::{Clerk, Ledger};
+use ops::Ops;
+use plan::Planner;
+use rand::rngs::SmallRng;
+use rand::SeedableRng;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tally::{Stats, Tally};
+use worker::{Brought, Shared, Worker};
+
+/// How many messages a thread's inbox holds.
+const CHANNEL: usize = 64;
+/// How long after everything should have ended the run gives up waiting.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Runs the scenario.
+///
+/// # Errors
+///
+/// If the options make no sense.
+pub fn run(options: &Ack) -> Result<Report, Error> {
+    let threads = threads(options.threads);
+    let planner = Planner::new(options, threads)?;
+    let each = (options.in_flight as usize / threads).max(1);
+    let checks = Arc::new(Checks::new(&verdict::NAMES));
+    let ledger = Arc::new(Ledger::new(each * threads, checks.clone()));
+    let mut builder = AckTracker::builder()
+        .timeout(options.timeout)
+        .on_outcome(Clerk(ledger.clone()));
+    if let Some(interval) = options.interval {
+        builder = builder.interval(interval);
+    }
+    let tracker = builder.build()?;
+    let promise = Promise {
+        timeout: options.timeout,
+        late: tracker.interval().saturating_add(options.allowance),
+    };
+    let began = Instant::now();
+    let (brought, took) = load(
+        options,
+        (&tracker, &ledger, &checks),
+        (&planner, promise),
+        (threads, each),
+    );
+    // Late acks of chosen roots are held as if they were early; they expire, and then nothing is left.
+    let patience = options.timeout + promise.late + PATIENCE;
+    let waiting = Instant::now();
+    while !tracker.is_empty() && waiting.elapsed() < patience {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let drained = began.elapsed() - took;
+    let metrics = tracker.metrics();
+    let left = tracker.shutdown(expiry::Fate::Return).len() as u64;
+    let (mut tally, mut during) = (Tally::default(), Tally::default());
+    brought.iter().for_each(|one| tally.add(&one.tally));
+    brought.iter().for_each(|one| during.add(&one.during));
+    verdict::verdict(&tally, &metrics, left, &checks);
+
+    let operations = ("operations", during.operations());
+    let mut report = Report::new("ack", operations, took, options.seed, &checks, options);
+    report.counts.extend(tally.named());
+    report.counts.extend([
+        ("threads", threads as u64),
+        ("in_flight", ledger.len() as u64),
+        ("early_merged", metrics.total.early_merged),
+        ("early_expired", metrics.total.early_expired),
+    ]);
+    #[allow(clippy::cast_precision_loss)] // counts below 2^53
+    report.figures.extend([
+        ("trees_per_s", during.issued as f64 / took.as_secs_f64()),
+        ("drain_s", drained.as_secs_f64()),
+        ("reaper_busy_ms", metrics.reaper_busy.as_secs_f64() * 1e3),
+        ("reaper_rounds", metrics.reaper_rounds as f64),
+    ]);
+    let together = |of: fn(&Brought) -> &Latency| {
+        let mut all = Latency::new();
+        brought.iter().for_each(|one| all.add(of(one)));
+        all.percentiles()
+    };
+    report.latency.insert("ack", together(|one| &one.ack_time));
+    report
+        .latency
+        .insert("issue", together(|one| &one.issue_time));
+    report
+        .latency
+        .insert("timeout_lateness", together(|one| &one.lateness));
+    if let Ok(latency) = ledger.latency.lock() {
+        report
+            .latency
+            .insert("init_to_outcome", latency.percentiles());
+    }
+    Ok(report)
+}
+
+/// Runs the load to its end; also returns how long it was kept up.
+fn load(
+    options: &Ack,
+    (tracker, ledger, checks): (&AckTracker, &Ledger, &Checks),
+    (planner, promise): (&Planner, Promise),
+    (threads, each): (usize, usize),
+) -> (Vec<Brought>, Duration) {
+    let stats = Stats::default();
+    let busy = AtomicUsize::new(threads);
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let began = ledger.now();
+    let stop = began.saturating_add(nanos(Duration::from_secs_f64(options.seconds)));
+    // A root may have its timeout twice, if it is reset; the last one is as late as is allowed.
+    let longest = options
+        .timeout
+        .saturating_mul(3)
+        .saturating_add(promise.late);
+    let shared = Shared {
+        ledger,
+        checks,
+        stats: &stats,
+        promise,
+        busy: &busy,
+        order: options.order,
+        ids: options.ids,
+        edges: options.edges,
+        late_rate: options.late_rate,
+        until: (stop, stop.saturating_add(nanos(longest + PATIENCE))),
+    };
+    let (mut to, mut from): (Vec<_>, Vec<_>) = (0..threads).map(|_| bounded(CHANNEL)).unzip();
+    // Each thread hands over to the next one.
+    to.rotate_left(1);
+    let (alive, gone) = bounded::<()>(0);
+    let batch = options.batch as usize;
+    std::thread::scope(|scope| {
+        let mut handles = Vec::new();
+        for (number, (to, from)) in to.drain(..).zip(from.drain(..)).enumerate() {
+            let alive = alive.clone();
+            let rng = SmallRng::seed_from_u64(options.seed.wrapping_add(number as u64));
+            handles.push(scope.spawn(move || {
+                let _alive = alive;
+                let ops = Ops::new(tracker, options.ids, batch);
+                let luck = (planner.clone(), rng);
+                Worker::new(shared, ops, luck, (number * each, each), batch, (to, from)).run()
+            }));
+        }
+        drop(alive);
+        let mut progress = Progress::new(Some(stop - began));
+        while gone.recv_timeout(progress.pause()) == Err(RecvTimeoutError::Timeout) {
+            show(&stats, &mut progress, ledger.now().min(stop) - began);
+        }
+        progress.finish();
+        // A panic in a worker is a bug in this program: pass it on.
+        let brought = handles
+            .into_iter()
+            .map(|handle| handle.join().expect("a worker panicked"));
+        (brought.collect(), Duration::from_nanos(stop - began))
+    })
+}
+
+/// The progress line.
+fn show(stats: &Stats, progress: &mut Progress, position: u64) {
+    let (issued, ended) = (stats.issued.load(Relaxed), stats.ended.load(Relaxed));
+    progress.show(position, ended, |rate| {
+        format!(
+            "{issued} roots, {} in flight, {}/s completed, {} failed, {} timed out, lateness max {}",
+            issued.saturating_sub(ended),
+            thousands(rate),
+            stats.failed.load(Relaxed),
+            stats.timed_out.load(Relaxed),
+            human(stats.latest.load(Relaxed)),
+        )
+    });
+}

@@ -1,0 +1,179 @@
+//! The operations of a step, single or in batches, some of them timed.
+
+use crate::latency::Latency;
+use crate::options::Ids;
+use expiry::{Ack, AckError, AckTracker, Root, RootId};
+use std::time::Instant;
+
+/// Of single operations, one in this many is timed. A power of two.
+const TIMED: u64 = 256;
+/// Of batches, one in this many. A power of two.
+const TIMED_BATCHES: u64 = 16;
+
+/// An ack to be done.
+#[derive(Debug, Clone, Copy)]
+pub struct ToAck {
+    /// The place of its root.
+    pub place: u32,
+    /// The root, as bits.
+    pub root: u64,
+    /// The edge.
+    pub xor: u64,
+}
+
+/// A root to be issued.
+#[derive(Debug, Clone, Copy)]
+pub struct ToIssue {
+    /// Its place.
+    pub place: u32,
+    /// Its id, if it is chosen.
+    pub id: u64,
+    /// The XOR of its edges.
+    pub xor: u64,
+    /// Its owner token.
+    pub owner: u64,
+}
+
+/// A tracker and a way to use it.
+pub struct Ops<'t> {
+    /// The tracker.
+    pub tracker: &'t AckTracker,
+    ids: Ids,
+    batch: usize,
+    calls: u64,
+    roots: Vec<Root>,
+    issued_acks: Vec<(Root, u64)>,
+    chosen_acks: Vec<(u64, u64)>,
+    issues: Vec<(u64, u64)>,
+    inits: Vec<(u64, u64, u64)>,
+    /// Time per ack: of single ones, or the mean of a batch.
+    pub ack_time: Latency,
+    /// Time per issue or init.
+    pub issue_time: Latency,
+}
+
+impl<'t> Ops<'t> {
+    /// Operations on `tracker`, in batches if `batch` is above 1.
+    pub fn new(tracker: &'t AckTracker, ids: Ids, batch: usize) -> Self {
+        Ops {
+            tracker,
+            ids,
+            batch,
+            calls: 0,
+            roots: Vec::new(),
+            issued_acks: Vec::new(),
+            chosen_acks: Vec::new(),
+            issues: Vec::new(),
+            inits: Vec::new(),
+            ack_time: Latency::new(),
+            issue_time: Latency::new(),
+        }
+    }
+
+    /// A root's id from its bits.
+    #[inline]
+    pub fn id(&self, root: u64) -> RootId {
+        match self.ids {
+            Ids::Issued => RootId::Issued(Root::from_bits(root)),
+            Ids::Chosen => RootId::Chosen(root),
+        }
+    }
+
+    /// Whether this call is one that is timed.
+    fn timed(&mut self, one_in: u64) -> Option<Instant> {
+        self.calls += 1;
+        (self.calls & (one_in - 1) == 0).then(Instant::now)
+    }
+
+    /// Acks them all in order, and tells `each` what came of it.
+    pub fn ack(&mut self, acks: &[ToAck], mut each: impl FnMut(&ToAck, Result<Ack, AckError>)) {
+        if self.batch <= 1 {
+            for ack in acks {
+                let began = self.timed(TIMED);
+                let done = self.tracker.ack(self.id(ack.root), ack.xor);
+                if let Some(began) = began {
+                    self.ack_time.record(began.elapsed());
+                }
+                each(ack, done);
+            }
+            return;
+        }
+        for acks in acks.chunks(self.batch) {
+            let began = self.timed(TIMED_BATCHES);
+            match self.ids {
+                Ids::Issued => {
+                    self.issued_acks.clear();
+                    self.issued_acks
+                        .extend(acks.iter().map(|ack| (Root::from_bits(ack.root), ack.xor)));
+                    self.tracker
+                        .ack_batch(&self.issued_acks, |at, done| each(&acks[at], done));
+                }
+                Ids::Chosen => {
+                    self.chosen_acks.clear();
+                    self.chosen_acks
+                        .extend(acks.iter().map(|ack| (ack.root, ack.xor)));
+                    self.tracker
+                        .ack_batch(&self.chosen_acks, |at, done| each(&acks[at], done));
+                }
+            }
+            if let Some(began) = began {
+                self.ack_time.record(began.elapsed() / acks.len() as u32);
+            }
+        }
+    }
+
+    /// Issues, or inits, them all in order, and tells `each` the root's bits or what was wrong.
+    pub fn issue(
+        &mut self,
+        roots: &[ToIssue],
+        mut each: impl FnMut(&ToIssue, Result<u64, AckError>),
+    ) {
+        if self.batch <= 1 {
+            for root in roots {
+                let began = self.timed(TIMED);
+                let done = match self.ids {
+                    Ids::Issued => self.tracker.issue(root.xor, root.owner).map(Root::to_bits),
+                    Ids::Chosen => self
+                        .tracker
+                        .init(root.id, root.xor, root.owner)
+                        .map(|()| root.id),
+                };
+                if let Some(began) = began {
+                    self.issue_time.record(began.elapsed());
+                }
+                each(root, done);
+            }
+            return;
+        }
+        for roots in roots.chunks(self.batch) {
+            let began = self.timed(TIMED_BATCHES);
+            match self.ids {
+                Ids::Issued => {
+                    self.issues.clear();
+                    self.issues
+                        .extend(roots.iter().map(|root| (root.xor, root.owner)));
+                    self.roots.clear();
+                    let done = self.tracker.issue_batch(&self.issues, &mut self.roots);
+                    for (at, root) in roots.iter().enumerate() {
+                        let error = done.err().unwrap_or(AckError::OutOfMemory);
+                        each(
+                            root,
+                            self.roots.get(at).map(|root| root.to_bits()).ok_or(error),
+                        );
+                    }
+                }
+                Ids::Chosen => {
+                    self.inits.clear();
+                    self.inits
+                        .extend(roots.iter().map(|root| (root.id, root.xor, root.owner)));
+                    self.tracker.init_batch(&self.inits, |at, done| {
+                        each(&roots[at], done.map(|()| roots[at].id));
+                    });
+                }
+            }
+            if let Some(began) = began {
+                self.issue_time.record(began.elapsed() / roots.len() as u32);
+            }
+        }
+    }
+}

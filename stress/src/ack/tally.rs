@@ -1,0 +1,100 @@
+//! What the threads of a run have done and seen.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Defines a struct of counts that can be added up.
+macro_rules! counts {
+    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Default)]
+        pub struct $name {
+            $($(#[$field_doc])* pub $field: u64,)*
+        }
+
+        impl $name {
+            /// Adds another one's.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$field += other.$field;)*
+            }
+
+            /// Each count with its name.
+            pub fn named(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($field), self.$field),)*]
+            }
+        }
+    };
+}
+
+counts! {
+    /// Counts of one thread, or of all.
+    Tally {
+        /// Roots that were issued, or whose init was accepted.
+        issued,
+        /// Acks, of every kind.
+        acks,
+        /// Fails.
+        fails,
+        /// Resets.
+        resets,
+        /// Roots by their outcome.
+        acked,
+        /// Failed.
+        failed,
+        /// Timed out.
+        timed_out,
+        /// Acks that said that they completed a tree.
+        completed,
+        /// Fails that said that they took effect.
+        fails_done,
+        /// Resets that took effect.
+        resets_done,
+        /// Acks that were repeated.
+        repeated,
+        /// Operations that came after their root's end.
+        after_end,
+        /// Roots part of which was acked by another thread.
+        handed_off,
+        /// First acks that came before the init and were held.
+        early,
+        /// Operations refused as late.
+        refused,
+        /// Late operations of chosen roots that were held like early ones.
+        held_late,
+        /// Early or late operations of chosen roots that were refused because too many were held.
+        early_full,
+    }
+}
+
+impl Tally {
+    /// Operations on the tracker.
+    pub fn operations(&self) -> u64 {
+        self.issued + self.acks + self.fails + self.resets
+    }
+}
+
+/// What the progress line shows. Relaxed counters, not used for any check.
+#[derive(Debug, Default)]
+pub struct Stats {
+    /// Roots issued.
+    pub issued: AtomicU64,
+    /// Roots that have ended, in any way.
+    pub ended: AtomicU64,
+    /// Of these, failed.
+    pub failed: AtomicU64,
+    /// Timed out.
+    pub timed_out: AtomicU64,
+    /// The latest that a timeout came, in nanoseconds after it was promised to be due.
+    pub latest: AtomicU64,
+}
+
+impl Stats {
+    /// Adds what has come to `now` since `before`.
+    pub fn advance(&self, before: &Tally, now: &Tally) {
+        let ended = |tally: &Tally| tally.acked + tally.failed + tally.timed_out;
+        self.issued.fetch_add(now.issued - before.issued, Relaxed);
+        self.ended.fetch_add(ended(now) - ended(before), Relaxed);
+        self.failed.fetch_add(now.failed - before.failed, Relaxed);
+        self.timed_out
+            .fetch_add(now.timed_out - before.timed_out, Relaxed);
+    }
+}

@@ -1,0 +1,127 @@
+//! Checks and their violations: a check holds exactly as long as nobody has reported a violation of it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Mutex;
+
+/// How many violations are kept in full; the rest are only counted.
+const KEPT: usize = 100;
+
+/// A check: its name in the report.
+pub type Check = &'static str;
+
+/// The checks of one run. Shared by all its threads; costs nothing while everything holds.
+#[derive(Debug)]
+pub struct Checks {
+    counts: BTreeMap<Check, AtomicU64>,
+    texts: Mutex<Vec<String>>,
+}
+
+impl Checks {
+    /// All the checks that the run makes. They hold until somebody says otherwise.
+    pub fn new(names: &[Check]) -> Self {
+        Checks {
+            counts: names
+                .iter()
+                .map(|&name| (name, AtomicU64::new(0)))
+                .collect(),
+            texts: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// `check` is violated. The text is made only if it is going to be kept.
+    ///
+    /// # Panics
+    ///
+    /// If the run has not named this check: a violation must never go unreported.
+    pub fn violated(&self, check: Check, text: impl FnOnce() -> String) {
+        let count = self.counts.get(check);
+        let count = count.unwrap_or_else(|| panic!("the check {check} was not declared"));
+        count.fetch_add(1, Ordering::Relaxed);
+        let mut texts = match self.texts.lock() {
+            Ok(texts) => texts,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        if texts.len() < KEPT {
+            texts.push(format!("{check}: {}", text()));
+        }
+    }
+
+    /// Reports a violation unless `holds`.
+    pub fn expect(&self, check: Check, holds: bool, text: impl FnOnce() -> String) {
+        if !holds {
+            self.violated(check, text);
+        }
+    }
+
+    /// Reports a violation unless the two are equal.
+    pub fn equal(&self, check: Check, what: &str, is: u64, should: u64) {
+        self.expect(check, is == should, || {
+            format!("{what}: {is}, should be {should}")
+        });
+    }
+
+    /// Whether nobody has reported a violation of `check`.
+    #[cfg(test)]
+    pub fn holds(&self, check: Check) -> bool {
+        self.counts[check].load(Ordering::Relaxed) == 0
+    }
+
+    /// How many violations have been reported.
+    pub fn violations(&self) -> u64 {
+        self.counts
+            .values()
+            .map(|count| count.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    /// Each check and whether it holds; the violations in words; how many there were in all.
+    pub fn verdict(&self) -> (BTreeMap<Check, bool>, Vec<String>, u64) {
+        let verdict = self
+            .counts
+            .iter()
+            .map(|(&name, count)| (name, count.load(Ordering::Relaxed) == 0))
+            .collect();
+        let texts = match self.texts.lock() {
+            Ok(texts) => texts.clone(),
+            Err(poisoned) => poisoned.into_inner().clone(),
+        };
+        (verdict, texts, self.violations())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_holds_until_it_is_violated() {
+        let checks = Checks::new(&["a", "b"]);
+        assert!(checks.holds("a") && checks.holds("b"));
+        checks.expect("a", true, || unreachable!());
+        checks.equal("a", "things", 3, 3);
+        assert!(checks.holds("a"));
+        checks.equal("b", "things", 3, 4);
+        assert!(checks.holds("a") && !checks.holds("b"));
+        let (verdict, texts, all) = checks.verdict();
+        assert_eq!(verdict, BTreeMap::from([("a", true), ("b", false)]));
+        assert_eq!(texts, ["b: things: 3, should be 4"]);
+        assert_eq!(all, 1);
+    }
+
+    #[test]
+    fn violations_are_counted_beyond_those_kept() {
+        let checks = Checks::new(&["a"]);
+        for _ in 0..KEPT + 7 {
+            checks.violated("a", || "x".into());
+        }
+        let (_, texts, all) = checks.verdict();
+        assert_eq!((texts.len(), all), (KEPT, KEPT as u64 + 7));
+    }
+
+    #[test]
+    #[should_panic(expected = "not declared")]
+    fn an_undeclared_check_is_a_mistake() {
+        Checks::new(&["a"]).violated("b", || "x".into());
+    }
+}

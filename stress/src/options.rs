@@ -1,0 +1,228 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Runs the expiry engine on real input and under load, and proves that nothing was lost.
+#[derive(Debug, Parser)]
+#[command(name = "stress", version, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Cli {
+    /// Which scenario to run.
+    #[command(subcommand)]
+    pub scenario: Option<Scenario>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  stress wordcount                         every word of the crates in Cargo's home, without faults
+  stress wordcount --drop 0.001 --fail 0.002 --duplicate 0.002 --late 0.0005 --timeout 2s
+  stress wordcount /usr/share/doc --json   one JSON object on standard output
+  stress ack --order shuffled --ids chosen --batch 16 --in-flight 1000000
+  stress ack --fail-rate 0.1 --timeout-rate 0.001 --duplicate-rate 0.01 --late-rate 0.1 --timeout 500ms
+
+Exit status: 0 if every check holds, 1 if one does not, 2 if the scenario could not be run.
+Progress goes to standard error.";
+
+/// The scenarios.
+#[derive(Debug, Subcommand)]
+pub enum Scenario {
+    /// Counts the words of every text file under PATH in a tracked pipeline, with faults if wanted
+    #[command(after_help = WORDCOUNT)]
+    Wordcount(Wordcount),
+    /// The tracker alone under load from all threads
+    #[command(after_help = ACK)]
+    Ack(Ack),
+}
+
+const WORDCOUNT: &str = "\
+A file is text unless its first 8 KiB hold a zero byte or are not UTF-8; other files, and what is no \
+regular file, are skipped and counted. Links are not followed. A word is a run of ASCII letters, digits, \
+underscores and bytes above 127; runs above 256 bytes are cut, and so are lines above 64 KiB.
+
+Each line is a root, each word in it a child. A line that fails or times out is sent again as a new \
+attempt. Rates are per word (and per line, for the tuple of the line itself) and halve with each \
+attempt, so that long lines get through in the end. At the end every count must equal that of a \
+separate, direct count of the same files, plus what unsuccessful attempts and duplicates had counted.";
+
+const ACK: &str = "\
+Every rate is a share of roots. A root that is left unacked has at least one edge outstanding. Half of the \
+duplicates repeat the last ack, which must change nothing, and half repeat another, which leaves the \
+root to its timeout. Late operations (acks, fails, resets) come after a root has ended and must be \
+refused; for chosen ids they are held like early ones, and must expire.";
+
+/// Options of `wordcount`.
+#[derive(Debug, Clone, Args, Serialize)]
+pub struct Wordcount {
+    /// A file, or a folder to read recursively [default: the sources of the crates in Cargo's home]
+    pub path: Option<PathBuf>,
+    /// Share of tuples that are lost on their way
+    #[arg(long, default_value_t = 0.0, value_parser = rate, value_name = "RATE")]
+    pub drop: f64,
+    /// Share of tuples that fail
+    #[arg(long, default_value_t = 0.0, value_parser = rate, value_name = "RATE")]
+    pub fail: f64,
+    /// Share of tuples that are delivered twice: counted twice, and acked twice with the same id
+    #[arg(long, default_value_t = 0.0, value_parser = rate, value_name = "RATE")]
+    pub duplicate: f64,
+    /// Share of tuples that are processed but acked only after the line's timeout has passed
+    #[arg(long, default_value_t = 0.0, value_parser = rate, value_name = "RATE")]
+    pub late: f64,
+    /// Share of tuples at which the worker stalls
+    #[arg(long, default_value_t = 0.0, value_parser = rate, value_name = "RATE")]
+    pub stall: f64,
+    /// How long a stalled worker stalls [default: one and a quarter timeouts]
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub stall_for: Option<Duration>,
+    /// Seed of the faults; the same seed hits the same words of the same attempts
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// The most lines in flight
+    #[arg(long, default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    pub max_pending: u32,
+    /// How long a line may take
+    #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub timeout: Duration,
+    /// The granularity of timeouts [default: the tracker's own]
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub interval: Option<Duration>,
+    /// Threads of the split stage, and as many of the count stage [default: the number of cores]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub threads: Option<u32>,
+    /// Threads that read files
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub spouts: u32,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// In what order roots are acked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// First in, first out.
+    Fifo,
+    /// At random.
+    Shuffled,
+}
+
+/// Who makes the ids of roots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ids {
+    /// The tracker.
+    Issued,
+    /// The caller, at random.
+    Chosen,
+}
+
+/// Options of `ack`.
+#[derive(Debug, Clone, Args, Serialize)]
+pub struct Ack {
+    /// Threads [default: the number of cores]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=255))]
+    pub threads: Option<u32>,
+    /// How long to keep the load up, in seconds
+    #[arg(long, default_value_t = 10.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Roots in flight, all threads together
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    pub in_flight: u32,
+    /// Edges per root, each acked once
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub edges: u32,
+    /// In what order roots are acked
+    #[arg(long, value_enum, default_value_t = Order::Fifo)]
+    pub order: Order,
+    /// Who makes the ids
+    #[arg(long, value_enum, default_value_t = Ids::Issued)]
+    pub ids: Ids,
+    /// Use the batch forms, with this many items; 1 for single operations
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub batch: u32,
+    /// Share of roots that fail
+    #[arg(long, default_value_t = 0.02, value_parser = rate, value_name = "RATE")]
+    pub fail_rate: f64,
+    /// Share of roots that are left to their timeout
+    #[arg(long, default_value_t = 0.001, value_parser = rate, value_name = "RATE")]
+    pub timeout_rate: f64,
+    /// Share of those whose timeout is reset once, shortly before it would pass
+    #[arg(long, default_value_t = 0.5, value_parser = rate, value_name = "RATE")]
+    pub reset_rate: f64,
+    /// Share of roots one of whose acks is repeated
+    #[arg(long, default_value_t = 0.001, value_parser = rate, value_name = "RATE")]
+    pub duplicate_rate: f64,
+    /// Share of roots for which something comes after they have ended
+    #[arg(long, default_value_t = 0.01, value_parser = rate, value_name = "RATE")]
+    pub late_rate: f64,
+    /// Share of roots most of whose edges are acked by another thread
+    #[arg(long, default_value_t = 0.02, value_parser = rate, value_name = "RATE")]
+    pub handoff_rate: f64,
+    /// Share of roots whose first ack comes before the init; chosen ids only
+    #[arg(long, default_value_t = 0.0, value_parser = rate, value_name = "RATE")]
+    pub early_rate: f64,
+    /// How long a root may take
+    #[arg(long, default_value = "1s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub timeout: Duration,
+    /// The granularity of timeouts [default: the tracker's own]
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub interval: Option<Duration>,
+    /// How much later than promised a timeout may come, because the machine is busy
+    #[arg(long, default_value = "500ms", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub allowance: Duration,
+    /// Seed of the choices
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A share of something: 0 to 1.
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if (0.0..=1.0).contains(&rate) => Ok(rate),
+        _ => Err("a rate is a number from 0 to 1".into()),
+    }
+}
+
+/// A number of seconds above zero.
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 1e6 => Ok(seconds),
+        _ => Err("a time is a number of seconds, above 0 and up to 1000000".into()),
+    }
+}
+
+/// The number given, or the number of cores.
+pub fn threads(given: Option<u32>) -> usize {
+    match given {
+        Some(threads) => threads as usize,
+        None => std::thread::available_parallelism().map_or(2, std::num::NonZeroUsize::get),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn rates_and_seconds_are_checked() {
+        assert_eq!(rate("0.25"), Ok(0.25));
+        for bad in ["-0.1", "1.5", "NaN", "x", ""] {
+            assert!(rate(bad).is_err(), "{bad}");
+        }
+        assert_eq!(seconds("2.5"), Ok(2.5));
+        for bad in ["0", "-1", "inf", "NaN", "1e9"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The report of a run: one JSON object, or text for people.
+
+use crate::checks::{Check, Checks};
+use crate::latency::{human, Percentiles};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What came of a run.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Which scenario.
+    pub scenario: &'static str,
+    /// How long the load lasted, without preparation and verification.
+    pub seconds: f64,
+    /// Operations per second; `operation` says which.
+    pub ops_per_s: f64,
+    /// What `ops_per_s` counts.
+    pub operation: &'static str,
+    /// The seed of everything random.
+    pub seed: u64,
+    /// Whether all checks hold.
+    pub passed: bool,
+    /// Each check and whether it holds.
+    pub checks: BTreeMap<Check, bool>,
+    /// What was violated, in words; of many, the first.
+    pub violations: Vec<String>,
+    /// How many violations there were in all.
+    pub violations_total: u64,
+    /// The options that the run had.
+    pub parameters: serde_json::Value,
+    /// What was counted.
+    pub counts: BTreeMap<&'static str, u64>,
+    /// Rates and shares that are not whole numbers.
+    pub figures: BTreeMap<&'static str, f64>,
+    /// Durations in nanoseconds.
+    pub latency: BTreeMap<&'static str, Percentiles>,
+    /// What was left out and why, for instance files that are not text; of many, the first.
+    pub notes: Vec<String>,
+}
+
+impl Report {
+    /// A report of the checks, with everything else empty.
+    #[allow(clippy::cast_precision_loss)] // counts below 2^53
+    pub fn new(
+        scenario: &'static str,
+        (operation, operations): (&'static str, u64),
+        took: Duration,
+        seed: u64,
+        checks: &Checks,
+        parameters: &impl Serialize,
+    ) -> Self {
+        let (verdict, violations, violations_total) = checks.verdict();
+        let seconds = took.as_secs_f64();
+        Report {
+            scenario,
+            seconds,
+            ops_per_s: operations as f64 / seconds.max(1e-9),
+            operation,
+            seed,
+            passed: verdict.values().all(|&holds| holds),
+            checks: verdict,
+            violations,
+            violations_total,
+            // The options are plain structs, which always have a JSON form.
+            parameters: serde_json::to_value(parameters).unwrap_or_default(),
+            counts: BTreeMap::new(),
+            figures: BTreeMap::new(),
+            latency: BTreeMap::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Whether every check holds.
+    pub fn passed(&self) -> bool {
+        self.passed
+    }
+
+    /// Prints it to standard output.
+    pub fn print(&self, json: bool) {
+        use std::io::Write;
+        let text = if json {
+            // Strings, numbers and maps with string keys: always has a JSON form.
+            serde_json::to_string(self).unwrap_or_default()
+        } else {
+            self.text()
+        };
+        // A reader that has gone away is not the run's fault.
+        let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
+    }
+
+    /// The report for people.
+    fn text(&self) -> String {
+        let mut out = vec![format!(
+            "{}: {:.2} s, {} {}/s, seed {}",
+            self.scenario,
+            self.seconds,
+            thousands(self.ops_per_s),
+            self.operation,
+            self.seed
+        )];
+        for (name, count) in &self.counts {
+            out.push(format!("  {name:<24} {count:>14}"));
+        }
+        for (name, figure) in &self.figures {
+            out.push(format!("  {name:<24} {figure:>14.2}"));
+        }
+        for (name, p) in &self.latency {
+            out.push(format!(
+                "  {name:<24} p50 {}, p90 {}, p99 {}, p99.9 {}, p99.99 {}, max {} ({} measured)",
+                human(p.p50),
+                human(p.p90),
+                human(p.p99),
+                human(p.p99_9),
+                human(p.p99_99),
+                human(p.max),
+                p.count
+            ));
+        }
+        out.extend(self.notes.iter().map(|note| format!("  note: {note}")));
+        for (name, holds) in &self.checks {
+            out.push(format!(
+                "  {:<4} {name}",
+                if *holds { "ok" } else { "FAIL" }
+            ));
+        }
+        out.extend(
+            self.violations
+                .iter()
+                .map(|text| format!("  violation: {text}")),
+        );
+        let more = self.violations_total - self.violations.len() as u64;
+        if more > 0 {
+            out.push(format!("  and {more} violations more"));
+        }
+        out.push(if self.passed {
+            "PASSED".into()
+        } else {
+            "FAILED".into()
+        });
+        out.join("\n")
+    }
+}
+
+/// A rate with a unit that fits.
+pub fn thousands(rate: f64) -> String {
+    match rate {
+        r if r >= 1e6 => format!("{:.2} M", r / 1e6),
+        r if r >= 1e3 => format!("{:.1} K", r / 1e3),
+        r => format!("{r:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(checks: &Checks) -> Report {
+        Report::new("x", ("ops", 10), Duration::from_secs(2), 7, checks, &[1, 2])
+    }
+
+    #[test]
+    fn a_violation_fails_the_report() {
+        let checks = Checks::new(&["sound", "whole"]);
+        let good = report(&checks);
+        assert!(good.passed() && good.text().ends_with("PASSED"));
+        checks.violated("whole", || "a piece is missing".into());
+        let bad = report(&checks);
+        assert!(!bad.passed() && bad.text().ends_with("FAILED"));
+        assert!(bad.text().contains("whole: a piece is missing"));
+    }
+
+    #[test]
+    fn the_json_has_what_is_promised() {
+        let json = serde_json::to_value(report(&Checks::new(&["sound"]))).unwrap();
+        for key in [
+            "scenario",
+            "seconds",
+            "ops_per_s",
+            "checks",
+            "violations",
+            "seed",
+            "parameters",
+        ] {
+            assert!(json.get(key).is_some(), "{key}");
+        }
+        assert_eq!(json["checks"]["sound"], true);
+        assert!(json["violations"].as_array().unwrap().is_empty());
+        assert!((json["ops_per_s"].as_f64().unwrap() - 5.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,198 @@
+//! Which tuple meets which fault: a function of the seed, the line, the attempt and the word, so that a run
+//! with the same seed hits the same tuples, whatever the threads do.
+
+use crate::error::Error;
+use crate::options::Wordcount;
+
+/// What happens to a tuple.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It is lost before it is processed.
+    Drop,
+    /// It fails instead of being processed.
+    Fail,
+    /// It is processed twice and acked twice, both times with the same id.
+    Duplicate,
+    /// It is processed, but its ack comes after the line's timeout has passed.
+    Late,
+    /// Its worker stalls, then goes on.
+    Stall,
+}
+
+const FAULTS: [Fault; 5] = [
+    Fault::Drop,
+    Fault::Fail,
+    Fault::Duplicate,
+    Fault::Late,
+    Fault::Stall,
+];
+
+/// The tuple of the line itself, in place of a word's number.
+pub const LINE: u32 = u32::MAX;
+
+/// The faults of a run.
+#[derive(Debug, Clone)]
+pub struct Faults {
+    seed: u64,
+    /// Of 2^64 draws, how many are below each fault's bound in the first attempt.
+    bounds: [u64; FAULTS.len()],
+    duplicates: bool,
+}
+
+impl Faults {
+    /// The faults that the options ask for.
+    ///
+    /// # Errors
+    ///
+    /// If the rates add up to more than one.
+    pub fn new(options: &Wordcount) -> Result<Self, Error> {
+        let rates = [
+            options.drop,
+            options.fail,
+            options.duplicate,
+            options.late,
+            options.stall,
+        ];
+        let mut sum = 0.0;
+        let bounds = rates.map(|rate| {
+            sum += rate;
+            bound(sum)
+        });
+        // Five rates of 0.2 may add up to a little more than 1.
+        if sum > 1.0 + 1e-9 {
+            return Err(Error::Shares {
+                names: "--drop, --fail, --duplicate, --late and --stall",
+                sum,
+            });
+        }
+        Ok(Faults {
+            seed: options.seed,
+            bounds,
+            duplicates: options.duplicate > 0.0,
+        })
+    }
+
+    /// Whether there are none.
+    pub fn off(&self) -> bool {
+        self.bounds == [0; FAULTS.len()]
+    }
+
+    /// What happens to this tuple. The rates halve with each attempt.
+    #[inline]
+    pub fn draw(&self, line: u64, attempt: u32, word: u32) -> Option<Fault> {
+        if self.off() || attempt >= 64 {
+            return None;
+        }
+        let draw = mix(mix(self.seed ^ mix(line)) ^ (u64::from(attempt) << 32 | u64::from(word)));
+        let at = self
+            .bounds
+            .iter()
+            .position(|bound| draw < bound >> attempt)?;
+        Some(FAULTS[at])
+    }
+
+    /// Whether one of the first `words` tuples of a line, or the line's own, is duplicated.
+    pub fn duplicates(&self, line: u64, attempt: u32, words: u32) -> bool {
+        self.duplicates
+            && (0..words)
+                .chain([LINE])
+                .any(|word| self.draw(line, attempt, word) == Some(Fault::Duplicate))
+    }
+}
+
+/// The number that a share of `rate` of all 64-bit numbers is below.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, and is not negative
+fn bound(rate: f64) -> u64 {
+    (rate * 2f64.powi(64)) as u64
+}
+
+/// A finalizer (splitmix64's): every bit of the input moves every bit of the output.
+#[inline]
+pub fn mix(mut x: u64) -> u64 {
+    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn faults(args: &[&str]) -> Result<Faults, Error> {
+        let args = ["stress", "wordcount"].iter().chain(args);
+        match crate::options::Cli::parse_from(args).scenario {
+            Some(crate::options::Scenario::Wordcount(options)) => Faults::new(&options),
+            _ => unreachable!(),
+        }
+    }
+
+    #[test]
+    fn without_rates_nothing_happens() {
+        let faults = faults(&[]).unwrap();
+        assert!(faults.off());
+        assert!((0..1000).all(|line| faults.draw(line, 0, 0).is_none()));
+    }
+
+    #[test]
+    fn each_fault_has_its_rate_and_halves_with_each_attempt() {
+        let faults = faults(&[
+            "--drop",
+            "0.1",
+            "--fail",
+            "0.2",
+            "--duplicate",
+            "0.05",
+            "--late",
+            "0.05",
+            "--stall",
+            "0.1",
+        ])
+        .unwrap();
+        let draws = 100_000;
+        for attempt in 0..3 {
+            for (fault, rate) in FAULTS.into_iter().zip([0.1, 0.2, 0.05, 0.05, 0.1]) {
+                let hits = (0..draws)
+                    .filter(|&line| faults.draw(line, attempt, 3) == Some(fault))
+                    .count();
+                let expected = rate * draws as f64 / f64::from(1 << attempt);
+                assert!(
+                    (hits as f64 - expected).abs() < 0.1 * expected,
+                    "{fault:?} {attempt} {hits}"
+                );
+            }
+        }
+        assert!((0..draws).all(|line| faults.draw(line, 64, 3).is_none()));
+    }
+
+    #[test]
+    fn draws_depend_on_the_seed_and_nothing_else() {
+        let draw = |seed| {
+            let faults = faults(&["--drop", "0.5", "--seed", seed]).unwrap();
+            (0..64)
+                .map(|line| faults.draw(line, 0, LINE))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(draw("1"), draw("1"));
+        assert_ne!(draw("1"), draw("2"));
+    }
+
+    #[test]
+    fn rates_above_one_are_refused() {
+        assert!(faults(&["--drop", "0.6", "--fail", "0.6"]).is_err());
+        let all = [
+            "--drop",
+            "0.2",
+            "--fail",
+            "0.2",
+            "--duplicate",
+            "0.2",
+            "--late",
+            "0.2",
+            "--stall",
+            "0.2",
+        ];
+        assert!(faults(&all).is_ok());
+    }
+}

@@ -1,0 +1,271 @@
+//! The verdict: what the pipeline has counted against the direct count, and the tracker's metrics against
+//! what was seen of it.
+
+use super::direct::Direct;
+use super::files::Files;
+use super::spout::SpoutTally;
+use super::together;
+use super::words::{show, Counts};
+use super::worker::WorkerTally;
+use crate::checks::{Check, Checks};
+use crate::options::Wordcount;
+use crate::report::Report;
+use expiry::Metrics;
+use std::time::Duration;
+
+/// Every check of this scenario.
+const NAMES: [Check; 12] = [
+    // Only where faults are off; the rest hold always.
+    "counts_exact",
+    "counts_explained",
+    "acked_means_counted",
+    "every_line_acked_once",
+    "every_root_ended",
+    "one_outcome_each",
+    "none_early",
+    "late_refused",
+    "nothing_left",
+    "metrics_add_up",
+    "same_input",
+    "no_surprises",
+];
+
+/// The names of the checks that are made.
+pub fn names(faults_off: bool) -> &'static [Check] {
+    if faults_off {
+        &NAMES
+    } else {
+        &NAMES[1..]
+    }
+}
+
+/// Everything that was seen.
+pub struct Seen {
+    /// What is in the files.
+    pub direct: Direct,
+    /// What the pipeline has counted.
+    pub counted: Counts,
+    /// What it has counted beyond once per word of each line, as far as attempts have recorded it.
+    pub surplus: Counts,
+    /// How much of that is due to attempts that did not succeed.
+    pub unsuccessful: u64,
+    /// How much to tuples that were delivered twice.
+    pub duplicated: u64,
+    /// What each spout saw.
+    pub spouts: Vec<SpoutTally>,
+    /// What the workers saw together.
+    pub worker: WorkerTally,
+    /// What the tracker says.
+    pub metrics: Metrics,
+    /// Roots that were in flight after the end.
+    pub left: u64,
+    /// Whether there were no faults.
+    pub faults_off: bool,
+}
+
+impl Seen {
+    fn sum(&self, of: impl Fn(&SpoutTally) -> u64) -> u64 {
+        self.spouts.iter().map(of).sum()
+    }
+
+    fn words(&self) -> u64 {
+        self.counted.values().sum()
+    }
+}
+
+/// Checks everything that can be checked once the run is over.
+pub fn verdict(seen: &Seen, checks: &Checks) {
+    let lines = seen.sum(|spout| spout.lines);
+    let acked = seen.sum(|spout| spout.acked);
+    let once = "every_line_acked_once";
+    checks.equal(once, "lines acked", acked, lines);
+    checks.equal(
+        once,
+        "lines read",
+        lines,
+        seen.direct.lines + seen.sum(|spout| spout.cuts),
+    );
+    checks.equal(
+        "one_outcome_each",
+        "acks that completed",
+        seen.worker.completed,
+        acked,
+    );
+
+    let (issued, failed) = (
+        seen.sum(|spout| spout.issued),
+        seen.sum(|spout| spout.failed),
+    );
+    let timed_out = seen.sum(|spout| spout.timed_out);
+    checks.equal(
+        "every_root_ended",
+        "outcomes",
+        acked + failed + timed_out,
+        issued,
+    );
+    checks.equal(
+        "one_outcome_each",
+        "fails that took effect",
+        seen.worker.failed,
+        failed,
+    );
+
+    let (metrics, total) = (&seen.metrics, &seen.metrics.total);
+    checks.equal("nothing_left", "entries at the end", total.live, 0);
+    checks.equal("nothing_left", "roots returned at shutdown", seen.left, 0);
+    let ended = total.acked + total.failed + total.expired + total.cancelled;
+    for (what, is, should) in [
+        ("inserted", total.inserted, issued),
+        (
+            "acked + failed + expired + cancelled",
+            ended,
+            total.inserted,
+        ),
+        ("acked", total.acked, acked),
+        ("failed", total.failed, failed),
+        ("expired", total.expired, timed_out),
+        ("late", total.late, seen.worker.refused),
+        (
+            "expirations in the lateness histogram",
+            metrics.lateness.total(),
+            timed_out,
+        ),
+        ("panics of the handler", metrics.handler_panics, 0),
+        ("undelivered outcomes", metrics.undelivered, 0),
+    ] {
+        checks.equal("metrics_add_up", what, is, should);
+    }
+    // Last, because it may say the most.
+    counts(seen, checks);
+}
+
+/// Word by word: counted = in the files + surplus. Without faults there is no surplus.
+fn counts(seen: &Seen, checks: &Checks) {
+    let of = |counts: &Counts, word: &[u8]| counts.get(word).copied().unwrap_or(0);
+    // A word that was counted, or is in the files, or in the books, is looked at at least once.
+    let all = [&seen.counted, &seen.direct.counts, &seen.surplus];
+    for (nth, counts) in all.iter().enumerate() {
+        for word in counts.keys() {
+            if all[..nth].iter().any(|before| before.contains_key(word)) {
+                continue;
+            }
+            let counted = of(&seen.counted, word);
+            let (direct, surplus) = (of(&seen.direct.counts, word), of(&seen.surplus, word));
+            checks.expect("counts_explained", counted == direct + surplus, || {
+                format!(
+                    "{} counted {counted} times, {direct} in the files, {surplus} explained",
+                    show(word)
+                )
+            });
+            if seen.faults_off {
+                checks.expect("counts_exact", counted == direct, || {
+                    format!(
+                        "{} counted {counted} times, {direct} in the files",
+                        show(word)
+                    )
+                });
+            }
+        }
+    }
+    let explained = seen.direct.words + seen.unsuccessful + seen.duplicated;
+    checks.equal("counts_explained", "words counted", seen.words(), explained);
+}
+
+/// The report.
+pub fn report(
+    seen: &Seen,
+    options: &Wordcount,
+    took: Duration,
+    files: &Files,
+    checks: &Checks,
+) -> Report {
+    let words = seen.words();
+    let mut report = Report::new(
+        "wordcount",
+        ("words", words),
+        took,
+        options.seed,
+        checks,
+        options,
+    );
+    let lines = seen.sum(|spout| spout.lines);
+    let skipped = files.lock();
+    let timed_out = seen.sum(|spout| spout.timed_out);
+    report.counts.extend([
+        ("files_read", files.list.len() as u64 - read_skips(files)),
+        ("files_skipped", skipped.counts.values().sum()),
+        ("bytes", seen.sum(|spout| spout.bytes)),
+        ("lines", lines),
+        ("lines_cut", seen.sum(|spout| spout.cuts)),
+        ("words_in_files", seen.direct.words),
+        ("words_counted", words),
+        ("words_of_failed_attempts", seen.unsuccessful),
+        ("words_duplicated", seen.duplicated),
+        ("distinct_words", seen.direct.counts.len() as u64),
+        ("roots", seen.sum(|spout| spout.issued)),
+        (
+            "replays",
+            seen.sum(|spout| spout.issued) - lines.min(seen.sum(|spout| spout.issued)),
+        ),
+        (
+            "most_attempts",
+            seen.spouts
+                .iter()
+                .map(|spout| spout.most_attempts)
+                .max()
+                .unwrap_or(0),
+        ),
+        ("acked", seen.sum(|spout| spout.acked)),
+        ("failed", seen.sum(|spout| spout.failed)),
+        ("timed_out", timed_out),
+        ("refused_as_late", seen.worker.refused),
+        ("fault_drop", seen.worker.dropped),
+        ("fault_fail", seen.worker.fails),
+        ("fault_duplicate", seen.worker.duplicated),
+        ("fault_late", seen.worker.late),
+        ("fault_stall", seen.worker.stalls),
+    ]);
+    #[allow(clippy::cast_precision_loss)] // counts below 2^53
+    report.figures.extend([
+        ("lines_per_s", lines as f64 / took.as_secs_f64()),
+        (
+            "reaper_busy_ms",
+            seen.metrics.reaper_busy.as_secs_f64() * 1e3,
+        ),
+    ]);
+    report.latency.insert(
+        "line",
+        together(&seen.spouts, |spout| &spout.latency).percentiles(),
+    );
+    if timed_out > 0 {
+        let lateness = together(&seen.spouts, |spout| &spout.lateness);
+        report
+            .latency
+            .insert("timeout_lateness", lateness.percentiles());
+    }
+    if seen.faults_off && timed_out > 0 {
+        report.notes.push(format!(
+            "{timed_out} timeouts without a fault: the machine is too busy for this --timeout; use a longer one"
+        ));
+    }
+    report.notes.extend(
+        skipped
+            .counts
+            .iter()
+            .map(|(kind, n)| format!("{n} files skipped: {kind}")),
+    );
+    report.notes.extend(skipped.named.iter().cloned());
+    report
+}
+
+/// How many listed files were not read.
+fn read_skips(files: &Files) -> u64 {
+    let unread = |source: &&super::files::Source| {
+        source.read.load(std::sync::atomic::Ordering::Relaxed) == super::files::UNREAD
+    };
+    files.list.iter().filter(unread).count() as u64
+}
+
+#[cfg(test)]
+#[path = "verdict_tests.rs"]
+mod tests;

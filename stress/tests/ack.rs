@@ -1,0 +1,130 @@
+//! `stress ack`, end to end through the binary, about a second each; and what the program says of itself.
+
+mod common;
+
+use common::{count, passed, stderr, stress};
+
+/// Everything that can happen, often, with timeouts that pass within the second.
+const HARD: &str =
+    "--fail-rate 0.1 --timeout-rate 0.01 --duplicate-rate 0.02 --late-rate 0.1 --handoff-rate 0.2 \
+                    --timeout 100ms --interval 1ms --in-flight 4000 --threads 3 --allowance 5s --seconds 0.7";
+
+fn run(args: &str) -> serde_json::Value {
+    let mut all = vec!["ack", "--json"];
+    all.extend(args.split_whitespace());
+    passed(&stress(&all))
+}
+
+fn hard(args: &str) -> serde_json::Value {
+    let report = run(&format!("{HARD} {args}"));
+    for more_than_none in [
+        "acked",
+        "failed",
+        "timed_out",
+        "repeated",
+        "after_end",
+        "handed_off",
+        "resets_done",
+    ] {
+        assert!(
+            count(&report, more_than_none) > 0,
+            "{more_than_none}: {report}"
+        );
+    }
+    report
+}
+
+#[test]
+fn issued_roots_in_order() {
+    let report = hard("");
+    assert!(count(&report, "refused") > 0);
+    assert_eq!(count(&report, "held_late"), 0);
+}
+
+#[test]
+fn issued_roots_shuffled_in_batches() {
+    hard("--order shuffled --batch 16");
+}
+
+#[test]
+fn chosen_roots_in_order() {
+    let report = hard("--ids chosen --early-rate 0.1");
+    assert!(count(&report, "early_merged") > 0 && count(&report, "early_expired") > 0);
+}
+
+#[test]
+fn chosen_roots_shuffled_in_batches() {
+    let report = hard("--ids chosen --early-rate 0.1 --order shuffled --batch 16");
+    assert!(count(&report, "held_late") > 0);
+}
+
+#[test]
+fn one_thread_one_edge_and_nothing_but_acks() {
+    let none = "--fail-rate 0 --timeout-rate 0 --duplicate-rate 0 --late-rate 0 --handoff-rate 0";
+    let report = run(&format!(
+        "{none} --threads 1 --edges 1 --in-flight 1 --seconds 0.2 --timeout 10s"
+    ));
+    assert_eq!(count(&report, "acked"), count(&report, "issued"));
+    assert_eq!(count(&report, "refused"), 0);
+}
+
+#[test]
+fn one_edge_that_comes_before_its_init() {
+    let report =
+        run("--threads 2 --edges 1 --ids chosen --early-rate 0.5 --in-flight 1000 --seconds 0.2");
+    assert!(
+        count(&report, "acked") > count(&report, "completed"),
+        "inits complete roots too"
+    );
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    for (args, why) in [
+        ("--fail-rate 0.9 --timeout-rate 0.9", "at most 1"),
+        ("--early-rate 0.5", "--ids chosen"),
+        ("--seconds 0", "above 0"),
+        ("--edges 0", "edges"),
+        ("--in-flight 0", "in-flight"),
+        ("--timeout 0s", "timeout is zero"),
+        ("--timeout 1ms --interval 1s", "above the timeout"),
+        ("--interval 1us", "too short"),
+    ] {
+        let mut all = vec!["ack"];
+        all.extend(args.split_whitespace());
+        let output = stress(&all);
+        assert_eq!(output.status.code(), Some(2), "{args}");
+        assert!(stderr(&output).contains(why), "{args}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn without_a_scenario_there_is_help_and_an_error() {
+    let output = stress::<&str>(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    let help = stderr(&output);
+    assert!(
+        help.contains("wordcount") && help.contains("Examples:"),
+        "{help}"
+    );
+    let asked = stress(&["--help"]);
+    assert_eq!(asked.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&asked.stdout).contains("Examples:"));
+}
+
+#[test]
+fn a_check_that_fails_fails_the_run() {
+    // No thread is punctual to 10 microseconds thousands of times.
+    let args =
+        "ack --seconds 0.3 --timeout-rate 1 --fail-rate 0 --duplicate-rate 0 --timeout 10ms \
+                --interval 10us --allowance 0s --in-flight 1000 --json";
+    let output = stress(&args.split_whitespace().collect::<Vec<_>>());
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{json}");
+    assert_eq!(json["checks"]["none_late"], false);
+    assert_eq!(json["checks"]["none_early"], true);
+    assert_eq!(json["passed"], false);
+    assert!(json["violations"]
+        .to_string()
+        .contains("later than promised"));
+}

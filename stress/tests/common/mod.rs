@@ -1,0 +1,48 @@
+//! Running the binary.
+
+use std::process::{Command, Output};
+
+/// Runs `stress` with these arguments.
+pub fn stress<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_stress"))
+        .args(args)
+        .output()
+        .expect("the binary runs")
+}
+
+/// What it printed to standard error.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The one JSON object that it printed to standard output, and its checks, all of which must hold.
+pub fn passed(output: &Output) -> serde_json::Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}\n{}", stderr(output));
+    let json: serde_json::Value = serde_json::from_str(&text).expect("one JSON object");
+    for key in [
+        "scenario",
+        "seconds",
+        "ops_per_s",
+        "checks",
+        "violations",
+        "seed",
+        "parameters",
+    ] {
+        assert!(json.get(key).is_some(), "{key} is missing: {text}");
+    }
+    let checks = json["checks"].as_object().expect("checks by name");
+    assert!(
+        checks.len() >= 9 && checks.values().all(|holds| holds == true),
+        "{text}"
+    );
+    assert_eq!(json["violations"].as_array().map(Vec::len), Some(0));
+    json
+}
+
+/// A count of the report.
+pub fn count(report: &serde_json::Value, name: &str) -> u64 {
+    report["counts"][name]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no count {name}: {report}"))
+}

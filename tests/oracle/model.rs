@@ -1,0 +1,503 @@
+//! The oracle: what `AckTracker` promises, written down as a plain sequential program.
+//!
+//! A `HashMap` from root to state, no bits, no hashing, no wheel. Nothing here comes from the crate's own arithmetic: times are
+//! `i128` nanoseconds since the tracker was built, and the one rule about them is the documented one: a deadline is rounded
+//! up to the interval, is never early, and is seen by the first poll at or after it.
+//!
+//! # A clock that goes backwards
+//!
+//! The contract then is: nothing expires early, nothing is lost, time stands still until the clock has caught up. That
+//! leaves a tracker some freedom, so each deadline is a [`Window`]: an expiry is a violation before its beginning and a
+//! missing one is a violation after its end. While the clock only goes forwards, both are the same instant.
+
+use expiry::{Ack, AckError, Done, Reason, Root, RootId, Timeout};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Nanoseconds since the tracker was built.
+pub type Time = i128;
+
+/// From when on a poll may, and from when on it must, end an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// By the clock as it read when the deadline was set.
+    pub may: Time,
+    /// By the latest reading that there had been until then. The same if the clock never went backwards.
+    pub must: Time,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// The init has not come. `failed` is set by the first fail, to the culprit it named.
+    Early {
+        failed: Option<Option<u64>>,
+    },
+    Live {
+        owner: u64,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub phase: Phase,
+    pub xor: u64,
+    /// `None`: never expires.
+    pub window: Option<Window>,
+    /// When its init came, and how often the clock had gone backwards by then.
+    pub born: (Time, u32),
+}
+
+/// An outcome that has to be told.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    pub root: RootId,
+    pub owner: u64,
+    pub reason: Reason,
+    pub born: (Time, u32),
+}
+
+/// What the metrics must say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub inserted: u64,
+    pub acked: u64,
+    pub failed: u64,
+    pub expired: u64,
+    pub late: u64,
+    pub duplicate: u64,
+    pub early_held: u64,
+    pub early_merged: u64,
+    pub early_expired: u64,
+    pub early_refused: u64,
+}
+
+#[derive(Debug, Clone)]
+pub struct Limits {
+    pub interval: Duration,
+    pub timeout: Option<Duration>,
+    pub early_timeout: Duration,
+    pub early_capacity: usize,
+    pub capacity: Option<usize>,
+}
+
+pub struct Model {
+    limits: Limits,
+    pub entries: HashMap<RootId, Entry>,
+    /// Early arrivals of which it cannot be told from outside whether they have expired: due, with a budget that ran out
+    /// before the poll was through, or with a clock that went backwards. `limbo_gone` of them have.
+    pub limbo: HashMap<u64, Entry>,
+    pub limbo_gone: u64,
+    /// Early arrivals in `entries`.
+    early: u64,
+    pub counts: Counts,
+    /// The clock, and the latest it has ever been.
+    pub now: Time,
+    pub high: Time,
+    /// How often it has gone backwards.
+    pub backwards: u32,
+}
+
+/// The longest timeout is documented as 2^39 - 2 intervals.
+const LONGEST: u128 = (1 << 39) - 2;
+
+impl Model {
+    pub fn new(limits: Limits) -> Self {
+        Model {
+            limits,
+            entries: HashMap::new(),
+            limbo: HashMap::new(),
+            limbo_gone: 0,
+            early: 0,
+            counts: Counts::default(),
+            now: 0,
+            high: 0,
+            backwards: 0,
+        }
+    }
+
+    /// Entries in use: what `len` must say.
+    pub fn live(&self) -> u64 {
+        self.entries.len() as u64 + self.limbo.len() as u64 - self.limbo_gone
+    }
+
+    /// Roots in flight.
+    pub fn in_flight(&self) -> impl Iterator<Item = (RootId, u64, &Entry)> {
+        self.entries
+            .iter()
+            .filter_map(|(&root, entry)| match entry.phase {
+                Phase::Live { owner } => Some((root, owner, entry)),
+                Phase::Early { .. } => None,
+            })
+    }
+
+    fn held(&self) -> u64 {
+        self.early + self.limbo.len() as u64 - self.limbo_gone
+    }
+
+    fn is_full(&self) -> bool {
+        self.limits
+            .capacity
+            .is_some_and(|capacity| self.live() >= capacity as u64)
+    }
+
+    pub fn set_clock(&mut self, now: Time) {
+        self.backwards += u32::from(now < self.now);
+        self.now = now;
+        self.high = self.high.max(now);
+    }
+
+    fn rounded_up(&self, time: Time) -> Time {
+        let interval = self.limits.interval.as_nanos() as Time;
+        let over = time.rem_euclid(interval);
+        if over == 0 {
+            time
+        } else {
+            time - over + interval
+        }
+    }
+
+    fn after(&self, timeout: Duration) -> Window {
+        let timeout = timeout.as_nanos() as Time;
+        Window {
+            may: self.rounded_up(self.now + timeout),
+            must: self.rounded_up(self.high + timeout),
+        }
+    }
+
+    /// The window of a root that begins, or is renewed, now.
+    fn window(&self, timeout: Timeout) -> Result<Option<Window>, AckError> {
+        Ok(match timeout {
+            Timeout::Never => None,
+            Timeout::Default => self.limits.timeout.map(|timeout| self.after(timeout)),
+            Timeout::After(Duration::ZERO) => return Err(AckError::ZeroTimeout),
+            Timeout::After(timeout) => {
+                if timeout.as_nanos().div_ceil(self.limits.interval.as_nanos()) > LONGEST {
+                    return Err(AckError::TimeoutTooLong);
+                }
+                Some(self.after(timeout))
+            }
+        })
+    }
+
+    fn end(&mut self, root: RootId, reason: Reason, ended: &mut Vec<Ended>) {
+        let entry = self.entries.remove(&root).expect("only what is there ends");
+        let Phase::Live { owner } = entry.phase else {
+            panic!("only what is live has an outcome");
+        };
+        match reason {
+            Reason::Acked => self.counts.acked += 1,
+            Reason::Failed { .. } => self.counts.failed += 1,
+            Reason::TimedOut { .. } => self.counts.expired += 1,
+            _ => {}
+        }
+        ended.push(Ended {
+            root,
+            owner,
+            reason,
+            born: entry.born,
+        });
+    }
+
+    fn begin(
+        &mut self,
+        root: RootId,
+        xor: u64,
+        owner: u64,
+        window: Option<Window>,
+        ended: &mut Vec<Ended>,
+    ) {
+        self.counts.inserted += 1;
+        let entry = Entry {
+            phase: Phase::Live { owner },
+            xor,
+            window,
+            born: (self.now, self.backwards),
+        };
+        self.entries.insert(root, entry);
+        if xor == 0 {
+            self.end(root, Reason::Acked, ended);
+        }
+    }
+
+    /// Whether an issue would be refused. The id is the tracker's to choose, so the rest is [`issued`](Self::issued).
+    pub fn issue(&self, timeout: Timeout) -> Result<(), AckError> {
+        self.window(timeout)?;
+        if self.is_full() {
+            return Err(AckError::Full);
+        }
+        Ok(())
+    }
+
+    pub fn issued(
+        &mut self,
+        root: Root,
+        xor: u64,
+        owner: u64,
+        timeout: Timeout,
+        ended: &mut Vec<Ended>,
+    ) {
+        let window = self.window(timeout).expect("it was issued");
+        self.begin(RootId::Issued(root), xor, owner, window, ended);
+    }
+
+    pub fn init(
+        &mut self,
+        id: u64,
+        xor: u64,
+        owner: u64,
+        timeout: Timeout,
+        ended: &mut Vec<Ended>,
+    ) -> Result<(), AckError> {
+        let root = RootId::Chosen(id);
+        let window = self.window(timeout)?;
+        match self.entries.get(&root).cloned() {
+            None if self.is_full() => return Err(AckError::Full),
+            None => self.begin(root, xor, owner, window, ended),
+            Some(early) => match early.phase {
+                Phase::Live { .. } => {
+                    self.counts.duplicate += 1;
+                    return Err(AckError::Duplicate);
+                }
+                Phase::Early { failed } => {
+                    self.counts.early_merged += 1;
+                    self.early -= 1;
+                    // A fail ends it whatever the edges say.
+                    let xor = if failed.is_some() { 1 } else { xor ^ early.xor };
+                    self.begin(root, xor, owner, window, ended);
+                    if let Some(by) = failed {
+                        self.end(root, Reason::Failed { by }, ended);
+                    }
+                }
+            },
+        }
+        Ok(())
+    }
+
+    /// The first sign of a chosen root that is not its init.
+    fn hold(&mut self, id: u64, xor: u64, failed: Option<Option<u64>>) -> Result<(), AckError> {
+        if self.held() >= self.limits.early_capacity as u64 {
+            self.counts.early_refused += 1;
+            return Err(AckError::EarlyFull);
+        }
+        if self.is_full() {
+            return Err(AckError::Full);
+        }
+        self.counts.early_held += 1;
+        self.early += 1;
+        let entry = Entry {
+            phase: Phase::Early { failed },
+            xor,
+            window: Some(self.after(self.limits.early_timeout)),
+            born: (self.now, self.backwards),
+        };
+        self.entries.insert(RootId::Chosen(id), entry);
+        Ok(())
+    }
+
+    fn late<T>(&mut self) -> Result<T, AckError> {
+        self.counts.late += 1;
+        Err(AckError::NotLive)
+    }
+
+    pub fn ack(&mut self, root: RootId, xor: u64, ended: &mut Vec<Ended>) -> Result<Ack, AckError> {
+        if xor == 0 {
+            return Err(AckError::ZeroEdge);
+        }
+        match (root, self.entries.get_mut(&root)) {
+            (RootId::Issued(_), None) => self.late(),
+            (RootId::Chosen(id), None) => self.hold(id, xor, None).map(|()| Ack::Held),
+            (_, Some(entry)) => {
+                entry.xor ^= xor;
+                match entry.phase {
+                    Phase::Early { .. } => Ok(Ack::Held),
+                    Phase::Live { .. } if entry.xor != 0 => Ok(Ack::Pending),
+                    Phase::Live { .. } => {
+                        self.end(root, Reason::Acked, ended);
+                        Ok(Ack::Completed)
+                    }
+                }
+            }
+        }
+    }
+
+    pub fn fail(
+        &mut self,
+        root: RootId,
+        by: Option<u64>,
+        ended: &mut Vec<Ended>,
+    ) -> Result<Done, AckError> {
+        match (root, self.entries.get_mut(&root)) {
+            (RootId::Issued(_), None) => self.late(),
+            (RootId::Chosen(id), None) => self.hold(id, 0, Some(by)).map(|()| Done::Held),
+            (_, Some(entry)) => match &mut entry.phase {
+                Phase::Early { failed } => {
+                    failed.get_or_insert(by);
+                    Ok(Done::Held)
+                }
+                Phase::Live { .. } => {
+                    self.end(root, Reason::Failed { by }, ended);
+                    Ok(Done::Now)
+                }
+            },
+        }
+    }
+
+    pub fn reset(&mut self, root: RootId, timeout: Timeout) -> Result<Done, AckError> {
+        let window = self.window(timeout)?;
+        let early = self.after(self.limits.early_timeout);
+        match (root, self.entries.get_mut(&root)) {
+            (RootId::Issued(_), None) => self.late(),
+            (RootId::Chosen(id), None) => self.hold(id, 0, None).map(|()| Done::Held),
+            (_, Some(entry)) => match entry.phase {
+                Phase::Live { .. } => {
+                    entry.window = window;
+                    Ok(Done::Now)
+                }
+                Phase::Early { .. } => {
+                    // Whether this also renews how long it may wait for its init is not promised.
+                    if let Some(window) = &mut entry.window {
+                        window.may = window.may.min(early.may);
+                        window.must = window.must.max(early.must);
+                    }
+                    Ok(Done::Held)
+                }
+            },
+        }
+    }
+
+    pub fn fail_all(&mut self, owner: u64, ended: &mut Vec<Ended>) -> usize {
+        let owned: Vec<RootId> = self
+            .in_flight()
+            .filter(|&(_, of, _)| of == owner)
+            .map(|(root, ..)| root)
+            .collect();
+        for &root in &owned {
+            self.end(root, Reason::Failed { by: None }, ended);
+        }
+        owned.len()
+    }
+
+    pub fn may_expire(&self, window: Window) -> bool {
+        self.now >= window.may || self.high >= window.must
+    }
+
+    pub fn must_expire(&self, window: Window) -> bool {
+        self.now >= window.must
+    }
+
+    /// A poll has told that `root` timed out. The error says what is wrong with that.
+    pub fn timed_out(&mut self, root: RootId, due: Time, seen: Time) -> Result<Ended, String> {
+        let Some(entry) = self.entries.get(&root) else {
+            return Err(format!("{root} timed out, but is not in flight"));
+        };
+        let Some(window) = entry.window else {
+            return Err(format!("{root} timed out, but never times out"));
+        };
+        let (now, high) = (self.now, self.high);
+        if !matches!(entry.phase, Phase::Live { .. }) {
+            return Err(format!("{root} timed out before its init"));
+        }
+        if !self.may_expire(window) {
+            return Err(format!(
+                "{root} timed out EARLY: at {now} (at most {high} before) for {window:?}"
+            ));
+        }
+        if due < window.may || due > window.must || due != self.rounded_up(due) {
+            return Err(format!(
+                "{root} was due at {due}, which is not in {window:?}"
+            ));
+        }
+        if seen < due || (window.may == window.must && now == high && seen != now) {
+            return Err(format!(
+                "{root}, due at {due}, was seen at {seen}, now {now}"
+            ));
+        }
+        let mut ended = Vec::new();
+        let reason = Reason::TimedOut {
+            due: Duration::ZERO,
+            seen: Duration::ZERO,
+        };
+        self.end(root, reason, &mut ended);
+        Ok(ended.remove(0))
+    }
+
+    /// After a poll: `through` if it had budget left, `early_expired` as the metrics say.
+    pub fn polled(&mut self, through: bool, early_expired: u64) -> Result<(), String> {
+        let mut due = Vec::new();
+        for (&root, entry) in &self.entries {
+            let Some(window) = entry.window else { continue };
+            match (&entry.phase, root) {
+                (Phase::Early { .. }, RootId::Chosen(id)) if self.may_expire(window) => {
+                    due.push(id);
+                }
+                (Phase::Live { .. }, _) if through && self.must_expire(window) => {
+                    return Err(format!(
+                        "{root} should have expired by {}: {window:?}",
+                        self.now
+                    ));
+                }
+                _ => {}
+            }
+        }
+        for id in due {
+            let entry = self.entries.remove(&RootId::Chosen(id)).expect("just seen");
+            self.limbo.insert(id, entry);
+            self.early -= 1;
+        }
+        if through {
+            let before = self.limbo.len();
+            let now = self.now;
+            self.limbo
+                .retain(|_, entry| entry.window.is_none_or_later(now));
+            self.counts.early_expired += (before - self.limbo.len()) as u64;
+        }
+        let Some(gone) = early_expired.checked_sub(self.counts.early_expired) else {
+            return Err(format!(
+                "{early_expired} early arrivals have expired, {} should have",
+                self.counts.early_expired
+            ));
+        };
+        self.limbo_gone = gone;
+        if gone > self.limbo.len() as u64 {
+            return Err(format!(
+                "{early_expired} early arrivals have expired, at most {} may have",
+                self.counts.early_expired + self.limbo.len() as u64
+            ));
+        }
+        if gone == self.limbo.len() as u64 {
+            self.counts.early_expired = early_expired;
+            self.limbo.clear();
+            self.limbo_gone = 0;
+        } else if gone == 0 {
+            // None of them has.
+            for (id, entry) in self.limbo.drain() {
+                self.entries.insert(RootId::Chosen(id), entry);
+                self.early += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// The first instant at which something must expire that has not.
+    pub fn next_due(&self) -> Option<Time> {
+        self.entries
+            .values()
+            .chain(self.limbo.values())
+            .filter_map(|entry| entry.window)
+            .map(|window| window.must)
+            .min()
+    }
+}
+
+trait NotDue {
+    fn is_none_or_later(&self, now: Time) -> bool;
+}
+
+impl NotDue for Option<Window> {
+    fn is_none_or_later(&self, now: Time) -> bool {
+        match self {
+            None => true,
+            Some(window) => now < window.must,
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What several test files need: a record of outcomes, and waiting for a condition with a deadline.
+
+#![allow(dead_code)] // each test file uses a part
+
+use expiry::{AckTracker, AckTrackerBuilder, ManualClock, Outcome, Reason, RootId, Timeout};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes, on however busy a machine.
+pub const GENEROUS: Duration = Duration::from_secs(30);
+
+pub const MS: Duration = Duration::from_millis(1);
+
+/// Everything that a tracker has told.
+#[derive(Clone, Default)]
+pub struct Told(Arc<Mutex<Vec<Outcome>>>);
+
+impl Told {
+    pub fn handler(&self) -> impl Fn(&Outcome) + Send + Sync + 'static {
+        let told = self.0.clone();
+        move |outcome: &Outcome| told.lock().unwrap().push(*outcome)
+    }
+
+    /// What was told since the last time.
+    pub fn take(&self) -> Vec<Outcome> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
+    /// The one outcome that was told since the last time.
+    pub fn only(&self) -> Outcome {
+        let told = self.take();
+        assert_eq!(told.len(), 1, "{told:?}");
+        told[0]
+    }
+
+    /// Roots and reasons, in order of roots.
+    pub fn reasons(&self) -> Vec<(RootId, Reason)> {
+        let mut told: Vec<_> = self
+            .take()
+            .iter()
+            .map(|outcome| (outcome.root, outcome.reason))
+            .collect();
+        told.sort_by_key(|&(root, _)| root);
+        told
+    }
+}
+
+/// A tracker without a thread on a manual clock, with intervals of 1 ms and a timeout of 100 ms.
+pub fn manual() -> (AckTracker, ManualClock, Told) {
+    manual_with(|builder| builder)
+}
+
+pub fn manual_with(
+    set: impl FnOnce(AckTrackerBuilder) -> AckTrackerBuilder,
+) -> (AckTracker, ManualClock, Told) {
+    let (clock, told) = (ManualClock::new(), Told::default());
+    let builder = AckTracker::builder()
+        .timeout(100 * MS)
+        .interval(MS)
+        .shards(2)
+        .seed(1)
+        .clock(clock.clone())
+        .on_outcome(told.handler());
+    (set(builder).build_manual().unwrap(), clock, told)
+}
+
+/// Polls until there is nothing left to do now.
+pub fn settle(tracker: &AckTracker) {
+    for _ in 0..1_000_000 {
+        if !tracker.poll(10_000).more {
+            return;
+        }
+    }
+    panic!("polling does not come to an end");
+}
+
+/// Waits for a condition, with a deadline.
+pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + GENEROUS;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain for: {what}");
+        std::thread::sleep(MS);
+    }
+}
+
+/// Lets about this much time go by, as seen by another tracker's reaper: returns when a root has timed out there.
+pub fn let_pass(time: Duration) {
+    let (tracker, outcomes) = AckTracker::builder()
+        .timeout(time)
+        .build_with_channel(1, expiry::WhenFull::Wait)
+        .unwrap();
+    tracker.issue(1, 0).unwrap();
+    assert!(outcomes.next_within(GENEROUS).unwrap().is_timed_out());
+}
+
+pub fn after(time: Duration) -> Timeout {
+    Timeout::After(time)
+}
