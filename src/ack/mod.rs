@@ -253,7 +253,9 @@ impl AckTracker {
         }
     }
 
-    /// Gives a root its full timeout again, from now on. When this returns `Ok(Done::Now)` the root is live and
+    /// Gives a root its full timeout again, from now on. Where the clock has jumped by 2^38 intervals (8 years at
+    /// 1 ms) since anything polled, it polls first, or waits for whoever does: a renewed deadline could not be told from
+    /// one that has long passed. When this returns `Ok(Done::Now)` the root is live and
     /// cannot expire by its old deadline.
     ///
     /// # Errors

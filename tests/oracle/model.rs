@@ -24,6 +24,8 @@ pub struct Window {
     pub may: Time,
     /// By the latest reading that there had been until then. The same if the clock never went backwards.
     pub must: Time,
+    /// How many readings of the clock there had been when the deadline was set.
+    pub from: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +95,8 @@ pub struct Model {
     /// The clock, and the latest it has ever been.
     pub now: Time,
     pub high: Time,
+    /// All that it has read: what was due at one of them may be told later, when a budget allows.
+    readings: Vec<Time>,
     /// How often it has gone backwards.
     pub backwards: u32,
 }
@@ -111,6 +115,7 @@ impl Model {
             counts: Counts::default(),
             now: 0,
             high: 0,
+            readings: vec![0],
             backwards: 0,
         }
     }
@@ -144,6 +149,7 @@ impl Model {
         self.backwards += u32::from(now < self.now);
         self.now = now;
         self.high = self.high.max(now);
+        self.readings.push(now);
     }
 
     fn rounded_up(&self, time: Time) -> Time {
@@ -161,6 +167,7 @@ impl Model {
         Window {
             may: self.rounded_up(self.now + timeout),
             must: self.rounded_up(self.high + timeout),
+            from: self.readings.len() - 1,
         }
     }
 
@@ -378,7 +385,10 @@ impl Model {
     }
 
     pub fn may_expire(&self, window: Window) -> bool {
-        self.now >= window.may || self.high >= window.must
+        self.high >= window.must
+            || self.readings[window.from..]
+                .iter()
+                .any(|&reading| reading >= window.may)
     }
 
     pub fn must_expire(&self, window: Window) -> bool {
@@ -479,6 +489,15 @@ impl Model {
     }
 
     /// The first instant at which something must expire that has not.
+    /// As [`next_due`](Self::next_due), of what is certainly there still: what is in limbo may have expired.
+    pub fn next_certain(&self) -> Option<Time> {
+        self.entries
+            .values()
+            .filter_map(|entry| entry.window)
+            .map(|window| window.must)
+            .min()
+    }
+
     pub fn next_due(&self) -> Option<Time> {
         self.entries
             .values()

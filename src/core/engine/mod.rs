@@ -235,6 +235,8 @@ pub(crate) struct Engine<C> {
     /// The latest clock reading of a round of the driver, which writes it. A hint elsewhere: it only ever makes a
     /// deadline later.
     driven: CachePadded<std::sync::atomic::AtomicU64>,
+    /// The latest clock reading up to which everything that was due has been ended. See [`Engine::lapse`].
+    caught_up: std::sync::atomic::AtomicU64,
     /// Somebody has seen that memory can go back; see [`Engine::tend_soon`].
     untended: AtomicBool,
     /// New entries are refused.
@@ -291,6 +293,7 @@ impl<C> Engine<C> {
                 tended: NEVER,
             }),
             driven: CachePadded::new(std::sync::atomic::AtomicU64::new(now)),
+            caught_up: std::sync::atomic::AtomicU64::new(now),
             untended: AtomicBool::new(false),
             refusing: AtomicBool::new(false),
             seed: config.seed,
@@ -389,9 +392,9 @@ impl<C> Engine<C> {
     /// By how many ticks the driver is behind the clock reading `now`, if that is more than a lease can express
     /// beside a full timeout: the clock has jumped by years, and nobody has polled since.
     pub(crate) fn lapse(&self, now: u64) -> Option<u64> {
-        let driven = self.driven.load(std::sync::atomic::Ordering::Relaxed);
+        let caught_up = self.caught_up.load(std::sync::atomic::Ordering::Relaxed);
         let tick = self.ticks.at(now);
-        (tick.saturating_sub(self.ticks.at(driven)) >= MAX_LAPSE).then_some(tick)
+        (tick.saturating_sub(self.ticks.at(caught_up)) >= MAX_LAPSE).then_some(tick)
     }
 
     /// Makes sure that the reaper looks at slot `id` by `tick`. Call after its lease was set to expire then.

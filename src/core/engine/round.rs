@@ -71,6 +71,9 @@ impl<C> Engine<C> {
                 (a, b) => a.or(b),
             };
         }
+        if !more {
+            self.caught_up.store(self.driven.load(relaxed), relaxed);
+        }
         more |= self.carry(budget);
         // Before the wheels are asked for the live ones: what ends from here on asks again.
         if self.untended.swap(false, Ordering::AcqRel) || driver.tended != tick {

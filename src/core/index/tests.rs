@@ -89,7 +89,9 @@ fn a_removal_from_a_closed_home_says_so() {
     let mut seen = HashMap::new();
     for old in 0..slot {
         assert!(!insert(&index, old));
-        *seen.entry(index.remove(hash(old), old) == Removed::Copied).or_insert(0) += 1;
+        *seen
+            .entry(index.remove(hash(old), old) == Removed::Copied)
+            .or_insert(0) += 1;
     }
     assert!(seen[&true] > 0, "no removal met a closed home");
 }
