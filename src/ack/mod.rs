@@ -184,7 +184,8 @@ impl AckTracker {
     }
 
     /// Begins to track a root under an id that the caller chose. `xor` and `owner` are as for
-    /// [`issue`](Self::issue). Acks that came before are counted in.
+    /// [`issue`](Self::issue). Acks that came before are counted in (after a jump of the clock by years, it polls first, as
+    /// [`reset_timeout`](Self::reset_timeout) does).
     ///
     /// # Errors
     ///

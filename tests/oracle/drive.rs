@@ -311,6 +311,9 @@ impl Run {
             }
             Op::Init(pick, xor, owner, kind) => {
                 let (id, timeout, owner) = (self.chosen(pick), self.kind(kind), owner % OWNERS);
+                if self.model.holds_early() {
+                    self.catches_up()?;
+                }
                 let root = RootId::Chosen(id);
                 if self.is_unsure(root) {
                     return Ok(());
@@ -325,6 +328,9 @@ impl Run {
                 self.used(root);
             }
             Op::InitBatch(first, n) => {
+                if self.model.holds_early() {
+                    self.catches_up()?;
+                }
                 let mut items = Vec::new();
                 for n in (0..n as u64).map(|n| first.wrapping_add(n) % (1 << 16)) {
                     let id = self.setup.keys.key(n);
@@ -378,14 +384,8 @@ impl Run {
                 if self.is_unsure(root) {
                     return Ok(());
                 }
-                // Where the clock has jumped by 2^38 intervals since anybody polled, a reset polls first, as its doc
-                // says. Here, so that what that tells is compared as after any other poll.
-                let interval = self.setup.interval.as_nanos() as Time;
-                if (self.model.now - self.polled) / interval >= (1 << 38) - 1 {
-                    self.settle(usize::MAX)?;
-                    if self.is_unsure(root) {
-                        return Ok(());
-                    }
+                if self.catches_up()? && self.is_unsure(root) {
+                    return Ok(());
                 }
                 let expected = self.model.reset(root, timeout);
                 let got = match timeout {
@@ -578,6 +578,17 @@ impl Run {
             }
         }
         Ok(polled.more)
+    }
+
+    /// Where the clock has jumped by 2^38 intervals since anybody polled, a reset and the init of an early arrival poll
+    /// first, as their docs say. Here, so that what that tells is compared as after any other poll.
+    fn catches_up(&mut self) -> Check<bool> {
+        let interval = self.setup.interval.as_nanos() as Time;
+        let lapsed = (self.model.now - self.polled) / interval >= (1 << 38) - 1;
+        if lapsed {
+            self.settle(usize::MAX)?;
+        }
+        Ok(lapsed)
     }
 
     pub fn settle(&mut self, budget: usize) -> Check {

@@ -196,7 +196,14 @@ impl Trees {
                 Err(found) => found,
             };
             match found.lease.state() {
-                // Early acks are waiting.
+                // Early acks are waiting; since years ago, perhaps, and then they have waited in vain.
+                State::Early
+                    if mine.lapsed.get() != 0
+                        && mine.driving.get() == 0
+                        && self.engine.lapse(now).is_some() =>
+                {
+                    self.catch_up(now);
+                }
                 State::Early => {
                     if self.merge(mine, &found, key, xor, owner, deadline, now) {
                         return Ok(());

@@ -210,18 +210,22 @@ impl Trees {
             if mine.lapsed.get() == 0 {
                 return Ok(deadline);
             }
-            // The clock has jumped by more than a lease can express, and nobody has polled since. A renewed
-            // deadline could not be told from one that has long passed: what is due goes first.
-            loop {
-                match self.engine.poll(now, usize::MAX, self) {
-                    Some(round) if !round.more => break,
-                    Some(_) => {}
-                    None if self.engine.lapse(self.engine.clock.now()).is_none() => break,
-                    None => crate::sync::thread::yield_now(),
-                }
-            }
+            self.catch_up(now);
             Ok(self.deadline(mine, timeout)?.0)
         })
+    }
+
+    /// The clock has jumped by more than a lease can express, and nobody has polled since. A new deadline beside old
+    /// ones could not be told from one that has long passed: what is due goes first.
+    #[cold]
+    pub(super) fn catch_up(&self, now: u64) {
+        // A handler that the driver has called cannot wait for the driver: it is that round.
+        let driving = self.engine.with_stripe(|mine, _| mine.driving.get() != 0);
+        while !driving && self.engine.lapse(now).is_some() {
+            if self.engine.poll(now, usize::MAX, self).is_none() {
+                crate::sync::thread::yield_now();
+            }
+        }
     }
 
     #[cold]

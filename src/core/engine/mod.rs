@@ -144,6 +144,8 @@ pub(crate) struct Stripe<C> {
     pub(crate) deadline_until: Counter,
     /// The tick at which the driver was found to be years behind; 0 if it was not. See [`Engine::lapse`].
     pub(crate) lapsed: Counter,
+    /// Non-zero while this thread is in a round of the driver, handlers included.
+    pub(crate) driving: Counter,
     /// The face's share.
     pub(crate) face: C,
 }
@@ -160,6 +162,7 @@ impl<C> Stripe<C> {
             deadline: Counter::default(),
             deadline_until: Counter::default(),
             lapsed: Counter::default(),
+            driving: Counter::default(),
             face,
         }
     }

@@ -31,8 +31,12 @@ impl<C> Engine<C> {
     /// `None` if another thread is at it. `budget` counts buckets, cascades, index words and expired
     /// entries; what it does not cover is carried forward.
     pub(crate) fn poll(&self, now: u64, mut budget: usize, face: &impl Face) -> Option<Round> {
-        self.driver
-            .enter(|driver| self.round(driver, now, &mut budget, face))
+        self.driver.enter(|driver| {
+            self.with_stripe(|mine, _| mine.driving.set(1));
+            let round = self.round(driver, now, &mut budget, face);
+            self.with_stripe(|mine, _| mine.driving.set(0));
+            round
+        })
     }
 
     pub(super) fn round(
