@@ -1,9 +1,36 @@
 //! A lock-free concurrent expiry engine: millions of things that must either finish, be renewed, or time
 //! out, exactly once, on every core.
+//!
+//! | you have | use |
+//! |---|---|
+//! | work in one process, derived from messages | [`Tuple`] handles on an [`AckTracker`] |
+//! | ids from elsewhere, arriving in any order | [`AckTracker::init`], [`ack`](AckTracker::ack), [`fail`](AckTracker::fail) |
+//! | an event loop, a simulation | [`build_manual`](AckTrackerBuilder::build_manual) and [`poll`](AckTracker::poll) |
+//! | a thread of your own for outcomes | [`build_with_channel`](AckTrackerBuilder::build_with_channel) |
+//!
+//! ```
+//! use expiry::{AckTracker, Outcome, Tuple};
+//!
+//! let tracker = AckTracker::builder()
+//!     .on_outcome(|outcome: &Outcome| println!("{outcome:?}"))
+//!     .build()?;
+//! let mut message = Tuple::root(&tracker, 42)?;
+//! let part = message.emit();
+//! message.ack()?;
+//! part.ack()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! An ack that is refused as [`AckError::NotLive`] is normal in a server: the tree has timed out or failed in the
+//! meantime. Drop the work; do not stop the thread.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The models reach what they need, not everything.
 #![cfg_attr(expiry_loom, allow(dead_code))]
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;
 
 mod ack;
 mod core;

@@ -8,7 +8,7 @@
 
 use expiry::{Ack, AckError, Done, Reason, Timeout};
 use loom::thread;
-use loom_tests::{model, Rig, TICK};
+use loom_tests::{deep, large, model, Rig, TICK};
 
 fn timed_out(reasons: &[Reason]) -> bool {
     matches!(reasons, [Reason::TimedOut { .. }])
@@ -171,7 +171,10 @@ fn s05_duplicate_ack_before_completion() {
         rig.pass(11);
         let after = rig.outcomes(root);
         match last {
-            Ok(Ack::Completed) => assert_eq!((before, after.as_slice()), (vec![Reason::Acked], &[Reason::Acked][..])),
+            Ok(Ack::Completed) => assert_eq!(
+                (before, after.as_slice()),
+                (vec![Reason::Acked], &[Reason::Acked][..])
+            ),
             Ok(Ack::Pending) => {
                 assert_eq!(duplicate, Ok(Ack::Pending));
                 assert!(before.is_empty() && timed_out(&after), "{after:?}");
@@ -197,15 +200,27 @@ fn s06_replay_under_the_same_root() {
         let second = rig.tracker.issue(3, 20).unwrap();
         let late = late.join().unwrap();
         match failed {
-            Ok(Done::Now) => assert_eq!(rig.outcomes(first), [Reason::Failed { by: None }], "{late:?}"),
+            Ok(Done::Now) => assert_eq!(
+                rig.outcomes(first),
+                [Reason::Failed { by: None }],
+                "{late:?}"
+            ),
             Err(AckError::NotLive) => {
                 assert_eq!(late, Ok(Ack::Completed));
                 assert_eq!(rig.outcomes(first), [Reason::Acked]);
             }
             other => panic!("{other:?}"),
         }
-        assert_eq!(rig.outcomes(second), [], "attempt 2 was ended by attempt 1's ack");
-        assert_eq!(rig.tracker.ack(second, 3), Ok(Ack::Completed), "attempt 1's ack poisoned attempt 2");
+        assert_eq!(
+            rig.outcomes(second),
+            [],
+            "attempt 2 was ended by attempt 1's ack"
+        );
+        assert_eq!(
+            rig.tracker.ack(second, 3),
+            Ok(Ack::Completed),
+            "attempt 1's ack poisoned attempt 2"
+        );
     });
 }
 
@@ -227,14 +242,23 @@ fn s06_late_fail_and_reset_of_an_earlier_attempt() {
         assert!(
             matches!(
                 (acked, failed),
-                (Ok(Ack::Completed), Err(AckError::NotLive)) | (Err(AckError::NotLive), Ok(Done::Now)) | (Ok(Ack::Pending), Ok(Done::Now))
+                (Ok(Ack::Completed), Err(AckError::NotLive))
+                    | (Err(AckError::NotLive), Ok(Done::Now))
+                    | (Ok(Ack::Pending), Ok(Done::Now))
             ),
             "{acked:?} {failed:?}"
         );
         assert_eq!(rig.outcomes(first).len(), 1);
-        assert_eq!(rig.outcomes(second), [], "attempt 2 was failed by attempt 1's fail");
+        assert_eq!(
+            rig.outcomes(second),
+            [],
+            "attempt 2 was failed by attempt 1's fail"
+        );
         rig.pass(11);
-        assert!(timed_out(&rig.outcomes(second)), "attempt 2 was renewed by attempt 1's reset");
+        assert!(
+            timed_out(&rig.outcomes(second)),
+            "attempt 2 was renewed by attempt 1's reset"
+        );
     });
 }
 
@@ -330,7 +354,9 @@ fn s10_fail_against_ack() {
         let a = thread::spawn(move || other.tracker.ack(root, 3));
         let failed = rig.tracker.fail(root);
         match (a.join().unwrap(), failed) {
-            (Ok(Ack::Completed), Err(AckError::NotLive)) => assert_eq!(rig.outcomes(root), [Reason::Acked]),
+            (Ok(Ack::Completed), Err(AckError::NotLive)) => {
+                assert_eq!(rig.outcomes(root), [Reason::Acked])
+            }
             (Ok(Ack::Pending) | Err(AckError::NotLive), Ok(Done::Now)) => {
                 assert_eq!(rig.outcomes(root), [Reason::Failed { by: None }]);
             }
@@ -344,7 +370,7 @@ fn s10_fail_against_ack() {
 /// Guards: INITING, INITING_FAILED, the word's two whitenings.
 #[test]
 fn s10_merge_against_fail_and_ack() {
-    model("s10_merge_against_fail_and_ack", || {
+    large("s10_merge_against_fail_and_ack", || {
         let rig = Rig::new();
         assert_eq!(rig.tracker.ack(1, 3), Ok(Ack::Held));
         let other = rig.clone();
@@ -359,7 +385,11 @@ fn s10_merge_against_fail_and_ack() {
         rig.pass(11);
         rig.pass(11);
         assert_eq!(rig.outcomes(1).len(), 1, "{acked:?} {failed:?} {before:?}");
-        assert_eq!(before.len(), 1, "acked or failed, so it has ended: {acked:?} {failed:?}");
+        assert_eq!(
+            before.len(),
+            1,
+            "acked or failed, so it has ended: {acked:?} {failed:?}"
+        );
         assert_eq!(rig.told()[0].owner, 10);
         // What came after the end looks like an early arrival, and was one entry at most.
         assert!(held <= 1);
@@ -383,7 +413,10 @@ fn s10_merge_against_the_last_ack() {
         let init = thread::spawn(move || other.tracker.init(1, 3 ^ 5, 10));
         let acked = rig.tracker.ack(1, 5);
         assert_eq!(init.join().unwrap(), Ok(()));
-        assert!(matches!(acked, Ok(Ack::Completed | Ack::Pending | Ack::Held)), "{acked:?}");
+        assert!(
+            matches!(acked, Ok(Ack::Completed | Ack::Pending | Ack::Held)),
+            "{acked:?}"
+        );
         assert_eq!(rig.outcomes(1), [Reason::Acked]);
         assert_eq!(rig.told()[0].owner, 10);
         assert!(rig.tracker.is_empty());
@@ -400,7 +433,11 @@ fn s10_early_fail_against_init() {
         assert_eq!(rig.tracker.init(1, 3, 10), Ok(()));
         let failed = fail.join().unwrap();
         assert!(matches!(failed, Ok(Done::Now | Done::Held)), "{failed:?}");
-        assert!(matches!(rig.outcomes(1)[..], [Reason::Failed { by: Some(9) }]), "{:?}", rig.told());
+        assert!(
+            matches!(rig.outcomes(1)[..], [Reason::Failed { by: Some(9) }]),
+            "{:?}",
+            rig.told()
+        );
         assert_eq!(rig.told()[0].owner, 10);
         assert!(rig.tracker.is_empty());
     });
@@ -417,7 +454,10 @@ fn s12_late_reset() {
         let a = thread::spawn(move || other.tracker.reset_timeout(root));
         assert_eq!(rig.tracker.ack(root, 3), Ok(Ack::Completed));
         let reset = a.join().unwrap();
-        assert!(matches!(reset, Ok(Done::Now) | Err(AckError::NotLive)), "{reset:?}");
+        assert!(
+            matches!(reset, Ok(Done::Now) | Err(AckError::NotLive)),
+            "{reset:?}"
+        );
         assert!(rig.tracker.is_empty(), "the reset created an entry");
         rig.pass(30);
         assert_eq!(rig.outcomes(root), [Reason::Acked]);
@@ -430,7 +470,10 @@ fn s14_one_tick_delivered_twice() {
     model("s14_one_tick_delivered_twice", || {
         let rig = Rig::new();
         let soon = rig.tracker.issue_with(3, 10, Timeout::After(TICK)).unwrap();
-        let later = rig.tracker.issue_with(3, 11, Timeout::After(TICK * 2)).unwrap();
+        let later = rig
+            .tracker
+            .issue_with(3, 11, Timeout::After(TICK * 2))
+            .unwrap();
         rig.clock.advance(TICK);
         let other = rig.clone();
         let a = thread::spawn(move || {
@@ -452,26 +495,56 @@ fn s14_one_tick_delivered_twice() {
 #[test]
 fn w06_slot_reuse_by_another_key() {
     model("w06_slot_reuse_by_another_key", || {
-        let rig = Rig::new();
+        let rig = Rig::with(|builder| builder.early_capacity(0));
         rig.tracker.init(1, 3, 10).unwrap();
         rig.tracker.issue(7, 0).unwrap();
         let other = rig.clone();
         let a = thread::spawn(move || other.tracker.fail(1));
         let ended = rig.tracker.ack(1, 3);
-        rig.tracker.init(2, 5, 20).unwrap();
+        let begun = rig.tracker.init(2, 5, 20);
         let failed = a.join().unwrap();
+        assert_eq!(begun, Ok(()));
         assert_eq!(rig.outcomes(2), [], "{ended:?} {failed:?}");
         assert_eq!(rig.tracker.ack(2, 5), Ok(Ack::Completed));
         assert_eq!(rig.outcomes(1).len(), 1);
     });
 }
 
+/// W6 where it is the driver, or an init, that has looked the slot up: a reset of the old key does not renew the new
+/// one, and an init of the old key does not merge into it.
+#[test]
+fn w06_init_merges_into_its_own_entry() {
+    deep("w06_init_merges_into_its_own_entry", || {
+        let rig = Rig::new();
+        assert_eq!(rig.tracker.ack(1, 3), Ok(Ack::Held));
+        rig.tracker.issue(7, 0).unwrap();
+        let other = rig.clone();
+        // Merges with the held ack, or comes after the entry has expired, perhaps into a slot of its own.
+        let a = thread::spawn(move || other.tracker.init(1, 3 ^ 5, 10));
+        rig.clock.advance(TICK * 10);
+        rig.tracker.poll(100);
+        assert_eq!(rig.tracker.ack(2, 8), Ok(Ack::Held));
+        assert_eq!(a.join().unwrap(), Ok(()));
+        assert_eq!(
+            rig.tracker.init(2, 8 ^ 9, 20),
+            Ok(()),
+            "another key's init has taken the entry"
+        );
+        assert_eq!(rig.tracker.ack(2, 9), Ok(Ack::Completed));
+        rig.pass(10);
+        assert_eq!(
+            (rig.outcomes(1).len(), rig.outcomes(2)),
+            (1, vec![Reason::Acked])
+        );
+    });
+}
+
 /// W14: an ack has read state and word of attempt 1; the same id is initialised again in the same slot with the same
-/// edges. Guards: the incarnation in the whitening.
+/// edges. Guards: the incarnation in the whitening, and the index is asked again after the look into the slot.
 #[test]
 fn w14_stale_share() {
     model("w14_stale_share", || {
-        let rig = Rig::new();
+        let rig = Rig::with(|builder| builder.early_capacity(0));
         rig.tracker.init(1, 3, 10).unwrap();
         rig.tracker.issue(7, 0).unwrap();
         let other = rig.clone();
@@ -480,14 +553,53 @@ fn w14_stale_share() {
         let again = rig.tracker.init(1, 3, 20);
         let late = late.join().unwrap();
         assert_eq!(again, Ok(()));
-        let told = rig.told();
-        if late == Err(AckError::NotLive) || late == Ok(Ack::Pending) {
+        if late != Ok(Ack::Completed) {
             // It took effect on attempt 1, or on none: attempt 2 has its edge open.
-            assert_eq!(told.len(), 1, "{ended:?} {late:?}");
-            assert_eq!(rig.tracker.ack(1, 3), Ok(Ack::Completed), "{ended:?} {late:?}");
+            assert_eq!(
+                rig.outcomes(1),
+                [Reason::Failed { by: None }],
+                "{ended:?} {late:?}"
+            );
+            assert_eq!(
+                rig.tracker.ack(1, 3),
+                Ok(Ack::Completed),
+                "{ended:?} {late:?}"
+            );
         }
         rig.pass(11);
+        assert_eq!(rig.outcomes(1).len(), 2, "{ended:?} {late:?}");
+        assert_eq!(
+            rig.outcomes(1)
+                .iter()
+                .filter(|reason| **reason == Reason::Acked)
+                .count(),
+            1
+        );
+    });
+}
+
+/// W14, W6 for what a slot is before it is published: the same id again in the same slot, filled but refused by the index
+/// because another init was first; a fail that had found the slot under attempt 1 must not end it.
+#[test]
+fn w14_refused_before_it_is_published() {
+    deep("w14_refused_before_it_is_published", || {
+        let rig = Rig::with(|builder| builder.early_capacity(0));
+        rig.tracker.init(1, 3, 10).unwrap();
+        rig.tracker.issue(7, 0).unwrap();
+        let other = rig.clone();
+        let late = thread::spawn(move || other.tracker.fail(1));
+        let other = rig.clone();
+        let rival = thread::spawn(move || other.tracker.init(1, 3, 30));
+        let ended = rig.tracker.ack(1, 3);
+        let again = rig.tracker.init(1, 3, 20);
+        let (late, rival) = (late.join().unwrap(), rival.join().unwrap());
+        let begun = 1 + usize::from(again.is_ok()) + usize::from(rival.is_ok());
         rig.pass(11);
-        assert_eq!(rig.outcomes(1).iter().filter(|r| timed_out(&[**r])).count(), 0);
+        assert_eq!(
+            rig.outcomes(1).len(),
+            begun,
+            "{ended:?} {again:?} {late:?} {rival:?}"
+        );
+        assert!(rig.tracker.is_empty());
     });
 }

@@ -62,7 +62,10 @@ fn one_claim_wins() {
         let a = thread::spawn(move || other.claim(0));
         let b = store.claim(0);
         let a = a.join().unwrap();
-        assert!(matches!((a, b), (Some(2), None) | (None, Some(2))), "{a:?} {b:?}");
+        assert!(
+            matches!((a, b), (Some(2), None) | (None, Some(2))),
+            "{a:?} {b:?}"
+        );
     });
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// | setting | default |
 /// |---|---|
 /// | [`timeout`](Self::timeout) | 30 s |
-/// | [`interval`](Self::interval) | a 300th of the timeout, between 1 ms and 1 s |
+/// | [`interval`](Self::interval) | a 300th of the timeout, between 1 ms and 1 s, never above the timeout; 100 ms without timeouts |
 /// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
 /// | [`capacity`](Self::capacity) | unbounded |
 /// | [`early_capacity`](Self::early_capacity) | 65,536 |
@@ -117,7 +117,7 @@ impl AckTrackerBuilder {
         self
     }
 
-    /// How long they may wait.
+    /// How long they may wait, from the first arrival on; further acks do not renew it, a reset does.
     pub fn early_timeout(mut self, timeout: Duration) -> Self {
         self.early_timeout = Some(timeout);
         self
@@ -130,7 +130,8 @@ impl AckTrackerBuilder {
         self
     }
 
-    /// The clock to go by.
+    /// The clock to go by. One that does not run with real time is for [`build_manual`](Self::build_manual): a reaper
+    /// thread sleeps by the machine's time and does not notice that a [`ManualClock`](crate::ManualClock) was advanced.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Some(Arc::new(clock));
         self
@@ -155,7 +156,8 @@ impl AckTrackerBuilder {
         self
     }
 
-    /// Who is told of outcomes: a closure, or a [`Handler`]. Called by the thread that ended the root.
+    /// Who is told of outcomes: a closure, or a [`Handler`]. Called by the thread that ended the root. Write the closure's
+    /// argument with its type, `|outcome: &Outcome| ...`: without it the compiler finds it not general enough.
     pub fn on_outcome(mut self, handler: impl Handler) -> Self {
         self.handler = Some(Box::new(handler));
         self
@@ -171,7 +173,20 @@ impl AckTrackerBuilder {
         self.with_reaper(target)
     }
 
-    /// Builds the tracker with a channel of `length` outcomes in place of a handler, and starts its reaper.
+    /// Builds the tracker with a channel of `length` outcomes in place of a handler, and starts its reaper. For a manual
+    /// tracker with a channel, use a handler that sends.
+    ///
+    /// ```
+    /// use expiry::{edge, AckTracker, WhenFull};
+    ///
+    /// let (tracker, mut outcomes) = AckTracker::builder().build_with_channel(1000, WhenFull::Spill)?;
+    /// let receiver = std::thread::spawn(move || outcomes.next());
+    /// let id = edge();
+    /// let root = tracker.issue(id, 42)?;
+    /// tracker.ack(root, id)?;
+    /// assert_eq!(receiver.join().unwrap().unwrap().owner, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -183,6 +198,9 @@ impl AckTrackerBuilder {
     ) -> Result<(AckTracker, Outcomes), BuildError> {
         if length == 0 {
             return Err(BuildError::ZeroChannel);
+        }
+        if self.handler.is_some() {
+            return Err(BuildError::TwoReceivers);
         }
         let (target, outcomes) = Target::channel(length, when_full);
         Ok((self.with_reaper(target)?, outcomes))

@@ -4,20 +4,21 @@
 //! call the tracker, be slow, or panic, and only its own thread is affected.
 
 use super::outcome::Outcome;
-use crossbeam_channel::{Receiver, Sender, TrySendError};
+use crossbeam_channel::{Receiver, SendTimeoutError, Sender, TrySendError};
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What happens to an outcome when the channel is full. Nothing is lost silently under any of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WhenFull {
     /// The thread that ended the root waits for room: back-pressure. While the reaper waits, nothing
-    /// expires.
+    /// expires. The channel must then be read by a thread that never ends roots itself: an ack, fail, poll or shutdown on
+    /// the receiving thread would wait for itself once the channel is full.
     #[default]
     Wait,
     /// The outcome goes to a second, unbounded queue, from which the receiver reads once the first is
-    /// empty. Counted as `spilled` in the metrics.
+    /// empty. Order between the two is not kept, and the second has no bound: watch `spilled` in the metrics.
     Spill,
     /// The outcome is dropped and counted as `undelivered` in the metrics.
     Drop,
@@ -53,7 +54,7 @@ impl Outcomes {
             .ok()
     }
 
-    /// The next outcome; waits up to `limit` for it. `None` if none came, or the tracker is gone.
+    /// The next outcome; waits up to `limit` for it. `None` if none came, or the tracker has been dropped.
     #[must_use]
     pub fn next_within(&self, limit: Duration) -> Option<Outcome> {
         if let Some(outcome) = self.try_next() {
@@ -91,7 +92,8 @@ impl Outcomes {
 impl Iterator for Outcomes {
     type Item = Outcome;
 
-    /// The next outcome; waits for it. `None` when the tracker is gone and everything was received.
+    /// The next outcome; waits for it. `None` when the tracker has been dropped (all shares of it, not only shut down) and
+    /// everything was received. After a shutdown, [`try_next`](Outcomes::try_next) until `None` gets the rest.
     fn next(&mut self) -> Option<Outcome> {
         if let Some(outcome) = self.try_next() {
             return Some(outcome);
@@ -103,6 +105,9 @@ impl Iterator for Outcomes {
         }
     }
 }
+
+/// How often who waits for room looks whether the tracker is being shut down.
+const LOOK_UP: Duration = Duration::from_millis(20);
 
 /// Where outcomes go.
 pub(crate) enum Target {
@@ -138,6 +143,8 @@ pub(crate) struct Deliver {
     pub(crate) panics: AtomicU64,
     pub(crate) spilled: AtomicU64,
     pub(crate) undelivered: AtomicU64,
+    /// Nobody waits for room any more.
+    closing: AtomicBool,
 }
 
 impl Deliver {
@@ -147,7 +154,14 @@ impl Deliver {
             panics: AtomicU64::new(0),
             spilled: AtomicU64::new(0),
             undelivered: AtomicU64::new(0),
+            closing: AtomicBool::new(false),
         }
+    }
+
+    /// The tracker is being shut down, perhaps by the very thread that reads the channel: from here on, and for those
+    /// that wait already, what has no room spills.
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::Release);
     }
 
     /// Tells the owner. Never panics.
@@ -170,15 +184,26 @@ impl Deliver {
                 spill,
                 when_full,
             } => {
+                let spilled = |outcome| {
+                    self.spilled.fetch_add(1, Ordering::Relaxed);
+                    spill.send(outcome).is_ok()
+                };
                 let sent = match when_full {
-                    WhenFull::Wait => bounded.send(*outcome).is_ok(),
+                    WhenFull::Wait => loop {
+                        match bounded.send_timeout(*outcome, LOOK_UP) {
+                            Ok(()) => break true,
+                            Err(SendTimeoutError::Timeout(outcome)) => {
+                                if self.closing.load(Ordering::Acquire) {
+                                    break spilled(outcome);
+                                }
+                            }
+                            Err(SendTimeoutError::Disconnected(_)) => break false,
+                        }
+                    },
                     WhenFull::Drop => bounded.try_send(*outcome).is_ok(),
                     WhenFull::Spill => match bounded.try_send(*outcome) {
                         Ok(()) => true,
-                        Err(TrySendError::Full(outcome)) => {
-                            self.spilled.fetch_add(1, Ordering::Relaxed);
-                            spill.send(outcome).is_ok()
-                        }
+                        Err(TrySendError::Full(outcome)) => spilled(outcome),
                         Err(TrySendError::Disconnected(_)) => false,
                     },
                 };

@@ -47,6 +47,8 @@ pub enum BuildError {
     },
     /// The sampling rate is not between 0.0 and 1.0.
     BadSamplingRate,
+    /// Both a handler and a channel were asked for. Send from the handler to have both.
+    TwoReceivers,
     /// A channel of zero length can hold nothing.
     ZeroChannel,
     /// A budget of zero would never do anything.
@@ -91,6 +93,10 @@ impl fmt::Display for BuildError {
             BuildError::BadSamplingRate => {
                 write!(f, "the sampling rate must be between 0.0 and 1.0")
             }
+            BuildError::TwoReceivers => write!(
+                f,
+                "both a handler and a channel were asked for; use one, or send from the handler"
+            ),
             BuildError::ZeroChannel => write!(f, "the channel's length must be at least 1"),
             BuildError::ZeroBudget => write!(f, "the budget must be at least 1"),
             BuildError::OutOfMemory => write!(f, "out of memory"),
@@ -101,7 +107,7 @@ impl fmt::Display for BuildError {
 
 impl std::error::Error for BuildError {}
 
-/// Why an operation on a tracker was refused. Nothing has changed, and nothing is lost.
+/// Why an operation on a tracker was refused. It has changed nothing, and nothing is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AckError {

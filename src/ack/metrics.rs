@@ -225,7 +225,7 @@ impl AckTracker {
         usize::try_from(live).unwrap_or(usize::MAX)
     }
 
-    /// Whether nothing is in flight.
+    /// Whether there are no entries: neither roots in flight nor early arrivals.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

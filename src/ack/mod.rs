@@ -39,11 +39,12 @@ pub enum OnDrop {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// New roots are refused; those in flight get up to this long to be acked, to fail or to time out. What is
-    /// left then is cancelled.
+    /// left then is cancelled. Real time, whatever the tracker's clock; a tracker without a reaper is polled meanwhile.
     Drain(Duration),
     /// Each gets the outcome [`Reason::Cancelled`], through the handler or the channel.
     Cancel,
-    /// They are returned by [`AckTracker::shutdown`], and the handler is not told.
+    /// They are returned by [`AckTracker::shutdown`], as [`Reason::Cancelled`], and neither handler nor channel is told.
+    /// Early arrivals are not among them.
     Return,
 }
 
@@ -51,7 +52,7 @@ pub enum Fate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Polled {
-    /// The budget ran out before the work did: call again at once. Also if another thread is polling.
+    /// The budget ran out before the work did: call again at once. Also if another thread is polling; then yield first.
     pub more: bool,
     /// How long from now until there is something to do, if nothing else happens; `None` if never.
     pub next: Option<Duration>,
@@ -96,8 +97,8 @@ pub fn edge() -> u64 {
 /// Operations take a [`RootId`]: a [`Root`] that [`issue`](Self::issue) returned, or any `u64` that the caller
 /// chose, for roots that other processes name.
 ///
-/// * **Issued** roots name one attempt. They are the faster kind (an id is its place), and duplicates and late
-///   acks are impossible to confuse with anything: they are refused as [`AckError::NotLive`].
+/// * **Issued** roots name one attempt. They are the faster kind (an id is its place), and late acks are impossible
+///   to confuse with anything: they are refused as [`AckError::NotLive`].
 /// * **Chosen** roots are found by a seeded hash. Acks may come before the init and wait for it. As a late ack
 ///   of an ended root looks like an early one of a new root, it is held, counted, and expires after
 ///   the [early timeout](AckTrackerBuilder::early_timeout): bounded, observable, harmless, provided that
@@ -106,8 +107,10 @@ pub fn edge() -> u64 {
 /// # Progress, cost
 ///
 /// `issue`, `init`, `ack`, `fail` and `reset_timeout` are lock-free and allocate nothing in the common path; no
-/// thread ever waits for another, whether it is descheduled, growing a table or expiring a million entries. What an
-/// outcome's handler does is its own affair. A lifecycle of an issued root is 6 atomic
+/// thread waits for another, whether it is descheduled, growing a table or expiring a million entries. The
+/// exceptions: [`shutdown`](Self::shutdown), delivery into a full channel under [`WhenFull::Wait`], and
+/// [`reset_timeout`](Self::reset_timeout) after a jump of the clock by years. What an outcome's handler does is its own
+/// affair. A lifecycle of an issued root is 6 atomic
 /// read-modify-writes for init and three acks.
 ///
 /// # Time
@@ -130,6 +133,47 @@ pub fn edge() -> u64 {
 /// let word = line.emit();                      // a piece of work derived from it
 /// line.ack()?;                                 // the message itself is done with
 /// word.ack()?;                                 // and now everything is: the handler is told
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// With ids from other processes, and without handles: an ack is the XOR of the edge that is done with and of those
+/// derived from it.
+///
+/// ```
+/// use expiry::{edge, Ack, AckTracker};
+///
+/// let tracker = AckTracker::builder().build()?;
+/// let (message, first, second) = (7, edge(), edge());
+/// let part = edge();
+/// tracker.ack(message, first ^ part)?;             // came before the init: held for it
+/// tracker.init(message, first ^ second, 42)?;
+/// tracker.ack(message, second)?;
+/// assert_eq!(tracker.ack(message, part)?, Ack::Completed);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Simulated, without a thread:
+///
+/// ```
+/// use expiry::{AckTracker, ManualClock};
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::new();
+/// let tracker = AckTracker::builder()
+///     .timeout(Duration::from_secs(60))
+///     .clock(clock.clone())
+///     .on_outcome(|outcome: &expiry::Outcome| assert!(outcome.is_timed_out()))
+///     .build_manual()?;
+/// tracker.issue(expiry::edge(), 42)?;
+/// loop {
+///     let polled = tracker.poll(1000);
+///     if polled.more {
+///         continue;
+///     }
+///     let Some(next) = polled.next else { break };
+///     clock.advance(next);
+/// }
+/// assert!(tracker.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct AckTracker {
@@ -254,14 +298,19 @@ impl AckTracker {
         }
     }
 
-    /// Gives a root its full timeout again, from now on. Where the clock has jumped by 2^38 intervals (8 years at
-    /// 1 ms) since anything polled, it polls first, or waits for whoever does: a renewed deadline could not be told from
-    /// one that has long passed. When this returns `Ok(Done::Now)` the root is live and
-    /// cannot expire by its old deadline.
+    /// Gives a root the *tracker's* timeout again, from now on. A timeout of the root's own is not remembered: for those
+    /// use [`reset_timeout_to`](Self::reset_timeout_to). When this returns `Ok(Done::Now)` the root is live and cannot
+    /// expire by its old deadline.
+    ///
+    /// Where the clock has jumped by 2^38 intervals (8 years at 1 ms) since anything polled, it polls first, or waits
+    /// for whoever does: a renewed deadline could not be told from one that has long passed.
     ///
     /// # Errors
     ///
     /// As [`ack`](Self::ack).
+    #[doc(alias = "heartbeat")]
+    #[doc(alias = "renew")]
+    #[doc(alias = "touch")]
     pub fn reset_timeout(&self, root: impl Into<RootId>) -> Result<Done, AckError> {
         self.reset_timeout_to(root, Timeout::Default)
     }
@@ -291,7 +340,7 @@ impl AckTracker {
         self.trees.issue_batch(items, Timeout::Default, into)
     }
 
-    /// Inits each `(id, xor, owner)` and calls `each` with its place and result. One clock reading for all, and the
+    /// Inits each `(id, xor, owner)` and calls `each` with its place and result. The
     /// memory of a group is fetched before its first member is looked at.
     pub fn init_batch(
         &self,
@@ -356,11 +405,20 @@ impl AckTracker {
     /// later ones are refused with [`AckError::Closed`] or [`AckError::NotLive`]. A second shutdown finds
     /// nothing to do.
     ///
-    /// Blocks. Not for calling from a handler: there, on the reaper's thread, it only asks the reaper to stop and to
-    /// cancel what is left, and in a handler that a `poll` of this thread has called it would wait for itself.
+    /// Blocks. A channel under [`WhenFull::Wait`] is treated as under [`WhenFull::Spill`] from here on. Not for calling
+    /// from a handler: there it only refuses new roots, and on the reaper's thread also asks the reaper to stop and to
+    /// cancel what is left.
     pub fn shutdown(&self, fate: Fate) -> Vec<Outcome> {
         self.trees.engine.refuse();
+        if self.trees.engine.is_driving() && self.reaper.is_none() {
+            // A handler that a poll or a shutdown of this thread has called: it cannot wait for itself.
+            return Vec::new();
+        }
+        self.trees.deliver.close();
         if let Some(reaper) = &self.reaper {
+            if self.trees.engine.is_driving() && reaper.thread.id() != thread::current().id() {
+                return Vec::new();
+            }
             if reaper.thread.id() == thread::current().id() {
                 // It cannot wait for itself. It closes the engine when it stops.
                 reaper.stop.store(true, Ordering::Release);

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 /// A root that the engine issued: names one attempt, never reused for another.
 ///
-/// A late ack of an earlier attempt cannot touch a later one (S6, W14): the id holds its slot, 20 bits
-/// that count the slot's tenants, and 12 random bits. An id is accepted again only after 2^20 - 1
-/// later tenants of the same slot, and then with odds of 1 in 4096.
+/// A late ack of an earlier attempt cannot touch a later one: the id holds its slot, 20 bits
+/// that count the slot's tenants, and 12 random bits. An old id is accepted again only when the count has come
+/// round (2^20 - 1 tenants later, or sooner if memory was given back near that), and then with odds of 1 in 4096. An id of
+/// another tracker is no better than a guess, 1 in 4096 or worse: ids are no secrets.
 ///
 /// 64 bits, so that it can travel: [`to_bits`](Self::to_bits), [`from_bits`](Self::from_bits).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,6 +31,12 @@ impl Root {
 impl fmt::Debug for Root {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Root({:#018x})", self.0)
+    }
+}
+
+impl fmt::Display for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
     }
 }
 
@@ -116,6 +123,12 @@ impl Outcome {
         matches!(self.reason, Reason::Failed { .. })
     }
 
+    /// Whether the tracker was shut down first.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.reason == Reason::Cancelled
+    }
+
     /// Whether its time ran out.
     #[must_use]
     pub fn is_timed_out(&self) -> bool {
@@ -139,6 +152,8 @@ pub enum Ack {
 pub enum Done {
     /// It took effect at once.
     Now,
-    /// The init has not come yet; it is held for it. Only for roots chosen by the caller.
+    /// The init has not come yet. A fail is held for it. A reset only renews the wait of what came early, by the early
+    /// timeout; the timeout asked for is not kept: give it to [`init_with`](crate::AckTracker::init_with). Only for
+    /// roots chosen by the caller.
     Held,
 }

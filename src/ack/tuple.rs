@@ -11,7 +11,7 @@ use std::borrow::Borrow;
 struct Anchor {
     root: Root,
     /// This tuple's own edge, XORed with those of the children it has emitted. Acking it settles its own and
-    /// registers theirs in one step, so emitting costs no message (A8).
+    /// registers theirs in one step, so emitting costs no message.
     share: u64,
 }
 
@@ -19,11 +19,11 @@ struct Anchor {
 ///
 /// Made by [`root`](Self::root), [`emit`](Self::emit) and [`join`](Self::join), settled by
 /// [`ack`](Self::ack) or [`fail`](Self::fail), each of which consumes it. So a second ack, an ack
-/// after a fail, and an emit after the ack do not compile (S5, S10, S11), and as emitting takes `&mut self`, two
-/// threads cannot lose each other's edges (S4). A tuple may be sent to another thread.
+/// after a fail, and an emit after the ack do not compile, and as emitting takes `&mut self`, two
+/// threads cannot lose each other's edges. A tuple may be sent to another thread.
 ///
 /// `T` is how it holds the tracker: `&AckTracker`, or `Arc<AckTracker>` for threads that outlive the scope (at the
-/// price of two reference counts per tuple).
+/// price of two reference counts per tuple; pass `tracker.clone()`, or `&*tracker` to borrow).
 ///
 /// A tuple that is dropped unsettled does what the tracker was built to do ([`OnDrop`]): by default its
 /// trees time out.
@@ -102,7 +102,23 @@ impl<T: Borrow<AckTracker> + Clone> Tuple<T> {
     }
 
     /// Derives a child from several tuples: it belongs to the trees of all of them, and all of these wait for it.
-    /// `None` if there are no parents. The parents must be of one tracker: the child's is the first one's.
+    /// `None` if there are no parents. The parents must be of one tracker: the child's is the first one's, and trees of
+    /// another would never hear of it, and time out.
+    ///
+    /// ```
+    /// # let tracker = expiry::AckTracker::builder().build_manual().unwrap();
+    /// use expiry::Tuple;
+    ///
+    /// let mut a = Tuple::root(&tracker, 1).unwrap();
+    /// let mut b = Tuple::root(&tracker, 2).unwrap();
+    /// let both = Tuple::join([&mut a, &mut b]).unwrap();
+    /// a.ack().unwrap();
+    /// b.ack().unwrap();
+    /// assert_eq!(tracker.len(), 2); // both wait for it
+    /// both.ack().unwrap();
+    /// assert!(tracker.is_empty());
+    /// ```
+    #[doc(alias = "anchor")]
     pub fn join<'a>(parents: impl IntoIterator<Item = &'a mut Self>) -> Option<Self>
     where
         T: 'a,
@@ -201,15 +217,24 @@ impl<T: Borrow<AckTracker>> Tuple<T> {
         self.fail_all(Some(by))
     }
 
-    /// Gives each of its trees its full timeout again.
+    /// Gives each of its trees the *tracker's* timeout again, from now on; see [`AckTracker::reset_timeout`].
     ///
     /// # Errors
     ///
     /// [`AckError::NotLive`] if any of them had ended before. The others are renewed all the same.
     pub fn reset_timeout(&self) -> Result<(), AckError> {
+        self.reset_timeout_to(Timeout::Default)
+    }
+
+    /// Gives each of its trees another timeout, from now on.
+    ///
+    /// # Errors
+    ///
+    /// As [`reset_timeout`](Self::reset_timeout), and [`AckError::ZeroTimeout`], [`AckError::TimeoutTooLong`].
+    pub fn reset_timeout_to(&self, timeout: Timeout) -> Result<(), AckError> {
         let mut result = Ok(());
         for root in self.roots() {
-            if let Err(error) = self.tracker.borrow().reset_timeout(root) {
+            if let Err(error) = self.tracker.borrow().reset_timeout_to(root, timeout) {
                 result = Err(error);
             }
         }

@@ -215,7 +215,7 @@ pub(crate) struct Slots {
 }
 
 /// The number of slots that 32-bit ids can name, less a margin for the arithmetic.
-const MOST_CHUNKS: u64 = (1 << 32) / CHUNK as u64;
+const MOST_CHUNKS: u64 = (1 << 32) / CHUNK as u64 - 1;
 
 impl Slots {
     /// `shards` is a power of two.

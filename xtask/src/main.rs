@@ -7,8 +7,8 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 const HELP: &str = "\
-cargo xtask test     format, clippy, unit, property, stress and doc tests, docs, loom models
-cargo xtask quick    the same without the loom models
+cargo xtask test     format, clippy, unit, property, stress and doc tests, docs, package, loom models
+cargo xtask quick    the same without the package and the loom models
 cargo xtask loom     the loom models alone, with deeper bounds and more programs (an hour or more)
 cargo xtask package  checks that the crate can be packaged
 ";
@@ -33,14 +33,24 @@ fn loom(name: &'static str, settings: &[(&'static str, &str)]) -> Step {
     let target = Path::new("target").join("loom");
     let mut step = cargo(
         name,
-        &["test", "--locked", "--release", "-p", "loom-tests", "--tests"],
+        &[
+            "test",
+            "--locked",
+            "--release",
+            "-p",
+            "loom-tests",
+            "--tests",
+        ],
     );
     step.env = vec![
         ("RUSTFLAGS", "--cfg expiry_loom -D warnings".into()),
         ("CARGO_TARGET_DIR", target.display().to_string()),
     ];
-    step.env
-        .extend(settings.iter().map(|(name, value)| (*name, (*value).into())));
+    step.env.extend(
+        settings
+            .iter()
+            .map(|(name, value)| (*name, (*value).into())),
+    );
     step
 }
 
@@ -59,7 +69,10 @@ fn quick() -> Vec<Step> {
                 "warnings",
             ],
         ),
-        cargo("tests", &["test", "--locked", "--workspace", "--all-targets"]),
+        cargo(
+            "tests",
+            &["test", "--locked", "--workspace", "--all-targets"],
+        ),
         cargo("doc tests", &["test", "--locked", "--workspace", "--doc"]),
         Step {
             env: vec![("RUSTDOCFLAGS", "-D warnings".into())],
@@ -113,8 +126,15 @@ fn main() -> ExitCode {
                 ("EXPIRY_LOOM_PROGRAMS", "2000"),
             ],
         )],
-        _ => {
+        Some("help" | "--help" | "-h") => {
             print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        other => {
+            if let Some(other) = other {
+                eprintln!("unknown command: {other}");
+            }
+            eprint!("{HELP}");
             return ExitCode::FAILURE;
         }
     };

@@ -22,9 +22,13 @@ impl Trees {
         into: &mut Vec<Root>,
     ) -> Result<(), AckError> {
         self.engine.with_stripe(|mine, index| {
-            let (deadline, now) = self.deadline(mine, timeout)?;
+            let (mut deadline, mut now) = self.deadline(mine, timeout)?;
             for &(xor, owner) in items {
                 into.push(self.issue_at(mine, index, xor, owner, deadline, now)?);
+                if xor == 0 {
+                    // Its handler may have taken its time.
+                    (deadline, now) = self.deadline(mine, timeout)?;
+                }
             }
             Ok(())
         })
@@ -37,18 +41,14 @@ impl Trees {
         mut each: impl FnMut(usize, Result<(), AckError>),
     ) {
         self.engine.with_stripe(|mine, index| {
-            let (deadline, now) = match self.deadline(mine, timeout) {
-                Ok(deadline) => deadline,
-                Err(error) => {
-                    (0..items.len()).for_each(|at| each(at, Err(error)));
-                    return;
-                }
-            };
             self.in_groups(
                 items,
                 |item| item.0,
                 |at, place, &(key, xor, owner)| {
-                    let done = self.init_at((mine, index), place, key, xor, owner, deadline, now);
+                    // For each anew, at the cost of a coarse reading: `each`, or a handler, may take its time.
+                    let done = self.deadline(mine, timeout).and_then(|(deadline, now)| {
+                        self.init_at((mine, index), place, key, xor, owner, deadline, now)
+                    });
                     each(at, done);
                 },
             );

@@ -220,10 +220,15 @@ impl Trees {
     #[cold]
     pub(super) fn catch_up(&self, now: u64) {
         // A handler that the driver has called cannot wait for the driver: it is that round.
-        let driving = self.engine.with_stripe(|mine, _| mine.driving.get() != 0);
+        let driving = self.engine.is_driving();
         while !driving && self.engine.lapse(now).is_some() {
-            if self.engine.poll(now, usize::MAX, self).is_none() {
-                crate::sync::thread::yield_now();
+            match self.engine.poll(now, usize::MAX, self) {
+                None => crate::sync::thread::yield_now(),
+                // The reaper may be asleep, and has not seen what this round has.
+                Some(round) => round
+                    .next
+                    .into_iter()
+                    .for_each(|tick| self.engine.wake_by(tick)),
             }
         }
     }

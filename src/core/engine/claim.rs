@@ -14,6 +14,9 @@ use crate::sync::Ordering;
 /// How many slots ahead of the hand memory is fetched.
 const AHEAD: u32 = 12;
 
+/// After how many chunks in which a claim found nothing it takes a new one.
+const FRUITLESS: u32 = 4;
+
 impl<C> Engine<C> {
     /// Claims a free slot. Lock-free; amortised over a chunk, one compare-and-swap.
     #[inline(always)] // a `Claim` that is returned through memory costs more than claiming it
@@ -24,14 +27,16 @@ impl<C> Engine<C> {
         if self.credits.is_some() {
             self.take_credit()?;
         }
+        let mut fruitless = 0;
         loop {
             if let Some(claim) = self.claim_here(stripe) {
                 return Ok(claim);
             }
-            if let Err(refused) = self.next_chunk(stripe, index) {
+            if let Err(refused) = self.next_chunk(stripe, index, fruitless >= FRUITLESS) {
                 self.return_credit();
                 return Err(refused);
             }
+            fruitless += 1;
         }
     }
 
@@ -113,22 +118,33 @@ impl<C> Engine<C> {
 
     /// Points the hand at a chunk to walk through: the rest of this one, another one with room, or a new one.
     #[cold]
-    pub(super) fn next_chunk(&self, stripe: &Stripe<C>, index: usize) -> Result<(), Refused> {
+    pub(super) fn next_chunk(
+        &self,
+        stripe: &Stripe<C>,
+        index: usize,
+        fresh: bool,
+    ) -> Result<(), Refused> {
         let (seen, found) = (stripe.seen.get(), stripe.found.get());
         let crowded = seen >= LONG_WALK && found * 5 < seen;
-        if !crowded && stripe.hand.get() < stripe.end.get() {
+        if !crowded && !fresh && stripe.hand.get() < stripe.end.get() {
             return Ok(());
         }
         let turn = stripe.turn.get();
         stripe.turn.add(1);
         #[allow(clippy::cast_possible_truncation)]
         let at = (index as u64).wrapping_add(turn) as usize & (self.shards.len() - 1);
-        let local = match self.roomy_chunk(at, turn) {
-            Some(local) => local,
-            None => self.add_chunk(at)?,
+        // What samples as roomy may be taken by others, or have waited for the driver too long. A new one ends that.
+        let found = if fresh {
+            None
+        } else {
+            self.roomy_chunk(at, turn)
+        };
+        let (local, start) = match found {
+            Some(place) => place,
+            None => (self.add_chunk(at)?, 0),
         };
         let first = (local as usize * self.shards.len() + at) * CHUNK;
-        stripe.hand.set(first as u64);
+        stripe.hand.set((first + start) as u64);
         stripe.end.set((first + CHUNK) as u64);
         stripe.seen.set(0);
         stripe.found.set(0);
@@ -142,7 +158,7 @@ impl<C> Engine<C> {
     /// chunks without room only when one with room lies behind them: if the window's tail has not left
     /// the chunk at the position yet, that chunk is what comes next.
     #[allow(clippy::cast_possible_truncation)]
-    pub(super) fn roomy_chunk(&self, at: usize, turn: u64) -> Option<u32> {
+    pub(super) fn roomy_chunk(&self, at: usize, turn: u64) -> Option<(u32, usize)> {
         let shard = &self.shards[at];
         let roomy = |local: u32| {
             let step = (CHUNK / SAMPLES).max(1);
@@ -151,12 +167,16 @@ impl<C> Engine<C> {
                 .chunk(local as usize * self.shards.len() + at)
                 .unwrap_or_default();
             let sampled = slots.iter().step_by(step);
-            let (mut seen, mut free) = (0, 0);
+            let (mut seen, mut free, mut start) = (0, 0, None);
             for slot in sampled {
+                if slot.lease().state() == State::Free {
+                    free += 1;
+                    // Where to begin: what lies before it may be taken for as long as it likes.
+                    start = start.or(Some(seen * step));
+                }
                 seen += 1;
-                free += usize::from(slot.lease().state() == State::Free);
             }
-            free * 4 >= seen && free > 0
+            start.filter(|_| free * 4 >= seen)
         };
         for look in 0..2 * LOOKS {
             let position = shard.ring.load(Ordering::Relaxed);
@@ -177,7 +197,7 @@ impl<C> Engine<C> {
             if look >= active && look < LOOKS {
                 continue;
             }
-            if roomy(local) {
+            if let Some(start) = roomy(local) {
                 // Whoever fails takes it all the same: two threads can share a chunk.
                 let _ = shard.ring.compare_exchange(
                     position,
@@ -185,7 +205,7 @@ impl<C> Engine<C> {
                     Ordering::Relaxed,
                     Ordering::Relaxed,
                 );
-                return Some(local);
+                return Some((local, start));
             }
         }
         None

@@ -18,6 +18,7 @@ impl<C> Engine<C> {
         while self
             .driver
             .enter(|_| {
+                let _driving = self.driving();
                 for (at, shard) in self.shards.iter().enumerate() {
                     let peak = shard.peak.fetch_or(SHUT, Ordering::AcqRel) & !SHUT;
                     for local in 0..peak {

@@ -193,6 +193,15 @@ struct Driver {
     tended: u64,
 }
 
+/// See [`Engine::driving`].
+struct Driving<'a, C>(&'a Engine<C>);
+
+impl<C> Drop for Driving<'_, C> {
+    fn drop(&mut self) {
+        self.0.with_stripe(|mine, _| mine.driving.set(0));
+    }
+}
+
 /// What a round of the driver left behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Round {
@@ -374,6 +383,17 @@ impl<C> Engine<C> {
         with_index(|index| f(self.stripes.get(index), index))
     }
 
+    /// Marks this thread as being in a round of the driver until the mark is dropped.
+    fn driving(&self) -> Driving<'_, C> {
+        self.with_stripe(|mine, _| mine.driving.add(1));
+        Driving(self)
+    }
+
+    /// Whether this thread is in a round of the driver: in a handler that one has called.
+    pub(crate) fn is_driving(&self) -> bool {
+        self.with_stripe(|mine, _| mine.driving.get() != 0)
+    }
+
     /// All stripes that exist.
     pub(crate) fn stripes(&self) -> impl Iterator<Item = &C> {
         self.stripes.iter().map(|stripe| &stripe.face)
@@ -470,6 +490,8 @@ impl<C> Engine<C> {
                 Err(now) => head = now,
             }
         }
+        // The entry has ended; that its slot waits is no concern of who may come next.
+        self.return_credit();
         self.wake_by(1);
     }
 }

@@ -22,6 +22,9 @@ enum Tended {
     Later,
 }
 
+/// What the carrier gets of a round whose budget has been used up by expiry.
+const CARRY_AT_LEAST: usize = 64;
+
 /// How many due buckets are taken from a wheel before the first of them is looked at.
 const AT_ONCE: usize = 8;
 
@@ -32,10 +35,8 @@ impl<C> Engine<C> {
     /// entries; what it does not cover is carried forward.
     pub(crate) fn poll(&self, now: u64, mut budget: usize, face: &impl Face) -> Option<Round> {
         self.driver.enter(|driver| {
-            self.with_stripe(|mine, _| mine.driving.set(1));
-            let round = self.round(driver, now, &mut budget, face);
-            self.with_stripe(|mine, _| mine.driving.set(0));
-            round
+            let _driving = self.driving();
+            self.round(driver, now, &mut budget, face)
         })
     }
 
@@ -272,9 +273,11 @@ impl<C> Engine<C> {
             {
                 head = slot.owner.load(Ordering::Relaxed);
                 slot.set_lease(Lease::free(slot.lease().incarnation()));
-                self.return_credit();
             }
-            more |= index.carry(budget);
+            // However much else there is to do, growth goes on.
+            let mut share = (*budget).max(CARRY_AT_LEAST);
+            more |= index.carry(&mut share);
+            *budget = (*budget).min(share);
         }
         more
     }

@@ -52,8 +52,9 @@
 //! * A table whose homes are all closed and empty is taken off the directory. Its homes stay closed, so
 //!   that a publisher who still has the old directory fails there, until every publisher that was pinned at
 //!   that time has gone (see `sync::grace`); then its pages are given back, and its class may be used again.
-//!   Index memory is never unmapped while the engine lives, so look-ups and removals need no pin: in
-//!   a retired table they find nothing, and a look-up sees that the directory has changed.
+//!   Removals are pinned too: one that has taken a bit away has yet to zero the word, and one that has read a header
+//!   has yet to swap it. Look-ups need no pin, as index memory is never unmapped while the engine lives: in a retired
+//!   table they find nothing, and see that the directory has changed.
 //!
 //! Idea of the home-wide version: DLHT (arXiv 2406.09986). The fixed overflow lines, the directory word, the
 //! carrier and the limbo list are this crate's.
@@ -249,6 +250,8 @@ impl Index {
     /// Takes the word of an ended slot away. Exactly one thread calls this for each published slot.
     pub(crate) fn remove(&self, hash: u32, slot: u32) -> Removed {
         let value = word(hash, slot);
+        // Between the look at a header and the last store to a word, the table must not begin another life.
+        let _pin: Pin = self.grace.pin();
         loop {
             let directory = self.directory();
             for class in directory.classes() {
