@@ -58,10 +58,11 @@ pub fn large(name: &str, f: impl Fn() + Send + Sync + 'static) {
     bounded(name, preemptions() - 1, f);
 }
 
-/// For a model that is too large for every day: only where more preemptions than usual are asked for, and with two.
-pub fn deep(name: &str, f: impl Fn() + Send + Sync + 'static) {
-    if preemptions() > USUAL {
-        bounded(name, 2, f);
+/// For a model that is too large for every day: only where more preemptions than usual are asked for, and with a bound of
+/// its own.
+pub fn deep(name: &str, preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
+    if self::preemptions() > USUAL {
+        bounded(name, preemptions, f);
     } else {
         println!(
             "{name}: left out; it runs with EXPIRY_LOOM_PREEMPTIONS={}",

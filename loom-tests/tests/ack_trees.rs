@@ -514,7 +514,7 @@ fn w06_slot_reuse_by_another_key() {
 /// one, and an init of the old key does not merge into it.
 #[test]
 fn w06_init_merges_into_its_own_entry() {
-    deep("w06_init_merges_into_its_own_entry", || {
+    deep("w06_init_merges_into_its_own_entry", 2, || {
         let rig = Rig::new();
         assert_eq!(rig.tracker.ack(1, 3), Ok(Ack::Held));
         rig.tracker.issue(7, 0).unwrap();
@@ -582,7 +582,7 @@ fn w14_stale_share() {
 /// because another init was first; a fail that had found the slot under attempt 1 must not end it.
 #[test]
 fn w14_refused_before_it_is_published() {
-    deep("w14_refused_before_it_is_published", || {
+    deep("w14_refused_before_it_is_published", 2, || {
         let rig = Rig::with(|builder| builder.early_capacity(0));
         rig.tracker.init(1, 3, 10).unwrap();
         rig.tracker.issue(7, 0).unwrap();

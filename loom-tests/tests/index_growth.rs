@@ -7,7 +7,7 @@
 use expiry::model::{Index, Inserted};
 use expiry::{Ack, AckError, Done};
 use loom::thread;
-use loom_tests::{large, model, Rig};
+use loom_tests::{deep, large, model, Rig};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -217,28 +217,38 @@ fn w13_reserved_is_not_published() {
     });
 }
 
-/// A word that is merely reserved, in a home that is closed: its inserter has an old header, in which the place was free,
-/// and the word that the carrier saw there has gone since. Guards: the carrier looks at the bit again after it has
-/// read the word.
+/// A word that is merely reserved is not carried. Two homes share an overflow line: while the carrier is at the first
+/// one, the word that it saw there goes, and an inserter that has yet to hear of the new table reserves the
+/// place for the second. Were it carried, the inserter would find its own slot. Guards: the carrier looks at the
+/// bit again after it has read the word.
 #[test]
 fn w13_a_reserved_word_is_not_carried() {
-    model("w13_a_reserved_word_is_not_carried", || {
+    deep("w13_a_reserved_word_is_not_carried", 4, || {
         let index = index();
+        index.grow();
+        index.carry(100);
+        // Both homes are full, but for the second one's share of the first one's overflow line once 4 is gone.
+        for (hash, slot) in [(2, 20), (4, 7), (1, 21), (3, 22)] {
+            assert_eq!(index.insert(hash, slot, |_| false), Inserted::Done);
+        }
         let other = index.clone();
         let a = thread::spawn(move || other.insert(5, 1, EITHER));
-        assert_eq!(index.insert(4, 7, |_| false), Inserted::Done);
-        index.grow();
         let other = index.clone();
         let carrier = thread::spawn(move || {
-            other.carry(8);
+            other.grow();
+            other.carry(3);
         });
-        index.remove(4, 7);
+        let other = index.clone();
+        let ender = thread::spawn(move || {
+            other.remove(4, 7);
+        });
         assert_eq!(
             a.join().unwrap(),
             Inserted::Done,
             "it has found its own slot"
         );
         carrier.join().unwrap();
+        ender.join().unwrap();
         assert_eq!(all(&index, 5), [1]);
     });
 }
@@ -373,5 +383,30 @@ fn limbo_the_same_key_again() {
         assert_eq!(all(&index, 5), [expected]);
         index.carry(100);
         assert_eq!(all(&index, 5), [expected]);
+    });
+}
+
+/// Two lives of one table: a removal is interrupted between taking the bit away and zeroing the word (or between
+/// reading the header and its swap) while the table is emptied, retired, put to use again, and filled with another
+/// key. Guards: `remove` is pinned, so that the second life does not begin before it is through.
+#[test]
+fn grace_removal_across_two_lives() {
+    model("grace_removal_across_two_lives", || {
+        let index = index();
+        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
+        let other = index.clone();
+        let a = thread::spawn(move || other.remove(5, 1));
+        index.grow();
+        index.carry(100);
+        index.turn();
+        index.shrink();
+        index.carry(100);
+        index.turn();
+        assert_eq!(index.insert(9, 2, |_| false), Inserted::Done);
+        a.join().unwrap();
+        assert_eq!(all(&index, 9), [2], "another key's word was taken");
+        index.carry(100);
+        assert_eq!(all(&index, 9), [2]);
+        assert_eq!(all(&index, 5), []);
     });
 }

@@ -119,19 +119,26 @@ fn w04_a_poll_beside_the_reaper() {
 #[test]
 fn w04_a_poll_scans_beside_the_reaper() {
     large("w04_a_poll_scans_beside_the_reaper", || {
-        let (rig, [a, b]) = Awake::with(|builder| builder, two_without_a_deadline);
+        let (rig, [a, b]) = Awake::with(
+            |builder| builder,
+            |tracker| {
+                let two = two_without_a_deadline(tracker);
+                // The reaper goes to sleep.
+                thread::yield_now();
+                two
+            },
+        );
         let other = rig.clone();
-        let pusher = thread::spawn(move || {
-            other
-                .tracker
-                .reset_timeout_to(a, Timeout::After(TICK))
-                .unwrap();
+        let poll = thread::spawn(move || {
+            other.pass(1);
+            other.tracker.reset_timeout(b).unwrap();
+            other.tracker.poll(100);
         });
-        rig.pass(1);
-        rig.tracker.reset_timeout(b).unwrap();
-        rig.tracker.poll(100);
-        pusher.join().unwrap();
-        rig.pass(10);
+        rig.tracker
+            .reset_timeout_to(a, Timeout::After(TICK))
+            .unwrap();
+        poll.join().unwrap();
+        rig.pass(11);
         assert_eq!(rig.wait_for(2).len(), 2);
     });
 }
