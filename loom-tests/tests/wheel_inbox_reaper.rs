@@ -118,16 +118,8 @@ fn w04_a_poll_beside_the_reaper() {
 /// "never", and what the poll then files is for the poll to announce.
 #[test]
 fn w04_a_poll_scans_beside_the_reaper() {
-    large("w04_a_poll_scans_beside_the_reaper", || {
-        let (rig, [a, b]) = Awake::with(
-            |builder| builder,
-            |tracker| {
-                let two = two_without_a_deadline(tracker);
-                // The reaper goes to sleep.
-                thread::yield_now();
-                two
-            },
-        );
+    model("w04_a_poll_scans_beside_the_reaper", || {
+        let (rig, [a, b]) = Awake::with(|builder| builder, two_without_a_deadline);
         let other = rig.clone();
         let poll = thread::spawn(move || {
             other.pass(1);
