@@ -69,9 +69,17 @@ fn quick() -> Vec<Step> {
                 "warnings",
             ],
         ),
+        // Clippy has built the benches; running them, even as tests, is not for a debug build.
         cargo(
             "tests",
-            &["test", "--locked", "--workspace", "--all-targets"],
+            &[
+                "test",
+                "--locked",
+                "--workspace",
+                "--lib",
+                "--bins",
+                "--tests",
+            ],
         ),
         cargo("doc tests", &["test", "--locked", "--workspace", "--doc"]),
         Step {
