@@ -25,8 +25,11 @@
 //! meantime. Drop the work; do not stop the thread.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// The models reach what they need, not everything.
-#![cfg_attr(expiry_loom, allow(dead_code))]
+// The models reach what they need, not everything, and some of the sizes are 1.
+#![cfg_attr(
+    expiry_loom,
+    allow(dead_code, clippy::modulo_one, clippy::unnecessary_min_or_max)
+)]
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
