@@ -5,7 +5,7 @@ use crate::core::inbox::{Inbox, Taken};
 use crate::core::index::{Index as Inner, Insert, Removed};
 use crate::core::lease::{Lease, State};
 use crate::core::params;
-use crate::core::slots::{Lowered, Slots};
+use crate::core::slots::{Lowered, Released, Slots};
 use crate::sync::exclusive::Exclusive as Flagged;
 use crate::sync::Ordering;
 
@@ -53,7 +53,7 @@ impl Index {
 
     /// Takes the word of a slot away. True if a copy may be on its way, so that the slot must rest.
     pub fn remove(&self, hash: u32, slot: u32) -> bool {
-        self.0.remove(hash, slot) == Removed::Copied
+        self.0.remove(hash, slot, None) == Removed::Copied
     }
 
     /// Installs a successor of twice the size.
@@ -96,9 +96,20 @@ impl Store {
         Store(slots)
     }
 
-    /// Claims a slot if it is free, and returns its incarnation.
-    pub fn claim(&self, id: u32) -> Option<u32> {
-        self.0.claim(id, self.0.slot(id)?)
+    /// Owns the bucket that begins with slot `first`: which of its slots are free, and its base.
+    pub fn own(&self, first: u32) -> Option<(u32, u32)> {
+        let free = self.0.own(first)?;
+        Some((free.slots, free.base))
+    }
+
+    /// Gives a bucket back.
+    pub fn leave(&self, first: u32) {
+        self.0.leave(first);
+    }
+
+    /// The incarnation of the next tenant of a free slot in a bucket that the caller owns.
+    pub fn claim(&self, id: u32, base: u32) -> u32 {
+        Slots::tenancy(self.0.slot(id).expect("a slot"), base)
     }
 
     /// Makes a claimed slot live with `key`, as an issue does.
@@ -125,9 +136,9 @@ impl Store {
         slot.set_lease(Lease::free(incarnation));
     }
 
-    /// Gives a chunk's memory back if every slot in it is free.
+    /// Gives a chunk's memory back if every slot in it is free and nobody owns any.
     pub fn release(&self, chunk: usize) -> bool {
-        self.0.release(chunk, || ())
+        self.0.release(chunk, || ()) == Released::Yes
     }
 }
 

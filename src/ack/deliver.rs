@@ -165,52 +165,65 @@ impl Deliver {
     }
 
     /// Tells the owner. Never panics.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn tell(&self, outcome: &Outcome) {
         match &self.target {
             Target::Nowhere => {}
             Target::Handler(handler) => {
                 let told = catch_unwind(AssertUnwindSafe(|| handler.outcome(outcome)));
                 if let Err(payload) = told {
-                    self.panics.fetch_add(1, Ordering::Relaxed);
-                    // A payload whose drop panics would take the reaper with it.
-                    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-                        std::mem::forget(again);
-                    }
+                    self.panicked(payload);
                 }
             }
-            Target::Channel {
-                bounded,
-                spill,
-                when_full,
-            } => {
-                let spilled = |outcome| {
-                    self.spilled.fetch_add(1, Ordering::Relaxed);
-                    spill.send(outcome).is_ok()
-                };
-                let sent = match when_full {
-                    WhenFull::Wait => loop {
-                        match bounded.send_timeout(*outcome, LOOK_UP) {
-                            Ok(()) => break true,
-                            Err(SendTimeoutError::Timeout(outcome)) => {
-                                if self.closing.load(Ordering::Acquire) {
-                                    break spilled(outcome);
-                                }
-                            }
-                            Err(SendTimeoutError::Disconnected(_)) => break false,
+            Target::Channel { .. } => self.send(outcome),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn panicked(&self, payload: Box<dyn std::any::Any + Send>) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+        // A payload whose drop panics would take the reaper with it.
+        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            std::mem::forget(again);
+        }
+    }
+
+    #[inline(never)] // keeps `tell` short
+    fn send(&self, outcome: &Outcome) {
+        let Target::Channel {
+            bounded,
+            spill,
+            when_full,
+        } = &self.target
+        else {
+            return;
+        };
+        let spilled = |outcome| {
+            self.spilled.fetch_add(1, Ordering::Relaxed);
+            spill.send(outcome).is_ok()
+        };
+        let sent = match when_full {
+            WhenFull::Wait => loop {
+                match bounded.send_timeout(*outcome, LOOK_UP) {
+                    Ok(()) => break true,
+                    Err(SendTimeoutError::Timeout(outcome)) => {
+                        if self.closing.load(Ordering::Acquire) {
+                            break spilled(outcome);
                         }
-                    },
-                    WhenFull::Drop => bounded.try_send(*outcome).is_ok(),
-                    WhenFull::Spill => match bounded.try_send(*outcome) {
-                        Ok(()) => true,
-                        Err(TrySendError::Full(outcome)) => spilled(outcome),
-                        Err(TrySendError::Disconnected(_)) => false,
-                    },
-                };
-                if !sent {
-                    self.undelivered.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Err(SendTimeoutError::Disconnected(_)) => break false,
                 }
-            }
+            },
+            WhenFull::Drop => bounded.try_send(*outcome).is_ok(),
+            WhenFull::Spill => match bounded.try_send(*outcome) {
+                Ok(()) => true,
+                Err(TrySendError::Full(outcome)) => spilled(outcome),
+                Err(TrySendError::Disconnected(_)) => false,
+            },
+        };
+        if !sent {
+            self.undelivered.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

@@ -37,7 +37,7 @@ impl Inbox {
     /// Puts `bucket` in, unless it is in or on its way in. Lock-free.
     pub(crate) fn push(&self, bucket: u32, header: &Header) {
         // AcqRel: Release publishes the lowered next expiration to the driver's clearing swap.
-        if header.queued.swap(1, Ordering::AcqRel) != 0 {
+        if header.queued.swap(true, Ordering::AcqRel) {
             return;
         }
         let mut head = self.head.load(Ordering::Relaxed);
@@ -75,7 +75,7 @@ impl Taken {
         let bucket = self.next.checked_sub(1)?;
         let header = slots.header(bucket * BUCKET_U32)?;
         self.next = header.link.load(Ordering::Relaxed);
-        header.queued.swap(0, Ordering::AcqRel);
+        header.queued.swap(false, Ordering::AcqRel);
         Some((bucket, header.next.get()))
     }
 }

@@ -10,16 +10,15 @@
 //! # States and who may change them
 //!
 //! ```text
-//!  FREE -> CLAIMED                   any thread, by compare-and-swap: from here on it owns the slot alone
-//!  CLAIMED -> LIVE_ISSUED            the claimer, by a store: the id it returns is the only way in
-//!  CLAIMED -> LIVE, EARLY*           the claimer, by a store, before it publishes the slot in the index
+//!  FREE -> LIVE_ISSUED               the owner of the bucket, by a store: the id it returns is the only way in
+//!  FREE -> LIVE, EARLY*              the owner of the bucket, by a store, before it publishes the slot in the index
 //!  LIVE, EARLY* -> FREE              the claimer, by a store, if the index refused it: nobody else was in it
 //!  EARLY -> EARLY_FAILED -> _BY      a fail that came before the init; then it puts the culprit in the word
 //!  EARLY -> INITING -> LIVE          one init; the first swap refuses duplicates
 //!  INITING -> INITING_FAILED         a fail that met an init; that init reports it
 //!  LIVE*, EARLY*, INITING* -> DEAD   the one that ends it, by compare-and-swap: from here on it owns the slot
 //!  DEAD -> FREE                      the one that ended it (or the carrier, see `index`), by a store
-//!  FREE -> FROZEN                    the driver, to give a chunk's memory back; the zeroed page reads FREE
+//!  FREE -> FREE                      the driver, as owner of all buckets of a chunk, gives its memory back: zeroes
 //!  LIVE*, EARLY* -> the same         a touch: only the deadline changes
 //! ```
 //!
@@ -53,38 +52,36 @@ const DEADLINE_MASK: u64 = (1 << DEADLINE_BITS) - 1;
 pub(crate) enum State {
     /// Nobody's. All zero bits, so fresh memory is free slots.
     Free = 0,
-    Claimed = 1,
-    Early = 2,
-    EarlyFailed = 3,
+    Early = 1,
+    EarlyFailed = 2,
+    /// As `EarlyFailed`, and the word says who failed it.
+    EarlyFailedBy = 3,
     Initing = 4,
     InitingFailed = 5,
     Live = 6,
     LiveIssued = 7,
     Dead = 8,
-    Frozen = 9,
-    /// As `EarlyFailed`, and the word says who failed it.
-    EarlyFailedBy = 10,
 }
 
 impl State {
     const ALL: [State; 16] = [
         State::Free,
-        State::Claimed,
         State::Early,
         State::EarlyFailed,
+        State::EarlyFailedBy,
         State::Initing,
         State::InitingFailed,
         State::Live,
         State::LiveIssued,
         State::Dead,
-        State::Frozen,
-        State::EarlyFailedBy,
         // Never written.
-        State::Frozen,
-        State::Frozen,
-        State::Frozen,
-        State::Frozen,
-        State::Frozen,
+        State::Dead,
+        State::Dead,
+        State::Dead,
+        State::Dead,
+        State::Dead,
+        State::Dead,
+        State::Dead,
     ];
 
     /// States that the reaper ends when their deadline has passed.
@@ -254,7 +251,7 @@ mod tests {
 
     #[test]
     fn every_state_survives_the_packing() {
-        for state in &State::ALL[..11] {
+        for state in &State::ALL[..9] {
             let lease = Lease::new(*state, 0xA_BCDE, 0x12_3456_789A);
             assert_eq!(lease.state(), *state);
             assert_eq!(lease.incarnation(), 0xA_BCDE);

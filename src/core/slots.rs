@@ -14,8 +14,10 @@
 //! Segments are unmapped only when the engine is dropped. So a reference to a slot is always valid, and
 //! what is to be shown is not that memory exists but that nobody acts on a tenant that is not theirs:
 //!
-//! * Claiming (`FREE -> CLAIMED`) and ending (`X -> DEAD`) are compare-and-swaps on the lease: one winner.
-//! * Between claim and publication, and between end and `FREE`, the winner alone writes the slot.
+//! * A thread **owns** a bucket before it claims slots in it: one swap of the header's flag for 16 claims. While it
+//!   does, free slots in it stay free but for its own claims, which therefore are plain stores. Ending
+//!   (`X -> DEAD`) is a compare-and-swap on the lease: one winner.
+//! * Between claim and publication, and between end and `FREE`, the claimer and the winner alone write the slot.
 //! * `word` is only ever changed by compare-and-swap, from a value that was read *before* the key and
 //!   the lease were checked. The word is whitened with key and incarnation, so the swap fails on every
 //!   later tenant (W6, W14).
@@ -23,14 +25,15 @@
 //!
 //! # Giving memory back
 //!
-//! The driver takes every slot of a chunk out of use (`FREE -> FROZEN`, one at a time; any failure
-//! gives up and thaws), so that nobody is inside, raises the chunk's base incarnation above all that
-//! its slots have had, and lets the pages go. They read as zeroes from then on, which is `FREE`, and once the
-//! base says that all are gone the chunk is in use again, with incarnations that continue after it.
+//! The driver owns every bucket of a chunk (any failure gives up, and gives them back), finds every slot free, raises
+//! the chunk's base incarnation above all that its slots have had, and lets the pages go. They read as zeroes from
+//! then on, which is `FREE`; the headers stay. Then it gives the buckets back, and whoever owns one next continues
+//! after the base.
 
 use super::lease::{next_incarnation, Lease, State, INCARNATION_BITS};
 use super::params::{BUCKET, CHUNK, CHUNK_BUCKETS, SEGMENTS};
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use super::prefetch_at;
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// One live thing: an ack tree, a lease, a timer, a map entry.
 #[repr(C, align(32))]
@@ -88,8 +91,22 @@ pub(crate) struct Header {
     pub(crate) next: NextExpiration,
     /// The bucket after this one in its shard's inbox, plus one.
     pub(crate) link: AtomicU32,
-    /// Non-zero while the bucket is in the inbox (or on its way).
-    pub(crate) queued: AtomicU32,
+    /// Whether the bucket is in the inbox (or on its way).
+    pub(crate) queued: AtomicBool,
+    /// Whether somebody owns the free slots in the bucket; see the module's head.
+    owned: AtomicBool,
+}
+
+impl Header {
+    /// Lets others own the bucket. The owner's.
+    ///
+    /// Under loom by a swap: it does not know that a store comes after a swap which read what the store's thread has seen.
+    fn give_back(&self) {
+        #[cfg(not(expiry_loom))]
+        self.owned.store(false, Ordering::Release);
+        #[cfg(expiry_loom)]
+        self.owned.swap(false, Ordering::Release);
+    }
 }
 
 /// A bucket's next expiration: a lower bound of the deadlines in it.
@@ -202,17 +219,55 @@ impl Segment {
     }
 }
 
-/// In a chunk's base while its pages are on their way out. What reads as zero already may not do so yet for another
-/// processor, or field by field where pages are zeroed in place: nobody may move in before all of it is gone.
-const LEAVING: u32 = 1 << 31;
+/// The free slots of a bucket that the caller owns.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Free {
+    /// A bit for each slot that is free.
+    pub(crate) slots: u32,
+    /// What the incarnations of zeroed slots continue after.
+    pub(crate) base: u32,
+}
+
+/// What became of [`Slots::release`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Released {
+    Yes,
+    /// A slot is in use.
+    InUse,
+    /// Nothing is in use that has been seen, but a thread owns one of the buckets, and may for as long as it likes.
+    Owned,
+}
+
+/// Where slot 0, its header and its birth stamp would lie if the segment began with them: an address is this one plus
+/// the id times a size. Null until the segment exists.
+struct Origin {
+    slots: AtomicPtr<Slot>,
+    headers: AtomicPtr<Header>,
+    births: AtomicPtr<AtomicU32>,
+}
+
+/// A slot and what belongs to it.
+#[derive(Clone, Copy)]
+pub(crate) struct Spot<'a> {
+    pub(crate) slot: &'a Slot,
+    pub(crate) header: &'a Header,
+    pub(crate) birth: &'a AtomicU32,
+}
 
 /// The slots of an engine. Ids are `chunk * CHUNK + position`; chunk `c` belongs to shard `c % shards`.
 pub(crate) struct Slots {
-    /// Segment 0 and 1 hold `1 << shift` chunks... each next one twice as many as the one before.
+    /// By log2 of `chunk + shards`, of which segment 0 has the lowest: one load, one sum finds a slot.
+    origins: [Origin; ORIGINS],
+    /// Segment 0 holds `1 << shift` chunks, each next one twice as many as the one before.
     segments: [AtomicPtr<Segment>; SEGMENTS],
-    /// log2 of the chunks in segment 0: the number of shards.
+    /// Chunks in segment 0; a power of two.
+    shards: usize,
+    /// log2 of that.
     shift: u32,
 }
+
+/// The first so many are never used: there are `shards` chunks in the first segment.
+const ORIGINS: usize = SEGMENTS + 9;
 
 /// The number of slots that 32-bit ids can name, less a margin for the arithmetic.
 const MOST_CHUNKS: u64 = (1 << 32) / CHUNK as u64 - 1;
@@ -221,9 +276,23 @@ impl Slots {
     /// `shards` is a power of two.
     pub(crate) fn new(shards: usize) -> Self {
         Slots {
+            origins: std::array::from_fn(|_| Origin {
+                slots: AtomicPtr::new(std::ptr::null_mut()),
+                headers: AtomicPtr::new(std::ptr::null_mut()),
+                births: AtomicPtr::new(std::ptr::null_mut()),
+            }),
             segments: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
+            shards,
             shift: shards.ilog2(),
         }
+    }
+
+    /// The origin for slot `id`.
+    #[inline(always)]
+    fn origin(&self, id: u32) -> Option<&Origin> {
+        // Shards are a power of two: with the lowest bit set the logarithm is the same, and known to exist.
+        let shifted = (id as usize / CHUNK + self.shards) | 1;
+        self.origins.get(shifted.ilog2() as usize)
     }
 
     /// Segment and chunk in it. Segment `k` starts at chunk `(S << k) - S`, with `S` shards.
@@ -245,31 +314,49 @@ impl Slots {
     }
 
     /// The slot with this id; `None` if no such slot was ever made, which an issued id never is.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn slot(&self, id: u32) -> Option<&Slot> {
+        let origin = self.origin(id)?.slots.load(Ordering::Acquire);
+        if origin.is_null() {
+            return None;
+        }
+        // SAFETY: `ensure` sets the origin once the segment is there, with which all ids that share this origin have a
+        // slot, and segments are freed only with `self`. The sum is that slot's address, with its provenance.
+        Some(unsafe { &*origin.wrapping_add(id as usize) })
+    }
+
+    /// The slot with this id and what belongs to it.
+    #[inline(always)]
+    pub(crate) fn spot(&self, id: u32) -> Option<Spot<'_>> {
+        let origin = self.origin(id)?;
+        // The one that is set last.
+        let slots = origin.slots.load(Ordering::Acquire);
+        if slots.is_null() {
+            return None;
+        }
+        let headers = origin.headers.load(Ordering::Relaxed);
+        let births = origin.births.load(Ordering::Relaxed);
         let id = id as usize;
-        let (segment, chunk) = self.place(id / CHUNK);
-        self.segment(segment)?.slots.get(chunk * CHUNK + id % CHUNK)
+        // SAFETY: as in `slot`; the others are set before it.
+        unsafe {
+            Some(Spot {
+                slot: &*slots.wrapping_add(id),
+                header: &*headers.wrapping_add(id / BUCKET),
+                birth: &*births.wrapping_add(id),
+            })
+        }
     }
 
     /// The header of the bucket that slot `id` lies in.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn header(&self, id: u32) -> Option<&Header> {
-        let id = id as usize;
-        let (segment, chunk) = self.place(id / CHUNK);
-        self.segment(segment)?
-            .headers
-            .get(chunk * CHUNK_BUCKETS + id % CHUNK / BUCKET)
+        Some(self.spot(id)?.header)
     }
 
     /// The birth stamp of slot `id`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn birth(&self, id: u32) -> Option<&AtomicU32> {
-        let id = id as usize;
-        let (segment, chunk) = self.place(id / CHUNK);
-        self.segment(segment)?
-            .births
-            .get(chunk * CHUNK + id % CHUNK)
+        Some(self.spot(id)?.birth)
     }
 
     /// The slots of the bucket that begins with slot `first`.
@@ -308,96 +395,127 @@ impl Slots {
         let Some(place) = self.segments.get(segment) else {
             return Err(OutOfMemory);
         };
-        if !place.load(Ordering::Acquire).is_null() {
-            return Ok(());
-        }
-        let fresh = Box::into_raw(Box::new(Segment::map((1 << self.shift) << segment)?));
-        // Release publishes the segment's fields; the loser's mapping was never touched and goes back.
-        if place
-            .compare_exchange(
+        let mut mapped = place.load(Ordering::Acquire);
+        if mapped.is_null() {
+            mapped = Box::into_raw(Box::new(Segment::map((1 << self.shift) << segment)?));
+            // Release publishes the segment's fields; the loser's mapping was never touched and goes back.
+            if let Err(theirs) = place.compare_exchange(
                 std::ptr::null_mut(),
-                fresh,
+                mapped,
                 Ordering::AcqRel,
                 Ordering::Acquire,
-            )
-            .is_err()
-        {
-            // SAFETY: made above, not published.
-            drop(unsafe { Box::from_raw(fresh) });
+            ) {
+                // SAFETY: made above, not published.
+                drop(unsafe { Box::from_raw(mapped) });
+                mapped = theirs;
+            }
+        }
+        let first = ((1 << (self.shift as usize + segment)) - (1 << self.shift)) * CHUNK;
+        #[allow(clippy::cast_possible_truncation)] // below MOST_CHUNKS
+        let origin = self.origin(first as u32).ok_or(OutOfMemory)?;
+        if origin.slots.load(Ordering::Acquire).is_null() {
+            // SAFETY: published in `segments`, freed only with `self`.
+            let mapped = unsafe { &*mapped };
+            // Whoever else is here stores the same.
+            let headers = mapped.headers.as_ptr().wrapping_sub(first / BUCKET);
+            origin.headers.store(headers, Ordering::Relaxed);
+            let births = mapped.births.as_ptr().wrapping_sub(first);
+            origin.births.store(births, Ordering::Relaxed);
+            // Release: who sees this one sees the others, and the zeroed memory.
+            let slots = mapped.slots.as_ptr().wrapping_sub(first);
+            origin.slots.store(slots, Ordering::Release);
         }
         Ok(())
     }
 
-    /// Claims slot `id` if it is free. The claimer owns it alone from here on.
-    ///
-    /// Returns the new incarnation.
+    /// Owns the bucket that begins with slot `first`, and says which of its slots are free; `None` if somebody else
+    /// owns it. One read-modify-write. The caller alone may claim slots in it until it calls [`leave`](Self::leave).
+    pub(crate) fn own(&self, first: u32) -> Option<Free> {
+        let header = self.header(first)?;
+        // Acquire pairs with the Release of whoever owned it last: its claims, or the driver's zeroed memory and base.
+        if header.owned.load(Ordering::Relaxed) || header.owned.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        let mut slots = 0;
+        for (at, slot) in self.bucket(first)?.iter().enumerate() {
+            // Acquire: whoever freed it is done with it.
+            slots |= u32::from(slot.lease().state() == State::Free) << at;
+        }
+        let (segment, at) = self.place(first as usize / CHUNK);
+        let base = self.segment(segment)?.bases[at].load(Ordering::Relaxed);
+        Some(Free { slots, base })
+    }
+
+    /// Gives a bucket back that the caller owns.
+    pub(crate) fn leave(&self, first: u32) {
+        if let Some(header) = self.header(first) {
+            header.give_back();
+        }
+    }
+
+    /// Starts fetching a bucket that may be owned next. Writable by the time the hand gets there.
+    pub(crate) fn prefetch(&self, first: u32) {
+        let Some(spot) = self.spot(first) else {
+            return;
+        };
+        prefetch_at(spot.header);
+        prefetch_at(spot.birth);
+        for at in (0..BUCKET).step_by(2) {
+            prefetch_at(std::ptr::from_ref(spot.slot).wrapping_add(at));
+        }
+    }
+
+    /// The incarnation of the next tenant of a free slot, in a bucket with this base that the caller owns.
     #[inline(always)]
-    pub(crate) fn claim(&self, id: u32, slot: &Slot) -> Option<u32> {
-        let seen = Lease(slot.lease.load(Ordering::Relaxed));
-        if seen.state() != State::Free {
-            return None;
-        }
-        let incarnation = next_incarnation(seen.incarnation());
-        let claimed = Lease::new(State::Claimed, incarnation, 0);
-        slot.swap_lease(seen, claimed).ok()?;
-        if seen.0 == 0 {
-            // A fresh page. The base was raised before the page was let go, and is read after the
-            // claim, so it is not below any incarnation that this slot has had.
-            return self.after_base(id, slot);
-        }
-        Some(incarnation)
+    pub(crate) fn tenancy(slot: &Slot, base: u32) -> u32 {
+        let last = Lease(slot.lease.load(Ordering::Relaxed));
+        // A zeroed slot's memory has been given back, or is new.
+        let last = if last.0 == 0 { base } else { last.incarnation() };
+        next_incarnation(last)
     }
 
-    #[cold]
-    fn after_base(&self, id: u32, slot: &Slot) -> Option<u32> {
-        let (segment, at) = self.place(id as usize / CHUNK);
-        let base = self.segment(segment)?.bases[at].load(Ordering::Acquire);
-        if base & LEAVING != 0 {
-            // Too early: back to what it was.
-            slot.set_lease(Lease(0));
-            return None;
-        }
-        Some(next_incarnation(base))
-    }
-
-    /// Gives a chunk's pages back if every slot in it is free. Only the driver calls this, one at a time.
+    /// Gives a chunk's pages back if every slot in it is free and nobody owns any. Only the driver calls this.
     ///
-    /// Calls `while_frozen` when nobody can be in the chunk any more, and returns true, if it does.
-    pub(crate) fn release(&self, chunk: usize, while_frozen: impl FnOnce()) -> bool {
+    /// Calls `while_owned` when nobody can be in the chunk any more, if it does.
+    pub(crate) fn release(&self, chunk: usize, while_owned: impl FnOnce()) -> Released {
         let (segment, at) = self.place(chunk);
         let Some(segment) = self.segment(segment) else {
-            return false;
+            return Released::InUse;
         };
         let slots = &segment.slots.as_slice()[at * CHUNK..(at + 1) * CHUNK];
-        let mut greatest = segment.bases[at].load(Ordering::Relaxed);
-        for (frozen, slot) in slots.iter().enumerate() {
-            let seen = slot.lease();
-            let free = seen.state() == State::Free
-                && slot
-                    .swap_lease(seen, seen.with_state(State::Frozen))
-                    .is_ok();
-            if !free {
-                for slot in &slots[..frozen] {
-                    // Frozen slots are the driver's alone.
-                    slot.set_lease(slot.lease().with_state(State::Free));
-                }
-                return false;
+        let headers = &segment.headers.as_slice()[at * CHUNK_BUCKETS..(at + 1) * CHUNK_BUCKETS];
+        let give_back = |headers: &[Header]| {
+            for header in headers {
+                header.give_back();
             }
-            greatest = greatest.max(seen.incarnation());
+        };
+        let mut greatest = segment.bases[at].load(Ordering::Relaxed);
+        for (bucket, (slots, header)) in slots.chunks_exact(BUCKET).zip(headers).enumerate() {
+            if header.owned.swap(true, Ordering::AcqRel) {
+                give_back(&headers[..bucket]);
+                return Released::Owned;
+            }
+            for slot in slots {
+                let seen = slot.lease();
+                if seen.state() != State::Free {
+                    give_back(&headers[..=bucket]);
+                    return Released::InUse;
+                }
+                greatest = greatest.max(seen.incarnation());
+            }
         }
         if greatest >= (1 << INCARNATION_BITS) - 1 - (1 << 10) {
             // Near the wrap the greatest says nothing about the latest. Start over; what that leaves
             // possible is what the wrap leaves possible anyway.
             greatest = 0;
         }
-        while_frozen();
-        // Release: seen by whoever claims one of the zeroed slots and so has seen the pages gone.
-        segment.bases[at].store(greatest | LEAVING, Ordering::Release);
+        while_owned();
+        segment.bases[at].store(greatest, Ordering::Relaxed);
         segment.births.release(at * CHUNK..(at + 1) * CHUNK);
         segment.slots.release(at * CHUNK..(at + 1) * CHUNK);
-        // All processors see them gone: the slots may be claimed.
-        segment.bases[at].store(greatest, Ordering::Release);
-        true
+        // Release: who owns one of these next sees the base, and the pages gone.
+        give_back(headers);
+        Released::Yes
     }
 }
 
@@ -460,16 +578,16 @@ pub(crate) mod memory {
                 })
             }
 
+            /// Where the array begins. What lies there is atomics, so sharing it is all that is ever done.
+            pub(crate) fn as_ptr(&self) -> *mut T {
+                self.map.as_ptr().cast_mut().cast::<T>()
+            }
+
             #[inline]
             pub(crate) fn as_slice(&self) -> &[T] {
                 // SAFETY: the mapping holds `length` values of `T`, page-aligned; all zeroes is a valid `T`
                 // (`ZeroValid`), which is atomics only, so shared access is all that there ever is.
                 unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<T>(), self.length) }
-            }
-
-            #[inline]
-            pub(crate) fn get(&self, at: usize) -> Option<&T> {
-                self.as_slice().get(at)
             }
 
             /// Lets the whole pages in `range` go; they read as zeroes afterwards.
@@ -516,12 +634,12 @@ pub(crate) mod memory {
                 })
             }
 
-            pub(crate) fn as_slice(&self) -> &[T] {
-                &self.values
+            pub(crate) fn as_ptr(&self) -> *mut T {
+                self.values.as_ptr().cast_mut()
             }
 
-            pub(crate) fn get(&self, at: usize) -> Option<&T> {
-                self.values.get(at)
+            pub(crate) fn as_slice(&self) -> &[T] {
+                &self.values
             }
 
             pub(crate) fn release(&self, range: Range<usize>) {
@@ -572,20 +690,22 @@ zero_valid!(Slot {
     owner: AtomicU64::new(0)
 });
 
-// SAFETY: three integers behind atomics.
+// SAFETY: integers and flags behind atomics; zero is false.
 unsafe impl ZeroValid for Header {
     #[cfg(expiry_loom)]
     fn zeroed() -> Self {
         Header {
             next: NextExpiration(AtomicU64::new(0)),
             link: AtomicU32::new(0),
-            queued: AtomicU32::new(0),
+            queued: AtomicBool::new(false),
+            owned: AtomicBool::new(false),
         }
     }
     fn zero(&self) {
         self.next.0.store(0, Ordering::Release);
         self.link.store(0, Ordering::Release);
-        self.queued.store(0, Ordering::Release);
+        self.queued.store(false, Ordering::Release);
+        self.owned.store(false, Ordering::Release);
     }
 }
 
@@ -628,20 +748,27 @@ mod tests {
         let slots = Slots::new(1);
         slots.ensure(0).unwrap();
         let id = 5;
+        let slot = slots.slot(id).unwrap();
+        let free = slots.own(0).unwrap();
+        assert_eq!(free.slots, (1 << BUCKET) - 1);
         let mut latest = 0;
         for _ in 0..9 {
-            let slot = slots.slot(id).unwrap();
-            latest = slots.claim(id, slot).unwrap();
+            latest = Slots::tenancy(slot, free.base);
             slot.set_lease(Lease::free(latest));
         }
         assert_eq!(latest, 9);
-        assert!(slots.release(0, || ()));
-        let slot = slots.slot(id).unwrap();
+        assert!(slots.own(0).is_none(), "one owner");
+        assert_eq!(slots.release(0, || ()), Released::Owned);
+        slots.leave(0);
+        assert_eq!(slots.release(0, || ()), Released::Yes);
         assert_eq!(slot.lease().0, 0, "the page was let go");
-        assert_eq!(slots.claim(id, slot), Some(10));
-        assert!(!slots.release(0, || ()), "a slot is in use");
-        // What the failed release froze is free again.
-        assert!(slots.claim(1, slots.slot(1).unwrap()).is_some());
+        let free = slots.own(0).unwrap();
+        assert_eq!(Slots::tenancy(slot, free.base), 10);
+        slot.set_lease(Lease::new(State::LiveIssued, 10, 0));
+        slots.leave(0);
+        assert_eq!(slots.release(0, || ()), Released::InUse);
+        // What the failed release owned is given back.
+        assert_eq!(slots.own(0).unwrap().slots, (1 << BUCKET) - 1 - (1 << id));
     }
 
     #[test]

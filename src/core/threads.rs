@@ -92,6 +92,8 @@ fn give_back(index: usize) {
 struct Owned(usize);
 
 impl Drop for Owned {
+    #[cold]
+    #[inline(never)]
     fn drop(&mut self) {
         let _ = INDEX.try_with(|cached| cached.set(UNKNOWN));
         give_back(self.0);
@@ -105,91 +107,119 @@ thread_local! {
     static OWNED: Owned = Owned(take());
 }
 
+/// An index that no other running thread has while this is held.
+pub(crate) struct Index {
+    index: usize,
+    /// Held for this one call only: the thread is ending, and has given its own back.
+    _borrowed: Option<Owned>,
+}
+
+impl Index {
+    #[inline(always)]
+    pub(crate) fn get(&self) -> usize {
+        self.index
+    }
+}
+
 /// The model checker's threads take turns on one thread of the system, so each has its own index by its
 /// number in the model.
 #[cfg(expiry_loom)]
-pub(crate) fn with_index<R>(f: impl FnOnce(usize) -> R) -> R {
+pub(crate) fn index() -> Index {
     loom::thread_local!(static NUMBER: usize = {
         let id = format!("{:?}", loom::thread::current().id());
         let digits = id.trim_matches(|c: char| !c.is_ascii_digit());
         digits.parse().expect("loom prints the number of a thread")
     });
-    f(NUMBER.with(|&number| number))
+    Index {
+        index: NUMBER.with(|&number| number),
+        _borrowed: None,
+    }
 }
 
-/// Calls `f` with an index that no other running thread has meanwhile.
+/// This thread's index. Wait-free but for a thread's first call.
 #[cfg(not(expiry_loom))]
-#[inline]
-pub(crate) fn with_index<R>(f: impl FnOnce(usize) -> R) -> R {
+#[inline(always)]
+pub(crate) fn index() -> Index {
     let index = INDEX.try_with(Cell::get).unwrap_or(UNKNOWN);
     if index == UNKNOWN {
-        with_fresh_index(f)
-    } else {
-        f(index)
+        return fresh_index();
+    }
+    Index {
+        index,
+        _borrowed: None,
     }
 }
 
 #[cold]
-fn with_fresh_index<R>(f: impl FnOnce(usize) -> R) -> R {
+#[inline(never)]
+fn fresh_index() -> Index {
     if let Ok(index) = OWNED.try_with(|owned| owned.0) {
         let _ = INDEX.try_with(|cached| cached.set(index));
-        return f(index);
+        return Index {
+            index,
+            _borrowed: None,
+        };
     }
-    // The thread is ending and has given its index back: borrow one for this call only.
     let borrowed = Owned(take());
-    f(borrowed.0)
+    Index {
+        index: borrowed.0,
+        _borrowed: Some(borrowed),
+    }
 }
 
 /// One `T` per thread index, made on first use, never moved, freed with the engine.
 pub(crate) struct Stripes<T> {
     make: Box<dyn Fn() -> T + Send + Sync>,
-    /// Block `k` holds `FIRST_STRIPES << k` stripes.
-    blocks: [AtomicPtr<T>; STRIPE_BLOCKS],
+    /// By log2 of `index + FIRST_STRIPES`: where the stripe of index 0 would lie if the block began with it. Each block
+    /// holds twice as many stripes as the one before. Null until it exists.
+    origins: [AtomicPtr<T>; usize::BITS as usize],
 }
 
-const STRIPE_BLOCKS: usize = 24;
 const FIRST_STRIPES: usize = 8;
 
 impl<T> Stripes<T> {
     pub(crate) fn new(make: impl Fn() -> T + Send + Sync + 'static) -> Self {
         Stripes {
             make: Box::new(make),
-            blocks: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
+            origins: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
         }
     }
 
+    /// The first index of a block, and how many it has.
     #[inline]
-    fn place(index: usize) -> (usize, usize) {
-        let shifted = index + FIRST_STRIPES;
-        let block = (shifted.ilog2() - FIRST_STRIPES.ilog2()) as usize;
-        (block, shifted - (FIRST_STRIPES << block))
+    fn block(block: usize) -> (usize, usize) {
+        let length = 1 << block;
+        (length - FIRST_STRIPES, length)
     }
 
     /// The stripe of thread index `index`. Allocates on the first use of its block.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(&self, index: usize) -> &T {
-        let (block, at) = Self::place(index);
-        let mut stripes = self.blocks[block].load(Ordering::Acquire);
-        if stripes.is_null() {
-            stripes = self.make_block(block);
+        // With the lowest bit set the logarithm is the same, and known to exist.
+        let block = ((index + FIRST_STRIPES) | 1).ilog2() as usize;
+        let mut origin = self.origins[block].load(Ordering::Acquire);
+        if origin.is_null() {
+            origin = self.make_block(block);
         }
-        // SAFETY: a block is published with all its stripes and freed only with `self`; `place` keeps
-        // `at` below the block's length.
-        unsafe { &*stripes.add(at) }
+        // SAFETY: a block is published with all its stripes and freed only with `self`; the index is one of
+        // its own, so the sum is a stripe's address, with the block's provenance.
+        unsafe { &*origin.wrapping_add(index) }
     }
 
     #[cold]
+    #[inline(never)]
     fn make_block(&self, block: usize) -> *mut T {
-        let length = FIRST_STRIPES << block;
+        let (first, length) = Self::block(block);
         let stripes: Box<[T]> = (0..length).map(|_| (self.make)()).collect();
         let stripes = Box::into_raw(stripes).cast::<T>();
-        match self.blocks[block].compare_exchange(
+        let origin = stripes.wrapping_sub(first);
+        match self.origins[block].compare_exchange(
             std::ptr::null_mut(),
-            stripes,
+            origin,
             Ordering::AcqRel,
             Ordering::Acquire,
         ) {
-            Ok(_) => stripes,
+            Ok(_) => origin,
             Err(theirs) => {
                 // SAFETY: made above with this length, and not published.
                 drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(stripes, length)) });
@@ -200,25 +230,26 @@ impl<T> Stripes<T> {
 
     /// All stripes that exist, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.blocks.iter().enumerate().flat_map(|(block, stripes)| {
-            let stripes = stripes.load(Ordering::Acquire);
-            let length = if stripes.is_null() {
-                0
+        self.origins.iter().enumerate().flat_map(|(block, origin)| {
+            let origin = origin.load(Ordering::Acquire);
+            let (first, length) = if origin.is_null() {
+                (0, 0)
             } else {
-                FIRST_STRIPES << block
+                Self::block(block)
             };
-            // SAFETY: a published block has this many stripes and lives as long as `self`.
-            (0..length).map(move |at| unsafe { &*stripes.add(at) })
+            // SAFETY: a published block has these stripes and lives as long as `self`.
+            (first..first + length).map(move |index| unsafe { &*origin.wrapping_add(index) })
         })
     }
 }
 
 impl<T> Drop for Stripes<T> {
     fn drop(&mut self) {
-        for (block, stripes) in self.blocks.iter_mut().enumerate() {
-            let stripes = *stripes.get_mut();
-            if !stripes.is_null() {
-                let length = FIRST_STRIPES << block;
+        for (block, origin) in self.origins.iter_mut().enumerate() {
+            let origin = *origin.get_mut();
+            if !origin.is_null() {
+                let (first, length) = Self::block(block);
+                let stripes = origin.wrapping_add(first);
                 // SAFETY: made by `make_block` with this length; `&mut self`: nobody uses it any more.
                 drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(stripes, length)) });
             }
@@ -264,10 +295,10 @@ mod tests {
             let handles: Vec<_> = (0..threads)
                 .map(|_| {
                     scope.spawn(|| {
-                        let index = with_index(|index| index);
-                        assert_eq!(index, with_index(|index| index));
+                        let at = index().get();
+                        assert_eq!(at, index().get());
                         barrier.wait();
-                        index
+                        at
                     })
                 })
                 .collect();
@@ -281,7 +312,7 @@ mod tests {
         struct AtExit(std::sync::mpsc::Sender<usize>);
         impl Drop for AtExit {
             fn drop(&mut self) {
-                let _ = self.0.send(with_index(|index| index));
+                let _ = self.0.send(index().get());
             }
         }
         thread_local!(static LAST: Cell<Option<AtExit>> = const { Cell::new(None) });
@@ -289,7 +320,7 @@ mod tests {
         std::thread::spawn(move || {
             // Registered before the index, so destroyed after it or before it: both must work.
             LAST.with(|last| last.set(Some(AtExit(sender))));
-            with_index(|_| ());
+            index();
         })
         .join()
         .unwrap();

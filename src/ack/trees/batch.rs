@@ -1,10 +1,17 @@
 //! Batches: one clock reading, and memory fetched before it is needed.
 
-use super::Trees;
+use super::chosen::New;
+use super::{Mine, Trees};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Root};
 use crate::ack::Timeout;
+use crate::core::engine::Refused;
+use crate::core::index::Candidate;
 use crate::core::lease::IssuedId;
+use crate::core::slots::Header;
+
+/// As many misses as a core has outstanding, and then some: a tree's acks often come together.
+const GROUP: usize = 64;
 
 impl Trees {
     /// Starts fetching what an ack of `root` will touch.
@@ -15,23 +22,84 @@ impl Trees {
         }
     }
 
+    /// Nobody knows the roots of a batch before it returns, so the driver is told once of all that lie in one bucket.
     pub(crate) fn issue_batch(
         &self,
         items: &[(u64, u64)],
         timeout: Timeout,
         into: &mut Vec<Root>,
     ) -> Result<(), AckError> {
+        into.reserve(items.len());
         self.engine.with_stripe(|mine, index| {
             let (mut deadline, mut now) = self.deadline(mine, timeout)?;
+            // Where the roots begin that the driver has not been told of, and the header of their bucket.
+            let mut untold = into.len();
+            let mut bucket: Option<&Header> = None;
+            let mut refused = Refused::OutOfMemory;
             for &(xor, owner) in items {
-                into.push(self.issue_at(mine, index, xor, owner, deadline, now)?);
+                let Some(issued) = self.fill(mine, index, xor, owner, deadline, now, &mut refused)
+                else {
+                    self.tell_of(mine, bucket, into, untold, deadline)?;
+                    return Err(refused.into());
+                };
+                if let Some(last) = bucket.filter(|&last| !std::ptr::eq(last, issued.header)) {
+                    let root = Root(issued.root);
+                    if let Err(closed) = self.tell_of(mine, Some(last), into, untold, deadline) {
+                        let _ = self.keep_tracked(mine, root, into);
+                        return Err(closed);
+                    }
+                    untold = into.len();
+                }
+                bucket = Some(issued.header);
+                into.push(Root(issued.root));
                 if xor == 0 {
+                    self.tell_of(mine, bucket.take(), into, untold, deadline)?;
+                    untold = into.len();
+                    self.complete_at_once(mine, Root(issued.root));
                     // Its handler may have taken its time.
                     (deadline, now) = self.deadline(mine, timeout)?;
                 }
             }
-            Ok(())
+            self.tell_of(mine, bucket, into, untold, deadline)
         })
+    }
+
+    /// Tells the driver of the roots in `into` from `untold` on, which lie in one bucket and have one deadline. If the
+    /// engine was shut down meanwhile, those that had been seen by it stay, and the others go.
+    #[inline]
+    fn tell_of(
+        &self,
+        mine: &Mine,
+        bucket: Option<&Header>,
+        into: &mut Vec<Root>,
+        untold: usize,
+        deadline: u64,
+    ) -> Result<(), AckError> {
+        let (Some(header), Some(root)) = (bucket, into.last()) else {
+            return Ok(());
+        };
+        let id = IssuedId(root.0).slot();
+        if self.engine.enforce_in(header, id, deadline).is_ok() {
+            return Ok(());
+        }
+        let mut all = Ok(());
+        for root in into.split_off(untold) {
+            all = self.keep_tracked(mine, root, into).and(all);
+        }
+        all
+    }
+
+    /// Puts a root that the shutdown came upon into `into` if it was tracked: then its owner has been told.
+    #[cold]
+    fn keep_tracked(
+        &self,
+        mine: &Mine,
+        root: Root,
+        into: &mut Vec<Root>,
+    ) -> Result<(), AckError> {
+        self.undo_issued(mine, root)?;
+        into.push(root);
+        Ok(())
     }
 
     pub(crate) fn init_batch(
@@ -40,66 +108,57 @@ impl Trees {
         timeout: Timeout,
         mut each: impl FnMut(usize, Result<(), AckError>),
     ) {
+        let mut places = [(0usize, 0u32); GROUP];
         self.engine.with_stripe(|mine, index| {
-            self.in_groups(
-                items,
-                |item| item.0,
-                |at, place, &(key, xor, owner)| {
+            for (group, items) in items.chunks(GROUP).enumerate() {
+                for (place, item) in places.iter_mut().zip(items) {
+                    *place = self.engine.hash(item.0);
+                    self.engine.index(place.0).prefetch(place.1);
+                }
+                for (at, (&(key, xor, owner), &place)) in items.iter().zip(&places).enumerate() {
                     // For each anew, at the cost of a coarse reading: `each`, or a handler, may take its time.
                     let done = self.deadline(mine, timeout).and_then(|(deadline, now)| {
-                        self.init_at((mine, index), place, key, xor, owner, deadline, now)
+                        let new = New {
+                            at: place,
+                            key,
+                            owner,
+                            deadline,
+                            now,
+                        };
+                        self.init_at((mine, index), &new, xor)
                     });
-                    each(at, done);
-                },
-            );
+                    each(group * GROUP + at, done);
+                }
+            }
         });
     }
 
+    /// In groups: hash all, fetch their homes, fetch the slots that these name, act.
     pub(crate) fn ack_chosen_batch(
         &self,
         items: &[(u64, u64)],
         mut each: impl FnMut(usize, Result<Ack, AckError>),
     ) {
-        self.in_groups(
-            items,
-            |item| item.0,
-            |at, place, &(key, xor)| {
-                each(
-                    at,
-                    if xor == 0 {
-                        Err(AckError::ZeroEdge)
-                    } else {
-                        self.ack_chosen_at(place, key, xor)
-                    },
-                );
-            },
-        );
-    }
-
-    /// Goes through `items` in groups: hash all, fetch their homes, fetch the slots these name, act.
-    pub(super) fn in_groups<T>(
-        &self,
-        items: &[T],
-        key: impl Fn(&T) -> u64,
-        mut act: impl FnMut(usize, (usize, u32), &T),
-    ) {
-        /// As many misses as a core has outstanding, and then some: a tree's acks often come together.
-        const GROUP: usize = 64;
         let mut places = [(0usize, 0u32); GROUP];
+        let mut candidates: [Option<Candidate<'_>>; GROUP] = [None; GROUP];
         for (group, items) in items.chunks(GROUP).enumerate() {
             for (place, item) in places.iter_mut().zip(items) {
-                *place = self.engine.hash(key(item));
+                *place = self.engine.hash(item.0);
                 self.engine.index(place.0).prefetch(place.1);
             }
-            for place in &places[..items.len()] {
-                self.engine.index(place.0).peek(place.1, |id| {
-                    if let Some(slot) = self.engine.slot(id) {
-                        crate::core::prefetch(slot);
-                    }
-                });
+            for (candidate, place) in candidates.iter_mut().zip(&places[..items.len()]) {
+                *candidate = self.engine.index(place.0).candidate(place.1);
+                if let Some(slot) = candidate.and_then(|seen| self.engine.slot(seen.slot)) {
+                    crate::core::prefetch(slot);
+                }
             }
-            for (at, item) in items.iter().enumerate() {
-                act(group * GROUP + at, places[at], item);
+            for (at, (&(key, xor), &place)) in items.iter().zip(&places).enumerate() {
+                let done = if xor == 0 {
+                    Err(AckError::ZeroEdge)
+                } else {
+                    self.ack_chosen_at(place, candidates[at], key, xor)
+                };
+                each(group * GROUP + at, done);
             }
         }
     }

@@ -5,9 +5,9 @@ use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Done, Reason};
 use crate::ack::Timeout;
 use crate::core::engine::{Claim, Face, Refused};
-use crate::core::index::Insert;
+use crate::core::index::{Candidate, Insert};
 use crate::core::lease::{set, Lease, State};
-use crate::core::slots::Slot;
+use crate::core::slots::{Header, Slot};
 use crate::sync::Ordering;
 
 /// States of a chosen root that its index word leads to.
@@ -19,6 +19,9 @@ const HELD: u16 = set(&[
     State::InitingFailed,
     State::Live,
 ]);
+/// Those in which acks count.
+const OPEN: u16 = set(&[State::Early, State::Initing, State::Live]);
+
 /// What the word of an early entry holds.
 #[derive(Clone, Copy)]
 pub(super) enum Held {
@@ -34,6 +37,27 @@ pub(super) struct Found<'a> {
     slot: &'a Slot,
     word: u64,
     lease: Lease,
+    /// Where in its home the index had it, if in the home's own line.
+    position: Option<usize>,
+}
+
+/// A chosen root, or the first sign of one, on its way in.
+#[derive(Clone, Copy)]
+pub(super) struct New {
+    /// Shard and hash of the key.
+    pub(super) at: (usize, u32),
+    pub(super) key: u64,
+    pub(super) owner: u64,
+    pub(super) deadline: u64,
+    pub(super) now: u64,
+}
+
+/// Where a key is in the index: shard, hash, and the position in the home if it is known.
+#[derive(Clone, Copy)]
+pub(super) struct At {
+    pub(super) shard: usize,
+    pub(super) hash: u32,
+    pub(super) position: Option<usize>,
 }
 
 impl Trees {
@@ -51,94 +75,116 @@ impl Trees {
             slot,
             word,
             lease,
+            position: None,
         })
     }
 
     #[inline(always)]
     pub(super) fn find(&self, shard: usize, hash: u32, key: u64) -> Option<Found<'_>> {
-        // Two words rather than an `Option<Found>`: stored and loaded as they are, not as halves of a whole.
-        let (mut word, mut lease) = (0, Lease(0));
-        let id = self.engine.index(shard).find(hash, |id| {
-            self.holds(id, key).is_some_and(|found| {
-                (word, lease) = (found.word, found.lease);
-                true
-            })
-        })?;
-        let slot = self.engine.slot(id)?;
-        Some(Found {
-            id,
-            slot,
-            word,
-            lease,
-        })
+        let candidate = self.engine.index(shard).candidate(hash);
+        self.find_with(candidate, shard, hash, key)
     }
 
-    /// Claims a slot for `key` in `state`, with the word that `word` makes of its target, and publishes it.
-    ///
-    /// `Ok(Err(found))` if the key is there already.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn publish(
+    /// As [`find`](Self::find), with what [`candidate`](crate::core::index::Index::candidate) has said.
+    #[inline(always)]
+    pub(super) fn find_with(
         &self,
-        (mine, index): (&Mine, usize),
-        (shard, hash): (usize, u32),
+        candidate: Option<Candidate<'_>>,
+        shard: usize,
+        hash: u32,
         key: u64,
-        owner: u64,
-        state: State,
-        deadline: u64,
-        now: u64,
-        word: impl FnOnce(u64) -> u64,
-    ) -> Result<Result<(Claim<'_>, Lease, u64), Found<'_>>, AckError> {
-        let claim = match self.engine.claim(mine, index) {
-            Ok(claim) => claim,
-            // What is there already needs no room.
-            Err(refused) => {
-                return match self.find(shard, hash, key) {
-                    Some(found) if refused != Refused::Closed => Ok(Err(found)),
-                    _ => Err(refused.into()),
+    ) -> Option<Found<'_>> {
+        if let Some(candidate) = candidate {
+            if let Some(slot) = self.engine.slot(candidate.slot) {
+                let word = slot.word.load(Ordering::Acquire);
+                let same = slot.key.load(Ordering::Acquire) == key;
+                let lease = slot.lease();
+                if same && lease.is_in(HELD) && candidate.is_believed() {
+                    return Some(Found {
+                        id: candidate.slot,
+                        slot,
+                        word,
+                        lease,
+                        position: Some(candidate.position),
+                    });
                 }
             }
-        };
-        let target = self.target(key, claim.incarnation);
+        }
+        self.find_anywhere(shard, hash, key)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_anywhere(&self, shard: usize, hash: u32, key: u64) -> Option<Found<'_>> {
+        let mut seen = None;
+        self.engine.index(shard).find(hash, |id| {
+            seen = self.holds(id, key);
+            seen.is_some()
+        })?;
+        seen
+    }
+
+    /// Claims a slot and fills it, with the word that `word` makes of its target. It is this thread's alone until the
+    /// index has it. If there is none, `refused` says why.
+    #[inline(always)]
+    fn place(
+        &self,
+        (mine, index): (&Mine, usize),
+        new: &New,
+        state: State,
+        word: impl FnOnce(u64) -> u64,
+        refused: &mut Refused,
+    ) -> Option<(Claim<'_>, &Header)> {
+        let (claim, spot) = self.engine.claim(mine, index, refused)?;
+        let target = self.target(new.key, claim.incarnation);
         let born = if self.is_sampled(target) {
-            self.engine.clock.now()
+            self.now_exactly()
         } else {
-            now
+            new.now
         };
-        self.engine.set_birth(claim.id, self.stamp(born));
-        let lease = Lease::new(state, claim.incarnation, deadline);
-        claim.slot.key.store(key, Ordering::Relaxed);
-        claim.slot.owner.store(owner, Ordering::Relaxed);
+        // Published by the lease, as the rest.
+        spot.birth.store(self.stamp(born), Ordering::Relaxed);
+        claim.slot.key.store(new.key, Ordering::Relaxed);
+        claim.slot.owner.store(new.owner, Ordering::Relaxed);
         claim.slot.set_word(word(target));
+        let lease = Lease::new(state, claim.incarnation, new.deadline);
         claim.slot.set_lease(lease);
-        let counts = &mine.face.counts[shard];
-        counts.keys_in.add(1);
+        mine.face.counts[new.at.0].keys_in.add(1);
+        Some((claim, spot.header))
+    }
+
+    /// Publishes a placed slot in the index. `Some` if the key is there already.
+    #[inline(never)]
+    fn enter(
+        &self,
+        mine: &Mine,
+        new: &New,
+        claim: &Claim<'_>,
+    ) -> Result<Option<Found<'_>>, AckError> {
+        let (shard, hash) = new.at;
         let mut crowded = false;
         let mut found = None;
-        let inserted = self
-            .engine
-            .index(shard)
-            .insert(hash, claim.id, &mut crowded, |id| {
-                found = self.holds(id, key);
-                found.is_some()
-            });
+        let index = self.engine.index(shard);
+        let entered = index.insert(hash, claim.id, &mut crowded, |id| {
+            found = self.holds(id, new.key);
+            found.is_some()
+        });
         if crowded {
             let (_, keys) = self.live(shard);
-            if self.engine.index(shard).grow_if_full(keys) {
+            if index.grow_if_full(keys) {
                 // There is something to carry.
                 self.engine.wake_by(1);
             }
         }
-        match inserted {
-            Insert::Done => Ok(Ok((claim, lease, target))),
-            refused => {
-                // Never published, so still ours alone (see `may_end`).
-                counts.keys_out.add(1);
-                self.engine.free(mine, &claim);
-                match (refused, found) {
-                    (Insert::Found, Some(found)) => Ok(Err(found)),
-                    _ => Err(AckError::OutOfMemory),
-                }
-            }
+        if let Insert::Done = entered {
+            return Ok(None);
+        }
+        // Never published, so still ours alone (see `may_end`).
+        mine.face.counts[shard].keys_out.add(1);
+        self.engine.free(mine, claim);
+        match entered {
+            Insert::Found => Ok(found),
+            _ => Err(AckError::OutOfMemory),
         }
     }
 
@@ -154,46 +200,101 @@ impl Trees {
         self.engine.index(at.0).prefetch(at.1);
         self.engine.with_stripe(|mine, index| {
             let (deadline, now) = self.deadline(mine, timeout)?;
-            self.init_at((mine, index), at, key, xor, owner, deadline, now)
+            let new = New {
+                at,
+                key,
+                owner,
+                deadline,
+                now,
+            };
+            self.init_at((mine, index), &new, xor)
         })
     }
 
-    #[allow(clippy::too_many_arguments)]
+    #[inline(always)]
     pub(super) fn init_at(
         &self,
         who: (&Mine, usize),
-        at: (usize, u32),
-        key: u64,
+        new: &New,
         xor: u64,
-        owner: u64,
-        deadline: u64,
-        now: u64,
+    ) -> Result<(), AckError> {
+        let mut refused = Refused::OutOfMemory;
+        let placed = self.place(who, new, State::Live, |target| target ^ xor, &mut refused);
+        let Some((claim, header)) = placed else {
+            return self.init_anywhere(who, new, xor, Err(refused));
+        };
+        let id = claim.id;
+        if !self.engine.index(new.at.0).insert_at_home(new.at.1, id) {
+            return self.init_anywhere(who, new, xor, Ok(claim));
+        }
+        who.0.face.counts[self.engine.shard_of(id)].begun.add(1);
+        if self.engine.enforce_in(header, id, new.deadline).is_ok() && xor != 0 {
+            return Ok(());
+        }
+        self.init_ended(who.0, new, xor, &claim)
+    }
+
+    /// An init that has been published, and ends at once: it has no edges, or the engine was shut down.
+    #[cold]
+    #[inline(never)]
+    fn init_ended(
+        &self,
+        mine: &Mine,
+        new: &New,
+        xor: u64,
+        claim: &Claim<'_>,
+    ) -> Result<(), AckError> {
+        let target = self.target(new.key, claim.incarnation);
+        let lease = Lease::new(State::Live, claim.incarnation, new.deadline);
+        if self.engine.enforce(claim.id, new.deadline).is_err() {
+            return self.undo(mine, *claim, lease, target);
+        }
+        if xor == 0 {
+            let found = Found {
+                id: claim.id,
+                slot: claim.slot,
+                word: target,
+                lease,
+                position: None,
+            };
+            self.complete_chosen(mine, new.at, &found, new.key, target);
+        }
+        Ok(())
+    }
+
+    /// As [`init_at`](Self::init_at), where something is in the way: no room in the key's home, or the key itself, or no
+    /// free slot.
+    #[inline(never)]
+    fn init_anywhere<'a>(
+        &'a self,
+        who: (&Mine, usize),
+        new: &New,
+        xor: u64,
+        mut placed: Result<Claim<'a>, Refused>,
     ) -> Result<(), AckError> {
         let mine = who.0;
+        let &New {
+            at,
+            key,
+            owner,
+            deadline,
+            now,
+        } = new;
         loop {
-            let published =
-                self.publish(who, at, key, owner, State::Live, deadline, now, |target| {
-                    target ^ xor
-                })?;
-            let found = match published {
-                Ok((claim, lease, target)) => {
-                    let counts = &mine.face.counts[self.engine.shard_of(claim.id)];
-                    counts.begun.add(1);
-                    if self.engine.enforce(claim.id, deadline).is_err() {
-                        return self.undo(mine, claim, lease, target);
+            let found = match placed {
+                Ok(claim) => match self.enter(mine, new, &claim)? {
+                    None => {
+                        mine.face.counts[self.engine.shard_of(claim.id)].begun.add(1);
+                        return self.init_ended(mine, new, xor, &claim);
                     }
-                    if xor == 0 {
-                        let found = Found {
-                            id: claim.id,
-                            slot: claim.slot,
-                            word: target,
-                            lease,
-                        };
-                        self.complete_chosen(mine, at, &found, key, target);
-                    }
-                    return Ok(());
-                }
-                Err(found) => found,
+                    Some(found) => found,
+                },
+                Err(Refused::Closed) => return Err(AckError::Closed),
+                // What is there already needs no room.
+                Err(refused) => match self.find_anywhere(at.0, at.1, key) {
+                    Some(found) => found,
+                    None => return Err(refused.into()),
+                },
             };
             match found.lease.state() {
                 // Early acks are waiting; since years ago, perhaps, and then they have waited in vain.
@@ -243,6 +344,11 @@ impl Trees {
                     return Err(AckError::Duplicate);
                 }
             }
+            let mut refused = Refused::OutOfMemory;
+            placed = self
+                .place(who, new, State::Live, |target| target ^ xor, &mut refused)
+                .map(|(claim, _)| claim)
+                .ok_or(refused);
         }
     }
 
@@ -334,6 +440,11 @@ impl Trees {
             match self.engine.end(slot, lease) {
                 Ok(()) => {
                     let acked = Some(Reason::Acked);
+                    let at = At {
+                        shard: at.0,
+                        hash: at.1,
+                        position: found.position,
+                    };
                     self.finish_at(mine, found.claim(), lease, target, acked, Some(at));
                     return true;
                 }
@@ -347,27 +458,33 @@ impl Trees {
             return Err(AckError::ZeroEdge);
         }
         let at = self.engine.hash(key);
-        self.ack_chosen_at(at, key, xor)
+        self.ack_chosen_at(at, self.engine.index(at.0).candidate(at.1), key, xor)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn ack_chosen_at(
         &self,
         at: (usize, u32),
+        candidate: Option<Candidate<'_>>,
         key: u64,
         xor: u64,
     ) -> Result<Ack, AckError> {
+        let mut seen = self.find_with(candidate, at.0, at.1, key);
         loop {
-            let Some(found) = self.find(at.0, at.1, key) else {
+            let Some(found) = seen else {
                 match self.hold(at, key, State::Early, Held::Share(xor))? {
                     true => return Ok(Ack::Held),
-                    false => continue,
+                    false => {
+                        seen = self.find_anywhere(at.0, at.1, key);
+                        continue;
+                    }
                 }
             };
-            match found.lease.state() {
-                State::EarlyFailed | State::EarlyFailedBy => return Ok(Ack::Held),
-                State::InitingFailed => return self.late(found.id),
-                _ => {}
+            if !found.lease.is_in(OPEN) {
+                return match found.lease.state() {
+                    State::InitingFailed => self.late(found.id),
+                    _ => Ok(Ack::Held),
+                };
             }
             let next = found.word ^ xor;
             if found
@@ -376,6 +493,7 @@ impl Trees {
                 .compare_exchange(found.word, next, Ordering::AcqRel, Ordering::Relaxed)
                 .is_err()
             {
+                seen = self.find_anywhere(at.0, at.1, key);
                 continue;
             }
             let target = self.target(key, found.lease.incarnation());
@@ -386,15 +504,27 @@ impl Trees {
                     Ack::Pending
                 });
             }
-            return self.engine.with_stripe(|mine, _| {
-                if self.complete_chosen(mine, at, &found, key, target) {
-                    Ok(Ack::Completed)
-                } else {
-                    self.count_late(mine, found.id);
-                    Err(AckError::NotLive)
-                }
-            });
+            return self.last_ack_of(at, &found, key, target);
         }
+    }
+
+    /// The ack that made the word its target.
+    #[inline(never)] // keeps the others short
+    fn last_ack_of(
+        &self,
+        at: (usize, u32),
+        found: &Found<'_>,
+        key: u64,
+        target: u64,
+    ) -> Result<Ack, AckError> {
+        self.engine.with_stripe(|mine, _| {
+            if self.complete_chosen(mine, at, found, key, target) {
+                Ok(Ack::Completed)
+            } else {
+                self.count_late(mine, found.id);
+                Err(AckError::NotLive)
+            }
+        })
     }
 
     /// Holds the first sign of a chosen root that is not its init. False if another was first.
@@ -415,38 +545,42 @@ impl Trees {
             }
             let (deadline, now) = self.early_deadline();
             mine.lapsed.set(self.engine.lapse(now).unwrap_or(0));
-            let published = self.publish(
-                (mine, index),
+            let new = New {
                 at,
                 key,
-                0,
-                state,
+                owner: 0,
                 deadline,
                 now,
-                |target| match held {
-                    Held::Share(xor) => target ^ self.init_mark(target) ^ xor,
-                    Held::Culprit(by) => target ^ by,
-                },
-            );
-            match published {
-                Ok(Ok((claim, lease, target))) => {
-                    mine.face.counts[self.engine.shard_of(claim.id)]
-                        .early_held
-                        .add(1);
-                    if self.engine.enforce(claim.id, deadline).is_err() {
-                        self.undo(mine, claim, lease, target)?;
-                    }
-                    Ok(true)
+            };
+            let word = |target| match held {
+                Held::Share(xor) => target ^ self.init_mark(target) ^ xor,
+                Held::Culprit(by) => target ^ by,
+            };
+            let mut refused = Refused::OutOfMemory;
+            let entered = match self.place((mine, index), &new, state, word, &mut refused) {
+                Some((claim, _)) => self
+                    .enter(mine, &new, &claim)
+                    .map(|found| found.is_none().then_some(claim)),
+                // Another was first, perhaps: what is there already needs no room.
+                None if refused != Refused::Closed
+                    && self.find_anywhere(at.0, at.1, key).is_some() =>
+                {
+                    Ok(None)
                 }
-                Ok(Err(_)) => {
-                    self.early.fetch_sub(1, Relaxed);
-                    Ok(false)
-                }
-                Err(error) => {
-                    self.early.fetch_sub(1, Relaxed);
-                    Err(error)
-                }
+                None => Err(refused.into()),
+            };
+            let Ok(Some(claim)) = entered else {
+                self.early.fetch_sub(1, Relaxed);
+                return entered.map(|_| false);
+            };
+            mine.face.counts[self.engine.shard_of(claim.id)]
+                .early_held
+                .add(1);
+            if self.engine.enforce(claim.id, deadline).is_err() {
+                let lease = Lease::new(state, claim.incarnation, deadline);
+                self.undo(mine, claim, lease, self.target(key, claim.incarnation))?;
             }
+            Ok(true)
         })
     }
 

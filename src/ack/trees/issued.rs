@@ -4,9 +4,18 @@ use super::{fold, Mine, Trees};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Done, Reason, Root};
 use crate::ack::Timeout;
-use crate::core::engine::Claim;
+use crate::core::engine::{Claim, Refused};
+use crate::core::slots::{Header, Slot};
 use crate::core::lease::{IssuedId, Lease, State};
 use crate::sync::Ordering;
+
+/// A root that has just been made live.
+#[derive(Clone, Copy)]
+pub(super) struct Issued<'a> {
+    pub(super) root: u64,
+    /// Of the bucket it lies in.
+    pub(super) header: &'a Header,
+}
 
 impl Trees {
     pub(crate) fn issue(&self, xor: u64, owner: u64, timeout: Timeout) -> Result<Root, AckError> {
@@ -16,7 +25,7 @@ impl Trees {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn issue_at(
         &self,
         mine: &Mine,
@@ -26,35 +35,100 @@ impl Trees {
         deadline: u64,
         now: u64,
     ) -> Result<Root, AckError> {
-        let claim = self.engine.claim(mine, index)?;
+        let mut refused = Refused::OutOfMemory;
+        let Some(issued) = self.fill(mine, index, xor, owner, deadline, now, &mut refused) else {
+            return Err(refused.into());
+        };
+        let root = Root(issued.root);
+        let (header, id) = (issued.header, IssuedId(issued.root).slot());
+        if self.engine.enforce_in(header, id, deadline).is_err() {
+            self.undo_issued(mine, root)?;
+        } else if xor == 0 {
+            // No edges: complete at once (A9).
+            self.complete_at_once(mine, root);
+        }
+        Ok(root)
+    }
+
+    /// Fills a slot and makes it live. The driver has yet to be told, by [`Engine::enforce_in`].
+    ///
+    /// [`Engine::enforce_in`]: crate::core::engine::Engine::enforce_in
+    #[allow(clippy::too_many_arguments)]
+    #[inline(always)]
+    pub(super) fn fill(
+        &self,
+        mine: &Mine,
+        index: usize,
+        xor: u64,
+        owner: u64,
+        deadline: u64,
+        now: u64,
+        refused: &mut Refused,
+    ) -> Option<Issued<'_>> {
+        let (claim, spot) = self.engine.claim(mine, index, refused)?;
         mine.face.nonce.add(1);
         let [.., c, d] = self.settings.secrets;
         let nonce = fold(mine.face.nonce.get() ^ c ^ index as u64, d | 1) >> 52;
-        let root = IssuedId::new(claim.id, claim.incarnation, nonce);
-        let target = self.issued_target(root.0);
+        let root = IssuedId::new(claim.id, claim.incarnation, nonce).0;
+        let target = self.issued_target(root);
         let born = if self.is_sampled(target) {
-            self.engine.clock.now()
+            self.now_exactly()
         } else {
             now
         };
-        self.engine.set_birth(claim.id, self.stamp(born));
+        // Published by the lease, as the rest.
+        spot.birth.store(self.stamp(born), Ordering::Relaxed);
         let lease = Lease::new(State::LiveIssued, claim.incarnation, deadline);
-        claim.slot.key.store(root.0, Ordering::Relaxed);
+        claim.slot.key.store(root, Ordering::Relaxed);
         claim.slot.owner.store(owner, Ordering::Relaxed);
         claim.slot.set_word(target ^ xor);
         claim.slot.set_lease(lease);
-        let counts = &mine.face.counts[self.engine.shard_of(claim.id)];
-        counts.begun.add(1);
-        if self.engine.enforce(claim.id, deadline).is_err() {
-            return self.undo(mine, claim, lease, target).map(|()| Root(root.0));
-        }
-        if xor == 0 {
-            // No edges: complete at once (A9).
-            self.complete_issued(mine, claim, root.0, target);
-        }
-        Ok(Root(root.0))
+        mine.face.counts[self.engine.shard_of(claim.id)]
+            .begun
+            .add(1);
+        Some(Issued {
+            root,
+            header: spot.header,
+        })
     }
 
+    /// The engine was shut down while a root was on its way in. If this ends it, it never was.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn undo_issued(&self, mine: &Mine, root: Root) -> Result<(), AckError> {
+        let id = IssuedId(root.0).slot();
+        let Some(slot) = self.engine.slot(id) else {
+            return Ok(());
+        };
+        let lease = slot.lease();
+        // Ended by somebody else, who has told the owner: it was tracked.
+        if slot.key.load(Ordering::Acquire) != root.0 || lease.state() != State::LiveIssued {
+            return Ok(());
+        }
+        let claim = Claim {
+            id,
+            incarnation: lease.incarnation(),
+            slot,
+        };
+        self.undo(mine, claim, lease, self.issued_target(root.0))
+    }
+
+    /// Ends a root that has no edges, unless somebody else has.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn complete_at_once(&self, mine: &Mine, root: Root) {
+        let id = IssuedId(root.0).slot();
+        let Some(slot) = self.engine.slot(id) else {
+            return;
+        };
+        let lease = slot.lease();
+        if slot.key.load(Ordering::Acquire) == root.0 && lease.state() == State::LiveIssued {
+            let target = self.issued_target(root.0);
+            self.complete_issued(mine, id, slot, lease, root.0, target);
+        }
+    }
+
+    #[inline(always)]
     pub(crate) fn ack_issued(&self, root: Root, xor: u64) -> Result<Ack, AckError> {
         if xor == 0 {
             return Err(AckError::ZeroEdge);
@@ -64,9 +138,10 @@ impl Trees {
             return self.late(0);
         };
         let mut word = slot.word.load(Ordering::Acquire);
+        let mut lease;
         loop {
             let key = slot.key.load(Ordering::Acquire);
-            let lease = slot.lease();
+            lease = slot.lease();
             if key != root.0 || lease.state() != State::LiveIssued {
                 return self.late(id);
             }
@@ -83,13 +158,21 @@ impl Trees {
         if word ^ xor != target {
             return Ok(Ack::Pending);
         }
+        self.last_ack(root.0, slot, lease, target)
+    }
+
+    /// The ack that made the word its target, having seen `lease`.
+    #[inline(never)] // keeps the others short
+    fn last_ack(
+        &self,
+        root: u64,
+        slot: &Slot,
+        lease: Lease,
+        target: u64,
+    ) -> Result<Ack, AckError> {
+        let id = IssuedId(root).slot();
         self.engine.with_stripe(|mine, _| {
-            let claim = Claim {
-                id,
-                incarnation: slot.lease().incarnation(),
-                slot,
-            };
-            if self.complete_issued(mine, claim, root.0, target) {
+            if self.complete_issued(mine, id, slot, lease, root, target) {
                 Ok(Ack::Completed)
             } else {
                 self.count_late(mine, id);
@@ -99,31 +182,33 @@ impl Trees {
     }
 
     /// Ends an issued root whose word is its target. False if somebody else has ended it.
-    #[inline]
+    ///
+    /// `lease` is its lease as it was seen before the word became its target. It is this tenant's: a later one sets its
+    /// word before its lease, so who had seen that lease could not have changed this word.
+    #[inline(always)]
     pub(super) fn complete_issued(
         &self,
         mine: &Mine,
-        mut claim: Claim<'_>,
+        id: u32,
+        slot: &Slot,
+        mut lease: Lease,
         root: u64,
         target: u64,
     ) -> bool {
-        let mut lease = claim.slot.lease();
-        loop {
-            // A later tenant has another key, stored before its lease was.
-            if lease.state() != State::LiveIssued || claim.slot.key.load(Ordering::Acquire) != root
-            {
+        while let Err(now) = self.engine.end(slot, lease) {
+            // Only the deadline changed, or it is over. A later tenant has another key, stored before its lease was.
+            lease = now;
+            if lease.state() != State::LiveIssued || slot.key.load(Ordering::Acquire) != root {
                 return false;
             }
-            match self.engine.end(claim.slot, lease) {
-                Ok(()) => {
-                    claim.incarnation = lease.incarnation();
-                    self.finish_at(mine, claim, lease, target, Some(Reason::Acked), None);
-                    return true;
-                }
-                // Only the deadline changed, or it is over: look again.
-                Err(now) => lease = now,
-            }
         }
+        let claim = Claim {
+            id,
+            incarnation: lease.incarnation(),
+            slot,
+        };
+        self.finish_at(mine, claim, lease, target, Some(Reason::Acked), None);
+        true
     }
 
     pub(crate) fn fail_issued(&self, root: Root, by: Option<u64>) -> Result<Done, AckError> {

@@ -36,6 +36,8 @@ mod batch;
 mod chosen;
 mod issued;
 
+use self::chosen::At;
+
 use super::deliver::Deliver;
 use super::error::AckError;
 use super::outcome::{Outcome, Reason, Root, RootId};
@@ -61,8 +63,9 @@ pub enum Timeout {
     Never,
 }
 
-/// One shard's part of a thread's counters.
+/// One shard's part of a thread's counters. A power of two in size: an address is a shift.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(crate) struct Counts {
     pub(crate) begun: Counter,
     pub(crate) acked: Counter,
@@ -170,10 +173,11 @@ impl Trees {
     }
 
     /// W1 of a chosen id.
-    #[inline]
+    #[inline(always)]
     pub(super) fn target(&self, key: u64, incarnation: u32) -> u64 {
         let [a, b, c, _] = self.settings.secrets;
-        fold(fold(key ^ a, b | 1) ^ u64::from(incarnation) ^ c, c | 1)
+        // Above the bits that a multiplication leaves alone, and below the top.
+        fold(key ^ a, (b ^ c ^ u64::from(incarnation) << 24) | 1)
     }
 
     /// W0 ^ W1: what an init XORs into the word besides its edges. Never zero.
@@ -239,6 +243,12 @@ impl Trees {
         Duration::from_nanos(
             u64::from(now.wrapping_sub(self.engine.birth(id))) << self.settings.unit,
         )
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn now_exactly(&self) -> u64 {
+        self.engine.clock.now()
     }
 
     /// Age of a live root, for operators.
@@ -324,11 +334,14 @@ impl Trees {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     pub(super) fn late<T>(&self, id: u32) -> Result<T, AckError> {
         self.engine.with_stripe(|mine, _| self.count_late(mine, id));
         Err(AckError::NotLive)
     }
 
+    #[cold]
     pub(super) fn count_late(&self, mine: &Mine, id: u32) {
         mine.face.counts[self.engine.shard_of(id)].late.add(1);
     }
@@ -350,14 +363,14 @@ impl Trees {
 
     /// As [`finish`](Self::finish), for who knows the key's place in the index already.
     #[inline(always)] // with a reason known at compile time most of it falls away
-    pub(super) fn finish_at(
+    fn finish_at(
         &self,
         mine: &Mine,
         claim: Claim<'_>,
         lease: Lease,
         target: u64,
         reason: Option<Reason>,
-        at: Option<(usize, u32)>,
+        at: Option<At>,
     ) {
         let key = claim.slot.key.load(Ordering::Relaxed);
         let owner = claim.slot.owner.load(Ordering::Relaxed);
@@ -387,16 +400,24 @@ impl Trees {
             }
             RootId::Issued(Root(key))
         } else {
-            let (shard, hash) = at.unwrap_or_else(|| self.engine.hash(key));
-            mine.face.counts[shard].keys_out.add(1);
+            let at = at.unwrap_or_else(|| {
+                let (shard, hash) = self.engine.hash(key);
+                At {
+                    shard,
+                    hash,
+                    position: None,
+                }
+            });
+            mine.face.counts[at.shard].keys_out.add(1);
             // Before the slot is freed: no slot is reused while the index has a word for it.
-            match self.engine.index(shard).remove(hash, claim.id) {
+            let index = self.engine.index(at.shard);
+            match index.remove(at.hash, claim.id, at.position) {
                 Removed::Clean => {
                     if self.engine.free(mine, &claim) {
                         self.maybe_tend();
                     }
                 }
-                Removed::Copied => self.engine.to_limbo(shard, &claim),
+                Removed::Copied => self.engine.to_limbo(at.shard, &claim),
             }
             RootId::Chosen(key)
         };

@@ -1,40 +1,89 @@
 //! Claiming: which slot next.
 //!
-//! A thread walks through a chunk of slots in order and takes the free ones; then it goes to the next chunk of a ring
+//! A thread walks through a chunk of slots in order, owns one bucket of 16 after the other (one swap each; see
+//! [`super::super::slots`]) and claims the free slots in it by plain stores; then it goes to the next chunk of a ring
 //! that has room, another shard's each time, and adds a chunk where a few looks find none. In-flight windows
 //! thus become sequential memory, and a slot rests for as long as possible between two tenants. The driver takes chunks
 //! off the ring when most of the slots are free, and gives their memory back when they have drained.
+//!
+//! A thread that claims no more keeps the bucket that it owns last: at most 15 slots that nobody else can have, and a
+//! chunk whose memory stays. When it moves on out of a chunk that has left the ring it tells the driver.
 
 use super::{Claim, Engine, Refused, Stripe, SHUT};
-use crate::core::lease::{Lease, State};
-use crate::core::params::{CHUNK, LONG_WALK, LOOKS, SAMPLES};
-use crate::core::slots::OutOfMemory;
+use crate::core::lease::State;
+use crate::core::params::{BUCKET, CHUNK, LONG_WALK, LOOKS, SAMPLES};
+use crate::core::slots::{OutOfMemory, Slots, Spot};
 use crate::sync::Ordering;
-
-/// How many slots ahead of the hand memory is fetched.
-const AHEAD: u32 = 12;
 
 /// After how many chunks in which a claim found nothing it takes a new one.
 const FRUITLESS: u32 = 4;
 
+/// No slot: ids are smaller.
+const NOTHING: u64 = u64::MAX;
+
+/// Whether so few of the slots that a thread has walked past were free that another chunk may be better.
+fn is_crowded<C>(stripe: &Stripe<C>) -> bool {
+    let (seen, found) = (stripe.seen.get(), stripe.found.get());
+    seen >= LONG_WALK && found * 5 < seen
+}
+
 impl<C> Engine<C> {
-    /// Claims a free slot. Lock-free; amortised over a chunk, one compare-and-swap.
-    #[inline(always)] // a `Claim` that is returned through memory costs more than claiming it
-    pub(crate) fn claim(&self, stripe: &Stripe<C>, index: usize) -> Result<Claim<'_>, Refused> {
-        if self.refusing.load(Ordering::Relaxed) {
-            return Err(Refused::Closed);
+    /// Claims a free slot. Lock-free; amortised over a bucket, one swap. If there is none, `refused` says why.
+    ///
+    /// (Not a `Result`: its layout makes the compiler take the claim to bytes and put it together again.)
+    #[inline(always)]
+    pub(crate) fn claim(
+        &self,
+        stripe: &Stripe<C>,
+        index: usize,
+        refused: &mut Refused,
+    ) -> Option<(Claim<'_>, Spot<'_>)> {
+        let free = stripe.free.get();
+        let id = if free == 0 || stripe.lapsed.get() != 0 || self.asks.load(Ordering::Relaxed) {
+            self.claim_further(stripe, index, refused)
+        } else {
+            // Mostly there is one left in the bucket that this thread owns; then this is all.
+            stripe.free.set(free & (free - 1));
+            stripe.hand.get() + u64::from(free.trailing_zeros())
+        };
+        if id == NOTHING {
+            return None;
         }
-        if self.credits.is_some() {
-            self.take_credit()?;
+        #[allow(clippy::cast_possible_truncation)] // not `NOTHING`: a slot's
+        let id = id as u32;
+        let spot = self.slots.spot(id)?;
+        #[allow(clippy::cast_possible_truncation)] // bases have 32 bits
+        let incarnation = Slots::tenancy(spot.slot, stripe.base.get() as u32);
+        let slot = spot.slot;
+        let claim = Claim {
+            id,
+            incarnation,
+            slot,
+        };
+        Some((claim, spot))
+    }
+
+    /// As [`claim`](Self::claim), from the next bucket, or where there is more to ask. The slot's id; if [`NOTHING`],
+    /// `refused` says why.
+    #[inline(never)]
+    fn claim_further(&self, stripe: &Stripe<C>, index: usize, refused: &mut Refused) -> u64 {
+        if self.refusing.load(Ordering::Relaxed) {
+            *refused = Refused::Closed;
+            return NOTHING;
+        }
+        if let Err(why) = self.take_credit() {
+            *refused = why;
+            return NOTHING;
         }
         let mut fruitless = 0;
         loop {
-            if let Some(claim) = self.claim_here(stripe) {
-                return Ok(claim);
+            if let Some(id) = self.claim_in_chunk(stripe) {
+                return id;
             }
-            if let Err(refused) = self.next_chunk(stripe, index, fruitless >= FRUITLESS) {
+            if let Err(why) = self.next_chunk(stripe, index, fruitless >= FRUITLESS) {
                 self.return_credit();
-                return Err(refused);
+                *refused = why;
+                return NOTHING;
             }
             fruitless += 1;
         }
@@ -70,40 +119,50 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Claims the next free slot of the chunk that this thread is walking through.
-    #[inline(always)]
-    #[allow(clippy::cast_possible_truncation)] // the hand is a slot id or one past it
-    pub(super) fn claim_here(&self, stripe: &Stripe<C>) -> Option<Claim<'_>> {
-        let (first, end) = (stripe.hand.get(), stripe.end.get());
-        // No further than this in one go: `next_chunk` decides whether the chunk is worth it.
-        let until = end.min(first + LONG_WALK + 1);
-        let mut id = first;
-        while id < until {
-            let slot = self.slots.slot(id as u32)?;
-            let claimed = self.slots.claim(id as u32, slot);
-            id += 1;
-            if let Some(incarnation) = claimed {
-                if stripe.lapsed.get() != 0 && self.is_stale((id - 1) as u32, stripe.lapsed.get()) {
-                    slot.set_lease(Lease::free(incarnation));
-                    continue;
+    /// Claims a slot in the bucket that this thread owns or in the next one of its chunk that it can have. `None` at the
+    /// chunk's end, and where so few slots are free that another chunk may be better.
+    #[allow(clippy::cast_possible_truncation)] // the hand is a slot id or one past it, a mask has 32 bits
+    fn claim_in_chunk(&self, stripe: &Stripe<C>) -> Option<u64> {
+        loop {
+            let (hand, free) = (stripe.hand.get(), stripe.free.get());
+            let stale = stripe.lapsed.get() != 0 && self.is_stale(hand as u32, stripe.lapsed.get());
+            if free != 0 && !stale {
+                stripe.free.set(free & (free - 1));
+                return Some(hand + u64::from(free.trailing_zeros()));
+            }
+            let next = self.leave(stripe);
+            if next >= stripe.end.get() || is_crowded(stripe) {
+                return None;
+            }
+            if next + (BUCKET as u64) < stripe.end.get() {
+                self.slots.prefetch(next as u32 + BUCKET as u32);
+            }
+            stripe.hand.set(next);
+            stripe.seen.add(BUCKET as u64);
+            match self.slots.own(next as u32) {
+                Some(free) => {
+                    stripe.owned.set(1);
+                    stripe.free.set(u64::from(free.slots));
+                    stripe.base.set(u64::from(free.base));
+                    stripe.found.add(u64::from(free.slots.count_ones()));
                 }
-                // What this thread claims a few claims later; by then it is here, and writable.
-                if let Some(ahead) = self.slots.slot(id as u32 + AHEAD) {
-                    crate::core::prefetch(ahead);
-                }
-                stripe.hand.set(id);
-                stripe.found.add(1);
-                stripe.seen.add(id - first);
-                return Some(Claim {
-                    id: (id - 1) as u32,
-                    incarnation,
-                    slot,
-                });
+                None => stripe.hand.set(next + BUCKET as u64),
             }
         }
-        stripe.hand.set(id);
-        stripe.seen.add(id - first);
-        None
+    }
+
+    /// Gives the bucket back that this thread owns, if it does. Returns where the next one begins.
+    #[allow(clippy::cast_possible_truncation)] // the hand is a slot id or one past it
+    fn leave(&self, stripe: &Stripe<C>) -> u64 {
+        let hand = stripe.hand.get();
+        if stripe.owned.get() == 0 {
+            return hand;
+        }
+        self.slots.leave(hand as u32);
+        stripe.owned.set(0);
+        stripe.free.set(0);
+        stripe.hand.set(hand + BUCKET as u64);
+        hand + BUCKET as u64
     }
 
     /// Whether the bucket of slot `id` has waited for the driver for so long, at `tick`, that a deadline from now could
@@ -124,11 +183,11 @@ impl<C> Engine<C> {
         index: usize,
         fresh: bool,
     ) -> Result<(), Refused> {
-        let (seen, found) = (stripe.seen.get(), stripe.found.get());
-        let crowded = seen >= LONG_WALK && found * 5 < seen;
-        if !crowded && !fresh && stripe.hand.get() < stripe.end.get() {
+        if !is_crowded(stripe) && !fresh && stripe.hand.get() < stripe.end.get() {
             return Ok(());
         }
+        self.leave(stripe);
+        self.leave_chunk(stripe);
         let turn = stripe.turn.get();
         stripe.turn.add(1);
         #[allow(clippy::cast_possible_truncation)]
@@ -144,11 +203,26 @@ impl<C> Engine<C> {
             None => (self.add_chunk(at)?, 0),
         };
         let first = (local as usize * self.shards.len() + at) * CHUNK;
-        stripe.hand.set((first + start) as u64);
+        stripe.hand.set((first + start / BUCKET * BUCKET) as u64);
         stripe.end.set((first + CHUNK) as u64);
         stripe.seen.set(0);
         stripe.found.set(0);
         Ok(())
+    }
+
+    /// The thread's chunk may have left the ring, and have drained but for what it owned.
+    #[allow(clippy::cast_possible_truncation)] // the end is one past a slot id
+    fn leave_chunk(&self, stripe: &Stripe<C>) {
+        let Some(last) = stripe.end.get().checked_sub(1) else {
+            return;
+        };
+        let local = last as usize / CHUNK / self.shards.len();
+        let active = &self.shards[self.shard_of(last as u32)].active;
+        // A read-modify-write: either the driver, whose swap shortens the ring after it, finds the bucket left; or this
+        // finds the ring shortened.
+        if local >= active.fetch_add(0, Ordering::AcqRel) as usize {
+            self.tend_soon();
+        }
     }
 
     /// A chunk of the shard's ring with room in it, if a few looks find one.

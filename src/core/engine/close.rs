@@ -9,6 +9,7 @@ impl<C> Engine<C> {
     /// New entries are refused from about now on; those under way may still come.
     pub(crate) fn refuse(&self) {
         self.refusing.store(true, Ordering::Release);
+        self.asks.store(true, Ordering::Release);
     }
 
     /// Shuts the engine: ends every slot, calling `f` for each that this ended. Waits for a round of the

@@ -44,8 +44,8 @@ use super::inbox::{Inbox, Taken};
 use super::index::Index;
 use super::lease::{Lease, State};
 use super::params::{BUCKET, CHUNK};
-use super::slots::{Lowered, OutOfMemory, Slot, Slots};
-use super::threads::{with_index, Counter, Stripes};
+use super::slots::{Header, Lowered, OutOfMemory, Slot, Slots};
+use super::threads::{index, Counter, Stripes};
 use crate::sync::exclusive::Exclusive;
 use crate::sync::park::Waker;
 use crate::sync::{thread, AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -110,6 +110,7 @@ pub(crate) enum Refused {
 }
 
 /// A slot that the caller owns alone.
+#[derive(Clone, Copy)]
 pub(crate) struct Claim<'a> {
     pub(crate) id: u32,
     pub(crate) incarnation: u32,
@@ -124,15 +125,22 @@ struct Shard {
     peak: AtomicU32,
     /// Where the next thread that needs a chunk begins to look.
     ring: AtomicU32,
+    /// Chunks off the ring whose memory is held still. The driver's; a statistic.
+    lingering: std::sync::atomic::AtomicU32,
 }
 
 const SHUT: u32 = 1 << 31;
 
 /// What a thread keeps to itself. Written by one thread at a time; see [`super::threads`].
 pub(crate) struct Stripe<C> {
-    /// The slot to look at next, and the end of the chunk; equal when a chunk is to be found.
+    /// The bucket that this thread owns, if it does, or looks at next: its first slot; and the end of the chunk.
     hand: Counter,
     end: Counter,
+    /// Whether it owns that bucket; which slots of it are left to claim; what the incarnations of zeroed ones come after.
+    owned: Counter,
+    free: Counter,
+    base: Counter,
+    /// Slots of this chunk that it has walked past, and how many of them were free.
     seen: Counter,
     found: Counter,
     /// Which shard's chunk comes next.
@@ -155,6 +163,9 @@ impl<C> Stripe<C> {
         Stripe {
             hand: Counter::default(),
             end: Counter::default(),
+            owned: Counter::default(),
+            free: Counter::default(),
+            base: Counter::default(),
             seen: Counter::default(),
             found: Counter::default(),
             turn: Counter::default(),
@@ -171,8 +182,10 @@ impl<C> Stripe<C> {
 struct DriverShard {
     wheel: Wheel,
     taken: Taken,
-    /// Chunks from here up have been let go or never used.
+    /// Chunks from here up have been let go or never used, but for those set aside.
     resident: u32,
+    /// Chunks off the ring that could not be let go because a thread owns a bucket in them.
+    aside: Vec<u32>,
 }
 
 /// The time of a round: the tick that has begun, and the clock's reading.
@@ -253,6 +266,8 @@ pub(crate) struct Engine<C> {
     untended: AtomicBool,
     /// New entries are refused.
     refusing: AtomicBool,
+    /// They are, or the capacity is bounded: a claim has more to ask than whether a slot is free.
+    asks: AtomicBool,
     seed: u64,
     hasher: foldhash::SharedSeed,
 }
@@ -276,6 +291,7 @@ impl<C> Engine<C> {
                         active: AtomicU32::new(0),
                         peak: AtomicU32::new(0),
                         ring: AtomicU32::new(0),
+                        lingering: std::sync::atomic::AtomicU32::new(0),
                     })
                 })
                 .collect(),
@@ -298,6 +314,7 @@ impl<C> Engine<C> {
                         wheel: Wheel::new(Geometry::TICKS, 0),
                         taken: Taken::default(),
                         resident: 0,
+                        aside: Vec::new(),
                     })
                     .collect(),
                 tick: 0,
@@ -308,6 +325,7 @@ impl<C> Engine<C> {
             caught_up: std::sync::atomic::AtomicU64::new(now),
             untended: AtomicBool::new(false),
             refusing: AtomicBool::new(false),
+            asks: AtomicBool::new(config.capacity.is_some()),
             seed: config.seed,
             hasher: foldhash::SharedSeed::from_u64(config.seed),
         })
@@ -320,7 +338,7 @@ impl<C> Engine<C> {
         self.shards.len()
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn slot(&self, id: u32) -> Option<&Slot> {
         self.slots.slot(id)
     }
@@ -336,6 +354,13 @@ impl<C> Engine<C> {
     #[inline]
     pub(crate) fn shard_of(&self, id: u32) -> usize {
         (id as usize / CHUNK) & (self.shards.len() - 1)
+    }
+
+    /// How many slots of a shard have their memory, in use or not.
+    pub(crate) fn held(&self, shard: usize) -> u64 {
+        let shard = &self.shards[shard];
+        let lingering = shard.lingering.load(std::sync::atomic::Ordering::Relaxed);
+        (u64::from(shard.active.load(Ordering::Acquire)) + u64::from(lingering)) * CHUNK as u64
     }
 
     /// The next expiration of the bucket that slot `id` lies in.
@@ -378,9 +403,10 @@ impl<C> Engine<C> {
 
 impl<C> Engine<C> {
     /// Calls `f` with this thread's stripe and index.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn with_stripe<R>(&self, f: impl FnOnce(&Stripe<C>, usize) -> R) -> R {
-        with_index(|index| f(self.stripes.get(index), index))
+        let index = index();
+        f(self.stripes.get(index.get()), index.get())
     }
 
     /// Marks this thread as being in a round of the driver until the mark is dropped.
@@ -403,7 +429,7 @@ impl<C> Engine<C> {
     ///
     /// Never before the time that the driver has seen: if the clock has gone back, what begins now would
     /// otherwise be due already by the driver's time.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn now_for_deadline(&self) -> (u64, u64) {
         let driven = self.driven.load(std::sync::atomic::Ordering::Relaxed);
         match self.lag {
@@ -425,9 +451,15 @@ impl<C> Engine<C> {
     /// `Err` if the engine was shut down before: the caller must end the slot itself, or find it ended.
     #[inline]
     pub(crate) fn enforce(&self, id: u32, tick: u64) -> Result<(), Refused> {
-        let Some(header) = self.slots.header(id) else {
-            return Ok(());
-        };
+        match self.slots.header(id) {
+            Some(header) => self.enforce_in(header, id, tick),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`enforce`](Self::enforce), for who has the header at hand.
+    #[inline(always)]
+    pub(crate) fn enforce_in(&self, header: &Header, id: u32, tick: u64) -> Result<(), Refused> {
         match header.next.lower(tick) {
             Lowered::No => Ok(()),
             Lowered::Closed => Err(Refused::Closed),

@@ -5,6 +5,7 @@ use crate::core::index::Index;
 use crate::core::lease::Lease;
 use crate::core::params::{BUCKET, CHUNK, CHUNK_BUCKETS};
 use crate::core::prefetch;
+use crate::core::slots::Released;
 use crate::sync::Ordering;
 use crate::time::NEVER;
 use crate::wheel::Pop;
@@ -301,24 +302,27 @@ impl<C> Engine<C> {
         }
         let active = shard.active.load(Ordering::Acquire);
         let mut released = 0;
+        // What a thread sat in the last time; what is on the ring again is none of ours.
+        let mut aside = std::mem::take(&mut driver.aside);
+        aside.retain(|&local| {
+            local >= active && self.let_go(driver, at, local) != Released::Yes
+        });
         while driver.resident > active && released < RELEASE_AT_ONCE {
             let local = driver.resident - 1;
-            let chunk = local as usize * self.shards.len() + at;
-            let wheel = &mut driver.wheel;
-            let done = self.slots.release(chunk, || {
-                for (bucket, header) in self.slots.headers(chunk).into_iter().flatten().enumerate()
-                {
-                    header.next.take();
-                    #[allow(clippy::cast_possible_truncation)]
-                    wheel.deschedule(local * CHUNK_BUCKETS as u32 + bucket as u32);
-                }
-            });
-            if !done {
-                break;
+            match self.let_go(driver, at, local) {
+                Released::Yes => released += 1,
+                // For as long as it likes: it will tell when it moves on.
+                Released::Owned => aside.push(local),
+                Released::InUse => break,
             }
             driver.resident = local;
-            released += 1;
         }
+        driver.aside = aside;
+        #[allow(clippy::cast_possible_truncation)] // fewer than chunks
+        let lingering = driver.resident - active + driver.aside.len() as u32;
+        shard
+            .lingering
+            .store(lingering, std::sync::atomic::Ordering::Relaxed);
         if released > 0 && driver.resident == active {
             driver.wheel.shrink_to(active as usize * CHUNK_BUCKETS);
         }
@@ -329,6 +333,20 @@ impl<C> Engine<C> {
         } else {
             Tended::All
         }
+    }
+
+    /// Gives a chunk's memory back, if nobody is in it.
+    fn let_go(&self, driver: &mut DriverShard, at: usize, local: u32) -> Released {
+        let chunk = local as usize * self.shards.len() + at;
+        self.slots.release(chunk, || {
+            for (bucket, header) in self.slots.headers(chunk).into_iter().flatten().enumerate() {
+                header.next.take();
+                #[allow(clippy::cast_possible_truncation)]
+                driver
+                    .wheel
+                    .deschedule(local * CHUNK_BUCKETS as u32 + bucket as u32);
+            }
+        })
     }
 
     /// Whether memory is waiting to be given back and the driver should be told.

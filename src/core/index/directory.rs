@@ -18,6 +18,12 @@ impl Directory {
         (self.0 >> (5 * at) & 31) as usize
     }
 
+    /// The only class, if there is one only.
+    #[inline(always)]
+    pub(super) fn single(self) -> Option<usize> {
+        (self.len() == 1).then(|| self.class(0))
+    }
+
     pub(super) fn youngest(self) -> usize {
         self.class(self.len() - 1)
     }

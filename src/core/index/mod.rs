@@ -66,7 +66,8 @@ mod table;
 mod tests;
 
 use self::directory::Directory;
-use self::table::{hash_of, slot_of, word, Publish, Table};
+pub(crate) use self::table::Candidate;
+use self::table::{word, Publish, Table};
 use super::params::CLASSES;
 use super::slots::OutOfMemory;
 use crate::sync::grace::{Grace, Pin};
@@ -164,38 +165,19 @@ impl Index {
         super::prefetch(home);
     }
 
-    /// Calls `f` with the slots that the youngest table has under `hash`, believed or not: for prefetching.
-    #[inline]
-    pub(crate) fn peek(&self, hash: u32, mut f: impl FnMut(u32)) {
-        let (_, home) = self.table(self.directory().youngest()).home(hash);
-        for word in &home.words {
-            let word = word.load(Ordering::Relaxed);
-            if hash_of(word) == hash | 1 << 31 {
-                f(slot_of(word));
-            }
-        }
+    /// The likeliest place of a key with this hash: where it is, unless it shares its hash, or its home is crowded, or the
+    /// index grows.
+    #[inline(always)]
+    pub(crate) fn candidate(&self, hash: u32) -> Option<Candidate<'_>> {
+        self.table(self.directory().single()?).candidate(hash)
     }
 
     /// The first slot under `hash` that `accept` takes. Lock-free; wait-free while nothing grows.
-    #[inline]
     pub(crate) fn find(&self, hash: u32, mut accept: impl FnMut(u32) -> bool) -> Option<u32> {
-        let directory = self.directory();
-        if directory.len() == 1 {
-            let found = self.table(directory.class(0)).find(hash, &mut accept);
-            if found.is_some() || self.directory() == directory {
-                return found;
-            }
-        }
-        self.find_in_all(hash, &mut accept)
-    }
-
-    /// As [`find`](Self::find), while there is more than one table.
-    #[cold]
-    fn find_in_all(&self, hash: u32, accept: &mut impl FnMut(u32) -> bool) -> Option<u32> {
         loop {
             let directory = self.directory();
             for class in directory.classes() {
-                if let Some(found) = self.table(class).find(hash, accept) {
+                if let Some(found) = self.table(class).find(hash, &mut accept) {
                     return Some(found);
                 }
             }
@@ -206,8 +188,18 @@ impl Index {
         }
     }
 
+    /// As [`insert`](Self::insert), if that is simple: nothing in the home has this hash, and its own line has room. False
+    /// if it is not, and then nothing has changed.
+    #[inline(always)]
+    pub(crate) fn insert_at_home(&self, hash: u32, slot: u32) -> bool {
+        let _pin: Pin = self.grace.pin();
+        match self.directory().single() {
+            Some(class) => self.table(class).publish_at_home(word(hash, slot)),
+            None => false,
+        }
+    }
+
     /// Publishes `slot` under `hash` unless `accept` takes a slot that is there already. Lock-free.
-    #[inline]
     pub(crate) fn insert(
         &self,
         hash: u32,
@@ -248,10 +240,29 @@ impl Index {
     }
 
     /// Takes the word of an ended slot away. Exactly one thread calls this for each published slot.
-    pub(crate) fn remove(&self, hash: u32, slot: u32) -> Removed {
-        let value = word(hash, slot);
+    ///
+    /// `position` is where in its home it was seen last, if it was.
+    #[inline(always)]
+    pub(crate) fn remove(&self, hash: u32, slot: u32, position: Option<usize>) -> Removed {
         // Between the look at a header and the last store to a word, the table must not begin another life.
-        let _pin: Pin = self.grace.pin();
+        let pin: Pin = self.grace.pin();
+        let directory = self.directory();
+        if let (Some(position), Some(class)) = (position, directory.single()) {
+            let taken = self.table(class).remove_at_home(word(hash, slot), position);
+            if taken == Some(false) && self.directory() == directory {
+                return Removed::Clean;
+            }
+            if taken.is_some() {
+                return Removed::Copied;
+            }
+        }
+        self.remove_anywhere(&pin, hash, slot)
+    }
+
+    /// As [`remove`](Self::remove), wherever it is.
+    #[inline(never)]
+    fn remove_anywhere(&self, _pin: &Pin, hash: u32, slot: u32) -> Removed {
+        let value = word(hash, slot);
         loop {
             let directory = self.directory();
             for class in directory.classes() {

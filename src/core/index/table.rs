@@ -18,6 +18,19 @@ pub(super) struct Home {
     pub(super) words: [AtomicU64; HOME],
 }
 
+impl Home {
+    /// The positions of its own words that are `wanted`.
+    #[inline(always)]
+    pub(super) fn matching(&self, wanted: impl Fn(u64) -> bool) -> u64 {
+        let mut matching = 0;
+        for word in self.words.iter().rev() {
+            // A compare and an addition with carry.
+            matching = matching + matching + u64::from(wanted(word.load(Ordering::Acquire)));
+        }
+        matching
+    }
+}
+
 /// A line of words for homes that are full.
 #[repr(C, align(64))]
 pub(super) struct Overflow {
@@ -74,6 +87,33 @@ pub(super) fn hash_of(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
+/// A word that may be the one that is looked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Candidate<'a> {
+    home: &'a Home,
+    header: u64,
+    /// Of the word in the home's own line.
+    pub(crate) position: usize,
+    pub(crate) slot: u32,
+}
+
+impl Candidate<'_> {
+    /// Whether the word has been published all the while since it was read. To be asked after the look into its slot;
+    /// see [`Table::look`].
+    #[inline(always)]
+    pub(crate) fn is_believed(&self) -> bool {
+        let now = self.home.header.load(Ordering::Acquire);
+        (now ^ self.header) & (VERSIONS | 1 << self.position) == 0
+    }
+}
+
+/// Whether a word has this hash.
+#[inline(always)]
+pub(super) fn wanted(hash: u32) -> impl Fn(u64) -> bool {
+    let part = u64::from(hash | 1 << 31) << 32;
+    move |word| word ^ part < 1 << 32
+}
+
 /// One table. Homes are addressed by the low bits of the hash.
 pub(super) struct Table {
     pub(super) homes: Zeroed<Home>,
@@ -102,10 +142,16 @@ impl Table {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn home(&self, hash: u32) -> (usize, &Home) {
-        let at = hash as usize & self.mask;
-        (at, &self.homes.as_slice()[at])
+        (hash as usize & self.mask, self.home_of(hash))
+    }
+
+    #[inline(always)]
+    pub(super) fn home_of(&self, hash: u32) -> &Home {
+        let first: *const Home = self.homes.as_ptr();
+        // SAFETY: the table has `mask + 1` homes, all of them valid (see `Zeroed::as_slice`), as long as it lives.
+        unsafe { &*first.wrapping_add(hash as usize & self.mask) }
     }
 
     /// The word at `position` of the home: its own, or one of its two overflow lines'.
@@ -149,21 +195,21 @@ impl Table {
         hash: u32,
         accept: &mut impl FnMut(u32) -> bool,
     ) -> Option<u32> {
-        let part = u64::from(hash | 1 << 31);
-        let mut matching = self.matching(at, home, *header, |word| word >> 32 == part);
+        let wanted = wanted(hash);
+        let mut matching = self.matching(at, home, *header, &wanted);
         while matching != 0 {
             let position = matching.trailing_zeros() as usize;
             matching &= matching - 1;
             // Acquire: the word was written before its bit was published; the header's load saw the bit.
             let word = self.word_at(at, home, position).load(Ordering::Acquire);
-            let accepted = word >> 32 == part && accept(slot_of(word));
+            let accepted = wanted(word) && accept(slot_of(word));
             // After the look into the slot, not before: then the word was there all the while, and what was
             // seen in the slot is this word's tenant, not a later one that is not published yet (W6, W14).
             let now = home.header.load(Ordering::Acquire);
             let believed = VERSIONS | 1 << position;
             if now & believed != *header & VERSIONS | 1 << position {
                 *header = now;
-                matching = self.matching(at, home, now, |word| word >> 32 == part);
+                matching = self.matching(at, home, now, &wanted);
                 continue;
             }
             if accepted {
@@ -185,10 +231,7 @@ impl Table {
     ) -> u64 {
         // Acquire, also for words that do not match: a word that is gone may have been carried away, and then a
         // younger table, looked at next, must show it (W12).
-        let mut matching = 0;
-        for (position, word) in home.words.iter().enumerate() {
-            matching |= u64::from(wanted(word.load(Ordering::Acquire))) << position;
-        }
+        let mut matching = home.matching(&wanted);
         let mut beyond = (header & BITS) >> HOME << HOME;
         while beyond != 0 {
             let position = beyond.trailing_zeros() as usize;
@@ -197,6 +240,23 @@ impl Table {
             matching |= u64::from(wanted(word)) << position;
         }
         matching & header
+    }
+
+    /// The first word with this hash that the header believes in and that lies in the home's own line.
+    #[inline(always)]
+    pub(super) fn candidate(&self, hash: u32) -> Option<Candidate<'_>> {
+        let home = self.home_of(hash);
+        let wanted = wanted(hash);
+        let header = home.header.load(Ordering::Acquire);
+        let matching = home.matching(&wanted) & header;
+        let position = matching.trailing_zeros() as usize;
+        let word = home.words.get(position)?.load(Ordering::Acquire);
+        wanted(word).then_some(Candidate {
+            home,
+            header,
+            position,
+            slot: slot_of(word),
+        })
     }
 
     #[inline(always)]
@@ -253,6 +313,38 @@ impl Table {
         None
     }
 
+    /// Publishes `value` in the home's own line if nothing there has its hash, and nothing of the home lies beyond.
+    /// False if [`publish`](Self::publish) has to see to it.
+    #[inline(always)]
+    pub(super) fn publish_at_home(&self, value: u64) -> bool {
+        let home = self.home_of(hash_of(value));
+        let header = home.header.load(Ordering::Acquire);
+        let own = (1 << HOME) - 1;
+        let matching = home.matching(|word| word ^ value < 1 << 32) & header;
+        let position = (!header & own).trailing_zeros() as usize;
+        let Some(word) = home.words.get(position) else {
+            return false;
+        };
+        let elsewhere = header & (BITS | CLOSED) & !own;
+        // The orderings are those of `publish`.
+        if matching | elsewhere | word.load(Ordering::Relaxed) != 0
+            || word
+                .compare_exchange(0, value, Ordering::AcqRel, Ordering::Relaxed)
+                .is_err()
+        {
+            return false;
+        }
+        let next = (header | 1 << position).wrapping_add(VERSION);
+        let published = home
+            .header
+            .compare_exchange(header, next, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
+        if !published {
+            word.store(0, Ordering::Release);
+        }
+        published
+    }
+
     /// Publishes `value` unless the home is closed or `accept` finds the key there.
     #[inline]
     pub(super) fn publish(
@@ -296,6 +388,28 @@ impl Table {
             self.word_at(at, home, position).store(0, Ordering::Release);
         }
         outcome
+    }
+
+    /// As [`remove`](Self::remove), if the word is published at `position` of the home's own line.
+    #[inline(always)]
+    pub(super) fn remove_at_home(&self, value: u64, position: usize) -> Option<bool> {
+        let home = self.home_of(hash_of(value));
+        let word = home.words.get(position)?;
+        // The orderings, and the order, are those of `remove`.
+        let header = home.header.load(Ordering::Acquire);
+        if word.load(Ordering::Acquire) != value || header & 1 << position == 0 {
+            return None;
+        }
+        home.header
+            .compare_exchange(
+                header,
+                header & !(1 << position),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            )
+            .ok()?;
+        word.store(0, Ordering::Release);
+        Some(header & CLOSED != 0)
     }
 
     /// Takes one published `value` away. `Some(closed)` if this call did, with whether the home was closed.

@@ -39,7 +39,7 @@ fn grows_and_shrinks_without_losing_a_word() {
         assert!(insert(&index, slot));
         assert!(!insert(&index, slot), "a key is published once");
         if slot % 7 == 0 {
-            index.remove(hash(slot), slot);
+            index.remove(hash(slot), slot, None);
             assert!(!found(&index, slot));
         }
         if slot % 1000 == 0 {
@@ -56,7 +56,7 @@ fn grows_and_shrinks_without_losing_a_word() {
     for slot in (0..keys).filter(|slot| slot % 7 != 0) {
         assert!(found(&index, slot));
         if slot >= 100 {
-            index.remove(hash(slot), slot);
+            index.remove(hash(slot), slot, None);
         }
     }
     assert!(index.shrink_if_empty(100));
@@ -90,7 +90,7 @@ fn a_removal_from_a_closed_home_says_so() {
     for old in 0..slot {
         assert!(!insert(&index, old));
         *seen
-            .entry(index.remove(hash(old), old) == Removed::Copied)
+            .entry(index.remove(hash(old), old, None) == Removed::Copied)
             .or_insert(0) += 1;
     }
     assert!(seen[&true] > 0, "no removal met a closed home");
@@ -114,7 +114,7 @@ fn keys_of_one_home_spill_and_make_the_table_grow() {
     for slot in 0..64u32 {
         let hash = slot << 20 | 5;
         assert_eq!(index.find(hash, |found| found == slot), Some(slot));
-        index.remove(hash, slot);
+        index.remove(hash, slot, None);
         assert_eq!(index.find(hash, |_| true), None);
     }
 }
