@@ -109,13 +109,14 @@ impl Header {
     }
 }
 
-/// A bucket's next expiration: a lower bound of the deadlines in it.
+/// A bucket's next expiration: a lower bound of the deadlines in it; and whether there is *news*: something may have been
+/// put in, or touched, since the driver looked.
 ///
-/// Held as *urgency*, the complement of the tick, so that zeroed memory reads "never", and earlier
-/// means greater. Every change is a read-modify-write of this one word, by inserter and reaper alike:
-/// either the inserter's comes first in its modification order, and the reaper, whose swap reads it, sees the
-/// inserter's slot; or the reaper's swap comes first, and the inserter sees that it lowered "never" and tells the
-/// reaper (W5, W11). Closing works the same way: after [`close`](Self::close) an inserter finds the
+/// Held as *urgency*, the distance of the tick from the last one there is, so that zeroed memory reads "never", and
+/// earlier means greater; the news is the lowest bit. Every change is a read-modify-write of this one word, by inserter
+/// and reaper alike: either the inserter's comes first in its modification order, and the reaper, whose swap reads it,
+/// sees the inserter's slot, and the news of it; or the reaper's swap comes first, and the inserter sees that it lowered
+/// "never" and tells the reaper (W5, W11). Closing works the same way: after [`close`](Self::close) an inserter finds the
 /// bucket closed, before it the closer finds the slot (W8).
 pub(crate) struct NextExpiration(AtomicU64);
 
@@ -130,13 +131,35 @@ pub(crate) enum Lowered {
     Closed,
 }
 
+/// What the driver finds when it looks at a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// Nothing in the bucket is due before this.
+    pub(crate) next: u64,
+    /// Something may have been put in, or touched, since the last look.
+    pub(crate) news: bool,
+}
+
 const CLOSED: u64 = u64::MAX;
+const NEWS: u64 = 1;
+
+/// The last tick there is: never.
+const LAST: u64 = u64::MAX >> 1;
 
 impl NextExpiration {
     /// Tick 0 would read as closed; it is as good as 1, which is due no later than the first advance.
     #[inline]
     fn urgency(tick: u64) -> u64 {
-        !tick.max(1)
+        (LAST - tick.clamp(1, LAST)) << 1
+    }
+
+    /// The tick of a word; `None` if that is never.
+    #[inline]
+    fn tick(word: u64) -> Option<u64> {
+        match word & !NEWS {
+            0 => None,
+            urgency => Some(LAST - (urgency >> 1)),
+        }
     }
 
     /// Makes the next expiration at most `tick`. Always one read-modify-write, also if nothing changes:
@@ -149,31 +172,51 @@ impl NextExpiration {
             // AcqRel: Release publishes the slot's lease to `take` and `close`; Acquire sees what they did.
             match self.0.compare_exchange_weak(
                 seen,
-                seen.max(urgency),
+                seen.max(urgency) | NEWS,
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             ) {
                 Ok(CLOSED) => return Lowered::Closed,
-                Ok(before) if before < urgency => return Lowered::Yes,
+                Ok(before) if before | NEWS < urgency => return Lowered::Yes,
                 Ok(_) => return Lowered::No,
                 Err(now) => seen = now,
             }
         }
     }
 
-    /// The reaper's: takes the next expiration, leaving "never". `None` if it was never, or closed.
-    pub(crate) fn take(&self) -> Option<u64> {
+    /// The driver's: makes the next expiration at most `tick`, which is no news to it.
+    pub(crate) fn put_back(&self, tick: u64) {
+        let urgency = Self::urgency(tick);
+        let mut seen = self.0.load(Ordering::Relaxed);
+        loop {
+            match self.0.compare_exchange_weak(
+                seen,
+                seen.max(urgency | seen & NEWS),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// The reaper's: takes the next expiration, leaving "never" and no news. `None` if it was never, or closed.
+    pub(crate) fn take(&self) -> Option<Look> {
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
             if seen == CLOSED {
                 return None;
             }
+            let next = Self::tick(seen)?;
             match self
                 .0
                 .compare_exchange_weak(seen, 0, Ordering::AcqRel, Ordering::Relaxed)
             {
-                Ok(0) => return None,
-                Ok(urgency) => return Some(!urgency),
+                Ok(_) => {
+                    let news = seen & NEWS != 0;
+                    return Some(Look { next, news });
+                }
                 Err(now) => seen = now,
             }
         }
@@ -183,8 +226,8 @@ impl NextExpiration {
     #[inline]
     pub(crate) fn get(&self) -> Option<u64> {
         match self.0.load(Ordering::Acquire) {
-            0 | CLOSED => None,
-            urgency => Some(!urgency),
+            CLOSED => None,
+            word => Self::tick(word),
         }
     }
 
@@ -779,10 +822,20 @@ mod tests {
         assert_eq!(next.lower(11), Lowered::No);
         assert_eq!(next.lower(9), Lowered::Yes);
         assert_eq!(next.get(), Some(9));
-        assert_eq!(next.take(), Some(9));
+        let look = |next, news| Some(Look { next, news });
+        assert_eq!(next.take(), look(9, true));
         assert_eq!(next.take(), None);
+        next.put_back(20);
+        assert_eq!(next.take(), look(20, false));
+        next.put_back(20);
+        assert_eq!(next.lower(30), Lowered::No);
+        next.put_back(15);
+        assert_eq!(next.take(), look(15, true));
+        assert_eq!(next.lower(u64::MAX), Lowered::No, "never is no deadline");
+        assert_eq!(next.get(), None);
         assert_eq!(next.lower(0), Lowered::Yes);
-        assert_eq!(next.take(), Some(1));
+        assert_eq!(next.take(), look(1, true));
+        next.put_back(5);
         next.close();
         assert_eq!(next.lower(1), Lowered::Closed);
         assert_eq!(next.take(), None);

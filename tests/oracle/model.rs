@@ -159,12 +159,10 @@ impl Model {
 
     fn rounded_up(&self, time: Time) -> Time {
         let interval = self.limits.interval.as_nanos() as Time;
-        let over = time.rem_euclid(interval);
-        if over == 0 {
-            time
-        } else {
-            time - over + interval
-        }
+        let ticks = (time + interval - 1).div_euclid(interval);
+        // Documented at `Timeout`: one interval in 2^40 counts as the next one.
+        let last = (1 << 40) - 1;
+        (ticks + Time::from(ticks & last == last)) * interval
     }
 
     fn after(&self, timeout: Duration) -> Window {

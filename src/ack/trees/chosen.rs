@@ -693,7 +693,7 @@ impl Trees {
                 State::Live => {
                     let renewed = lease.with_deadline(deadline);
                     if found.slot.swap_lease(lease, renewed).is_ok() {
-                        let _ = self.engine.enforce(found.id, deadline);
+                        self.shortened(found.id, lease, deadline);
                         return Ok(Done::Now);
                     }
                 }
@@ -703,7 +703,7 @@ impl Trees {
                     let (deadline, _) = self.early_deadline();
                     let renewed = lease.with_deadline(deadline);
                     if found.slot.swap_lease(lease, renewed).is_ok() {
-                        let _ = self.engine.enforce(found.id, deadline);
+                        self.shortened(found.id, lease, deadline);
                         return Ok(Done::Held);
                     }
                 }

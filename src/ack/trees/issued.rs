@@ -252,9 +252,8 @@ impl Trees {
                 .swap_lease(lease, lease.with_deadline(deadline))
                 .is_ok()
             {
-                // Renewed: no expiry by the old deadline can succeed any more (Q6). A deadline nearer than
-                // before must reach the reaper (W11); for a later one this changes nothing.
-                let _ = self.engine.enforce(id, deadline);
+                // Renewed: no expiry by the old deadline can succeed any more (Q6).
+                self.shortened(id, lease, deadline);
                 return Ok(Done::Now);
             }
         }

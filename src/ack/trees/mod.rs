@@ -57,7 +57,8 @@ pub enum Timeout {
     /// As long as the tracker's timeout says.
     #[default]
     Default,
-    /// As long as this, rounded up to the interval.
+    /// As long as this, rounded up to the interval. (Counted from when the tracker was built, of 2^40 intervals one counts
+    /// as the next: 35 years at a millisecond.)
     After(Duration),
     /// For ever.
     Never,
@@ -217,6 +218,16 @@ impl Trees {
             self.catch_up(now);
             Ok(self.deadline(mine, timeout)?.0)
         })
+    }
+
+    /// The lease of slot `id`, until now `before`, ends at `deadline`. If that is nearer the driver must hear of it (W11).
+    /// If it is not, nothing needs to be done: who made the lease has told, or is about to tell, of its old deadline, and
+    /// the driver, coming then, finds the new one.
+    #[inline]
+    pub(super) fn shortened(&self, id: u32, before: Lease, deadline: u64) {
+        if deadline < before.deadline_near(deadline) {
+            let _ = self.engine.enforce(id, deadline);
+        }
     }
 
     /// The clock has jumped by more than a lease can express, and nobody has polled since. A new deadline beside old

@@ -12,8 +12,9 @@
 //! ```text
 //!   inserter                                   driver
 //!   lease := LIVE, deadline d  (store or swap)      n := next.take()         (read-modify-write)
-//!   next.lower(d)              (read-modify-write)  scan the bucket's leases
-//!   if lowered: inbox.push, then                    next.lower(minimum found)
+//!   next.lower(d)              (read-modify-write)  scan the bucket's leases (all, or if there is no
+//!                                                     news those that the last scan found due now)
+//!   if lowered: inbox.push, then                    next.put_back(minimum found)
 //!     lower the announced wake-up to the            schedule the bucket at next.get()
 //!     bucket's *current* next expiration,
 //!     and wake the reaper if that lowered it
@@ -38,6 +39,7 @@
 
 mod claim;
 mod close;
+mod plan;
 mod round;
 
 use super::inbox::{Inbox, Taken};
@@ -186,6 +188,7 @@ struct DriverShard {
     resident: u32,
     /// Chunks off the ring that could not be let go because a thread owns a bucket in them.
     aside: Vec<u32>,
+    plans: plan::Plans,
 }
 
 /// The time of a round: the tick that has begun, and the clock's reading.
@@ -315,6 +318,7 @@ impl<C> Engine<C> {
                         taken: Taken::default(),
                         resident: 0,
                         aside: Vec::new(),
+                        plans: plan::Plans::default(),
                     })
                     .collect(),
                 tick: 0,

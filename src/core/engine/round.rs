@@ -1,11 +1,12 @@
 //! The driver's round: inboxes, wheels, due buckets, index words, memory.
 
+use super::plan::Plan;
 use super::{Claim, Driver, DriverShard, Engine, Face, Instant, Round, BUCKET_U32};
 use crate::core::index::Index;
 use crate::core::lease::Lease;
 use crate::core::params::{BUCKET, CHUNK, CHUNK_BUCKETS};
 use crate::core::prefetch;
-use crate::core::slots::Released;
+use crate::core::slots::{Look, Released, Slot};
 use crate::sync::Ordering;
 use crate::time::NEVER;
 use crate::wheel::Pop;
@@ -147,7 +148,7 @@ impl<C> Engine<C> {
                 }
                 match driver.wheel.pop(instant.tick, budget) {
                     Pop::Due { id, .. } => {
-                        self.prefetch_bucket(self.global(at, id));
+                        self.prefetch_bucket(driver, id, self.global(at, id));
                         due[count] = id;
                         count += 1;
                     }
@@ -156,8 +157,11 @@ impl<C> Engine<C> {
                 }
             };
             for &id in &due[..count] {
+                self.prefetch_due(driver, id, self.global(at, id), instant);
+            }
+            for &id in &due[..count] {
                 let bucket = self.global(at, id);
-                if let Some(next) = self.scan(bucket, instant, budget, face) {
+                if let Some(next) = self.scan(driver, id, bucket, instant, budget, face) {
                     driver.wheel.schedule(id, next);
                 }
             }
@@ -169,15 +173,29 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Starts fetching a bucket's header and slots.
-    fn prefetch_bucket(&self, bucket: u32) {
+    /// Starts fetching what looking at a bucket will touch first: its header, and its plan or its slots.
+    fn prefetch_bucket(&self, driver: &DriverShard, local: u32, bucket: u32) {
         let first = bucket * BUCKET_U32;
         if let Some(header) = self.slots.header(first) {
             prefetch(header);
         }
-        // Two slots to a cache line.
-        for slot in self.slots.bucket(first).into_iter().flatten().step_by(2) {
-            prefetch(slot);
+        if !driver.plans.prefetch(local) {
+            // Two slots to a cache line.
+            for slot in self.slots.bucket(first).into_iter().flatten().step_by(2) {
+                prefetch(slot);
+            }
+        }
+    }
+
+    /// Starts fetching the slots of a bucket that its plan says are due.
+    fn prefetch_due(&self, driver: &mut DriverShard, local: u32, bucket: u32, instant: Instant) {
+        let Some(plan) = driver.plans.get(local) else {
+            return;
+        };
+        if let Some(slots) = self.slots.bucket(bucket * BUCKET_U32) {
+            for at in plan.due(instant.tick) {
+                prefetch(&slots[at]);
+            }
         }
     }
 
@@ -202,9 +220,10 @@ impl<C> Engine<C> {
     }
 
     /// Ends what is due in a bucket. Returns the tick that it is to be looked at again.
-    #[allow(clippy::cast_possible_truncation)]
-    pub(super) fn scan(
+    fn scan(
         &self,
+        driver: &mut DriverShard,
+        local: u32,
         bucket: u32,
         instant: Instant,
         budget: &mut usize,
@@ -213,49 +232,88 @@ impl<C> Engine<C> {
         let first = bucket * BUCKET_U32;
         let header = self.slots.header(first)?;
         // From here on the bucket reads "never": inserters tell us of what comes.
-        let base = header.next.take()?;
-        let mut earliest = NEVER;
+        let Look { next: base, news } = header.next.take()?;
         let slots = self.slots.bucket(first)?;
-        for slot in slots {
-            let lease = slot.lease();
-            if lease.state().expires() && lease.deadline_from(base) <= instant.tick {
-                face.prepare(slot, lease);
+        let now = instant.tick;
+        let plan = driver.plans.get(local).filter(|_| {
+            // With news, there may be more in the bucket than was noted.
+            !news && Plan::holds(base, now)
+        });
+        let earliest = match plan {
+            Some(mut plan) => {
+                while let Some(at) = plan.pop(now) {
+                    let deadline =
+                        self.end_if_due(first, at, &slots[at], base, instant, budget, face);
+                    plan.note(at, now, deadline);
+                }
+                plan.earliest(now)
             }
-        }
-        for (at, slot) in slots.iter().enumerate() {
-            let mut lease = slot.lease();
-            while lease.state().expires() {
-                // Everything in the bucket is due at `base` or later, or its inserter has yet to lower it.
-                let deadline = lease.deadline_from(base);
-                if deadline > instant.tick {
-                    earliest = earliest.min(deadline);
-                    break;
-                }
-                let claim = Claim {
-                    id: first + at as u32,
-                    incarnation: lease.incarnation(),
-                    slot,
-                };
-                if !face.may_end(&claim, lease) {
-                    earliest = earliest.min(instant.tick + 1);
-                    break;
-                }
-                match self.end(slot, lease) {
-                    Ok(()) => {
-                        *budget = budget.saturating_sub(1);
-                        face.expired(claim, lease, deadline, instant.now);
-                        break;
+            None => {
+                for slot in slots {
+                    let lease = slot.lease();
+                    if lease.state().expires() && lease.deadline_from(base) <= now {
+                        face.prepare(slot, lease);
                     }
-                    // Touched or ended meanwhile: look again (Q6).
-                    Err(now) => lease = now,
+                }
+                let mut deadlines = [NEVER; BUCKET];
+                for (at, (slot, deadline)) in slots.iter().zip(&mut deadlines).enumerate() {
+                    *deadline = self.end_if_due(first, at, slot, base, instant, budget, face);
+                }
+                driver.plans.make(local, now, &deadlines);
+                match driver.plans.get(local) {
+                    // Far deadlines are noted as nearer ones: by then the plan must be worked off again.
+                    Some(plan) => plan.earliest(now),
+                    None => deadlines.into_iter().min().unwrap_or(NEVER),
                 }
             }
-        }
+        };
         if earliest != NEVER {
             // A minimum, never a store: inserters and touches may have lowered it since (W5, W11).
-            let _ = header.next.lower(earliest);
+            header.next.put_back(earliest);
         }
         header.next.get()
+    }
+
+    /// Ends what is in a slot if it is due. Returns when to look at the slot again; [`NEVER`] if there is no need to.
+    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::cast_possible_truncation)] // a place in a bucket
+    #[inline]
+    fn end_if_due(
+        &self,
+        first: u32,
+        at: usize,
+        slot: &Slot,
+        base: u64,
+        instant: Instant,
+        budget: &mut usize,
+        face: &impl Face,
+    ) -> u64 {
+        let mut lease = slot.lease();
+        while lease.state().expires() {
+            // Everything in the bucket is due at `base` or later, or its inserter has yet to lower it.
+            let deadline = lease.deadline_from(base);
+            if deadline > instant.tick {
+                return deadline;
+            }
+            let claim = Claim {
+                id: first + at as u32,
+                incarnation: lease.incarnation(),
+                slot,
+            };
+            if !face.may_end(&claim, lease) {
+                return instant.tick + 1;
+            }
+            match self.end(slot, lease) {
+                Ok(()) => {
+                    *budget = budget.saturating_sub(1);
+                    face.expired(claim, lease, deadline, instant.now);
+                    break;
+                }
+                // Touched or ended meanwhile: look again (Q6).
+                Err(now) => lease = now,
+            }
+        }
+        NEVER
     }
 
     /// The carrier's work in all indexes. True if there is more.
@@ -346,6 +404,7 @@ impl<C> Engine<C> {
                     .wheel
                     .deschedule(local * CHUNK_BUCKETS as u32 + bucket as u32);
             }
+            driver.plans.let_go(local);
         })
     }
 

@@ -1,0 +1,288 @@
+//! What the driver remembers of buckets whose entries are due at different times.
+//!
+//! Of a bucket that it has looked through and in which several deadlines are left, it notes which slot is due when, in
+//! order. When the bucket's time comes, and [nothing has been put in since](crate::core::slots::Look), only the slots
+//! whose time has come are looked at, one cache line instead of eight. A note is a lower bound: a slot that was touched
+//! or freed meanwhile is found so when its time comes. So a plan needs no upkeep by anybody but the driver, to whom it
+//! belongs: plain memory, made on first use, 4 bytes a slot.
+
+use crate::core::params::{BUCKET, CHUNK_BUCKETS};
+use crate::core::prefetch;
+use crate::time::NEVER;
+
+/// A slot's place in its bucket and, above it, the low bits of the tick it is due at.
+#[derive(Clone, Copy, Default)]
+struct Note(u32);
+
+const SLOT_BITS: u32 = 4;
+const TICK_BITS: u32 = 32 - SLOT_BITS;
+
+/// Ticks of notes are told apart where they are less than this away. A deadline further off is noted as this far off,
+/// and looked at then.
+const FAR: u64 = 1 << (TICK_BITS - 1);
+
+impl Note {
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // modulo 2^28, by design
+    fn new(slot: usize, now: u64, deadline: u64) -> Self {
+        let tick = deadline.min(now.saturating_add(FAR - 1));
+        Note((tick as u32) << SLOT_BITS | slot as u32)
+    }
+
+    /// By how many ticks it lies after `now`; 0 if it does not.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // modulo 2^28, by design
+    fn ahead(self, now: u64) -> u64 {
+        let ahead = (self.0 >> SLOT_BITS).wrapping_sub(now as u32) << SLOT_BITS >> SLOT_BITS;
+        match u64::from(ahead) {
+            ahead if ahead > FAR => 0,
+            ahead => ahead,
+        }
+    }
+
+    #[inline]
+    fn is_due(self, now: u64) -> bool {
+        self.ahead(now) == 0
+    }
+
+    #[inline]
+    fn slot(self) -> usize {
+        (self.0 & ((1 << SLOT_BITS) - 1)) as usize
+    }
+}
+
+struct ChunkPlan {
+    /// A bucket's notes, the latest first.
+    notes: Box<[[Note; BUCKET]]>,
+    /// How many there are. None: the bucket has no plan.
+    count: Box<[u8]>,
+}
+
+/// The plans of one shard's buckets, by their number in the shard.
+#[derive(Default)]
+pub(super) struct Plans(Vec<Option<ChunkPlan>>);
+
+/// One bucket's plan, to be worked off.
+pub(super) struct Plan<'a> {
+    notes: &'a mut [Note; BUCKET],
+    count: &'a mut u8,
+}
+
+impl Plans {
+    #[inline]
+    fn place(bucket: u32) -> (usize, usize) {
+        let bucket = bucket as usize;
+        (bucket / CHUNK_BUCKETS, bucket % CHUNK_BUCKETS)
+    }
+
+    /// The plan of a bucket, if there is one.
+    #[inline]
+    pub(super) fn get(&mut self, bucket: u32) -> Option<Plan<'_>> {
+        let (chunk, at) = Self::place(bucket);
+        let chunk = self.0.get_mut(chunk)?.as_mut()?;
+        let count = chunk.count.get_mut(at).filter(|count| **count != 0)?;
+        Some(Plan {
+            notes: &mut chunk.notes[at],
+            count,
+        })
+    }
+
+    /// Starts fetching a bucket's plan. False if its chunk has none.
+    #[inline]
+    pub(super) fn prefetch(&self, bucket: u32) -> bool {
+        let (chunk, at) = Self::place(bucket);
+        match self.0.get(chunk) {
+            Some(Some(chunk)) => {
+                prefetch(&chunk.notes[at]);
+                prefetch(&chunk.count[at]);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Makes a plan of a bucket out of the deadlines of its slots ([`NEVER`]: none), all of them
+    /// after `now`. Not worth it if they are all the same: then so is the time to look at each.
+    pub(super) fn make(&mut self, bucket: u32, now: u64, deadlines: &[u64; BUCKET]) {
+        let mut due = deadlines.iter().filter(|&&due| due != NEVER);
+        let first = due.next();
+        if due.all(|due| Some(due) == first) {
+            self.forget(bucket);
+            return;
+        }
+        let (chunk, at) = Self::place(bucket);
+        if self.0.len() <= chunk {
+            self.0.resize_with(chunk + 1, || None);
+        }
+        let chunk = self.0[chunk].get_or_insert_with(|| ChunkPlan {
+            notes: vec![[Note::default(); BUCKET]; CHUNK_BUCKETS].into(),
+            count: vec![0; CHUNK_BUCKETS].into(),
+        });
+        let mut plan = Plan {
+            notes: &mut chunk.notes[at],
+            count: &mut chunk.count[at],
+        };
+        *plan.count = 0;
+        for (slot, &deadline) in deadlines.iter().enumerate() {
+            plan.note(slot, now, deadline);
+        }
+    }
+
+    /// Drops a bucket's plan.
+    #[inline]
+    pub(super) fn forget(&mut self, bucket: u32) {
+        if let Some(plan) = self.get(bucket) {
+            *plan.count = 0;
+        }
+    }
+
+    /// Drops the plans of a chunk whose memory goes back.
+    pub(super) fn let_go(&mut self, chunk: u32) {
+        if let Some(chunk) = self.0.get_mut(chunk as usize) {
+            *chunk = None;
+        }
+        if self.0.last().is_some_and(Option::is_none) {
+            let used = self.0.iter().rposition(Option::is_some);
+            self.0.truncate(used.map_or(0, |last| last + 1));
+            self.0.shrink_to_fit();
+        }
+    }
+}
+
+impl Plan<'_> {
+    /// Whether notes can be told apart at `now`, the plan having been made, or last worked off, at `then` or later.
+    #[inline]
+    pub(super) fn holds(then: u64, now: u64) -> bool {
+        now.wrapping_sub(then) < FAR / 2
+    }
+
+    /// The slots whose time has come, the first first.
+    #[inline]
+    pub(super) fn due(&self, now: u64) -> impl Iterator<Item = usize> + '_ {
+        let noted = &self.notes[..usize::from(*self.count)];
+        let due = noted.iter().rev().take_while(move |note| note.is_due(now));
+        due.map(|note| note.slot())
+    }
+
+    /// Takes the note of a slot whose time has come.
+    #[inline]
+    pub(super) fn pop(&mut self, now: u64) -> Option<usize> {
+        let last = usize::from(*self.count).checked_sub(1)?;
+        let note = self.notes.get(last).filter(|note| note.is_due(now))?;
+        *self.count -= 1;
+        Some(note.slot())
+    }
+
+    /// Notes that a slot, of which there is no note, is to be looked at after `now`. Not if that is [`NEVER`].
+    #[inline]
+    pub(super) fn note(&mut self, slot: usize, now: u64, deadline: u64) {
+        if deadline == NEVER {
+            return;
+        }
+        let note = Note::new(slot, now, deadline);
+        let mut at = usize::from(*self.count);
+        *self.count += 1;
+        while at > 0 && self.notes[at - 1].ahead(now) < note.ahead(now) {
+            self.notes[at] = self.notes[at - 1];
+            at -= 1;
+        }
+        self.notes[at] = note;
+    }
+
+    /// When the first note is due, none of which is at `now`; [`NEVER`] if there is none.
+    #[inline]
+    pub(super) fn earliest(&self, now: u64) -> u64 {
+        let last = usize::from(*self.count).checked_sub(1);
+        last.and_then(|last| self.notes.get(last))
+            .map_or(NEVER, |note| now.saturating_add(note.ahead(now)))
+    }
+}
+
+#[cfg(all(test, not(expiry_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_says_what_is_due_and_what_comes_next() {
+        for now in [0, 5, u64::from(u32::MAX) - 2, u64::from(u32::MAX), 1 << 40] {
+            let mut plans = Plans::default();
+            let mut deadlines = [NEVER; BUCKET];
+            deadlines[3] = now + 1;
+            deadlines[7] = now + 4;
+            deadlines[9] = now + (1 << 35);
+            plans.make(300, now, &deadlines);
+            let mut plan = plans.get(300).unwrap();
+            assert_eq!(plan.pop(now), None);
+            assert_eq!(plan.earliest(now), now + 1);
+            assert_eq!(plan.due(now + 5).collect::<Vec<_>>(), [3, 7]);
+            assert_eq!(plan.due(now + 3).collect::<Vec<_>>(), [3]);
+            assert_eq!(plan.pop(now + 3), Some(3));
+            assert_eq!(plan.pop(now + 3), None);
+            assert_eq!(plan.earliest(now + 3), now + 4);
+            assert_eq!(plan.pop(now + 4), Some(7));
+            // Touched.
+            plan.note(7, now + 4, now + 9);
+            assert_eq!(plan.pop(now + 8), None);
+            assert_eq!(plan.pop(now + 9), Some(7));
+            // Too far to be noted as it is.
+            assert_eq!(plan.earliest(now + 9), now + FAR - 1);
+            assert_eq!(plan.pop(now + FAR - 1), Some(9));
+            assert_eq!(plan.earliest(now + FAR - 1), NEVER);
+            assert!(Plan::holds(now, now + FAR / 4) && !Plan::holds(now, now + FAR));
+        }
+    }
+
+    #[test]
+    fn notes_come_out_in_order() {
+        let now = 77;
+        let mut plans = Plans::default();
+        let mut deadlines = [NEVER; BUCKET];
+        for (slot, deadline) in deadlines.iter_mut().enumerate() {
+            *deadline = now + 1 + (slot as u64 * 7) % 11;
+        }
+        plans.make(1, now, &deadlines);
+        let mut plan = plans.get(1).unwrap();
+        let mut last = now;
+        for _ in 0..BUCKET {
+            let next = plan.earliest(last);
+            assert!(next >= last);
+            let slot = plan.pop(next).unwrap();
+            assert_eq!(deadlines[slot], next);
+            last = next;
+        }
+        assert!(plans.get(1).is_none());
+    }
+
+    #[test]
+    fn a_slot_that_was_touched_goes_behind_those_that_are_due() {
+        let now = 5;
+        let mut deadlines = [NEVER; BUCKET];
+        (deadlines[0], deadlines[1], deadlines[2]) = (6, 7, 20);
+        let mut plans = Plans::default();
+        plans.make(0, now, &deadlines);
+        let mut plan = plans.get(0).unwrap();
+        let now = 8;
+        assert_eq!(plan.pop(now), Some(0));
+        plan.note(0, now, 12);
+        assert_eq!(plan.pop(now), Some(1));
+        assert_eq!(plan.pop(now), None);
+        assert_eq!(plan.earliest(now), 12);
+        assert_eq!(plan.pop(12), Some(0));
+        assert_eq!(plan.earliest(12), 20);
+    }
+
+    #[test]
+    fn equal_deadlines_need_no_plan() {
+        let mut plans = Plans::default();
+        plans.make(0, 7, &[9; BUCKET]);
+        assert!(plans.get(0).is_none());
+        let mut deadlines = [9; BUCKET];
+        deadlines[1] = 10;
+        plans.make(0, 7, &deadlines);
+        assert!(plans.get(0).is_some());
+        plans.make(0, 7, &[NEVER; BUCKET]);
+        assert!(plans.get(0).is_none());
+        plans.let_go(0);
+        assert!(plans.0.is_empty());
+    }
+}
