@@ -7,6 +7,7 @@
 //! | ids from elsewhere, arriving in any order | [`AckTracker::init`], [`ack`](AckTracker::ack), [`fail`](AckTracker::fail) |
 //! | an event loop, a simulation | [`build_manual`](AckTrackerBuilder::build_manual) and [`poll`](AckTracker::poll) |
 //! | a thread of your own for outcomes | [`build_with_channel`](AckTrackerBuilder::build_with_channel) |
+//! | a map whose entries die unless renewed, coarsely, and one owner | [`RotatingMap`] |
 //!
 //! ```
 //! use expiry::{AckTracker, Outcome, Tuple};
@@ -40,6 +41,7 @@ mod core;
 #[cfg(expiry_loom)]
 #[doc(hidden)]
 pub mod model;
+mod rotating;
 mod sync;
 mod time;
 #[allow(dead_code)] // a later public type uses the rest
@@ -50,4 +52,10 @@ pub use ack::{
     InFlight, Lateness, Metrics, OnDrop, Outcome, Outcomes, Polled, Reason, Root, RootId,
     ShardMetrics, Timeout, Tuple, WhenFull,
 };
+pub use rotating::{GenerationsError, RotatingMap};
 pub use time::{Clock, CoarseClock, ManualClock, MonotonicClock};
+
+/// Iterators of [`RotatingMap`].
+pub mod rotating_map {
+    pub use crate::rotating::{Dead, IntoIter, Iter};
+}
