@@ -166,7 +166,12 @@ fn d01_iteration_is_oldest_first() {
     let copy = map.clone();
     map.shrink_to_fit();
     assert_eq!(keys(&map), keys(&copy));
-    assert_eq!(map.iter().len(), 4);
+    let mut iter = map.iter();
+    for left in (0..4).rev() {
+        assert!(iter.next().is_some());
+        assert_eq!(iter.len(), left);
+    }
+    assert!(iter.next().is_none());
     let all: HashSet<_> = copy.into_iter().map(|(key, ())| key).collect();
     assert_eq!(all, HashSet::from([2, 3, 4, 5]));
     map.clear();

@@ -71,3 +71,12 @@ pub fn waited() -> u64 {
         .and_then(|s| s.split_whitespace().nth(1)?.parse().ok())
         .unwrap_or(0)
 }
+
+/// How long this thread has had a processor. Of two of these the difference is what its work took, however busy the machine.
+#[must_use]
+#[allow(clippy::cast_sign_loss)] // both are positive
+pub fn busy() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    #[allow(clippy::cast_possible_truncation)] // below 10^9
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

@@ -225,6 +225,8 @@ impl<S: BuildHasher> Pair<S> {
             }
             Step::Shrink => {
                 self.map.shrink_to_fit();
+                let most = self.map.nodes.len().max(4);
+                assert!(self.map.nodes.capacity() <= most);
                 let (least, most) = (self.map.len(), 16 + 4 * self.map.nodes.len());
                 assert!((least..most).contains(&self.map.capacity()));
             }
