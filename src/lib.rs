@@ -42,8 +42,7 @@ mod core;
 pub mod model;
 mod sync;
 mod time;
-#[allow(dead_code)] // a later public type uses the rest
-mod wheel;
+pub mod wheel;
 
 pub use ack::{
     edge, Ack, AckError, AckMany, AckTracker, AckTrackerBuilder, BuildError, Done, Fate, Handler,
@@ -51,3 +50,4 @@ pub use ack::{
     ShardMetrics, Timeout, Tuple, WhenFull,
 };
 pub use time::{Clock, CoarseClock, ManualClock, MonotonicClock};
+pub use wheel::{Geometry, TimerId, TimerWheel};
