@@ -44,8 +44,7 @@ pub mod model;
 mod rotating;
 mod sync;
 mod time;
-#[allow(dead_code)] // a later public type uses the rest
-mod wheel;
+pub mod wheel;
 
 pub use ack::{
     edge, Ack, AckError, AckMany, AckTracker, AckTrackerBuilder, BuildError, Done, Fate, Handler,
@@ -54,6 +53,7 @@ pub use ack::{
 };
 pub use rotating::{GenerationsError, RotatingMap};
 pub use time::{Clock, CoarseClock, ManualClock, MonotonicClock};
+pub use wheel::{Geometry, TimerId, TimerWheel};
 
 /// Iterators of [`RotatingMap`].
 pub mod rotating_map {

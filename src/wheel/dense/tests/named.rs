@@ -523,9 +523,11 @@ fn geometries_keep_their_promises() {
     assert_eq!(error(0, &[1; 9]), GeometryError::Levels);
     assert_eq!(error(0, &[6, 0]), GeometryError::Bits);
     assert_eq!(error(0, &[7]), GeometryError::Bits);
+    assert_eq!(error(62, &[1]), GeometryError::Width);
     assert_eq!(error(63, &[1]), GeometryError::Width);
+    assert!(Geometry::new(61, &[1]).is_ok());
     assert_eq!(error(u32::MAX, &[1]), GeometryError::Width);
-    assert_eq!(error(22, &[6; 7]), GeometryError::Width);
-    assert!(Geometry::new(21, &[6; 7]).is_ok());
+    assert_eq!(error(21, &[6; 7]), GeometryError::Width);
+    assert!(Geometry::new(20, &[6; 7]).is_ok());
     assert!(error(0, &[]).to_string().contains("1 to 8"));
 }
