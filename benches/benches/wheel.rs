@@ -4,7 +4,7 @@
 //! a timer that fires, or a life. Ratios, and what is asked of them, are the business of `figures wheel`.
 
 use criterion::{criterion_group, criterion_main, BenchmarkId, Criterion, Throughput};
-use expiry_benches::timers::{BTree, CompactingHeap, DelayQueue, HashWheel, Heap, Timers};
+use expiry_benches::timers::{BTree, CompactingHeap, DelayQueue, HashWheel, Heap, Timers, Wheel};
 use expiry_benches::wheel::{lives, operations, Due, Lives, Load, Op};
 use std::time::Duration;
 
@@ -51,6 +51,7 @@ fn all(c: &mut Criterion) {
     for &entries in loads {
         for due in [Due::Uniform, Due::Random] {
             let load = &Load::new(entries, due);
+            each::<Wheel>(c, load);
             each::<DelayQueue>(c, load);
             each::<HashWheel>(c, load);
             each::<Heap>(c, load);
@@ -58,6 +59,7 @@ fn all(c: &mut Criterion) {
             each::<BTree>(c, load);
         }
         let load = &Lives::new(entries);
+        together::<Wheel>(c, load);
         together::<DelayQueue>(c, load);
         together::<HashWheel>(c, load);
         together::<Heap>(c, load);

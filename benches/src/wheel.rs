@@ -33,7 +33,7 @@
 //! [`empty`]: hours in one step each, and milliseconds, with nothing there and with one timer weeks ahead.
 
 use crate::process::busy;
-use crate::timers::Timers;
+use crate::timers::{Account, Timers};
 use crate::window::mix;
 use std::time::Duration;
 
@@ -190,9 +190,15 @@ impl<T: Timers> Lab<'_, T> {
     fn timed(&mut self, op: Option<Op>, f: impl FnOnce(&mut Self)) {
         let began = busy();
         f(self);
+        let all = busy() - began;
+        // Where time passes, nothing else is called.
+        let all = match (op, self.timers.account()) {
+            (Some(Op::FireSeconds | Op::FireMillis), Some(account)) => account.own,
+            _ => all,
+        };
         if let Some(op) = op {
             let (took, count) = &mut self.took[op as usize];
-            *took += busy() - began;
+            *took += all;
             *count += self.load.entries;
         }
     }
@@ -258,14 +264,12 @@ impl<T: Timers> Lab<'_, T> {
     /// An hour, after which everything must have fired.
     fn fire(&mut self, op: Op, step: u64) {
         self.fired = (0, 0);
+        let _ = self.timers.account();
         self.timed(Some(op), |lab| {
             for n in 1..=HOUR / step {
                 lab.step(lab.base + n * step);
             }
         });
-        let told = T::telling_the_time(HOUR / step, step);
-        let took = &mut self.took[op as usize].0;
-        *took = took.saturating_sub(told);
         self.check(self.load.entries);
     }
 
@@ -353,6 +357,14 @@ impl Lives {
     }
 }
 
+/// What counts of a time in which somebody was called among other things.
+fn own(took: Duration, account: Option<Account>) -> Duration {
+    match account {
+        Some(account) => (took + account.own).saturating_sub(account.all),
+        None => took,
+    }
+}
+
 /// Nanoseconds that a life takes: cancel and schedule, and whatever becomes due or must be cleaned up meanwhile.
 #[must_use]
 #[allow(clippy::cast_precision_loss)]
@@ -367,8 +379,8 @@ pub fn lives<T: Timers>(lives: &Lives) -> f64 {
         for life in 0..n {
             ids.push(timers.schedule(timeout(life), life));
         }
-        let (mut now, mut cancelled, mut steps) = (0, 0, 0);
-        let mut live = |from: u64, to: u64| {
+        let (mut now, mut cancelled) = (0, 0);
+        let mut live = |timers: &mut T, from: u64, to: u64| {
             let mut names = Vec::with_capacity(GROUP);
             for group in (from..to).step_by(GROUP) {
                 let group = group..(group + GROUP as u64).min(to);
@@ -378,7 +390,7 @@ pub fn lives<T: Timers>(lives: &Lives) -> f64 {
                 for (life, &id) in group.zip(&names) {
                     let second = life * LIFE / n / SECOND * SECOND;
                     if second > now {
-                        (now, steps) = (second, steps + 1);
+                        now = second;
                         timers.advance(now, |_| fired += 1);
                     }
                     // That of the life before at this position.
@@ -389,18 +401,16 @@ pub fn lives<T: Timers>(lives: &Lives) -> f64 {
                     ids[at(life)] = timers.schedule(now + timeout(life), life);
                 }
             }
-            steps
         };
         let warm = n * 7;
-        let before = live(0, warm);
+        live(&mut timers, 0, warm);
+        let _ = timers.account();
         let began = busy();
-        let steps = live(warm, warm + lives.lives as u64) - before;
-        let took = busy() - began;
+        live(&mut timers, warm, warm + lives.lives as u64);
+        let took = own(busy() - began, timers.account());
         timers.advance(now + HOUR + SECOND, |_| fired += 1);
         let all = n + warm + lives.lives as u64;
         assert!(!T::WORKS || cancelled + fired == all, "{}", T::NAME);
-        // In steps of their average length.
-        let took = took.saturating_sub(T::telling_the_time(steps, SECOND));
         took.as_nanos() as f64 / lives.lives as f64
     })
 }
@@ -432,13 +442,14 @@ pub fn empty<T: Timers>(one_far: bool) -> Empty {
             timers.schedule(40 * 24 * HOUR, 0);
         }
         let mut time = |steps: u64, step: u64| {
+            let _ = timers.account();
             let began = busy();
             for _ in 0..steps {
                 now += step;
                 timers.advance(now, |_| fired += 1);
             }
             let took = busy() - began;
-            let took = took.saturating_sub(T::telling_the_time(steps, step));
+            let took = timers.account().map_or(took, |account| account.own);
             took.as_nanos() as f64 / steps as f64
         };
         let empty = Empty {

@@ -8,12 +8,14 @@ mod delay_queue;
 mod hash_wheel;
 mod heap;
 mod nothing;
+mod ours;
 
 pub use btree::BTree;
 pub use delay_queue::DelayQueue;
 pub use hash_wheel::HashWheel;
 pub use heap::{CompactingHeap, Heap};
 pub use nothing::Nothing;
+pub use ours::Wheel;
 
 use std::time::Duration;
 
@@ -23,6 +25,8 @@ pub trait Timers: Sized {
     const NAME: &'static str;
     /// Whether it does the work, or only shows what asking for it costs.
     const WORKS: bool = true;
+    /// Whether it is asked in every step, or is called when there is something.
+    const ASKED: bool = true;
     /// Names a timer.
     type Id: Copy;
 
@@ -41,11 +45,19 @@ pub trait Timers: Sized {
     /// Time comes to `now`, in one step: `fired` gets the values of all that is due.
     fn advance(&mut self, now: u64, fired: impl FnMut(u64));
 
-    /// What it costs to tell a structure the time in so many steps, where that is not the structure's own work. It is
-    /// subtracted.
-    fn telling_the_time(_steps: u64, _step: u64) -> Duration {
-        Duration::ZERO
+    /// What the calls of [`advance`](Self::advance) since the last time have taken, where not all of it is its own work.
+    fn account(&mut self) -> Option<Account> {
+        None
     }
+}
+
+/// What calls have taken.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Account {
+    /// From call to return.
+    pub all: Duration,
+    /// The part that counts.
+    pub own: Duration,
 }
 
 #[cfg(test)]

@@ -48,6 +48,7 @@ fn story<T: Timers>() -> Vec<(u64, u64)> {
 fn everybody_fires_the_same_at_the_same_times() {
     let expected = story::<BTree>();
     assert!(expected.iter().map(|(count, _)| count).sum::<u64>() > 2000);
+    assert_eq!(story::<Wheel>(), expected);
     assert_eq!(story::<Heap>(), expected);
     assert_eq!(story::<CompactingHeap>(), expected);
     assert_eq!(story::<HashWheel>(), expected);
