@@ -372,7 +372,7 @@ pub fn lives<T: Timers>(lives: &Lives) -> f64 {
     T::with(|mut timers| {
         let n = lives.window as u64;
         let timeout = |life: u64| u64::from(lives.timeouts[life as usize % TIMEOUTS]);
-        let left = |life: u64| mix(life) % 100 == 0;
+        let left = |life: u64| mix(life).is_multiple_of(100);
         let mut ids: Vec<T::Id> = Vec::with_capacity(lives.window);
         let mut fired = 0_u64;
         // Scheduled by position; `order` says how old each position is taken to be.
