@@ -117,6 +117,7 @@
 mod links;
 #[cfg(test)]
 mod tests;
+mod trail;
 #[cfg(any(test, fuzzing))]
 mod validate;
 #[cfg(any(test, fuzzing))]
@@ -278,12 +279,14 @@ impl<P: Default> Wheel<P> {
                 if !take(work) {
                     return Pop::Budget;
                 }
+                self.links.scout();
                 return self.fire(node);
             }
             if let Some(node) = self.links.first(PENDING) {
                 if !take(work) {
                     return Pop::Budget;
                 }
+                self.links.scout();
                 let due = self.links.due(node);
                 if self.geometry.floor(due) == self.cursor && self.reached(due) {
                     return self.fire(node);
@@ -493,6 +496,7 @@ impl<P: Default> Wheel<P> {
         } else {
             now_bucket
         };
+        self.links.send_scouts(head);
         // A finest bucket that now has left behind, or that is one unit wide, is due as a whole.
         let all_due = links::row(head) == 1
             && (self.cursor != now_bucket || self.geometry.granularity() == 1);
