@@ -7,6 +7,7 @@
 //! | ids from elsewhere, arriving in any order | [`AckTracker::init`], [`ack`](AckTracker::ack), [`fail`](AckTracker::fail) |
 //! | an event loop, a simulation | [`build_manual`](AckTrackerBuilder::build_manual) and [`poll`](AckTracker::poll) |
 //! | a thread of your own for outcomes | [`build_with_channel`](AckTrackerBuilder::build_with_channel) |
+//! | timers in a loop of your own | [`TimerWheel`], in [`wheel`] |
 //!
 //! ```
 //! use expiry::{AckTracker, Outcome, Tuple};

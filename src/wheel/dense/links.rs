@@ -53,8 +53,8 @@ pub(super) struct Links<P> {
 }
 
 impl<P: Default> Links<P> {
-    /// Whether long lists are worth remembering the way through. The engine's ids, which have no payload, stand for
-    /// many entries each; its lists are short.
+    /// Whether it is worth remembering the way through long lists. Ids without a payload, the engine's, stand for
+    /// many entries each; their lists are short.
     const TRAILS: bool = std::mem::size_of::<P>() > 0;
 
     /// Empty lists for `rows` rows, the last of them with a single list.

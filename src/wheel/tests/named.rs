@@ -513,6 +513,32 @@ fn iteration_is_by_deadline_also_in_the_middle_of_a_backlog() {
     assert!(total > 3000);
 }
 
+#[test]
+fn a_clock_that_outruns_its_backlog_is_held_back_and_catches_up() {
+    for geometry in PRESETS {
+        for origin in ORIGINS {
+            let at = |wait: u64| origin.wrapping_add(wait);
+            let mut wheel = TimerWheel::new(geometry, origin);
+            // Overdue by nearly half of the circle.
+            wheel.schedule(origin.wrapping_sub((1 << 63) - 1), 0);
+            wheel.schedule(at(10), 1);
+            wheel.schedule(at(1 << 61), 2);
+            let far = at(3 << 61);
+            assert!(wheel.advance_limited(far, 0, |_, _| ()).more);
+            wheel.validate();
+            assert_eq!(wheel.expiration_delay(), Some(0));
+            // It would look like the future, were it not known to be due.
+            assert!(wheel.iter().map(|timer| *timer.value).eq(0..3));
+            wheel.schedule(at(7 << 60), 3);
+            let fired = std::iter::from_fn(|| wheel.pop(far));
+            assert!(fired.map(|next| next.value).eq(0..3));
+            assert_eq!(wheel.now(), far);
+            assert_eq!(wheel.expiration_delay(), Some(1 << 60));
+            assert_eq!(fire(&mut wheel, at(7 << 60)), [3]);
+        }
+    }
+}
+
 /// The hints of a long list, most of which have left it by the time it is gone through.
 #[test]
 fn long_lists_are_gone_through_whatever_was_taken_out_of_them() {
