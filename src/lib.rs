@@ -8,6 +8,7 @@
 //! | an event loop, a simulation | [`build_manual`](AckTrackerBuilder::build_manual) and [`poll`](AckTracker::poll) |
 //! | a thread of your own for outcomes | [`build_with_channel`](AckTrackerBuilder::build_with_channel) |
 //! | a map whose entries die unless renewed, coarsely, and one owner | [`RotatingMap`] |
+//! | timers in a loop of your own | [`TimerWheel`], in [`wheel`] |
 //!
 //! ```
 //! use expiry::{AckTracker, Outcome, Tuple};

@@ -26,7 +26,7 @@
 //! # The clock
 //!
 //! One thread does everything, so what counts is its time on a processor: who else has work for the machine lengthens
-//! the run, not the figures (caches are shared all the same).
+//! the run first, and the figures only by what is shared: caches, memory, and the core where two threads run on one.
 //!
 //! # Time in which nothing happens
 //!

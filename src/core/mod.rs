@@ -21,15 +21,4 @@ pub(crate) mod reaper;
 pub(crate) mod slots;
 pub(crate) mod threads;
 
-/// Starts fetching what `place` points to into the cache; a hint.
-#[inline]
-pub(crate) fn prefetch<T>(place: &T) {
-    #[cfg(all(target_arch = "x86_64", not(miri), not(expiry_loom)))]
-    // SAFETY: prefetching has no effect but on speed, and SSE is part of x86_64.
-    unsafe {
-        use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
-        _mm_prefetch::<_MM_HINT_T0>((place as *const T).cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri), not(expiry_loom))))]
-    let _ = place;
-}
+pub(crate) use crate::sync::prefetch;

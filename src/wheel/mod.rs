@@ -25,9 +25,8 @@
 //! # Time
 //! A `u64` in a unit of your choice, on a circle: only differences mean anything. A time is future if it is at most
 //! 2^63 units ahead of the wheel's clock, and past otherwise. So a clock may start anywhere, cross zero and wrap;
-//! signed times are cast with `as u64`. In nanoseconds, 2^63 units are 292 years. If the clock is moved further than
-//! that while limited calls have left a backlog, the wheel holds it back until the backlog is done: late, never
-//! early.
+//! signed times are cast with `as u64`. In nanoseconds, 2^63 units are 292 years. While limited calls leave a backlog that is
+//! more than 2^62 units old, the wheel holds its clock back: late, never early.
 //!
 //! # Geometry
 //! Deadlines are sorted into buckets by a [`Geometry`]: levels of buckets, each level as wide as a bucket of the next,
@@ -43,20 +42,29 @@
 //! | [`MILLIS`](Geometry::MILLIS) | nanosecond | 1.05 ms | 7 of 64 | 146 years |
 //! | [`CAFFEINE`](Geometry::CAFFEINE) | nanosecond | 1.07 s | 64, 64, 32, 4 | 6.5 days |
 //!
-//! # Four ways to fire
+//! # Ways to fire
 //! | you have | use |
 //! |---|---|
 //! | a loop that wants the values | [`pop`](TimerWheel::pop) |
 //! | a callback | [`advance`](TimerWheel::advance) |
 //! | a bound on the work per turn | [`advance_limited`](TimerWheel::advance_limited), [`pop_limited`](TimerWheel::pop_limited) |
 //!
-//! All four are one mechanism and can be mixed. A fired timer is out of the wheel and yours. Between two of them the wheel is whole:
+//! They are one mechanism and can be mixed. A fired timer is out of the wheel and yours. Between two of them the wheel is whole:
 //! a callback may use it freely, and one that panics loses nothing but the value that it was given.
 //!
 //! # Iteration
 //! [`iter`](TimerWheel::iter) goes through the timers by deadline, from either end. It borrows the wheel, so that a wheel
 //! that moves under an iterator does not compile; there is no such error at run time. To hold on to what was seen,
 //! collect the ids: they stay valid, or turn stale, by themselves.
+//!
+//! ```compile_fail,E0502
+//! # use expiry::wheel::{Geometry, TimerWheel};
+//! # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+//! # wheel.schedule(1, ());
+//! for timer in wheel.iter() {
+//!     wheel.deschedule(timer.id);
+//! }
+//! ```
 //!
 //! # Costs
 //! | call | cost |
@@ -65,7 +73,7 @@
 //! | firing | O(1) for each timer, plus at most one refiling per level that it was scheduled above |
 //! | time in which nothing is due | O(levels), a tick or a century |
 //! | `expiration_delay`, `next_expiration` | O(levels) |
-//! | memory | 24 bytes and the value for each timer, in one array; 24 bytes and the value for each of up to 513 buckets |
+//! | memory | 24 bytes and the value for each timer, in one array; 56 bytes and the size of a value for each of up to 577 buckets |
 //!
 //! Nothing is allocated but when the array grows; [`reserve`](TimerWheel::reserve) does it ahead of time. All calls belong to one
 //! owner (`&mut`), so there is nobody to wait for.

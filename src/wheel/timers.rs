@@ -114,7 +114,7 @@ impl<T> TimerWheel<T> {
 
     /// An empty wheel whose clock stands at `now`.
     ///
-    /// Allocates its buckets: up to 513 of 24 bytes and the size of a value.
+    /// Allocates its buckets: up to 577 of 56 bytes and the size of a value.
     #[must_use]
     pub fn new(geometry: Geometry, now: u64) -> TimerWheel<T> {
         TimerWheel {
@@ -127,7 +127,7 @@ impl<T> TimerWheel<T> {
 
     /// Schedules `value` for `deadline`, and returns the name under which it can be moved and cancelled.
     ///
-    /// A deadline at or before [`now`](TimerWheel::now), or more than 2^63 units after it (which is the past, on a circle), is due
+    /// A deadline at or before [`now`](TimerWheel::now), or more than 2^63 units after it (on a circle that is the past), is due
     /// at once: it fires with the next call that fires anything, or with the present one if this is a
     /// callback, after what is being fired.
     ///

@@ -6,6 +6,8 @@
 //! heads. Unlinking needs neither the list a node is in nor a case for the ends, and the one node
 //! whose two neighbours are the same has that list's head on both sides.
 
+use super::trail::{Scouts, Trail, EVERY};
+use crate::sync::prefetch;
 use crate::wheel::geometry::{MAX_LEVELS, ROW_BITS};
 
 /// In `next`: this node is in no list.
@@ -43,9 +45,18 @@ pub(super) struct Links<P> {
     nodes: Vec<Node<P>>,
     occupied: [u64; MAX_ROWS],
     heads: u32,
+    /// Of each head.
+    trails: Vec<Trail>,
+    /// Pushes until one is looked at for the trails.
+    unseen: u32,
+    scouts: Scouts,
 }
 
 impl<P: Default> Links<P> {
+    /// Whether it is worth remembering the way through long lists. Ids without a payload, the engine's, stand for
+    /// many entries each; their lists are short.
+    const TRAILS: bool = std::mem::size_of::<P>() > 0;
+
     /// Empty lists for `rows` rows, the last of them with a single list.
     pub(super) fn new(rows: usize) -> Links<P> {
         debug_assert!((3..=MAX_ROWS).contains(&rows));
@@ -60,6 +71,9 @@ impl<P: Default> Links<P> {
             nodes: (0..heads).map(ring).collect(),
             occupied: [0; MAX_ROWS],
             heads,
+            trails: vec![Trail::EMPTY; if Self::TRAILS { heads as usize } else { 0 }],
+            unseen: EVERY,
+            scouts: Scouts::NONE,
         }
     }
 
@@ -122,6 +136,7 @@ impl<P: Default> Links<P> {
 
     /// Empties all lists and forgets all nodes.
     pub(super) fn clear(&mut self) {
+        self.scouts = Scouts::NONE;
         self.occupied = [0; MAX_ROWS];
         for head in 0..self.heads {
             let ring = &mut self.nodes[head as usize];
@@ -220,7 +235,7 @@ impl<P: Default> Links<P> {
     }
 
     /// Appends an unlinked node and returns whether the list was empty.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push_back(&mut self, head: u32, node: u32) -> bool {
         debug_assert!(!self.is_linked(node));
         let last = self.nodes[head as usize].prev;
@@ -230,7 +245,36 @@ impl<P: Default> Links<P> {
         self.nodes[last as usize].next = node;
         self.nodes[head as usize].prev = node;
         self.occupied[row(head)] |= bit(head);
-        last == head
+        let alone = last == head;
+        if Self::TRAILS {
+            if alone {
+                self.trails[head as usize].begin();
+            }
+            self.unseen -= 1;
+            if self.unseen == 0 {
+                self.unseen = EVERY;
+                self.trails[head as usize].look_at(node);
+            }
+        }
+        alone
+    }
+
+    /// Gets ready for going through the list of `head`, wherever that is spliced to.
+    #[inline]
+    pub(super) fn send_scouts(&mut self, head: u32) {
+        if Self::TRAILS {
+            self.scouts = Scouts::along(&self.trails[head as usize]);
+        }
+    }
+
+    /// To be called for each node that is gone through.
+    #[inline]
+    pub(super) fn scout(&mut self) {
+        if Self::TRAILS {
+            let nodes = &self.nodes;
+            self.scouts
+                .step(|at| nodes.get(at as usize).map(|node| node.next));
+        }
     }
 
     /// Takes a linked node out of whatever list it is in.
@@ -240,6 +284,9 @@ impl<P: Default> Links<P> {
         let (next, prev) = (entry.next, entry.prev);
         debug_assert_ne!(next, UNLINKED);
         entry.next = UNLINKED;
+        // Both at once: the stores below would wait for one after the other.
+        prefetch(&self.nodes[prev as usize]);
+        prefetch(&self.nodes[next as usize]);
         self.nodes[prev as usize].next = next;
         self.nodes[next as usize].prev = prev;
         if next == prev {

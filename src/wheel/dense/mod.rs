@@ -88,7 +88,7 @@
 //! | `pop` | one unit of work per id, refiled node and visited bucket; an id is refiled at most once per level (but see coarse buckets and the overflow below) |
 //! | time in which nothing is due | O(levels), be it a tick or a century: a bitmap per level |
 //! | `next_expiration`, `due` | O(levels), O(1) |
-//! | memory | 16 bytes per id up to the highest in use, 1 KiB per level |
+//! | memory | 16 bytes and a payload per id up to the highest in use; 64 heads of that size per level, and 2 KiB of trails if there are payloads |
 //!
 //! # Decisions, and what they cost
 //! - *Never early, exact at the end.* Buckets say where to look, dues say what fires. If a finest
@@ -102,6 +102,9 @@
 //!   `next_expiration` wakes once per distinct due and never only to cascade; in return a cascade
 //!   may run right before its first entry fires. Descheduling the earliest entry of a bucket may
 //!   cost one empty wake-up.
+//! - *Misses in parallel.* A list is a chain of cache misses, one waiting for the other. Where lists may
+//!   be long, a few places along each are remembered (`trail.rs`), and walked from all at once.
+//!   At a million timers that took a third off firing, for two nanoseconds more on scheduling.
 //! - *Doubly linked, by index.* Most timeouts are cancelled, so cancelling must not search. The
 //!   heads live in the same array in front of the nodes; unlinking needs no branch for the ends.
 //!
@@ -117,6 +120,7 @@
 mod links;
 #[cfg(test)]
 mod tests;
+mod trail;
 #[cfg(any(test, fuzzing))]
 mod validate;
 #[cfg(any(test, fuzzing))]
@@ -278,12 +282,14 @@ impl<P: Default> Wheel<P> {
                 if !take(work) {
                     return Pop::Budget;
                 }
+                self.links.scout();
                 return self.fire(node);
             }
             if let Some(node) = self.links.first(PENDING) {
                 if !take(work) {
                     return Pop::Budget;
                 }
+                self.links.scout();
                 let due = self.links.due(node);
                 if self.geometry.floor(due) == self.cursor && self.reached(due) {
                     return self.fire(node);
@@ -493,6 +499,7 @@ impl<P: Default> Wheel<P> {
         } else {
             now_bucket
         };
+        self.links.send_scouts(head);
         // A finest bucket that now has left behind, or that is one unit wide, is due as a whole.
         let all_due = links::row(head) == 1
             && (self.cursor != now_bucket || self.geometry.granularity() == 1);
