@@ -7,6 +7,8 @@
 //! | ids from elsewhere, arriving in any order | [`AckTracker::init`], [`ack`](AckTracker::ack), [`fail`](AckTracker::fail) |
 //! | an event loop, a simulation | [`build_manual`](AckTrackerBuilder::build_manual) and [`poll`](AckTracker::poll) |
 //! | a thread of your own for outcomes | [`build_with_channel`](AckTrackerBuilder::build_with_channel) |
+//! | a map whose entries die unless renewed, coarsely, and one owner | [`RotatingMap`] |
+//! | timers in a loop of your own | [`TimerWheel`], in [`wheel`] |
 //!
 //! ```
 //! use expiry::{AckTracker, Outcome, Tuple};
@@ -40,14 +42,21 @@ mod core;
 #[cfg(expiry_loom)]
 #[doc(hidden)]
 pub mod model;
+mod rotating;
 mod sync;
 mod time;
-#[allow(dead_code)] // a later public type uses the rest
-mod wheel;
+pub mod wheel;
 
 pub use ack::{
     edge, Ack, AckError, AckMany, AckTracker, AckTrackerBuilder, BuildError, Done, Fate, Handler,
     InFlight, Lateness, Metrics, OnDrop, Outcome, Outcomes, Polled, Reason, Root, RootId,
     ShardMetrics, Timeout, Tuple, WhenFull,
 };
+pub use rotating::{GenerationsError, RotatingMap};
 pub use time::{Clock, CoarseClock, ManualClock, MonotonicClock};
+pub use wheel::{Geometry, TimerId, TimerWheel};
+
+/// Iterators of [`RotatingMap`].
+pub mod rotating_map {
+    pub use crate::rotating::{Dead, IntoIter, Iter};
+}

@@ -20,6 +20,11 @@
 //!   seeded, because its ids may come from strangers.
 //! * The work is checked: everybody must have completed every tree, and given back the right owners.
 //! * The maps have no expiry. The trackers have a reaper running and a timeout of 30 s.
+//!
+//! # Timers
+//!
+//! They are not trees, and have a workload of their own ([`wheel`]) and peers of their own ([`timers`]), with the same
+//! rules: same deadlines in the same order, 8 bytes of value for everybody, fresh structures, interleaved rounds, checked work.
 
 pub mod expire;
 pub mod figures;
@@ -27,4 +32,6 @@ pub mod lab;
 pub mod peers;
 pub mod process;
 pub mod report;
+pub mod timers;
+pub mod wheel;
 pub mod window;

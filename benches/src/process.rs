@@ -71,3 +71,20 @@ pub fn waited() -> u64 {
         .and_then(|s| s.split_whitespace().nth(1)?.parse().ok())
         .unwrap_or(0)
 }
+
+/// How long this thread has had a processor. Of two of these the difference is what its work took, however busy the machine.
+#[cfg(target_os = "linux")]
+#[must_use]
+#[allow(clippy::cast_sign_loss, clippy::cast_possible_truncation)] // both are positive, one below 10^9
+pub fn busy() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Where that cannot be asked, the time that has gone by.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn busy() -> Duration {
+    static BEGAN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    BEGAN.get_or_init(std::time::Instant::now).elapsed()
+}

@@ -21,3 +21,22 @@ pub(crate) use std::thread;
 pub(crate) mod exclusive;
 pub(crate) mod grace;
 pub(crate) mod park;
+
+/// Starts fetching what `place` points to into the cache; a hint.
+#[inline]
+pub(crate) fn prefetch<T>(place: &T) {
+    prefetch_at(place);
+}
+
+/// As [`prefetch`], of an address at which there may be nothing.
+#[inline(always)]
+pub(crate) fn prefetch_at<T>(place: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri), not(expiry_loom)))]
+    // SAFETY: prefetching has no effect but on speed, wherever it points, and SSE is part of x86_64.
+    unsafe {
+        use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+        _mm_prefetch::<_MM_HINT_T0>(place.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri), not(expiry_loom))))]
+    let _ = place;
+}

@@ -5,6 +5,10 @@ use std::{error, fmt};
 /// Log of the most buckets a level can have: one bitmap word.
 pub(super) const ROW_BITS: u32 = 6;
 
+/// Log of the longest period. Two bits are left: one for what is past and what is future, one for how
+/// far the wheel's cursor may be behind its clock.
+const MAX_BITS: u32 = 62;
+
 /// The most levels below the overflow.
 pub(super) const MAX_LEVELS: usize = 8;
 
@@ -35,16 +39,19 @@ impl Geometry {
     /// Nanoseconds in finest buckets of 1.05 ms (2^20 ns), 7 levels of 64 up to 146 years.
     pub const MILLIS: Geometry = preset(20, &[6, 6, 6, 6, 6, 6, 6]);
 
+    /// Nanoseconds in finest buckets of 1.02 us (2^10 ns), 8 levels of 64 up to 9.1 years.
+    pub const MICROS: Geometry = preset(10, &[6, 6, 6, 6, 6, 6, 6, 6]);
+
     /// Finest buckets of `2^shift` units, and `2^bits[n]` buckets on level *n*, finest first.
     ///
     /// # Errors
     /// Unless there are 1 to 8 levels of 1 to 6 bits each, and `shift` and `bits` sum to at most
-    /// 63: the top bit stays to the overflow, through which time runs on when it wraps.
+    /// 62: the rest stays to the overflow, through which time runs on when it wraps.
     pub const fn new(shift: u32, bits: &[u32]) -> Result<Geometry, GeometryError> {
         if bits.is_empty() || bits.len() > MAX_LEVELS {
             return Err(GeometryError::Levels);
         }
-        if shift > 63 {
+        if shift > MAX_BITS {
             return Err(GeometryError::Width);
         }
         let mut geometry = Geometry {
@@ -60,7 +67,7 @@ impl Geometry {
             if wide < 1 || wide > ROW_BITS {
                 return Err(GeometryError::Bits);
             }
-            if low + wide > 63 {
+            if low + wide > MAX_BITS {
                 return Err(GeometryError::Width);
             }
             geometry.shift[row] = low as u8;
@@ -128,13 +135,14 @@ impl Geometry {
     }
 }
 
-/// For tests that work places out by division.
-#[cfg(test)]
+/// For the validator, which works places out by division.
+#[cfg(any(test, fuzzing))]
 impl Geometry {
     pub(super) fn bucket_width(&self, row: usize) -> u64 {
         1 << self.shift[row]
     }
 
+    #[cfg(test)]
     pub(super) fn mask_of(&self, row: usize) -> u8 {
         self.mask[row]
     }
@@ -166,16 +174,16 @@ pub enum GeometryError {
     Levels,
     /// Each level must have 1 to 6 bits.
     Bits,
-    /// Shift and bits must sum to at most 63.
+    /// Shift and bits must sum to at most 62.
     Width,
 }
 
 impl fmt::Display for GeometryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            GeometryError::Levels => "a wheel has 1 to 8 levels",
-            GeometryError::Bits => "a level of a wheel has 1 to 6 bits",
-            GeometryError::Width => "shift and bits of a wheel sum to at most 63",
+            GeometryError::Levels => "the levels of a wheel must be 1 to 8",
+            GeometryError::Bits => "the bits of each level of a wheel must be 1 to 6",
+            GeometryError::Width => "shift and bits of a wheel must sum to at most 62",
         })
     }
 }

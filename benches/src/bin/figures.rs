@@ -1,19 +1,21 @@
 //! Prints the published figures of `expiry`, as ratios of interleaved rounds.
 
-use expiry_benches::figures::{child, expiry, growth, idle, lifecycle, memory, touch, Options};
+use expiry_benches::figures::{
+    child, expiry, growth, idle, lifecycle, memory, touch, wheel, Options,
+};
 use expiry_benches::report::Report;
 use expiry_benches::window::Order;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
-usage: figures [lifecycle|expiry|touch|memory|growth|idle|all]... [options]
+usage: figures [lifecycle|expiry|touch|memory|growth|idle|wheel|all]... [options]
 
   --rounds N            interleaved rounds of each table (default 5; a third of it at 10 M)
   --in-flight N,N,..    these loads in place of each figure's own
   --threads N,N,..      of the lifecycle (default 1,2)
   --order fifo|random   of the lifecycle (default both)
-  --only NAME           of the lifecycle, only those whose name contains this; for profiling
+  --only NAME           of the lifecycle and the wheel, only those whose name contains this; for profiling
   --seconds N           how long the reaper is watched (default 40, more than the timeout of 30)
   --hundred-million     with memory: 100 M live entries instead; needs 6 GB
   --json                print one object
@@ -69,7 +71,7 @@ fn parse(args: &[String]) -> Option<Command> {
             "--hundred-million" => command.hundred_million = true,
             "--json" => command.options.json = true,
             "--strict" => command.strict = true,
-            "lifecycle" | "expiry" | "touch" | "memory" | "growth" | "idle" | "all" => {
+            "lifecycle" | "expiry" | "touch" | "memory" | "growth" | "idle" | "wheel" | "all" => {
                 command.figures.push(arg.clone());
             }
             _ => return None,
@@ -110,13 +112,14 @@ fn main() -> ExitCode {
     } else {
         memory::run
     };
-    let figures: [(&str, Run); 6] = [
+    let figures: [(&str, Run); 7] = [
         ("lifecycle", lifecycle::run),
         ("expiry", expiry::run),
         ("touch", touch::run),
         ("memory", memory),
         ("growth", growth::run),
         ("idle", idle::run),
+        ("wheel", wheel::run),
     ];
     for (name, run) in figures {
         if wanted(name) {

@@ -7,6 +7,7 @@ pub mod idle;
 pub mod lifecycle;
 pub mod memory;
 pub mod touch;
+pub mod wheel;
 
 use crate::window::Order;
 use std::time::Duration;
@@ -22,7 +23,7 @@ pub struct Options {
     pub threads: Vec<usize>,
     /// Orders in which the lifecycle's trees complete.
     pub orders: Vec<Order>,
-    /// Of the lifecycle, only those whose name contains this; for profiling. Nothing is compared.
+    /// Of the lifecycle and the wheel, only those whose name contains this; for profiling. Nothing is compared.
     pub only: Option<String>,
     /// How long the reaper is watched.
     pub watch: Duration,
@@ -41,6 +42,11 @@ impl Options {
 
     fn loads(&self, default: &[usize]) -> Vec<usize> {
         self.in_flight.clone().unwrap_or_else(|| default.to_vec())
+    }
+
+    /// Whether text is printed as it comes.
+    fn is_text(&self) -> bool {
+        !self.json
     }
 
     /// Progress, where it disturbs nobody who reads the output.

@@ -6,7 +6,9 @@
 //! heads. Unlinking needs neither the list a node is in nor a case for the ends, and the one node
 //! whose two neighbours are the same has that list's head on both sides.
 
-use super::geometry::{MAX_LEVELS, ROW_BITS};
+use super::trail::{Scouts, Trail, EVERY};
+use crate::sync::prefetch;
+use crate::wheel::geometry::{MAX_LEVELS, ROW_BITS};
 
 /// In `next`: this node is in no list.
 const UNLINKED: u32 = u32::MAX;
@@ -17,49 +19,61 @@ const MAX_ROWS: usize = MAX_LEVELS + 2;
 /// One below `UNLINKED` after the heads of the largest geometry.
 pub(super) const MAX_ID: u32 = UNLINKED - 1 - ((MAX_ROWS as u32 - 1) << ROW_BITS) - 1;
 
+/// The first head of the levels.
+pub(super) const FIRST: u32 = 1 << ROW_BITS;
+
 /// The row of a head.
 #[inline]
 pub(super) fn row(head: u32) -> usize {
     (head >> ROW_BITS) as usize
 }
 
-/// A link of a ring. 16 bytes, four to a cache line.
-#[derive(Clone, Copy, Debug)]
-struct Node {
+/// A link of a ring, and what its owner keeps there. 16 bytes without a payload, four to a cache line;
+/// 32 with an eight-byte value and its serial.
+#[derive(Clone, Debug)]
+struct Node<P> {
     next: u32,
     prev: u32,
-    /// Of an id: its deadline. Of a level's head: the bound of its bucket. Of others: nothing.
+    /// Of a linked id: its deadline. Of a level's head: the bound of its bucket. Of others: nothing.
     due: u64,
+    payload: P,
 }
-
-const FREE: Node = Node {
-    next: UNLINKED,
-    prev: UNLINKED,
-    due: 0,
-};
 
 /// All lists of a wheel and, per row, which of them have a node.
 #[derive(Clone, Debug)]
-pub(super) struct Links {
-    nodes: Vec<Node>,
+pub(super) struct Links<P> {
+    nodes: Vec<Node<P>>,
     occupied: [u64; MAX_ROWS],
     heads: u32,
+    /// Of each head.
+    trails: Vec<Trail>,
+    /// Pushes until one is looked at for the trails.
+    unseen: u32,
+    scouts: Scouts,
 }
 
-impl Links {
+impl<P: Default> Links<P> {
+    /// Whether it is worth remembering the way through long lists. Ids without a payload, the engine's, stand for
+    /// many entries each; their lists are short.
+    const TRAILS: bool = std::mem::size_of::<P>() > 0;
+
     /// Empty lists for `rows` rows, the last of them with a single list.
-    pub(super) fn new(rows: usize) -> Links {
+    pub(super) fn new(rows: usize) -> Links<P> {
         debug_assert!((3..=MAX_ROWS).contains(&rows));
         let heads = ((rows as u32 - 1) << ROW_BITS) + 1;
         let ring = |head| Node {
             next: head,
             prev: head,
             due: 0,
+            payload: P::default(),
         };
         Links {
             nodes: (0..heads).map(ring).collect(),
             occupied: [0; MAX_ROWS],
             heads,
+            trails: vec![Trail::EMPTY; if Self::TRAILS { heads as usize } else { 0 }],
+            unseen: EVERY,
+            scouts: Scouts::NONE,
         }
     }
 
@@ -76,7 +90,12 @@ impl Links {
 
     #[cold]
     fn grow(&mut self, node: u32) {
-        self.nodes.resize(node as usize + 1, FREE);
+        self.nodes.resize_with(node as usize + 1, || Node {
+            next: UNLINKED,
+            prev: UNLINKED,
+            due: 0,
+            payload: P::default(),
+        });
     }
 
     /// The node of `id` if it is in a list.
@@ -84,6 +103,59 @@ impl Links {
     pub(super) fn scheduled(&self, id: u32) -> Option<u32> {
         let node = id.checked_add(self.heads)?;
         (self.nodes.get(node as usize)?.next != UNLINKED).then_some(node)
+    }
+
+    /// What the owner keeps with `id`, whether it is in a list or not; `None` if the array ends before it.
+    #[inline]
+    pub(super) fn payload(&self, id: u32) -> Option<&P> {
+        let node = id.checked_add(self.heads)?;
+        Some(&self.nodes.get(node as usize)?.payload)
+    }
+
+    /// Mutable [`payload`](Links::payload).
+    #[inline]
+    pub(super) fn payload_mut(&mut self, id: u32) -> Option<&mut P> {
+        let node = id.checked_add(self.heads)?;
+        Some(&mut self.nodes.get_mut(node as usize)?.payload)
+    }
+
+    /// The payload of a node.
+    #[inline]
+    pub(super) fn payload_at(&mut self, node: u32) -> &mut P {
+        &mut self.nodes[node as usize].payload
+    }
+
+    /// The due of an id that is in no list, which then means nothing here.
+    #[inline]
+    pub(super) fn spare_mut(&mut self, id: u32) -> Option<&mut u64> {
+        let node = id.checked_add(self.heads)?;
+        let node = self.nodes.get_mut(node as usize)?;
+        debug_assert_eq!(node.next, UNLINKED);
+        Some(&mut node.due)
+    }
+
+    /// Empties all lists and forgets all nodes.
+    pub(super) fn clear(&mut self) {
+        self.scouts = Scouts::NONE;
+        self.occupied = [0; MAX_ROWS];
+        for head in 0..self.heads {
+            let ring = &mut self.nodes[head as usize];
+            ring.next = head;
+            ring.prev = head;
+        }
+        // Last: a payload's drop may panic, and finds all of it done then.
+        self.nodes.truncate(self.heads as usize);
+    }
+
+    /// How many ids have a node, linked or not.
+    #[inline]
+    pub(super) fn ids(&self) -> usize {
+        self.nodes.len() - self.heads as usize
+    }
+
+    /// For how many ids there is memory.
+    pub(super) fn capacity(&self) -> usize {
+        self.nodes.capacity() - self.heads as usize
     }
 
     #[inline]
@@ -130,8 +202,40 @@ impl Links {
         None
     }
 
-    /// Appends an unlinked node and returns whether the list was empty.
+    /// The first head that has a node, from head `from` on.
+    pub(super) fn first_head_from(&self, from: u32) -> Option<u32> {
+        let bits = self.occupied.get(row(from))? & (u64::MAX << bucket(from));
+        if bits != 0 {
+            return Some(from >> ROW_BITS << ROW_BITS | bits.trailing_zeros());
+        }
+        self.first_head(row(from) + 1)
+    }
+
+    /// The last head that has a node, before head `to`.
+    pub(super) fn last_head_before(&self, to: u32) -> Option<u32> {
+        let rows = self.occupied.iter().enumerate().rev();
+        for (row, bits) in rows.skip_while(|&(at, _)| at > row(to)) {
+            let bits = if row == self::row(to) {
+                bits & !(u64::MAX << bucket(to))
+            } else {
+                *bits
+            };
+            if bits != 0 {
+                return Some((row as u32) << ROW_BITS | bits.ilog2());
+            }
+        }
+        None
+    }
+
+    /// The node after `node` in the list of `head`.
     #[inline]
+    pub(super) fn after(&self, head: u32, node: u32) -> Option<u32> {
+        let next = self.nodes[node as usize].next;
+        (next != head).then_some(next)
+    }
+
+    /// Appends an unlinked node and returns whether the list was empty.
+    #[inline(always)]
     pub(super) fn push_back(&mut self, head: u32, node: u32) -> bool {
         debug_assert!(!self.is_linked(node));
         let last = self.nodes[head as usize].prev;
@@ -141,7 +245,36 @@ impl Links {
         self.nodes[last as usize].next = node;
         self.nodes[head as usize].prev = node;
         self.occupied[row(head)] |= bit(head);
-        last == head
+        let alone = last == head;
+        if Self::TRAILS {
+            if alone {
+                self.trails[head as usize].begin();
+            }
+            self.unseen -= 1;
+            if self.unseen == 0 {
+                self.unseen = EVERY;
+                self.trails[head as usize].look_at(node);
+            }
+        }
+        alone
+    }
+
+    /// Gets ready for going through the list of `head`, wherever that is spliced to.
+    #[inline]
+    pub(super) fn send_scouts(&mut self, head: u32) {
+        if Self::TRAILS {
+            self.scouts = Scouts::along(&self.trails[head as usize]);
+        }
+    }
+
+    /// To be called for each node that is gone through.
+    #[inline]
+    pub(super) fn scout(&mut self) {
+        if Self::TRAILS {
+            let nodes = &self.nodes;
+            self.scouts
+                .step(|at| nodes.get(at as usize).map(|node| node.next));
+        }
     }
 
     /// Takes a linked node out of whatever list it is in.
@@ -151,6 +284,9 @@ impl Links {
         let (next, prev) = (entry.next, entry.prev);
         debug_assert_ne!(next, UNLINKED);
         entry.next = UNLINKED;
+        // Both at once: the stores below would wait for one after the other.
+        prefetch(&self.nodes[prev as usize]);
+        prefetch(&self.nodes[next as usize]);
         self.nodes[prev as usize].next = next;
         self.nodes[next as usize].prev = prev;
         if next == prev {
@@ -196,15 +332,21 @@ impl Links {
     }
 }
 
+/// A head's place in its row.
+#[inline]
+fn bucket(head: u32) -> u32 {
+    head & ((1 << ROW_BITS) - 1)
+}
+
 /// A head's bit in its row.
 #[inline]
 fn bit(head: u32) -> u64 {
-    1 << (head & ((1 << ROW_BITS) - 1))
+    1 << bucket(head)
 }
 
 /// What the validator of the tests may look at.
-#[cfg(test)]
-impl Links {
+#[cfg(any(test, fuzzing))]
+impl<P: Default> Links<P> {
     /// The nodes of a list in order, after checking the links both ways.
     pub(super) fn ring(&self, head: u32) -> Vec<u32> {
         let mut found = Vec::new();
@@ -220,10 +362,16 @@ impl Links {
         found
     }
 
+    pub(super) fn spare(&self, id: u32) -> Option<u64> {
+        let node = self.nodes.get(id.checked_add(self.heads)? as usize)?;
+        (node.next == UNLINKED).then_some(node.due)
+    }
+
     pub(super) fn bits(&self, row: usize) -> u64 {
         self.occupied[row]
     }
 
+    #[cfg(test)]
     pub(super) fn heads(&self) -> u32 {
         self.heads
     }
@@ -233,6 +381,7 @@ impl Links {
         ids.iter().filter(|node| node.next != UNLINKED).count()
     }
 
+    #[cfg(test)]
     pub(super) fn slots(&self) -> (usize, usize) {
         (self.nodes.len(), self.nodes.capacity())
     }

@@ -1,0 +1,64 @@
+//! Everybody who keeps timers, behind one trait, statically dispatched. One owner, one thread, values of 8 bytes.
+//!
+//! Time is counted in milliseconds, which is what the crates among the peers can do: everybody is exact to the millisecond
+//! and never early, and `tests` sees that all of them fire the same at the same times.
+
+mod btree;
+mod delay_queue;
+mod hash_wheel;
+mod heap;
+mod nothing;
+mod ours;
+
+pub use btree::BTree;
+pub use delay_queue::DelayQueue;
+pub use hash_wheel::HashWheel;
+pub use heap::{CompactingHeap, Heap};
+pub use nothing::Nothing;
+pub use ours::Wheel;
+
+use std::time::Duration;
+
+/// Somebody who keeps timers.
+pub trait Timers: Sized {
+    /// What it is called in tables.
+    const NAME: &'static str;
+    /// Whether it does the work, or only shows what asking for it costs.
+    const WORKS: bool = true;
+    /// Whether it is asked in every step, or is called when there is something.
+    const ASKED: bool = true;
+    /// Names a timer.
+    type Id: Copy;
+
+    /// Makes one whose time stands at 0, of default size, and lets `f` have it.
+    fn with<R>(f: impl FnOnce(Self) -> R) -> R;
+
+    /// A timer that fires at `deadline`, which is after the present time.
+    fn schedule(&mut self, deadline: u64, value: u64) -> Self::Id;
+
+    /// Moves a timer that has not fired, and renames it if need be. `value` is its value, for those who must put it in anew.
+    fn reschedule(&mut self, id: &mut Self::Id, deadline: u64, value: u64);
+
+    /// Takes a timer out. False if it was not there.
+    fn cancel(&mut self, id: Self::Id) -> bool;
+
+    /// Time comes to `now`, in one step: `fired` gets the values of all that is due.
+    fn advance(&mut self, now: u64, fired: impl FnMut(u64));
+
+    /// What the calls of [`advance`](Self::advance) since the last time have taken, where not all of it is its own work.
+    fn account(&mut self) -> Option<Account> {
+        None
+    }
+}
+
+/// What calls have taken.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Account {
+    /// From call to return.
+    pub all: Duration,
+    /// The part that counts.
+    pub own: Duration,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,462 @@
+//! Timers at work: what is asked of everybody who [keeps some](crate::timers), and what is timed of it.
+//!
+//! # One operation at a time
+//!
+//! [`operations`] takes a fresh structure through a fixed course, for a [`Load`] of so many timers over an hour, their
+//! deadlines and the order in which they are touched drawn before. Time stands still except where things fire.
+//!
+//! | step | timed as |
+//! |---|---|
+//! | schedule all, from a structure of default size | schedule, growing |
+//! | move each once | reschedule |
+//! | cancel each; let time pass what was left of them | cancel |
+//! | schedule all again: the memory is there | schedule |
+//! | an hour in steps of 1 s, everything fires | fire, 1 s steps |
+//! | schedule all again; an hour in steps of 1 ms, everything fires | fire, 1 ms steps |
+//!
+//! Small loads go round often enough. The names of timers lie in an array by position; 16 of them are gathered at a time,
+//! so that the harness's own cache misses overlap.
+//!
+//! # Everything together
+//!
+//! [`lives`] keeps a window full while time goes on in steps of 1 s: each life cancels the timer at its position, which
+//! is ten minutes old, and schedules another, due in 20 to 60 minutes. One in a hundred is not cancelled but left to
+//! fire. It is timed after 70 minutes of this, when as much fires and as much garbage goes as comes.
+//!
+//! # The clock
+//!
+//! One thread does everything, so what counts is its time on a processor: who else has work for the machine lengthens
+//! the run first, and the figures only by what is shared: caches, memory, and the core where two threads run on one.
+//!
+//! # Time in which nothing happens
+//!
+//! [`empty`]: hours in one step each, and milliseconds, with nothing there and with one timer weeks ahead.
+
+use crate::process::busy;
+use crate::timers::{Account, Timers};
+use crate::window::mix;
+use std::time::Duration;
+
+/// In milliseconds.
+pub const HOUR: u64 = 3_600_000;
+
+const SECOND: u64 = 1000;
+
+/// Names gathered at a time.
+const GROUP: usize = 16;
+
+/// Fewest operations of a kind that are timed together.
+const LEAST: usize = 200_000;
+
+/// When timers are due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// All timeouts are the same, so each deadline is after the one before; the oldest is touched first.
+    Uniform,
+    /// Each at a random time within the hour; touched in random order.
+    Random,
+}
+
+/// Timers, and what was drawn for them. Made once, used by everybody.
+pub struct Load {
+    /// How many.
+    pub entries: usize,
+    /// When.
+    pub due: Due,
+    /// In milliseconds from the beginning of a course.
+    deadlines: Vec<u32>,
+    /// Where each is moved to, in the order of `order`.
+    moved: Vec<u32>,
+    /// The order in which timers are moved and cancelled.
+    order: Vec<u32>,
+}
+
+/// A random permutation.
+#[allow(clippy::cast_possible_truncation)] // tens of millions
+fn permutation(n: usize, seed: u64) -> Vec<u32> {
+    let mut all: Vec<u32> = (0..n as u32).collect();
+    for at in (1..n).rev() {
+        let other = (u128::from(mix(seed + at as u64)) * (at as u128 + 1)) >> 64;
+        all.swap(at, other as usize);
+    }
+    all
+}
+
+/// Random milliseconds, of which none is `0` and none after `last`.
+#[allow(clippy::cast_possible_truncation)] // hours
+fn millis(seed: u64, last: u64) -> u32 {
+    ((u128::from(mix(seed)) * u128::from(last)) >> 64) as u32 + 1
+}
+
+impl Load {
+    /// A load of so many timers.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation)] // two hours
+    pub fn new(entries: usize, due: Due) -> Self {
+        let n = entries as u64;
+        match due {
+            Due::Uniform => Load {
+                entries,
+                due,
+                deadlines: (1..=n).map(|at| (at * HOUR / n) as u32).collect(),
+                moved: (1..=n).map(|at| (HOUR + at * HOUR / n) as u32).collect(),
+                order: (0..n as u32).collect(),
+            },
+            Due::Random => Load {
+                entries,
+                due,
+                deadlines: (0..n).map(|at| millis(at, HOUR)).collect(),
+                moved: (0..n).map(|at| millis(n + at, HOUR)).collect(),
+                order: permutation(entries, 2 * n),
+            },
+        }
+    }
+
+    /// How often a course goes round.
+    #[must_use]
+    pub fn times(&self) -> usize {
+        LEAST.div_ceil(self.entries)
+    }
+}
+
+/// What is timed of a course.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    /// The first fill.
+    Grow,
+    /// Later ones.
+    Schedule,
+    /// Moves.
+    Reschedule,
+    /// Cancellations.
+    Cancel,
+    /// An hour in steps of a second, for each timer that fires.
+    FireSeconds,
+    /// An hour in steps of a millisecond, for each timer that fires.
+    FireMillis,
+}
+
+impl Op {
+    /// All, in the order in which they are printed.
+    pub const ALL: [Op; 6] = [
+        Op::Grow,
+        Op::Schedule,
+        Op::Reschedule,
+        Op::Cancel,
+        Op::FireSeconds,
+        Op::FireMillis,
+    ];
+
+    /// What it is called in tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Op::Grow => "schedule, growing",
+            Op::Schedule => "schedule",
+            Op::Reschedule => "reschedule",
+            Op::Cancel => "cancel",
+            Op::FireSeconds => "fire, 1 s steps",
+            Op::FireMillis => "fire, 1 ms steps",
+        }
+    }
+}
+
+/// Nanoseconds that each operation took, by [`Op`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Course([f64; Op::ALL.len()]);
+
+impl Course {
+    /// Nanoseconds of one operation.
+    #[must_use]
+    pub fn nanos(&self, op: Op) -> f64 {
+        self.0[op as usize]
+    }
+}
+
+/// Somebody at work.
+struct Lab<'a, T: Timers> {
+    timers: T,
+    load: &'a Load,
+    ids: Vec<T::Id>,
+    /// When this course began, and what time it is.
+    base: u64,
+    now: u64,
+    /// Timers that have fired, and the sum of their values.
+    fired: (u64, u64),
+    took: [(Duration, usize); Op::ALL.len()],
+}
+
+impl<T: Timers> Lab<'_, T> {
+    fn timed(&mut self, op: Option<Op>, f: impl FnOnce(&mut Self)) {
+        let began = busy();
+        f(self);
+        let all = busy() - began;
+        // Where time passes, nothing else is called.
+        let all = match (op, self.timers.account()) {
+            (Some(Op::FireSeconds | Op::FireMillis), Some(account)) => account.own,
+            _ => all,
+        };
+        if let Some(op) = op {
+            let (took, count) = &mut self.took[op as usize];
+            *took += all;
+            *count += self.load.entries;
+        }
+    }
+
+    fn schedule(&mut self, op: Option<Op>) {
+        self.ids.clear();
+        self.base = self.now;
+        let base = self.base;
+        self.timed(op, |lab| {
+            for (value, &deadline) in lab.load.deadlines.iter().enumerate() {
+                let id = lab
+                    .timers
+                    .schedule(base + u64::from(deadline), value as u64);
+                lab.ids.push(id);
+            }
+        });
+    }
+
+    fn reschedule(&mut self) {
+        let base = self.base;
+        self.timed(Some(Op::Reschedule), |lab| {
+            let mut names = Vec::with_capacity(GROUP);
+            let load = lab.load;
+            for (at, moved) in load.order.chunks(GROUP).zip(load.moved.chunks(GROUP)) {
+                names.clear();
+                names.extend(at.iter().map(|&at| lab.ids[at as usize]));
+                for ((&value, &deadline), id) in at.iter().zip(moved).zip(&mut names) {
+                    let deadline = base + u64::from(deadline);
+                    lab.timers.reschedule(id, deadline, u64::from(value));
+                }
+                for (&at, &id) in at.iter().zip(&names) {
+                    lab.ids[at as usize] = id;
+                }
+            }
+        });
+    }
+
+    fn cancel(&mut self) {
+        let mut cancelled = 0;
+        self.timed(Some(Op::Cancel), |lab| {
+            let mut names = Vec::with_capacity(GROUP);
+            for at in lab.load.order.chunks(GROUP) {
+                names.clear();
+                names.extend(at.iter().map(|&at| lab.ids[at as usize]));
+                for &id in &names {
+                    cancelled += usize::from(lab.timers.cancel(id));
+                }
+            }
+        });
+        assert_eq!(cancelled, self.load.entries, "{}", T::NAME);
+    }
+
+    #[inline]
+    fn step(&mut self, now: u64) {
+        self.now = now;
+        let (count, sum) = &mut self.fired;
+        self.timers.advance(now, |value| {
+            *count += 1;
+            *sum += value;
+        });
+    }
+
+    /// An hour, after which everything must have fired.
+    fn fire(&mut self, op: Op, step: u64) {
+        self.fired = (0, 0);
+        let _ = self.timers.account();
+        self.timed(Some(op), |lab| {
+            for n in 1..=HOUR / step {
+                lab.step(lab.base + n * step);
+            }
+        });
+        self.check(self.load.entries);
+    }
+
+    fn check(&self, fired: usize) {
+        let n = fired as u64;
+        if T::WORKS {
+            assert_eq!(self.fired, (n, n * n.saturating_sub(1) / 2), "{}", T::NAME);
+        }
+    }
+
+    /// Schedules, moves, cancels, and lets the time go by in which something is left of them.
+    fn round(&mut self, first: bool) {
+        self.schedule(first.then_some(Op::Grow));
+        self.reschedule();
+        self.cancel();
+        self.fired = (0, 0);
+        self.step(self.base + 2 * HOUR);
+        self.check(0);
+    }
+}
+
+/// A course with a fresh structure. With `ops` only what leads up to these.
+#[must_use]
+#[allow(clippy::cast_precision_loss)]
+pub fn operations<T: Timers>(load: &Load, ops: &[Op]) -> Course {
+    T::with(|timers| {
+        let mut lab = Lab {
+            timers,
+            load,
+            ids: Vec::with_capacity(load.entries),
+            base: 0,
+            now: 0,
+            fired: (0, 0),
+            took: Default::default(),
+        };
+        let any = |some: &[Op]| some.iter().any(|op| ops.contains(op));
+        for n in 0..load.times() {
+            if n == 0 || any(&[Op::Reschedule, Op::Cancel]) {
+                lab.round(n == 0);
+            }
+            if any(&[Op::Schedule, Op::FireSeconds]) {
+                lab.schedule(Some(Op::Schedule));
+                lab.fire(Op::FireSeconds, SECOND);
+            }
+        }
+        if any(&[Op::FireMillis]) {
+            lab.schedule(None);
+            lab.fire(Op::FireMillis, 1);
+        }
+        Course(
+            lab.took
+                .map(|(took, count)| took.as_nanos() as f64 / count.max(1) as f64),
+        )
+    })
+}
+
+/// Lives, of which one in a hundred fires. Made once, used by everybody.
+pub struct Lives {
+    /// How many timers are in the window, besides those that were left to fire.
+    pub window: usize,
+    /// How many lives are timed.
+    pub lives: usize,
+    order: Vec<u32>,
+    timeouts: Vec<u32>,
+}
+
+/// How long a life lasts, in milliseconds.
+const LIFE: u64 = HOUR / 6;
+
+/// Timeouts are drawn once and come round.
+const TIMEOUTS: usize = 1 << 16;
+
+impl Lives {
+    /// A window of so many.
+    #[must_use]
+    pub fn new(window: usize) -> Self {
+        Lives {
+            window,
+            lives: window.max(LEAST),
+            order: permutation(window, 0),
+            timeouts: (0..TIMEOUTS as u64)
+                .map(|n| millis(n, HOUR - 2 * LIFE) + 2 * LIFE as u32)
+                .collect(),
+        }
+    }
+}
+
+/// What counts of a time in which somebody was called among other things.
+fn own(took: Duration, account: Option<Account>) -> Duration {
+    match account {
+        Some(account) => (took + account.own).saturating_sub(account.all),
+        None => took,
+    }
+}
+
+/// Nanoseconds that a life takes: cancel and schedule, and whatever becomes due or must be cleaned up meanwhile.
+#[must_use]
+#[allow(clippy::cast_precision_loss)]
+pub fn lives<T: Timers>(lives: &Lives) -> f64 {
+    T::with(|mut timers| {
+        let n = lives.window as u64;
+        let timeout = |life: u64| u64::from(lives.timeouts[life as usize % TIMEOUTS]);
+        let left = |life: u64| mix(life).is_multiple_of(100);
+        let mut ids: Vec<T::Id> = Vec::with_capacity(lives.window);
+        let mut fired = 0_u64;
+        // Scheduled by position; `order` says how old each position is taken to be.
+        for life in 0..n {
+            ids.push(timers.schedule(timeout(life), life));
+        }
+        let (mut now, mut cancelled) = (0, 0);
+        let mut live = |timers: &mut T, from: u64, to: u64| {
+            let mut names = Vec::with_capacity(GROUP);
+            for group in (from..to).step_by(GROUP) {
+                let group = group..(group + GROUP as u64).min(to);
+                let at = |life: u64| lives.order[(life % n) as usize] as usize;
+                names.clear();
+                names.extend(group.clone().map(|life| ids[at(life)]));
+                for (life, &id) in group.zip(&names) {
+                    let second = life * LIFE / n / SECOND * SECOND;
+                    if second > now {
+                        now = second;
+                        timers.advance(now, |_| fired += 1);
+                    }
+                    // That of the life before at this position.
+                    if !left(life) {
+                        assert!(timers.cancel(id));
+                        cancelled += 1;
+                    }
+                    ids[at(life)] = timers.schedule(now + timeout(life), life);
+                }
+            }
+        };
+        let warm = n * 7;
+        live(&mut timers, 0, warm);
+        let _ = timers.account();
+        let began = busy();
+        live(&mut timers, warm, warm + lives.lives as u64);
+        let took = own(busy() - began, timers.account());
+        timers.advance(now + HOUR + SECOND, |_| fired += 1);
+        let all = n + warm + lives.lives as u64;
+        assert!(!T::WORKS || cancelled + fired == all, "{}", T::NAME);
+        took.as_nanos() as f64 / lives.lives as f64
+    })
+}
+
+/// Nanoseconds of time in which nothing happens.
+#[derive(Debug, Clone, Copy)]
+pub struct Empty {
+    /// An hour, in one step.
+    pub hour: f64,
+    /// A millisecond.
+    pub milli: f64,
+}
+
+/// Lets such time pass, with nothing there or with one timer weeks ahead.
+#[must_use]
+#[allow(clippy::cast_precision_loss)]
+pub fn empty<T: Timers>(one_far: bool) -> Empty {
+    const HOURS: u64 = 500;
+    const MILLIS: u64 = 1_000_000;
+    T::with(|mut timers| {
+        let mut fired = 0_u64;
+        // Something was there before: everything is as large as it gets.
+        for n in 1..=1000 {
+            timers.schedule(n * 1000, n);
+        }
+        let mut now = HOUR;
+        timers.advance(now, |_| fired += 1);
+        if one_far {
+            timers.schedule(40 * 24 * HOUR, 0);
+        }
+        let mut time = |steps: u64, step: u64| {
+            let _ = timers.account();
+            let began = busy();
+            for _ in 0..steps {
+                now += step;
+                timers.advance(now, |_| fired += 1);
+            }
+            let took = busy() - began;
+            let took = timers.account().map_or(took, |account| account.own);
+            took.as_nanos() as f64 / steps as f64
+        };
+        let empty = Empty {
+            milli: time(MILLIS, 1),
+            hour: time(HOURS, HOUR),
+        };
+        assert!(!T::WORKS || fired == 1000, "{}", T::NAME);
+        empty
+    })
+}

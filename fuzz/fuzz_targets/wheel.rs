@@ -1,0 +1,16 @@
+//! The timer wheel beside its oracle: any bytes are a history of one wheel.
+//!
+//! What runs is the driver of the property test, `src/wheel/tests/drive.rs`. A finding becomes a test by pasting its bytes
+//! into `src/wheel/tests/found.rs`.
+
+#![no_main]
+
+use expiry::wheel::{Fired, Geometry, NotScheduled, Popped, Timer, TimerId, TimerWheel};
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../src/wheel/tests/drive.rs"]
+mod drive;
+
+fuzz_target!(|bytes: &[u8]| {
+    drive::run(bytes);
+});

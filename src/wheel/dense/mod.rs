@@ -1,0 +1,552 @@
+//! Hierarchical timer wheel: which of many ids is due, in O(1) per change.
+//!
+//! This is the single-owner core, the only one: the engine schedules the buckets of its shards with
+//! it, [`TimerWheel`](super::TimerWheel) the places of its slab. It knows nothing about what an id
+//! stands for, reads no clock, runs no callback and holds no lock. Ids are small dense integers
+//! that the caller picks; time is a `u64` in whatever unit the caller counts. Next to an id's node
+//! the caller may keep a payload, so that one cache line holds both; the wheel does not look at it.
+//!
+//! # Time is a circle
+//! Only differences mean anything. `a` is before `b` if `a - b`, wrapped and read as signed, is
+//! negative: half of the circle is past, the other half future. So a clock may start anywhere,
+//! cross zero, and run through `u64::MAX`; no value of it is special. Between two pops that end in
+//! [`Pop::Idle`] the clock must move less than 2^63 units in all; in nanoseconds that is 292 years.
+//! The wheel's own clock stays within 2^62 of the cursor: it is held back while there is more of a
+//! backlog than that. So whatever is scheduled, half the circle ahead of the clock, is less than one
+//! period short of the whole circle ahead of the cursor, and its digits do not look like the past.
+//!
+//! # Levels are digits
+//! A [`Geometry`] cuts the bits of a time into digits: below the finest digit lie `shift` bits that
+//! the wheel does not sort by, above the coarsest one all that is left is the *period*. The wheel
+//! keeps a **cursor**, the start of a finest bucket. An entry is filed under the most significant
+//! digit in which its due differs from the cursor, at the value which its due has there; if the
+//! periods differ it goes to the **overflow** bucket, if no digit differs it is in the cursor's own
+//! finest bucket. Level and bucket come from the same two numbers, so they cannot contradict each
+//! other. (Taking the level from the length of the wait but the bucket from the absolute time can:
+//! an entry almost one turn away then shares the bucket that the clock is in, and hides what is
+//! behind it.)
+//!
+//! # Invariants
+//! The validator in the tests checks each after every step.
+//! - **W-order.** No filed entry is due before the cursor, and the cursor is never after `now`, nor
+//!   2^62 or more before it.
+//! - **W-place.** Each filed entry lies where digits of its due and of the *current* cursor say. On
+//!   a level the occupied buckets are thus later than the cursor's own, never a turn away (no ring
+//!   has to be unrolled), and all of level *n* is earlier than all of level *n + 1*, which is
+//!   earlier than the overflow. The earliest bucket of the wheel is the first set bit of the first
+//!   non-empty level.
+//! - **W-bound.** The head of an occupied bucket keeps a lower bound of the dues in it, which
+//!   itself belongs in that bucket. It is exact until the entry that set it leaves; then it is
+//!   stale, and still a bound, until the bucket is visited.
+//! - **W-bits.** A bit is set if and only if its list has a node.
+//! - **W-links.** Every list is a ring through its head, each node is in at most one list, and
+//!   `len` is the number of nodes that are in one.
+//!
+//! # Moving the cursor
+//! [`Wheel::pop`] looks at the earliest bucket. If it begins after `now`, nothing is due; the
+//! cursor steps to `now`, which changes the place of no entry, because nobody is filed in between.
+//! Otherwise the cursor steps to the bound of that bucket, or to `now` if that is earlier, and the
+//! bucket's whole list is taken off (four writes) to be filed again under the new cursor, one node
+//! per unit of work. That is the cascade. What lies on a level goes to a finer one, and because the
+//! cursor steps to the bound rather than to where the bucket begins, a lone entry falls through all
+//! levels in one go. (Seen from afar this is a monotone radix heap; the clock is what makes it
+//! monotone.)
+//!
+//! Three lists stand outside the levels. **Ready**: known to be due; fired head first, and never
+//! compared with a clock again. **Pending**: taken off a bucket, not yet filed again; the cursor
+//! stands still until it is empty. **Late**: due when it was scheduled, and not after the bucket
+//! that the cursor stands in. Late entries join ready at the end of a round, a round being what one
+//! bucket holds, so a caller that keeps scheduling the past delays the rest by one entry per round
+//! and starves nobody.
+//!
+//! # No callbacks
+//! `pop` hands out one entry and leaves the wheel whole. What the caller does before the next pop
+//! (panic, schedule, deschedule anything, forget the wheel for a while) meets no half-done state:
+//! nothing is held on the stack between pops, and an entry taken out of ready or pending is
+//! unlinked from that list as from any other. A budget that runs out is the same thing: the lists
+//! and the cursor are the backlog, and the next pop continues there. Nothing is ever rewound.
+//!
+//! # A small example
+//! Two levels of four buckets, one unit each (`Geometry::new(0, &[2, 2])`, period 16), now = 5.
+//! In base 4, with the period in front, the cursor is `0.11`.
+//!
+//! | step | digits | what happens | work |
+//! |---|---|---|---|
+//! | schedule a, due 7 | `0.13` | last digit differs: level 0, bucket 3 | |
+//! | schedule b, due 10 | `0.22` | first digit differs: level 1, bucket 2 | |
+//! | schedule c, due 18 | `1.02` | the period differs: overflow | |
+//! | `next_expiration` | | first set bit is level 0, bucket 3, bound 7 | |
+//! | pop at 9 | `0.21` | bucket 3 is ready, cursor 7; a fires | 2 |
+//! | pop at 9 | | b's bucket began at 8: cursor 9, b moves to level 0, bucket 2; idle | 2 |
+//! | pop at 20 | `1.10` | b fires | 2 |
+//! | pop at 20 | | period 1 began at 16: cursor 18, c is refiled, found due, fires; idle | 2 |
+//!
+//! # Costs
+//! | call | cost |
+//! |---|---|
+//! | `schedule`, `deschedule` | O(1): no search, no allocation for an id that was in use before |
+//! | `pop` | one unit of work per id, refiled node and visited bucket; an id is refiled at most once per level (but see coarse buckets and the overflow below) |
+//! | time in which nothing is due | O(levels), be it a tick or a century: a bitmap per level |
+//! | `next_expiration`, `due` | O(levels), O(1) |
+//! | memory | 16 bytes and a payload per id up to the highest in use; 64 heads of that size per level, and 2 KiB of trails if there are payloads |
+//!
+//! # Decisions, and what they cost
+//! - *Never early, exact at the end.* Buckets say where to look, dues say what fires. If a finest
+//!   bucket spans several units, what is in it but not due yet is refiled whenever the bound of
+//!   that bucket has been reached: popping often inside a crowded coarse bucket costs its
+//!   population each time. Take the finest bucket about as wide as the pops are apart.
+//! - *The overflow is one list.* Each visit refiles all of it, once for each period in which
+//!   something in it is due. Take a geometry whose top level covers the usual deadlines; then it is
+//!   empty.
+//! - *The wake-up is the bound, not where a bucket begins.* A sleeper that follows
+//!   `next_expiration` wakes once per distinct due and never only to cascade; in return a cascade
+//!   may run right before its first entry fires. Descheduling the earliest entry of a bucket may
+//!   cost one empty wake-up.
+//! - *Misses in parallel.* A list is a chain of cache misses, one waiting for the other. Where lists may
+//!   be long, a few places along each are remembered (`trail.rs`), and walked from all at once.
+//!   At a million timers that took a third off firing, for two nanoseconds more on scheduling.
+//! - *Doubly linked, by index.* Most timeouts are cancelled, so cancelling must not search. The
+//!   heads live in the same array in front of the nodes; unlinking needs no branch for the ends.
+//!
+//! # Sources
+//! G. Varghese and A. Lauck, "Hashed and Hierarchical Timing Wheels", SOSP 1987: the structure and
+//! its costs. Ahuja, Mehlhorn, Orlin and Tarjan, "Faster Algorithms for the Shortest Path Problem",
+//! 1990: the radix heap. Caffeine's `TimerWheel`: widths as powers of two of a nanosecond, the look
+//! ahead into coarser levels, and most of the bugs that the tests are named after. Kafka's
+//! `TimingWheel`: empty time should cost nothing (there by a queue of buckets, here by bitmaps).
+//! Linux `kernel/time/timer.c`: timeouts are mostly cancelled; there, far levels are coarse so that
+//! nothing ever cascades. This wheel stays exact, keeps the cascades, and bounds them by the budget.
+
+mod links;
+#[cfg(test)]
+mod tests;
+mod trail;
+#[cfg(any(test, fuzzing))]
+mod validate;
+#[cfg(any(test, fuzzing))]
+pub(super) use validate::validate;
+
+use super::geometry::Geometry;
+use links::Links;
+
+/// Known to be due, in firing order.
+const READY: u32 = 0;
+/// Taken off a bucket and to be filed under the new cursor.
+const PENDING: u32 = 1;
+/// Due when scheduled, and not after the cursor's bucket.
+const LATE: u32 = 2;
+
+/// What one step of [`Wheel::pop`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Pop {
+    /// This id was due and is no longer scheduled.
+    Due {
+        /// The id given to [`Wheel::schedule`].
+        id: u32,
+        /// The deadline given to [`Wheel::schedule`].
+        due: u64,
+    },
+    /// Nothing that is scheduled is due; all work that time had brought is done.
+    Idle,
+    /// The work allowance is used up and there is more to do. Nothing is lost: pop again.
+    Budget,
+}
+
+/// Schedules dense ids by deadline. See the module for how it works; one owner, no locks.
+#[derive(Clone, Debug)]
+pub struct Wheel<P = ()> {
+    links: Links<P>,
+    geometry: Geometry,
+    /// Start of the finest bucket that all places are relative to. Never after `now`.
+    cursor: u64,
+    /// The latest time a pop was given, or less while it is held back.
+    now: u64,
+    len: usize,
+}
+
+impl Wheel {
+    /// The highest id that can be scheduled; those above are needed for heads and "no node".
+    pub const MAX_ID: u32 = links::MAX_ID;
+
+    /// An empty wheel of plain ids. See [`with_payload`](Wheel::with_payload).
+    #[must_use]
+    pub fn new(geometry: Geometry, now: u64) -> Wheel {
+        Wheel::with_payload(geometry, now)
+    }
+}
+
+impl<P: Default> Wheel<P> {
+    /// An empty wheel whose clock stands at `now`. Allocates about 1 KiB per level, more with a payload.
+    #[must_use]
+    pub fn with_payload(geometry: Geometry, now: u64) -> Wheel<P> {
+        Wheel {
+            links: Links::new(geometry.rows()),
+            cursor: geometry.floor(now),
+            geometry,
+            now,
+            len: 0,
+        }
+    }
+
+    /// Schedules `id` for `due`, or moves it there if it is scheduled already.
+    ///
+    /// A due at or before [`now`](Wheel::now) fires in the present or next series of pops, before
+    /// anything of a finest bucket that is later than both its own and the one being fired.
+    /// O(1); the first use of an id above all earlier ones grows the node array up to it (amortised
+    /// O(1) if ids are dense).
+    ///
+    /// # Panics
+    /// If `id` exceeds [`MAX_ID`](Wheel::MAX_ID). The wheel is unchanged then.
+    #[inline]
+    pub fn schedule(&mut self, id: u32, due: u64) {
+        self.place(id, due);
+    }
+
+    /// [`schedule`](Wheel::schedule), and keeps `payload` with the id in place of what was there.
+    #[inline]
+    pub fn schedule_with(&mut self, id: u32, due: u64, payload: P) {
+        let node = self.place(id, due);
+        *self.links.payload_at(node) = payload;
+    }
+
+    #[inline]
+    fn place(&mut self, id: u32, due: u64) -> u32 {
+        let node = self.links.node_or_grow(id);
+        if self.links.is_linked(node) {
+            self.links.unlink(node);
+        } else {
+            self.len += 1;
+        }
+        self.links.set_due(node, due);
+        // Between the cursor's bucket and now there may be a backlog: there an entry has its
+        // regular place although it is due. Not in the cursor's own bucket, which would
+        // then never be done with if its entries keep scheduling themselves for it.
+        let backlog = self.geometry.granularity()..=self.ahead(self.now);
+        if has_come(self.now, due) && !backlog.contains(&self.ahead(due)) {
+            self.links.push_back(LATE, node);
+        } else {
+            self.file(node, due);
+        }
+        node
+    }
+
+    /// Takes `id` out and returns whether it was scheduled. Idempotent. O(1).
+    #[inline]
+    pub fn deschedule(&mut self, id: u32) -> bool {
+        match self.links.scheduled(id) {
+            Some(node) => {
+                self.links.unlink(node);
+                self.len -= 1;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The deadline `id` is scheduled for, as it was given. O(1).
+    #[inline]
+    #[must_use]
+    pub fn due(&self, id: u32) -> Option<u64> {
+        self.links.scheduled(id).map(|node| self.links.due(node))
+    }
+
+    /// Moves the clock to `now` and takes one step: a due id, or the news that there is none.
+    ///
+    /// Call it with the same `now` until it says [`Pop::Idle`]; then everything due at `now` has
+    /// been handed out. The caller may use the wheel freely between two pops. Never hands out
+    /// an id before its due. A `now` earlier than one seen before fires nothing and moves
+    /// nothing.
+    ///
+    /// **Budget.** Every id handed out, node refiled and bucket visited takes 1 from `work`; when
+    /// there is none left and something to do, the answer is [`Pop::Budget`] and the next pop
+    /// continues at that point. Any allowance above 0 makes progress.
+    ///
+    /// **Order.** Ids that were scheduled ahead of time come in ascending order of finest bucket
+    /// (`due >> shift`), over all pops, whatever the budgets; with one unit per bucket that is the
+    /// order of dues. In one bucket they come first in, first out, with two exceptions: what
+    /// was scheduled during an interrupted cascade may overtake its elders, and one that is not
+    /// due yet when its coarse bucket is looked at comes later. An id that was due when
+    /// scheduled comes no later than the next bucket after the one being fired, or in its own
+    /// turn if that is ahead.
+    ///
+    /// **Cost.** O(1) plus the work taken; O(levels) per visited bucket and for `Idle`.
+    #[inline]
+    pub fn pop(&mut self, now: u64, work: &mut usize) -> Pop {
+        if !has_come(now, self.now) {
+            return Pop::Idle;
+        }
+        self.now = self.within_reach(now);
+        loop {
+            if let Some(node) = self.links.first(READY) {
+                if !take(work) {
+                    return Pop::Budget;
+                }
+                self.links.scout();
+                return self.fire(node);
+            }
+            if let Some(node) = self.links.first(PENDING) {
+                if !take(work) {
+                    return Pop::Budget;
+                }
+                self.links.scout();
+                let due = self.links.due(node);
+                if self.geometry.floor(due) == self.cursor && self.reached(due) {
+                    return self.fire(node);
+                }
+                self.links.unlink(node);
+                self.file(node, due);
+                continue;
+            }
+            // The round is over. Late entries go first in the next one, but do not take the place
+            // of the next bucket: otherwise a caller that schedules the past starves the present.
+            self.links.splice(LATE, READY);
+            match self.earliest_to_visit() {
+                Some(head) => {
+                    if !take(work) {
+                        return Pop::Budget;
+                    }
+                    self.visit(head);
+                }
+                None => {
+                    self.cursor = self.geometry.floor(self.now);
+                    if self.links.first(READY).is_none() {
+                        if self.now == now {
+                            return Pop::Idle;
+                        }
+                        self.now = self.within_reach(now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// When it is worth popping next: `None` if nothing is scheduled, [`now`](Wheel::now) if
+    /// something is due or half done, otherwise a time after `now` and not after the earliest
+    /// due.
+    ///
+    /// It is the earliest due exactly, on whatever level that lies, unless the earliest entry of
+    /// its bucket was descheduled or moved since the bucket was last visited; then it may be
+    /// earlier, and a pop at that time makes it exact again. (With one unit per finest bucket
+    /// it is always exact if the next event is on the finest level.) Whoever sleeps until then
+    /// and pops, over and over, wakes at most once per distinct due and once per removal.
+    /// O(levels).
+    #[must_use]
+    pub fn next_expiration(&self) -> Option<u64> {
+        if self.links.any_in_row(0) {
+            return Some(self.now);
+        }
+        let head = self.links.first_head(1)?;
+        let bound = self.links.due(head);
+        Some(if self.reached(bound) { self.now } else { bound })
+    }
+
+    /// What the caller keeps with `id`, scheduled or not; `None` if there is no memory for it yet. O(1).
+    #[inline]
+    #[must_use]
+    pub fn payload(&self, id: u32) -> Option<&P> {
+        self.links.payload(id)
+    }
+
+    /// Mutable [`payload`](Wheel::payload).
+    #[inline]
+    #[must_use]
+    pub fn payload_mut(&mut self, id: u32) -> Option<&mut P> {
+        self.links.payload_mut(id)
+    }
+
+    /// A number that the caller may keep with an id while it is not scheduled: it lies where the due
+    /// would. `None` if there is no memory for the id yet. O(1).
+    #[inline]
+    #[must_use]
+    pub fn spare_mut(&mut self, id: u32) -> Option<&mut u64> {
+        self.links.spare_mut(id)
+    }
+
+    /// [`spare_mut`](Wheel::spare_mut), to look at.
+    #[cfg(any(test, fuzzing))]
+    pub fn spare(&self, id: u32) -> Option<u64> {
+        self.links.spare(id)
+    }
+
+    /// Ids below this one have memory, scheduled or not. O(1).
+    #[inline]
+    #[must_use]
+    pub fn ids(&self) -> usize {
+        self.links.ids()
+    }
+
+    /// How many ids can be scheduled, from 0 on, before memory is allocated. O(1).
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.links.capacity()
+    }
+
+    /// The shape it was made with.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Forgets all ids and drops the payloads. The clock and the memory stay. O(ids).
+    pub fn clear(&mut self) {
+        self.len = 0;
+        self.cursor = self.geometry.floor(self.now);
+        self.links.clear();
+    }
+
+    /// What time has brought and pops have not taken yet: ids, their dues, and whether they are
+    /// known to be due whatever the clock says.
+    pub fn backlog(&self) -> impl Iterator<Item = (u32, u64, bool)> + '_ {
+        let lists = [(READY, true), (LATE, true), (PENDING, false)];
+        lists
+            .into_iter()
+            .flat_map(|(head, due)| self.bucket(head).map(move |(id, at)| (id, at, due)))
+    }
+
+    /// The earliest filled bucket from `from` up to, and without, `to`. Both are buckets from here, or
+    /// any number. All of a bucket is due before all of the next. O(levels).
+    #[must_use]
+    pub fn first_bucket(&self, from: u32, to: u32) -> Option<u32> {
+        let head = self.links.first_head_from(from.max(links::FIRST))?;
+        (head < to).then_some(head)
+    }
+
+    /// The latest filled bucket from `from` up to, and without, `to`. O(levels).
+    #[must_use]
+    pub fn last_bucket(&self, from: u32, to: u32) -> Option<u32> {
+        let head = self.links.last_head_before(to)?;
+        (head >= from.max(links::FIRST)).then_some(head)
+    }
+
+    /// The ids of a bucket and their dues, in the order in which they were filed.
+    pub fn bucket(&self, head: u32) -> impl Iterator<Item = (u32, u64)> + '_ {
+        let first = self.links.first(head);
+        std::iter::successors(first, move |&node| self.links.after(head, node))
+            .map(|node| (self.links.id(node), self.links.due(node)))
+    }
+
+    /// The latest time a pop was given, or the one at creation. O(1).
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// How many ids are scheduled. O(1).
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no id is scheduled. O(1).
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Allocates for the ids below `ids`, so that scheduling them does not.
+    pub fn reserve(&mut self, ids: usize) {
+        self.links.reserve(ids);
+    }
+
+    /// Gives back the memory of the ids from `ids` on that lie above the highest scheduled one.
+    /// O(ids given back), and a copy of the others if the allocator cannot shrink in place.
+    pub fn shrink_to(&mut self, ids: usize) {
+        self.links.shrink_to(ids);
+    }
+
+    /// Files an unlinked node by its due and the cursor, and keeps W-bound.
+    #[inline]
+    fn file(&mut self, node: u32, due: u64) {
+        let head = self.geometry.head(due, self.cursor);
+        if self.links.push_back(head, node) || self.ahead(due) < self.ahead(self.links.due(head)) {
+            self.links.set_due(head, due);
+        }
+    }
+
+    /// Takes a due node out for good.
+    #[inline]
+    fn fire(&mut self, node: u32) -> Pop {
+        self.links.unlink(node);
+        self.len -= 1;
+        Pop::Due {
+            id: self.links.id(node),
+            due: self.links.due(node),
+        }
+    }
+
+    /// The head of the earliest bucket, if time has brought work there: something in a finest
+    /// bucket may be due, or a coarser bucket has begun and the cursor may not pass it as it is.
+    #[inline]
+    fn earliest_to_visit(&self) -> Option<u32> {
+        let head = self.links.first_head(1)?;
+        let bound = self.links.due(head);
+        let from = if links::row(head) == 1 {
+            bound
+        } else {
+            self.geometry.bucket_start(links::row(head), bound)
+        };
+        self.reached(from).then_some(head)
+    }
+
+    /// Steps the cursor to the bucket's bound or to now, the earlier one, and takes its list off.
+    #[inline]
+    fn visit(&mut self, head: u32) {
+        let bound = self.links.due(head);
+        let now_bucket = self.geometry.floor(self.now);
+        self.cursor = if self.reached(bound) {
+            self.geometry.floor(bound)
+        } else {
+            now_bucket
+        };
+        self.links.send_scouts(head);
+        // A finest bucket that now has left behind, or that is one unit wide, is due as a whole.
+        let all_due = links::row(head) == 1
+            && (self.cursor != now_bucket || self.geometry.granularity() == 1);
+        self.links
+            .splice(head, if all_due { READY } else { PENDING });
+    }
+
+    /// `now`, or as far towards it as the circle allows while the cursor stands where it does.
+    #[inline]
+    fn within_reach(&self, now: u64) -> u64 {
+        const REACH: u64 = (1 << 62) - 1;
+        if self.ahead(now) <= REACH {
+            now
+        } else {
+            self.cursor.wrapping_add(REACH)
+        }
+    }
+
+    /// How far `t` is ahead of the cursor. Unsigned: W-order says that nothing filed is behind, and
+    /// a sign would halve the room for now and a due on top of it.
+    #[inline]
+    fn ahead(&self, t: u64) -> u64 {
+        t.wrapping_sub(self.cursor)
+    }
+
+    /// Whether `t`, which is not before the cursor, is at or before now.
+    #[inline]
+    fn reached(&self, t: u64) -> bool {
+        self.ahead(t) <= self.ahead(self.now)
+    }
+}
+
+/// Whether the clock at `now` has come to `t`: it is at most 2^63 - 1 units past it.
+#[inline]
+fn has_come(now: u64, t: u64) -> bool {
+    // The sign bit says on which side of the circle `t` is.
+    now.wrapping_sub(t) >> 63 == 0
+}
+
+/// Takes one unit of work, if there is one.
+#[inline]
+fn take(work: &mut usize) -> bool {
+    match work.checked_sub(1) {
+        Some(left) => {
+            *work = left;
+            true
+        }
+        None => false,
+    }
+}

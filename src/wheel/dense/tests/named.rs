@@ -1,0 +1,533 @@
+//! One test per bug that a timer wheel is known to have had, here or elsewhere, and one per promise
+//! that a random history would state less plainly.
+
+use super::{drain, geometries, geometry, plenty, validate, ORIGINS};
+use super::{Geometry, GeometryError, Pop, Wheel, PENDING};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+#[test]
+fn the_example_of_the_module() {
+    let mut wheel = Wheel::new(geometry(0, &[2, 2]), 5);
+    let (a, b, c) = (0, 1, 2);
+    wheel.schedule(a, 7);
+    wheel.schedule(b, 10);
+    wheel.schedule(c, 18);
+    assert_eq!(wheel.next_expiration(), Some(7));
+    let mut work = 10;
+    assert_eq!(wheel.pop(9, &mut work), Pop::Due { id: a, due: 7 });
+    assert_eq!(work, 8);
+    assert_eq!(wheel.pop(9, &mut work), Pop::Idle);
+    assert_eq!(work, 6);
+    assert_eq!(wheel.pop(20, &mut work), Pop::Due { id: b, due: 10 });
+    assert_eq!(work, 4);
+    assert_eq!(wheel.pop(20, &mut work), Pop::Due { id: c, due: 18 });
+    assert_eq!(wheel.pop(20, &mut work), Pop::Idle);
+    assert_eq!(work, 2);
+}
+
+/// Bug: a wrong mask or comparison at the top sent deadlines at the edge of the span into the
+/// overflow's slot of another turn, or past it.
+#[test]
+fn dues_around_every_span_fire_on_time() {
+    for geometry in geometries() {
+        for origin in ORIGINS {
+            let widths = (1..=geometry.levels()).map(|row| geometry.bucket_width(row));
+            for width in widths.chain([geometry.period()]) {
+                for wait in [width - 1, width, width + 1, (width - 1) * 2 + 1] {
+                    if wait == 0 || wait >> 63 == 1 {
+                        continue;
+                    }
+                    let due = origin.wrapping_add(wait);
+                    let mut wheel = Wheel::new(geometry, origin);
+                    wheel.schedule(3, due);
+                    assert_eq!(wheel.next_expiration(), Some(due));
+                    assert_eq!(drain(&mut wheel, due.wrapping_sub(1)), []);
+                    assert_eq!(drain(&mut wheel, due), [3]);
+                }
+            }
+        }
+    }
+}
+
+/// Bug: the overflow was never looked at again, or only after a full turn.
+#[test]
+fn the_overflow_comes_back_period_after_period() {
+    let geometry = geometry(0, &[2, 2]);
+    let mut wheel = Wheel::new(geometry, 3);
+    for id in 0..50 {
+        wheel.schedule(id, 3 + 7 * u64::from(id));
+    }
+    let mut fired = Vec::new();
+    for now in 3..3 + 7 * 50 {
+        for id in drain(&mut wheel, now) {
+            assert_eq!(now, 3 + 7 * u64::from(id));
+            fired.push(id);
+        }
+    }
+    assert!(fired.into_iter().eq(0..50));
+}
+
+/// Bug: a cascaded node kept links into the list it came from.
+#[test]
+fn cascading_leaves_no_links_behind() {
+    let mut wheel = Wheel::new(Geometry::TICKS, 0);
+    for id in 0..100 {
+        wheel.schedule(id, 4096 + u64::from(id) * 3);
+    }
+    let mut fired = 0;
+    for _ in 0..50 {
+        if let Pop::Due { .. } = wheel.pop(4099, &mut 1) {
+            fired += 1;
+        }
+        validate(&wheel);
+    }
+    assert!(fired > 0 && wheel.links.first(PENDING).is_some());
+    // Some are filed again, some still wait for it: all can be taken out, in any order.
+    for id in (0..100).step_by(2).chain((1..100).step_by(2)) {
+        let scheduled = wheel.due(id).is_some();
+        assert_eq!(wheel.deschedule(id), scheduled);
+        validate(&wheel);
+    }
+    assert!(wheel.is_empty());
+    assert_eq!(drain(&mut wheel, 10_000), []);
+}
+
+/// Bug: the delay to the next event was taken from the finest level that had one, although an
+/// entry of a coarser bucket was about to cascade in front of it.
+#[test]
+fn the_delay_sees_an_imminent_cascade() {
+    let mut wheel = Wheel::new(Geometry::TICKS, 0);
+    wheel.schedule(0, 65);
+    assert_eq!(drain(&mut wheel, 2), []);
+    wheel.schedule(1, 66);
+    assert_eq!(wheel.next_expiration(), Some(65));
+    assert_eq!(drain(&mut wheel, 63), []);
+    wheel.schedule(2, 63 + 63);
+    assert_eq!(wheel.next_expiration(), Some(65));
+    assert_eq!(drain(&mut wheel, 65), [0]);
+    assert_eq!(wheel.next_expiration(), Some(66));
+}
+
+/// Bug: a bucket index from a negative time, and a comparison that broke when the clock became
+/// positive.
+#[test]
+fn the_clock_goes_from_negative_to_positive() {
+    for geometry in geometries() {
+        for start in [(-100_i64) as u64, i64::MAX as u64 - 100] {
+            let mut wheel = Wheel::new(geometry, start);
+            for id in 0..200 {
+                wheel.schedule(id, start.wrapping_add(u64::from(id)));
+            }
+            for id in 0..200 {
+                let now = start.wrapping_add(u64::from(id));
+                assert_eq!(drain(&mut wheel, now), [id], "{geometry:?}");
+            }
+        }
+    }
+}
+
+/// Bug: a deadline in the past hashed to a slot which the hand would reach one turn later, or
+/// counted as far future and landed in the overflow.
+#[test]
+fn a_past_deadline_fires_with_the_next_pop() {
+    for geometry in geometries() {
+        for origin in ORIGINS {
+            let mut wheel = Wheel::new(geometry, origin);
+            for back in [0, 1, 63, 64, 1 << 32, 1 << 49, (1 << 63) - 1] {
+                wheel.schedule(9, origin.wrapping_sub(back));
+                assert_eq!(wheel.next_expiration(), Some(origin));
+                assert_eq!(drain(&mut wheel, origin), [9]);
+            }
+            // It stays due, however far the clock has gone on when somebody looks.
+            wheel.schedule(9, origin.wrapping_sub(1 << 62));
+            let later = origin.wrapping_add((1 << 62) + (1 << 61));
+            let due = origin.wrapping_sub(1 << 62);
+            assert_eq!(wheel.pop(later, &mut plenty()), Pop::Due { id: 9, due });
+        }
+    }
+}
+
+/// Bug: the time passed was cut to 32 bits, so that a long enough pause was none.
+#[test]
+fn an_advance_by_a_multiple_of_2_to_the_32_is_one() {
+    for geometry in geometries() {
+        for step in [1 << 31, 1 << 32, 3 << 32, 1 << 40, 1 << 48, 1 << 62] {
+            let mut wheel = Wheel::new(geometry, 17);
+            wheel.schedule(0, 18);
+            wheel.schedule(1, 17 + step);
+            wheel.schedule(2, 17 + step + 1);
+            assert_eq!(drain(&mut wheel, 17 + step), [0, 1]);
+            assert_eq!(wheel.now(), 17 + step);
+            assert_eq!(drain(&mut wheel, 17 + step + 1), [2]);
+        }
+    }
+}
+
+/// Bug: zero meant "unset", for a time or for an id.
+#[test]
+fn zero_is_a_time_and_an_id_like_any_other() {
+    for geometry in geometries() {
+        let mut wheel = Wheel::new(geometry, u64::MAX);
+        wheel.schedule(0, 0);
+        assert_eq!(wheel.due(0), Some(0));
+        assert_eq!(wheel.next_expiration(), Some(0));
+        assert_eq!(drain(&mut wheel, u64::MAX), []);
+        assert_eq!(drain(&mut wheel, 0), [0]);
+        assert_eq!(wheel.now(), 0);
+        assert_eq!(wheel.next_expiration(), None);
+        wheel.schedule(0, 0);
+        assert_eq!(wheel.next_expiration(), Some(0));
+        assert_eq!(drain(&mut wheel, 0), [0]);
+    }
+}
+
+/// Bug: a handler's panic lost the rest of the chain, and the clock was not put back, so that the
+/// same advance, tried again, did nothing.
+#[test]
+fn a_panic_between_two_pops_loses_nothing() {
+    let mut wheel = Wheel::new(Geometry::TICKS, 0);
+    for id in 0..100 {
+        wheel.schedule(id, 50 + u64::from(id % 7) * 1000);
+    }
+    let mut fired = Vec::new();
+    let mut panics = 0;
+    loop {
+        let round = catch_unwind(AssertUnwindSafe(|| {
+            while let Pop::Due { id, .. } = wheel.pop(10_000, &mut plenty()) {
+                fired.push(id);
+                if id % 3 == 0 {
+                    std::panic::resume_unwind(Box::new(id));
+                }
+            }
+        }));
+        validate(&wheel);
+        match round {
+            Ok(()) => break,
+            Err(_) => panics += 1,
+        }
+    }
+    assert_eq!((panics, fired.len(), wheel.now()), (34, 100, 10_000));
+    fired.sort_unstable();
+    assert!(fired.into_iter().eq(0..100));
+}
+
+/// Bug: the handler of one entry descheduled its neighbour in the chain that was being fired, and
+/// the rest of the chain was never seen again.
+#[test]
+fn nested_changes_keep_the_chain() {
+    let mut wheel = Wheel::new(Geometry::CAFFEINE, 0);
+    for id in 0..60 {
+        wheel.schedule(id, 5_000_000_000 + u64::from(id));
+    }
+    let mut fired = Vec::new();
+    while let Pop::Due { id, .. } = wheel.pop(6_000_000_000, &mut plenty()) {
+        fired.push(id);
+        match id % 6 {
+            0 => assert!(wheel.deschedule(id + 1), "the next in the chain"),
+            2 => wheel.schedule(id + 1, 7_000_000_000),
+            4 if id < 56 => wheel.schedule(id, 7_000_000_001),
+            _ => {}
+        }
+        validate(&wheel);
+    }
+    assert_eq!(fired.len(), 40);
+    assert!(fired.iter().all(|id| !matches!(id % 6, 1 | 3)));
+    assert_eq!(drain(&mut wheel, 6_999_999_999), []);
+    assert_eq!(drain(&mut wheel, 8_000_000_000).len(), 10 + 9);
+    assert!(wheel.is_empty());
+}
+
+/// Bug: the level came from the wait and the bucket from the absolute time, so that an entry nearly
+/// a turn away sat in the bucket of the present and hid a nearer one behind it.
+#[test]
+fn the_current_bucket_hides_no_nearer_event() {
+    for geometry in geometries() {
+        for row in 1..=geometry.levels() {
+            let inner = geometry.bucket_width(row);
+            let outer = inner * u64::from(geometry.mask_of(row)) + inner;
+            // In the middle of a bucket of this level; a is nearly one turn ahead.
+            let now = outer.wrapping_mul(5).wrapping_add(inner + inner / 2);
+            let (a, b) = (now.wrapping_add(outer - 1), now.wrapping_add(outer / 2));
+            let mut wheel = Wheel::new(geometry, now);
+            wheel.schedule(0, a);
+            assert_eq!(wheel.next_expiration(), Some(a));
+            wheel.schedule(1, b);
+            assert_eq!(wheel.next_expiration(), Some(b));
+            if a != b {
+                assert_eq!(drain(&mut wheel, b), [1]);
+            }
+            assert_eq!(wheel.next_expiration(), Some(a));
+        }
+    }
+}
+
+/// Bug: a limited advance put the clock back to where it had started and found the same entries
+/// again.
+#[test]
+fn a_limit_makes_progress_with_every_call() {
+    let mut wheel = Wheel::new(Geometry::MILLIS, 0);
+    for id in 0..500 {
+        wheel.schedule(id, u64::from(id) * 123_456_789_012);
+    }
+    let (mut calls, mut fired) = (0, 0);
+    loop {
+        calls += 1;
+        // The clock goes on meanwhile.
+        match wheel.pop((1 << 46) + calls, &mut 1) {
+            Pop::Due { .. } => fired += 1,
+            Pop::Budget => {}
+            Pop::Idle => break,
+        }
+    }
+    assert_eq!(fired, 500);
+    assert!(calls < 500 * 8, "{calls}");
+}
+
+/// Bug: what was due already when added went to the overflow of the wheel.
+#[test]
+fn an_expired_add_is_not_in_the_overflow() {
+    let mut wheel = Wheel::new(Geometry::CAFFEINE, 1 << 50);
+    wheel.schedule(0, 0);
+    wheel.schedule(1, (1 << 50) - 1);
+    let mut work = 2;
+    assert_eq!(wheel.pop(1 << 50, &mut work), Pop::Due { id: 0, due: 0 });
+    let due = (1 << 50) - 1;
+    assert_eq!(wheel.pop(1 << 50, &mut work), Pop::Due { id: 1, due });
+    assert_eq!((wheel.pop(1 << 50, &mut work), work), (Pop::Idle, 0));
+}
+
+#[test]
+fn scheduling_the_past_over_and_over_starves_nobody() {
+    let mut wheel = Wheel::new(Geometry::TICKS, 1000);
+    for id in 0..100 {
+        wheel.schedule(id, 1001 + u64::from(id) * 100);
+    }
+    wheel.schedule(100, 1);
+    let (mut others, mut pops) = (0, 0);
+    while others < 100 {
+        pops += 1;
+        assert!(pops < 1500, "{others} of 100 after {pops} pops");
+        match wheel.pop(20_000, &mut 1) {
+            Pop::Due { id: 100, .. } => wheel.schedule(100, 1),
+            Pop::Due { .. } => others += 1,
+            Pop::Budget => {}
+            Pop::Idle => unreachable!("one is always due"),
+        }
+    }
+}
+
+/// The same with a deadline that is in the bucket being fired, in front of a backlog.
+#[test]
+fn rescheduling_itself_at_its_own_due_starves_nobody() {
+    for geometry in [Geometry::TICKS, geometry(2, &[2, 2])] {
+        let mut wheel = Wheel::new(geometry, 0);
+        for id in 0..100 {
+            wheel.schedule(id, 10 + u64::from(id) * 7);
+        }
+        let (mut others, mut pops) = (0, 0);
+        while others < 99 {
+            pops += 1;
+            assert!(pops < 1500, "{others} of 99 after {pops} pops");
+            match wheel.pop(2_000, &mut 1) {
+                Pop::Due { id: 0, due } => wheel.schedule(0, due),
+                Pop::Due { id: 1, due } if pops < 100 => wheel.schedule(1, due),
+                Pop::Due { .. } => others += 1,
+                Pop::Budget => {}
+                Pop::Idle => unreachable!("one is always due"),
+            }
+            validate(&wheel);
+        }
+    }
+}
+
+#[test]
+fn a_coarse_bucket_fires_each_entry_at_its_due() {
+    let mut wheel = Wheel::new(Geometry::CAFFEINE, 5);
+    for id in (0..50).rev() {
+        wheel.schedule(id, 1000 + u64::from(id) * 2);
+    }
+    assert_eq!(wheel.next_expiration(), Some(1000));
+    for id in 0..50 {
+        let due = 1000 + u64::from(id) * 2;
+        assert_eq!(drain(&mut wheel, due - 1), []);
+        assert_eq!(wheel.next_expiration(), Some(due));
+        assert_eq!(drain(&mut wheel, due), [id]);
+    }
+}
+
+#[test]
+fn a_coarse_bucket_is_gone_through_by_small_budgets_while_time_passes() {
+    let mut wheel = Wheel::new(Geometry::CAFFEINE, 0);
+    for id in 0..100 {
+        wheel.schedule(id, 1 + u64::from(id % 10) * 1_000_000);
+    }
+    let mut fired = 0;
+    for now in 1..1_000 {
+        if let Pop::Due { .. } = wheel.pop(now, &mut 1) {
+            fired += 1;
+        }
+    }
+    assert_eq!(fired, 10, "those due at 1");
+}
+
+#[test]
+fn empty_time_costs_nothing() {
+    for geometry in geometries() {
+        let mut wheel = Wheel::new(geometry, 0);
+        wheel.schedule(0, (1 << 63) - 1);
+        // Short of the last period, the overflow is not even looked at.
+        let far = geometry.bucket_width(geometry.levels());
+        for now in [1, 1000, 1 << 20, 1 << 40, (1 << 62) - 1] {
+            if now < (1_u64 << 63) - far.min(1 << 61) {
+                let mut work = 2 * geometry.levels();
+                assert_eq!(wheel.pop(now, &mut work), Pop::Idle);
+            }
+        }
+        assert_eq!(drain(&mut wheel, (1 << 63) - 1), [0]);
+    }
+    let mut wheel = Wheel::new(Geometry::TICKS, 0);
+    wheel.schedule(0, (1 << 42) - 1);
+    let hour = 3_600_000;
+    for now in (0..24 * 365).map(|n| n * hour) {
+        let mut work = 2;
+        assert_eq!(wheel.pop(now, &mut work), Pop::Idle);
+    }
+}
+
+#[test]
+fn an_empty_wheel_outlives_its_clock() {
+    for geometry in geometries() {
+        let mut wheel = Wheel::new(geometry, 9);
+        let mut now = 9_u64;
+        for _ in 0..9 {
+            now = now.wrapping_add(1 << 62);
+            assert_eq!(drain(&mut wheel, now), []);
+        }
+        wheel.schedule(0, now.wrapping_add(1));
+        wheel.schedule(1, now.wrapping_add(1 << 62));
+        assert_eq!(drain(&mut wheel, now.wrapping_add(1)), [0]);
+        assert_eq!(drain(&mut wheel, now.wrapping_add(1 << 62)), [1]);
+    }
+}
+
+#[test]
+fn a_jump_of_years_costs_what_is_due() {
+    let year = 365 * 24 * 3_600_000_000_000;
+    let mut wheel = Wheel::new(Geometry::MILLIS, u64::MAX - 3);
+    for id in 0..100 {
+        wheel.schedule(id, u64::from(id) * year);
+    }
+    let mut work = plenty();
+    let mut expected = 0..100;
+    while let Pop::Due { id, .. } = wheel.pop(99 * year, &mut work) {
+        assert_eq!(Some(id), expected.next());
+    }
+    assert_eq!(expected.next(), None);
+    assert!(plenty() - work < 100 * 9, "{}", plenty() - work);
+}
+
+#[test]
+fn time_going_backwards_moves_nothing() {
+    for origin in ORIGINS {
+        let mut wheel = Wheel::new(Geometry::TICKS, origin);
+        wheel.schedule(0, origin.wrapping_add(10));
+        wheel.schedule(1, origin.wrapping_sub(10));
+        let mut work = 5;
+        for back in [1, 10, 1 << 40, (1 << 63) - 1] {
+            let pop = wheel.pop(origin.wrapping_sub(back), &mut work);
+            assert_eq!((pop, work), (Pop::Idle, 5));
+            assert_eq!(wheel.now(), origin);
+        }
+        assert_eq!(drain(&mut wheel, origin.wrapping_add(10)), [1, 0]);
+    }
+}
+
+#[test]
+fn equal_dues_fire_first_in_first_out() {
+    let mut wheel = Wheel::new(Geometry::TICKS, 0);
+    for id in 0..30 {
+        // Some from far away, some from near.
+        assert_eq!(drain(&mut wheel, u64::from(id) * 1_000), []);
+        wheel.schedule(id, 30_000);
+    }
+    assert!(drain(&mut wheel, 30_000).into_iter().eq(0..30));
+}
+
+#[test]
+fn no_work_is_no_progress_and_no_loss() {
+    let mut wheel = Wheel::new(Geometry::TICKS, 0);
+    assert_eq!(wheel.pop(5, &mut 0), Pop::Idle, "nothing to do costs none");
+    wheel.schedule(7, 500);
+    assert_eq!(wheel.pop(600, &mut 0), Pop::Budget);
+    assert_eq!(wheel.next_expiration(), Some(600));
+    assert_eq!(drain(&mut wheel, 600), [7]);
+}
+
+#[test]
+fn memory_follows_the_highest_scheduled_id() {
+    let mut wheel = Wheel::new(Geometry::TICKS, 0);
+    let heads = wheel.links.heads() as usize;
+    wheel.reserve(1000);
+    let reserved = wheel.links.slots().1;
+    assert!(reserved >= heads + 1000);
+    for id in 0..1000 {
+        wheel.schedule(id, 5 + u64::from(id));
+    }
+    assert_eq!(wheel.links.slots(), (heads + 1000, reserved));
+    for id in (0..1000).filter(|id| *id != 300) {
+        wheel.deschedule(id);
+    }
+    wheel.shrink_to(10);
+    assert_eq!(wheel.links.slots(), (heads + 301, heads + 301));
+    assert_eq!((wheel.due(300), wheel.due(301)), (Some(305), None));
+    assert!(!wheel.deschedule(999) && !wheel.deschedule(u32::MAX));
+    assert_eq!(drain(&mut wheel, 400), [300]);
+    wheel.shrink_to(400);
+    assert_eq!(wheel.links.slots().0, heads + 301);
+    wheel.shrink_to(0);
+    assert_eq!(wheel.links.slots().0, heads);
+    wheel.schedule(4, 401);
+    assert_eq!(drain(&mut wheel, 401), [4]);
+}
+
+#[test]
+fn an_id_too_high_is_refused_without_a_trace() {
+    let mut wheel = Wheel::new(geometry(0, &[1; 8]), 0);
+    let refused = catch_unwind(AssertUnwindSafe(|| wheel.schedule(Wheel::MAX_ID + 1, 5)));
+    assert!(refused.is_err());
+    assert!(wheel.is_empty());
+    validate(&wheel);
+    let heads = wheel.links.heads();
+    assert!(Wheel::MAX_ID + heads < u32::MAX, "room for the mark");
+}
+
+#[test]
+fn geometries_keep_their_promises() {
+    let spans = |geometry: Geometry| {
+        let rows = 1..=geometry.levels();
+        let widths = rows.map(|row| geometry.bucket_width(row));
+        widths.chain([geometry.period()]).collect::<Vec<_>>()
+    };
+    let caffeine = [30, 36, 42, 47, 49].map(|bits| 1_u64 << bits);
+    assert_eq!(spans(Geometry::CAFFEINE), caffeine);
+    assert_eq!(spans(Geometry::TICKS)[0], 1);
+    assert_eq!(Geometry::TICKS.period(), 1 << 42);
+    assert_eq!(spans(Geometry::MILLIS)[0], 1 << 20);
+    assert_eq!(Geometry::MILLIS.period(), 1 << 62);
+    assert_eq!(
+        format!("{:?}", Geometry::CAFFEINE),
+        "Geometry { granularity: 1073741824, buckets: [64, 64, 32, 4] }"
+    );
+    let error = |shift, bits: &[u32]| Geometry::new(shift, bits).unwrap_err();
+    assert_eq!(error(0, &[]), GeometryError::Levels);
+    assert_eq!(error(0, &[1; 9]), GeometryError::Levels);
+    assert_eq!(error(0, &[6, 0]), GeometryError::Bits);
+    assert_eq!(error(0, &[7]), GeometryError::Bits);
+    assert_eq!(error(62, &[1]), GeometryError::Width);
+    assert_eq!(error(63, &[1]), GeometryError::Width);
+    assert!(Geometry::new(61, &[1]).is_ok());
+    assert_eq!(error(u32::MAX, &[1]), GeometryError::Width);
+    assert_eq!(error(21, &[6; 7]), GeometryError::Width);
+    assert!(Geometry::new(20, &[6; 7]).is_ok());
+    assert!(error(0, &[]).to_string().contains("1 to 8"));
+}

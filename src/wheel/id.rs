@@ -1,0 +1,87 @@
+//! Ids that name one timer for ever: a place and a serial number.
+
+use std::fmt;
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Log of how many serials a wheel takes at a time.
+const BLOCK_BITS: u32 = 16;
+
+/// Set in every serial, so that none is zero.
+const MARK: NonZeroU64 = match NonZeroU64::new(1 << 63) {
+    Some(mark) => mark,
+    None => panic!("a power of two is not zero"),
+};
+
+/// The next block of serials. Uniqueness is all that is asked of it, so it need not go through `sync`:
+/// a read-modify-write never hands out one value twice, whatever its ordering.
+static BLOCKS: AtomicU64 = AtomicU64::new(0);
+
+/// Names one timer of one wheel, from [`schedule`](super::TimerWheel::schedule) until it is fired or descheduled,
+/// and nothing else ever after.
+///
+/// It is an index into the wheel's slab and that timer's generation: a 64-bit serial number that is unique in the
+/// process (the first 2^63 timers), across wheels and across uses of a place. So an id that is stale, or of another
+/// wheel, is told from all others by one comparison, in the cache line that the timer is in; it never names
+/// a later timer by accident. 16 bytes, and so is `Option<TimerId>`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TimerId {
+    pub(super) serial: NonZeroU64,
+    pub(super) index: u32,
+}
+
+impl fmt::Debug for TimerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let serial = self.serial.get() & !MARK.get();
+        write!(f, "TimerId({}, {serial:#x})", self.index)
+    }
+}
+
+/// Where a wheel takes serials from: a block of its own, 65,536 at a time.
+pub(super) struct Serials {
+    next: u64,
+}
+
+impl Serials {
+    /// Takes no block yet.
+    pub(super) const fn new() -> Serials {
+        Serials { next: 0 }
+    }
+
+    #[inline]
+    pub(super) fn take(&mut self) -> NonZeroU64 {
+        if self.next & ((1 << BLOCK_BITS) - 1) == 0 {
+            self.refill();
+        }
+        let serial = self.next;
+        self.next += 1;
+        MARK | serial
+    }
+
+    #[cold]
+    fn refill(&mut self) {
+        self.next = BLOCKS.fetch_add(1, Ordering::Relaxed) << BLOCK_BITS;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn serials_are_unique_across_sources_and_blocks() {
+        let mut sources = [Serials::new(), Serials::new(), Serials::new()];
+        let mut seen = HashSet::new();
+        for at in 0..3 * (1 << BLOCK_BITS) {
+            let serial = sources[at % 2 + at / (1 << BLOCK_BITS) % 2].take();
+            assert!(seen.insert(serial), "{serial} twice");
+        }
+    }
+
+    #[test]
+    fn an_id_is_sixteen_bytes_and_has_room_for_none() {
+        assert_eq!(std::mem::size_of::<TimerId>(), 16);
+        assert_eq!(std::mem::size_of::<Option<TimerId>>(), 16);
+    }
+}
