@@ -513,7 +513,11 @@ impl Slots {
     pub(crate) fn tenancy(slot: &Slot, base: u32) -> u32 {
         let last = Lease(slot.lease.load(Ordering::Relaxed));
         // A zeroed slot's memory has been given back, or is new.
-        let last = if last.0 == 0 { base } else { last.incarnation() };
+        let last = if last.0 == 0 {
+            base
+        } else {
+            last.incarnation()
+        };
         next_incarnation(last)
     }
 

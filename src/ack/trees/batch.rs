@@ -91,12 +91,7 @@ impl Trees {
 
     /// Puts a root that the shutdown came upon into `into` if it was tracked: then its owner has been told.
     #[cold]
-    fn keep_tracked(
-        &self,
-        mine: &Mine,
-        root: Root,
-        into: &mut Vec<Root>,
-    ) -> Result<(), AckError> {
+    fn keep_tracked(&self, mine: &Mine, root: Root, into: &mut Vec<Root>) -> Result<(), AckError> {
         self.undo_issued(mine, root)?;
         into.push(root);
         Ok(())

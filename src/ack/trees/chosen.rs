@@ -212,12 +212,7 @@ impl Trees {
     }
 
     #[inline(always)]
-    pub(super) fn init_at(
-        &self,
-        who: (&Mine, usize),
-        new: &New,
-        xor: u64,
-    ) -> Result<(), AckError> {
+    pub(super) fn init_at(&self, who: (&Mine, usize), new: &New, xor: u64) -> Result<(), AckError> {
         let mut refused = Refused::OutOfMemory;
         let placed = self.place(who, new, State::Live, |target| target ^ xor, &mut refused);
         let Some((claim, header)) = placed else {
@@ -284,7 +279,9 @@ impl Trees {
             let found = match placed {
                 Ok(claim) => match self.enter(mine, new, &claim)? {
                     None => {
-                        mine.face.counts[self.engine.shard_of(claim.id)].begun.add(1);
+                        mine.face.counts[self.engine.shard_of(claim.id)]
+                            .begun
+                            .add(1);
                         return self.init_ended(mine, new, xor, &claim);
                     }
                     Some(found) => found,

@@ -5,8 +5,8 @@ use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Done, Reason, Root};
 use crate::ack::Timeout;
 use crate::core::engine::{Claim, Refused};
-use crate::core::slots::{Header, Slot};
 use crate::core::lease::{IssuedId, Lease, State};
+use crate::core::slots::{Header, Slot};
 use crate::sync::Ordering;
 
 /// A root that has just been made live.
@@ -163,13 +163,7 @@ impl Trees {
 
     /// The ack that made the word its target, having seen `lease`.
     #[inline(never)] // keeps the others short
-    fn last_ack(
-        &self,
-        root: u64,
-        slot: &Slot,
-        lease: Lease,
-        target: u64,
-    ) -> Result<Ack, AckError> {
+    fn last_ack(&self, root: u64, slot: &Slot, lease: Lease, target: u64) -> Result<Ack, AckError> {
         let id = IssuedId(root).slot();
         self.engine.with_stripe(|mine, _| {
             if self.complete_issued(mine, id, slot, lease, root, target) {

@@ -362,9 +362,7 @@ impl<C> Engine<C> {
         let mut released = 0;
         // What a thread sat in the last time; what is on the ring again is none of ours.
         let mut aside = std::mem::take(&mut driver.aside);
-        aside.retain(|&local| {
-            local >= active && self.let_go(driver, at, local) != Released::Yes
-        });
+        aside.retain(|&local| local >= active && self.let_go(driver, at, local) != Released::Yes);
         while driver.resident > active && released < RELEASE_AT_ONCE {
             let local = driver.resident - 1;
             match self.let_go(driver, at, local) {
