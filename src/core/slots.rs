@@ -504,7 +504,7 @@ impl Slots {
         prefetch_at(spot.header);
         prefetch_at(spot.birth);
         for at in (0..BUCKET).step_by(2) {
-            prefetch_at(std::ptr::from_ref(spot.slot).wrapping_add(at));
+            prefetch_at((spot.slot as *const Slot).wrapping_add(at));
         }
     }
 
