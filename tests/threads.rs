@@ -279,6 +279,22 @@ fn growth_under_all_threads() {
 }
 
 /// A bounded capacity is exact under all threads: never more than it, and not one less either.
+/// An index that has outgrown its table is carried over by the reaper at once, not when something next expires.
+#[test]
+fn growth_wakes_the_reaper() {
+    let tracker = AckTracker::builder()
+        .timeout(std::time::Duration::from_secs(3600))
+        .build()
+        .unwrap();
+    for round in 0..20 {
+        for id in round * 10_000..(round + 1) * 10_000 {
+            tracker.init(id, 1, 0).unwrap();
+        }
+        let settled = || tracker.metrics().shards.iter().all(|shard| shard.tables == 1);
+        wait_for("the index to be carried over", settled);
+    }
+}
+
 #[test]
 fn a_bounded_capacity_under_all_threads() {
     const CAPACITY: usize = 500;

@@ -18,9 +18,11 @@ use std::time::Duration;
 pub struct ShardMetrics {
     /// Entries now: roots in flight and early arrivals.
     pub live: u64,
-    /// Slots whose memory is held, in use or not: about 37 bytes each, and 9 to 18 more for an id that was chosen. `live` of
+    /// Slots whose memory is held, in use or not: about 37 bytes each, and 16 to 29 more for an id that was chosen. `live` of
     /// `slots` is the load.
     pub slots: u64,
+    /// Tables of the index of chosen ids: 1, and more while it grows or shrinks and the reaper carries ids over.
+    pub tables: u64,
     /// Roots that were tracked.
     pub inserted: u64,
     /// Of these, how many were acked.
@@ -122,6 +124,7 @@ impl Trees {
                 let mut sum = ShardMetrics {
                     live: self.live(shard).0,
                     slots: self.engine.held(shard),
+                    tables: 1 + self.engine.index(shard).tables_to_carry() as u64,
                     ..ShardMetrics::default()
                 };
                 for share in self.engine.stripes() {
@@ -146,6 +149,7 @@ impl Trees {
             .fold(ShardMetrics::default(), |a, b| ShardMetrics {
                 live: a.live + b.live,
                 slots: a.slots + b.slots,
+                tables: a.tables + b.tables,
                 inserted: a.inserted + b.inserted,
                 acked: a.acked + b.acked,
                 failed: a.failed + b.failed,

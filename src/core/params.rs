@@ -38,11 +38,11 @@ pub(crate) const OVER: usize = 1;
 
 /// Homes that share an overflow line.
 #[cfg(not(expiry_loom))]
-pub(crate) const GROUP: usize = 4;
+pub(crate) const GROUP: usize = 2;
 #[cfg(expiry_loom)]
 pub(crate) const GROUP: usize = 1;
 
-/// Base-2 logarithm of the number of homes in the smallest index table: 64 homes, about 5 KiB.
+/// Base-2 logarithm of the number of homes in the smallest index table: 64 homes, 6 KiB.
 #[cfg(not(expiry_loom))]
 pub(crate) const MIN_CLASS: u32 = 6;
 #[cfg(expiry_loom)]

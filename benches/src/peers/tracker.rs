@@ -24,17 +24,15 @@ fn tracker(in_flight: usize) -> AckTracker {
         .expect("valid settings")
 }
 
-/// Until the reaper has nothing left to carry: no round within 5 ms. Gives up after 2 s.
+/// Until the reaper has carried all ids over from tables that were outgrown. Gives up after 10 s.
 fn settle(tracker: &AckTracker) {
     let began = Instant::now();
-    let mut rounds = tracker.metrics().reaper_rounds;
-    while began.elapsed() < Duration::from_secs(2) {
-        std::thread::sleep(Duration::from_millis(5));
-        let now = tracker.metrics().reaper_rounds;
-        if now == rounds {
-            return;
-        }
-        rounds = now;
+    let settled = || {
+        let metrics = tracker.metrics();
+        metrics.shards.iter().all(|shard| shard.tables == 1)
+    };
+    while !settled() && began.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -171,11 +171,9 @@ impl Trees {
         });
         if crowded {
             let (_, keys) = self.live(shard);
-            if index.grow_if_full(keys) {
-                // There is something to carry.
-                self.engine.wake_by(1);
-            }
+            index.grow_if_full(keys);
         }
+        self.engine.help_carrying(shard, crowded);
         if let Insert::Done = entered {
             return Ok(None);
         }

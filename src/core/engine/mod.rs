@@ -59,6 +59,9 @@ use std::sync::Arc;
 #[allow(clippy::cast_possible_truncation)]
 const BUCKET_U32: u32 = BUCKET as u32;
 
+/// How many homes and words of the index an inserter carries at a time where the driver has fallen behind.
+const HELP: usize = 64;
+
 /// How far, in ticks, the driver may be behind before leases must be kept out of buckets that have waited that long.
 const MAX_LAPSE: u64 = 1 << 38;
 
@@ -485,6 +488,23 @@ impl<C> Engine<C> {
         // The bucket's, not our own: the push may have been for somebody else too (W10).
         if let Some(tick) = header.next.get() {
             self.wake_by(tick);
+        }
+    }
+
+    /// A key has gone into the index of `shard` the long way; `crowded` if the index may have grown. Sees to it that
+    /// what is to be carried is carried: the driver hears of it, and if it has fallen behind by more than a table, this
+    /// thread does some of its work, if nobody else is at it.
+    #[inline]
+    pub(crate) fn help_carrying(&self, shard: usize, crowded: bool) {
+        let waiting = self.indexes[shard].tables_to_carry();
+        if crowded && waiting > 0 {
+            self.wake_by(1);
+        }
+        if waiting > 1 {
+            self.driver.enter(|_| {
+                let mut budget = HELP;
+                self.carry(&mut budget);
+            });
         }
     }
 

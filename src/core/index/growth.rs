@@ -7,6 +7,12 @@ use crate::core::params::{CLASSES, GROUP, HOME, MIN_CLASS, OVER};
 use crate::core::slots::OutOfMemory;
 use crate::sync::Ordering;
 
+/// How often the driver tries to end a grace period before it comes back later: an epoch is left behind after two more.
+#[cfg(not(expiry_loom))]
+const TURNS: usize = 4;
+#[cfg(expiry_loom)]
+const TURNS: usize = 1;
+
 impl Index {
     /// Puts the table of `class` to use if it is free. `Ok(false)` if it is not.
     pub(super) fn acquire(&self, class: usize) -> Result<bool, OutOfMemory> {
@@ -123,6 +129,12 @@ impl Index {
     pub(super) fn capacity_of_class(&self, class: usize) -> u64 {
         let homes = 1u64 << (MIN_CLASS + class as u32);
         homes * HOME as u64 + homes.div_ceil(GROUP as u64) * OVER as u64
+    }
+
+    /// How many tables are to be emptied.
+    #[inline]
+    pub(crate) fn tables_to_carry(&self) -> usize {
+        self.directory().len() - 1
     }
 
     /// Whether there is anything for the carrier to do. Not while it waits for memory: a growth that succeeds
@@ -256,11 +268,15 @@ impl Index {
         let mut waiting = false;
         for place in self.places.iter() {
             let mut state = place.state.load(Ordering::Acquire);
-            if state == RETIRED {
+            // A period ends after a few turns, if nobody is pinned meanwhile: at once, not some ticks later.
+            for _ in 0..TURNS {
+                if state != RETIRED {
+                    break;
+                }
                 self.grace.turn();
                 state = place.state.load(Ordering::Acquire);
-                waiting |= state == RETIRED;
             }
+            waiting |= state == RETIRED;
             if state == UNREACHABLE {
                 // SAFETY: published by `acquire`; tables are freed only with `self`.
                 if let Some(table) = unsafe { place.table.load(Ordering::Acquire).as_ref() } {

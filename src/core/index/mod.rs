@@ -6,14 +6,15 @@
 //!
 //! # Layout
 //!
-//! A table has `2^class` *homes*. A home is one cache line: a header and 7 words. Every four
+//! A table has `2^class` *homes*. A home is one cache line: a header and 7 words. Every two
 //! neighbouring homes share one *overflow line* of 8 words; a home that is full spills into its group's overflow
-//! line, then into the next group's. All words that belong to a home, wherever they lie, are governed by the
+//! line, then into the next group's, then into that of a group far away. So a table is some 60 % full before one of its
+//! homes has nowhere left to go, and the table must grow: 16 to 29 bytes a key. All words that belong to a home, wherever they lie, are governed by the
 //! home's header:
 //!
 //! ```text
-//!  header:  63 .. 24   23      22 .. 15    14 .. 7     6 .. 0
-//!           version    CLOSED  overflow 2  overflow 1  own       <- one bit a word: published
+//!  header:  63 .. 32   31      30 .. 23    22 .. 15    14 .. 7     6 .. 0
+//!           version    CLOSED  overflow 3  overflow 2  overflow 1  own       <- one bit a word: published
 //! ```
 //!
 //! # Operations and where they take effect
@@ -22,7 +23,7 @@
 //!   is not there, reserve a word that is zero by compare-and-swap, then compare-and-swap the *home's* header from the
 //!   value read to one with the word's bit set and the version counted up. That swap is the linearization
 //!   point. Two threads that insert one key meet on this header even if their words lie in different
-//!   lines, so only one succeeds and the other looks again (W13). The version (40 bits) makes the header of a
+//!   lines, so only one succeeds and the other looks again (W13). The version (32 bits) makes the header of a
 //!   home with the same bits but other contents a different one.
 //! * **Find**: load the header (Acquire), compare the hash of each word whose bit is set, ask the caller
 //!   whether the slot really holds the key. A key that is published when the header is loaded, and is not

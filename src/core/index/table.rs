@@ -5,9 +5,11 @@ use crate::core::slots::memory::{ZeroValid, Zeroed};
 use crate::core::slots::OutOfMemory;
 use crate::sync::{AtomicU64, Ordering};
 
-pub(super) const WORDS: usize = HOME + 2 * OVER;
-pub(super) const CLOSED: u64 = 1 << 23;
-pub(super) const VERSION: u64 = 1 << 24;
+/// Overflow lines that a home may use.
+const LINES: usize = 3;
+pub(super) const WORDS: usize = HOME + LINES * OVER;
+pub(super) const CLOSED: u64 = 1 << 31;
+pub(super) const VERSION: u64 = 1 << 32;
 pub(super) const VERSIONS: u64 = !(VERSION - 1);
 pub(super) const BITS: u64 = (1 << WORDS) - 1;
 
@@ -167,17 +169,24 @@ impl Table {
         }
         let lines = self.overflow.as_slice();
         let beyond = position - HOME;
-        let line = (at / GROUP + beyond / OVER) % lines.len();
-        &lines[line].words[beyond % OVER]
+        let own = at / GROUP;
+        let line = match beyond / OVER {
+            0 => own,
+            1 => own + 1,
+            // Far away, so that a crowded neighbourhood does not fill it too.
+            _ => own + lines.len() / 2,
+        };
+        &lines[line % lines.len()].words[beyond % OVER]
     }
 
-    /// With a single overflow line, a home's second one would be its first: it has one only.
+    /// How many words a home has: in a small table its lines would be the same ones.
     pub(super) fn words(&self) -> usize {
-        if self.overflow.as_slice().len() > 1 {
-            WORDS
-        } else {
-            HOME + OVER
-        }
+        let lines = match self.overflow.as_slice().len() {
+            1 => 1,
+            2 | 3 => 2,
+            _ => LINES,
+        };
+        HOME + lines * OVER
     }
 
     /// The slot of the first word that the header believes in, has this hash, and that `accept` takes.

@@ -1,11 +1,22 @@
 //! One thread: what the models check in all interleavings, here at full size.
 
+use super::table::{word, Publish, Table};
 use super::{Index, Insert, Removed};
+use crate::core::params::{HOME, OVER};
 use std::collections::HashMap;
 
 #[allow(clippy::cast_possible_truncation)]
 fn hash(slot: u32) -> u32 {
     (u64::from(slot).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
+}
+
+/// As uneven as chance makes it, which the above is not.
+#[allow(clippy::cast_possible_truncation)]
+fn random(n: u32) -> u32 {
+    let mixed = (u64::from(n) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    (mixed ^ mixed >> 31) as u32
 }
 
 fn insert(index: &Index, slot: u32) -> bool {
@@ -116,5 +127,19 @@ fn keys_of_one_home_spill_and_make_the_table_grow() {
         assert_eq!(index.find(hash, |found| found == slot), Some(slot));
         index.remove(hash, slot, None);
         assert_eq!(index.find(hash, |_| true), None);
+    }
+}
+
+/// How full a table gets before a home has nowhere left to spill: the more homes, the longer the tail of their loads.
+#[test]
+fn a_table_is_more_than_half_full_before_it_must_grow() {
+    for class in [6, 10, 16] {
+        let table = Table::map(class).expect("memory");
+        let words = table.homes.as_slice().len() * HOME + table.overflow.as_slice().len() * OVER;
+        let mut held = 0;
+        while let Publish::Done = table.publish(word(random(held), held), &mut 0, &mut |_| false) {
+            held += 1;
+        }
+        assert!(held as usize * 100 > words * 55, "{held} of {words}");
     }
 }
