@@ -46,6 +46,21 @@ impl Index {
         }
     }
 
+    /// As [`insert`](Self::insert), the way of an init: at home if that is simple.
+    pub fn init(&self, hash: u32, slot: u32, accept: impl FnMut(u32) -> bool) -> Inserted {
+        if self.0.insert_at_home(hash, slot) {
+            return Inserted::Done;
+        }
+        self.insert(hash, slot, accept)
+    }
+
+    /// What `look` sees in the slot of the candidate under `hash`, if there is one and it is believed afterwards.
+    pub fn candidate<R>(&self, hash: u32, look: impl FnOnce(u32) -> R) -> Option<R> {
+        let candidate = self.0.candidate(hash)?;
+        let seen = look(candidate.slot());
+        candidate.is_believed().then_some(seen)
+    }
+
     /// The first slot under `hash` that `accept` takes.
     pub fn find(&self, hash: u32, accept: impl FnMut(u32) -> bool) -> Option<u32> {
         self.0.find(hash, accept)
@@ -54,6 +69,14 @@ impl Index {
     /// Takes the word of a slot away. True if a copy may be on its way, so that the slot must rest.
     pub fn remove(&self, hash: u32, slot: u32) -> bool {
         self.0.remove(hash, slot, None) == Removed::Copied
+    }
+
+    /// As [`remove`](Self::remove), by who has found the slot by its candidate.
+    pub fn remove_found(&self, hash: u32, slot: u32) -> bool {
+        let candidate = self.0.candidate(hash);
+        let found = candidate.filter(|candidate| candidate.slot() == slot);
+        let position = found.map(|candidate| candidate.position());
+        self.0.remove(hash, slot, position) == Removed::Copied
     }
 
     /// Installs a successor of twice the size.

@@ -6,8 +6,9 @@
 
 use expiry::model::{Index, Inserted};
 use expiry::{Ack, AckError, Done};
+use loom::sync::atomic::AtomicU32;
 use loom::thread;
-use loom_tests::{large, model, Rig};
+use loom_tests::{bounded, large, model, preemptions, Rig};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -373,4 +374,247 @@ fn grace_removal_across_two_lives() {
         assert_eq!(all(&index, 9), [2]);
         assert_eq!(all(&index, 5), []);
     });
+}
+
+/// W13, the fast way: two inits of one key, both at home. Guards: the version in the swap; and who fails gives the word
+/// back that it has reserved, so that two keys find room afterwards.
+#[test]
+fn w13_at_home_twice() {
+    model("w13_at_home_twice", || {
+        let index = index();
+        let other = index.clone();
+        let a = thread::spawn(move || other.init(5, 1, EITHER));
+        let b = index.init(5, 2, EITHER);
+        one_of_two(a.join().unwrap(), b);
+        let [slot] = all(&index, 5)[..] else {
+            panic!("{:?}", all(&index, 5));
+        };
+        assert!(!index.remove_found(5, slot));
+        assert_eq!(index.init(6, 3, |_| false), Inserted::Done);
+        assert_eq!(index.init(7, 4, |_| false), Inserted::Done);
+        assert_eq!(index.tables(), 1, "a word is still reserved, for nobody");
+    });
+}
+
+/// W13, the fast way, where the key lies in the overflow line: as [`w13_spilled_duplicate`]. Guards: a home of which
+/// something lies beyond is not simple.
+#[test]
+fn w13_spilled_duplicate_at_home() {
+    model("w13_spilled_duplicate_at_home", || {
+        let index = index();
+        assert_eq!(index.init(4, 7, |_| false), Inserted::Done);
+        let other = index.clone();
+        let a = thread::spawn(move || other.init(5, 1, EITHER));
+        index.remove_found(4, 7);
+        let b = index.init(5, 2, EITHER);
+        one_of_two(a.join().unwrap(), b);
+        assert_eq!(all(&index, 5).len(), 1);
+    });
+}
+
+/// W13, the fast way: between an init's look and its swap the same key comes and goes, and leaves the same bits. Guards: the
+/// version.
+#[test]
+fn w13_at_home_the_same_bits_with_other_contents() {
+    model("w13_at_home_the_same_bits_with_other_contents", || {
+        let index = index();
+        let other = index.clone();
+        // Found, if the other was first and is there yet.
+        let a = thread::spawn(move || other.init(5, 1, EITHER));
+        let b = index.init(5, 2, EITHER);
+        if b == Inserted::Done {
+            index.remove_found(5, 2);
+            assert_eq!(index.init(9, 3, |_| false), Inserted::Done);
+        }
+        let a = a.join().unwrap();
+        assert!(a == Inserted::Done || b == Inserted::Done, "{a:?} {b:?}");
+        let left = usize::from(a == Inserted::Done);
+        assert_eq!(all(&index, 5).len(), left);
+        assert_eq!(all(&index, 9).len(), usize::from(b == Inserted::Done));
+    });
+}
+
+/// W7, the fast way: one of two inits of a key sees the old table only. Guards: a closed home is not simple, and the swap
+/// is from the header that was seen.
+#[test]
+fn w07_at_home_against_growth() {
+    model("w07_at_home_against_growth", || {
+        let index = index();
+        let other = index.clone();
+        let a = thread::spawn(move || other.init(5, 1, EITHER));
+        index.grow();
+        let b = index.init(5, 2, EITHER);
+        one_of_two(a.join().unwrap(), b);
+        index.carry(100);
+        assert_eq!(all(&index, 5).len(), 1);
+    });
+}
+
+/// W7, the fast way, with the carrier at work.
+#[test]
+fn w07_at_home_with_a_carrier() {
+    model("w07_at_home_with_a_carrier", || {
+        let index = index();
+        let other = index.clone();
+        let a = thread::spawn(move || other.init(5, 1, EITHER));
+        index.grow();
+        index.carry(8);
+        let b = index.init(5, 2, EITHER);
+        one_of_two(a.join().unwrap(), b);
+        index.carry(100);
+        assert_eq!(all(&index, 5).len(), 1);
+    });
+}
+
+/// As [`grace_stale_publisher`], the fast way: an init at home in a table that is retired and put to use again. Guards: the
+/// pin.
+#[test]
+fn grace_stale_publisher_at_home() {
+    model("grace_stale_publisher_at_home", || {
+        let index = index();
+        let other = index.clone();
+        let a = thread::spawn(move || other.init(5, 1, EITHER));
+        index.grow();
+        index.carry(100);
+        index.turn();
+        let b = index.init(5, 2, EITHER);
+        one_of_two(a.join().unwrap(), b);
+        index.carry(100);
+        assert_eq!(
+            all(&index, 5).len(),
+            1,
+            "it was published in a table that is not listed"
+        );
+    });
+}
+
+/// As [`limbo_removal_beside_a_copy`], by who knows the word's place. Guards: the header in the swap that takes the bit
+/// away, CLOSED in what it returns.
+#[test]
+fn limbo_removal_at_home_beside_a_copy() {
+    model("limbo_removal_at_home_beside_a_copy", || {
+        let index = index();
+        assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
+        let other = index.clone();
+        let a = thread::spawn(move || {
+            if !other.remove_found(5, 1) {
+                // Clean: the slot may have a new tenant at once.
+                assert_eq!(all(&other, 5), [], "a word for a slot that is free");
+            }
+        });
+        index.grow();
+        index.carry(100);
+        a.join().unwrap();
+        index.carry(100);
+        assert_eq!(all(&index, 5), []);
+    });
+}
+
+/// As [`grace_removal_across_two_lives`], by who knows the word's place. Guards: the pin, in the fast way too.
+#[test]
+fn grace_removal_at_home_across_two_lives() {
+    large("grace_removal_at_home_across_two_lives", || {
+        let index = index();
+        assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
+        let other = index.clone();
+        let a = thread::spawn(move || other.remove_found(5, 1));
+        index.grow();
+        index.carry(100);
+        index.turn();
+        index.shrink();
+        index.carry(100);
+        index.turn();
+        assert_eq!(index.init(9, 2, |_| false), Inserted::Done);
+        a.join().unwrap();
+        assert_eq!(all(&index, 9), [2], "another key's word was taken");
+        index.carry(100);
+        assert_eq!(all(&index, 9), [2]);
+        assert_eq!(all(&index, 5), []);
+    });
+}
+
+/// A slot is found under key 5 in its first tenancy, while `then` happens, and after that the slot is filled for a second
+/// one, which is not published. Whoever looks into the slot must not believe that it saw what the index has.
+fn found_in_its_second_tenancy(
+    name: &'static str,
+    preemptions: usize,
+    then: fn(&Index),
+    find: fn(&Index, &AtomicU32) -> Option<u32>,
+) {
+    bounded(name, preemptions, move || {
+        let index = index();
+        assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
+        let tenancy = Arc::new(AtomicU32::new(1));
+        let (other, slot) = (index.clone(), tenancy.clone());
+        let a = thread::spawn(move || {
+            other.remove_found(5, 1);
+            then(&other);
+            slot.store(2, Ordering::Release);
+        });
+        let seen = find(&index, &tenancy);
+        a.join().unwrap();
+        assert_ne!(seen, Some(2), "what is not published was found");
+    });
+}
+
+fn by_candidate(index: &Index, slot: &AtomicU32) -> Option<u32> {
+    index.candidate(5, |_| slot.load(Ordering::Acquire))
+}
+
+fn by_find(index: &Index, slot: &AtomicU32) -> Option<u32> {
+    let mut seen = None;
+    index.find(5, |_| {
+        seen = Some(slot.load(Ordering::Acquire));
+        true
+    })?;
+    seen
+}
+
+/// The next key takes the same word of the same home.
+fn another_key(index: &Index) {
+    assert_eq!(index.init(9, 2, |_| false), Inserted::Done);
+}
+
+/// The table is retired, and put to use again; the next key takes the same word of the same home, by the first publication
+/// there, as the one before was.
+fn another_life(index: &Index) {
+    index.grow();
+    index.carry(100);
+    index.turn();
+    index.shrink();
+    index.carry(100);
+    index.turn();
+    another_key(index);
+}
+
+/// W6, W14: a candidate whose slot has another tenant by the time that it is looked into. Guards: the bit, asked again after
+/// the look.
+#[test]
+fn w14_a_candidate_that_has_ended() {
+    let name = "w14_a_candidate_that_has_ended";
+    found_in_its_second_tenancy(name, preemptions(), |_| (), by_candidate);
+}
+
+/// W6, W14 where another key has the candidate's word. Guards: the version.
+#[test]
+fn w14_a_candidate_whose_word_is_another_keys() {
+    let name = "w14_a_candidate_whose_word_is_another_keys";
+    found_in_its_second_tenancy(name, preemptions(), another_key, by_candidate);
+}
+
+/// W6, W14 where the candidate's table has begun another life, in which the header is the same. Guards: the directory, asked
+/// again.
+#[test]
+fn w14_a_candidate_in_another_life() {
+    let name = "w14_a_candidate_in_another_life";
+    found_in_its_second_tenancy(name, preemptions(), another_life, by_candidate);
+}
+
+/// The same three for a look-up in all tables.
+#[test]
+fn w14_found_in_its_second_tenancy() {
+    let name = "w14_found_in_its_second_tenancy";
+    found_in_its_second_tenancy(name, preemptions(), |_| (), by_find);
+    found_in_its_second_tenancy(name, preemptions(), another_key, by_find);
+    found_in_its_second_tenancy(name, preemptions() - 1, another_life, by_find);
 }

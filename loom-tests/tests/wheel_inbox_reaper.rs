@@ -2,7 +2,7 @@
 #![cfg(expiry_loom)]
 
 use expiry::model::{Exclusive, Mail};
-use expiry::{Ack, AckError, AckTracker, Fate, Reason, Root, Timeout};
+use expiry::{Ack, AckError, AckTracker, Done, Fate, Reason, Root, Timeout};
 use loom::thread;
 use loom_tests::{large, model, Awake, Rig, TICK};
 use std::sync::Arc;
@@ -380,5 +380,261 @@ fn w08_shutdown_stops_the_reaper() {
         rig.tracker.shutdown(Fate::Cancel);
         let told = rig.wait_for(1);
         assert_eq!((told.len(), told[0].reason), (1, Reason::Cancelled));
+    });
+}
+
+/// Two roots in one bucket that the driver has looked through, and made a plan of: one is due at tick 3, the other at `late`.
+/// The clock stands at tick 1.
+fn planned(late: u32) -> (Arc<Rig>, [Root; 2]) {
+    let rig = Rig::new();
+    let issue = |owner, ticks| {
+        let timeout = Timeout::After(TICK * ticks);
+        rig.tracker.issue_with(3, owner, timeout).unwrap()
+    };
+    let both = [issue(10, 1), issue(11, late)];
+    rig.tracker
+        .reset_timeout_to(both[0], Timeout::After(TICK * 3))
+        .unwrap();
+    // The driver comes by the first deadline, and finds nothing due.
+    rig.pass(1);
+    assert_eq!(rig.told(), []);
+    (rig, both)
+}
+
+/// Another thread drives.
+fn drive(rig: &Arc<Rig>, ticks: u32) -> thread::JoinHandle<()> {
+    let rig = rig.clone();
+    thread::spawn(move || {
+        rig.clock.advance(TICK * ticks);
+        rig.tracker.poll(100);
+    })
+}
+
+/// W5 with a plan: an entry comes into a bucket that the driver has a plan of, and lowers nothing. Guards: it is news all the
+/// same, and with news the driver looks at everything.
+#[test]
+fn w05_news_that_lowers_nothing() {
+    model("w05_news_that_lowers_nothing", || {
+        let (rig, [soon, later]) = planned(5);
+        rig.pass(2);
+        assert!(timed_out(&rig.outcomes(soon)));
+        let driver = drive(&rig, 2);
+        let timeout = Timeout::After(TICK * 4);
+        let third = rig.tracker.issue_with(3, 12, timeout).unwrap();
+        driver.join().unwrap();
+        rig.pass(4);
+        assert!(timed_out(&rig.outcomes(later)));
+        assert!(
+            timed_out(&rig.outcomes(third)),
+            "the plan knew nothing of it"
+        );
+    });
+}
+
+/// W11 with a plan: a touch makes a deadline nearer, which lowers nothing because the bucket's first one is nearer still.
+/// Guards: as before; and what the driver puts back does not take the news away.
+#[test]
+fn w11_a_touch_that_lowers_nothing() {
+    model("w11_a_touch_that_lowers_nothing", || {
+        let (rig, [soon, later]) = planned(20);
+        rig.clock.advance(TICK * 2);
+        let driver = drive(&rig, 0);
+        rig.tracker
+            .reset_timeout_to(later, Timeout::After(TICK * 2))
+            .unwrap();
+        driver.join().unwrap();
+        rig.pass(2);
+        assert!(timed_out(&rig.outcomes(soon)));
+        assert!(
+            timed_out(&rig.outcomes(later)),
+            "it expires by the plan's deadline"
+        );
+    });
+}
+
+/// Q6 with a plan: a touch to later, of which the driver is not told, while the plan's note of it comes up. Guards: the
+/// driver goes by the lease, and notes what it finds.
+#[test]
+fn q06_renewed_while_the_plan_is_worked_off() {
+    model("q06_renewed_while_the_plan_is_worked_off", || {
+        let (rig, [soon, later]) = planned(5);
+        rig.clock.advance(TICK * 2);
+        let driver = drive(&rig, 0);
+        let renewed = rig.tracker.reset_timeout_to(soon, Timeout::After(TICK * 4));
+        driver.join().unwrap();
+        rig.pass(3);
+        assert!(timed_out(&rig.outcomes(later)));
+        match renewed {
+            Ok(Done::Now) => {
+                assert_eq!(rig.outcomes(soon), [], "expired after it was renewed");
+                rig.pass(1);
+                assert!(timed_out(&rig.outcomes(soon)), "never expires again");
+            }
+            Err(AckError::NotLive) => assert!(timed_out(&rig.outcomes(soon))),
+            other => panic!("{other:?}"),
+        }
+        assert!(rig.tracker.is_empty());
+    });
+}
+
+/// W6 with a plan: a slot that is noted as due is freed and has another tenant, due later, while the plan is worked off.
+/// Guards: the driver goes by the lease; what it puts back does not take the news away.
+#[test]
+fn w06_a_noted_slot_changes_hands() {
+    model("w06_a_noted_slot_changes_hands", || {
+        let (rig, [soon, later]) = planned(5);
+        rig.clock.advance(TICK * 2);
+        let driver = drive(&rig, 0);
+        let acked = rig.tracker.ack(soon, 3);
+        let timeout = Timeout::After(TICK * 4);
+        let third = rig.tracker.issue_with(3, 12, timeout).unwrap();
+        driver.join().unwrap();
+        rig.pass(3);
+        match acked {
+            Ok(Ack::Completed) => {
+                assert_eq!(rig.outcomes(soon), [Reason::Acked]);
+                let slot = |root: Root| root.to_bits() & 0xFFFF_FFFF;
+                assert_eq!(slot(soon), slot(third), "not what this is about");
+            }
+            Err(AckError::NotLive) => assert!(timed_out(&rig.outcomes(soon))),
+            other => panic!("{other:?}"),
+        }
+        assert!(timed_out(&rig.outcomes(later)));
+        assert_eq!(rig.outcomes(third), [], "early, by its predecessor's note");
+        rig.pass(1);
+        assert!(
+            timed_out(&rig.outcomes(third)),
+            "the plan knew nothing of it"
+        );
+    });
+}
+
+/// Q6 for a root whose init has not told the driver yet: a touch makes its deadline later, and tells nobody. Guards: the
+/// init tells of the first deadline, by which the driver comes and finds the second.
+#[test]
+fn q06_renewed_before_its_init_has_told() {
+    model("q06_renewed_before_its_init_has_told", || {
+        let rig = Rig::with(|builder| builder.early_capacity(0));
+        let other = rig.clone();
+        let touch = thread::spawn(move || {
+            let longer = Timeout::After(TICK * 20);
+            let renewed = other.tracker.reset_timeout_to(1, longer);
+            if renewed == Ok(Done::Now) {
+                other.clock.advance(TICK * 10);
+                other.tracker.poll(100);
+            }
+            renewed
+        });
+        assert_eq!(rig.tracker.init(1, 3, 10), Ok(()));
+        let renewed = touch.join().unwrap();
+        if renewed == Ok(Done::Now) {
+            rig.pass(0);
+            assert_eq!(rig.outcomes(1), [], "expired after it was renewed");
+        }
+        rig.pass(10);
+        assert!(timed_out(&rig.outcomes(1)), "{renewed:?}");
+    });
+}
+
+/// W11 for a root whose init has not told the driver yet: a touch makes its deadline nearer, and it expires by that.
+/// Guards: the touch tells the driver.
+#[test]
+fn w11_shortened_before_its_init_has_told() {
+    model("w11_shortened_before_its_init_has_told", || {
+        let rig = Rig::with(|builder| builder.early_capacity(0));
+        let other = rig.clone();
+        let touch = thread::spawn(move || {
+            let shorter = Timeout::After(TICK * 2);
+            let renewed = other.tracker.reset_timeout_to(1, shorter);
+            if renewed == Ok(Done::Now) {
+                // Not yet if the init has taken the bucket's flag, and has yet to put it into the inbox (W10).
+                other.clock.advance(TICK * 2);
+                other.tracker.poll(100);
+            }
+            renewed
+        });
+        assert_eq!(rig.tracker.init(1, 3, 10), Ok(()));
+        let renewed = touch.join().unwrap();
+        rig.pass(if renewed == Ok(Done::Now) { 0 } else { 10 });
+        assert!(timed_out(&rig.outcomes(1)), "{renewed:?}");
+    });
+}
+
+/// W11: two touches, one of which makes the deadline nearer, and the other later than that but nearer than it was: whichever
+/// comes second, the root has expired by the later of the two. Guards: who finds a nearer deadline than its own leaves it to
+/// whoever made it to tell.
+#[test]
+fn w11_two_touches() {
+    model("w11_two_touches", || {
+        let rig = Rig::new();
+        let long = Timeout::After(TICK * 20);
+        let root = rig.tracker.issue_with(3, 10, long).unwrap();
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            let touched = other
+                .tracker
+                .reset_timeout_to(root, Timeout::After(TICK * 3));
+            assert_eq!(touched, Ok(Done::Now));
+        });
+        let touched = rig.tracker.reset_timeout_to(root, Timeout::After(TICK * 6));
+        assert_eq!(touched, Ok(Done::Now));
+        a.join().unwrap();
+        rig.pass(3);
+        rig.pass(3);
+        assert!(timed_out(&rig.outcomes(root)), "it expires too late");
+    });
+}
+
+/// W5 for a batch, whose buckets are told of once each, while the driver scans the first of them.
+#[test]
+fn w05_a_batch_beside_a_poll() {
+    model("w05_a_batch_beside_a_poll", || {
+        let rig = Rig::new();
+        // In the first bucket of the batch, and due when the other thread drives.
+        let before = rig.tracker.issue(7, 9).unwrap();
+        let driver = drive(&rig, 10);
+        let mut roots = Vec::new();
+        let batch = [(3, 10), (3, 11), (3, 12)];
+        assert_eq!(rig.tracker.issue_batch(&batch, &mut roots), Ok(()));
+        assert_eq!(roots.len(), batch.len());
+        driver.join().unwrap();
+        rig.pass(10);
+        assert!(timed_out(&rig.outcomes(before)));
+        for root in roots {
+            assert!(timed_out(&rig.outcomes(root)), "nobody was told of it");
+        }
+        assert!(rig.tracker.is_empty());
+    });
+}
+
+/// W8 for a batch: all that it returns has an outcome, and nothing else has. Guards: each bucket's roots are kept if the
+/// shutdown has told of them, and undone if it has not.
+#[test]
+fn w08_shutdown_beside_a_batch() {
+    model("w08_shutdown_beside_a_batch", || {
+        let rig = Rig::new();
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            let mut roots = Vec::new();
+            let batch = [(3, 10), (3, 11), (3, 12)];
+            let issued = other.tracker.issue_batch(&batch, &mut roots);
+            (issued, roots)
+        });
+        rig.tracker.shutdown(Fate::Cancel);
+        let (issued, roots) = a.join().unwrap();
+        match issued {
+            Ok(()) => assert_eq!(roots.len(), 3),
+            Err(AckError::Closed) => assert!(roots.len() < 3),
+            other => panic!("{other:?}"),
+        }
+        for &root in &roots {
+            assert_eq!(rig.outcomes(root), [Reason::Cancelled]);
+        }
+        assert_eq!(
+            rig.told().len(),
+            roots.len(),
+            "told of what was never issued"
+        );
+        assert!(rig.tracker.is_empty());
     });
 }

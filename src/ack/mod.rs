@@ -391,6 +391,13 @@ impl AckTracker {
         self.trees.engine.timer_fires(tick);
     }
 
+    /// For models: how many chunks are on the first shard's ring, and which ones have their memory.
+    #[cfg(expiry_loom)]
+    #[doc(hidden)]
+    pub fn chunks(&self) -> (u32, Vec<u32>) {
+        self.trees.engine.chunks()
+    }
+
     /// The granularity of its deadlines.
     #[must_use]
     pub fn interval(&self) -> Duration {

@@ -143,7 +143,7 @@ impl Trees {
             }
             for (candidate, place) in candidates.iter_mut().zip(&places[..items.len()]) {
                 *candidate = self.engine.index(place.0).candidate(place.1);
-                if let Some(slot) = candidate.and_then(|seen| self.engine.slot(seen.slot)) {
+                if let Some(slot) = candidate.and_then(|seen| self.engine.slot(seen.slot())) {
                     crate::core::prefetch(slot);
                 }
             }

@@ -95,17 +95,17 @@ impl Trees {
         key: u64,
     ) -> Option<Found<'_>> {
         if let Some(candidate) = candidate {
-            if let Some(slot) = self.engine.slot(candidate.slot) {
+            if let Some(slot) = self.engine.slot(candidate.slot()) {
                 let word = slot.word.load(Ordering::Acquire);
                 let same = slot.key.load(Ordering::Acquire) == key;
                 let lease = slot.lease();
                 if same && lease.is_in(HELD) && candidate.is_believed() {
                     return Some(Found {
-                        id: candidate.slot,
+                        id: candidate.slot(),
                         slot,
                         word,
                         lease,
-                        position: Some(candidate.position),
+                        position: Some(candidate.position()),
                     });
                 }
             }

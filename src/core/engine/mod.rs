@@ -210,6 +210,8 @@ struct Driver {
     first: usize,
     /// The last tick at which memory was looked after.
     tended: u64,
+    /// Something was in the way then, and is to be looked at again in a while.
+    lingers: bool,
 }
 
 /// See [`Engine::driving`].
@@ -327,6 +329,7 @@ impl<C> Engine<C> {
                 tick: 0,
                 first: 0,
                 tended: NEVER,
+                lingers: false,
             }),
             driven: CachePadded::new(std::sync::atomic::AtomicU64::new(now)),
             caught_up: std::sync::atomic::AtomicU64::new(now),

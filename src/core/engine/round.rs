@@ -57,7 +57,6 @@ impl<C> Engine<C> {
         let shards = self.shards.len();
         let first = driver.first;
         let mut more = false;
-        let mut later = false;
         let mut next: Option<u64> = None;
         for at in (0..shards).map(|at| (first + at) & (shards - 1)) {
             if *budget == 0 {
@@ -85,6 +84,7 @@ impl<C> Engine<C> {
         // Before the wheels are asked for the live ones: what ends from here on asks again.
         if self.untended.swap(false, Ordering::AcqRel) || driver.tended != tick {
             driver.tended = tick;
+            driver.lingers = false;
             for at in 0..shards {
                 match self.tend(&mut driver.shards[at], at, face) {
                     Tended::All => {}
@@ -94,11 +94,12 @@ impl<C> Engine<C> {
                         self.untended.store(true, Ordering::Release);
                     }
                     // Something long-lived sits in the way: look again in a while.
-                    Tended::Later => later = true,
+                    Tended::Later => driver.lingers = true,
                 }
             }
         }
-        if later {
+        // Also if this round has not looked, because an earlier one of the same tick had.
+        if driver.lingers {
             let then = self.ticks.at(now.saturating_add(TEND_AGAIN)) + 1;
             next = Some(next.map_or(then, |next| next.min(then)));
         }
@@ -360,9 +361,15 @@ impl<C> Engine<C> {
         }
         let active = shard.active.load(Ordering::Acquire);
         let mut released = 0;
+        let mut in_use = false;
         // What a thread sat in the last time; what is on the ring again is none of ours.
         let mut aside = std::mem::take(&mut driver.aside);
-        aside.retain(|&local| local >= active && self.let_go(driver, at, local) != Released::Yes);
+        aside.retain(|&local| {
+            let seen = (local >= active).then(|| self.let_go(driver, at, local));
+            // The thread has moved on and told; of the end of what it has left there nobody tells.
+            in_use |= seen == Some(Released::InUse);
+            seen.is_some_and(|seen| seen != Released::Yes)
+        });
         while driver.resident > active && released < RELEASE_AT_ONCE {
             let local = driver.resident - 1;
             match self.let_go(driver, at, local) {
@@ -384,7 +391,7 @@ impl<C> Engine<C> {
         }
         if released == RELEASE_AT_ONCE {
             Tended::More
-        } else if driver.resident > active {
+        } else if driver.resident > active || in_use {
             Tended::Later
         } else {
             Tended::All
@@ -453,6 +460,20 @@ impl<C> Engine<C> {
         if announced != 0 && announced <= tick {
             self.waker.wake();
         }
+    }
+
+    /// For models: how many chunks are on the first shard's ring, and which ones have been used since their memory went back.
+    #[cfg(expiry_loom)]
+    pub(crate) fn chunks(&self) -> (u32, Vec<u32>) {
+        let shard = &self.shards[0];
+        let ever = shard.peak.load(Ordering::Acquire) & !super::SHUT;
+        let used = |&local: &u32| {
+            let slots = self.slots.chunk(local as usize * self.shards.len());
+            let mut slots = slots.into_iter().flatten();
+            slots.any(|slot| slot.lease().0 != 0)
+        };
+        let active = shard.active.load(Ordering::Acquire);
+        (active, (0..ever).filter(used).collect())
     }
 
     /// The reaper is awake: nobody needs to wake it.

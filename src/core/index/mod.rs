@@ -55,7 +55,8 @@
 //!   that time has gone (see `sync::grace`); then its pages are given back, and its class may be used again.
 //!   Removals are pinned too: one that has taken a bit away has yet to zero the word, and one that has read a header
 //!   has yet to swap it. Look-ups need no pin, as index memory is never unmapped while the engine lives: in a retired
-//!   table they find nothing, and see that the directory has changed.
+//!   table they find nothing, or what is not there any more, and in its next life what is not there yet; then they see
+//!   that the directory has changed.
 //!
 //! Idea of the home-wide version: DLHT (arXiv 2406.09986). The fixed overflow lines, the directory word, the
 //! carrier and the limbo list are this crate's.
@@ -67,8 +68,7 @@ mod table;
 mod tests;
 
 use self::directory::Directory;
-pub(crate) use self::table::Candidate;
-use self::table::{word, Publish, Table};
+use self::table::{self as one, word, Publish, Table};
 use super::params::CLASSES;
 use super::slots::OutOfMemory;
 use crate::sync::grace::{Grace, Pin};
@@ -109,6 +109,38 @@ pub(crate) enum Removed {
     Clean,
     /// A copy may be on its way: the slot goes to limbo.
     Copied,
+}
+
+/// A word that may be the one that is looked for. See [`Index::candidate`].
+#[derive(Clone, Copy)]
+pub(crate) struct Candidate<'a> {
+    inner: one::Candidate<'a>,
+    index: &'a Index,
+    directory: Directory,
+}
+
+impl Candidate<'_> {
+    /// The slot that the word names.
+    #[inline(always)]
+    pub(crate) fn slot(&self) -> u32 {
+        self.inner.slot
+    }
+
+    /// Of the word in the home's own line.
+    #[inline(always)]
+    pub(crate) fn position(&self) -> usize {
+        self.inner.position
+    }
+
+    /// Whether the word has been published all the while since it was read. To be asked after the look into its slot.
+    ///
+    /// Nobody pins the table. If it began another life meanwhile, its header, in which versions begin anew, may read the
+    /// same though another word is meant; but whoever publishes there has seen the directory changed, and so, having seen
+    /// that publication, does who asks it after the header.
+    #[inline(always)]
+    pub(crate) fn is_believed(&self) -> bool {
+        self.inner.is_believed() && self.index.directory() == self.directory
+    }
 }
 
 /// The index of one shard.
@@ -170,21 +202,26 @@ impl Index {
     /// index grows.
     #[inline(always)]
     pub(crate) fn candidate(&self, hash: u32) -> Option<Candidate<'_>> {
-        self.table(self.directory().single()?).candidate(hash)
+        let directory = self.directory();
+        let inner = self.table(directory.single()?).candidate(hash)?;
+        Some(Candidate {
+            inner,
+            index: self,
+            directory,
+        })
     }
 
     /// The first slot under `hash` that `accept` takes. Lock-free; wait-free while nothing grows.
     pub(crate) fn find(&self, hash: u32, mut accept: impl FnMut(u32) -> bool) -> Option<u32> {
         loop {
             let directory = self.directory();
-            for class in directory.classes() {
-                if let Some(found) = self.table(class).find(hash, &mut accept) {
-                    return Some(found);
-                }
-            }
-            // A key may have been carried from a table not yet looked at into one not listed then (W12).
+            let mut classes = directory.classes();
+            let found = classes.find_map(|class| self.table(class).find(hash, &mut accept));
+            // If nothing was found, a key may have been carried from a table not yet looked at into one not listed then
+            // (W12). If something was, its table may have begun another life between the two looks at the header, in which
+            // that reads the same: versions begin anew (W6, W14).
             if self.directory() == directory {
-                return None;
+                return found;
             }
         }
     }

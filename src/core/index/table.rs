@@ -91,19 +91,19 @@ pub(super) fn hash_of(word: u64) -> u32 {
 
 /// A word that may be the one that is looked for.
 #[derive(Clone, Copy)]
-pub(crate) struct Candidate<'a> {
+pub(super) struct Candidate<'a> {
     home: &'a Home,
     header: u64,
     /// Of the word in the home's own line.
-    pub(crate) position: usize,
-    pub(crate) slot: u32,
+    pub(super) position: usize,
+    pub(super) slot: u32,
 }
 
 impl Candidate<'_> {
-    /// Whether the word has been published all the while since it was read. To be asked after the look into its slot;
-    /// see [`Table::look`].
+    /// Whether the word has been published all the while since it was read, in this life of the table. To be asked after the
+    /// look into its slot; see [`Table::look`].
     #[inline(always)]
-    pub(crate) fn is_believed(&self) -> bool {
+    pub(super) fn is_believed(&self) -> bool {
         let now = self.home.header.load(Ordering::Acquire);
         (now ^ self.header) & (VERSIONS | 1 << self.position) == 0
     }
