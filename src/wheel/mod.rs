@@ -82,6 +82,7 @@ mod dense;
 mod geometry;
 mod id;
 mod iter;
+mod places;
 mod timers;
 
 #[cfg(test)]

@@ -6,23 +6,21 @@
 //! # Invariants
 //! The validator checks them after every step, with those of the dense wheel.
 //! - **T-live.** A place holds a value if and only if it is scheduled.
-//! - **T-free.** Every place without a value is in the free list once, but for the one that was fired last.
-//! - **T-last.** The place that was fired last keeps its serial for [`TimerWheel::rearm`] until the next pop.
+//! - **T-free.** Every place without a value is among the free ones once, but for the one that was fired last.
+//! - **T-last.** The place that was fired last keeps its serial for [`TimerWheel::rearm`] until another is fired.
 
 use super::dense::{Pop, Wheel};
 use super::id::{Serials, TimerId};
 use super::iter::Iter;
+use super::places::Places;
 use super::Geometry;
 use std::num::NonZeroU64;
 use std::{error, fmt};
 
-/// The end of the free list. Indices end below it.
-const END: u32 = u32::MAX;
-
 /// What a place of the slab holds.
 #[derive(Default)]
 pub(super) enum Place<T> {
-    /// No timer. Where the deadline would be is the next free place.
+    /// No timer.
     #[default]
     Free,
     Live {
@@ -52,8 +50,7 @@ pub(super) enum Place<T> {
 pub struct TimerWheel<T> {
     wheel: Wheel<Place<T>>,
     serials: Serials,
-    /// The free place that is used next: the one freed last, because it is warm.
-    free: u32,
+    free: Places,
     /// The timer that was fired last, if its place is kept for it.
     last: Option<TimerId>,
 }
@@ -120,7 +117,7 @@ impl<T> TimerWheel<T> {
         TimerWheel {
             wheel: Wheel::with_payload(geometry, now),
             serials: Serials::new(),
-            free: END,
+            free: Places::new(),
             last: None,
         }
     }
@@ -165,7 +162,7 @@ impl<T> TimerWheel<T> {
     pub fn deschedule(&mut self, id: TimerId) -> Option<T> {
         let value = self.take_value(id)?;
         self.wheel.deschedule(id.index);
-        self.give_place(id.index);
+        self.free.give(id.index);
         Some(value)
     }
 
@@ -221,9 +218,6 @@ impl<T> TimerWheel<T> {
     /// twice. Any limit above 0 makes progress.
     #[inline]
     pub fn pop_limited(&mut self, now: u64, limit: &mut usize) -> Popped<T> {
-        if let Some(last) = self.last.take() {
-            self.give_place(last.index);
-        }
         match self.wheel.pop(now, limit) {
             Pop::Due { id: index, due } => self.fire(index, due),
             Pop::Idle => Popped::Idle,
@@ -241,7 +235,19 @@ impl<T> TimerWheel<T> {
     ///
     /// # Panics
     /// If the callback does. What it was given is dropped with it; all else is in its place, and the next call goes on.
+    #[inline]
     pub fn advance(
+        &mut self,
+        now: u64,
+        on_fire: impl FnMut(&mut TimerWheel<T>, Fired<T>),
+    ) -> usize {
+        if self.wheel.rests(now) {
+            return 0;
+        }
+        self.advance_awake(now, on_fire)
+    }
+
+    fn advance_awake(
         &mut self,
         now: u64,
         mut on_fire: impl FnMut(&mut TimerWheel<T>, Fired<T>),
@@ -418,6 +424,7 @@ impl<T> TimerWheel<T> {
         // One more: a place that was fired is kept until the next pop.
         let timers = self.len().saturating_add(additional).saturating_add(1);
         self.wheel.reserve(timers);
+        self.free.reserve(timers);
     }
 
     /// Gives back the memory of places above the highest one in use. O(places), and a copy if the allocator cannot
@@ -426,12 +433,12 @@ impl<T> TimerWheel<T> {
     pub fn shrink_to_fit(&mut self) {
         self.last = None;
         self.wheel.shrink_to(0);
-        self.free = END;
+        self.free.restart(self.wheel.ids());
         for index in (0..self.wheel.ids()).rev() {
             // Fits: an index is below `MAX_TIMERS`.
             let index = index as u32;
             if let Some(Place::Free) = self.wheel.payload(index) {
-                self.give_place(index);
+                self.free.give(index);
             }
         }
     }
@@ -442,7 +449,7 @@ impl<T> TimerWheel<T> {
     /// If a value's drop does. The wheel is empty then, too.
     pub fn clear(&mut self) {
         self.last = None;
-        self.free = END;
+        self.free.clear();
         self.wheel.clear();
     }
 
@@ -454,7 +461,9 @@ impl<T> TimerWheel<T> {
             unreachable!("T-live: what is scheduled has a value");
         };
         let id = TimerId { serial, index };
-        self.last = Some(id);
+        if let Some(last) = self.last.replace(id) {
+            self.free.give(last.index);
+        }
         Popped::Fired(Fired {
             id,
             deadline,
@@ -479,31 +488,21 @@ impl<T> TimerWheel<T> {
     /// A place that is free, or the one after the last.
     #[inline]
     fn take_place(&mut self) -> u32 {
-        match self.wheel.spare_mut(self.free) {
-            Some(next) => {
-                let index = self.free;
-                // Fits: it was put there by `give_place`.
-                self.free = *next as u32;
-                index
-            }
-            None => {
-                let index = self.wheel.ids();
-                assert!(
-                    index < Self::MAX_TIMERS,
-                    "a wheel holds TimerWheel::MAX_TIMERS timers at most"
-                );
-                index as u32
-            }
+        match self.free.take() {
+            Some(index) => index,
+            None => self.new_place(),
         }
     }
 
-    /// Puts a place without a value into the free list.
     #[inline]
-    fn give_place(&mut self, index: u32) {
-        if let Some(next) = self.wheel.spare_mut(index) {
-            *next = u64::from(self.free);
-            self.free = index;
-        }
+    fn new_place(&mut self) -> u32 {
+        let index = self.wheel.ids();
+        assert!(
+            index < Self::MAX_TIMERS,
+            "a wheel holds TimerWheel::MAX_TIMERS timers at most"
+        );
+        self.free.grow(index + 1);
+        index as u32
     }
 
     /// Checks the invariants of this module and of the dense wheel. For tests and the fuzzer.
@@ -535,13 +534,11 @@ impl<T> TimerWheel<T> {
             );
             assert!(!serials.contains(&last.serial), "T-last: used again");
         }
-        let mut at = self.free;
-        while at != END {
+        for index in self.free.free() {
             assert!(
-                std::mem::take(&mut free[at as usize]),
-                "T-free: {at} in use or listed twice"
+                std::mem::take(&mut free[index as usize]),
+                "T-free: {index} in use or twice"
             );
-            at = self.wheel.spare(at).unwrap() as u32;
         }
         assert!(!free.contains(&true), "T-free: a place is lost");
     }

@@ -125,15 +125,6 @@ impl<P: Default> Links<P> {
         &mut self.nodes[node as usize].payload
     }
 
-    /// The due of an id that is in no list, which then means nothing here.
-    #[inline]
-    pub(super) fn spare_mut(&mut self, id: u32) -> Option<&mut u64> {
-        let node = id.checked_add(self.heads)?;
-        let node = self.nodes.get_mut(node as usize)?;
-        debug_assert_eq!(node.next, UNLINKED);
-        Some(&mut node.due)
-    }
-
     /// Empties all lists and forgets all nodes.
     pub(super) fn clear(&mut self) {
         self.scouts = Scouts::NONE;
@@ -360,11 +351,6 @@ impl<P: Default> Links<P> {
         }
         assert_eq!(self.nodes[head as usize].prev, at, "tail of {head}");
         found
-    }
-
-    pub(super) fn spare(&self, id: u32) -> Option<u64> {
-        let node = self.nodes.get(id.checked_add(self.heads)? as usize)?;
-        (node.next == UNLINKED).then_some(node.due)
     }
 
     pub(super) fn bits(&self, row: usize) -> u64 {

@@ -38,6 +38,9 @@
 //! - **W-bound.** The head of an occupied bucket keeps a lower bound of the dues in it, which
 //!   itself belongs in that bucket. It is exact until the entry that set it leaves; then it is
 //!   stale, and still a bound, until the bucket is visited.
+//! - **W-wake.** If anything stands outside the levels, or a bucket's bound has come, `wake` is `now`. Otherwise
+//!   it is after `now`, or says nothing by being `now`; and until then no bound comes and no bucket begins but the
+//!   finest, so that the clock may move, and the cursor after it, without a look at anything.
 //! - **W-bits.** A bit is set if and only if its list has a node.
 //! - **W-links.** Every list is a ring through its head, each node is in at most one list, and
 //!   `len` is the number of nodes that are in one.
@@ -45,6 +48,8 @@
 //! # Moving the cursor
 //! [`Wheel::pop`] looks at the earliest bucket. If it begins after `now`, nothing is due; the
 //! cursor steps to `now`, which changes the place of no entry, because nobody is filed in between.
+//! Until the next bucket begins, a pop only moves `now` (`wake`); the cursor follows when something is
+//! scheduled.
 //! Otherwise the cursor steps to the bound of that bucket, or to `now` if that is earlier, and the
 //! bucket's whole list is taken off (four writes) to be filed again under the new cursor, one node
 //! per unit of work. That is the cascade. What lies on a level goes to a finer one, and because the
@@ -136,6 +141,9 @@ const PENDING: u32 = 1;
 /// Due when scheduled, and not after the cursor's bucket.
 const LATE: u32 = 2;
 
+/// How far the clock may go ahead of the cursor.
+const REACH: u64 = (1 << 62) - 1;
+
 /// What one step of [`Wheel::pop`] came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -162,6 +170,8 @@ pub struct Wheel<P = ()> {
     cursor: u64,
     /// The latest time a pop was given, or less while it is held back.
     now: u64,
+    /// Before this there is nothing to do; `now` if nobody has looked.
+    wake: u64,
     len: usize,
 }
 
@@ -185,6 +195,7 @@ impl<P: Default> Wheel<P> {
             cursor: geometry.floor(now),
             geometry,
             now,
+            wake: now,
             len: 0,
         }
     }
@@ -219,12 +230,17 @@ impl<P: Default> Wheel<P> {
             self.len += 1;
         }
         self.links.set_due(node, due);
+        if self.wake != self.now {
+            // Nothing lies between: see W-wake.
+            self.cursor = self.geometry.floor(self.now);
+        }
         // Between the cursor's bucket and now there may be a backlog: there an entry has its
         // regular place although it is due. Not in the cursor's own bucket, which would
         // then never be done with if its entries keep scheduling themselves for it.
         let backlog = self.geometry.granularity()..=self.ahead(self.now);
         if has_come(self.now, due) && !backlog.contains(&self.ahead(due)) {
             self.links.push_back(LATE, node);
+            self.wake = self.now;
         } else {
             self.file(node, due);
         }
@@ -273,10 +289,29 @@ impl<P: Default> Wheel<P> {
     /// **Cost.** O(1) plus the work taken; O(levels) per visited bucket and for `Idle`.
     #[inline]
     pub fn pop(&mut self, now: u64, work: &mut usize) -> Pop {
+        if self.rests(now) {
+            return Pop::Idle;
+        }
+        self.work(now, work)
+    }
+
+    /// Moves the clock to `now` if that is all there is to do. A few instructions, for loops that mostly find nothing.
+    #[inline]
+    pub fn rests(&mut self, now: u64) -> bool {
+        // W-wake: the right side is less than 2^63, so this says, too, that `now` is not the past.
+        let rests = now.wrapping_sub(self.now) < self.wake.wrapping_sub(self.now);
+        if rests {
+            self.now = now;
+        }
+        rests
+    }
+
+    fn work(&mut self, now: u64, work: &mut usize) -> Pop {
         if !has_come(now, self.now) {
             return Pop::Idle;
         }
         self.now = self.within_reach(now);
+        self.wake = self.now;
         loop {
             if let Some(node) = self.links.first(READY) {
                 if !take(work) {
@@ -312,9 +347,11 @@ impl<P: Default> Wheel<P> {
                     self.cursor = self.geometry.floor(self.now);
                     if self.links.first(READY).is_none() {
                         if self.now == now {
+                            self.wake = self.next_visit();
                             return Pop::Idle;
                         }
                         self.now = self.within_reach(now);
+                        self.wake = self.now;
                     }
                 }
             }
@@ -355,20 +392,6 @@ impl<P: Default> Wheel<P> {
         self.links.payload_mut(id)
     }
 
-    /// A number that the caller may keep with an id while it is not scheduled: it lies where the due
-    /// would. `None` if there is no memory for the id yet. O(1).
-    #[inline]
-    #[must_use]
-    pub fn spare_mut(&mut self, id: u32) -> Option<&mut u64> {
-        self.links.spare_mut(id)
-    }
-
-    /// [`spare_mut`](Wheel::spare_mut), to look at.
-    #[cfg(any(test, fuzzing))]
-    pub fn spare(&self, id: u32) -> Option<u64> {
-        self.links.spare(id)
-    }
-
     /// Ids below this one have memory, scheduled or not. O(1).
     #[inline]
     #[must_use]
@@ -392,6 +415,7 @@ impl<P: Default> Wheel<P> {
     pub fn clear(&mut self) {
         self.len = 0;
         self.cursor = self.geometry.floor(self.now);
+        self.wake = self.now;
         self.links.clear();
     }
 
@@ -461,6 +485,22 @@ impl<P: Default> Wheel<P> {
         let head = self.geometry.head(due, self.cursor);
         if self.links.push_back(head, node) || self.ahead(due) < self.ahead(self.links.due(head)) {
             self.links.set_due(head, due);
+            let from = self.begins(head, due);
+            if self.reached(from) {
+                self.wake = self.now;
+            } else if self.ahead(from) < self.ahead(self.wake) {
+                self.wake = from;
+            }
+        }
+    }
+
+    /// When it comes to be visited: something in a finest bucket may be due at its bound, and the cursor may
+    /// not go into a coarser bucket as it is.
+    #[inline]
+    fn begins(&self, head: u32, bound: u64) -> u64 {
+        match links::row(head) {
+            1 => bound,
+            row => self.geometry.bucket_start(row, bound),
         }
     }
 
@@ -475,18 +515,29 @@ impl<P: Default> Wheel<P> {
         }
     }
 
-    /// The head of the earliest bucket, if time has brought work there: something in a finest
-    /// bucket may be due, or a coarser bucket has begun and the cursor may not pass it as it is.
+    /// The head of the earliest bucket, if time has brought work there.
     #[inline]
     fn earliest_to_visit(&self) -> Option<u32> {
         let head = self.links.first_head(1)?;
-        let bound = self.links.due(head);
-        let from = if links::row(head) == 1 {
-            bound
-        } else {
-            self.geometry.bucket_start(links::row(head), bound)
-        };
+        let from = self.begins(head, self.links.due(head));
         self.reached(from).then_some(head)
+    }
+
+    /// When time brings work next, if there is none now; at most as far as the clock may go ahead of the cursor.
+    #[inline]
+    fn next_visit(&self) -> u64 {
+        let reach = self.cursor.wrapping_add(REACH);
+        match self.links.first_head(1) {
+            Some(head) => {
+                let from = self.begins(head, self.links.due(head));
+                if self.ahead(from) < REACH {
+                    from
+                } else {
+                    reach
+                }
+            }
+            None => reach,
+        }
     }
 
     /// Steps the cursor to the bucket's bound or to now, the earlier one, and takes its list off.
@@ -510,7 +561,6 @@ impl<P: Default> Wheel<P> {
     /// `now`, or as far towards it as the circle allows while the cursor stands where it does.
     #[inline]
     fn within_reach(&self, now: u64) -> u64 {
-        const REACH: u64 = (1 << 62) - 1;
         if self.ahead(now) <= REACH {
             now
         } else {

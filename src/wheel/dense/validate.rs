@@ -11,6 +11,8 @@ pub(in crate::wheel) fn validate<P: Default>(wheel: &Wheel<P>) {
     let (cursor, now) = (wheel.cursor, wheel.now);
     assert_eq!(cursor % geometry.granularity(), 0, "cursor is not a start");
     assert!(now.wrapping_sub(cursor) < 1 << 62, "W-order: the cursor");
+    let wake = wheel.wake.wrapping_sub(cursor);
+    assert!(now.wrapping_sub(cursor) <= wake && wake < 1 << 62, "W-wake");
     let mut nodes = 0;
     for row in 0..rows {
         let heads = if row + 1 == rows { 1 } else { 64 };
@@ -22,9 +24,20 @@ pub(in crate::wheel) fn validate<P: Default>(wheel: &Wheel<P>) {
             assert_eq!(bit == 1, !ring.is_empty(), "W-bits {row}:{bucket}");
             if row == 0 {
                 assert!(ring.is_empty() || [READY, PENDING, LATE].contains(&head));
+                assert!(ring.is_empty() || wheel.wake == now, "W-wake: {head}");
                 continue;
             }
             let bound = links.due(head);
+            if !ring.is_empty() {
+                let from = match row {
+                    1 => bound,
+                    _ => bound - bound % geometry.bucket_width(row),
+                };
+                assert!(
+                    wake <= from.wrapping_sub(cursor).max(now.wrapping_sub(cursor)),
+                    "W-wake"
+                );
+            }
             for &node in &ring {
                 let due = links.due(node);
                 let ahead = due.wrapping_sub(cursor);

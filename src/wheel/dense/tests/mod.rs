@@ -79,7 +79,7 @@ fn drain(wheel: &mut Wheel, now: u64) -> Vec<u32> {
 
 /// Whether nothing of what time has brought is left to do.
 fn keeps_up(wheel: &Wheel) -> bool {
-    wheel.links.bits(0) == 0 && wheel.cursor == wheel.geometry.floor(wheel.now)
+    wheel.links.bits(0) == 0 && wheel.wake != wheel.now
 }
 
 /// The invariants, and: what is known to be due is due. (True only while the clock keeps to its half
