@@ -1,7 +1,7 @@
 //! The public wheel: a slab of values over the dense wheel.
 //!
 //! A timer is one node of the dense wheel, with its serial and its value for a payload: an operation by id touches that
-//! node and its neighbours, and no second array.
+//! node, and no other place.
 //!
 //! # Invariants
 //! The validator checks them after every step, with those of the dense wheel.
@@ -9,7 +9,7 @@
 //! - **T-free.** Every place without a value is among the free ones once, but for the one that was fired last.
 //! - **T-last.** The place that was fired last keeps its serial for [`TimerWheel::rearm`] until another is fired.
 
-use super::dense::{Pop, Wheel};
+use super::dense::{Payload, Pop, Wheel};
 use super::id::{Serials, TimerId};
 use super::iter::Iter;
 use super::places::Places;
@@ -27,6 +27,22 @@ pub(super) enum Place<T> {
         serial: NonZeroU64,
         value: T,
     },
+}
+
+impl<T> Place<T> {
+    #[inline]
+    fn is(&self, id: TimerId) -> bool {
+        matches!(self, Place::Live { serial, .. } if *serial == id.serial)
+    }
+}
+
+/// Half a cache line: nodes of values of up to eight bytes do not lie across two.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
+pub(super) struct Half;
+
+impl<T> Payload for Place<T> {
+    type Align = Half;
 }
 
 /// Holds values until their deadlines, for one owner. See [the module](super) for time, geometry and costs.
@@ -111,7 +127,7 @@ impl<T> TimerWheel<T> {
 
     /// An empty wheel whose clock stands at `now`.
     ///
-    /// Allocates its buckets: up to 577 of 56 bytes and the size of a value.
+    /// Allocates its buckets: up to 577 of 16 bytes.
     #[must_use]
     pub fn new(geometry: Geometry, now: u64) -> TimerWheel<T> {
         TimerWheel {
@@ -149,21 +165,26 @@ impl<T> TimerWheel<T> {
     /// [`rearm`](TimerWheel::rearm)'s work.
     #[inline]
     pub fn reschedule(&mut self, id: TimerId, deadline: u64) -> Result<(), NotScheduled> {
-        if !self.contains(id) {
-            return Err(NotScheduled);
+        let moved = self
+            .wheel
+            .reschedule_if(id.index, deadline, |place| place.is(id));
+        if moved {
+            Ok(())
+        } else {
+            Err(NotScheduled)
         }
-        self.wheel.schedule(id.index, deadline);
-        Ok(())
     }
 
     /// Takes a timer out and returns its value; `None`, and nothing happens, if no timer has this id. So it may be called any number
     /// of times. O(1).
     #[inline]
     pub fn deschedule(&mut self, id: TimerId) -> Option<T> {
-        let value = self.take_value(id)?;
-        self.wheel.deschedule(id.index);
+        let place = self.wheel.take_if(id.index, |place| place.is(id))?;
         self.free.give(id.index);
-        Some(value)
+        match place {
+            Place::Live { value, .. } => Some(value),
+            Place::Free => None,
+        }
     }
 
     /// Schedules again what has just fired.
@@ -213,7 +234,8 @@ impl<T> TimerWheel<T> {
 
     /// [`pop`](TimerWheel::pop), with a bound on the work.
     ///
-    /// Every timer that is fired or moved to a finer level and every bucket that is looked at takes 1 from `limit`. If there is none left
+    /// Every timer that is fired or moved to a finer level, every record of a cancelled or moved one that is dropped, and every bucket that is looked at
+    /// takes 1 from `limit`. If there is none left
     /// and something to do, the answer is [`Popped::Limit`], and the next call goes on where this one stopped: nothing is done
     /// twice. Any limit above 0 makes progress.
     #[inline]
@@ -453,7 +475,7 @@ impl<T> TimerWheel<T> {
         self.wheel.clear();
     }
 
-    /// Hands out a due timer whose node has just been taken off its list.
+    /// Hands out a due timer that the dense wheel has just let go of.
     #[inline]
     fn fire(&mut self, index: u32, deadline: u64) -> Popped<T> {
         let place = self.wheel.payload_mut(index).map(std::mem::take);
@@ -469,20 +491,6 @@ impl<T> TimerWheel<T> {
             deadline,
             value,
         })
-    }
-
-    /// Takes the value out of its place if the id is that of the timer there.
-    #[inline]
-    fn take_value(&mut self, id: TimerId) -> Option<T> {
-        let place = self.wheel.payload_mut(id.index)?;
-        match place {
-            Place::Live { serial, .. } if *serial == id.serial => {}
-            _ => return None,
-        }
-        match std::mem::take(place) {
-            Place::Live { value, .. } => Some(value),
-            Place::Free => None,
-        }
     }
 
     /// A place that is free, or the one after the last.
