@@ -181,6 +181,9 @@ pub enum Pop {
 /// Dead records that are put up with whatever the number of ids.
 const SLACK: usize = 64;
 
+/// Buckets of a few that are looked at at most, by [`Wheel::next_expiration`], for whether all in them are dead.
+const LOOKS: usize = 8;
+
 /// Blocks that are swept at most when a record is filed and there are too many.
 const STROKES: usize = 2;
 
@@ -499,7 +502,15 @@ impl<P: Payload> Wheel<P> {
         if self.lists.any_in_row(0) {
             return Some(self.now);
         }
-        let head = self.lists.first_head(1)?;
+        let mut head = self.lists.first_head(1)?;
+        for _ in 0..LOOKS {
+            let live = |record: &Record| self.nodes.is_live(record.id, record.generation);
+            match self.lists.only_block(head) {
+                Some(few) if !few.iter().any(live) => {}
+                _ => break,
+            }
+            head = self.lists.first_head_from(head + 1)?;
+        }
         let bound = self.lists.bound(head);
         Some(if self.reached(bound) { self.now } else { bound })
     }

@@ -236,6 +236,14 @@ impl Lists {
         Some(block.records[usize::from(block.start)])
     }
 
+    /// The records of a list that has one block.
+    #[inline]
+    pub(super) fn only_block(&self, head: u32) -> Option<&[Record]> {
+        let List { first, last, .. } = self.lists[head as usize];
+        let block = self.blocks.get(first as usize)?;
+        (first == last).then(|| block.records())
+    }
+
     /// The id of one of the next records of a list, if it is in the block of the first.
     #[inline]
     pub(super) fn ahead(&self, head: u32) -> Option<u32> {
