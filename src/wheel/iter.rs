@@ -3,7 +3,7 @@
 //! Whole buckets are in order already (W-place of the dense wheel), so each is sorted when it is reached. What time has brought and
 //! nobody has taken yet lies in lists that overlap with the buckets in time; it is sorted at the start and merged in.
 
-use super::dense::Wheel;
+use super::dense::{Payload, Wheel};
 use super::id::TimerId;
 use super::timers::Place;
 use std::fmt;
@@ -83,7 +83,7 @@ impl<'a, T> Iter<'a, T> {
 
     /// The timers that the earliest of the buckets' is next in.
     fn earliest(&mut self) -> &mut IntoIter<Seen> {
-        if self.early.as_slice().is_empty() {
+        while self.early.as_slice().is_empty() {
             match self.wheel.first_bucket(self.from, self.to) {
                 Some(head) => {
                     self.early = self.bucket(head);
@@ -96,7 +96,7 @@ impl<'a, T> Iter<'a, T> {
     }
 
     fn latest(&mut self) -> &mut IntoIter<Seen> {
-        if self.late.as_slice().is_empty() {
+        while self.late.as_slice().is_empty() {
             match self.wheel.last_bucket(self.from, self.to) {
                 Some(head) => {
                     self.late = self.bucket(head);
@@ -129,7 +129,7 @@ impl<'a, T> Iter<'a, T> {
 }
 
 /// Where `due` lies between the furthest past and the furthest future of the wheel's clock.
-fn at<P: Default>(wheel: &Wheel<P>, due: u64) -> u64 {
+fn at<P: Payload>(wheel: &Wheel<P>, due: u64) -> u64 {
     due.wrapping_sub(wheel.now()).wrapping_add((1 << 63) - 1)
 }
 

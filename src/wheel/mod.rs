@@ -69,19 +69,22 @@
 //! # Costs
 //! | call | cost |
 //! |---|---|
-//! | `schedule`, `reschedule`, `deschedule`, `get`, `deadline` | O(1); two or three cache lines |
+//! | `schedule`, `reschedule` | O(1); the timer's cache line, and the end of its bucket |
+//! | `deschedule`, `get`, `deadline` | O(1); the timer's cache line |
 //! | firing | O(1) for each timer, plus at most one refiling per level that it was scheduled above |
 //! | time in which nothing is due | O(levels), a tick or a century |
 //! | `expiration_delay`, `next_expiration` | O(levels) |
-//! | memory | 24 bytes and the value for each timer, in one array; 56 bytes and the size of a value for each of up to 577 buckets |
+//! | memory | 24 bytes and the value for each timer, rounded up to a multiple of 32; 17 bytes for each of one to three records of it; 16 bytes for each of up to 577 buckets |
 //!
-//! Nothing is allocated but when the array grows; [`reserve`](TimerWheel::reserve) does it ahead of time. All calls belong to one
+//! Cancelling and moving a timer leave a record behind, which goes when its time has come or when there are too many, a few with
+//! each timer scheduled. Nothing is allocated but when there are more timers, or records, than ever; [`reserve`](TimerWheel::reserve) does it ahead of time. All calls belong to one
 //! owner (`&mut`), so there is nobody to wait for.
 
 mod dense;
 mod geometry;
 mod id;
 mod iter;
+mod places;
 mod timers;
 
 #[cfg(test)]

@@ -1,34 +1,48 @@
 //! The public wheel: a slab of values over the dense wheel.
 //!
 //! A timer is one node of the dense wheel, with its serial and its value for a payload: an operation by id touches that
-//! node and its neighbours, and no second array.
+//! node, and no other place.
 //!
 //! # Invariants
 //! The validator checks them after every step, with those of the dense wheel.
 //! - **T-live.** A place holds a value if and only if it is scheduled.
-//! - **T-free.** Every place without a value is in the free list once, but for the one that was fired last.
-//! - **T-last.** The place that was fired last keeps its serial for [`TimerWheel::rearm`] until the next pop.
+//! - **T-free.** Every place without a value is among the free ones once, but for the one that was fired last.
+//! - **T-last.** The place that was fired last keeps its serial for [`TimerWheel::rearm`] until another is fired.
 
-use super::dense::{Pop, Wheel};
+use super::dense::{Payload, Pop, Wheel};
 use super::id::{Serials, TimerId};
 use super::iter::Iter;
+use super::places::Places;
 use super::Geometry;
 use std::num::NonZeroU64;
 use std::{error, fmt};
 
-/// The end of the free list. Indices end below it.
-const END: u32 = u32::MAX;
-
 /// What a place of the slab holds.
 #[derive(Default)]
 pub(super) enum Place<T> {
-    /// No timer. Where the deadline would be is the next free place.
+    /// No timer.
     #[default]
     Free,
     Live {
         serial: NonZeroU64,
         value: T,
     },
+}
+
+impl<T> Place<T> {
+    #[inline]
+    fn is(&self, id: TimerId) -> bool {
+        matches!(self, Place::Live { serial, .. } if *serial == id.serial)
+    }
+}
+
+/// Half a cache line: nodes of values of up to eight bytes do not lie across two.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
+pub(super) struct Half;
+
+impl<T> Payload for Place<T> {
+    type Align = Half;
 }
 
 /// Holds values until their deadlines, for one owner. See [the module](super) for time, geometry and costs.
@@ -52,8 +66,7 @@ pub(super) enum Place<T> {
 pub struct TimerWheel<T> {
     wheel: Wheel<Place<T>>,
     serials: Serials,
-    /// The free place that is used next: the one freed last, because it is warm.
-    free: u32,
+    free: Places,
     /// The timer that was fired last, if its place is kept for it.
     last: Option<TimerId>,
 }
@@ -114,13 +127,13 @@ impl<T> TimerWheel<T> {
 
     /// An empty wheel whose clock stands at `now`.
     ///
-    /// Allocates its buckets: up to 577 of 56 bytes and the size of a value.
+    /// Allocates its buckets: up to 577 of 16 bytes.
     #[must_use]
     pub fn new(geometry: Geometry, now: u64) -> TimerWheel<T> {
         TimerWheel {
             wheel: Wheel::with_payload(geometry, now),
             serials: Serials::new(),
-            free: END,
+            free: Places::new(),
             last: None,
         }
     }
@@ -152,21 +165,26 @@ impl<T> TimerWheel<T> {
     /// [`rearm`](TimerWheel::rearm)'s work.
     #[inline]
     pub fn reschedule(&mut self, id: TimerId, deadline: u64) -> Result<(), NotScheduled> {
-        if !self.contains(id) {
-            return Err(NotScheduled);
+        let moved = self
+            .wheel
+            .reschedule_if(id.index, deadline, |place| place.is(id));
+        if moved {
+            Ok(())
+        } else {
+            Err(NotScheduled)
         }
-        self.wheel.schedule(id.index, deadline);
-        Ok(())
     }
 
     /// Takes a timer out and returns its value; `None`, and nothing happens, if no timer has this id. So it may be called any number
     /// of times. O(1).
     #[inline]
     pub fn deschedule(&mut self, id: TimerId) -> Option<T> {
-        let value = self.take_value(id)?;
-        self.wheel.deschedule(id.index);
-        self.give_place(id.index);
-        Some(value)
+        let place = self.wheel.take_if(id.index, |place| place.is(id))?;
+        self.free.give(id.index);
+        match place {
+            Place::Live { value, .. } => Some(value),
+            Place::Free => None,
+        }
     }
 
     /// Schedules again what has just fired.
@@ -216,14 +234,12 @@ impl<T> TimerWheel<T> {
 
     /// [`pop`](TimerWheel::pop), with a bound on the work.
     ///
-    /// Every timer that is fired or moved to a finer level and every bucket that is looked at takes 1 from `limit`. If there is none left
+    /// Every timer that is fired or moved to a finer level, every record of a cancelled or moved one that is dropped, and every bucket that is looked at
+    /// takes 1 from `limit`. If there is none left
     /// and something to do, the answer is [`Popped::Limit`], and the next call goes on where this one stopped: nothing is done
     /// twice. Any limit above 0 makes progress.
     #[inline]
     pub fn pop_limited(&mut self, now: u64, limit: &mut usize) -> Popped<T> {
-        if let Some(last) = self.last.take() {
-            self.give_place(last.index);
-        }
         match self.wheel.pop(now, limit) {
             Pop::Due { id: index, due } => self.fire(index, due),
             Pop::Idle => Popped::Idle,
@@ -241,7 +257,19 @@ impl<T> TimerWheel<T> {
     ///
     /// # Panics
     /// If the callback does. What it was given is dropped with it; all else is in its place, and the next call goes on.
+    #[inline]
     pub fn advance(
+        &mut self,
+        now: u64,
+        on_fire: impl FnMut(&mut TimerWheel<T>, Fired<T>),
+    ) -> usize {
+        if self.wheel.rests(now) {
+            return 0;
+        }
+        self.advance_awake(now, on_fire)
+    }
+
+    fn advance_awake(
         &mut self,
         now: u64,
         mut on_fire: impl FnMut(&mut TimerWheel<T>, Fired<T>),
@@ -418,6 +446,7 @@ impl<T> TimerWheel<T> {
         // One more: a place that was fired is kept until the next pop.
         let timers = self.len().saturating_add(additional).saturating_add(1);
         self.wheel.reserve(timers);
+        self.free.reserve(timers);
     }
 
     /// Gives back the memory of places above the highest one in use. O(places), and a copy if the allocator cannot
@@ -426,12 +455,12 @@ impl<T> TimerWheel<T> {
     pub fn shrink_to_fit(&mut self) {
         self.last = None;
         self.wheel.shrink_to(0);
-        self.free = END;
+        self.free.restart(self.wheel.ids());
         for index in (0..self.wheel.ids()).rev() {
             // Fits: an index is below `MAX_TIMERS`.
             let index = index as u32;
             if let Some(Place::Free) = self.wheel.payload(index) {
-                self.give_place(index);
+                self.free.give(index);
             }
         }
     }
@@ -442,11 +471,11 @@ impl<T> TimerWheel<T> {
     /// If a value's drop does. The wheel is empty then, too.
     pub fn clear(&mut self) {
         self.last = None;
-        self.free = END;
+        self.free.clear();
         self.wheel.clear();
     }
 
-    /// Hands out a due timer whose node has just been taken off its list.
+    /// Hands out a due timer that the dense wheel has just let go of.
     #[inline]
     fn fire(&mut self, index: u32, deadline: u64) -> Popped<T> {
         let place = self.wheel.payload_mut(index).map(std::mem::take);
@@ -454,7 +483,9 @@ impl<T> TimerWheel<T> {
             unreachable!("T-live: what is scheduled has a value");
         };
         let id = TimerId { serial, index };
-        self.last = Some(id);
+        if let Some(last) = self.last.replace(id) {
+            self.free.give(last.index);
+        }
         Popped::Fired(Fired {
             id,
             deadline,
@@ -462,48 +493,24 @@ impl<T> TimerWheel<T> {
         })
     }
 
-    /// Takes the value out of its place if the id is that of the timer there.
-    #[inline]
-    fn take_value(&mut self, id: TimerId) -> Option<T> {
-        let place = self.wheel.payload_mut(id.index)?;
-        match place {
-            Place::Live { serial, .. } if *serial == id.serial => {}
-            _ => return None,
-        }
-        match std::mem::take(place) {
-            Place::Live { value, .. } => Some(value),
-            Place::Free => None,
-        }
-    }
-
     /// A place that is free, or the one after the last.
     #[inline]
     fn take_place(&mut self) -> u32 {
-        match self.wheel.spare_mut(self.free) {
-            Some(next) => {
-                let index = self.free;
-                // Fits: it was put there by `give_place`.
-                self.free = *next as u32;
-                index
-            }
-            None => {
-                let index = self.wheel.ids();
-                assert!(
-                    index < Self::MAX_TIMERS,
-                    "a wheel holds TimerWheel::MAX_TIMERS timers at most"
-                );
-                index as u32
-            }
+        match self.free.take() {
+            Some(index) => index,
+            None => self.new_place(),
         }
     }
 
-    /// Puts a place without a value into the free list.
     #[inline]
-    fn give_place(&mut self, index: u32) {
-        if let Some(next) = self.wheel.spare_mut(index) {
-            *next = u64::from(self.free);
-            self.free = index;
-        }
+    fn new_place(&mut self) -> u32 {
+        let index = self.wheel.ids();
+        assert!(
+            index < Self::MAX_TIMERS,
+            "a wheel holds TimerWheel::MAX_TIMERS timers at most"
+        );
+        self.free.grow(index + 1);
+        index as u32
     }
 
     /// Checks the invariants of this module and of the dense wheel. For tests and the fuzzer.
@@ -535,13 +542,11 @@ impl<T> TimerWheel<T> {
             );
             assert!(!serials.contains(&last.serial), "T-last: used again");
         }
-        let mut at = self.free;
-        while at != END {
+        for index in self.free.free() {
             assert!(
-                std::mem::take(&mut free[at as usize]),
-                "T-free: {at} in use or listed twice"
+                std::mem::take(&mut free[index as usize]),
+                "T-free: {index} in use or twice"
             );
-            at = self.wheel.spare(at).unwrap() as u32;
         }
         assert!(!free.contains(&true), "T-free: a place is lost");
     }

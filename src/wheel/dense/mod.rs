@@ -3,8 +3,15 @@
 //! This is the single-owner core, the only one: the engine schedules the buckets of its shards with
 //! it, [`TimerWheel`](super::TimerWheel) the places of its slab. It knows nothing about what an id
 //! stands for, reads no clock, runs no callback and holds no lock. Ids are small dense integers
-//! that the caller picks; time is a `u64` in whatever unit the caller counts. Next to an id's node
+//! that the caller picks; time is a `u64` in whatever unit the caller counts. In an id's node
 //! the caller may keep a payload, so that one cache line holds both; the wheel does not look at it.
+//!
+//! # Nodes and records
+//! To schedule an id is to write its due and a new *generation* into its node (`nodes.rs`), and a *record* of due, id and
+//! generation at the end of a bucket (`records.rs`). To deschedule it is to raise the generation: the
+//! record stays where it is, and is *dead*, since it does not match its node any more. So neither touches more
+//! memory at random than the one node. Dead records take part in all that follows as if they were alive, and are dropped when
+//! it would be their turn to fire; or before, by the broom, when there are too many of them.
 //!
 //! # Time is a circle
 //! Only differences mean anything. `a` is before `b` if `a - b`, wrapped and read as signed, is
@@ -18,7 +25,7 @@
 //! # Levels are digits
 //! A [`Geometry`] cuts the bits of a time into digits: below the finest digit lie `shift` bits that
 //! the wheel does not sort by, above the coarsest one all that is left is the *period*. The wheel
-//! keeps a **cursor**, the start of a finest bucket. An entry is filed under the most significant
+//! keeps a **cursor**, the start of a finest bucket. A record is filed under the most significant
 //! digit in which its due differs from the cursor, at the value which its due has there; if the
 //! periods differ it goes to the **overflow** bucket, if no digit differs it is in the cursor's own
 //! finest bucket. Level and bucket come from the same two numbers, so they cannot contradict each
@@ -28,25 +35,33 @@
 //!
 //! # Invariants
 //! The validator in the tests checks each after every step.
-//! - **W-order.** No filed entry is due before the cursor, and the cursor is never after `now`, nor
+//! - **W-live.** `len` ids are scheduled, and each has one record that matches its node, in generation and due. Every
+//!   record's id has a node.
+//! - **W-order.** No filed record is due before the cursor, and the cursor is never after `now`, nor
 //!   2^62 or more before it.
-//! - **W-place.** Each filed entry lies where digits of its due and of the *current* cursor say. On
+//! - **W-place.** Each filed record lies where digits of its due and of the *current* cursor say. On
 //!   a level the occupied buckets are thus later than the cursor's own, never a turn away (no ring
 //!   has to be unrolled), and all of level *n* is earlier than all of level *n + 1*, which is
 //!   earlier than the overflow. The earliest bucket of the wheel is the first set bit of the first
 //!   non-empty level.
 //! - **W-bound.** The head of an occupied bucket keeps a lower bound of the dues in it, which
-//!   itself belongs in that bucket. It is exact until the entry that set it leaves; then it is
+//!   itself belongs in that bucket. It is exact until the id that set it leaves; then it is
 //!   stale, and still a bound, until the bucket is visited.
-//! - **W-bits.** A bit is set if and only if its list has a node.
-//! - **W-links.** Every list is a ring through its head, each node is in at most one list, and
-//!   `len` is the number of nodes that are in one.
+//! - **W-wake.** If anything stands outside the levels, or a bucket's bound has come, `wake` is `now`. Otherwise
+//!   it is after `now`, or says nothing by being `now`; and until then no bound comes and no bucket begins but the
+//!   finest, so that the clock may move, and the cursor after it, without a look at anything.
+//! - **W-bits.** A bit is set if and only if its list has a record.
+//! - **W-blocks.** Every block is in one list, and has a record, or it is in the pool.
+//! - **W-dead.** There are at most three records for each id that has a node, and some: 64, and what comes while the broom
+//!   goes round once.
 //!
 //! # Moving the cursor
 //! [`Wheel::pop`] looks at the earliest bucket. If it begins after `now`, nothing is due; the
 //! cursor steps to `now`, which changes the place of no entry, because nobody is filed in between.
+//! Until the next bucket begins, a pop only moves `now` (`wake`); the cursor follows when something is
+//! scheduled.
 //! Otherwise the cursor steps to the bound of that bucket, or to `now` if that is earlier, and the
-//! bucket's whole list is taken off (four writes) to be filed again under the new cursor, one node
+//! bucket's whole list is taken off (a few writes) to be filed again under the new cursor, one record
 //! per unit of work. That is the cascade. What lies on a level goes to a finer one, and because the
 //! cursor steps to the bound rather than to where the bucket begins, a lone entry falls through all
 //! levels in one go. (Seen from afar this is a monotone radix heap; the clock is what makes it
@@ -62,8 +77,8 @@
 //! # No callbacks
 //! `pop` hands out one entry and leaves the wheel whole. What the caller does before the next pop
 //! (panic, schedule, deschedule anything, forget the wheel for a while) meets no half-done state:
-//! nothing is held on the stack between pops, and an entry taken out of ready or pending is
-//! unlinked from that list as from any other. A budget that runs out is the same thing: the lists
+//! nothing is held on the stack between pops, and an entry taken out of ready or pending leaves
+//! a dead record there as in any other list. A budget that runs out is the same thing: the lists
 //! and the cursor are the backlog, and the next pop continues there. Nothing is ever rewound.
 //!
 //! # A small example
@@ -84,11 +99,12 @@
 //! # Costs
 //! | call | cost |
 //! |---|---|
-//! | `schedule`, `deschedule` | O(1): no search, no allocation for an id that was in use before |
-//! | `pop` | one unit of work per id, refiled node and visited bucket; an id is refiled at most once per level (but see coarse buckets and the overflow below) |
+//! | `schedule` | O(1): no search; two blocks of fifteen records are swept at most; no allocation in the steady state |
+//! | `deschedule` | O(1): one node |
+//! | `pop` | one unit of work per id, dropped or refiled record and visited bucket; a record is refiled at most once per level (but see coarse buckets and the overflow below) |
 //! | time in which nothing is due | O(levels), be it a tick or a century: a bitmap per level |
 //! | `next_expiration`, `due` | O(levels), O(1) |
-//! | memory | 16 bytes and a payload per id up to the highest in use; 64 heads of that size per level, and 2 KiB of trails if there are payloads |
+//! | memory | 16 bytes and a payload per id up to the highest in use; 17 bytes per record, of which there are one to three per id; 1 KiB per level |
 //!
 //! # Decisions, and what they cost
 //! - *Never early, exact at the end.* Buckets say where to look, dues say what fires. If a finest
@@ -102,11 +118,15 @@
 //!   `next_expiration` wakes once per distinct due and never only to cascade; in return a cascade
 //!   may run right before its first entry fires. Descheduling the earliest entry of a bucket may
 //!   cost one empty wake-up.
-//! - *Misses in parallel.* A list is a chain of cache misses, one waiting for the other. Where lists may
-//!   be long, a few places along each are remembered (`trail.rs`), and walked from all at once.
-//!   At a million timers that took a third off firing, for two nanoseconds more on scheduling.
-//! - *Doubly linked, by index.* Most timeouts are cancelled, so cancelling must not search. The
-//!   heads live in the same array in front of the nodes; unlinking needs no branch for the ends.
+//! - *Records, not links.* In a doubly linked list, cancelling and moving touch two neighbours besides the node, and
+//!   firing waits for one node after the other, on every level: at a million timers these misses are all there is to the
+//!   cost. With records, cancelling and moving touch one node, a cascade copies from row to row, and what is about to fire
+//!   is fetched ahead. In return there are the dead. Filing a record pays for throwing out a dead one, so that
+//!   descheduling need not; and if timers are cancelled in the order in which they were scheduled, a list has each
+//!   neighbour at hand for the next, and was faster by a third. (`figures -- wheel` has the numbers.)
+//! - *Three records for each id.* The fewer dead are kept, the more living ones are looked at for each that is thrown out.
+//! - *Generations have 32 bits.* After 2^31 schedules of one id, all the dead are thrown out at once, O(records), so that none
+//!   of them can match again.
 //!
 //! # Sources
 //! G. Varghese and A. Lauck, "Hashed and Hierarchical Timing Wheels", SOSP 1987: the structure and
@@ -117,17 +137,19 @@
 //! Linux `kernel/time/timer.c`: timeouts are mostly cancelled; there, far levels are coarse so that
 //! nothing ever cascades. This wheel stays exact, keeps the cascades, and bounds them by the budget.
 
-mod links;
+mod nodes;
+mod records;
 #[cfg(test)]
 mod tests;
-mod trail;
 #[cfg(any(test, fuzzing))]
 mod validate;
 #[cfg(any(test, fuzzing))]
 pub(super) use validate::validate;
 
 use super::geometry::Geometry;
-use links::Links;
+use nodes::Nodes;
+pub use nodes::Payload;
+use records::{Lists, Record};
 
 /// Known to be due, in firing order.
 const READY: u32 = 0;
@@ -135,6 +157,9 @@ const READY: u32 = 0;
 const PENDING: u32 = 1;
 /// Due when scheduled, and not after the cursor's bucket.
 const LATE: u32 = 2;
+
+/// How far the clock may go ahead of the cursor.
+const REACH: u64 = (1 << 62) - 1;
 
 /// What one step of [`Wheel::pop`] came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,21 +178,35 @@ pub enum Pop {
     Budget,
 }
 
+/// Dead records that are put up with whatever the number of ids.
+const SLACK: usize = 64;
+
+/// Buckets of a few that are looked at at most, by [`Wheel::next_expiration`], for whether all in them are dead.
+const LOOKS: usize = 8;
+
+/// Blocks that are swept at most when a record is filed and there are too many.
+const STROKES: usize = 2;
+
 /// Schedules dense ids by deadline. See the module for how it works; one owner, no locks.
 #[derive(Clone, Debug)]
-pub struct Wheel<P = ()> {
-    links: Links<P>,
+pub struct Wheel<P: Payload = ()> {
+    nodes: Nodes<P>,
+    lists: Lists,
+    /// With more records than this, filing one sweeps.
+    most: usize,
     geometry: Geometry,
     /// Start of the finest bucket that all places are relative to. Never after `now`.
     cursor: u64,
     /// The latest time a pop was given, or less while it is held back.
     now: u64,
+    /// Before this there is nothing to do; `now` if nobody has looked.
+    wake: u64,
     len: usize,
 }
 
 impl Wheel {
-    /// The highest id that can be scheduled; those above are needed for heads and "no node".
-    pub const MAX_ID: u32 = links::MAX_ID;
+    /// The highest id that can be scheduled; the one above is "none" to whoever keeps ids.
+    pub const MAX_ID: u32 = u32::MAX - 1;
 
     /// An empty wheel of plain ids. See [`with_payload`](Wheel::with_payload).
     #[must_use]
@@ -176,15 +215,18 @@ impl Wheel {
     }
 }
 
-impl<P: Default> Wheel<P> {
-    /// An empty wheel whose clock stands at `now`. Allocates about 1 KiB per level, more with a payload.
+impl<P: Payload> Wheel<P> {
+    /// An empty wheel whose clock stands at `now`. Allocates about 1 KiB per level.
     #[must_use]
     pub fn with_payload(geometry: Geometry, now: u64) -> Wheel<P> {
         Wheel {
-            links: Links::new(geometry.rows()),
+            nodes: Nodes::new(),
+            lists: Lists::new(geometry.rows()),
+            most: SLACK,
             cursor: geometry.floor(now),
             geometry,
             now,
+            wake: now,
             len: 0,
         }
     }
@@ -206,49 +248,139 @@ impl<P: Default> Wheel<P> {
     /// [`schedule`](Wheel::schedule), and keeps `payload` with the id in place of what was there.
     #[inline]
     pub fn schedule_with(&mut self, id: u32, due: u64, payload: P) {
-        let node = self.place(id, due);
-        *self.links.payload_at(node) = payload;
+        self.place(id, due);
+        if let Some(place) = self.nodes.payload_mut(id) {
+            *place = payload;
+        }
     }
 
     #[inline]
-    fn place(&mut self, id: u32, due: u64) -> u32 {
-        let node = self.links.node_or_grow(id);
-        if self.links.is_linked(node) {
-            self.links.unlink(node);
+    fn place(&mut self, id: u32, due: u64) {
+        if !self.nodes.has(id) {
+            self.grow(id);
+        }
+        if self.nodes.is_scheduled(id) {
+            self.end(id);
         } else {
             self.len += 1;
         }
-        self.links.set_due(node, due);
+        let generation = self.nodes.begin(id, due);
+        self.enter(Record {
+            due,
+            id,
+            generation,
+        });
+    }
+
+    /// Puts a new record where it belongs.
+    #[inline]
+    fn enter(&mut self, record: Record) {
+        if self.wake != self.now {
+            // Nothing lies between: see W-wake.
+            self.cursor = self.geometry.floor(self.now);
+        }
+        if has_come(self.now, record.due) {
+            self.enter_due(record);
+        } else {
+            self.file(record);
+        }
+        if self.lists.records() > self.most {
+            self.sweep();
+        }
+    }
+
+    #[cold]
+    fn enter_due(&mut self, record: Record) {
         // Between the cursor's bucket and now there may be a backlog: there an entry has its
         // regular place although it is due. Not in the cursor's own bucket, which would
         // then never be done with if its entries keep scheduling themselves for it.
         let backlog = self.geometry.granularity()..=self.ahead(self.now);
-        if has_come(self.now, due) && !backlog.contains(&self.ahead(due)) {
-            self.links.push_back(LATE, node);
+        if backlog.contains(&self.ahead(record.due)) {
+            self.file(record);
         } else {
-            self.file(node, due);
+            self.lists.push(LATE, record);
+            self.wake = self.now;
         }
-        node
+    }
+
+    /// Moves `id` to `due` if it is scheduled and `is` says so of its payload, and returns whether it did. O(1).
+    #[inline]
+    pub fn reschedule_if(&mut self, id: u32, due: u64, is: impl FnOnce(&P) -> bool) -> bool {
+        let Some(generation) = self.nodes.renew(id, due, is) else {
+            return false;
+        };
+        if generation == 1 {
+            // It has come round: records of the first one would match again.
+            self.come_round(id);
+        }
+        self.enter(Record {
+            due,
+            id,
+            generation,
+        });
+        true
+    }
+
+    /// Takes `id` out and returns its payload, leaving the default, if it is scheduled and `is` says so of the payload. O(1).
+    #[inline]
+    pub fn take_if(&mut self, id: u32, is: impl FnOnce(&P) -> bool) -> Option<P> {
+        let (payload, round) = self.nodes.take(id, is)?;
+        self.len -= 1;
+        if round {
+            self.lists.sweep_all(&self.nodes);
+        }
+        Some(payload)
+    }
+
+    #[cold]
+    fn grow(&mut self, id: u32) {
+        assert!(id <= Wheel::MAX_ID, "wheel id {id} is above Wheel::MAX_ID");
+        self.nodes.grow(id);
+        self.most = most(self.nodes.len());
+    }
+
+    #[cold]
+    fn come_round(&mut self, id: u32) {
+        self.nodes.set_generation(id, 0);
+        self.lists.sweep_all(&self.nodes);
+        self.nodes.set_generation(id, 1);
+    }
+
+    /// Leaves the record of a scheduled id dead.
+    #[inline]
+    fn end(&mut self, id: u32) {
+        if self.nodes.end(id) {
+            self.lists.sweep_all(&self.nodes);
+        }
+    }
+
+    /// Throws out a few dead records. There are more of them than living ones, so it is soon done with.
+    #[inline(never)]
+    fn sweep(&mut self) {
+        for _ in 0..STROKES {
+            self.lists.sweep(&self.nodes);
+            if self.lists.records() <= self.most {
+                return;
+            }
+        }
     }
 
     /// Takes `id` out and returns whether it was scheduled. Idempotent. O(1).
     #[inline]
     pub fn deschedule(&mut self, id: u32) -> bool {
-        match self.links.scheduled(id) {
-            Some(node) => {
-                self.links.unlink(node);
-                self.len -= 1;
-                true
-            }
-            None => false,
+        let scheduled = self.nodes.is_scheduled(id);
+        if scheduled {
+            self.end(id);
+            self.len -= 1;
         }
+        scheduled
     }
 
     /// The deadline `id` is scheduled for, as it was given. O(1).
     #[inline]
     #[must_use]
     pub fn due(&self, id: u32) -> Option<u64> {
-        self.links.scheduled(id).map(|node| self.links.due(node))
+        self.nodes.due(id)
     }
 
     /// Moves the clock to `now` and takes one step: a due id, or the news that there is none.
@@ -258,7 +390,7 @@ impl<P: Default> Wheel<P> {
     /// an id before its due. A `now` earlier than one seen before fires nothing and moves
     /// nothing.
     ///
-    /// **Budget.** Every id handed out, node refiled and bucket visited takes 1 from `work`; when
+    /// **Budget.** Every id handed out, record dropped or refiled and bucket visited takes 1 from `work`; when
     /// there is none left and something to do, the answer is [`Pop::Budget`] and the next pop
     /// continues at that point. Any allowance above 0 makes progress.
     ///
@@ -273,34 +405,63 @@ impl<P: Default> Wheel<P> {
     /// **Cost.** O(1) plus the work taken; O(levels) per visited bucket and for `Idle`.
     #[inline]
     pub fn pop(&mut self, now: u64, work: &mut usize) -> Pop {
+        if self.rests(now) {
+            return Pop::Idle;
+        }
+        self.work(now, work)
+    }
+
+    /// Moves the clock to `now` if that is all there is to do. A few instructions, for loops that mostly find nothing.
+    #[inline]
+    pub fn rests(&mut self, now: u64) -> bool {
+        // W-wake: the right side is less than 2^63, so this says, too, that `now` is not the past.
+        let rests = now.wrapping_sub(self.now) < self.wake.wrapping_sub(self.now);
+        if rests {
+            self.now = now;
+        }
+        rests
+    }
+
+    fn work(&mut self, now: u64, work: &mut usize) -> Pop {
         if !has_come(now, self.now) {
             return Pop::Idle;
         }
         self.now = self.within_reach(now);
+        self.wake = self.now;
+        if self.len == 0 {
+            self.lists.clear();
+        }
         loop {
-            if let Some(node) = self.links.first(READY) {
+            if !self.lists.is_empty(READY) {
                 if !take(work) {
                     return Pop::Budget;
                 }
-                self.links.scout();
-                return self.fire(node);
+                if let Some(pop) = self.fire(READY) {
+                    return pop;
+                }
+                continue;
             }
-            if let Some(node) = self.links.first(PENDING) {
+            if let Some(first) = self.lists.first(PENDING) {
                 if !take(work) {
                     return Pop::Budget;
                 }
-                self.links.scout();
-                let due = self.links.due(node);
-                if self.geometry.floor(due) == self.cursor && self.reached(due) {
-                    return self.fire(node);
+                if self.geometry.floor(first.due) == self.cursor && self.reached(first.due) {
+                    if let Some(pop) = self.fire(PENDING) {
+                        return pop;
+                    }
+                } else {
+                    self.lists.drop_first(PENDING);
+                    let head = self.file(first);
+                    if records::row(head) == 1 {
+                        // It is next looked at when it fires.
+                        self.nodes.fetch(first.id);
+                    }
                 }
-                self.links.unlink(node);
-                self.file(node, due);
                 continue;
             }
             // The round is over. Late entries go first in the next one, but do not take the place
             // of the next bucket: otherwise a caller that schedules the past starves the present.
-            self.links.splice(LATE, READY);
+            self.lists.splice(LATE, READY);
             match self.earliest_to_visit() {
                 Some(head) => {
                     if !take(work) {
@@ -310,11 +471,13 @@ impl<P: Default> Wheel<P> {
                 }
                 None => {
                     self.cursor = self.geometry.floor(self.now);
-                    if self.links.first(READY).is_none() {
+                    if self.lists.is_empty(READY) {
                         if self.now == now {
+                            self.wake = self.next_visit();
                             return Pop::Idle;
                         }
                         self.now = self.within_reach(now);
+                        self.wake = self.now;
                     }
                 }
             }
@@ -333,11 +496,22 @@ impl<P: Default> Wheel<P> {
     /// O(levels).
     #[must_use]
     pub fn next_expiration(&self) -> Option<u64> {
-        if self.links.any_in_row(0) {
+        if self.len == 0 {
+            return None;
+        }
+        if self.lists.any_in_row(0) {
             return Some(self.now);
         }
-        let head = self.links.first_head(1)?;
-        let bound = self.links.due(head);
+        let mut head = self.lists.first_head(1)?;
+        for _ in 0..LOOKS {
+            let live = |record: &Record| self.nodes.is_live(record.id, record.generation);
+            match self.lists.only_block(head) {
+                Some(few) if !few.iter().any(live) => {}
+                _ => break,
+            }
+            head = self.lists.first_head_from(head + 1)?;
+        }
+        let bound = self.lists.bound(head);
         Some(if self.reached(bound) { self.now } else { bound })
     }
 
@@ -345,41 +519,27 @@ impl<P: Default> Wheel<P> {
     #[inline]
     #[must_use]
     pub fn payload(&self, id: u32) -> Option<&P> {
-        self.links.payload(id)
+        self.nodes.payload(id)
     }
 
     /// Mutable [`payload`](Wheel::payload).
     #[inline]
     #[must_use]
     pub fn payload_mut(&mut self, id: u32) -> Option<&mut P> {
-        self.links.payload_mut(id)
-    }
-
-    /// A number that the caller may keep with an id while it is not scheduled: it lies where the due
-    /// would. `None` if there is no memory for the id yet. O(1).
-    #[inline]
-    #[must_use]
-    pub fn spare_mut(&mut self, id: u32) -> Option<&mut u64> {
-        self.links.spare_mut(id)
-    }
-
-    /// [`spare_mut`](Wheel::spare_mut), to look at.
-    #[cfg(any(test, fuzzing))]
-    pub fn spare(&self, id: u32) -> Option<u64> {
-        self.links.spare(id)
+        self.nodes.payload_mut(id)
     }
 
     /// Ids below this one have memory, scheduled or not. O(1).
     #[inline]
     #[must_use]
     pub fn ids(&self) -> usize {
-        self.links.ids()
+        self.nodes.len()
     }
 
     /// How many ids can be scheduled, from 0 on, before memory is allocated. O(1).
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.links.capacity()
+        self.nodes.capacity()
     }
 
     /// The shape it was made with.
@@ -392,7 +552,11 @@ impl<P: Default> Wheel<P> {
     pub fn clear(&mut self) {
         self.len = 0;
         self.cursor = self.geometry.floor(self.now);
-        self.links.clear();
+        self.wake = self.now;
+        self.lists.clear();
+        self.most = SLACK;
+        // Last: a payload's drop may panic, and finds all of it done then.
+        self.nodes.clear();
     }
 
     /// What time has brought and pops have not taken yet: ids, their dues, and whether they are
@@ -408,22 +572,22 @@ impl<P: Default> Wheel<P> {
     /// any number. All of a bucket is due before all of the next. O(levels).
     #[must_use]
     pub fn first_bucket(&self, from: u32, to: u32) -> Option<u32> {
-        let head = self.links.first_head_from(from.max(links::FIRST))?;
+        let head = self.lists.first_head_from(from.max(records::FIRST))?;
         (head < to).then_some(head)
     }
 
     /// The latest filled bucket from `from` up to, and without, `to`. O(levels).
     #[must_use]
     pub fn last_bucket(&self, from: u32, to: u32) -> Option<u32> {
-        let head = self.links.last_head_before(to)?;
-        (head >= from.max(links::FIRST)).then_some(head)
+        let head = self.lists.last_head_before(to)?;
+        (head >= from.max(records::FIRST)).then_some(head)
     }
 
     /// The ids of a bucket and their dues, in the order in which they were filed.
     pub fn bucket(&self, head: u32) -> impl Iterator<Item = (u32, u64)> + '_ {
-        let first = self.links.first(head);
-        std::iter::successors(first, move |&node| self.links.after(head, node))
-            .map(|node| (self.links.id(node), self.links.due(node)))
+        let live = move |record: &&Record| self.nodes.is_live(record.id, record.generation);
+        let records = self.lists.iter(head).filter(live);
+        records.map(|record| (record.id, record.due))
     }
 
     /// The latest time a pop was given, or the one at creation. O(1).
@@ -444,73 +608,115 @@ impl<P: Default> Wheel<P> {
         self.len == 0
     }
 
-    /// Allocates for the ids below `ids`, so that scheduling them does not.
+    /// Allocates for the ids below `ids`, so that scheduling them does not, however often they are moved.
     pub fn reserve(&mut self, ids: usize) {
-        self.links.reserve(ids);
+        self.nodes.reserve(ids);
+        // What is thrown out, a circle of the broom later at the latest, is there until then.
+        let most = most(ids);
+        self.lists.reserve(most + most / 8);
     }
 
-    /// Gives back the memory of the ids from `ids` on that lie above the highest scheduled one.
-    /// O(ids given back), and a copy of the others if the allocator cannot shrink in place.
+    /// Gives back the memory of the ids from `ids` on that lie above the highest scheduled one, and that of records beyond
+    /// those of the scheduled ids. O(ids given back and records), and a copy of the others if the allocator cannot shrink in
+    /// place.
     pub fn shrink_to(&mut self, ids: usize) {
-        self.links.shrink_to(ids);
+        self.lists.sweep_all(&self.nodes);
+        self.lists.shrink();
+        self.nodes.shrink_to(ids);
+        self.most = most(self.nodes.len());
     }
 
-    /// Files an unlinked node by its due and the cursor, and keeps W-bound.
+    /// Files a record by its due and the cursor, and keeps W-bound and W-wake.
     #[inline]
-    fn file(&mut self, node: u32, due: u64) {
+    fn file(&mut self, record: Record) -> u32 {
+        let due = record.due;
         let head = self.geometry.head(due, self.cursor);
-        if self.links.push_back(head, node) || self.ahead(due) < self.ahead(self.links.due(head)) {
-            self.links.set_due(head, due);
+        if self.lists.push(head, record) || self.ahead(due) < self.ahead(self.lists.bound(head)) {
+            self.lists.set_bound(head, due);
+            let from = self.begins(head, due);
+            if self.reached(from) {
+                self.wake = self.now;
+            } else if self.ahead(from) < self.ahead(self.wake) {
+                self.wake = from;
+            }
         }
+        head
     }
 
-    /// Takes a due node out for good.
+    /// When it comes to be visited: something in a finest bucket may be due at its bound, and the cursor may
+    /// not go into a coarser bucket as it is.
     #[inline]
-    fn fire(&mut self, node: u32) -> Pop {
-        self.links.unlink(node);
-        self.len -= 1;
-        Pop::Due {
-            id: self.links.id(node),
-            due: self.links.due(node),
+    fn begins(&self, head: u32, bound: u64) -> u64 {
+        match records::row(head) {
+            1 => bound,
+            row => self.geometry.bucket_start(row, bound),
         }
     }
 
-    /// The head of the earliest bucket, if time has brought work there: something in a finest
-    /// bucket may be due, or a coarser bucket has begun and the cursor may not pass it as it is.
+    /// Takes the first record of a list, which is due, and its id's schedule, unless the record is dead.
+    #[inline]
+    fn fire(&mut self, head: u32) -> Option<Pop> {
+        if let Some(ahead) = self.lists.ahead(head) {
+            self.nodes.fetch(ahead);
+        }
+        let Record {
+            due,
+            id,
+            generation,
+        } = self.lists.pop(head)?;
+        if !self.nodes.is_live(id, generation) {
+            return None;
+        }
+        self.end(id);
+        self.len -= 1;
+        Some(Pop::Due { id, due })
+    }
+
+    /// The head of the earliest bucket, if time has brought work there.
     #[inline]
     fn earliest_to_visit(&self) -> Option<u32> {
-        let head = self.links.first_head(1)?;
-        let bound = self.links.due(head);
-        let from = if links::row(head) == 1 {
-            bound
-        } else {
-            self.geometry.bucket_start(links::row(head), bound)
-        };
+        let head = self.lists.first_head(1)?;
+        let from = self.begins(head, self.lists.bound(head));
         self.reached(from).then_some(head)
+    }
+
+    /// When time brings work next, if there is none now; at most as far as the clock may go ahead of the cursor.
+    #[inline]
+    fn next_visit(&self) -> u64 {
+        let reach = self.cursor.wrapping_add(REACH);
+        match self.lists.first_head(1) {
+            Some(head) => {
+                let from = self.begins(head, self.lists.bound(head));
+                if self.ahead(from) < REACH {
+                    from
+                } else {
+                    reach
+                }
+            }
+            None => reach,
+        }
     }
 
     /// Steps the cursor to the bucket's bound or to now, the earlier one, and takes its list off.
     #[inline]
     fn visit(&mut self, head: u32) {
-        let bound = self.links.due(head);
+        let bound = self.lists.bound(head);
         let now_bucket = self.geometry.floor(self.now);
         self.cursor = if self.reached(bound) {
             self.geometry.floor(bound)
         } else {
             now_bucket
         };
-        self.links.send_scouts(head);
         // A finest bucket that now has left behind, or that is one unit wide, is due as a whole.
-        let all_due = links::row(head) == 1
+        let all_due = records::row(head) == 1
             && (self.cursor != now_bucket || self.geometry.granularity() == 1);
-        self.links
+        self.lists
             .splice(head, if all_due { READY } else { PENDING });
     }
 
     /// `now`, or as far towards it as the circle allows while the cursor stands where it does.
     #[inline]
     fn within_reach(&self, now: u64) -> u64 {
-        const REACH: u64 = (1 << 62) - 1;
         if self.ahead(now) <= REACH {
             now
         } else {
@@ -537,6 +743,12 @@ impl<P: Default> Wheel<P> {
 fn has_come(now: u64, t: u64) -> bool {
     // The sign bit says on which side of the circle `t` is.
     now.wrapping_sub(t) >> 63 == 0
+}
+
+/// With more records than this for so many ids, dead ones are thrown out.
+#[inline]
+fn most(ids: usize) -> usize {
+    3 * ids + SLACK
 }
 
 /// Takes one unit of work, if there is one.

@@ -1,56 +1,80 @@
 //! The structural validator: what the head of the module promises, checked after every step of the tests
 //! and of the fuzzer.
 
-use super::{Geometry, Wheel, LATE, PENDING, READY};
+use super::{Geometry, Payload, Record, Wheel, LATE, PENDING, READY};
+use std::collections::HashSet;
 
-/// Checks the invariants of the module's head. Places are worked out from shifts and remainders,
-/// one level after the other, not by the function under test.
-pub(in crate::wheel) fn validate<P: Default>(wheel: &Wheel<P>) {
-    let (links, geometry) = (&wheel.links, &wheel.geometry);
+/// Checks the invariants of the module's head, for all records, dead or alive. Places are worked out from shifts and
+/// remainders, one level after the other, not by the function under test.
+pub(in crate::wheel) fn validate<P: Payload>(wheel: &Wheel<P>) {
+    let (nodes, lists, geometry) = (&wheel.nodes, &wheel.lists, &wheel.geometry);
+    lists.check();
     let rows = geometry.rows();
     let (cursor, now) = (wheel.cursor, wheel.now);
     assert_eq!(cursor % geometry.granularity(), 0, "cursor is not a start");
-    assert!(now.wrapping_sub(cursor) < 1 << 62, "W-order: the cursor");
-    let mut nodes = 0;
+    let lag = now.wrapping_sub(cursor);
+    assert!(lag < 1 << 62, "W-order: the cursor");
+    let wake = wheel.wake.wrapping_sub(cursor);
+    assert!(lag <= wake && wake < 1 << 62, "W-wake");
+    let mut live = HashSet::new();
     for row in 0..rows {
         let heads = if row + 1 == rows { 1 } else { 64 };
         for bucket in 0..heads {
             let head = (row as u32) * 64 + bucket;
-            let ring = links.ring(head);
-            nodes += ring.len();
-            let bit = links.bits(row) >> bucket & 1;
-            assert_eq!(bit == 1, !ring.is_empty(), "W-bits {row}:{bucket}");
-            if row == 0 {
-                assert!(ring.is_empty() || [READY, PENDING, LATE].contains(&head));
+            let records: Vec<Record> = lists.iter(head).copied().collect();
+            let bit = lists.bits(row) >> bucket & 1;
+            assert_eq!(bit == 1, !records.is_empty(), "W-bits {row}:{bucket}");
+            for record in &records {
+                assert!(nodes.has(record.id), "W-live: no node");
+                assert_eq!(record.generation % 2, 1, "W-live: of nothing");
+                if nodes.is_live(record.id, record.generation) {
+                    assert_eq!(nodes.due(record.id), Some(record.due), "W-live: due");
+                    assert!(live.insert(record.id), "W-live: twice");
+                }
+            }
+            if records.is_empty() {
                 continue;
             }
-            let bound = links.due(head);
-            for &node in &ring {
-                let due = links.due(node);
-                let ahead = due.wrapping_sub(cursor);
-                let lag = now.wrapping_sub(cursor);
+            if row == 0 {
+                assert!([READY, PENDING, LATE].contains(&head));
+                assert_eq!(wheel.wake, now, "W-wake: {head}");
+                continue;
+            }
+            let bound = lists.bound(head);
+            for record in &records {
+                let ahead = record.due.wrapping_sub(cursor);
                 assert!(ahead <= (1 << 63) + lag, "W-order");
-                assert_eq!(place(geometry, due, cursor), (row, bucket), "W-place");
+                assert_eq!(
+                    place(geometry, record.due, cursor),
+                    (row, bucket),
+                    "W-place"
+                );
                 assert!(bound.wrapping_sub(cursor) <= ahead, "W-bound");
             }
-            if !ring.is_empty() && row + 1 < rows {
+            if row + 1 < rows {
                 assert_eq!(place(geometry, bound, cursor), (row, bucket), "W-bound");
-            }
-            if !ring.is_empty() && row + 1 == rows {
+            } else {
                 assert_eq!(place(geometry, bound, cursor).0, row, "W-bound");
             }
+            let begins = match row {
+                1 => bound,
+                _ => bound - bound % geometry.bucket_width(row),
+            };
+            assert!(wake <= begins.wrapping_sub(cursor).max(lag), "W-wake");
         }
-        assert_eq!(links.bits(row) >> (heads - 1) >> 1, 0, "W-bits {row}");
+        assert_eq!(lists.bits(row) >> (heads - 1) >> 1, 0, "W-bits {row}");
     }
-    for &node in &links.ring(PENDING) {
-        let ahead = links.due(node).wrapping_sub(cursor);
-        assert!(
-            ahead <= (1 << 63) + now.wrapping_sub(cursor),
-            "W-order, pending"
-        );
+    for record in lists.iter(PENDING) {
+        let ahead = record.due.wrapping_sub(cursor);
+        assert!(ahead <= (1 << 63) + lag, "W-order, pending");
     }
-    assert_eq!(nodes, wheel.len(), "W-links: len");
-    assert_eq!(nodes, links.linked(), "W-links: nodes outside the lists");
+    let scheduled = (0..nodes.len() as u32).filter(|id| nodes.is_scheduled(*id));
+    assert_eq!(scheduled.count(), wheel.len(), "W-live: len");
+    assert_eq!(live.len(), wheel.len(), "W-live: lost");
+    assert_eq!(wheel.most, super::most(nodes.len()), "W-dead");
+    // A circle of the broom may be needed before anything is thrown out.
+    let most = wheel.most + wheel.most / 8 + 2 * 577;
+    assert!(lists.records() <= most, "W-dead: too many");
 }
 
 /// Row and bucket in which `due` belongs, by dividing from the coarsest level down.

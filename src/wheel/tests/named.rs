@@ -539,7 +539,7 @@ fn a_clock_that_outruns_its_backlog_is_held_back_and_catches_up() {
     }
 }
 
-/// The hints of a long list, most of which have left it by the time it is gone through.
+/// Most of a long list is dead by the time it is gone through.
 #[test]
 fn long_lists_are_gone_through_whatever_was_taken_out_of_them() {
     for keep in [1, 2, 7, 400] {

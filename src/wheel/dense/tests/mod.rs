@@ -79,7 +79,7 @@ fn drain(wheel: &mut Wheel, now: u64) -> Vec<u32> {
 
 /// Whether nothing of what time has brought is left to do.
 fn keeps_up(wheel: &Wheel) -> bool {
-    wheel.links.bits(0) == 0 && wheel.cursor == wheel.geometry.floor(wheel.now)
+    wheel.lists.bits(0) == 0 && wheel.wake != wheel.now
 }
 
 /// The invariants, and: what is known to be due is due. (True only while the clock keeps to its half
@@ -87,9 +87,8 @@ fn keeps_up(wheel: &Wheel) -> bool {
 fn validate(wheel: &Wheel) {
     super::validate::validate(wheel);
     for head in [READY, LATE] {
-        for &node in &wheel.links.ring(head) {
-            let due = wheel.links.due(node);
-            assert!(wheel.now.wrapping_sub(due) as i64 >= 0, "not due");
+        for record in wheel.lists.iter(head) {
+            assert!(wheel.now.wrapping_sub(record.due) as i64 >= 0, "not due");
         }
     }
 }

@@ -1,0 +1,550 @@
+//! Records, in lists of blocks: what is to be looked at when, read and written in rows.
+//!
+//! A list is a chain of blocks of 256 bytes, each of which has up to fifteen records, first in, first out. So to file a
+//! record is to write behind the one before it, and to go through a list is to read memory in order. Blocks come from
+//! one pool and go back to it; none is ever empty in a list.
+//!
+//! The lists come 64 to a *row*: row 0 has those outside the levels, row 1 is the finest level, the last row has one
+//! list only, the overflow. A list's number, its *head*, is `row << 6 | bucket`, and that is also the address of its bit.
+
+use super::nodes::{Nodes, Payload};
+use crate::sync::prefetch;
+use crate::wheel::geometry::{MAX_LEVELS, ROW_BITS};
+
+/// Level rows, the row outside the levels, and the overflow.
+const MAX_ROWS: usize = MAX_LEVELS + 2;
+
+/// The first head of the levels.
+pub(super) const FIRST: u32 = 1 << ROW_BITS;
+
+/// Records in a block: four cache lines, with the header.
+const BLOCK: usize = 15;
+
+/// No block.
+const NONE: u32 = u32::MAX;
+
+/// How far ahead in its block a record's node is fetched.
+const AHEAD: usize = 6;
+
+/// The row of a head.
+#[inline]
+pub(super) fn row(head: u32) -> usize {
+    (head >> ROW_BITS) as usize
+}
+
+/// That `id` was scheduled for `due`; dead if its node has another generation now.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Record {
+    pub(super) due: u64,
+    pub(super) id: u32,
+    pub(super) generation: u32,
+}
+
+#[derive(Clone, Debug)]
+#[repr(C)]
+struct Block {
+    /// Of the list, or of the pool.
+    next: u32,
+    /// The records are `start..end`, which is not empty in a list.
+    start: u16,
+    end: u16,
+    records: [Record; BLOCK],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct List {
+    first: u32,
+    last: u32,
+    /// Of a level's bucket that is not empty: nothing in it is due before.
+    bound: u64,
+}
+
+/// Where the sweeper is.
+#[derive(Clone, Copy, Debug)]
+struct Broom {
+    head: u32,
+    /// The block that was swept last in this list; it may have room for records of the next.
+    behind: u32,
+}
+
+/// All lists of a wheel and, per row, which of them are not empty.
+#[derive(Clone, Debug)]
+pub(super) struct Lists {
+    blocks: Vec<Block>,
+    lists: Vec<List>,
+    occupied: [u64; MAX_ROWS],
+    /// The first block of the pool.
+    pool: u32,
+    /// Records in all lists, dead or alive.
+    records: usize,
+    broom: Broom,
+}
+
+impl Lists {
+    /// Empty lists for `rows` rows, the last of them with a single list.
+    pub(super) fn new(rows: usize) -> Lists {
+        debug_assert!((3..=MAX_ROWS).contains(&rows));
+        let heads = ((rows - 1) << ROW_BITS) + 1;
+        Lists {
+            blocks: Vec::new(),
+            lists: vec![List::EMPTY; heads],
+            occupied: [0; MAX_ROWS],
+            pool: NONE,
+            records: 0,
+            broom: Broom::START,
+        }
+    }
+
+    /// Records in all lists, dead or alive.
+    #[inline]
+    pub(super) fn records(&self) -> usize {
+        self.records
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self, head: u32) -> bool {
+        self.lists[head as usize].first == NONE
+    }
+
+    #[inline]
+    pub(super) fn bound(&self, head: u32) -> u64 {
+        self.lists[head as usize].bound
+    }
+
+    #[inline]
+    pub(super) fn set_bound(&mut self, head: u32, bound: u64) {
+        self.lists[head as usize].bound = bound;
+    }
+
+    /// Whether any list of `row` has a record.
+    #[inline]
+    pub(super) fn any_in_row(&self, row: usize) -> bool {
+        self.occupied[row] != 0
+    }
+
+    /// The first head that has a record, in rows from `row` on.
+    #[inline]
+    pub(super) fn first_head(&self, row: usize) -> Option<u32> {
+        for (row, bits) in self.occupied.iter().enumerate().skip(row) {
+            if *bits != 0 {
+                return Some((row as u32) << ROW_BITS | bits.trailing_zeros());
+            }
+        }
+        None
+    }
+
+    /// The first head that has a record, from head `from` on.
+    pub(super) fn first_head_from(&self, from: u32) -> Option<u32> {
+        let bits = self.occupied.get(row(from))? & (u64::MAX << bucket(from));
+        if bits != 0 {
+            return Some(from >> ROW_BITS << ROW_BITS | bits.trailing_zeros());
+        }
+        self.first_head(row(from) + 1)
+    }
+
+    /// The last head that has a record, before head `to`.
+    pub(super) fn last_head_before(&self, to: u32) -> Option<u32> {
+        let rows = self.occupied.iter().enumerate().rev();
+        for (row, bits) in rows.skip_while(|&(at, _)| at > row(to)) {
+            let bits = if row == self::row(to) {
+                bits & !(u64::MAX << bucket(to))
+            } else {
+                *bits
+            };
+            if bits != 0 {
+                return Some((row as u32) << ROW_BITS | bits.ilog2());
+            }
+        }
+        None
+    }
+
+    /// The records of a list in order.
+    pub(super) fn iter(&self, head: u32) -> impl Iterator<Item = &Record> {
+        let block = |at: u32| self.blocks.get(at as usize);
+        let first = block(self.lists[head as usize].first);
+        std::iter::successors(first, move |last| block(last.next)).flat_map(Block::records)
+    }
+
+    /// Appends a record and returns whether the list was empty.
+    #[inline]
+    pub(super) fn push(&mut self, head: u32, record: Record) -> bool {
+        self.records += 1;
+        let list = &self.lists[head as usize];
+        if let Some(block) = self.blocks.get_mut(list.last as usize) {
+            if let Some(place) = block.records.get_mut(usize::from(block.end)) {
+                *place = record;
+                block.end += 1;
+                return false;
+            }
+        }
+        self.push_block(head, record)
+    }
+
+    #[inline(never)]
+    fn push_block(&mut self, head: u32, record: Record) -> bool {
+        let at = self.take_block();
+        let block = &mut self.blocks[at as usize];
+        block.records[0] = record;
+        block.end = 1;
+        let list = &mut self.lists[head as usize];
+        let last = std::mem::replace(&mut list.last, at);
+        match self.blocks.get_mut(last as usize) {
+            Some(last) => {
+                last.next = at;
+                false
+            }
+            None => {
+                list.first = at;
+                self.occupied[row(head)] |= bit(head);
+                true
+            }
+        }
+    }
+
+    /// A block without records that is in no list.
+    #[inline]
+    fn take_block(&mut self) -> u32 {
+        let at = self.pool;
+        match self.blocks.get_mut(at as usize) {
+            Some(block) => {
+                self.pool = block.next;
+                (block.next, block.start, block.end) = (NONE, 0, 0);
+                // The next one to be taken is as cold as this one was.
+                self.fetch(self.pool);
+                at
+            }
+            None => {
+                // Fits: there are at most three records or so for each id, and fifteen in a block.
+                let at = self.blocks.len() as u32;
+                self.blocks.push(Block::EMPTY);
+                at
+            }
+        }
+    }
+
+    /// Gives a block that is in no list to the pool.
+    #[inline]
+    fn give_block(&mut self, at: u32) {
+        self.blocks[at as usize].next = self.pool;
+        self.pool = at;
+    }
+
+    /// The first record of a list.
+    #[inline]
+    pub(super) fn first(&self, head: u32) -> Option<Record> {
+        let block = self.blocks.get(self.lists[head as usize].first as usize)?;
+        Some(block.records[usize::from(block.start)])
+    }
+
+    /// The records of a list that has one block.
+    #[inline]
+    pub(super) fn only_block(&self, head: u32) -> Option<&[Record]> {
+        let List { first, last, .. } = self.lists[head as usize];
+        let block = self.blocks.get(first as usize)?;
+        (first == last).then(|| block.records())
+    }
+
+    /// The id of one of the next records of a list, if it is in the block of the first.
+    #[inline]
+    pub(super) fn ahead(&self, head: u32) -> Option<u32> {
+        let block = self.blocks.get(self.lists[head as usize].first as usize)?;
+        let at = usize::from(block.start) + AHEAD;
+        (at < usize::from(block.end)).then(|| block.records[at].id)
+    }
+
+    /// Takes the first record of a list.
+    #[inline]
+    pub(super) fn pop(&mut self, head: u32) -> Option<Record> {
+        let first = self.first(head);
+        self.drop_first(head);
+        first
+    }
+
+    /// Takes the first record of a list, if there is one, and forgets it.
+    #[inline]
+    pub(super) fn drop_first(&mut self, head: u32) {
+        let at = self.lists[head as usize].first;
+        if let Some(block) = self.blocks.get_mut(at as usize) {
+            self.records -= 1;
+            block.start += 1;
+            if block.start == block.end {
+                self.shift(head);
+            }
+        }
+    }
+
+    /// Takes the first block of a list out, whose records are done with.
+    fn shift(&mut self, head: u32) {
+        let list = &mut self.lists[head as usize];
+        let at = list.first;
+        let next = self.blocks[at as usize].next;
+        list.first = next;
+        if next == NONE {
+            list.last = NONE;
+            self.occupied[row(head)] &= !bit(head);
+        } else {
+            let after = self.blocks[next as usize].next;
+            self.fetch(after);
+        }
+        if self.broom.behind == at {
+            self.broom.behind = NONE;
+        }
+        self.give_block(at);
+    }
+
+    /// Fetches a block ahead of time.
+    #[inline]
+    fn fetch(&self, at: u32) {
+        if let Some(block) = self.blocks.get(at as usize) {
+            prefetch(block);
+            for record in block.records.iter().skip(4).step_by(4) {
+                prefetch(record);
+            }
+        }
+    }
+
+    /// Appends all of list `from` to list `to`, in order, leaving `from` empty. O(1).
+    #[inline]
+    pub(super) fn splice(&mut self, from: u32, to: u32) {
+        let List { first, last, .. } = self.lists[from as usize];
+        if first == NONE {
+            return;
+        }
+        self.lists[from as usize] = List::EMPTY;
+        self.occupied[row(from)] &= !bit(from);
+        let list = &mut self.lists[to as usize];
+        let before = std::mem::replace(&mut list.last, last);
+        match self.blocks.get_mut(before as usize) {
+            Some(before) => before.next = first,
+            None => list.first = first,
+        }
+        self.occupied[row(to)] |= bit(to);
+        if self.broom.head == from {
+            self.broom = Broom {
+                head: from + 1,
+                behind: NONE,
+            };
+        }
+        let second = self.blocks[first as usize].next;
+        self.fetch(second);
+    }
+
+    /// Empties all lists and keeps the memory. O(lists).
+    pub(super) fn clear(&mut self) {
+        while let Some(head) = self.first_head(0) {
+            let List { first, last, .. } = self.lists[head as usize];
+            self.lists[head as usize] = List::EMPTY;
+            self.occupied[row(head)] &= !bit(head);
+            self.blocks[last as usize].next = self.pool;
+            self.pool = first;
+        }
+        self.records = 0;
+        self.broom = Broom::START;
+    }
+
+    /// Throws the dead out of one block, or goes on to the next list. False if it came to the end of all lists,
+    /// and begins again.
+    ///
+    /// What is left moves up to the block before it in the list, as far as there is room, so that swept blocks are full.
+    pub(super) fn sweep<P: Payload>(&mut self, nodes: &Nodes<P>) -> bool {
+        let Broom { head, behind } = self.broom;
+        let at = match self.blocks.get(behind as usize) {
+            Some(behind) => behind.next,
+            None => self
+                .lists
+                .get(head as usize)
+                .map_or(NONE, |list| list.first),
+        };
+        if at == NONE {
+            let next = self.first_head_from(head + 1);
+            self.broom = next.map_or(Broom::START, |head| Broom { head, behind: NONE });
+            return next.is_some();
+        }
+        let block = &self.blocks[at as usize];
+        let next = block.next;
+        // No branch for each: who is alive is as good as random, and a wrong guess would wait for a node.
+        let (mut living, mut kept) = ([Record::default(); BLOCK], 0);
+        for record in block.records() {
+            living[kept] = *record;
+            kept += usize::from(nodes.is_live(record.id, record.generation));
+        }
+        self.records -= block.records().len() - kept;
+        let mut living = &living[..kept];
+        if let Some(behind) = self.blocks.get_mut(behind as usize) {
+            let room = &mut behind.records[usize::from(behind.end)..];
+            let (moved, rest) = living.split_at(room.len().min(kept));
+            room[..moved.len()].copy_from_slice(moved);
+            // Fits: a block has fifteen.
+            behind.end += moved.len() as u16;
+            living = rest;
+        }
+        let kept = living.len();
+        if kept > 0 {
+            let block = &mut self.blocks[at as usize];
+            block.records[..kept].copy_from_slice(living);
+            (block.start, block.end) = (0, kept as u16);
+            self.broom.behind = at;
+        } else {
+            self.unlink(head, behind, at);
+        }
+        // By the time that these are swept, they are here.
+        if let Some(next) = self.blocks.get(next as usize) {
+            for record in next.records() {
+                nodes.fetch(record.id);
+            }
+            self.fetch(next.next);
+        }
+        true
+    }
+
+    /// Takes block `at`, which follows `behind` in the list, out of it.
+    fn unlink(&mut self, head: u32, behind: u32, at: u32) {
+        let next = self.blocks[at as usize].next;
+        let list = &mut self.lists[head as usize];
+        match self.blocks.get_mut(behind as usize) {
+            Some(behind) => behind.next = next,
+            None => list.first = next,
+        }
+        if next == NONE {
+            list.last = behind;
+        }
+        if list.first == NONE {
+            self.occupied[row(head)] &= !bit(head);
+        }
+        self.give_block(at);
+    }
+
+    /// Throws all the dead out at once.
+    #[cold]
+    pub(super) fn sweep_all<P: Payload>(&mut self, nodes: &Nodes<P>) {
+        self.broom = Broom::START;
+        while self.sweep(nodes) {}
+    }
+
+    /// Allocates for so many records, wherever they go.
+    pub(super) fn reserve(&mut self, records: usize) {
+        let full = records / BLOCK;
+        // One block in each list is not full, and one where the broom is, and swept ones are.
+        let blocks = records.min(full + full / 8 + 2 * self.lists.len());
+        self.blocks
+            .reserve(blocks.saturating_sub(self.blocks.len()));
+    }
+
+    /// Gives back all memory that is not needed for the records there are. O(records).
+    pub(super) fn shrink(&mut self) {
+        let old = std::mem::take(&mut self.blocks);
+        self.pool = NONE;
+        self.broom = Broom::START;
+        self.blocks
+            .reserve_exact(old.len().min(self.records / BLOCK + self.lists.len()));
+        for head in 0..self.lists.len() as u32 {
+            let List { first, bound, .. } =
+                std::mem::replace(&mut self.lists[head as usize], List::EMPTY);
+            let mut at = first;
+            while let Some(block) = old.get(at as usize) {
+                for record in block.records() {
+                    self.records -= 1;
+                    self.push(head, *record);
+                }
+                at = block.next;
+            }
+            self.set_bound(head, bound);
+        }
+        self.blocks.shrink_to_fit();
+    }
+}
+
+impl Block {
+    const EMPTY: Block = Block {
+        next: NONE,
+        start: 0,
+        end: 0,
+        records: [Record {
+            due: 0,
+            id: 0,
+            generation: 0,
+        }; BLOCK],
+    };
+
+    #[inline]
+    fn records(&self) -> &[Record] {
+        &self.records[usize::from(self.start)..usize::from(self.end)]
+    }
+}
+
+impl List {
+    const EMPTY: List = List {
+        first: NONE,
+        last: NONE,
+        bound: 0,
+    };
+}
+
+impl Broom {
+    const START: Broom = Broom {
+        head: 0,
+        behind: NONE,
+    };
+}
+
+/// A head's place in its row.
+#[inline]
+fn bucket(head: u32) -> u32 {
+    head & ((1 << ROW_BITS) - 1)
+}
+
+/// A head's bit in its row.
+#[inline]
+fn bit(head: u32) -> u64 {
+    1 << bucket(head)
+}
+
+/// What the validator of the tests may look at.
+#[cfg(any(test, fuzzing))]
+impl Lists {
+    /// Checks that each block is in one list or in the pool, once, and how they hang together.
+    pub(super) fn check(&self) {
+        let mut seen = vec![false; self.blocks.len()];
+        let mut see = |at: u32| {
+            assert!(
+                !std::mem::replace(&mut seen[at as usize], true),
+                "W-blocks: {at} twice"
+            )
+        };
+        let mut records = 0;
+        let mut swept = self.broom.behind == NONE;
+        for (head, list) in self.lists.iter().enumerate() {
+            let (mut at, mut last) = (list.first, NONE);
+            while at != NONE {
+                see(at);
+                let block = &self.blocks[at as usize];
+                assert!(
+                    block.start < block.end && usize::from(block.end) <= BLOCK,
+                    "W-blocks: {at} is empty"
+                );
+                records += block.records().len();
+                swept |= at == self.broom.behind && head == self.broom.head as usize;
+                (last, at) = (at, block.next);
+            }
+            assert_eq!(list.last, last, "W-blocks: the end of {head}");
+        }
+        let mut at = self.pool;
+        while at != NONE {
+            see(at);
+            at = self.blocks[at as usize].next;
+        }
+        assert!(seen.into_iter().all(|seen| seen), "W-blocks: lost");
+        assert_eq!(records, self.records, "W-blocks: records");
+        assert!(swept, "the broom is not where it thinks");
+    }
+
+    pub(super) fn bits(&self, row: usize) -> u64 {
+        self.occupied[row]
+    }
+
+    /// Blocks there are, and for how many there is memory.
+    #[cfg(test)]
+    pub(super) fn blocks(&self) -> (usize, usize) {
+        (self.blocks.len(), self.blocks.capacity())
+    }
+}
