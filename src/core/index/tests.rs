@@ -118,3 +118,13 @@ fn keys_of_one_home_spill_and_make_the_table_grow() {
         assert_eq!(index.find(hash, |_| true), None);
     }
 }
+
+/// In a model a home has one word of its own, so that a key that is there leaves no room beside it.
+#[test]
+fn a_key_at_home_is_not_published_beside_itself() {
+    let index = Index::new().expect("memory");
+    assert!(index.insert_at_home(hash(1), 1));
+    assert!(!index.insert_at_home(hash(1), 2));
+    assert!(index.insert_at_home(hash(1) ^ 1 << 30, 3));
+    assert!(found(&index, 1));
+}
