@@ -290,7 +290,13 @@ fn growth_wakes_the_reaper() {
         for id in round * 10_000..(round + 1) * 10_000 {
             tracker.init(id, 1, 0).unwrap();
         }
-        let settled = || tracker.metrics().shards.iter().all(|shard| shard.tables == 1);
+        let settled = || {
+            tracker
+                .metrics()
+                .shards
+                .iter()
+                .all(|shard| shard.tables == 1)
+        };
         wait_for("the index to be carried over", settled);
     }
 }

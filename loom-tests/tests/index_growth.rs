@@ -8,7 +8,7 @@ use expiry::model::{Index, Inserted};
 use expiry::{Ack, AckError, Done};
 use loom::sync::atomic::AtomicU32;
 use loom::thread;
-use loom_tests::{bounded, large, model, preemptions, Rig};
+use loom_tests::{bounded, deep, large, model, preemptions, Rig};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -215,6 +215,42 @@ fn w13_reserved_is_not_published() {
             Inserted::Full => panic!("full"),
         }
         assert_ne!(b == Inserted::Done, published.load(Ordering::SeqCst));
+    });
+}
+
+/// A word that is merely reserved is not carried. Two homes share an overflow line: while the carrier is at the first
+/// one, the word that it saw there goes, and an inserter that has yet to hear of the new table reserves the
+/// place for the second. Were it carried, the inserter would find its own slot. Guards: the carrier looks at the
+/// bit again after it has read the word.
+#[test]
+fn w13_a_reserved_word_is_not_carried() {
+    deep("w13_a_reserved_word_is_not_carried", 4, || {
+        let index = index();
+        index.grow();
+        index.carry(100);
+        // Both homes are full, but for the second one's share of the first one's overflow line once 4 is gone.
+        for (hash, slot) in [(2, 20), (4, 7), (1, 21), (3, 22)] {
+            assert_eq!(index.insert(hash, slot, |_| false), Inserted::Done);
+        }
+        let other = index.clone();
+        let a = thread::spawn(move || other.insert(5, 1, EITHER));
+        let other = index.clone();
+        let carrier = thread::spawn(move || {
+            other.grow();
+            other.carry(3);
+        });
+        let other = index.clone();
+        let ender = thread::spawn(move || {
+            other.remove(4, 7);
+        });
+        assert_eq!(
+            a.join().unwrap(),
+            Inserted::Done,
+            "it has found its own slot"
+        );
+        carrier.join().unwrap();
+        ender.join().unwrap();
+        assert_eq!(all(&index, 5), [1]);
     });
 }
 

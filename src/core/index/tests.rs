@@ -143,3 +143,13 @@ fn a_table_is_more_than_half_full_before_it_must_grow() {
         assert!(held as usize * 100 > words * 55, "{held} of {words}");
     }
 }
+
+/// In a model a home has one word of its own, so that a key that is there leaves no room beside it.
+#[test]
+fn a_key_at_home_is_not_published_beside_itself() {
+    let index = Index::new().expect("memory");
+    assert!(index.insert_at_home(hash(1), 1));
+    assert!(!index.insert_at_home(hash(1), 2));
+    assert!(index.insert_at_home(hash(1) ^ 1 << 30, 3));
+    assert!(found(&index, 1));
+}
