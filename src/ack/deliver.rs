@@ -175,7 +175,11 @@ impl Deliver {
                     self.panicked(payload);
                 }
             }
-            Target::Channel { .. } => self.send(outcome),
+            Target::Channel {
+                bounded,
+                spill,
+                when_full,
+            } => self.send(outcome, bounded, spill, *when_full),
         }
     }
 
@@ -190,15 +194,13 @@ impl Deliver {
     }
 
     #[inline(never)] // keeps `tell` short
-    fn send(&self, outcome: &Outcome) {
-        let Target::Channel {
-            bounded,
-            spill,
-            when_full,
-        } = &self.target
-        else {
-            return;
-        };
+    fn send(
+        &self,
+        outcome: &Outcome,
+        bounded: &Sender<Outcome>,
+        spill: &Sender<Outcome>,
+        when_full: WhenFull,
+    ) {
         let spilled = |outcome| {
             self.spilled.fetch_add(1, Ordering::Relaxed);
             spill.send(outcome).is_ok()

@@ -297,16 +297,26 @@ pub(crate) struct Spot<'a> {
     pub(crate) birth: &'a AtomicU32,
 }
 
+impl Spot<'_> {
+    /// Fills a claimed slot. It is the caller's alone until somebody finds the lease, which publishes the rest.
+    #[inline(always)]
+    pub(crate) fn occupy(&self, birth: u32, key: u64, owner: u64, word: u64, lease: Lease) {
+        self.birth.store(birth, Ordering::Relaxed);
+        self.slot.key.store(key, Ordering::Relaxed);
+        self.slot.owner.store(owner, Ordering::Relaxed);
+        self.slot.set_word(word);
+        self.slot.set_lease(lease);
+    }
+}
+
 /// The slots of an engine. Ids are `chunk * CHUNK + position`; chunk `c` belongs to shard `c % shards`.
 pub(crate) struct Slots {
     /// By log2 of `chunk + shards`, of which segment 0 has the lowest: one load, one sum finds a slot.
     origins: [Origin; ORIGINS],
-    /// Segment 0 holds `1 << shift` chunks, each next one twice as many as the one before.
+    /// Segment 0 holds `shards` chunks, each next one twice as many as the one before.
     segments: [AtomicPtr<Segment>; SEGMENTS],
-    /// Chunks in segment 0; a power of two.
+    /// A power of two.
     shards: usize,
-    /// log2 of that.
-    shift: u32,
 }
 
 /// The first so many are never used: there are `shards` chunks in the first segment.
@@ -326,7 +336,6 @@ impl Slots {
             }),
             segments: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
             shards,
-            shift: shards.ilog2(),
         }
     }
 
@@ -341,12 +350,9 @@ impl Slots {
     /// Segment and chunk in it. Segment `k` starts at chunk `(S << k) - S`, with `S` shards.
     #[inline]
     fn place(&self, chunk: usize) -> (usize, usize) {
-        let shifted = chunk + (1 << self.shift);
-        let segment = shifted.ilog2() - self.shift;
-        (
-            segment as usize,
-            shifted - (1usize << (self.shift + segment)),
-        )
+        let shifted = chunk + self.shards;
+        let segment = shifted.ilog2() - self.shards.ilog2();
+        (segment as usize, shifted - (self.shards << segment))
     }
 
     #[inline]
@@ -440,7 +446,7 @@ impl Slots {
         };
         let mut mapped = place.load(Ordering::Acquire);
         if mapped.is_null() {
-            mapped = Box::into_raw(Box::new(Segment::map((1 << self.shift) << segment)?));
+            mapped = Box::into_raw(Box::new(Segment::map(self.shards << segment)?));
             // Release publishes the segment's fields; the loser's mapping was never touched and goes back.
             if let Err(theirs) = place.compare_exchange(
                 std::ptr::null_mut(),
@@ -453,7 +459,7 @@ impl Slots {
                 mapped = theirs;
             }
         }
-        let first = ((1 << (self.shift as usize + segment)) - (1 << self.shift)) * CHUNK;
+        let first = ((self.shards << segment) - self.shards) * CHUNK;
         #[allow(clippy::cast_possible_truncation)] // below MOST_CHUNKS
         let origin = self.origin(first as u32).ok_or(OutOfMemory)?;
         if origin.slots.load(Ordering::Acquire).is_null() {

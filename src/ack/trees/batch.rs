@@ -37,8 +37,8 @@ impl Trees {
             let mut bucket: Option<&Header> = None;
             let mut refused = Refused::OutOfMemory;
             for &(xor, owner) in items {
-                let Some(issued) = self.fill(mine, index, xor, owner, deadline, now, &mut refused)
-                else {
+                let issued = self.fill((mine, index), xor, owner, (deadline, now), &mut refused);
+                let Some(issued) = issued else {
                     self.tell_of(mine, bucket, into, untold, deadline)?;
                     return Err(refused.into());
                 };
@@ -97,6 +97,15 @@ impl Trees {
         Ok(())
     }
 
+    /// Where in the index the keys of a group belong; starts fetching their homes.
+    #[inline(always)]
+    fn find_homes(&self, keys: impl Iterator<Item = u64>, places: &mut [(usize, u32); GROUP]) {
+        for (place, key) in places.iter_mut().zip(keys) {
+            *place = self.engine.hash(key);
+            self.engine.index(place.0).prefetch(place.1);
+        }
+    }
+
     pub(crate) fn init_batch(
         &self,
         items: &[(u64, u64, u64)],
@@ -106,10 +115,7 @@ impl Trees {
         let mut places = [(0usize, 0u32); GROUP];
         self.engine.with_stripe(|mine, index| {
             for (group, items) in items.chunks(GROUP).enumerate() {
-                for (place, item) in places.iter_mut().zip(items) {
-                    *place = self.engine.hash(item.0);
-                    self.engine.index(place.0).prefetch(place.1);
-                }
+                self.find_homes(items.iter().map(|item| item.0), &mut places);
                 for (at, (&(key, xor, owner), &place)) in items.iter().zip(&places).enumerate() {
                     // For each anew, at the cost of a coarse reading: `each`, or a handler, may take its time.
                     let done = self.deadline(mine, timeout).and_then(|(deadline, now)| {
@@ -137,10 +143,7 @@ impl Trees {
         let mut places = [(0usize, 0u32); GROUP];
         let mut candidates: [Option<Candidate<'_>>; GROUP] = [None; GROUP];
         for (group, items) in items.chunks(GROUP).enumerate() {
-            for (place, item) in places.iter_mut().zip(items) {
-                *place = self.engine.hash(item.0);
-                self.engine.index(place.0).prefetch(place.1);
-            }
+            self.find_homes(items.iter().map(|item| item.0), &mut places);
             for (candidate, place) in candidates.iter_mut().zip(&places[..items.len()]) {
                 *candidate = self.engine.index(place.0).candidate(place.1);
                 if let Some(slot) = candidate.and_then(|seen| self.engine.slot(seen.slot())) {

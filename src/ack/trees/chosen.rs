@@ -61,21 +61,19 @@ pub(super) struct At {
 }
 
 impl Trees {
-    /// Whether slot `id`, which the index led to, holds `key` right now.
+    /// Whether slot `id`, which the index led to, from this `position` if it is known, holds `key` right now.
     #[inline(always)]
-    pub(super) fn holds(&self, id: u32, key: u64) -> Option<Found<'_>> {
+    pub(super) fn holds(&self, id: u32, key: u64, position: Option<usize>) -> Option<Found<'_>> {
         let slot = self.engine.slot(id)?;
         let word = slot.word.load(Ordering::Acquire);
-        if slot.key.load(Ordering::Acquire) != key {
-            return None;
-        }
+        let same = slot.key.load(Ordering::Acquire) == key;
         let lease = slot.lease();
-        lease.is_in(HELD).then_some(Found {
+        (same && lease.is_in(HELD)).then_some(Found {
             id,
             slot,
             word,
             lease,
-            position: None,
+            position,
         })
     }
 
@@ -95,19 +93,9 @@ impl Trees {
         key: u64,
     ) -> Option<Found<'_>> {
         if let Some(candidate) = candidate {
-            if let Some(slot) = self.engine.slot(candidate.slot()) {
-                let word = slot.word.load(Ordering::Acquire);
-                let same = slot.key.load(Ordering::Acquire) == key;
-                let lease = slot.lease();
-                if same && lease.is_in(HELD) && candidate.is_believed() {
-                    return Some(Found {
-                        id: candidate.slot(),
-                        slot,
-                        word,
-                        lease,
-                        position: Some(candidate.position()),
-                    });
-                }
+            let found = self.holds(candidate.slot(), key, Some(candidate.position()));
+            if found.is_some() && candidate.is_believed() {
+                return found;
             }
         }
         self.find_anywhere(shard, hash, key)
@@ -118,7 +106,7 @@ impl Trees {
     fn find_anywhere(&self, shard: usize, hash: u32, key: u64) -> Option<Found<'_>> {
         let mut seen = None;
         self.engine.index(shard).find(hash, |id| {
-            seen = self.holds(id, key);
+            seen = self.holds(id, key, None);
             seen.is_some()
         })?;
         seen
@@ -137,18 +125,9 @@ impl Trees {
     ) -> Option<(Claim<'_>, &Header)> {
         let (claim, spot) = self.engine.claim(mine, index, refused)?;
         let target = self.target(new.key, claim.incarnation);
-        let born = if self.is_sampled(target) {
-            self.now_exactly()
-        } else {
-            new.now
-        };
-        // Published by the lease, as the rest.
-        spot.birth.store(self.stamp(born), Ordering::Relaxed);
-        claim.slot.key.store(new.key, Ordering::Relaxed);
-        claim.slot.owner.store(new.owner, Ordering::Relaxed);
-        claim.slot.set_word(word(target));
         let lease = Lease::new(state, claim.incarnation, new.deadline);
-        claim.slot.set_lease(lease);
+        let born = self.born(target, new.now);
+        spot.occupy(born, new.key, new.owner, word(target), lease);
         mine.face.counts[new.at.0].keys_in.add(1);
         Some((claim, spot.header))
     }
@@ -166,7 +145,7 @@ impl Trees {
         let mut found = None;
         let index = self.engine.index(shard);
         let entered = index.insert(hash, claim.id, &mut crowded, |id| {
-            found = self.holds(id, new.key);
+            found = self.holds(id, new.key, None);
             found.is_some()
         });
         if crowded {
@@ -317,12 +296,7 @@ impl Trees {
                         let by = (found.lease.state() == State::EarlyFailedBy)
                             .then(|| found.slot.word.load(Ordering::Relaxed) ^ target);
                         found.slot.owner.store(owner, Ordering::Relaxed);
-                        let born = if self.is_sampled(target) {
-                            self.engine.clock.now()
-                        } else {
-                            now
-                        };
-                        self.engine.set_birth(found.id, self.stamp(born));
+                        self.engine.set_birth(found.id, self.born(target, now));
                         self.finish(
                             mine,
                             found.claim(),
@@ -373,12 +347,7 @@ impl Trees {
         counts.early_merged.add(1);
         let incarnation = early.incarnation();
         let target = self.target(key, incarnation);
-        let born = if self.is_sampled(target) {
-            self.engine.clock.now()
-        } else {
-            now
-        };
-        self.engine.set_birth(found.id, self.stamp(born));
+        self.engine.set_birth(found.id, self.born(target, now));
         slot.owner.store(owner, Ordering::Relaxed);
         // AcqRel: Release publishes the owner to whoever's ack completes the word. Only acks change
         // it, by XOR, so this commutes with them.

@@ -20,49 +20,33 @@ pub(super) struct Issued<'a> {
 impl Trees {
     pub(crate) fn issue(&self, xor: u64, owner: u64, timeout: Timeout) -> Result<Root, AckError> {
         self.engine.with_stripe(|mine, index| {
-            let (deadline, now) = self.deadline(mine, timeout)?;
-            self.issue_at(mine, index, xor, owner, deadline, now)
+            let times = self.deadline(mine, timeout)?;
+            let mut refused = Refused::OutOfMemory;
+            let Some(issued) = self.fill((mine, index), xor, owner, times, &mut refused) else {
+                return Err(refused.into());
+            };
+            let root = Root(issued.root);
+            let (header, id) = (issued.header, IssuedId(issued.root).slot());
+            if self.engine.enforce_in(header, id, times.0).is_err() {
+                self.undo_issued(mine, root)?;
+            } else if xor == 0 {
+                // No edges: complete at once (A9).
+                self.complete_at_once(mine, root);
+            }
+            Ok(root)
         })
-    }
-
-    #[inline(always)]
-    pub(super) fn issue_at(
-        &self,
-        mine: &Mine,
-        index: usize,
-        xor: u64,
-        owner: u64,
-        deadline: u64,
-        now: u64,
-    ) -> Result<Root, AckError> {
-        let mut refused = Refused::OutOfMemory;
-        let Some(issued) = self.fill(mine, index, xor, owner, deadline, now, &mut refused) else {
-            return Err(refused.into());
-        };
-        let root = Root(issued.root);
-        let (header, id) = (issued.header, IssuedId(issued.root).slot());
-        if self.engine.enforce_in(header, id, deadline).is_err() {
-            self.undo_issued(mine, root)?;
-        } else if xor == 0 {
-            // No edges: complete at once (A9).
-            self.complete_at_once(mine, root);
-        }
-        Ok(root)
     }
 
     /// Fills a slot and makes it live. The driver has yet to be told, by [`Engine::enforce_in`].
     ///
     /// [`Engine::enforce_in`]: crate::core::engine::Engine::enforce_in
-    #[allow(clippy::too_many_arguments)]
     #[inline(always)]
     pub(super) fn fill(
         &self,
-        mine: &Mine,
-        index: usize,
+        (mine, index): (&Mine, usize),
         xor: u64,
         owner: u64,
-        deadline: u64,
-        now: u64,
+        (deadline, now): (u64, u64),
         refused: &mut Refused,
     ) -> Option<Issued<'_>> {
         let (claim, spot) = self.engine.claim(mine, index, refused)?;
@@ -71,18 +55,8 @@ impl Trees {
         let nonce = fold(mine.face.nonce.get() ^ c ^ index as u64, d | 1) >> 52;
         let root = IssuedId::new(claim.id, claim.incarnation, nonce).0;
         let target = self.issued_target(root);
-        let born = if self.is_sampled(target) {
-            self.now_exactly()
-        } else {
-            now
-        };
-        // Published by the lease, as the rest.
-        spot.birth.store(self.stamp(born), Ordering::Relaxed);
         let lease = Lease::new(State::LiveIssued, claim.incarnation, deadline);
-        claim.slot.key.store(root, Ordering::Relaxed);
-        claim.slot.owner.store(owner, Ordering::Relaxed);
-        claim.slot.set_word(target ^ xor);
-        claim.slot.set_lease(lease);
+        spot.occupy(self.born(target, now), root, owner, target ^ xor, lease);
         mine.face.counts[self.engine.shard_of(claim.id)]
             .begun
             .add(1);
@@ -92,39 +66,42 @@ impl Trees {
         })
     }
 
+    /// The slot of a root that is live just now, and its lease.
+    #[inline(always)]
+    fn tenant(&self, root: Root) -> Option<(Claim<'_>, Lease)> {
+        let id = IssuedId(root.0).slot();
+        let slot = self.engine.slot(id)?;
+        // The lease is read first: the key cannot be older than the lease's tenant.
+        let lease = slot.lease();
+        let same = slot.key.load(Ordering::Acquire) == root.0;
+        let incarnation = lease.incarnation();
+        (same && lease.state() == State::LiveIssued).then_some((
+            Claim {
+                id,
+                incarnation,
+                slot,
+            },
+            lease,
+        ))
+    }
+
     /// The engine was shut down while a root was on its way in. If this ends it, it never was.
     #[cold]
     #[inline(never)]
     pub(super) fn undo_issued(&self, mine: &Mine, root: Root) -> Result<(), AckError> {
-        let id = IssuedId(root.0).slot();
-        let Some(slot) = self.engine.slot(id) else {
-            return Ok(());
-        };
-        let lease = slot.lease();
-        // Ended by somebody else, who has told the owner: it was tracked.
-        if slot.key.load(Ordering::Acquire) != root.0 || lease.state() != State::LiveIssued {
-            return Ok(());
+        match self.tenant(root) {
+            Some((claim, lease)) => self.undo(mine, claim, lease, self.issued_target(root.0)),
+            // Ended by somebody else, who has told the owner: it was tracked.
+            None => Ok(()),
         }
-        let claim = Claim {
-            id,
-            incarnation: lease.incarnation(),
-            slot,
-        };
-        self.undo(mine, claim, lease, self.issued_target(root.0))
     }
 
     /// Ends a root that has no edges, unless somebody else has.
     #[cold]
     #[inline(never)]
     pub(super) fn complete_at_once(&self, mine: &Mine, root: Root) {
-        let id = IssuedId(root.0).slot();
-        let Some(slot) = self.engine.slot(id) else {
-            return;
-        };
-        let lease = slot.lease();
-        if slot.key.load(Ordering::Acquire) == root.0 && lease.state() == State::LiveIssued {
-            let target = self.issued_target(root.0);
-            self.complete_issued(mine, id, slot, lease, root.0, target);
+        if let Some((claim, lease)) = self.tenant(root) {
+            self.complete_issued(mine, claim.slot, lease, root.0, self.issued_target(root.0));
         }
     }
 
@@ -164,12 +141,11 @@ impl Trees {
     /// The ack that made the word its target, having seen `lease`.
     #[inline(never)] // keeps the others short
     fn last_ack(&self, root: u64, slot: &Slot, lease: Lease, target: u64) -> Result<Ack, AckError> {
-        let id = IssuedId(root).slot();
         self.engine.with_stripe(|mine, _| {
-            if self.complete_issued(mine, id, slot, lease, root, target) {
+            if self.complete_issued(mine, slot, lease, root, target) {
                 Ok(Ack::Completed)
             } else {
-                self.count_late(mine, id);
+                self.count_late(mine, IssuedId(root).slot());
                 Err(AckError::NotLive)
             }
         })
@@ -183,7 +159,6 @@ impl Trees {
     pub(super) fn complete_issued(
         &self,
         mine: &Mine,
-        id: u32,
         slot: &Slot,
         mut lease: Lease,
         root: u64,
@@ -197,7 +172,7 @@ impl Trees {
             }
         }
         let claim = Claim {
-            id,
+            id: IssuedId(root).slot(),
             incarnation: lease.incarnation(),
             slot,
         };
@@ -206,22 +181,8 @@ impl Trees {
     }
 
     pub(crate) fn fail_issued(&self, root: Root, by: Option<u64>) -> Result<Done, AckError> {
-        let id = IssuedId(root.0).slot();
-        let Some(slot) = self.engine.slot(id) else {
-            return self.late(0);
-        };
-        loop {
-            // The lease is read first: the key cannot be older than the lease's tenant.
-            let lease = slot.lease();
-            if lease.state() != State::LiveIssued || slot.key.load(Ordering::Acquire) != root.0 {
-                return self.late(id);
-            }
-            if self.engine.end(slot, lease).is_ok() {
-                let claim = Claim {
-                    id,
-                    incarnation: lease.incarnation(),
-                    slot,
-                };
+        while let Some((claim, lease)) = self.tenant(root) {
+            if self.engine.end(claim.slot, lease).is_ok() {
                 let target = self.issued_target(root.0);
                 self.engine.with_stripe(|mine, _| {
                     self.finish(mine, claim, lease, target, Some(Reason::Failed { by }));
@@ -229,27 +190,19 @@ impl Trees {
                 return Ok(Done::Now);
             }
         }
+        self.late(IssuedId(root.0).slot())
     }
 
     pub(crate) fn reset_issued(&self, root: Root, timeout: Timeout) -> Result<Done, AckError> {
         let deadline = self.renewal(timeout)?;
-        let id = IssuedId(root.0).slot();
-        let Some(slot) = self.engine.slot(id) else {
-            return self.late(0);
-        };
-        loop {
-            let lease = slot.lease();
-            if lease.state() != State::LiveIssued || slot.key.load(Ordering::Acquire) != root.0 {
-                return self.late(id);
-            }
-            if slot
-                .swap_lease(lease, lease.with_deadline(deadline))
-                .is_ok()
-            {
+        while let Some((claim, lease)) = self.tenant(root) {
+            let renewed = lease.with_deadline(deadline);
+            if claim.slot.swap_lease(lease, renewed).is_ok() {
                 // Renewed: no expiry by the old deadline can succeed any more (Q6).
-                self.shortened(id, lease, deadline);
+                self.shortened(claim.id, lease, deadline);
                 return Ok(Done::Now);
             }
         }
+        self.late(IssuedId(root.0).slot())
     }
 }

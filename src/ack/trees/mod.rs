@@ -29,8 +29,11 @@
 //! one that came just before that end; it changes nothing that anybody reads.
 //!
 //! Loads in every operation on a slot are in the order word, key, lease. The claimer stores in the order
-//! key, word (Release), lease (Release). So who reads a tenant's word also reads that tenant's key
-//! and lease, or later ones; and of later ones the swap on the word would fail.
+//! key, word (Release), lease (Release): [`Spot::occupy`]. So who reads a tenant's word also reads that tenant's key, and
+//! its lease or the free one before it, or later ones; of later ones the swap on the word would fail, and a free
+//! lease is not a live one.
+//!
+//! [`Spot::occupy`]: crate::core::slots::Spot::occupy
 
 mod batch;
 mod chosen;
@@ -256,9 +259,19 @@ impl Trees {
         )
     }
 
+    /// The birth stamp of a root with this target that is tracked `now`: by an exact clock if its latency will be told.
+    #[inline(always)]
+    pub(super) fn born(&self, target: u64, now: u64) -> u32 {
+        self.stamp(if self.is_sampled(target) {
+            self.now_exactly()
+        } else {
+            now
+        })
+    }
+
     #[cold]
     #[inline(never)]
-    pub(super) fn now_exactly(&self) -> u64 {
+    fn now_exactly(&self) -> u64 {
         self.engine.clock.now()
     }
 

@@ -27,6 +27,13 @@ fn is_crowded<C>(stripe: &Stripe<C>) -> bool {
     seen >= LONG_WALK && found * 5 < seen
 }
 
+/// Takes the first of the `free` slots, of which there are some, in the bucket that this thread owns. Its id.
+#[inline(always)]
+fn take<C>(stripe: &Stripe<C>, free: u64) -> u64 {
+    stripe.free.set(free & (free - 1));
+    stripe.hand.get() + u64::from(free.trailing_zeros())
+}
+
 impl<C> Engine<C> {
     /// Claims a free slot. Lock-free; amortised over a bucket, one swap. If there is none, `refused` says why.
     ///
@@ -43,8 +50,7 @@ impl<C> Engine<C> {
             self.claim_further(stripe, index, refused)
         } else {
             // Mostly there is one left in the bucket that this thread owns; then this is all.
-            stripe.free.set(free & (free - 1));
-            stripe.hand.get() + u64::from(free.trailing_zeros())
+            take(stripe, free)
         };
         if id == NOTHING {
             return None;
@@ -127,8 +133,7 @@ impl<C> Engine<C> {
             let (hand, free) = (stripe.hand.get(), stripe.free.get());
             let stale = stripe.lapsed.get() != 0 && self.is_stale(hand as u32, stripe.lapsed.get());
             if free != 0 && !stale {
-                stripe.free.set(free & (free - 1));
-                return Some(hand + u64::from(free.trailing_zeros()));
+                return Some(take(stripe, free));
             }
             let next = self.leave(stripe);
             if next >= stripe.end.get() || is_crowded(stripe) {
@@ -175,7 +180,7 @@ impl<C> Engine<C> {
             .is_some_and(|next| tick.saturating_sub(next) >= super::MAX_LAPSE)
     }
 
-    /// Points the hand at a chunk to walk through: the rest of this one, another one with room, or a new one.
+    /// Points the hand at another chunk to walk through: one with room, or a new one. The bucket owned last has been left.
     #[cold]
     pub(super) fn next_chunk(
         &self,
@@ -183,10 +188,6 @@ impl<C> Engine<C> {
         index: usize,
         fresh: bool,
     ) -> Result<(), Refused> {
-        if !is_crowded(stripe) && !fresh && stripe.hand.get() < stripe.end.get() {
-            return Ok(());
-        }
-        self.leave(stripe);
         self.leave_chunk(stripe);
         let turn = stripe.turn.get();
         stripe.turn.add(1);

@@ -103,12 +103,15 @@ impl Plans {
 
     /// Makes a plan of a bucket out of the deadlines of its slots ([`NEVER`]: none), all of them
     /// after `now`. Not worth it if they are all the same: then so is the time to look at each.
-    pub(super) fn make(&mut self, bucket: u32, now: u64, deadlines: &[u64; BUCKET]) {
-        let mut due = deadlines.iter().filter(|&&due| due != NEVER);
-        let first = due.next();
-        if due.all(|due| Some(due) == first) {
+    ///
+    /// Returns when to look at the bucket again, [`NEVER`] if nothing in it is due: by its plan, if it has one, in which far
+    /// deadlines are noted as nearer ones.
+    pub(super) fn make(&mut self, bucket: u32, now: u64, deadlines: &[u64; BUCKET]) -> u64 {
+        let mut due = deadlines.iter().copied().filter(|&due| due != NEVER);
+        let first = due.next().unwrap_or(NEVER);
+        if due.all(|due| due == first) {
             self.forget(bucket);
-            return;
+            return first;
         }
         let (chunk, at) = Self::place(bucket);
         if self.0.len() <= chunk {
@@ -126,6 +129,7 @@ impl Plans {
         for (slot, &deadline) in deadlines.iter().enumerate() {
             plan.note(slot, now, deadline);
         }
+        plan.earliest(now)
     }
 
     /// Drops a bucket's plan.
@@ -210,7 +214,7 @@ mod tests {
             deadlines[3] = now + 1;
             deadlines[7] = now + 4;
             deadlines[9] = now + (1 << 35);
-            plans.make(300, now, &deadlines);
+            assert_eq!(plans.make(300, now, &deadlines), now + 1);
             let mut plan = plans.get(300).unwrap();
             assert_eq!(plan.pop(now), None);
             assert_eq!(plan.earliest(now), now + 1);
@@ -274,13 +278,13 @@ mod tests {
     #[test]
     fn equal_deadlines_need_no_plan() {
         let mut plans = Plans::default();
-        plans.make(0, 7, &[9; BUCKET]);
+        assert_eq!(plans.make(0, 7, &[9; BUCKET]), 9);
         assert!(plans.get(0).is_none());
         let mut deadlines = [9; BUCKET];
         deadlines[1] = 10;
         plans.make(0, 7, &deadlines);
         assert!(plans.get(0).is_some());
-        plans.make(0, 7, &[NEVER; BUCKET]);
+        assert_eq!(plans.make(0, 7, &[NEVER; BUCKET]), NEVER);
         assert!(plans.get(0).is_none());
         plans.let_go(0);
         assert!(plans.0.is_empty());

@@ -260,12 +260,7 @@ impl<C> Engine<C> {
                 for (at, (slot, deadline)) in slots.iter().zip(&mut deadlines).enumerate() {
                     *deadline = self.end_if_due(first, at, slot, base, instant, budget, face);
                 }
-                driver.plans.make(local, now, &deadlines);
-                match driver.plans.get(local) {
-                    // Far deadlines are noted as nearer ones: by then the plan must be worked off again.
-                    Some(plan) => plan.earliest(now),
-                    None => deadlines.into_iter().min().unwrap_or(NEVER),
-                }
+                driver.plans.make(local, now, &deadlines)
             }
         };
         if earliest != NEVER {

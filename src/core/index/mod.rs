@@ -6,11 +6,11 @@
 //!
 //! # Layout
 //!
-//! A table has `2^class` *homes*. A home is one cache line: a header and 7 words. Every two
-//! neighbouring homes share one *overflow line* of 8 words; a home that is full spills into its group's overflow
-//! line, then into the next group's, then into that of a group far away. So a table is some 60 % full before one of its
-//! homes has nowhere left to go, and the table must grow: 16 to 29 bytes a key. All words that belong to a home, wherever they lie, are governed by the
-//! home's header:
+//! A table has `2^class` *homes*. A home is one cache line: a header and 7 words. Every two neighbouring homes share one
+//! *overflow line* of 8 words; a home that is full spills into its group's overflow line, then into the next group's, then
+//! into that of a group far away. So a table is well over half full before one of its homes has nowhere left to go, and
+//! the table must grow: 16 bytes a key then, and twice that just after. All words that belong to a home, wherever they
+//! lie, are governed by the home's header:
 //!
 //! ```text
 //!  header:  63 .. 32   31      30 .. 23    22 .. 15    14 .. 7     6 .. 0
@@ -193,9 +193,7 @@ impl Index {
     /// Starts fetching the home of `hash` into the cache.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u32) {
-        let table = self.table(self.directory().youngest());
-        let (_, home) = table.home(hash);
-        super::prefetch(home);
+        super::prefetch(self.table(self.directory().youngest()).home_of(hash));
     }
 
     /// The likeliest place of a key with this hash: where it is, unless it shares its hash, or its home is crowded, or the

@@ -31,6 +31,28 @@ impl Home {
         }
         matching
     }
+
+    /// Publishes the reserved word at `position`, if the header still is `header`.
+    ///
+    /// AcqRel: Release publishes the word and the slot behind it; the version makes any other publication for this home,
+    /// wherever its word lies, fail this swap.
+    #[inline(always)]
+    fn believe(&self, header: u64, position: usize) -> bool {
+        let next = (header | 1 << position).wrapping_add(VERSION);
+        self.header
+            .compare_exchange(header, next, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Takes the word at `position` away, if the header still is the one that it was believed under: then the bit is still
+    /// this word's.
+    #[inline(always)]
+    fn disown(&self, header: u64, position: usize) -> bool {
+        let next = header & !(1 << position);
+        self.header
+            .compare_exchange(header, next, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
 }
 
 /// A line of words for homes that are full.
@@ -156,7 +178,7 @@ impl Table {
         unsafe { &*first.wrapping_add(hash as usize & self.mask) }
     }
 
-    /// The word at `position` of the home: its own, or one of its two overflow lines'.
+    /// The word at `position` of the home: its own, or one of its overflow lines'.
     #[inline]
     pub(super) fn word_at<'a>(
         &'a self,
@@ -297,7 +319,7 @@ impl Table {
 
     /// Nobody publishes in the home of `hash` any more.
     pub(super) fn close(&self, hash: u32) {
-        let (_, home) = self.home(hash);
+        let home = self.home_of(hash);
         if home.header.load(Ordering::Relaxed) & CLOSED == 0 {
             home.header.fetch_or(CLOSED, Ordering::AcqRel);
         }
@@ -343,11 +365,7 @@ impl Table {
         {
             return false;
         }
-        let next = (header | 1 << position).wrapping_add(VERSION);
-        let published = home
-            .header
-            .compare_exchange(header, next, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok();
+        let published = home.believe(header, position);
         if !published {
             word.store(0, Ordering::Release);
         }
@@ -380,14 +398,7 @@ impl Table {
                     None => break Publish::Crowded,
                 },
             };
-            // AcqRel: Release publishes the word and the slot behind it; the version makes any other
-            // publication for this home, wherever its word lies, fail this swap.
-            let next = (header | 1 << position).wrapping_add(VERSION);
-            if home
-                .header
-                .compare_exchange(header, next, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-            {
+            if home.believe(header, position) {
                 *position_out = position;
                 return Publish::Done;
             }
@@ -409,16 +420,10 @@ impl Table {
         if word.load(Ordering::Acquire) != value || header & 1 << position == 0 {
             return None;
         }
-        home.header
-            .compare_exchange(
-                header,
-                header & !(1 << position),
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            )
-            .ok()?;
-        word.store(0, Ordering::Release);
-        Some(header & CLOSED != 0)
+        home.disown(header, position).then(|| {
+            word.store(0, Ordering::Release);
+            header & CLOSED != 0
+        })
     }
 
     /// Takes one published `value` away. `Some(closed)` if this call did, with whether the home was closed.
@@ -432,17 +437,7 @@ impl Table {
             }
             let position = matching.trailing_zeros() as usize;
             let word = self.word_at(at, home, position);
-            // The header that the word was believed under is expected: the bit is still this word's.
-            if home
-                .header
-                .compare_exchange(
-                    header,
-                    header & !(1 << position),
-                    Ordering::AcqRel,
-                    Ordering::Relaxed,
-                )
-                .is_ok()
-            {
+            if home.disown(header, position) {
                 word.store(0, Ordering::Release);
                 return Some(header & CLOSED != 0);
             }
