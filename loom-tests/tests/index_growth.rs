@@ -88,8 +88,8 @@ fn w07_an_insert_into_the_middle_table() {
     });
 }
 
-/// W7, W12: a table is installed while the carrier copies into what was the youngest. Guards: whoever goes on to the new
-/// table has closed the key's home before it looked there, and the carrier's copy is published by a swap of its header.
+/// W7, W12: a table is installed while the carrier copies into what was the youngest. Guards: the
+/// copy is there before the old word goes, and inserts go from old to young.
 #[test]
 fn w07_growth_while_a_word_is_carried() {
     model("w07_growth_while_a_word_is_carried", || {

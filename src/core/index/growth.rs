@@ -199,8 +199,7 @@ impl Index {
             for class in directory.classes().take(directory.len() - 1) {
                 self.table(class).close(hash_of(value));
             }
-            // A younger one may come meanwhile. Who goes on to that has closed the key's home here before it looked: either
-            // it sees the copy, or this finds the home closed.
+            // A younger one may come meanwhile: whoever goes on to that has looked at the old table before, and here after it.
             let young = self.table(directory.youngest());
             let mut position = 0;
             match young.publish(value, &mut position, &mut |_| false) {
