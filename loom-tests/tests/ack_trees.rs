@@ -486,7 +486,8 @@ fn s10_merge_against_the_last_ack() {
 /// An early fail and its init: the init reports it, with the culprit.
 #[test]
 fn s10_early_fail_against_init() {
-    model("s10_early_fail_against_init", || {
+    // The largest of all, and nothing here takes three steps.
+    large("s10_early_fail_against_init", || {
         let rig = Rig::new();
         let other = rig.clone();
         let fail = thread::spawn(move || other.tracker.fail_by(1, 9));
