@@ -8,7 +8,7 @@
 //!
 //! `EXPIRY_LOOM_PREEMPTIONS` (default 3; large models and generated programs get one less) is how often a
 //! thread may be interrupted where it need not be in one execution, `EXPIRY_LOOM_PROGRAMS` how many programs the
-//! linearizability test generates.
+//! linearizability test generates, `EXPIRY_LOOM_SECONDS` for how long one model is explored (default: to its end).
 
 #![cfg(expiry_loom)]
 
@@ -38,22 +38,73 @@ pub fn preemptions() -> usize {
     setting("EXPIRY_LOOM_PREEMPTIONS", USUAL).max(1)
 }
 
-/// Runs `f` in every interleaving, up to the bound on preemptions, and says how many there were.
-pub fn model(name: &str, f: impl Fn() + Send + Sync + 'static) {
-    bounded(name, preemptions(), f);
+/// Runs `f` in every interleaving, up to the bound on preemptions, and says how many there were. Then once more, with one
+/// preemption less, beginning with the threads that are spawned (see [`thread::spawn`]).
+pub fn model(name: &str, f: impl Fn() + Send + Sync + Clone + 'static) {
+    bounded(name, preemptions(), f.clone());
+    let _order = thread::SpawnedFirst::new();
+    bounded(&format!("{name}, spawned first"), preemptions() - 1, f);
 }
 
-/// As [`model`], with a bound of its own.
+/// As [`model`], with a bound of its own, and once.
 pub fn bounded(name: &str, preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
     let began = Instant::now();
     let runs = explore(preemptions, usize::MAX, f);
+    let took = began.elapsed();
+    let cut = limit().is_some_and(|limit| took >= limit);
     println!(
-        "{name}: {runs} executions, at most {preemptions} preemptions, {:.1} s",
-        began.elapsed().as_secs_f64()
+        "{name}: {runs} executions, at most {preemptions} preemptions, {:.1} s{}",
+        took.as_secs_f64(),
+        if cut { ", cut short" } else { "" }
     );
 }
 
-/// As [`model`], for a large one: one preemption less.
+/// For how long one model may be explored, if that is limited.
+fn limit() -> Option<Duration> {
+    let seconds = setting("EXPIRY_LOOM_SECONDS", 0);
+    (seconds > 0).then(|| Duration::from_secs(seconds as u64))
+}
+
+/// Loom's threads, in another order.
+pub mod thread {
+    pub use loom::thread::{yield_now, JoinHandle};
+    use std::cell::Cell;
+
+    std::thread_local! {
+        // Of the system's thread, on which all threads of a model take turns.
+        static SPAWNED_FIRST: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// As long as it lives, who spawns a thread steps back.
+    pub(crate) struct SpawnedFirst;
+
+    impl SpawnedFirst {
+        pub(crate) fn new() -> Self {
+            SPAWNED_FIRST.set(true);
+            SpawnedFirst
+        }
+    }
+
+    impl Drop for SpawnedFirst {
+        fn drop(&mut self) {
+            SPAWNED_FIRST.set(false);
+        }
+    }
+
+    /// Spawns a thread. The checker begins with executions in which threads run one after the other, and looks for what is
+    /// worth interrupting in these: where a thread reads before it writes it finds less than in the other order. So
+    /// [`model`](super::model) begins with the spawning thread once, and once with the spawned one.
+    pub fn spawn<T: 'static>(f: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
+        let handle = loom::thread::spawn(f);
+        if SPAWNED_FIRST.get() {
+            // No interruption by the checker's count.
+            yield_now();
+        }
+        handle
+    }
+}
+
+/// As [`bounded`], for a large one: one preemption less than usual.
 pub fn large(name: &str, f: impl Fn() + Send + Sync + 'static) {
     bounded(name, preemptions() - 1, f);
 }
@@ -78,6 +129,7 @@ pub fn explore(preemptions: usize, most: usize, f: impl Fn() + Send + Sync + 'st
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 100_000;
     builder.max_permutations = Some(most);
+    builder.max_duration = limit();
     // How often it looks whether these are enough.
     builder.checkpoint_interval = 100;
     let counted = runs.clone();

@@ -14,8 +14,7 @@
 #![cfg(expiry_loom)]
 
 use expiry::{Ack, AckError, Done, Reason, Root, RootId};
-use loom::thread;
-use loom_tests::{explore, preemptions, setting, Rig, TICK, TIMEOUT};
+use loom_tests::{explore, preemptions, setting, thread, Rig, TICK, TIMEOUT};
 use std::collections::HashSet;
 use std::sync::Arc;
 

@@ -3,8 +3,7 @@
 
 use expiry::model::{Store, BUCKET, CHUNK};
 use expiry::{Ack, AckError, Reason, Root, Timeout};
-use loom::thread;
-use loom_tests::{model, Rig, TICK};
+use loom_tests::{model, thread, Rig, TICK};
 use std::sync::Arc;
 
 /// A store whose slot 0 has had `tenants` tenants, and the other none.

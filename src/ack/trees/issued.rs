@@ -117,7 +117,9 @@ impl Trees {
         let mut word = slot.word.load(Ordering::Acquire);
         let mut lease;
         loop {
-            let key = slot.key.load(Ordering::Acquire);
+            // Relaxed: the word's tenant's at least. In what order these two are read decides nothing: of a later tenant's
+            // word the swap would fail.
+            let key = slot.key.load(Ordering::Relaxed);
             lease = slot.lease();
             if key != root.0 || lease.state() != State::LiveIssued {
                 return self.late(id);

@@ -199,6 +199,7 @@ impl Index {
             for class in directory.classes().take(directory.len() - 1) {
                 self.table(class).close(hash_of(value));
             }
+            // A younger one may come meanwhile: whoever goes on to that has looked at the old table before, and here after it.
             let young = self.table(directory.youngest());
             let mut position = 0;
             match young.publish(value, &mut position, &mut |_| false) {
@@ -210,21 +211,6 @@ impl Index {
                     }
                     return false;
                 }
-            }
-            // Still the youngest? A read-modify-write: either this comes first, and who installs a younger
-            // one, and who then reads it, sees the copy; or it fails, and the copy is taken back.
-            let still = self
-                .directory
-                .compare_exchange(
-                    directory.0,
-                    directory.0,
-                    Ordering::AcqRel,
-                    Ordering::Relaxed,
-                )
-                .is_ok();
-            if !still {
-                self.withdraw(young, value);
-                continue;
             }
             if old.remove(value).is_none() {
                 // The slot has ended, and who ended it has taken the old word: the copy must go too. The slot

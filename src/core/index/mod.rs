@@ -43,10 +43,10 @@
 //! * Look-ups go from old to young, and if nothing was found and the directory has changed, again.
 //! * The *carrier* (the engine's driver; one at a time) closes the old homes one by one, and for each word:
 //!   closes the key's homes in all tables but the youngest (or an insert that has passed the oldest table
-//!   could publish the key in a middle one), publishes a copy in the youngest table, makes sure by a read-modify-write on the directory that it
-//!   still is the youngest, and only then takes the old bit away. So at every moment at least one copy
-//!   is where a look-up has yet to go. If the old bit is gone already, its slot has ended meanwhile and
-//!   the carrier withdraws the copy.
+//!   could publish the key in a middle one), publishes a copy in the youngest table, and only then takes the old bit
+//!   away. So at every moment at least one copy is where a look-up, or an insert, has yet to go, also if a younger
+//!   table is installed meanwhile: both go from old to young. If the old bit is gone already, its slot has ended
+//!   meanwhile and the carrier withdraws the copy.
 //! * Who removes a word from a home that is closed may be racing with such a copy. Its slot therefore is not
 //!   freed at once but put on the *limbo* list, which the carrier empties when it is not in the middle
 //!   of a copy. So **no slot is reused while any word for it exists**; every argument above leans on this.
