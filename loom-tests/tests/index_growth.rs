@@ -398,27 +398,35 @@ fn limbo_the_same_key_again() {
 }
 
 /// Two lives of one table: a removal is interrupted between taking the bit away and zeroing the word (or between
-/// reading the header and its swap) while the table is emptied, retired, put to use again, and filled with another
-/// key. Guards: `remove` is pinned, so that the second life does not begin before it is through.
-#[test]
-fn grace_removal_across_two_lives() {
-    model("grace_removal_across_two_lives", || {
+/// reading the header and its swap) while the table is emptied, retired, put to use again, and filled with another key.
+fn removal_across_two_lives(name: &'static str, remove: fn(&Index)) {
+    model(name, move || {
         let index = index();
-        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
+        assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
         let other = index.clone();
-        let a = thread::spawn(move || other.remove(5, 1));
-        index.grow();
-        index.carry(100);
-        index.turn();
-        index.shrink();
-        index.carry(100);
-        index.turn();
-        assert_eq!(index.insert(9, 2, |_| false), Inserted::Done);
+        let a = thread::spawn(move || another_life(&other));
+        remove(&index);
         a.join().unwrap();
         assert_eq!(all(&index, 9), [2], "another key's word was taken");
         index.carry(100);
         assert_eq!(all(&index, 9), [2]);
         assert_eq!(all(&index, 5), []);
+    });
+}
+
+/// Guards: `remove` is pinned, so that the second life does not begin before it is through.
+#[test]
+fn grace_removal_across_two_lives() {
+    removal_across_two_lives("grace_removal_across_two_lives", |index| {
+        index.remove(5, 1);
+    });
+}
+
+/// The same by who knows the word's place. Guards: the pin, in the fast way too.
+#[test]
+fn grace_removal_at_home_across_two_lives() {
+    removal_across_two_lives("grace_removal_at_home_across_two_lives", |index| {
+        index.remove_found(5, 1);
     });
 }
 
@@ -552,23 +560,6 @@ fn limbo_removal_at_home_beside_a_copy() {
         index.carry(100);
         a.join().unwrap();
         index.carry(100);
-        assert_eq!(all(&index, 5), []);
-    });
-}
-
-/// As [`grace_removal_across_two_lives`], by who knows the word's place. Guards: the pin, in the fast way too.
-#[test]
-fn grace_removal_at_home_across_two_lives() {
-    model("grace_removal_at_home_across_two_lives", || {
-        let index = index();
-        assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
-        let other = index.clone();
-        let a = thread::spawn(move || another_life(&other));
-        index.remove_found(5, 1);
-        a.join().unwrap();
-        assert_eq!(all(&index, 9), [2], "another key's word was taken");
-        index.carry(100);
-        assert_eq!(all(&index, 9), [2]);
         assert_eq!(all(&index, 5), []);
     });
 }
