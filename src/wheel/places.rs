@@ -105,6 +105,19 @@ impl Places {
         self.batch != 0
     }
 
+    /// Raises the bound from `from` to `to`, which ends in the same word. No place is free, and then all the new ones are but
+    /// `from`.
+    pub(super) fn add(&mut self, from: u32, to: u32) {
+        debug_assert!(from >> BITS == (to - 1) >> BITS && self.warm == NONE && self.batch == 0);
+        self.grow(to as usize);
+        self.at = from >> BITS;
+        let (below, above) = (
+            u64::MAX >> (63 - (to - 1) % 64),
+            u64::MAX << (from % 64) << 1,
+        );
+        self.batch = below & above;
+    }
+
     /// Raises the bound to `places`; the new ones are in use.
     #[inline]
     pub(super) fn grow(&mut self, places: usize) {

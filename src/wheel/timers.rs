@@ -445,6 +445,8 @@ impl<T> TimerWheel<T> {
     pub fn reserve(&mut self, additional: usize) {
         // One more: a place that was fired is kept until the next pop.
         let timers = self.len().saturating_add(additional).saturating_add(1);
+        // Places come by the word.
+        let timers = (timers | 63).saturating_add(1);
         self.wheel.reserve(timers);
         self.free.reserve(timers);
     }
@@ -493,24 +495,29 @@ impl<T> TimerWheel<T> {
         })
     }
 
-    /// A place that is free, or the one after the last.
+    /// A place that is free.
     #[inline]
     fn take_place(&mut self) -> u32 {
         match self.free.take() {
             Some(index) => index,
-            None => self.new_place(),
+            None => self.add_places(),
         }
     }
 
-    #[inline]
-    fn new_place(&mut self) -> u32 {
-        let index = self.wheel.ids();
+    /// Adds a word's worth of places, and takes the first of them.
+    #[cold]
+    fn add_places(&mut self) -> u32 {
+        let places = self.wheel.ids();
         assert!(
-            index < Self::MAX_TIMERS,
+            places < Self::MAX_TIMERS,
             "a wheel holds TimerWheel::MAX_TIMERS timers at most"
         );
-        self.free.grow(index + 1);
-        index as u32
+        let (from, to) = (places, Self::MAX_TIMERS.min((places | 63) + 1));
+        // Fit: they are ids.
+        let (from, to) = (from as u32, to as u32);
+        self.wheel.grow(to - 1);
+        self.free.add(from, to);
+        from
     }
 
     /// Checks the invariants of this module and of the dense wheel. For tests and the fuzzer.

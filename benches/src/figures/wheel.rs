@@ -171,25 +171,27 @@ fn operations(
             courses.push((one.operations)(&load, &Op::ALL));
         }
     }
+    let rounds = |ops: &[Op]| -> Vec<Vec<f64>> {
+        let sum = |course: &Course| ops.iter().map(|&op| course.nanos(op)).sum();
+        let of = |courses: &Vec<Course>| courses.iter().map(sum).collect();
+        courses.iter().map(of).collect()
+    };
     for op in Op::ALL {
-        let rounds = courses
-            .iter()
-            .map(|courses| courses.iter().map(|course| course.nanos(op)).collect());
         let table = Table {
             name: format!("{title}: {}", op.name()),
             unit: "ns",
             all,
-            rounds: rounds.collect(),
+            rounds: rounds(&[op]),
         };
         if options.is_text() {
             println!("   {}", op.name());
         }
         table.print(report);
-        // Growing is the allocator's affair. And where most steps are empty, it is steps that are timed: nothing to
-        // compare with who is not asked in them.
+        // Growing is the allocator's affair, and what is cleared away belongs to who has left it. And where most steps are empty,
+        // it is steps that are timed: nothing to compare with who is not asked in them.
+        let judged = due == Due::Random && !matches!(op, Op::Grow | Op::Clear);
         let mostly_empty = op == Op::FireMillis && (entries as u64) < HOUR / 4;
-        let fastest =
-            |one: &Contestant| due == Due::Random && op != Op::Grow && (one.asked || !mostly_empty);
+        let fastest = |one: &Contestant| judged && (one.asked || !mostly_empty);
         let twice = entries == 1_000_000 && matches!(op, Op::Schedule | Op::Cancel);
         table.judge(report, fastest, twice.then_some(2.0));
         for (_, nanos, whose) in REFERENCES.iter().filter(|reference| reference.0 == op) {
@@ -197,6 +199,30 @@ fn operations(
                 table.at_most(report, &format!("beside {whose}'s {nanos}"), *nanos);
             }
         }
+    }
+    // One alone says little of who is lazy, or of who sorts when scheduling.
+    let sums: [(&str, &[Op]); 2] = [
+        (
+            "schedule, move, cancel and clear away",
+            &[Op::Schedule, Op::Reschedule, Op::Cancel, Op::Clear],
+        ),
+        (
+            "schedule and fire, 1 s steps",
+            &[Op::Schedule, Op::FireSeconds],
+        ),
+    ];
+    for (name, ops) in sums {
+        let table = Table {
+            name: format!("{title}: {name}"),
+            unit: "ns",
+            all,
+            rounds: rounds(ops),
+        };
+        if options.is_text() {
+            println!("   {name}");
+        }
+        table.print(report);
+        table.judge(report, |_| due == Due::Random, None);
     }
 }
 

@@ -3,7 +3,7 @@
 //! An id is scheduled if its *generation* is odd. The generation goes up whenever that changes, by two if the id is moved;
 //! so a record that was made for an earlier state does not match any more, and nobody need look for it to take it out.
 
-use crate::sync::prefetch;
+use crate::sync::{self, prefetch};
 use std::fmt::Debug;
 
 /// What an owner keeps with an id.
@@ -39,6 +39,7 @@ impl<P: Payload> Nodes<P> {
     /// Makes a node for `id` and all below it.
     #[cold]
     pub(super) fn grow(&mut self, id: u32) {
+        self.reserve(id as usize + 1);
         self.0.resize_with(id as usize + 1, || Node {
             _align: [],
             due: 0,
@@ -152,7 +153,7 @@ impl<P: Payload> Nodes<P> {
     }
 
     pub(super) fn reserve(&mut self, ids: usize) {
-        self.0.reserve(ids.saturating_sub(self.0.len()));
+        sync::reserve(&mut self.0, ids);
     }
 
     /// Forgets the ids from `ids` on that are above the highest scheduled one.

@@ -8,7 +8,7 @@
 //! list only, the overflow. A list's number, its *head*, is `row << 6 | bucket`, and that is also the address of its bit.
 
 use super::nodes::{Nodes, Payload};
-use crate::sync::prefetch;
+use crate::sync::{self, prefetch};
 use crate::wheel::geometry::{MAX_LEVELS, ROW_BITS};
 
 /// Level rows, the row outside the levels, and the overflow.
@@ -40,9 +40,10 @@ pub(super) struct Record {
     pub(super) generation: u32,
 }
 
+/// Four cache lines: the header and three records in the first, four in each other one.
 #[derive(Clone, Debug)]
-#[repr(C)]
-struct Block {
+#[repr(C, align(64))]
+pub(super) struct Block {
     /// Of the list, or of the pool.
     next: u32,
     /// The records are `start..end`, which is not empty in a list.
@@ -125,8 +126,9 @@ impl Lists {
     /// The first head that has a record, in rows from `row` on.
     #[inline]
     pub(super) fn first_head(&self, row: usize) -> Option<u32> {
-        for (row, bits) in self.occupied.iter().enumerate().skip(row) {
-            if *bits != 0 {
+        for row in row..MAX_ROWS {
+            let bits = self.occupied[row];
+            if bits != 0 {
                 return Some((row as u32) << ROW_BITS | bits.trailing_zeros());
             }
         }
@@ -169,22 +171,26 @@ impl Lists {
     #[inline]
     pub(super) fn push(&mut self, head: u32, record: Record) -> bool {
         self.records += 1;
-        let list = &self.lists[head as usize];
-        if let Some(block) = self.blocks.get_mut(list.last as usize) {
-            if let Some(place) = block.records.get_mut(usize::from(block.end)) {
-                *place = record;
-                block.end += 1;
+        let last = self.lists[head as usize].last;
+        if let Some(block) = self.blocks.get_mut(last as usize) {
+            if block.push(record) {
                 return false;
             }
         }
-        self.push_block(head, record)
+        // In parts: a whole one would go through memory.
+        self.push_block(head, record.due, record.id, record.generation)
     }
 
+    /// Appends a record in a block of its own.
     #[inline(never)]
-    fn push_block(&mut self, head: u32, record: Record) -> bool {
+    fn push_block(&mut self, head: u32, due: u64, id: u32, generation: u32) -> bool {
         let at = self.take_block();
         let block = &mut self.blocks[at as usize];
-        block.records[0] = record;
+        block.records[0] = Record {
+            due,
+            id,
+            generation,
+        };
         block.end = 1;
         let list = &mut self.lists[head as usize];
         let last = std::mem::replace(&mut list.last, at);
@@ -216,6 +222,9 @@ impl Lists {
             None => {
                 // Fits: there are at most three records or so for each id, and fifteen in a block.
                 let at = self.blocks.len() as u32;
+                if self.blocks.len() == self.blocks.capacity() {
+                    sync::reserve(&mut self.blocks, at as usize + 1);
+                }
                 self.blocks.push(Block::EMPTY);
                 at
             }
@@ -234,6 +243,13 @@ impl Lists {
     pub(super) fn first(&self, head: u32) -> Option<Record> {
         let block = self.blocks.get(self.lists[head as usize].first as usize)?;
         Some(block.records[usize::from(block.start)])
+    }
+
+    /// A copy of the first block of a list.
+    #[inline]
+    pub(super) fn first_block(&self, head: u32) -> Option<Block> {
+        let at = self.lists[head as usize].first;
+        self.blocks.get(at as usize).cloned()
     }
 
     /// The records of a list that has one block.
@@ -256,17 +272,19 @@ impl Lists {
     #[inline]
     pub(super) fn pop(&mut self, head: u32) -> Option<Record> {
         let first = self.first(head);
-        self.drop_first(head);
+        self.drop_first(head, 1);
         first
     }
 
-    /// Takes the first record of a list, if there is one, and forgets it.
+    /// Forgets the first records of a list, so many of those in its first block.
     #[inline]
-    pub(super) fn drop_first(&mut self, head: u32) {
+    pub(super) fn drop_first(&mut self, head: u32, records: usize) {
         let at = self.lists[head as usize].first;
         if let Some(block) = self.blocks.get_mut(at as usize) {
-            self.records -= 1;
-            block.start += 1;
+            debug_assert!(records <= block.records().len());
+            self.records -= records;
+            // Fits: a block has fifteen.
+            block.start += records as u16;
             if block.start == block.end {
                 self.shift(head);
             }
@@ -296,9 +314,8 @@ impl Lists {
     #[inline]
     fn fetch(&self, at: u32) {
         if let Some(block) = self.blocks.get(at as usize) {
-            prefetch(block);
-            for record in block.records.iter().skip(4).step_by(4) {
-                prefetch(record);
+            for line in 0..4 {
+                prefetch(&block.records[4 * line]);
             }
         }
     }
@@ -426,8 +443,7 @@ impl Lists {
         let full = records / BLOCK;
         // One block in each list is not full, and one where the broom is, and swept ones are.
         let blocks = records.min(full + full / 8 + 2 * self.lists.len());
-        self.blocks
-            .reserve(blocks.saturating_sub(self.blocks.len()));
+        sync::reserve(&mut self.blocks, blocks);
     }
 
     /// Gives back all memory that is not needed for the records there are. O(records).
@@ -467,8 +483,19 @@ impl Block {
     };
 
     #[inline]
-    fn records(&self) -> &[Record] {
+    pub(super) fn records(&self) -> &[Record] {
         &self.records[usize::from(self.start)..usize::from(self.end)]
+    }
+
+    /// Appends a record if there is room.
+    #[inline]
+    fn push(&mut self, record: Record) -> bool {
+        let Some(place) = self.records.get_mut(usize::from(self.end)) else {
+            return false;
+        };
+        *place = record;
+        self.end += 1;
+        true
     }
 }
 
