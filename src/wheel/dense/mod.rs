@@ -123,10 +123,9 @@
 //!   cost. With records, cancelling and moving touch one node, a cascade copies from row to row, and what is about to fire
 //!   is fetched ahead. In return there are the dead. Filing a record pays for throwing out a dead one, so that
 //!   descheduling need not; and if timers are cancelled in the order in which they were scheduled, a list has each
-//!   neighbour at hand for the next, and was faster by a third. (`figures -- wheel` has the numbers.)
+//!   neighbour at hand for the next, and is faster. (`figures -- wheel` has the numbers.)
 //! - *Huge pages are asked for* from 2 MiB of nodes or blocks on, where the system leaves that to programs, and so such an array
-//!   grows by moving to a new one. What is touched at random waits for page tables as much as for memory: cancelling 4 M timers became 1.4 times
-//!   as fast. In return, what is scheduled while an array moves waits for a copy of it.
+//!   grows by moving to a new one. What is touched at random waits for page tables as much as for memory. In return, what is scheduled while an array moves waits for a copy of it.
 //! - *A cascade goes block by block.* A block is copied out and filed in one loop, in which nothing is looked up again; what is
 //!   due now interrupts it.
 //! - *Three records for each id.* The fewer dead are kept, the more living ones are looked at for each that is thrown out.
