@@ -36,7 +36,8 @@ pub struct HashWheel {
 impl HashWheel {
     #[inline]
     fn insert(&mut self, id: u64, deadline: u64, value: u64) {
-        let delay = Duration::from_millis(deadline - self.now);
+        // It refuses what is due already.
+        let delay = Duration::from_millis((deadline - self.now).max(1));
         let entry = Rc::new(Entry { id, value });
         assert!(self.wheel.insert_ref_with_delay(entry, delay).is_ok());
     }
