@@ -39,21 +39,29 @@ struct ReadmeDoctests;
 
 mod ack;
 mod core;
+mod error;
+mod keyed;
 #[cfg(expiry_loom)]
 #[doc(hidden)]
 pub mod model;
 mod rotating;
+mod setup;
 mod sync;
 mod time;
 pub mod wheel;
 
 pub use ack::{
-    edge, Ack, AckError, AckMany, AckTracker, AckTrackerBuilder, BuildError, Done, Fate, Handler,
-    InFlight, Lateness, Metrics, OnDrop, Outcome, Outcomes, Polled, Reason, Root, RootId,
-    ShardMetrics, Timeout, Tuple, WhenFull,
+    edge, Ack, AckError, AckMany, AckTracker, AckTrackerBuilder, Done, Fate, Handler, InFlight,
+    Lateness, Metrics, OnDrop, Outcome, Outcomes, Polled, Reason, Root, RootId, ShardMetrics,
+    Tuple, WhenFull,
+};
+pub use error::BuildError;
+pub use keyed::{
+    Cause, Ended, Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder,
+    Handle, InsertError, Ref, StoreError, Updated,
 };
 pub use rotating::{GenerationsError, RotatingMap};
-pub use time::{Clock, CoarseClock, ManualClock, MonotonicClock};
+pub use time::{Clock, CoarseClock, ManualClock, MonotonicClock, Timeout};
 pub use wheel::{Geometry, TimerId, TimerWheel};
 
 /// Iterators of [`RotatingMap`].

@@ -37,9 +37,9 @@ impl Index {
     }
 
     /// Publishes `slot` under `hash` unless `accept` takes one that is there.
-    pub fn insert(&self, hash: u32, slot: u32, accept: impl FnMut(u32) -> bool) -> Inserted {
+    pub fn insert(&self, hash: u32, slot: u32, mut accept: impl FnMut(u32) -> bool) -> Inserted {
         let mut crowded = false;
-        match self.0.insert(hash, slot, &mut crowded, accept) {
+        match self.0.insert(hash, slot, &mut crowded, &mut accept) {
             Insert::Done => Inserted::Done,
             Insert::Found => Inserted::Found,
             Insert::Full => Inserted::Full,
@@ -62,8 +62,8 @@ impl Index {
     }
 
     /// The first slot under `hash` that `accept` takes.
-    pub fn find(&self, hash: u32, accept: impl FnMut(u32) -> bool) -> Option<u32> {
-        self.0.find(hash, accept)
+    pub fn find(&self, hash: u32, mut accept: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.0.find(hash, &mut accept)
     }
 
     /// Takes the word of a slot away. True if a copy may be on its way, so that the slot must rest.

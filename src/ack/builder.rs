@@ -1,15 +1,14 @@
 //! Building a tracker: every setting, its default, and what is refused.
 
 use super::deliver::{Deliver, Handler, Outcomes, Target, WhenFull};
-use super::error::BuildError;
 use super::trees::{Settings, Trees};
-use super::{AckTracker, OnDrop, Reaper};
-use crate::core::engine::{Config, Engine, Source};
-use crate::core::reaper;
-use crate::sync::{thread, AtomicBool};
-use crate::time::{nanos, Clock, CoarseClock, Ticks};
-use rand::{rngs::SmallRng, RngCore, SeedableRng};
-use std::sync::{Arc, Mutex};
+use super::{AckTracker, OnDrop};
+use crate::core::engine::Engine;
+use crate::error::BuildError;
+use crate::setup::{Reaper, Setup};
+use crate::time::{nanos, Clock};
+use rand::RngCore;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Settings of an [`AckTracker`], with defaults that suit a server.
@@ -23,22 +22,17 @@ use std::time::Duration;
 /// | [`early_capacity`](Self::early_capacity) | 65,536 |
 /// | [`early_timeout`](Self::early_timeout) | the timeout |
 /// | [`latency_sampling`](Self::latency_sampling) | 0.05 |
-/// | [`clock`](Self::clock) | [`CoarseClock`] |
+/// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
 /// | [`on_drop`](Self::on_drop) | [`OnDrop::LetTimeOut`] |
 /// | [`reaper_budget`](Self::reaper_budget) | 4096 |
 #[must_use = "a builder does nothing until one of its build methods is called"]
 pub struct AckTrackerBuilder {
+    setup: Setup,
     timeout: Option<Duration>,
-    interval: Option<Duration>,
-    shards: Option<usize>,
-    capacity: Option<usize>,
     early_capacity: u64,
     early_timeout: Option<Duration>,
     sampling: f64,
-    clock: Option<Arc<dyn Clock>>,
     on_drop: OnDrop,
-    budget: usize,
-    seed: Option<u64>,
     handler: Option<Box<dyn Handler>>,
 }
 
@@ -46,9 +40,9 @@ impl std::fmt::Debug for AckTrackerBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AckTrackerBuilder")
             .field("timeout", &self.timeout)
-            .field("interval", &self.interval)
-            .field("shards", &self.shards)
-            .field("capacity", &self.capacity)
+            .field("interval", &self.setup.interval)
+            .field("shards", &self.setup.shards)
+            .field("capacity", &self.setup.capacity)
             .finish_non_exhaustive()
     }
 }
@@ -56,23 +50,16 @@ impl std::fmt::Debug for AckTrackerBuilder {
 impl Default for AckTrackerBuilder {
     fn default() -> Self {
         AckTrackerBuilder {
+            setup: Setup::default(),
             timeout: Some(Duration::from_secs(30)),
-            interval: None,
-            shards: None,
-            capacity: None,
             early_capacity: 65_536,
             early_timeout: None,
             sampling: 0.05,
-            clock: None,
             on_drop: OnDrop::LetTimeOut,
-            budget: 4096,
-            seed: None,
             handler: None,
         }
     }
 }
-
-const SHORTEST_INTERVAL: Duration = Duration::from_micros(10);
 
 impl AckTrackerBuilder {
     /// How long a root may take from its init, unless it says otherwise itself.
@@ -92,13 +79,13 @@ impl AckTrackerBuilder {
     ///
     /// An engine's timeouts can be up to 2^39 - 2 intervals long: 17 years at 1 ms.
     pub fn interval(mut self, interval: Duration) -> Self {
-        self.interval = Some(interval);
+        self.setup.interval = Some(interval);
         self
     }
 
     /// Into how many shards roots are spread: a power of two up to 256.
     pub fn shards(mut self, shards: usize) -> Self {
-        self.shards = Some(shards);
+        self.setup.shards = Some(shards);
         self
     }
 
@@ -106,7 +93,7 @@ impl AckTrackerBuilder {
     /// [`AckError::Full`](crate::AckError::Full). Exact. Costs one more atomic operation on a shared counter at the
     /// beginning and the end of each entry.
     pub fn capacity(mut self, capacity: usize) -> Self {
-        self.capacity = Some(capacity);
+        self.setup.capacity = Some(capacity);
         self
     }
 
@@ -133,7 +120,7 @@ impl AckTrackerBuilder {
     /// The clock to go by. One that does not run with real time is for [`build_manual`](Self::build_manual): a reaper
     /// thread sleeps by the machine's time and does not notice that a [`ManualClock`](crate::ManualClock) was advanced.
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Some(Arc::new(clock));
+        self.setup.clock = Some(Arc::new(clock));
         self
     }
 
@@ -145,14 +132,14 @@ impl AckTrackerBuilder {
 
     /// How much the reaper does before it looks round again: expired entries, buckets, cascades.
     pub fn reaper_budget(mut self, budget: usize) -> Self {
-        self.budget = budget;
+        self.setup.budget = budget;
         self
     }
 
     /// Makes hashing and ids reproducible. Not for production: whoever knows the seed can choose
     /// ids that collide.
     pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = Some(seed);
+        self.setup.seed = Some(seed);
         self
     }
 
@@ -225,108 +212,36 @@ impl AckTrackerBuilder {
     }
 
     fn with_reaper(self, target: Target) -> Result<AckTracker, BuildError> {
-        let budget = self.budget;
+        let budget = self.setup.budget;
         let (trees, on_drop) = self.trees(target)?;
         let trees = Arc::new(trees);
-        let stop = Arc::new(AtomicBool::new(false));
-        let thread = {
-            let (trees, stop) = (trees.clone(), stop.clone());
-            thread::Builder::new()
-                .name("expiry-reaper".into())
-                .spawn(move || {
-                    reaper::run(&trees.engine, &*trees, budget, &stop, |took| {
-                        trees.busy.add(took);
-                        trees.rounds.add(1);
-                    });
-                    // Nothing is left to close, unless it was stopped from one of its own handlers.
-                    trees.close(None);
-                })
-                .map_err(|error| BuildError::NoThread(error.to_string()))?
-        };
-        trees.engine.set_reaper(&thread);
+        let reaper = Reaper::start(
+            &trees,
+            |trees| &trees.engine,
+            budget,
+            |trees, took| {
+                trees.busy.add(took);
+                trees.rounds.add(1);
+            },
+            // Nothing is left to close, unless it was stopped from one of its own handlers.
+            |trees| trees.close(None),
+        )?;
         Ok(AckTracker {
             trees,
-            reaper: Some(Reaper {
-                thread: thread.thread().clone(),
-                handle: Mutex::new(Some(thread)),
-                stop,
-            }),
+            reaper: Some(reaper),
             on_drop,
         })
     }
 
     fn trees(self, target: Target) -> Result<(Trees, OnDrop), BuildError> {
-        if self.timeout.is_some_and(|timeout| timeout.is_zero())
-            || self.early_timeout.is_some_and(|timeout| timeout.is_zero())
-        {
-            return Err(BuildError::ZeroTimeout);
-        }
         // With timeouts off, early arrivals still have one.
-        let fallback = Duration::from_secs(30).max(self.interval.unwrap_or_default());
+        let fallback = Duration::from_secs(30).max(self.setup.interval.unwrap_or_default());
         let timeout = self.timeout.unwrap_or(fallback);
         let early_timeout = self.early_timeout.unwrap_or(timeout);
-        for timeout in [timeout, early_timeout] {
-            if timeout < SHORTEST_INTERVAL {
-                return Err(BuildError::TimeoutTooShort { timeout });
-            }
-        }
-        let interval = self.interval.unwrap_or_else(|| {
-            let shortest = timeout.min(early_timeout);
-            (timeout / 300)
-                .clamp(Duration::from_millis(1), Duration::from_secs(1))
-                .min(shortest)
-                .max(SHORTEST_INTERVAL)
-        });
-        if interval < SHORTEST_INTERVAL {
-            return Err(BuildError::IntervalTooShort { interval });
-        }
-        for timeout in [timeout, early_timeout] {
-            if interval > timeout {
-                return Err(BuildError::IntervalAboveTimeout { interval, timeout });
-            }
-            let ticks = Ticks::new(0, nanos(interval));
-            if ticks.timeout(timeout).is_none() {
-                return Err(BuildError::TimeoutTooLong {
-                    timeout,
-                    longest: ticks.longest(),
-                });
-            }
-        }
-        let shards = self.shards.unwrap_or_else(|| {
-            std::thread::available_parallelism()
-                .map_or(4, std::num::NonZeroUsize::get)
-                .next_power_of_two()
-                .min(16)
-        });
-        if !shards.is_power_of_two() || shards > 256 {
-            return Err(BuildError::BadShards { shards });
-        }
-        match self.capacity {
-            Some(0) => return Err(BuildError::ZeroCapacity),
-            Some(capacity) if capacity as u64 > 1 << 31 => {
-                return Err(BuildError::CapacityTooLarge { capacity })
-            }
-            _ => {}
-        }
+        let (config, mut random) = self.setup.config(&[timeout, early_timeout])?;
         if !(0.0..=1.0).contains(&self.sampling) {
             return Err(BuildError::BadSamplingRate);
         }
-        if self.budget == 0 {
-            return Err(BuildError::ZeroBudget);
-        }
-        let mut random = match self.seed {
-            Some(seed) => SmallRng::seed_from_u64(seed),
-            None => SmallRng::from_os_rng(),
-        };
-        let config = Config {
-            shards,
-            interval: nanos(interval),
-            capacity: self.capacity,
-            clock: self
-                .clock
-                .map_or_else(|| Source::Default(CoarseClock::new()), Source::Custom),
-            seed: random.next_u64(),
-        };
         // Birth stamps have 32 bits: a unit of a microsecond, or more where 64 timeouts would not fit.
         let unit = match self.timeout {
             Some(timeout) => (nanos(timeout) >> (32 - 6)).max(1 << 10),
@@ -346,6 +261,7 @@ impl AckTrackerBuilder {
             unit: unit.next_power_of_two().ilog2(),
             secrets: std::array::from_fn(|_| random.next_u64()),
         };
+        let shards = config.shards;
         let engine =
             Engine::new(config, Trees::share(shards)).map_err(|_| BuildError::OutOfMemory)?;
         Ok((

@@ -10,18 +10,17 @@ mod tuple;
 
 pub use builder::AckTrackerBuilder;
 pub use deliver::{Handler, Outcomes, WhenFull};
-pub use error::{AckError, BuildError};
+pub use error::AckError;
 pub use metrics::{InFlight, Lateness, Metrics, ShardMetrics};
 pub use outcome::{Ack, Done, Outcome, Reason, Root, RootId};
-pub use trees::Timeout;
 pub use tuple::Tuple;
 
-use crate::sync::thread::{self, JoinHandle, Thread};
-use crate::sync::{AtomicBool, Ordering};
+use crate::setup::Reaper;
+use crate::time::Timeout;
 use rand::{rngs::SmallRng, RngCore, SeedableRng};
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use trees::Trees;
 
@@ -180,14 +179,6 @@ pub struct AckTracker {
     trees: Arc<Trees>,
     reaper: Option<Reaper>,
     on_drop: OnDrop,
-}
-
-/// The reaper's thread, and how to stop it.
-struct Reaper {
-    /// Taken by the one who joins it. Locked by shutdowns only.
-    handle: Mutex<Option<JoinHandle<()>>>,
-    thread: Thread,
-    stop: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for AckTracker {
@@ -423,12 +414,12 @@ impl AckTracker {
         }
         self.trees.deliver.close();
         if let Some(reaper) = &self.reaper {
-            if self.trees.engine.is_driving() && reaper.thread.id() != thread::current().id() {
+            if self.trees.engine.is_driving() && !reaper.is_current() {
                 return Vec::new();
             }
-            if reaper.thread.id() == thread::current().id() {
+            if reaper.is_current() {
                 // It cannot wait for itself. It closes the engine when it stops.
-                reaper.stop.store(true, Ordering::Release);
+                reaper.ask();
                 return Vec::new();
             }
         }
@@ -449,17 +440,7 @@ impl AckTracker {
             self.trees.close(None);
         }
         if let Some(reaper) = &self.reaper {
-            reaper.stop.store(true, Ordering::Release);
-            self.trees.engine.waker.wake();
-            let handle = reaper
-                .handle
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take();
-            if let Some(handle) = handle {
-                // It catches its handlers' panics; had it panicked all the same, there is nothing to join.
-                let _ = handle.join();
-            }
+            reaper.join(&self.trees.engine);
         }
         returned
     }

@@ -2,8 +2,8 @@
 
 use super::error::AckError;
 use super::outcome::{Ack, Root};
-use super::trees::Timeout;
 use super::{edge, AckTracker, OnDrop};
+use crate::time::Timeout;
 use std::borrow::Borrow;
 
 /// One edge of one tree: this tuple's share in a root.

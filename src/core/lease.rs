@@ -16,7 +16,9 @@
 //!  EARLY -> EARLY_FAILED -> _BY      a fail that came before the init; then it puts the culprit in the word
 //!  EARLY -> INITING -> LIVE          one init; the first swap refuses duplicates
 //!  INITING -> INITING_FAILED         a fail that met an init; that init reports it
-//!  LIVE*, EARLY*, INITING* -> DEAD   the one that ends it, by compare-and-swap: from here on it owns the slot
+//!  LIVE -> REPLACING -> LIVE         a new value in place (`keyed`): the first swap ends the old one, anybody may do the second
+//!  LIVE -> CLOSING                   neither touched nor expired from here on (`keyed`): only ended
+//!  LIVE*, EARLY*, INITING*, CLOSING -> DEAD   the one that ends it, by compare-and-swap: from here on it owns the slot
 //!  DEAD -> FREE                      the one that ended it (or the carrier, see `index`), by a store
 //!  FREE -> FREE                      the driver, as owner of all buckets of a chunk, gives its memory back: zeroes
 //!  LIVE*, EARLY* -> the same         a touch: only the deadline changes
@@ -61,6 +63,10 @@ pub(crate) enum State {
     Live = 6,
     LiveIssued = 7,
     Dead = 8,
+    /// Its value has ended and the next one has begun, but has not moved in yet.
+    Replacing = 9,
+    /// Somebody is taking leave of it.
+    Closing = 10,
 }
 
 impl State {
@@ -74,9 +80,9 @@ impl State {
         State::Live,
         State::LiveIssued,
         State::Dead,
+        State::Replacing,
+        State::Closing,
         // Never written.
-        State::Dead,
-        State::Dead,
         State::Dead,
         State::Dead,
         State::Dead,
@@ -84,7 +90,7 @@ impl State {
         State::Dead,
     ];
 
-    /// States that the reaper ends when their deadline has passed.
+    /// States that the reaper ends when their deadline has passed (or, where its value is being replaced, sees through first).
     #[inline]
     pub(crate) fn expires(self) -> bool {
         matches!(
@@ -94,6 +100,7 @@ impl State {
                 | State::EarlyFailedBy
                 | State::Live
                 | State::LiveIssued
+                | State::Replacing
         )
     }
 }
@@ -251,7 +258,7 @@ mod tests {
 
     #[test]
     fn every_state_survives_the_packing() {
-        for state in &State::ALL[..9] {
+        for state in &State::ALL[..11] {
             let lease = Lease::new(*state, 0xA_BCDE, 0x12_3456_789A);
             assert_eq!(lease.state(), *state);
             assert_eq!(lease.incarnation(), 0xA_BCDE);

@@ -21,7 +21,7 @@
 //! * `word` is only ever changed by compare-and-swap, from a value that was read *before* the key and
 //!   the lease were checked. The word is whitened with key and incarnation, so the swap fails on every
 //!   later tenant (W6, W14).
-//! * `owner` is read only by the one who won the end.
+//! * `owner` is read only by the one who won the end (but see `keyed`, where it is an offer).
 //!
 //! # Giving memory back
 //!
@@ -40,11 +40,11 @@ use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 pub(crate) struct Slot {
     /// Decides every beginning, end and touch. See [`super::lease`].
     pub(crate) lease: AtomicU64,
-    /// The issued id, or the key that the caller chose. Written only by the claimer.
+    /// The issued id, or the key that the caller chose. Written only by the claimer. While dead, the link of the limbo list.
     pub(crate) key: AtomicU64,
     /// The face's word: for an ack tree the whitened XOR.
     pub(crate) word: AtomicU64,
-    /// The owner's token. Read only by who ended the slot. While dead, the link of the limbo list.
+    /// The owner's token. Read only by who ended the slot.
     pub(crate) owner: AtomicU64,
 }
 
@@ -300,8 +300,7 @@ pub(crate) struct Spot<'a> {
 impl Spot<'_> {
     /// Fills a claimed slot. It is the caller's alone until somebody finds the lease, which publishes the rest.
     #[inline(always)]
-    pub(crate) fn occupy(&self, birth: u32, key: u64, owner: u64, word: u64, lease: Lease) {
-        self.birth.store(birth, Ordering::Relaxed);
+    pub(crate) fn occupy(&self, key: u64, owner: u64, word: u64, lease: Lease) {
         self.slot.key.store(key, Ordering::Relaxed);
         self.slot.owner.store(owner, Ordering::Relaxed);
         self.slot.set_word(word);

@@ -18,6 +18,7 @@ pub(crate) use loom::thread;
 #[cfg(not(expiry_loom))]
 pub(crate) use std::thread;
 
+pub(crate) mod cell;
 pub(crate) mod exclusive;
 pub(crate) mod grace;
 pub(crate) mod park;

@@ -2,7 +2,9 @@
 
 mod clock;
 mod ticks;
+mod timeout;
 
 pub(crate) use clock::nanos;
 pub use clock::{Clock, CoarseClock, ManualClock, MonotonicClock};
 pub(crate) use ticks::{Ticks, NEVER};
+pub use timeout::Timeout;

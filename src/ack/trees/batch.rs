@@ -4,11 +4,11 @@ use super::chosen::New;
 use super::{Mine, Trees};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Root};
-use crate::ack::Timeout;
 use crate::core::engine::Refused;
 use crate::core::index::Candidate;
 use crate::core::lease::IssuedId;
 use crate::core::slots::Header;
+use crate::time::Timeout;
 
 /// As many misses as a core has outstanding, and then some: a tree's acks often come together.
 const GROUP: usize = 64;

@@ -3,12 +3,12 @@
 use super::{Mine, Trees};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Done, Reason};
-use crate::ack::Timeout;
-use crate::core::engine::{Claim, Face, Refused};
+use crate::core::engine::{Claim, Refused};
 use crate::core::index::{Candidate, Insert};
 use crate::core::lease::{set, Lease, State};
 use crate::core::slots::{Header, Slot};
 use crate::sync::Ordering;
+use crate::time::Timeout;
 
 /// States of a chosen root that its index word leads to.
 const HELD: u16 = set(&[
@@ -105,7 +105,7 @@ impl Trees {
     #[inline(never)]
     fn find_anywhere(&self, shard: usize, hash: u32, key: u64) -> Option<Found<'_>> {
         let mut seen = None;
-        self.engine.index(shard).find(hash, |id| {
+        self.engine.index(shard).find(hash, &mut |id| {
             seen = self.holds(id, key, None);
             seen.is_some()
         })?;
@@ -126,8 +126,9 @@ impl Trees {
         let (claim, spot) = self.engine.claim(mine, index, refused)?;
         let target = self.target(new.key, claim.incarnation);
         let lease = Lease::new(state, claim.incarnation, new.deadline);
-        let born = self.born(target, new.now);
-        spot.occupy(born, new.key, new.owner, word(target), lease);
+        spot.birth
+            .store(self.born(target, new.now), Ordering::Relaxed);
+        spot.occupy(new.key, new.owner, word(target), lease);
         mine.face.counts[new.at.0].keys_in.add(1);
         Some((claim, spot.header))
     }
@@ -140,24 +141,17 @@ impl Trees {
         new: &New,
         claim: &Claim<'_>,
     ) -> Result<Option<Found<'_>>, AckError> {
-        let (shard, hash) = new.at;
-        let mut crowded = false;
         let mut found = None;
-        let index = self.engine.index(shard);
-        let entered = index.insert(hash, claim.id, &mut crowded, |id| {
+        let mut probe = |id| {
             found = self.holds(id, new.key, None);
             found.is_some()
-        });
-        if crowded {
-            let (_, keys) = self.live(shard);
-            index.grow_if_full(keys);
-        }
-        self.engine.help_carrying(shard, crowded);
+        };
+        let entered = self.engine.publish(new.at, claim.id, &mut probe, self);
         if let Insert::Done = entered {
             return Ok(None);
         }
         // Never published, so still ours alone (see `may_end`).
-        mine.face.counts[shard].keys_out.add(1);
+        mine.face.counts[new.at.0].keys_out.add(1);
         self.engine.free(mine, claim);
         match entered {
             Insert::Found => Ok(found),
@@ -277,7 +271,7 @@ impl Trees {
                         && mine.driving.get() == 0
                         && self.engine.lapse(now).is_some() =>
                 {
-                    self.catch_up(now);
+                    self.engine.catch_up(now, self);
                 }
                 State::Early => {
                     if self.merge(mine, &found, key, xor, owner, deadline, now) {
@@ -657,7 +651,7 @@ impl Trees {
                 State::Live => {
                     let renewed = lease.with_deadline(deadline);
                     if found.slot.swap_lease(lease, renewed).is_ok() {
-                        self.shortened(found.id, lease, deadline);
+                        self.engine.shortened(found.id, lease, deadline);
                         return Ok(Done::Now);
                     }
                 }
@@ -667,7 +661,7 @@ impl Trees {
                     let (deadline, _) = self.early_deadline();
                     let renewed = lease.with_deadline(deadline);
                     if found.slot.swap_lease(lease, renewed).is_ok() {
-                        self.shortened(found.id, lease, deadline);
+                        self.engine.shortened(found.id, lease, deadline);
                         return Ok(Done::Held);
                     }
                 }

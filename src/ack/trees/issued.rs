@@ -3,11 +3,11 @@
 use super::{fold, Mine, Trees};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Done, Reason, Root};
-use crate::ack::Timeout;
 use crate::core::engine::{Claim, Refused};
 use crate::core::lease::{IssuedId, Lease, State};
 use crate::core::slots::{Header, Slot};
 use crate::sync::Ordering;
+use crate::time::Timeout;
 
 /// A root that has just been made live.
 #[derive(Clone, Copy)]
@@ -56,7 +56,8 @@ impl Trees {
         let root = IssuedId::new(claim.id, claim.incarnation, nonce).0;
         let target = self.issued_target(root);
         let lease = Lease::new(State::LiveIssued, claim.incarnation, deadline);
-        spot.occupy(self.born(target, now), root, owner, target ^ xor, lease);
+        spot.birth.store(self.born(target, now), Ordering::Relaxed);
+        spot.occupy(root, owner, target ^ xor, lease);
         mine.face.counts[self.engine.shard_of(claim.id)]
             .begun
             .add(1);
@@ -201,7 +202,7 @@ impl Trees {
             let renewed = lease.with_deadline(deadline);
             if claim.slot.swap_lease(lease, renewed).is_ok() {
                 // Renewed: no expiry by the old deadline can succeed any more (Q6).
-                self.shortened(claim.id, lease, deadline);
+                self.engine.shortened(claim.id, lease, deadline);
                 return Ok(Done::Now);
             }
         }

@@ -44,28 +44,15 @@ use self::chosen::At;
 use super::deliver::Deliver;
 use super::error::AckError;
 use super::outcome::{Outcome, Reason, Root, RootId};
-use crate::core::engine::{Claim, Engine, Face, Refused, Stripe};
+use crate::core::engine::{BadTimeout, Claim, Engine, Face, Refused, Stripe};
 use crate::core::index::Removed;
 use crate::core::lease::{Lease, State};
 use crate::core::slots::Slot;
 use crate::core::threads::Counter;
 use crate::sync::Ordering;
-use crate::time::NEVER;
+use crate::time::Timeout;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
-
-/// How long a root may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Timeout {
-    /// As long as the tracker's timeout says.
-    #[default]
-    Default,
-    /// As long as this, rounded up to the interval. (Counted from when the tracker was built, of 2^40 intervals one counts
-    /// as the next: 35 years at a millisecond.)
-    After(Duration),
-    /// For ever.
-    Never,
-}
 
 /// One shard's part of a thread's counters. A power of two in size: an address is a shift.
 #[derive(Debug, Default)]
@@ -150,6 +137,15 @@ impl From<Refused> for AckError {
     }
 }
 
+impl From<BadTimeout> for AckError {
+    fn from(bad: BadTimeout) -> Self {
+        match bad {
+            BadTimeout::Zero => AckError::ZeroTimeout,
+            BadTimeout::TooLong => AckError::TimeoutTooLong,
+        }
+    }
+}
+
 impl Trees {
     pub(crate) fn new(engine: Engine<Share>, settings: Settings, deliver: Deliver) -> Self {
         Trees {
@@ -211,46 +207,6 @@ impl Trees {
         }
     }
 
-    /// The deadline of a root that is renewed now.
-    pub(super) fn renewal(&self, timeout: Timeout) -> Result<u64, AckError> {
-        self.engine.with_stripe(|mine, _| {
-            let (deadline, now) = self.deadline(mine, timeout)?;
-            if mine.lapsed.get() == 0 {
-                return Ok(deadline);
-            }
-            self.catch_up(now);
-            Ok(self.deadline(mine, timeout)?.0)
-        })
-    }
-
-    /// The lease of slot `id`, until now `before`, ends at `deadline`. If that is nearer the driver must hear of it (W11).
-    /// If it is not, nothing needs to be done: who made the lease has told, or is about to tell, of its old deadline, and
-    /// the driver, coming then, finds the new one.
-    #[inline]
-    pub(super) fn shortened(&self, id: u32, before: Lease, deadline: u64) {
-        if deadline < before.deadline_near(deadline) {
-            let _ = self.engine.enforce(id, deadline);
-        }
-    }
-
-    /// The clock has jumped by more than a lease can express, and nobody has polled since. A new deadline beside old
-    /// ones could not be told from one that has long passed: what is due goes first.
-    #[cold]
-    pub(super) fn catch_up(&self, now: u64) {
-        // A handler that the driver has called cannot wait for the driver: it is that round.
-        let driving = self.engine.is_driving();
-        while !driving && self.engine.lapse(now).is_some() {
-            match self.engine.poll(now, usize::MAX, self) {
-                None => crate::sync::thread::yield_now(),
-                // The reaper may be asleep, and has not seen what this round has.
-                Some(round) => round
-                    .next
-                    .into_iter()
-                    .for_each(|tick| self.engine.wake_by(tick)),
-            }
-        }
-    }
-
     #[cold]
     fn age_now(&self, id: u32) -> Duration {
         let now = self.stamp(self.engine.clock.now());
@@ -275,6 +231,19 @@ impl Trees {
         self.engine.clock.now()
     }
 
+    /// The deadline of a root that begins now, and the clock reading that it was derived from.
+    #[inline(always)]
+    pub(super) fn deadline(&self, mine: &Mine, timeout: Timeout) -> Result<(u64, u64), AckError> {
+        let default = self.settings.timeout;
+        Ok(self.engine.deadline(mine, timeout, default)?)
+    }
+
+    /// The deadline of a root that is renewed now.
+    pub(super) fn renewal(&self, timeout: Timeout) -> Result<u64, AckError> {
+        let default = self.settings.timeout;
+        Ok(self.engine.renewal(timeout, default, self)?)
+    }
+
     /// Age of a live root, for operators.
     pub(crate) fn age(&self, id: u32, now: u64) -> Duration {
         let stamp = self.stamp(now).wrapping_sub(self.engine.birth(id));
@@ -285,53 +254,6 @@ impl Trees {
             stamp
         };
         Duration::from_nanos(u64::from(stamp) << self.settings.unit)
-    }
-
-    // ---- deadlines ----
-
-    /// The deadline of a root that begins now, and the clock reading that it was derived from.
-    #[inline(always)]
-    pub(super) fn deadline(&self, mine: &Mine, timeout: Timeout) -> Result<(u64, u64), AckError> {
-        let (now, lag) = self.engine.now_for_deadline();
-        if timeout == Timeout::Default {
-            // The same as last time, unless a tick has gone by (or the clock went back).
-            let until = mine.deadline_until.get();
-            if now < until && until - now <= self.engine.ticks.interval_nanos() {
-                return Ok((mine.deadline.get(), now));
-            }
-        }
-        Ok((self.deadline_from(mine, timeout, now, lag)?, now))
-    }
-
-    #[cold]
-    pub(super) fn deadline_from(
-        &self,
-        mine: &Mine,
-        timeout: Timeout,
-        now: u64,
-        lag: u64,
-    ) -> Result<u64, AckError> {
-        let ticks = &self.engine.ticks;
-        mine.lapsed.set(self.engine.lapse(now).unwrap_or(0));
-        match timeout {
-            Timeout::Default => {
-                let Some(after) = self.settings.timeout else {
-                    return Ok(NEVER);
-                };
-                let after = after.saturating_add(lag);
-                let deadline = ticks.deadline(now, after);
-                let until = ticks.same_deadline_until(deadline, after);
-                mine.deadline.set(deadline);
-                mine.deadline_until.set(until.saturating_add(1));
-                Ok(deadline)
-            }
-            Timeout::Never => Ok(NEVER),
-            Timeout::After(after) if after.is_zero() => Err(AckError::ZeroTimeout),
-            Timeout::After(after) => {
-                let after = ticks.timeout(after).ok_or(AckError::TimeoutTooLong)?;
-                Ok(ticks.deadline(now, after.saturating_add(lag)))
-            }
-        }
     }
 
     /// The engine was shut down while an entry was on its way in. If this ends it, it never was.
@@ -506,7 +428,7 @@ impl Face for Trees {
         let (shard, hash) = self.engine.hash(claim.slot.key.load(Ordering::Acquire));
         self.engine
             .index(shard)
-            .find(hash, |id| id == claim.id)
+            .find(hash, &mut |id| id == claim.id)
             .is_some()
     }
 

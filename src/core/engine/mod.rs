@@ -39,11 +39,14 @@
 
 mod claim;
 mod close;
+mod deadline;
 mod plan;
 mod round;
 
+pub(crate) use deadline::BadTimeout;
+
 use super::inbox::{Inbox, Taken};
-use super::index::Index;
+use super::index::{Index, Insert, Probe};
 use super::lease::{Lease, State};
 use super::params::{BUCKET, CHUNK};
 use super::slots::{Header, Lowered, OutOfMemory, Slot, Slots};
@@ -435,27 +438,6 @@ impl<C> Engine<C> {
         self.stripes.iter().map(|stripe| &stripe.face)
     }
 
-    /// A clock reading for a deadline, and what to add to the timeout for its lag.
-    ///
-    /// Never before the time that the driver has seen: if the clock has gone back, what begins now would
-    /// otherwise be due already by the driver's time.
-    #[inline(always)]
-    pub(crate) fn now_for_deadline(&self) -> (u64, u64) {
-        let driven = self.driven.load(std::sync::atomic::Ordering::Relaxed);
-        match self.lag {
-            Some(lag) => (self.clock.coarse().max(driven), lag),
-            None => (self.clock.now().max(driven), 0),
-        }
-    }
-
-    /// By how many ticks the driver is behind the clock reading `now`, if that is more than a lease can express
-    /// beside a full timeout: the clock has jumped by years, and nobody has polled since.
-    pub(crate) fn lapse(&self, now: u64) -> Option<u64> {
-        let caught_up = self.caught_up.load(std::sync::atomic::Ordering::Relaxed);
-        let tick = self.ticks.at(now);
-        (tick.saturating_sub(self.ticks.at(caught_up)) >= MAX_LAPSE).then_some(tick)
-    }
-
     /// Makes sure that the reaper looks at slot `id` by `tick`. Call after its lease was set to expire then.
     ///
     /// `Err` if the engine was shut down before: the caller must end the slot itself, or find it ended.
@@ -494,11 +476,29 @@ impl<C> Engine<C> {
         }
     }
 
+    /// Publishes slot `id` in the index, wherever there is room, unless `probe` takes a slot that is there already.
+    pub(crate) fn publish(
+        &self,
+        (shard, hash): (usize, u32),
+        id: u32,
+        probe: &mut impl Probe,
+        face: &impl Face,
+    ) -> Insert {
+        let mut crowded = false;
+        let index = &self.indexes[shard];
+        let entered = index.insert(hash, id, &mut crowded, probe);
+        if crowded {
+            index.grow_if_full(face.live(shard).1);
+        }
+        self.help_carrying(shard, crowded);
+        entered
+    }
+
     /// A key has gone into the index of `shard` the long way; `crowded` if the index may have grown. Sees to it that
     /// what is to be carried is carried: the driver hears of it, and if it has fallen behind by more than a table, this
     /// thread does some of its work, if nobody else is at it.
     #[inline]
-    pub(crate) fn help_carrying(&self, shard: usize, crowded: bool) {
+    fn help_carrying(&self, shard: usize, crowded: bool) {
         let waiting = self.indexes[shard].tables_to_carry();
         if crowded && waiting > 0 {
             self.wake_by(1);
@@ -538,7 +538,7 @@ impl<C> Engine<C> {
         let limbo = &self.indexes[shard].limbo;
         let mut head = limbo.load(Ordering::Relaxed);
         loop {
-            claim.slot.owner.store(head, Ordering::Relaxed);
+            claim.slot.key.store(head, Ordering::Relaxed);
             match limbo.compare_exchange_weak(
                 head,
                 u64::from(claim.id) + 1,

@@ -326,7 +326,7 @@ impl<C> Engine<C> {
                 .and_then(|id| u32::try_from(id).ok())
                 .and_then(|id| self.slot(id))
             {
-                head = slot.owner.load(Ordering::Relaxed);
+                head = slot.key.load(Ordering::Relaxed);
                 slot.set_lease(Lease::free(slot.lease().incarnation()));
             }
             // However much else there is to do, growth goes on.

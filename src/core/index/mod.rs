@@ -96,7 +96,7 @@ struct Place {
 /// What became of [`Index::insert`].
 pub(crate) enum Insert {
     Done,
-    /// `accept` took a slot that was there.
+    /// `probe` took a slot that was there.
     Found,
     /// No memory for a larger table, or no larger class.
     Full,
@@ -109,6 +109,26 @@ pub(crate) enum Removed {
     Clean,
     /// A copy may be on its way: the slot goes to limbo.
     Copied,
+}
+
+/// What a look-up asks about a slot whose word has the hash. Closures that take a slot's id are probes too.
+pub(crate) trait Probe {
+    /// Whether this may be the slot, as it looks just now. What it held may be another's by now.
+    fn accept(&mut self, slot: u32) -> bool;
+
+    /// Whether the slot accepted last is the one, now that it is known to have been published all the while that it was
+    /// looked at.
+    #[inline(always)]
+    fn confirm(&mut self) -> bool {
+        true
+    }
+}
+
+impl<F: FnMut(u32) -> bool> Probe for F {
+    #[inline(always)]
+    fn accept(&mut self, slot: u32) -> bool {
+        self(slot)
+    }
 }
 
 /// A word that may be the one that is looked for. See [`Index::candidate`].
@@ -148,7 +168,7 @@ pub(crate) struct Index {
     directory: AtomicU64,
     places: Box<[Place]>,
     grace: Grace,
-    /// First slot of the limbo list plus one, linked through the slots' owners.
+    /// First slot of the limbo list plus one, linked through the slots' keys.
     pub(crate) limbo: AtomicU64,
     /// The home that the carrier looks at next, in the oldest table.
     carried: AtomicU64,
@@ -209,12 +229,23 @@ impl Index {
         })
     }
 
-    /// The first slot under `hash` that `accept` takes. Lock-free; wait-free while nothing grows.
-    pub(crate) fn find(&self, hash: u32, mut accept: impl FnMut(u32) -> bool) -> Option<u32> {
+    /// Holds off the reuse of tables, and of whatever is retired in this grace domain, while it lives.
+    #[inline]
+    pub(crate) fn pin(&self) -> Pin {
+        self.grace.pin()
+    }
+
+    /// The domain of what [`pin`](Self::pin) holds off.
+    pub(crate) fn grace(&self) -> &Grace {
+        &self.grace
+    }
+
+    /// The first slot under `hash` that `probe` takes. Lock-free; wait-free while nothing grows.
+    pub(crate) fn find(&self, hash: u32, probe: &mut impl Probe) -> Option<u32> {
         loop {
             let directory = self.directory();
             let mut classes = directory.classes();
-            let found = classes.find_map(|class| self.table(class).find(hash, &mut accept));
+            let found = classes.find_map(|class| self.table(class).find(hash, probe));
             // If nothing was found, a key may have been carried from a table not yet looked at into one not listed then
             // (W12). If something was, its table may have begun another life between the two looks at the header, in which
             // that reads the same: versions begin anew (W6, W14).
@@ -235,13 +266,13 @@ impl Index {
         }
     }
 
-    /// Publishes `slot` under `hash` unless `accept` takes a slot that is there already. Lock-free.
+    /// Publishes `slot` under `hash` unless `probe` takes a slot that is there already. Lock-free.
     pub(crate) fn insert(
         &self,
         hash: u32,
         slot: u32,
         crowded: &mut bool,
-        mut accept: impl FnMut(u32) -> bool,
+        probe: &mut impl Probe,
     ) -> Insert {
         let value = word(hash, slot);
         let _pin: Pin = self.grace.pin();
@@ -249,13 +280,13 @@ impl Index {
             let directory = self.directory();
             let youngest = directory.youngest();
             for class in directory.classes().take(directory.len() - 1) {
-                if self.table(class).find_closing(hash, &mut accept).is_some() {
+                if self.table(class).find_closing(hash, probe).is_some() {
                     return Insert::Found;
                 }
             }
             let table = self.table(youngest);
             let mut position = 0;
-            match table.publish(value, &mut position, &mut accept) {
+            match table.publish(value, &mut position, probe) {
                 Publish::Done => {
                     if table.crowded_at(position) {
                         *crowded = true;

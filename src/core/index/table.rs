@@ -1,5 +1,6 @@
 //! One table: homes, their overflow lines, and the operations on one home.
 
+use super::Probe;
 use crate::core::params::{GROUP, HOME, OVER};
 use crate::core::slots::memory::{ZeroValid, Zeroed};
 use crate::core::slots::OutOfMemory;
@@ -145,6 +146,19 @@ pub(super) struct Table {
     pub(super) mask: usize,
 }
 
+/// A word that this thread has reserved and not published: it is given back when this is dropped, also by a panic of a key's
+/// `Eq`.
+struct Reserved<'a> {
+    word: &'a AtomicU64,
+    position: usize,
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.word.store(0, Ordering::Release);
+    }
+}
+
 /// What became of an attempt to publish in one table.
 pub(super) enum Publish {
     Done,
@@ -211,7 +225,7 @@ impl Table {
         HOME + lines * OVER
     }
 
-    /// The slot of the first word that the header believes in, has this hash, and that `accept` takes.
+    /// The slot of the first word that the header believes in, has this hash, and that `probe` takes.
     ///
     /// `header` is the header as read, and afterwards the one that the answer holds for: a word that
     /// matches is believed only if the header, read again, still believes in it and has had no publication
@@ -224,7 +238,7 @@ impl Table {
         home: &Home,
         header: &mut u64,
         hash: u32,
-        accept: &mut impl FnMut(u32) -> bool,
+        probe: &mut impl Probe,
     ) -> Option<u32> {
         let wanted = wanted(hash);
         let mut matching = self.matching(at, home, *header, &wanted);
@@ -233,7 +247,7 @@ impl Table {
             matching &= matching - 1;
             // Acquire: the word was written before its bit was published; the header's load saw the bit.
             let word = self.word_at(at, home, position).load(Ordering::Acquire);
-            let accepted = wanted(word) && accept(slot_of(word));
+            let accepted = wanted(word) && probe.accept(slot_of(word));
             // After the look into the slot, not before: then the word was there all the while, and what was
             // seen in the slot is this word's tenant, not a later one that is not published yet (W6, W14).
             let now = home.header.load(Ordering::Acquire);
@@ -243,7 +257,7 @@ impl Table {
                 matching = self.matching(at, home, now, &wanted);
                 continue;
             }
-            if accepted {
+            if accepted && probe.confirm() {
                 return Some(slot_of(word));
             }
         }
@@ -291,24 +305,20 @@ impl Table {
     }
 
     #[inline(always)]
-    pub(super) fn find(&self, hash: u32, accept: &mut impl FnMut(u32) -> bool) -> Option<u32> {
+    pub(super) fn find(&self, hash: u32, probe: &mut impl Probe) -> Option<u32> {
         let (at, home) = self.home(hash);
         let mut header = home.header.load(Ordering::Acquire);
-        self.look(at, home, &mut header, hash, accept)
+        self.look(at, home, &mut header, hash, probe)
     }
 
     /// Closes the key's home, then looks for it there: nobody publishes it there any more.
-    pub(super) fn find_closing(
-        &self,
-        hash: u32,
-        accept: &mut impl FnMut(u32) -> bool,
-    ) -> Option<u32> {
+    pub(super) fn find_closing(&self, hash: u32, probe: &mut impl Probe) -> Option<u32> {
         let (at, home) = self.home(hash);
         let mut header = home.header.load(Ordering::Acquire);
         if header & CLOSED == 0 {
             header = home.header.fetch_or(CLOSED, Ordering::AcqRel) | CLOSED;
         }
-        self.look(at, home, &mut header, hash, accept)
+        self.look(at, home, &mut header, hash, probe)
     }
 
     /// Gives its pages back: every home is open and empty again. Nobody may be in it.
@@ -372,42 +382,41 @@ impl Table {
         published
     }
 
-    /// Publishes `value` unless the home is closed or `accept` finds the key there.
+    /// Publishes `value` unless the home is closed or `probe` finds the key there.
     #[inline]
     pub(super) fn publish(
         &self,
         value: u64,
         position_out: &mut usize,
-        accept: &mut impl FnMut(u32) -> bool,
+        probe: &mut impl Probe,
     ) -> Publish {
         let hash = hash_of(value);
         let (at, home) = self.home(hash);
-        let mut reserved = None;
-        let outcome = loop {
+        let mut reserved: Option<Reserved<'_>> = None;
+        loop {
             let mut header = home.header.load(Ordering::Acquire);
-            if self.look(at, home, &mut header, hash, accept).is_some() {
-                break Publish::Found;
+            if self.look(at, home, &mut header, hash, probe).is_some() {
+                return Publish::Found;
             }
             if header & CLOSED != 0 {
-                break Publish::Closed;
+                return Publish::Closed;
             }
-            let position = match reserved {
-                Some(position) => position,
+            let position = match &reserved {
+                Some(reserved) => reserved.position,
                 None => match self.reserve(at, home, header, value) {
-                    Some(position) => *reserved.insert(position),
-                    None => break Publish::Crowded,
+                    Some(position) => {
+                        let word = self.word_at(at, home, position);
+                        reserved.insert(Reserved { word, position }).position
+                    }
+                    None => return Publish::Crowded,
                 },
             };
             if home.believe(header, position) {
+                std::mem::forget(reserved);
                 *position_out = position;
                 return Publish::Done;
             }
-        };
-        if let Some(position) = reserved {
-            // Reserved by us, never published: ours to give back.
-            self.word_at(at, home, position).store(0, Ordering::Release);
         }
-        outcome
     }
 
     /// As [`remove`](Self::remove), if the word is published at `position` of the home's own line.

@@ -22,13 +22,13 @@ fn random(n: u32) -> u32 {
 fn insert(index: &Index, slot: u32) -> bool {
     let mut crowded = false;
     matches!(
-        index.insert(hash(slot), slot, &mut crowded, |found| found == slot),
+        index.insert(hash(slot), slot, &mut crowded, &mut |found| found == slot),
         Insert::Done
     )
 }
 
 fn found(index: &Index, slot: u32) -> bool {
-    index.find(hash(slot), |found| found == slot).is_some()
+    index.find(hash(slot), &mut |found| found == slot).is_some()
 }
 
 fn carry(index: &Index) {
@@ -114,19 +114,19 @@ fn keys_of_one_home_spill_and_make_the_table_grow() {
     for slot in 0..64u32 {
         let hash = slot << 20 | 5;
         let mut crowded = false;
-        let done = index.insert(hash, slot, &mut crowded, |found| found == slot);
+        let done = index.insert(hash, slot, &mut crowded, &mut |found| found == slot);
         assert!(matches!(done, Insert::Done));
     }
     for slot in 0..64u32 {
         let hash = slot << 20 | 5;
-        assert_eq!(index.find(hash, |found| found == slot), Some(slot));
+        assert_eq!(index.find(hash, &mut |found| found == slot), Some(slot));
     }
     carry(&index);
     for slot in 0..64u32 {
         let hash = slot << 20 | 5;
-        assert_eq!(index.find(hash, |found| found == slot), Some(slot));
+        assert_eq!(index.find(hash, &mut |found| found == slot), Some(slot));
         index.remove(hash, slot, None);
-        assert_eq!(index.find(hash, |_| true), None);
+        assert_eq!(index.find(hash, &mut |_| true), None);
     }
 }
 

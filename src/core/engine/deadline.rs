@@ -1,0 +1,137 @@
+//! Deadlines: from a timeout and the clock to a tick, and what a jump of the clock by years takes.
+
+use super::{Engine, Face, Stripe, MAX_LAPSE};
+use crate::core::lease::Lease;
+use crate::sync::thread;
+use crate::time::{Timeout, NEVER};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A timeout that cannot be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BadTimeout {
+    Zero,
+    /// Longer than a lease can express.
+    TooLong,
+}
+
+impl<C> Engine<C> {
+    /// A clock reading for a deadline, and what to add to the timeout for its lag.
+    ///
+    /// Never before the time that the driver has seen: if the clock has gone back, what begins now would
+    /// otherwise be due already by the driver's time.
+    #[inline(always)]
+    pub(crate) fn now_for_deadline(&self) -> (u64, u64) {
+        let driven = self.driven.load(Relaxed);
+        match self.lag {
+            Some(lag) => (self.clock.coarse().max(driven), lag),
+            None => (self.clock.now().max(driven), 0),
+        }
+    }
+
+    /// A tick near the present: the driver's last. For telling deadlines apart, of which all are within 2^39 of it.
+    #[inline]
+    pub(crate) fn about_now(&self) -> u64 {
+        self.ticks.at(self.driven.load(Relaxed))
+    }
+
+    /// The deadline of what begins now, and the clock reading that it was derived from. `default` is the default timeout in
+    /// nanoseconds, `None` for never, and always the same.
+    #[inline(always)]
+    pub(crate) fn deadline(
+        &self,
+        mine: &Stripe<C>,
+        timeout: Timeout,
+        default: Option<u64>,
+    ) -> Result<(u64, u64), BadTimeout> {
+        let (now, lag) = self.now_for_deadline();
+        if timeout == Timeout::Default {
+            // The same as last time, unless a tick has gone by (or the clock went back).
+            let until = mine.deadline_until.get();
+            if now < until && until - now <= self.ticks.interval_nanos() {
+                return Ok((mine.deadline.get(), now));
+            }
+        }
+        Ok((self.deadline_from(mine, timeout, default, now, lag)?, now))
+    }
+
+    #[cold]
+    fn deadline_from(
+        &self,
+        mine: &Stripe<C>,
+        timeout: Timeout,
+        default: Option<u64>,
+        now: u64,
+        lag: u64,
+    ) -> Result<u64, BadTimeout> {
+        mine.lapsed.set(self.lapse(now).unwrap_or(0));
+        match timeout {
+            Timeout::Default => {
+                let Some(after) = default else {
+                    return Ok(NEVER);
+                };
+                let after = after.saturating_add(lag);
+                let deadline = self.ticks.deadline(now, after);
+                let until = self.ticks.same_deadline_until(deadline, after);
+                mine.deadline.set(deadline);
+                mine.deadline_until.set(until.saturating_add(1));
+                Ok(deadline)
+            }
+            Timeout::Never => Ok(NEVER),
+            Timeout::After(after) if after.is_zero() => Err(BadTimeout::Zero),
+            Timeout::After(after) => {
+                let after = self.ticks.timeout(after).ok_or(BadTimeout::TooLong)?;
+                Ok(self.ticks.deadline(now, after.saturating_add(lag)))
+            }
+        }
+    }
+
+    /// The deadline of what is renewed now.
+    pub(crate) fn renewal(
+        &self,
+        timeout: Timeout,
+        default: Option<u64>,
+        face: &impl Face,
+    ) -> Result<u64, BadTimeout> {
+        self.with_stripe(|mine, _| {
+            let (deadline, now) = self.deadline(mine, timeout, default)?;
+            if mine.lapsed.get() == 0 {
+                return Ok(deadline);
+            }
+            self.catch_up(now, face);
+            Ok(self.deadline(mine, timeout, default)?.0)
+        })
+    }
+
+    /// The lease of slot `id`, until now `before`, ends at `deadline`. If that is nearer the driver must hear of it (W11).
+    /// If it is not, nothing needs to be done: who made the lease has told, or is about to tell, of its old deadline, and
+    /// the driver, coming then, finds the new one.
+    #[inline]
+    pub(crate) fn shortened(&self, id: u32, before: Lease, deadline: u64) {
+        if deadline < before.deadline_near(deadline) {
+            let _ = self.enforce(id, deadline);
+        }
+    }
+
+    /// By how many ticks the driver is behind the clock reading `now`, if that is more than a lease can express
+    /// beside a full timeout: the clock has jumped by years, and nobody has polled since.
+    pub(crate) fn lapse(&self, now: u64) -> Option<u64> {
+        let caught_up = self.caught_up.load(Relaxed);
+        let tick = self.ticks.at(now);
+        (tick.saturating_sub(self.ticks.at(caught_up)) >= MAX_LAPSE).then_some(tick)
+    }
+
+    /// The clock has jumped by more than a lease can express, and nobody has polled since. A new deadline beside old
+    /// ones could not be told from one that has long passed: what is due goes first.
+    #[cold]
+    pub(crate) fn catch_up(&self, now: u64, face: &impl Face) {
+        // A handler that the driver has called cannot wait for the driver: it is that round.
+        let driving = self.is_driving();
+        while !driving && self.lapse(now).is_some() {
+            match self.poll(now, usize::MAX, face) {
+                None => thread::yield_now(),
+                // The reaper may be asleep, and has not seen what this round has.
+                Some(round) => round.next.into_iter().for_each(|tick| self.wake_by(tick)),
+            }
+        }
+    }
+}

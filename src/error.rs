@@ -1,0 +1,108 @@
+//! Why an engine could not be built, whichever face it has.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Why a tracker, a queue or a map could not be built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The timeout is zero. Use [`timeouts_off`](crate::AckTrackerBuilder::timeouts_off) for none.
+    ZeroTimeout,
+    /// A timeout is longer than this engine's ticks can express; use a longer interval.
+    TimeoutTooLong {
+        /// What was asked for.
+        timeout: Duration,
+        /// The longest there is at this interval.
+        longest: Duration,
+    },
+    /// A timeout is below 10 microseconds: no thread can be that punctual.
+    TimeoutTooShort {
+        /// What was asked for.
+        timeout: Duration,
+    },
+    /// The interval is below 10 microseconds: no thread can be that punctual.
+    IntervalTooShort {
+        /// What was asked for.
+        interval: Duration,
+    },
+    /// The interval is above the timeout, so that an entry could live for several times its timeout.
+    IntervalAboveTimeout {
+        /// What was asked for.
+        interval: Duration,
+        /// The timeout that it is above.
+        timeout: Duration,
+    },
+    /// The number of shards is zero, above 256, or not a power of two.
+    BadShards {
+        /// What was asked for.
+        shards: usize,
+    },
+    /// A capacity of zero can hold nothing. Leave it out for no bound.
+    ZeroCapacity,
+    /// The capacity is above the 2^31 entries that an engine can name.
+    CapacityTooLarge {
+        /// What was asked for.
+        capacity: usize,
+    },
+    /// The sampling rate is not between 0.0 and 1.0.
+    BadSamplingRate,
+    /// Both a handler and a channel were asked for. Send from the handler to have both.
+    TwoReceivers,
+    /// A channel of zero length can hold nothing.
+    ZeroChannel,
+    /// A budget of zero would never do anything.
+    ZeroBudget,
+    /// The operating system gave no memory.
+    OutOfMemory,
+    /// The operating system gave no thread for the reaper.
+    NoThread(String),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildError::ZeroTimeout => {
+                write!(f, "the timeout is zero; use timeouts_off() for no timeout")
+            }
+            BuildError::TimeoutTooLong { timeout, longest } => write!(
+                f,
+                "a timeout of {timeout:?} is too long for this interval, at which {longest:?} is the longest; use a longer interval"
+            ),
+            BuildError::TimeoutTooShort { timeout } => {
+                write!(f, "a timeout of {timeout:?} is too short; use at least 10 us")
+            }
+            BuildError::IntervalTooShort { interval } => {
+                write!(f, "an interval of {interval:?} is too short; use at least 10 us")
+            }
+            BuildError::IntervalAboveTimeout { interval, timeout } => write!(
+                f,
+                "the interval, {interval:?}, is above the timeout, {timeout:?}; use an interval of at most the timeout"
+            ),
+            BuildError::BadShards { shards } => write!(
+                f,
+                "{shards} shards; use a power of two from 1 to 256"
+            ),
+            BuildError::ZeroCapacity => write!(
+                f,
+                "a capacity of zero can hold nothing; leave it out for no bound"
+            ),
+            BuildError::CapacityTooLarge { capacity } => {
+                write!(f, "a capacity of {capacity} is too large; use at most 2^31")
+            }
+            BuildError::BadSamplingRate => {
+                write!(f, "the sampling rate must be between 0.0 and 1.0")
+            }
+            BuildError::TwoReceivers => write!(
+                f,
+                "both a handler and a channel were asked for; use one, or send from the handler"
+            ),
+            BuildError::ZeroChannel => write!(f, "the channel's length must be at least 1"),
+            BuildError::ZeroBudget => write!(f, "the budget must be at least 1"),
+            BuildError::OutOfMemory => write!(f, "out of memory"),
+            BuildError::NoThread(why) => write!(f, "no thread for the reaper: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {}

@@ -1,0 +1,69 @@
+//! What can go wrong, and what to do about it.
+
+use std::fmt;
+
+/// Why an operation on a keyed store was refused. It has changed nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The store holds as many entries as its capacity allows. Try again once some have ended.
+    Full,
+    /// The operating system gave no memory for more entries.
+    OutOfMemory,
+    /// The store has been shut down.
+    Closed,
+    /// The timeout is zero.
+    ZeroTimeout,
+    /// The timeout is longer than this store's ticks can express; use a longer interval.
+    TimeoutTooLong,
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StoreError::Full => "the store is full; try again once entries have ended, or raise its capacity",
+            StoreError::OutOfMemory => "out of memory",
+            StoreError::Closed => "the store has been shut down; build another one",
+            StoreError::ZeroTimeout => "the timeout is zero; use Timeout::Never for none, or remove the entry to end it now",
+            StoreError::TimeoutTooLong => "the timeout is too long for the store's interval; build it with a longer one",
+        })
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// Why an insertion was refused; it gives the key and the value back.
+pub struct InsertError<K, V> {
+    /// The key that was to be inserted.
+    pub key: K,
+    /// Its value.
+    pub value: V,
+    /// Why it was not.
+    pub error: StoreError,
+}
+
+impl<K, V> fmt::Debug for InsertError<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InsertError")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K, V> fmt::Display for InsertError<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<K, V> std::error::Error for InsertError<K, V> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl<K, V> From<InsertError<K, V>> for StoreError {
+    fn from(refused: InsertError<K, V>) -> Self {
+        refused.error
+    }
+}

@@ -1,0 +1,300 @@
+//! Nodes: a key and its value on the heap, and the lease that they are to have.
+
+use crate::core::lease::{Lease, State};
+use crate::sync::cell::Kept;
+use crate::sync::grace::{Grace, Pin};
+use crate::sync::{AtomicU64, Ordering};
+use std::any::TypeId;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::{needs_drop, size_of, ManuallyDrop};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::AtomicU64 as Statistic;
+
+/// Panics of keys' and values' `Drop` that were caught, in all stores of this process: a node outlives its store.
+pub(crate) static DROP_PANICS: Statistic = Statistic::new(0);
+
+/// No node, no offer.
+pub(crate) const NONE: u64 = 0;
+
+pub(crate) struct Node<K, V> {
+    /// As an offer, the lease that this is to have, REPLACING. LIVE in the same incarnation once it has moved in.
+    lease: AtomicU64,
+    held: Kept<(K, V)>,
+}
+
+impl<K, V> Node<K, V> {
+    /// A node on the heap, on its way in.
+    pub(crate) fn fresh(key: K, value: V, pin: &Pin) -> Fresh<'_, K, V> {
+        let node = Box::new(Node {
+            lease: AtomicU64::new(0),
+            held: Kept::new((key, value)),
+        });
+        Fresh {
+            word: Box::into_raw(node) as usize as u64,
+            pin,
+            _held: PhantomData,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `word` is a node's address, found in a slot while pinned, and the caller still is; or the node is the caller's alone.
+    #[inline(always)]
+    pub(crate) unsafe fn at<'a>(word: u64) -> &'a Self {
+        // SAFETY: from `Box::into_raw`, and by the caller's promise not freed.
+        unsafe { &*(word as usize as *const Self) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn key(&self) -> &K {
+        &self.held.get().0
+    }
+
+    #[inline(always)]
+    pub(crate) fn value(&self) -> &V {
+        &self.held.get().1
+    }
+
+    /// Says which lease it is to have. By its owner, while it is offered nowhere.
+    pub(crate) fn ask_for(&self, lease: Lease) {
+        self.lease.store(lease.0, Ordering::Release);
+    }
+
+    /// The lease that it is to have, or has had when it moved in.
+    pub(crate) fn lease(&self) -> Lease {
+        Lease(self.lease.load(Ordering::Acquire))
+    }
+
+    /// It has moved in.
+    pub(crate) fn mark_taken(&self) {
+        let live = self.lease().with_state(State::Live);
+        // A read-modify-write: the replacer, who reads this mark after it found its offer cleared, has it in order.
+        self.lease.swap(live.0, Ordering::AcqRel);
+    }
+
+    pub(crate) fn is_taken(&self) -> bool {
+        self.lease().state() == State::Live
+    }
+
+    /// Its key and value back.
+    ///
+    /// # Safety
+    ///
+    /// Nobody else has its address, or can find it.
+    pub(crate) unsafe fn take(word: u64) -> (K, V) {
+        // SAFETY: from `Box::into_raw`; the caller is the only one.
+        let node = unsafe { Box::from_raw(word as usize as *mut Self) };
+        node.held.into_inner()
+    }
+
+    /// As [`take`](Self::take), where it has been offered and helpers may still be reading what lease it asked for.
+    ///
+    /// # Safety
+    ///
+    /// It has never been in a slot's word, and is offered no more.
+    pub(crate) unsafe fn salvage(word: u64, pin: &Pin) -> (K, V) {
+        // SAFETY: helpers read `lease` only, so key and value are the caller's; the shell is freed without them.
+        unsafe {
+            let shell = (word as usize as *mut Self).cast::<ManuallyDrop<Self>>();
+            let held = std::ptr::read(std::ptr::addr_of!((*shell.cast::<Self>()).held));
+            pin.retire(move || drop(Box::from_raw(shell)));
+            held.into_inner()
+        }
+    }
+
+    /// Drops it once nobody who is pinned now can be looking at it any more.
+    ///
+    /// # Safety
+    ///
+    /// Nobody can find it any more, and nobody else does this.
+    pub(crate) unsafe fn retire(word: u64, pin: &Pin) {
+        // SAFETY: it captures an address only. `K` and `V` are `Send + 'static` where a store is built (see `Store::new`).
+        unsafe { pin.retire(move || Self::free(word)) };
+    }
+
+    /// # Safety
+    ///
+    /// As [`take`](Self::take).
+    pub(crate) unsafe fn free(word: u64) {
+        // SAFETY: the caller's.
+        let held = unsafe { Self::take(word) };
+        if !needs_drop::<(K, V)>() {
+            return;
+        }
+        // It runs on a thread that has nothing to do with it.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(held))) {
+            DROP_PANICS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+                std::mem::forget(again);
+            }
+        }
+    }
+}
+
+/// A node on its way in. Dropped before it is in, by an error or a panic of a key's `Eq`, it goes with its key and value.
+pub(crate) struct Fresh<'p, K, V> {
+    word: u64,
+    pin: &'p Pin,
+    _held: PhantomData<(K, V)>,
+}
+
+impl<K, V> Fresh<'_, K, V> {
+    #[inline(always)]
+    pub(crate) fn word(&self) -> u64 {
+        self.word
+    }
+
+    #[inline(always)]
+    pub(crate) fn key(&self) -> &K {
+        // SAFETY: this one's alone until it is in, and from then on the caller is pinned.
+        unsafe { Node::<K, V>::at(self.word) }.key()
+    }
+
+    /// It is in, and the store's.
+    pub(crate) fn settle_in(self) {
+        std::mem::forget(self);
+    }
+
+    /// Its key and value back.
+    pub(crate) fn give_back(self) -> (K, V) {
+        let (word, pin) = (self.word, self.pin);
+        std::mem::forget(self);
+        // SAFETY: it is not in, and offered no more.
+        unsafe { Node::salvage(word, pin) }
+    }
+}
+
+impl<K, V> Drop for Fresh<'_, K, V> {
+    fn drop(&mut self) {
+        // SAFETY: it is not in, and offered no more. Helpers may be looking at what it asked for.
+        unsafe { Node::<K, V>::retire(self.word, self.pin) };
+    }
+}
+
+/// In place of a value, where there is none.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NoValue;
+
+/// Whether entries of this type need no node: the key is an integer that fits in a slot, and there is no value.
+#[inline(always)]
+pub(crate) fn is_plain<K: 'static, V: 'static>() -> bool {
+    let key = TypeId::of::<K>();
+    let plain = key == TypeId::of::<u64>()
+        || key == TypeId::of::<i64>()
+        || key == TypeId::of::<usize>()
+        || key == TypeId::of::<isize>()
+        || key == TypeId::of::<u32>()
+        || key == TypeId::of::<i32>()
+        || key == TypeId::of::<u16>()
+        || key == TypeId::of::<i16>()
+        || key == TypeId::of::<u8>()
+        || key == TypeId::of::<i8>();
+    plain && TypeId::of::<V>() == TypeId::of::<NoValue>()
+}
+
+/// The bits of a plain key.
+#[inline(always)]
+pub(crate) fn bits_of<K: 'static>(key: &K) -> u64 {
+    debug_assert!(is_plain::<K, NoValue>());
+    let mut bits = 0u64;
+    // SAFETY: a plain key is an integer of at most 8 bytes, without padding.
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            (key as *const K).cast::<u8>(),
+            (&mut bits as *mut u64).cast::<u8>(),
+            size_of::<K>().min(8),
+        );
+    }
+    bits
+}
+
+/// The plain key with these bits.
+#[inline(always)]
+pub(crate) fn key_of<K: 'static>(bits: u64) -> K {
+    assert!(is_plain::<K, NoValue>());
+    // SAFETY: a plain key is an integer of at most 8 bytes, all of whose patterns are valid, and these are its.
+    unsafe { std::ptr::read_unaligned((&bits as *const u64).cast::<K>()) }
+}
+
+/// An entry that has ended: its key and value, for whoever ended it.
+///
+/// Readers that found it before may still be looking at them, so they are lent, not given: clone what is to be kept. They are
+/// dropped some time after this is.
+pub struct Ended<K: 'static, V: 'static> {
+    held: Held<K>,
+    grace: Grace,
+    _value: PhantomData<V>,
+}
+
+enum Held<K> {
+    Plain(K),
+    /// Out of its slot, and this one's to retire.
+    Node(u64),
+}
+
+// SAFETY: it owns a key and a value, which others may be reading at the same time, and which may be dropped on any thread.
+unsafe impl<K: Send + Sync, V: Send + Sync> Send for Ended<K, V> {}
+// SAFETY: as above; by reference it only lends them.
+unsafe impl<K: Send + Sync, V: Send + Sync> Sync for Ended<K, V> {}
+
+impl<K: 'static, V: 'static> Ended<K, V> {
+    /// # Safety
+    ///
+    /// `word` is the node of an entry that the caller has ended, out of its slot; or, of a plain one, whatever.
+    pub(crate) unsafe fn new(word: u64, bits: u64, grace: Grace) -> Self {
+        let held = if is_plain::<K, V>() {
+            Held::Plain(key_of(bits))
+        } else {
+            Held::Node(word)
+        };
+        Ended {
+            held,
+            grace,
+            _value: PhantomData,
+        }
+    }
+
+    /// Its key.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        match &self.held {
+            Held::Plain(key) => key,
+            // SAFETY: this one's.
+            Held::Node(word) => unsafe { Node::<K, V>::at(*word) }.key(),
+        }
+    }
+
+    /// Its value.
+    ///
+    /// # Panics
+    ///
+    /// Never: an entry without a node has no value to be asked for.
+    #[must_use]
+    pub fn value(&self) -> &V {
+        match &self.held {
+            // SAFETY: plain entries are those whose value is `NoValue`, which has no size: any aligned address will do.
+            Held::Plain(_) => unsafe { std::ptr::NonNull::<V>::dangling().as_ref() },
+            // SAFETY: this one's.
+            Held::Node(word) => unsafe { Node::<K, V>::at(*word) }.value(),
+        }
+    }
+}
+
+impl<K: 'static, V: 'static> Drop for Ended<K, V> {
+    fn drop(&mut self) {
+        if let Held::Node(word) = self.held {
+            // SAFETY: out of its slot, and this one's alone.
+            unsafe { Node::<K, V>::retire(word, &self.grace.pin()) };
+        }
+    }
+}
+
+impl<K: fmt::Debug + 'static, V: fmt::Debug + 'static> fmt::Debug for Ended<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ended")
+            .field("key", self.key())
+            .field("value", self.value())
+            .finish()
+    }
+}

@@ -1,0 +1,765 @@
+//! The store under the keyed faces: look-up, insertion, touch, end. `replace` has the replacement.
+
+use super::node::{bits_of, is_plain, Ended, Node, NONE};
+use super::StoreError;
+use crate::core::engine::{BadTimeout, Claim, Engine, Face, Refused, Stripe};
+use crate::core::index::{Insert, Probe, Removed};
+use crate::core::lease::{set, Lease, State};
+use crate::core::slots::{Header, Slot};
+use crate::core::threads::Counter;
+use crate::setup::Reaper;
+use crate::sync::grace::Pin;
+use crate::sync::Ordering;
+use crate::time::Timeout;
+use std::hash::{BuildHasher, Hash};
+use std::marker::PhantomData;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::AtomicU64 as Statistic;
+
+/// States of an entry that its index word leads to.
+const HELD: u16 = set(&[State::Live, State::Replacing, State::Closing]);
+
+/// One shard's part of a thread's counters.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Counts {
+    pub(crate) inserted: Counter,
+    pub(crate) replaced: Counter,
+    pub(crate) removed: Counter,
+    pub(crate) expired: Counter,
+    pub(crate) closed: Counter,
+    /// Keys put into, and taken out of, the index of this shard.
+    pub(crate) keys_in: Counter,
+    pub(crate) keys_out: Counter,
+}
+
+/// A thread's share.
+pub(crate) struct Share {
+    pub(crate) counts: Box<[Counts]>,
+}
+
+type Mine = Stripe<Share>;
+
+/// How an entry ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// Its time was up.
+    Expired,
+    /// Somebody removed it.
+    Removed,
+    /// A new value took its place.
+    Replaced,
+    /// The store was shut down.
+    Closed,
+}
+
+/// Told of every end. Runs on the thread that ended the entry, when it has: it may call the store, be slow, or panic.
+pub(crate) type Listener<K, V> = Box<dyn Fn(&K, &V, Cause) + Send + Sync>;
+
+/// A slot that was found under a key, as it was just then.
+#[derive(Clone, Copy)]
+pub(super) struct Found<'a> {
+    pub(super) id: u32,
+    pub(super) slot: &'a Slot,
+    /// The node, if there are nodes.
+    pub(super) word: u64,
+    pub(super) lease: Lease,
+    /// Where in its home the index had it, if in the home's own line.
+    position: Option<usize>,
+}
+
+/// Where a key belongs, and how it is told from others.
+pub(super) struct Wanted<'q, F> {
+    /// Shard and hash.
+    pub(super) at: (usize, u32),
+    /// What its slot has as its key.
+    pub(super) bits: u64,
+    pub(super) is_key: &'q F,
+}
+
+impl<F> Clone for Wanted<'_, F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F> Copy for Wanted<'_, F> {}
+
+/// Looks for a key; see [`Probe`].
+struct Seek<'s, 'q, K: 'static, V: 'static, S, F> {
+    store: &'s Store<K, V, S>,
+    wanted: Wanted<'q, F>,
+    found: Option<Found<'s>>,
+}
+
+impl<K: 'static, V: 'static, S, F: Fn(&K) -> bool> Probe for Seek<'_, '_, K, V, S, F> {
+    #[inline(always)]
+    fn accept(&mut self, slot: u32) -> bool {
+        self.found = self.store.peek(slot, self.wanted.bits, None);
+        self.found.is_some()
+    }
+
+    #[inline(always)]
+    fn confirm(&mut self) -> bool {
+        // SAFETY: the look-up is pinned, and the index believes in the slot.
+        self.found
+            .is_some_and(|found| unsafe { found.has_key::<K, V>(self.wanted.is_key) })
+    }
+}
+
+impl Found<'_> {
+    /// Whether its key is the one, which for plain ones the slot has said.
+    ///
+    /// # Safety
+    ///
+    /// The look-up was pinned and still is, and the index has been found to believe in the slot since.
+    #[inline(always)]
+    unsafe fn has_key<K: 'static, V: 'static>(&self, is_key: &impl Fn(&K) -> bool) -> bool {
+        // SAFETY: the node was published when the word was read, after the pin; so it has not been freed.
+        is_plain::<K, V>() || is_key(unsafe { Node::<K, V>::at(self.word) }.key())
+    }
+
+    pub(super) fn claim(&self) -> Claim<'_> {
+        Claim {
+            id: self.id,
+            incarnation: self.lease.incarnation(),
+            slot: self.slot,
+        }
+    }
+}
+
+/// What became of a touch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Touched {
+    /// It has this deadline now, and had that one before.
+    Renewed { from: u64, to: u64 },
+    /// It is not there (any more).
+    Gone,
+    /// Somebody is taking leave of it.
+    Closing,
+}
+
+/// Names one tenancy of one slot: an entry from its insertion, or last replacement, to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pub(crate) id: u32,
+    pub(crate) incarnation: u32,
+    pub(crate) bits: u64,
+}
+
+/// What became of an insertion.
+pub(super) enum Entered<'a> {
+    /// It is in.
+    Done(Place),
+    /// Something is there already.
+    Found(Found<'a>),
+}
+
+pub(crate) struct Store<K: 'static, V: 'static, S> {
+    pub(crate) engine: Engine<Share>,
+    pub(super) hasher: S,
+    /// The default timeout in nanoseconds; `None`: for ever.
+    pub(super) timeout: Option<u64>,
+    pub(super) listener: Option<Listener<K, V>>,
+    /// Panics of the listener that were caught.
+    pub(crate) panics: Statistic,
+    _nodes: PhantomData<(K, V)>,
+}
+
+/// A slot on its way in: freed, unless it gets there.
+struct Entering<'a, K: 'static, V: 'static, S> {
+    store: &'a Store<K, V, S>,
+    mine: &'a Mine,
+    shard: usize,
+    claim: Claim<'a>,
+}
+
+impl<K: 'static, V: 'static, S> Drop for Entering<'_, K, V, S> {
+    fn drop(&mut self) {
+        // Never published, so still ours alone (see `may_end`).
+        self.claim.slot.word.store(NONE, Ordering::Relaxed);
+        self.mine.face.counts[self.shard].keys_out.add(1);
+        self.store.engine.free(self.mine, &self.claim);
+    }
+}
+
+impl From<Refused> for StoreError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Full => StoreError::Full,
+            Refused::OutOfMemory => StoreError::OutOfMemory,
+            Refused::Closed => StoreError::Closed,
+        }
+    }
+}
+
+impl From<BadTimeout> for StoreError {
+    fn from(bad: BadTimeout) -> Self {
+        match bad {
+            BadTimeout::Zero => StoreError::ZeroTimeout,
+            BadTimeout::TooLong => StoreError::TimeoutTooLong,
+        }
+    }
+}
+
+impl<K: 'static, V: 'static, S> Store<K, V, S> {
+    /// A thread's share; see [`Engine::new`].
+    pub(crate) fn share(shards: usize) -> impl Fn() -> Share + Send + Sync + 'static {
+        move || Share {
+            counts: (0..shards).map(|_| Counts::default()).collect(),
+        }
+    }
+
+    pub(super) fn new(
+        engine: Engine<Share>,
+        hasher: S,
+        timeout: Option<u64>,
+        listener: Option<Listener<K, V>>,
+    ) -> Self
+    where
+        K: Send + Sync,
+        V: Send + Sync,
+    {
+        Store {
+            engine,
+            hasher,
+            timeout,
+            listener,
+            panics: Statistic::new(0),
+            _nodes: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn wanted<'q, F>(&self, bits: u64, is_key: &'q F) -> Wanted<'q, F> {
+        let at = self.engine.hash(bits);
+        Wanted { at, bits, is_key }
+    }
+
+    /// Held while nodes are looked at. Plain entries have none, and need no pin.
+    #[inline(always)]
+    pub(super) fn pin(&self, shard: usize) -> Option<Pin> {
+        (!is_plain::<K, V>()).then(|| self.engine.index(shard).pin())
+    }
+
+    /// Slot `id`, which the index led to, if it seems to hold a key with these bits right now.
+    #[inline(always)]
+    fn peek(&self, id: u32, bits: u64, position: Option<usize>) -> Option<Found<'_>> {
+        let slot = self.engine.slot(id)?;
+        let word = slot.word.load(Ordering::Acquire);
+        let same = slot.key.load(Ordering::Acquire) == bits;
+        let lease = slot.lease();
+        let has_node = is_plain::<K, V>() || word != NONE;
+        (same && has_node && lease.is_in(HELD)).then_some(Found {
+            id,
+            slot,
+            word,
+            lease,
+            position,
+        })
+    }
+
+    /// The entry of a key. The caller is pinned.
+    #[inline(always)]
+    pub(super) fn find<F: Fn(&K) -> bool>(&self, wanted: Wanted<'_, F>) -> Option<Found<'_>> {
+        let candidate = self.engine.index(wanted.at.0).candidate(wanted.at.1);
+        if let Some(candidate) = candidate {
+            let position = Some(candidate.position());
+            if let Some(found) = self.peek(candidate.slot(), wanted.bits, position) {
+                // SAFETY: the caller is pinned, and the index believes in the slot.
+                if candidate.is_believed() && unsafe { found.has_key::<K, V>(wanted.is_key) } {
+                    return Some(found);
+                }
+            }
+        }
+        self.find_anywhere(wanted)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_anywhere<F: Fn(&K) -> bool>(&self, wanted: Wanted<'_, F>) -> Option<Found<'_>> {
+        let mut seek = Seek {
+            store: self,
+            wanted,
+            found: None,
+        };
+        // Never inside `find`'s closure after it has returned a slot: what was found last is what it is.
+        self.engine
+            .index(wanted.at.0)
+            .find(wanted.at.1, &mut seek)?;
+        seek.found
+    }
+
+    /// Puts a new entry in, unless the key has one. The caller is pinned. In an error nothing has changed; `word` is the
+    /// caller's still, unless it is in.
+    pub(super) fn enter<F: Fn(&K) -> bool>(
+        &self,
+        wanted: Wanted<'_, F>,
+        word: u64,
+        deadline: u64,
+    ) -> Result<Entered<'_>, StoreError> {
+        self.engine.with_stripe(|mine, stripe| {
+            let mut refused = Refused::OutOfMemory;
+            let Some((claim, spot)) = self.engine.claim(mine, stripe, &mut refused) else {
+                // What is there already needs no room.
+                return match self.find_anywhere(wanted) {
+                    Some(found) if refused != Refused::Closed => Ok(Entered::Found(found)),
+                    _ => Err(refused.into()),
+                };
+            };
+            let (shard, hash) = wanted.at;
+            let lease = Lease::new(State::Live, claim.incarnation, deadline);
+            if !is_plain::<K, V>() {
+                // SAFETY: not published yet: the caller's.
+                unsafe { Node::<K, V>::at(word) }.ask_for(lease);
+            }
+            spot.occupy(wanted.bits, NONE, word, lease);
+            mine.face.counts[shard].keys_in.add(1);
+            let entering = Entering {
+                store: self,
+                mine,
+                shard,
+                claim,
+            };
+            if !self.engine.index(shard).insert_at_home(hash, claim.id) {
+                let mut seek = Seek {
+                    store: self,
+                    wanted,
+                    found: None,
+                };
+                let entered = self.engine.publish(wanted.at, claim.id, &mut seek, self);
+                match (entered, seek.found) {
+                    (Insert::Done, _) => {}
+                    (Insert::Found, Some(found)) => return Ok(Entered::Found(found)),
+                    _ => return Err(StoreError::OutOfMemory),
+                }
+            }
+            std::mem::forget(entering);
+            self.count(mine, claim.id).inserted.add(1);
+            self.enforce_new(mine, &claim, spot.header, lease, deadline);
+            Ok(Entered::Done(Place {
+                id: claim.id,
+                incarnation: claim.incarnation,
+                bits: wanted.bits,
+            }))
+        })
+    }
+
+    /// Tells the driver of an entry that is in. If the engine was shut down meanwhile, it ends here, unless it has ended.
+    #[inline]
+    fn enforce_new(
+        &self,
+        mine: &Mine,
+        claim: &Claim<'_>,
+        header: &Header,
+        lease: Lease,
+        deadline: u64,
+    ) {
+        if self.engine.enforce_in(header, claim.id, deadline).is_err() {
+            self.end_closed(mine, claim, lease);
+        }
+    }
+
+    /// Ends what came in while the engine was shut down.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn end_closed(&self, mine: &Mine, claim: &Claim<'_>, mut lease: Lease) {
+        while lease.incarnation() == claim.incarnation && lease.is_in(HELD) {
+            if lease.state() == State::Replacing {
+                self.settle(claim.slot, claim.id, lease);
+                lease = claim.slot.lease();
+                continue;
+            }
+            match self.engine.end(claim.slot, lease) {
+                Ok(()) => {
+                    let ended = self.finish(mine, claim, None, Cause::Closed);
+                    return self.tell(&ended, Cause::Closed);
+                }
+                Err(now) => lease = now,
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn count<'m>(&self, mine: &'m Mine, id: u32) -> &'m Counts {
+        &mine.face.counts[self.engine.shard_of(id)]
+    }
+
+    /// What the one who ended a slot does with it: takes its node out, its word out of the index, and frees it.
+    pub(super) fn finish(
+        &self,
+        mine: &Mine,
+        claim: &Claim<'_>,
+        position: Option<usize>,
+        cause: Cause,
+    ) -> Ended<K, V> {
+        let slot = claim.slot;
+        let bits = slot.key.load(Ordering::Relaxed);
+        let (shard, hash) = self.engine.hash(bits);
+        let word = slot.word.load(Ordering::Acquire);
+        if !is_plain::<K, V>() {
+            // Before it is retired nobody may find it here any more, be it as an offer that has been taken.
+            let offer = slot.owner.load(Ordering::Acquire);
+            if offer == word {
+                let _ =
+                    slot.owner
+                        .compare_exchange(offer, NONE, Ordering::AcqRel, Ordering::Relaxed);
+            }
+            slot.word.store(NONE, Ordering::Release);
+        }
+        let counts = self.count(mine, claim.id);
+        match cause {
+            Cause::Expired => counts.expired.add(1),
+            Cause::Closed => counts.closed.add(1),
+            _ => counts.removed.add(1),
+        }
+        mine.face.counts[shard].keys_out.add(1);
+        let index = self.engine.index(shard);
+        // Before the slot is freed: no slot is reused while the index has a word for it.
+        match index.remove(hash, claim.id, position) {
+            Removed::Clean => {
+                if self.engine.free(mine, claim) && self.engine.wants_tending(self) {
+                    self.engine.tend_soon();
+                }
+            }
+            Removed::Copied => self.engine.to_limbo(shard, claim),
+        }
+        // SAFETY: ended by this thread, and out of the slot.
+        unsafe { Ended::new(word, bits, index.grace().clone()) }
+    }
+
+    /// Tells the listener. Never panics.
+    #[inline]
+    pub(super) fn tell(&self, ended: &Ended<K, V>, cause: Cause) {
+        let Some(listener) = &self.listener else {
+            return;
+        };
+        let told = catch_unwind(AssertUnwindSafe(|| {
+            listener(ended.key(), ended.value(), cause);
+        }));
+        if let Err(payload) = told {
+            self.panics
+                .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            // A payload whose drop panics would take the reaper with it.
+            if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+                std::mem::forget(again);
+            }
+        }
+    }
+
+    /// Whether an entry's time was up at `now`, although the driver has not come to it yet.
+    #[inline]
+    pub(super) fn is_over(&self, lease: Lease, now: u64) -> bool {
+        let tick = self.engine.ticks.at(now);
+        lease.deadline_near(tick) <= tick
+    }
+
+    /// Ends an entry whose time is up, and tells the listener. False if it has changed meanwhile.
+    pub(super) fn expire(&self, found: &Found<'_>) -> bool {
+        if self.engine.end(found.slot, found.lease).is_err() {
+            return false;
+        }
+        let ended = self.engine.with_stripe(|mine, _| {
+            self.finish(mine, &found.claim(), found.position, Cause::Expired)
+        });
+        self.tell(&ended, Cause::Expired);
+        true
+    }
+
+    /// Moves the deadline of an entry that was found. `None` if it has changed meanwhile.
+    #[inline]
+    pub(super) fn renew(&self, found: &Found<'_>, deadline: u64) -> Option<Touched> {
+        match found.lease.state() {
+            State::Live => {
+                let renewed = found.lease.with_deadline(deadline);
+                found.slot.swap_lease(found.lease, renewed).ok()?;
+                // Renewed: no expiry by the old deadline can succeed any more (Q6).
+                self.engine.shortened(found.id, found.lease, deadline);
+                Some(Touched::Renewed {
+                    from: found.lease.deadline_near(self.engine.about_now()),
+                    to: deadline,
+                })
+            }
+            State::Replacing => {
+                self.settle(found.slot, found.id, found.lease);
+                None
+            }
+            _ => Some(Touched::Closing),
+        }
+    }
+
+    /// Renews the entry of a key.
+    #[inline]
+    pub(crate) fn touch(&self, bits: u64, is_key: impl Fn(&K) -> bool, deadline: u64) -> Touched {
+        let wanted = self.wanted(bits, &is_key);
+        let _pin = self.pin(wanted.at.0);
+        loop {
+            let Some(found) = self.find(wanted) else {
+                return Touched::Gone;
+            };
+            if let Some(touched) = self.renew(&found, deadline) {
+                return touched;
+            }
+        }
+    }
+
+    /// Renews an entry by its place: no look-up, no pin.
+    #[inline]
+    pub(crate) fn touch_at(&self, place: Place, deadline: u64) -> Touched {
+        let Some(slot) = self.engine.slot(place.id) else {
+            return Touched::Gone;
+        };
+        loop {
+            // The lease is read first: the key cannot be older than the lease's tenant.
+            let lease = slot.lease();
+            if lease.incarnation() != place.incarnation
+                || slot.key.load(Ordering::Acquire) != place.bits
+            {
+                return Touched::Gone;
+            }
+            match lease.state() {
+                State::Live => {}
+                State::Closing => return Touched::Closing,
+                // It has taken another's place, and not everybody has noticed.
+                State::Replacing => {
+                    let (shard, _) = self.engine.hash(place.bits);
+                    let _pin = self.pin(shard);
+                    self.settle(slot, place.id, lease);
+                    continue;
+                }
+                _ => return Touched::Gone,
+            }
+            if slot
+                .swap_lease(lease, lease.with_deadline(deadline))
+                .is_ok()
+            {
+                self.engine.shortened(place.id, lease, deadline);
+                return Touched::Renewed {
+                    from: lease.deadline_near(self.engine.about_now()),
+                    to: deadline,
+                };
+            }
+        }
+    }
+
+    /// Ends the entry of a key. If its time was up at `now`, it has expired, and there is none. Returns its deadline too.
+    pub(crate) fn remove(
+        &self,
+        bits: u64,
+        is_key: impl Fn(&K) -> bool,
+        now: Option<u64>,
+    ) -> Option<(Ended<K, V>, u64)> {
+        let wanted = self.wanted(bits, &is_key);
+        let _pin = self.pin(wanted.at.0);
+        loop {
+            let found = self.find(wanted)?;
+            if found.lease.state() == State::Replacing {
+                self.settle(found.slot, found.id, found.lease);
+            } else if now.is_some_and(|now| self.is_over(found.lease, now)) {
+                self.expire(&found);
+            } else if self.engine.end(found.slot, found.lease).is_ok() {
+                let ended = self.engine.with_stripe(|mine, _| {
+                    self.finish(mine, &found.claim(), found.position, Cause::Removed)
+                });
+                self.tell(&ended, Cause::Removed);
+                let deadline = found.lease.deadline_near(self.engine.about_now());
+                return Some((ended, deadline));
+            }
+        }
+    }
+
+    /// Inserts an entry without a value, or renews the one that the key has.
+    pub(crate) fn update(
+        &self,
+        key: K,
+        bits: u64,
+        value: V,
+        deadline: u64,
+    ) -> Result<Result<Place, Touched>, StoreError>
+    where
+        K: Eq,
+    {
+        let (shard, _) = self.engine.hash(bits);
+        let Some(pin) = self.pin(shard) else {
+            return self.update_with(self.wanted(bits, &|_: &K| true), NONE, deadline);
+        };
+        let fresh = Node::fresh(key, value, &pin);
+        let same = |other: &K| fresh.key() == other;
+        let updated = self.update_with(self.wanted(bits, &same), fresh.word(), deadline);
+        if let Ok(Ok(_)) = updated {
+            fresh.settle_in();
+        }
+        updated
+    }
+
+    fn update_with<F: Fn(&K) -> bool>(
+        &self,
+        wanted: Wanted<'_, F>,
+        word: u64,
+        deadline: u64,
+    ) -> Result<Result<Place, Touched>, StoreError> {
+        loop {
+            let found = match self.find(wanted) {
+                Some(found) => found,
+                None => match self.enter(wanted, word, deadline)? {
+                    Entered::Done(place) => return Ok(Ok(place)),
+                    Entered::Found(found) => found,
+                },
+            };
+            if let Some(touched) = self.renew(&found, deadline) {
+                return Ok(Err(touched));
+            }
+        }
+    }
+
+    /// The deadline of what begins now.
+    #[inline]
+    pub(crate) fn deadline(&self, timeout: Timeout) -> Result<u64, StoreError>
+    where
+        Self: Face,
+    {
+        Ok(self.engine.renewal(timeout, self.timeout, self)?)
+    }
+
+    /// Ends everything, and tells the listener.
+    pub(crate) fn close(&self) {
+        self.engine.close(self, |claim, _| {
+            let ended = self
+                .engine
+                .with_stripe(|mine, _| self.finish(mine, &claim, None, Cause::Closed));
+            self.tell(&ended, Cause::Closed);
+        });
+    }
+
+    /// Ends everything, stops the reaper, and waits for it. On the reaper's own thread, or in a round of the driver, in which a
+    /// listener has dropped the store's face, it only asks: the reaper closes when it stops.
+    pub(super) fn shut(&self, reaper: Option<&Reaper>) {
+        self.engine.refuse();
+        match reaper {
+            Some(reaper) if reaper.is_current() => reaper.ask(),
+            Some(reaper) if self.engine.is_driving() => {
+                reaper.ask();
+                self.engine.waker.wake();
+            }
+            None if self.engine.is_driving() => {}
+            Some(reaper) => {
+                self.close();
+                reaper.join(&self.engine);
+            }
+            None => self.close(),
+        }
+    }
+
+    /// Entries now; about, while others come and go.
+    pub(crate) fn len(&self) -> usize {
+        let live: u64 = (0..self.engine.shards())
+            .map(|shard| Face::live(self, shard).0)
+            .sum();
+        usize::try_from(live).unwrap_or(usize::MAX)
+    }
+
+    /// Calls `f` with every entry, the deadline (a tick) of each, and its node if there are nodes. Each is read consistently;
+    /// together they are no snapshot.
+    pub(crate) fn each(&self, mut f: impl FnMut(u64, u64, u64)) {
+        let _pins: Vec<_> = (0..self.engine.shards()).map(|at| self.pin(at)).collect();
+        let tick = self.engine.ticks.at(self.engine.clock.now());
+        self.engine.for_each(|claim, lease| {
+            if !lease.is_in(HELD) {
+                return;
+            }
+            let bits = claim.slot.key.load(Ordering::Acquire);
+            if !self.may_end(&claim, lease) {
+                return;
+            }
+            let word = claim.slot.word.load(Ordering::Acquire);
+            // Unless it is the same tenancy afterwards, these may be of different ones.
+            let again = claim.slot.lease();
+            if again.incarnation() != claim.incarnation || again.state() != State::Live {
+                return;
+            }
+            let deadline = match self.engine.next_expiration(claim.id) {
+                // The deadlines in a bucket are not before its next expiration.
+                Some(next) => again.deadline_from(next),
+                None => again.deadline_near(tick),
+            };
+            f(bits, word, deadline);
+        });
+    }
+}
+
+impl<K: Hash + 'static, V: 'static, S: BuildHasher> Store<K, V, S> {
+    /// What the slot of this key has as its key: its hash, or itself if it is plain.
+    #[inline(always)]
+    pub(crate) fn bits(&self, key: &K) -> u64 {
+        if is_plain::<K, V>() {
+            bits_of(key)
+        } else {
+            self.hasher.hash_one(key)
+        }
+    }
+}
+
+impl<K: 'static, V: 'static, S> Face for Store<K, V, S> {
+    fn may_end(&self, claim: &Claim<'_>, lease: Lease) -> bool {
+        // Its claimer still owns it, and may withdraw it, until the index has it.
+        let (shard, hash) = self.engine.hash(claim.slot.key.load(Ordering::Acquire));
+        let published = self
+            .engine
+            .index(shard)
+            .find(hash, &mut |id| id == claim.id)
+            .is_some();
+        if published && lease.state() == State::Replacing {
+            // The end with this lease then fails, and who wanted it looks again.
+            let _pin = self.pin(shard);
+            self.settle(claim.slot, claim.id, lease);
+        }
+        published
+    }
+
+    fn prepare(&self, slot: &Slot, _lease: Lease) {
+        let (shard, hash) = self.engine.hash(slot.key.load(Ordering::Relaxed));
+        self.engine.index(shard).prefetch(hash);
+    }
+
+    fn expired(&self, claim: Claim<'_>, _lease: Lease, _deadline: u64, _now: u64) {
+        let ended = self
+            .engine
+            .with_stripe(|mine, _| self.finish(mine, &claim, None, Cause::Expired));
+        self.tell(&ended, Cause::Expired);
+    }
+
+    fn live(&self, shard: usize) -> (u64, u64) {
+        let (mut slots, mut keys) = (0u64, 0u64);
+        for share in self.engine.stripes() {
+            let counts = &share.counts[shard];
+            slots = slots
+                .wrapping_add(counts.inserted.get())
+                .wrapping_sub(counts.removed.get())
+                .wrapping_sub(counts.expired.get())
+                .wrapping_sub(counts.closed.get());
+            keys = keys
+                .wrapping_add(counts.keys_in.get())
+                .wrapping_sub(counts.keys_out.get());
+        }
+        // Counters are read one after another while others count: a little below zero is zero.
+        let sane = |n: u64| if n > i64::MAX as u64 { 0 } else { n };
+        (sane(slots), sane(keys))
+    }
+}
+
+impl<K: 'static, V: 'static, S> Drop for Store<K, V, S> {
+    fn drop(&mut self) {
+        if is_plain::<K, V>() {
+            return;
+        }
+        // Nobody uses it any more: what is left (entries that somebody was taking leave of) goes.
+        self.engine.for_each(|claim, _| {
+            let word = claim.slot.word.swap(NONE, Ordering::AcqRel);
+            if word != NONE {
+                // SAFETY: found in its slot by the only one who is left.
+                unsafe { Node::<K, V>::free(word) };
+            }
+        });
+    }
+}

@@ -1,0 +1,175 @@
+//! What every face on the engine is built with: the settings that they share, checked in one place, and the reaper's thread.
+
+use crate::core::engine::{Config, Engine, Face, Source};
+use crate::core::reaper;
+use crate::error::BuildError;
+use crate::sync::thread::{self, JoinHandle, Thread};
+use crate::sync::{AtomicBool, Ordering};
+use crate::time::{nanos, Clock, CoarseClock, Ticks};
+use rand::{rngs::SmallRng, RngCore, SeedableRng};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// No thread can be more punctual.
+pub(crate) const SHORTEST: Duration = Duration::from_micros(10);
+
+/// The engine's settings, as the faces' builders collect them.
+pub(crate) struct Setup {
+    pub(crate) interval: Option<Duration>,
+    pub(crate) shards: Option<usize>,
+    pub(crate) capacity: Option<usize>,
+    pub(crate) clock: Option<Arc<dyn Clock>>,
+    pub(crate) budget: usize,
+    pub(crate) seed: Option<u64>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Setup {
+            interval: None,
+            shards: None,
+            capacity: None,
+            clock: None,
+            budget: 4096,
+            seed: None,
+        }
+    }
+}
+
+impl Setup {
+    /// Checks all of it, for an engine with these default timeouts, and makes the engine's configuration of it. Also returns
+    /// the generator for other secrets.
+    pub(crate) fn config(&self, timeouts: &[Duration]) -> Result<(Config, SmallRng), BuildError> {
+        let interval = self.checked_interval(timeouts)?;
+        let shards = self.shards.unwrap_or_else(|| {
+            std::thread::available_parallelism()
+                .map_or(4, std::num::NonZeroUsize::get)
+                .next_power_of_two()
+                .min(16)
+        });
+        if !shards.is_power_of_two() || shards > 256 {
+            return Err(BuildError::BadShards { shards });
+        }
+        match self.capacity {
+            Some(0) => return Err(BuildError::ZeroCapacity),
+            Some(capacity) if capacity as u64 > 1 << 31 => {
+                return Err(BuildError::CapacityTooLarge { capacity })
+            }
+            _ => {}
+        }
+        if self.budget == 0 {
+            return Err(BuildError::ZeroBudget);
+        }
+        let mut random = match self.seed {
+            Some(seed) => SmallRng::seed_from_u64(seed),
+            None => SmallRng::from_os_rng(),
+        };
+        let clock = self.clock.clone();
+        let config = Config {
+            shards,
+            interval: nanos(interval),
+            capacity: self.capacity,
+            clock: clock.map_or_else(|| Source::Default(CoarseClock::new()), Source::Custom),
+            seed: random.next_u64(),
+        };
+        Ok((config, random))
+    }
+
+    /// The interval, by default a 300th of the shortest timeout, with which all of the timeouts can be kept.
+    fn checked_interval(&self, timeouts: &[Duration]) -> Result<Duration, BuildError> {
+        for &timeout in timeouts {
+            if timeout.is_zero() {
+                return Err(BuildError::ZeroTimeout);
+            }
+            if timeout < SHORTEST {
+                return Err(BuildError::TimeoutTooShort { timeout });
+            }
+        }
+        let interval = match (self.interval, timeouts.first(), timeouts.iter().min()) {
+            (Some(interval), ..) => interval,
+            (None, Some(&timeout), Some(&shortest)) => (timeout / 300)
+                .clamp(Duration::from_millis(1), Duration::from_secs(1))
+                .min(shortest),
+            _ => Duration::from_millis(100),
+        };
+        if interval < SHORTEST {
+            return Err(BuildError::IntervalTooShort { interval });
+        }
+        let ticks = Ticks::new(0, nanos(interval));
+        for &timeout in timeouts {
+            if interval > timeout {
+                return Err(BuildError::IntervalAboveTimeout { interval, timeout });
+            }
+            if ticks.timeout(timeout).is_none() {
+                let longest = ticks.longest();
+                return Err(BuildError::TimeoutTooLong { timeout, longest });
+            }
+        }
+        Ok(interval)
+    }
+}
+
+/// A face's thread that drives its engine, and how to stop it.
+pub(crate) struct Reaper {
+    /// Taken by the one who joins it. Locked by shutdowns only.
+    handle: Mutex<Option<JoinHandle<()>>>,
+    thread: Thread,
+    stop: Arc<AtomicBool>,
+}
+
+impl Reaper {
+    /// Starts a reaper for the engine of `face`. `between` is told how long each round took, `last` is what it does before it
+    /// ends.
+    pub(crate) fn start<C: Send + Sync + 'static, F: Face + Send + Sync + 'static>(
+        face: &Arc<F>,
+        engine: fn(&F) -> &Engine<C>,
+        budget: usize,
+        between: fn(&F, u64),
+        last: fn(&F),
+    ) -> Result<Self, BuildError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let handle = {
+            let (face, stop) = (face.clone(), stop.clone());
+            thread::Builder::new()
+                .name("expiry-reaper".into())
+                .spawn(move || {
+                    reaper::run(engine(&face), &*face, budget, &stop, |took| {
+                        between(&face, took);
+                    });
+                    last(&face);
+                })
+                .map_err(|error| BuildError::NoThread(error.to_string()))?
+        };
+        engine(face).set_reaper(&handle);
+        Ok(Reaper {
+            thread: handle.thread().clone(),
+            handle: Mutex::new(Some(handle)),
+            stop,
+        })
+    }
+
+    /// Whether the caller is this reaper.
+    pub(crate) fn is_current(&self) -> bool {
+        self.thread.id() == thread::current().id()
+    }
+
+    /// Asks it to stop after this round.
+    pub(crate) fn ask(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// Stops it, and waits for it.
+    pub(crate) fn join<C>(&self, engine: &Engine<C>) {
+        self.ask();
+        engine.waker.wake();
+        let handle = self
+            .handle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(handle) = handle {
+            // It catches its handlers' panics; had it panicked all the same, there is nothing to join.
+            let _ = handle.join();
+        }
+    }
+}
