@@ -44,6 +44,7 @@ mod keyed;
 #[cfg(expiry_loom)]
 #[doc(hidden)]
 pub mod model;
+mod panics;
 mod rotating;
 mod setup;
 mod sync;

@@ -4,8 +4,8 @@
 //! call the tracker, be slow, or panic, and only its own thread is affected.
 
 use super::outcome::Outcome;
+use crate::panics::caught;
 use crossbeam_channel::{Receiver, SendTimeoutError, Sender, TrySendError};
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -170,9 +170,8 @@ impl Deliver {
         match &self.target {
             Target::Nowhere => {}
             Target::Handler(handler) => {
-                let told = catch_unwind(AssertUnwindSafe(|| handler.outcome(outcome)));
-                if let Err(payload) = told {
-                    self.panicked(payload);
+                if caught(|| handler.outcome(outcome)) {
+                    self.panics.fetch_add(1, Ordering::Relaxed);
                 }
             }
             Target::Channel {
@@ -180,16 +179,6 @@ impl Deliver {
                 spill,
                 when_full,
             } => self.send(outcome, bounded, spill, *when_full),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn panicked(&self, payload: Box<dyn std::any::Any + Send>) {
-        self.panics.fetch_add(1, Ordering::Relaxed);
-        // A payload whose drop panics would take the reaper with it.
-        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-            std::mem::forget(again);
         }
     }
 

@@ -198,12 +198,7 @@ impl Trees {
             if again.incarnation() != lease.incarnation() || again.state() != lease.state() {
                 return;
             }
-            let deadline = match self.engine.next_expiration(claim.id) {
-                // The deadlines in a bucket are not before its next expiration.
-                Some(next) => again.deadline_from(next),
-                // It is being looked at just now.
-                None => again.deadline_near(tick),
-            };
+            let deadline = self.engine.deadline_of(claim.id, again, tick);
             f(InFlight {
                 root: if issued {
                     RootId::Issued(Root(key))

@@ -354,24 +354,17 @@ impl AckTracker {
     /// Ends what is due, with at most about `budget` steps of work. For trackers built without a
     /// reaper; harmless on others. Never waits: if another thread is polling it says so at once.
     pub fn poll(&self, budget: usize) -> Polled {
-        let now = self.trees.engine.clock.now();
-        match self.trees.engine.poll(now, budget.max(1), &*self.trees) {
+        let engine = &self.trees.engine;
+        let now = engine.clock.now();
+        match engine.poll_beside(now, budget.max(1), &*self.trees) {
             None => Polled {
                 more: true,
                 next: None,
             },
-            Some(round) => {
-                // What this has filed a reaper, if there is one, may not know of (W4).
-                if let Some(tick) = round.next {
-                    self.trees.engine.wake_by(tick);
-                }
-                Polled {
-                    more: round.more,
-                    next: round
-                        .next
-                        .map(|tick| self.trees.engine.ticks.until(now, tick)),
-                }
-            }
+            Some(round) => Polled {
+                more: round.more,
+                next: round.next.map(|tick| engine.ticks.until(now, tick)),
+            },
         }
     }
 

@@ -55,6 +55,18 @@ impl Slot {
         Lease(self.lease.load(Ordering::Acquire))
     }
 
+    /// Word and lease of the tenant with this key, if it is in one of `states`, a set made by [`set`](super::lease::set).
+    ///
+    /// Read in the order word, key, lease: of a later tenant than the word's a swap on the word fails, and who swaps the lease
+    /// makes sure that there is none.
+    #[inline(always)]
+    pub(crate) fn read(&self, key: u64, states: u16) -> Option<(u64, Lease)> {
+        let word = self.word.load(Ordering::Acquire);
+        let same = self.key.load(Ordering::Acquire) == key;
+        let lease = self.lease();
+        (same && lease.is_in(states)).then_some((word, lease))
+    }
+
     /// Moves the lease on if it is still `from`.
     #[inline]
     pub(crate) fn swap_lease(&self, from: Lease, to: Lease) -> Result<(), Lease> {

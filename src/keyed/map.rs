@@ -5,12 +5,11 @@ use super::store::{Cause, Entered, Listener, Store};
 use super::InsertError;
 #[cfg(doc)]
 use super::StoreError;
-use crate::core::engine::Engine;
 use crate::core::lease::State;
 use crate::error::BuildError;
 use crate::setup::{Reaper, Setup};
 use crate::sync::grace::Pin;
-use crate::time::{nanos, Clock, Timeout};
+use crate::time::{Clock, Timeout};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -131,14 +130,7 @@ where
     pub fn build(self) -> Result<ExpiringMap<K, V, S>, BuildError> {
         let budget = self.setup.budget;
         let mut map = self.build_manual()?;
-        let reaper = Reaper::start(
-            &map.store,
-            |store| &store.engine,
-            budget,
-            |_, _| {},
-            Store::close,
-        )?;
-        map.reaper = Some(reaper);
+        map.reaper = Some(map.store.start(budget)?);
         Ok(map)
     }
 
@@ -149,13 +141,7 @@ where
     ///
     /// As [`build`](Self::build).
     pub fn build_manual(self) -> Result<ExpiringMap<K, V, S>, BuildError> {
-        let timeouts: Vec<_> = self.time_to_live.into_iter().collect();
-        let (config, _) = self.setup.config(&timeouts)?;
-        let shards = config.shards;
-        let engine = Engine::new(config, Store::<K, V, S>::share(shards))
-            .map_err(|_| BuildError::OutOfMemory)?;
-        let timeout = self.time_to_live.map(nanos);
-        let store = Store::new(engine, self.hasher, timeout, self.listener);
+        let store = Store::build(&self.setup, self.hasher, self.time_to_live, self.listener)?;
         Ok(ExpiringMap {
             store: Arc::new(store),
             reaper: None,
@@ -267,11 +253,11 @@ where
             Err(error) => return Err(InsertError { key, value, error }),
         };
         let bits = store.hasher.hash_one(&key);
-        let (shard, _) = store.engine.hash(bits);
-        let pin = store.engine.index(shard).pin();
+        let at = store.engine.hash(bits);
+        let pin = store.engine.index(at.0).pin();
         let fresh = Node::fresh(key, value, &pin);
         let same = |other: &K| fresh.key() == other;
-        let wanted = store.wanted(bits, &same);
+        let wanted = Store::<K, V, S>::wanted_at(at, bits, &same);
         loop {
             let found = match store.find(wanted) {
                 Some(found) => found,
@@ -313,8 +299,8 @@ where
 
     /// Ends what is due, with at most about `budget` steps of work, and tells the listener.
     pub fn poll(&self, budget: usize) -> bool {
-        let now = self.store.engine.clock.now();
-        let round = self.store.engine.poll(now, budget.max(1), &*self.store);
+        let engine = &self.store.engine;
+        let round = engine.poll_beside(engine.clock.now(), budget.max(1), &*self.store);
         round.map_or(true, |round| round.more)
     }
 

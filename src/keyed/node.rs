@@ -1,6 +1,7 @@
 //! Nodes: a key and its value on the heap, and the lease that they are to have.
 
 use crate::core::lease::{Lease, State};
+use crate::panics::caught;
 use crate::sync::cell::Kept;
 use crate::sync::grace::{Grace, Pin};
 use crate::sync::{AtomicU64, Ordering};
@@ -8,7 +9,6 @@ use std::any::TypeId;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{needs_drop, size_of, ManuallyDrop};
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::AtomicU64 as Statistic;
 
 /// Panics of keys' and values' `Drop` that were caught, in all stores of this process: a node outlives its store.
@@ -109,7 +109,7 @@ impl<K, V> Node<K, V> {
     ///
     /// Nobody can find it any more, and nobody else does this.
     pub(crate) unsafe fn retire(word: u64, pin: &Pin) {
-        // SAFETY: it captures an address only. `K` and `V` are `Send + 'static` where a store is built (see `Store::new`).
+        // SAFETY: it captures an address only. `K` and `V` are `Send + 'static` where a store is built (see `Store::build`).
         unsafe { pin.retire(move || Self::free(word)) };
     }
 
@@ -123,11 +123,8 @@ impl<K, V> Node<K, V> {
             return;
         }
         // It runs on a thread that has nothing to do with it.
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(held))) {
+        if caught(|| drop(held)) {
             DROP_PANICS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-                std::mem::forget(again);
-            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::node::{is_plain, key_of, Ended, NoValue, Node};
 use super::store::{Cause, Place, Store, Touched};
 use super::StoreError;
-use crate::core::engine::{Claim, Engine, Face};
+use crate::core::engine::{Claim, Face};
 use crate::core::lease::Lease;
 use crate::core::slots::Slot;
 use crate::error::BuildError;
@@ -109,13 +109,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
                 }
             })))?,
         );
-        let reaper = Reaper::start(
-            &store,
-            |store| &store.engine,
-            budget,
-            |_, _| {},
-            Store::close,
-        )?;
+        let reaper = store.start(budget)?;
         Ok(ExpiryQueue {
             store,
             reaper: Some(reaper),
@@ -126,11 +120,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
         &self,
         listener: Option<super::store::Listener<K, NoValue>>,
     ) -> Result<Inner<K>, BuildError> {
-        let (config, _) = self.setup.config(&[])?;
-        let shards = config.shards;
-        let engine =
-            Engine::new(config, Inner::<K>::share(shards)).map_err(|_| BuildError::OutOfMemory)?;
-        Ok(Store::new(engine, Hasher::default(), None, listener))
+        Store::build(&self.setup, Hasher::default(), None, listener)
     }
 }
 
@@ -230,11 +220,7 @@ impl<K> Face for Collect<'_, K> {
     }
 
     fn expired(&self, claim: Claim<'_>, _lease: Lease, _deadline: u64, _now: u64) {
-        let ended = self
-            .store
-            .engine
-            .with_stripe(|mine, _| self.store.finish(mine, &claim, None, Cause::Expired));
-        self.store.tell(&ended, Cause::Expired);
+        let ended = self.store.ended(&claim, None, Cause::Expired);
         self.into.borrow_mut().push(Expired(ended));
     }
 
@@ -272,7 +258,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
                 expiry,
                 handle: Handle(place),
             },
-            Err(Touched::Renewed { from, to }) if from == to => Updated::Unchanged,
+            Err(Touched::Unchanged) => Updated::Unchanged,
             Err(_) => Updated::Renewed { expiry },
         })
     }
@@ -287,7 +273,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         let store = &*self.store;
         let deadline = store.deadline(Timeout::After(timeout))?;
         let touched = store.touch(store.bits(key), |other| other == key, deadline);
-        Ok(matches!(touched, Touched::Renewed { .. }))
+        Ok(touched.is_alive())
     }
 
     /// As [`touch`](Self::touch), without the look-up.
@@ -299,14 +285,14 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     pub fn touch_by(&self, handle: Handle, timeout: Duration) -> Result<bool, StoreError> {
         let deadline = self.store.deadline(Timeout::After(timeout))?;
         let touched = self.store.touch_at(handle.0, deadline);
-        Ok(matches!(touched, Touched::Renewed { .. }))
+        Ok(touched.is_alive())
     }
 
     /// Takes the key out. When it would have expired, or `None` if it was not there.
     pub fn remove(&self, key: &K) -> Option<Duration> {
         let store = &*self.store;
         let removed = store.remove(store.bits(key), |other| other == key, None);
-        removed.map(|(_, deadline)| self.since_start(deadline))
+        removed.map(|(_, lease)| self.since_start(lease.deadline_near(store.engine.about_now())))
     }
 
     /// What has expired, all of it. Several threads may poll: each key is given to one of them. A poll that meets another one
@@ -325,12 +311,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
             store: &self.store,
             into: RefCell::new(into),
         };
-        let round = engine.poll(engine.clock.now(), budget.max(1), &collect);
-        let Some(round) = round else { return false };
-        if let Some(tick) = round.next {
-            engine.wake_by(tick);
-        }
-        round.more
+        let round = engine.poll_beside(engine.clock.now(), budget.max(1), &collect);
+        round.is_some_and(|round| round.more)
     }
 
     /// Which keys expire when: expiry time to keys. O(capacity); no snapshot.

@@ -135,8 +135,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
                     incarnation: live.incarnation(),
                     slot,
                 };
-                self.engine
-                    .with_stripe(|mine, _| self.end_closed(mine, &claim, live));
+                self.end_closed(&claim, live);
             }
         }
         if offer != NONE {

@@ -5,16 +5,19 @@ use super::StoreError;
 use crate::core::engine::{BadTimeout, Claim, Engine, Face, Refused, Stripe};
 use crate::core::index::{Insert, Probe, Removed};
 use crate::core::lease::{set, Lease, State};
-use crate::core::slots::{Header, Slot};
+use crate::core::slots::Slot;
 use crate::core::threads::Counter;
-use crate::setup::Reaper;
+use crate::error::BuildError;
+use crate::panics::caught;
+use crate::setup::{Reaper, Setup};
 use crate::sync::grace::Pin;
 use crate::sync::Ordering;
-use crate::time::Timeout;
+use crate::time::{nanos, Timeout};
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::AtomicU64 as Statistic;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// States of an entry that its index word leads to.
 const HELD: u16 = set(&[State::Live, State::Replacing, State::Closing]);
@@ -132,12 +135,21 @@ impl Found<'_> {
 /// What became of a touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Touched {
-    /// It has this deadline now, and had that one before.
-    Renewed { from: u64, to: u64 },
+    /// Its deadline is another one now.
+    Renewed,
+    /// It had this deadline before.
+    Unchanged,
     /// It is not there (any more).
     Gone,
     /// Somebody is taking leave of it.
     Closing,
+}
+
+impl Touched {
+    /// Whether it lives until the deadline that it was touched with.
+    pub(crate) fn is_alive(self) -> bool {
+        matches!(self, Touched::Renewed | Touched::Unchanged)
+    }
 }
 
 /// Names one tenancy of one slot: an entry from its insertion, or last replacement, to its end.
@@ -205,35 +217,44 @@ impl From<BadTimeout> for StoreError {
 
 impl<K: 'static, V: 'static, S> Store<K, V, S> {
     /// A thread's share; see [`Engine::new`].
-    pub(crate) fn share(shards: usize) -> impl Fn() -> Share + Send + Sync + 'static {
+    fn share(shards: usize) -> impl Fn() -> Share + Send + Sync + 'static {
         move || Share {
             counts: (0..shards).map(|_| Counts::default()).collect(),
         }
     }
 
-    pub(super) fn new(
-        engine: Engine<Share>,
+    /// A store with these settings and default timeout.
+    pub(super) fn build(
+        setup: &Setup,
         hasher: S,
-        timeout: Option<u64>,
+        timeout: Option<Duration>,
         listener: Option<Listener<K, V>>,
-    ) -> Self
+    ) -> Result<Self, BuildError>
     where
         K: Send + Sync,
         V: Send + Sync,
     {
-        Store {
-            engine,
+        let timeouts: Vec<_> = timeout.into_iter().collect();
+        let (config, _) = setup.config(&timeouts)?;
+        let share = Self::share(config.shards);
+        Ok(Store {
+            engine: Engine::new(config, share).map_err(|_| BuildError::OutOfMemory)?,
             hasher,
-            timeout,
+            timeout: timeout.map(nanos),
             listener,
             panics: Statistic::new(0),
             _nodes: PhantomData,
-        }
+        })
     }
 
     #[inline(always)]
     pub(super) fn wanted<'q, F>(&self, bits: u64, is_key: &'q F) -> Wanted<'q, F> {
-        let at = self.engine.hash(bits);
+        Self::wanted_at(self.engine.hash(bits), bits, is_key)
+    }
+
+    /// As [`wanted`](Self::wanted), for who has hashed before.
+    #[inline(always)]
+    pub(super) fn wanted_at<'q, F>(at: (usize, u32), bits: u64, is_key: &'q F) -> Wanted<'q, F> {
         Wanted { at, bits, is_key }
     }
 
@@ -247,11 +268,8 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     #[inline(always)]
     fn peek(&self, id: u32, bits: u64, position: Option<usize>) -> Option<Found<'_>> {
         let slot = self.engine.slot(id)?;
-        let word = slot.word.load(Ordering::Acquire);
-        let same = slot.key.load(Ordering::Acquire) == bits;
-        let lease = slot.lease();
-        let has_node = is_plain::<K, V>() || word != NONE;
-        (same && has_node && lease.is_in(HELD)).then_some(Found {
+        let (word, lease) = slot.read(bits, HELD)?;
+        (is_plain::<K, V>() || word != NONE).then_some(Found {
             id,
             slot,
             word,
@@ -337,7 +355,11 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             }
             std::mem::forget(entering);
             self.count(mine, claim.id).inserted.add(1);
-            self.enforce_new(mine, &claim, spot.header, lease, deadline);
+            // If the engine was shut down meanwhile it ends here, unless it has ended.
+            let enforced = self.engine.enforce_in(spot.header, claim.id, deadline);
+            if enforced.is_err() {
+                self.end_closed(&claim, lease);
+            }
             Ok(Entered::Done(Place {
                 id: claim.id,
                 incarnation: claim.incarnation,
@@ -346,25 +368,10 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         })
     }
 
-    /// Tells the driver of an entry that is in. If the engine was shut down meanwhile, it ends here, unless it has ended.
-    #[inline]
-    fn enforce_new(
-        &self,
-        mine: &Mine,
-        claim: &Claim<'_>,
-        header: &Header,
-        lease: Lease,
-        deadline: u64,
-    ) {
-        if self.engine.enforce_in(header, claim.id, deadline).is_err() {
-            self.end_closed(mine, claim, lease);
-        }
-    }
-
     /// Ends what came in while the engine was shut down.
     #[cold]
     #[inline(never)]
-    pub(super) fn end_closed(&self, mine: &Mine, claim: &Claim<'_>, mut lease: Lease) {
+    pub(super) fn end_closed(&self, claim: &Claim<'_>, mut lease: Lease) {
         while lease.incarnation() == claim.incarnation && lease.is_in(HELD) {
             if lease.state() == State::Replacing {
                 self.settle(claim.slot, claim.id, lease);
@@ -373,12 +380,26 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             }
             match self.engine.end(claim.slot, lease) {
                 Ok(()) => {
-                    let ended = self.finish(mine, claim, None, Cause::Closed);
-                    return self.tell(&ended, Cause::Closed);
+                    self.ended(claim, None, Cause::Closed);
+                    return;
                 }
                 Err(now) => lease = now,
             }
         }
+    }
+
+    /// What the one who ended a slot does: [`finish`](Self::finish), and the listener is told.
+    pub(super) fn ended(
+        &self,
+        claim: &Claim<'_>,
+        position: Option<usize>,
+        cause: Cause,
+    ) -> Ended<K, V> {
+        let ended = self
+            .engine
+            .with_stripe(|mine, _| self.finish(mine, claim, position, cause));
+        self.tell(&ended, cause);
+        ended
     }
 
     #[inline]
@@ -386,8 +407,8 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         &mine.face.counts[self.engine.shard_of(id)]
     }
 
-    /// What the one who ended a slot does with it: takes its node out, its word out of the index, and frees it.
-    pub(super) fn finish(
+    /// Takes the node out of a slot that the caller ended, takes its word out of the index, and frees it.
+    fn finish(
         &self,
         mine: &Mine,
         claim: &Claim<'_>,
@@ -435,16 +456,9 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         let Some(listener) = &self.listener else {
             return;
         };
-        let told = catch_unwind(AssertUnwindSafe(|| {
-            listener(ended.key(), ended.value(), cause);
-        }));
-        if let Err(payload) = told {
+        if caught(|| listener(ended.key(), ended.value(), cause)) {
             self.panics
                 .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            // A payload whose drop panics would take the reaper with it.
-            if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-                std::mem::forget(again);
-            }
         }
     }
 
@@ -460,10 +474,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         if self.engine.end(found.slot, found.lease).is_err() {
             return false;
         }
-        let ended = self.engine.with_stripe(|mine, _| {
-            self.finish(mine, &found.claim(), found.position, Cause::Expired)
-        });
-        self.tell(&ended, Cause::Expired);
+        self.ended(&found.claim(), found.position, Cause::Expired);
         true
     }
 
@@ -476,9 +487,10 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
                 found.slot.swap_lease(found.lease, renewed).ok()?;
                 // Renewed: no expiry by the old deadline can succeed any more (Q6).
                 self.engine.shortened(found.id, found.lease, deadline);
-                Some(Touched::Renewed {
-                    from: found.lease.deadline_near(self.engine.about_now()),
-                    to: deadline,
+                Some(if renewed == found.lease {
+                    Touched::Unchanged
+                } else {
+                    Touched::Renewed
                 })
             }
             State::Replacing => {
@@ -518,38 +530,32 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             {
                 return Touched::Gone;
             }
-            match lease.state() {
-                State::Live => {}
-                State::Closing => return Touched::Closing,
-                // It has taken another's place, and not everybody has noticed.
-                State::Replacing => {
-                    let (shard, _) = self.engine.hash(place.bits);
-                    let _pin = self.pin(shard);
-                    self.settle(slot, place.id, lease);
-                    continue;
-                }
-                _ => return Touched::Gone,
+            if !lease.is_in(HELD) {
+                return Touched::Gone;
             }
-            if slot
-                .swap_lease(lease, lease.with_deadline(deadline))
-                .is_ok()
-            {
-                self.engine.shortened(place.id, lease, deadline);
-                return Touched::Renewed {
-                    from: lease.deadline_near(self.engine.about_now()),
-                    to: deadline,
-                };
+            // It may have taken another's place, and not everybody has noticed.
+            let replacing = lease.state() == State::Replacing;
+            let _pin = replacing.then(|| self.pin(self.engine.hash(place.bits).0));
+            let found = Found {
+                id: place.id,
+                slot,
+                word: NONE,
+                lease,
+                position: None,
+            };
+            if let Some(touched) = self.renew(&found, deadline) {
+                return touched;
             }
         }
     }
 
-    /// Ends the entry of a key. If its time was up at `now`, it has expired, and there is none. Returns its deadline too.
+    /// Ends the entry of a key. If its time was up at `now`, it has expired, and there is none. Returns its lease too.
     pub(crate) fn remove(
         &self,
         bits: u64,
         is_key: impl Fn(&K) -> bool,
         now: Option<u64>,
-    ) -> Option<(Ended<K, V>, u64)> {
+    ) -> Option<(Ended<K, V>, Lease)> {
         let wanted = self.wanted(bits, &is_key);
         let _pin = self.pin(wanted.at.0);
         loop {
@@ -559,12 +565,8 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             } else if now.is_some_and(|now| self.is_over(found.lease, now)) {
                 self.expire(&found);
             } else if self.engine.end(found.slot, found.lease).is_ok() {
-                let ended = self.engine.with_stripe(|mine, _| {
-                    self.finish(mine, &found.claim(), found.position, Cause::Removed)
-                });
-                self.tell(&ended, Cause::Removed);
-                let deadline = found.lease.deadline_near(self.engine.about_now());
-                return Some((ended, deadline));
+                let ended = self.ended(&found.claim(), found.position, Cause::Removed);
+                return Some((ended, found.lease));
             }
         }
     }
@@ -580,13 +582,13 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     where
         K: Eq,
     {
-        let (shard, _) = self.engine.hash(bits);
-        let Some(pin) = self.pin(shard) else {
-            return self.update_with(self.wanted(bits, &|_: &K| true), NONE, deadline);
+        let at = self.engine.hash(bits);
+        let Some(pin) = self.pin(at.0) else {
+            return self.update_with(Self::wanted_at(at, bits, &|_: &K| true), NONE, deadline);
         };
         let fresh = Node::fresh(key, value, &pin);
         let same = |other: &K| fresh.key() == other;
-        let updated = self.update_with(self.wanted(bits, &same), fresh.word(), deadline);
+        let updated = self.update_with(Self::wanted_at(at, bits, &same), fresh.word(), deadline);
         if let Ok(Ok(_)) = updated {
             fresh.settle_in();
         }
@@ -625,11 +627,19 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     /// Ends everything, and tells the listener.
     pub(crate) fn close(&self) {
         self.engine.close(self, |claim, _| {
-            let ended = self
-                .engine
-                .with_stripe(|mine, _| self.finish(mine, &claim, None, Cause::Closed));
-            self.tell(&ended, Cause::Closed);
+            self.ended(&claim, None, Cause::Closed);
         });
+    }
+
+    /// Starts a reaper.
+    pub(super) fn start(self: &Arc<Self>, budget: usize) -> Result<Reaper, BuildError>
+    where
+        Self: Send + Sync,
+        K: Send + Sync,
+        V: Send + Sync,
+        S: 'static,
+    {
+        Reaper::start(self, |store| &store.engine, budget, |_, _| {}, Store::close)
     }
 
     /// Ends everything, stops the reaper, and waits for it. On the reaper's own thread, or in a round of the driver, in which a
@@ -678,12 +688,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             if again.incarnation() != claim.incarnation || again.state() != State::Live {
                 return;
             }
-            let deadline = match self.engine.next_expiration(claim.id) {
-                // The deadlines in a bucket are not before its next expiration.
-                Some(next) => again.deadline_from(next),
-                None => again.deadline_near(tick),
-            };
-            f(bits, word, deadline);
+            f(bits, word, self.engine.deadline_of(claim.id, again, tick));
         });
     }
 }
@@ -723,10 +728,7 @@ impl<K: 'static, V: 'static, S> Face for Store<K, V, S> {
     }
 
     fn expired(&self, claim: Claim<'_>, _lease: Lease, _deadline: u64, _now: u64) {
-        let ended = self
-            .engine
-            .with_stripe(|mine, _| self.finish(mine, &claim, None, Cause::Expired));
-        self.tell(&ended, Cause::Expired);
+        self.ended(&claim, None, Cause::Expired);
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {

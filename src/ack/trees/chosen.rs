@@ -65,10 +65,8 @@ impl Trees {
     #[inline(always)]
     pub(super) fn holds(&self, id: u32, key: u64, position: Option<usize>) -> Option<Found<'_>> {
         let slot = self.engine.slot(id)?;
-        let word = slot.word.load(Ordering::Acquire);
-        let same = slot.key.load(Ordering::Acquire) == key;
-        let lease = slot.lease();
-        (same && lease.is_in(HELD)).then_some(Found {
+        let (word, lease) = slot.read(key, HELD)?;
+        Some(Found {
             id,
             slot,
             word,

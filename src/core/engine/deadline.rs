@@ -112,6 +112,16 @@ impl<C> Engine<C> {
         }
     }
 
+    /// The deadline of a lease of slot `id`, which is live; `tick` is about now.
+    pub(crate) fn deadline_of(&self, id: u32, lease: Lease, tick: u64) -> u64 {
+        match self.slots.header(id).and_then(|header| header.next.get()) {
+            // The deadlines in a bucket are not before its next expiration.
+            Some(next) => lease.deadline_from(next),
+            // It is being looked at just now.
+            None => lease.deadline_near(tick),
+        }
+    }
+
     /// By how many ticks the driver is behind the clock reading `now`, if that is more than a lease can express
     /// beside a full timeout: the clock has jumped by years, and nobody has polled since.
     pub(crate) fn lapse(&self, now: u64) -> Option<u64> {
@@ -127,10 +137,8 @@ impl<C> Engine<C> {
         // A handler that the driver has called cannot wait for the driver: it is that round.
         let driving = self.is_driving();
         while !driving && self.lapse(now).is_some() {
-            match self.poll(now, usize::MAX, face) {
-                None => thread::yield_now(),
-                // The reaper may be asleep, and has not seen what this round has.
-                Some(round) => round.next.into_iter().for_each(|tick| self.wake_by(tick)),
+            if self.poll_beside(now, usize::MAX, face).is_none() {
+                thread::yield_now();
             }
         }
     }

@@ -376,11 +376,6 @@ impl<C> Engine<C> {
         (u64::from(shard.active.load(Ordering::Acquire)) + u64::from(lingering)) * CHUNK as u64
     }
 
-    /// The next expiration of the bucket that slot `id` lies in.
-    pub(crate) fn next_expiration(&self, id: u32) -> Option<u64> {
-        self.slots.header(id)?.next.get()
-    }
-
     #[inline]
     pub(crate) fn set_birth(&self, id: u32, stamp: u32) {
         if let Some(birth) = self.slots.birth(id) {

@@ -42,6 +42,16 @@ impl<C> Engine<C> {
         })
     }
 
+    /// As [`poll`](Self::poll), beside a reaper, if there is one: it may be asleep, and does not know what this round has
+    /// filed (W4).
+    pub(crate) fn poll_beside(&self, now: u64, budget: usize, face: &impl Face) -> Option<Round> {
+        let round = self.poll(now, budget, face)?;
+        if let Some(tick) = round.next {
+            self.wake_by(tick);
+        }
+        Some(round)
+    }
+
     pub(super) fn round(
         &self,
         driver: &mut Driver,
