@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The timeout is zero. Use [`timeouts_off`](crate::AckTrackerBuilder::timeouts_off) for none.
+    /// The timeout is zero. For none leave it out, or (of a tracker) use [`timeouts_off`](crate::AckTrackerBuilder::timeouts_off).
     ZeroTimeout,
     /// A timeout is longer than this engine's ticks can express; use a longer interval.
     TimeoutTooLong {
@@ -45,6 +45,11 @@ pub enum BuildError {
         /// What was asked for.
         capacity: usize,
     },
+    /// Fewer than two buckets cannot say how much longer an entry may live.
+    TooFewBuckets {
+        /// What was asked for.
+        buckets: usize,
+    },
     /// The sampling rate is not between 0.0 and 1.0.
     BadSamplingRate,
     /// Both a handler and a channel were asked for. Send from the handler to have both.
@@ -63,7 +68,7 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BuildError::ZeroTimeout => {
-                write!(f, "the timeout is zero; use timeouts_off() for no timeout")
+                write!(f, "the timeout is zero; for none leave it out, or (of a tracker) use timeouts_off()")
             }
             BuildError::TimeoutTooLong { timeout, longest } => write!(
                 f,
@@ -89,6 +94,9 @@ impl fmt::Display for BuildError {
             ),
             BuildError::CapacityTooLarge { capacity } => {
                 write!(f, "a capacity of {capacity} is too large; use at most 2^31")
+            }
+            BuildError::TooFewBuckets { buckets } => {
+                write!(f, "{buckets} buckets are too few; use at least 2")
             }
             BuildError::BadSamplingRate => {
                 write!(f, "the sampling rate must be between 0.0 and 1.0")

@@ -87,27 +87,6 @@ fn m2_told_gone_and_touched() {
     });
 }
 
-/// The same, removing: what somebody was told has expired is nobody's to remove. Guards: as before.
-#[test]
-fn m2_told_gone_and_removed() {
-    model("m2_told_gone_and_removed", || {
-        let rig = Rig::with(live(10));
-        let other = rig.clone();
-        let a = thread::spawn(move || other.map.remove(&1).is_some());
-        rig.clock.advance(TICK * 10);
-        let gone = !rig.map.contains_key(&1);
-        let removed = a.join().unwrap();
-        assert!(gone);
-        rig.drive();
-        let cause = if removed {
-            Cause::Removed
-        } else {
-            Cause::Expired
-        };
-        assert_eq!(rig.told(), [(10, cause)]);
-    });
-}
-
 /// A read that finds an entry with a time to idle renews it, or it was not there. Guards: the read looks again if its swap
 /// fails.
 #[test]

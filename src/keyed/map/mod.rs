@@ -11,7 +11,7 @@ pub use iter::Iter;
 use super::living::Put;
 use super::node::{Ended, Node};
 use super::store::{Found, Store, Wanted};
-use super::{InsertError, Lifetime, StoreError};
+use super::{InsertError, Lifetime, StoreError, StoreMetrics};
 use crate::setup::Reaper;
 use crate::sync::grace::Pin;
 use crate::time::{Timeout, NEVER};
@@ -450,6 +450,12 @@ where
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// What it has been doing. O(threads x shards).
+    #[must_use]
+    pub fn metrics(&self) -> StoreMetrics {
+        self.store.metrics()
     }
 
     /// Ends all entries, tells the listener ([`Cause::Closed`](crate::Cause::Closed)), and stops the reaper. From here on insertions are

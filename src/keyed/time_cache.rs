@@ -1,0 +1,199 @@
+//! Storm's `TimeCacheMap`: a map that forgets what has not been put again for a while.
+
+use super::map::{ExpiringMap, ExpiringMapBuilder, Ref};
+use super::node::Ended;
+use super::store::Cause;
+use super::InsertError;
+use crate::error::BuildError;
+use crate::time::Clock;
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::Hash;
+use std::time::Duration;
+
+/// A thread-safe map that forgets a key some time after it was last [`put`](Self::put), with the thread included that does it.
+///
+/// After Storm's `TimeCacheMap`, with its promise: with an expiration of `T` and `n` buckets (3 unless set) an entry lives at least
+/// `T` and less than `T * (1 + 1 / (n - 1))` after its last `put`; it is not found after that, and the callback is told. There
+/// are no buckets here: the promise is kept by an [`ExpiringMap`] whose interval is `T / (n - 1)`, each entry has its own
+/// deadline, and a callback that takes its time delays other callbacks but does not add to anybody's window.
+///
+/// For a new program use [`ExpiringMap`], which can do more. For one owner without a thread there is
+/// [`RotatingMap`](crate::RotatingMap).
+///
+/// ```
+/// use expiry::TimeCacheMap;
+/// use std::time::Duration;
+///
+/// let pending = TimeCacheMap::builder(Duration::from_secs(30))
+///     .on_expire(|id: &u64, request: &String| println!("request {id} ({request}) got no answer"))
+///     .build()?;
+/// pending.put(7, "GET /".to_string())?;
+/// assert_eq!(pending.remove(&7).unwrap().value(), "GET /");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct TimeCacheMap<K: 'static, V: 'static> {
+    map: ExpiringMap<K, V>,
+}
+
+/// Settings of a [`TimeCacheMap`].
+#[must_use = "a builder does nothing until one of its build methods is called"]
+pub struct TimeCacheMapBuilder<K, V> {
+    expiration: Duration,
+    buckets: usize,
+    map: ExpiringMapBuilder<K, V>,
+}
+
+impl<K, V> fmt::Debug for TimeCacheMapBuilder<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimeCacheMapBuilder")
+            .field("expiration", &self.expiration)
+            .field("buckets", &self.buckets)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K, V> TimeCacheMapBuilder<K, V>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    /// How precise it is: entries live at most `1 / (buckets - 1)` longer than the expiration. At least 2; 3 unless set.
+    pub fn buckets(mut self, buckets: usize) -> Self {
+        self.buckets = buckets;
+        self
+    }
+
+    /// Who is told of what has expired (not of what was removed or put again), by the map's thread. It may panic, be slow, or call
+    /// the map.
+    pub fn on_expire(mut self, callback: impl Fn(&K, &V) + Send + Sync + 'static) -> Self {
+        self.map = self.map.on_end(move |key, value, cause| {
+            if cause == Cause::Expired {
+                callback(key, value);
+            }
+        });
+        self
+    }
+
+    /// The clock to go by. One that does not run with real time is for [`build_manual`](Self::build_manual).
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.map = self.map.clock(clock);
+        self
+    }
+
+    /// Builds the map and starts its thread.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`]: an expiration that is zero, too short or too long, fewer than 2 buckets or so many that an interval is below
+    /// 10 microseconds, or what the system refused.
+    pub fn build(self) -> Result<TimeCacheMap<K, V>, BuildError> {
+        let map = self.settle()?.build()?;
+        Ok(TimeCacheMap { map })
+    }
+
+    /// Builds the map without a thread, for simulations: nothing is told but in [`TimeCacheMap::poll`].
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build).
+    pub fn build_manual(self) -> Result<TimeCacheMap<K, V>, BuildError> {
+        let map = self.settle()?.build_manual()?;
+        Ok(TimeCacheMap { map })
+    }
+
+    fn settle(self) -> Result<ExpiringMapBuilder<K, V>, BuildError> {
+        let buckets = self.buckets;
+        let parts = match u32::try_from(buckets) {
+            Ok(buckets @ 2..) => buckets - 1,
+            Ok(_) => return Err(BuildError::TooFewBuckets { buckets }),
+            Err(_) => u32::MAX,
+        };
+        let map = self.map.time_to_live(self.expiration);
+        if self.expiration.is_zero() {
+            // Says so itself.
+            return Ok(map);
+        }
+        Ok(map.interval(self.expiration / parts))
+    }
+}
+
+impl<K, V> TimeCacheMap<K, V>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    /// A map with an expiration and 3 buckets, and no callback.
+    ///
+    /// # Errors
+    ///
+    /// As [`TimeCacheMapBuilder::build`].
+    pub fn new(expiration: Duration) -> Result<Self, BuildError> {
+        Self::builder(expiration).build()
+    }
+
+    /// Settings with defaults.
+    pub fn builder(expiration: Duration) -> TimeCacheMapBuilder<K, V> {
+        TimeCacheMapBuilder {
+            expiration,
+            buckets: 3,
+            map: ExpiringMap::builder(),
+        }
+    }
+
+    /// Puts a value, in the place of what the key has. It lives for the expiration from now.
+    ///
+    /// # Errors
+    ///
+    /// [`InsertError`] gives key and value back: out of memory.
+    pub fn put(&self, key: K, value: V) -> Result<(), InsertError<K, V>> {
+        self.map.insert(key, value).map(drop)
+    }
+
+    /// A key's value. Does not renew it.
+    pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        self.map.get(key)
+    }
+
+    /// Whether the key has a value.
+    pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.map.contains_key(key)
+    }
+
+    /// Takes a key's value out. The callback is not told.
+    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ended<K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        self.map.remove(key)
+    }
+
+    /// Entries now, those included that have expired but whose callback has not been called yet. O(threads x shards).
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    /// Tells of what has expired; for a map without a thread.
+    pub fn poll(&self) {
+        while self.map.poll(usize::MAX) {}
+    }
+}
+
+impl<K: 'static, V: 'static> fmt::Debug for TimeCacheMap<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TimeCacheMap").field(&self.map).finish()
+    }
+}
