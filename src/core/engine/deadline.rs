@@ -1,9 +1,9 @@
 //! Deadlines: from a timeout and the clock to a tick, and what a jump of the clock by years takes.
 
-use super::{Engine, Face, Stripe, MAX_LAPSE};
+use super::{Engine, Face, LastDeadline, Stripe, MAX_LAPSE};
 use crate::core::lease::Lease;
 use crate::sync::thread;
-use crate::time::{Timeout, NEVER};
+use crate::time::{nanos, Timeout, NEVER};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A timeout that cannot be kept.
@@ -44,45 +44,50 @@ impl<C> Engine<C> {
         default: Option<u64>,
     ) -> Result<(u64, u64), BadTimeout> {
         let (now, lag) = self.now_for_deadline();
-        if timeout == Timeout::Default {
-            // The same as last time, unless a tick has gone by (or the clock went back).
-            let until = mine.deadline_until.get();
-            if now < until && until - now <= self.ticks.interval_nanos() {
-                return Ok((mine.deadline.get(), now));
-            }
+        let (last, after) = match timeout {
+            Timeout::Never => return Ok((NEVER, now)),
+            Timeout::Default => (&mine.default, default.unwrap_or(NEVER)),
+            Timeout::After(after) => (&mine.own, nanos(after)),
+        };
+        // The same as last time, unless a tick has gone by (or the clock went back).
+        let until = last.until.get();
+        if after == last.after.get() && now < until && until - now <= self.ticks.interval_nanos() {
+            return Ok((last.deadline.get(), now));
         }
-        Ok((self.deadline_from(mine, timeout, default, now, lag)?, now))
+        Ok((
+            self.deadline_from(mine, last, after, timeout, (now, lag))?,
+            now,
+        ))
     }
 
     #[cold]
     fn deadline_from(
         &self,
         mine: &Stripe<C>,
+        last: &LastDeadline,
+        after: u64,
         timeout: Timeout,
-        default: Option<u64>,
-        now: u64,
-        lag: u64,
+        (now, lag): (u64, u64),
     ) -> Result<u64, BadTimeout> {
         mine.lapsed.set(self.lapse(now).unwrap_or(0));
-        match timeout {
-            Timeout::Default => {
-                let Some(after) = default else {
-                    return Ok(NEVER);
-                };
-                let after = after.saturating_add(lag);
-                let deadline = self.ticks.deadline(now, after);
-                let until = self.ticks.same_deadline_until(deadline, after);
-                mine.deadline.set(deadline);
-                mine.deadline_until.set(until.saturating_add(1));
-                Ok(deadline)
+        if let Timeout::After(after) = timeout {
+            if after.is_zero() {
+                return Err(BadTimeout::Zero);
             }
-            Timeout::Never => Ok(NEVER),
-            Timeout::After(after) if after.is_zero() => Err(BadTimeout::Zero),
-            Timeout::After(after) => {
-                let after = self.ticks.timeout(after).ok_or(BadTimeout::TooLong)?;
-                Ok(self.ticks.deadline(now, after.saturating_add(lag)))
-            }
+            self.ticks.timeout(after).ok_or(BadTimeout::TooLong)?;
         }
+        let (deadline, until) = if timeout == Timeout::Default && after == NEVER {
+            (NEVER, now.saturating_add(self.ticks.interval_nanos()))
+        } else {
+            let after = after.saturating_add(lag);
+            let deadline = self.ticks.deadline(now, after);
+            let until = self.ticks.same_deadline_until(deadline, after);
+            (deadline, until.saturating_add(1))
+        };
+        last.after.set(after);
+        last.deadline.set(deadline);
+        last.until.set(until);
+        Ok(deadline)
     }
 
     /// The deadline of what is renewed now.

@@ -141,6 +141,14 @@ struct Shard {
 
 const SHUT: u32 = 1 << 31;
 
+/// The deadline that a timeout (in nanoseconds) had last, and until which clock reading it holds.
+#[derive(Default)]
+struct LastDeadline {
+    after: Counter,
+    deadline: Counter,
+    until: Counter,
+}
+
 /// What a thread keeps to itself. Written by one thread at a time; see [`super::threads`].
 pub(crate) struct Stripe<C> {
     /// The bucket that this thread owns, if it does, or looks at next: its first slot; and the end of the chunk.
@@ -157,9 +165,9 @@ pub(crate) struct Stripe<C> {
     turn: Counter,
     /// Slots this thread has freed, of all shards; every so often it asks whether memory can go back.
     ended: Counter,
-    /// Deadline of the default timeout, and the last clock reading it holds for.
-    pub(crate) deadline: Counter,
-    pub(crate) deadline_until: Counter,
+    /// Of the default timeout, and of the one that was said last.
+    default: LastDeadline,
+    own: LastDeadline,
     /// The tick at which the driver was found to be years behind; 0 if it was not. See [`Engine::lapse`].
     pub(crate) lapsed: Counter,
     /// Non-zero while this thread is in a round of the driver, handlers included.
@@ -180,8 +188,8 @@ impl<C> Stripe<C> {
             found: Counter::default(),
             turn: Counter::default(),
             ended: Counter::default(),
-            deadline: Counter::default(),
-            deadline_until: Counter::default(),
+            default: LastDeadline::default(),
+            own: LastDeadline::default(),
             lapsed: Counter::default(),
             driving: Counter::default(),
             face,
