@@ -143,6 +143,29 @@ fn two_bounds() {
     });
 }
 
+/// A value with a time to idle is read, or touched, while another takes its place that has none, or the other way round: each
+/// lives as it is to. Guards: node and lease are one tenancy's, or are read again.
+#[test]
+fn a_policy_is_its_own_values() {
+    large("a_policy_is_its_own_values, read", || {
+        let rig = Rig::with(idle(10));
+        rig.clock.advance(TICK);
+        let other = rig.clone();
+        let a = thread::spawn(move || other.get());
+        rig.map.insert_with(1, 20, live(5)).unwrap();
+        a.join().unwrap();
+        assert_eq!(rig.map.remaining(&1), Some(TICK * 5));
+    });
+    large("a_policy_is_its_own_values, touched", || {
+        let rig = Rig::with(live(20));
+        let other = rig.clone();
+        let a = thread::spawn(move || other.map.touch_with(&1, Timeout::After(TICK * 20)).unwrap());
+        rig.map.insert_with(1, 20, idle(5)).unwrap();
+        assert!(a.join().unwrap());
+        assert_eq!(rig.map.remaining(&1), Some(TICK * 5));
+    });
+}
+
 /// Two increments: none is lost. Guards: an entry replaces the very value that was looked at.
 #[test]
 fn two_upserts() {

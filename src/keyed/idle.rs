@@ -54,7 +54,8 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
 
     /// As [`used`](Self::used), and from now on `bound` is when its time to live is up.
     pub(super) fn rebound(&self, found: &Found<'_>, policy: &Policy, bound: u64) -> bool {
-        policy.bound.swap(bound, Ordering::AcqRel);
+        // Published by the swap of the lease, as all that is read of it is ordered by one.
+        policy.bound.store(bound, Ordering::Relaxed);
         self.renew_idle(found, policy, true)
     }
 
@@ -62,7 +63,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     fn renew_idle(&self, found: &Found<'_>, policy: &Policy, mut swaps: bool) -> bool {
         let idle_until = self.idle_until(policy.idle);
         let mut lease = found.lease;
-        let mut bound = policy.bound.load(Ordering::Acquire);
+        let mut bound = policy.bound.load(Ordering::Relaxed);
         while self.is_still(found, lease) {
             // Others may have used it later than this.
             let latest = idle_until.max(lease.deadline_near(idle_until));
@@ -79,7 +80,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
                 }
             }
             let before = bound;
-            bound = policy.bound.load(Ordering::Acquire);
+            bound = policy.bound.load(Ordering::Relaxed);
             if lease == renewed && bound == before && !swaps {
                 return true;
             }

@@ -19,11 +19,6 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         deadline: u64,
     ) -> Option<Ended<K, V>> {
         let (slot, lease) = (found.slot, found.lease);
-        // The node of this incarnation: the word changes only with it.
-        let old = slot.word.load(Ordering::Acquire);
-        if slot.lease() != lease {
-            return None;
-        }
         let next = next_incarnation(lease.incarnation());
         // SAFETY: offered nowhere: the caller's alone.
         let node = unsafe { Node::<K, V>::at(word) };
@@ -63,8 +58,8 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         let (shard, _) = self.engine.hash(slot.key.load(Ordering::Relaxed));
         self.engine
             .with_stripe(|mine, _| self.count(mine, found.id).replaced.add(1));
-        // SAFETY: replaced by this thread's offer: out of its slot, and nobody else's.
-        Some(unsafe { Ended::new(old, 0, self.engine.index(shard).grace().clone()) })
+        // SAFETY: of the incarnation that this thread's offer has replaced: out of its slot, and nobody else's.
+        Some(unsafe { Ended::new(found.word, 0, self.engine.index(shard).grace().clone()) })
     }
 
     /// Sees an offer through, or clears it if it came too late. The caller is pinned.

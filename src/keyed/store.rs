@@ -288,18 +288,30 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         (!is_plain::<K, V>()).then(|| self.engine.index(shard).pin())
     }
 
-    /// Slot `id`, which the index led to, if it seems to hold a key with these bits right now.
+    /// Slot `id`, which the index led to, if it seems to hold a key with these bits right now. The caller is pinned, if there are
+    /// nodes. A node and a live lease that are returned are one tenancy's: the word has been the same before and after, and as long
+    /// as we are pinned no other node has this one's address.
     #[inline(always)]
     fn peek(&self, id: u32, bits: u64, position: Option<usize>) -> Option<Found<'_>> {
         let slot = self.engine.slot(id)?;
-        let (word, lease) = slot.read(bits, HELD)?;
-        (is_plain::<K, V>() || word != NONE).then_some(Found {
-            id,
-            slot,
-            word,
-            lease,
-            position,
-        })
+        loop {
+            let (word, lease) = slot.read(bits, HELD)?;
+            if !is_plain::<K, V>() {
+                if word == NONE {
+                    return None;
+                }
+                if slot.word.load(Ordering::Acquire) != word {
+                    continue;
+                }
+            }
+            return Some(Found {
+                id,
+                slot,
+                word,
+                lease,
+                position,
+            });
+        }
     }
 
     /// The entry of a key. The caller is pinned.
