@@ -253,11 +253,12 @@ impl<K, V> Drop for Fresh<'_, K, V> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NoValue;
 
-/// Whether entries of this type need no node: the key is an integer that fits in a slot, and there is no value.
+/// Whether a slot can hold keys of this type themselves: integers of at most 64 bits. Who finds one need not look into a node to
+/// know it.
 #[inline(always)]
-pub(crate) fn is_plain<K: 'static, V: 'static>() -> bool {
+pub(crate) fn is_integer<K: 'static>() -> bool {
     let key = TypeId::of::<K>();
-    let plain = key == TypeId::of::<u64>()
+    key == TypeId::of::<u64>()
         || key == TypeId::of::<i64>()
         || key == TypeId::of::<usize>()
         || key == TypeId::of::<isize>()
@@ -266,11 +267,16 @@ pub(crate) fn is_plain<K: 'static, V: 'static>() -> bool {
         || key == TypeId::of::<u16>()
         || key == TypeId::of::<i16>()
         || key == TypeId::of::<u8>()
-        || key == TypeId::of::<i8>();
-    plain && TypeId::of::<V>() == TypeId::of::<NoValue>()
+        || key == TypeId::of::<i8>()
 }
 
-/// The bits of a plain key, or of what it is looked up by: the integer that it hands to a hasher.
+/// Whether entries of this type need no node: the key is an integer that fits in a slot, and there is no value.
+#[inline(always)]
+pub(crate) fn is_plain<K: 'static, V: 'static>() -> bool {
+    is_integer::<K>() && TypeId::of::<V>() == TypeId::of::<NoValue>()
+}
+
+/// The bits of an integer key, or of what it is looked up by: the integer that it hands to a hasher.
 #[inline(always)]
 pub(crate) fn bits_of<Q: Hash + ?Sized>(key: &Q) -> u64 {
     let mut bits = Bits(0);
@@ -286,7 +292,7 @@ impl Hasher for Bits {
         self.0
     }
 
-    /// What is no integer is nobody's plain key; whatever comes out, the key is not found.
+    /// What is no integer is nobody's integer key; whatever comes out, the key is not found.
     fn write(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             self.0 = self.0 << 8 | u64::from(byte);
@@ -319,16 +325,16 @@ impl Hasher for Bits {
     }
 }
 
-/// The plain key with these bits.
+/// The integer key with these bits.
 #[inline(always)]
 pub(crate) fn key_of<K: 'static>(bits: u64) -> K {
-    assert!(is_plain::<K, NoValue>());
+    assert!(is_integer::<K>());
     let bits = if cfg!(target_endian = "big") {
         bits << (u64::BITS as usize - 8 * size_of::<K>())
     } else {
         bits
     };
-    // SAFETY: a plain key is an integer of at most 8 bytes, all of whose patterns are valid, and these are its.
+    // SAFETY: it is an integer of at most 8 bytes, all of whose patterns are valid, and these are its.
     unsafe { std::ptr::read_unaligned((&bits as *const u64).cast::<K>()) }
 }
 

@@ -1,6 +1,6 @@
 //! The store under the keyed faces: look-up, insertion, touch, end. `replace` has the replacement.
 
-use super::node::{bits_of, is_plain, Ended, Node, NONE};
+use super::node::{bits_of, is_integer, is_plain, Ended, Node, NONE};
 use super::StoreError;
 use crate::core::engine::{BadTimeout, Claim, Engine, Face, Refused, Stripe};
 use crate::core::index::{Insert, Probe, Removed};
@@ -132,7 +132,7 @@ impl<'a> Found<'a> {
         same.then_some(Found { lease, ..*self })
     }
 
-    /// Whether its key is the one, which for plain ones the slot has said.
+    /// Whether its key is the one, which for integers the slot has said.
     ///
     /// # Safety
     ///
@@ -140,7 +140,7 @@ impl<'a> Found<'a> {
     #[inline(always)]
     unsafe fn has_key<K: 'static, V: 'static>(&self, is_key: &impl Fn(&K) -> bool) -> bool {
         // SAFETY: the node was published when the word was read, after the pin; so it has not been freed.
-        is_plain::<K, V>() || is_key(unsafe { Node::<K, V>::at(self.word) }.key())
+        is_integer::<K>() || is_key(unsafe { Node::<K, V>::at(self.word) }.key())
     }
 
     pub(super) fn claim(&self) -> Claim<'a> {
@@ -698,13 +698,13 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
 }
 
 impl<K: Hash + 'static, V: 'static, S: BuildHasher> Store<K, V, S> {
-    /// What the slot of this key has as its key: its hash, or itself if it is plain.
+    /// What the slot of this key has as its key: its hash, or itself if it is an integer.
     #[inline(always)]
     pub(crate) fn bits<Q: Hash + ?Sized>(&self, key: &Q) -> u64
     where
         K: Borrow<Q>,
     {
-        if is_plain::<K, V>() {
+        if is_integer::<K>() {
             bits_of(key)
         } else {
             self.hasher.hash_one(key)

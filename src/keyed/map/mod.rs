@@ -128,12 +128,11 @@ where
 {
     /// Where a key belongs; and what keeps the nodes that are found.
     #[inline(always)]
-    fn seek<'q, Q: Hash + ?Sized, F>(
-        &self,
-        key: &Q,
-        is_key: &'q F,
-    ) -> (Wanted<'q, F>, Option<Pin>) {
-        let wanted = self.store.wanted(self.store.hasher.hash_one(key), is_key);
+    fn seek<'q, Q: Hash + ?Sized, F>(&self, key: &Q, is_key: &'q F) -> (Wanted<'q, F>, Option<Pin>)
+    where
+        K: Borrow<Q>,
+    {
+        let wanted = self.store.wanted(self.store.bits(key), is_key);
         (wanted, self.store.pin(wanted.at.0))
     }
 
@@ -287,7 +286,7 @@ where
     /// Shard and hash of a key, and what its slot is to have as its key.
     #[inline(always)]
     fn place(&self, key: &K) -> ((usize, u32), u64) {
-        let bits = self.store.hasher.hash_one(key);
+        let bits = self.store.bits(key);
         (self.store.engine.hash(bits), bits)
     }
 
