@@ -356,15 +356,10 @@ impl AckTracker {
     pub fn poll(&self, budget: usize) -> Polled {
         let engine = &self.trees.engine;
         let now = engine.clock.now();
-        match engine.poll_beside(now, budget.max(1), &*self.trees) {
-            None => Polled {
-                more: true,
-                next: None,
-            },
-            Some(round) => Polled {
-                more: round.more,
-                next: round.next.map(|tick| engine.ticks.until(now, tick)),
-            },
+        let round = engine.poll_beside(now, budget.max(1), &*self.trees);
+        Polled {
+            more: round.more || round.busy,
+            next: round.next.map(|tick| engine.ticks.until(now, tick)),
         }
     }
 

@@ -159,6 +159,11 @@ const NEWS: u64 = 1;
 const LAST: u64 = u64::MAX >> 1;
 
 impl NextExpiration {
+    /// Nothing expires.
+    pub(crate) fn never() -> Self {
+        NextExpiration(AtomicU64::new(0))
+    }
+
     /// Tick 0 would read as closed; it is as good as 1, which is due no later than the first advance.
     #[inline]
     fn urgency(tick: u64) -> u64 {
@@ -229,6 +234,37 @@ impl NextExpiration {
                     let news = seen & NEWS != 0;
                     return Some(Look { next, news });
                 }
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Of a shard, its driver's: from here on, what comes is news.
+    pub(crate) fn hear(&self) {
+        // Mostly there is none, and nothing to be written.
+        if self.0.load(Ordering::Relaxed) & NEWS != 0 {
+            self.0.fetch_and(!NEWS, Ordering::AcqRel);
+        }
+    }
+
+    /// Of a shard, its driver's at the tick `now`: the next expiration is `tick`, unless one that is yet to come was named
+    /// before, whose bucket may be on its way still. False, and nothing has changed, if there is news.
+    pub(crate) fn raise(&self, now: u64, tick: u64) -> bool {
+        let mut seen = self.0.load(Ordering::Relaxed);
+        loop {
+            let named = Self::tick(seen).filter(|&named| named > now);
+            let urgency = Self::urgency(named.map_or(tick, |named| named.min(tick)));
+            if seen & NEWS != 0 {
+                return false;
+            }
+            if seen == urgency {
+                return true;
+            }
+            match self
+                .0
+                .compare_exchange_weak(seen, urgency, Ordering::AcqRel, Ordering::Relaxed)
+            {
+                Ok(_) => return true,
                 Err(now) => seen = now,
             }
         }
@@ -759,7 +795,7 @@ unsafe impl ZeroValid for Header {
     #[cfg(expiry_loom)]
     fn zeroed() -> Self {
         Header {
-            next: NextExpiration(AtomicU64::new(0)),
+            next: NextExpiration::never(),
             link: AtomicU32::new(0),
             queued: AtomicBool::new(false),
             owned: AtomicBool::new(false),
@@ -837,7 +873,7 @@ mod tests {
 
     #[test]
     fn the_next_expiration_only_ever_comes_nearer_until_it_is_taken() {
-        let next = NextExpiration(AtomicU64::new(0));
+        let next = NextExpiration::never();
         assert_eq!(next.get(), None);
         assert_eq!(next.lower(10), Lowered::Yes);
         assert_eq!(next.lower(11), Lowered::No);
