@@ -239,33 +239,34 @@ impl NextExpiration {
         }
     }
 
-    /// Of a shard, its driver's: from here on, what comes is news.
-    pub(crate) fn hear(&self) {
-        // Mostly there is none, and nothing to be written.
-        if self.0.load(Ordering::Relaxed) & NEWS != 0 {
-            self.0.fetch_and(!NEWS, Ordering::AcqRel);
-        }
+    /// Of a shard: makes the next expiration at most `tick`, which is news.
+    pub(crate) fn name(&self, tick: u64) {
+        // The news first: or the driver, who has not heard of it, could raise in between what is named here.
+        self.0.fetch_or(NEWS, Ordering::AcqRel);
+        self.0
+            .fetch_max(Self::urgency(tick) | NEWS, Ordering::AcqRel);
     }
 
     /// Of a shard, its driver's at the tick `now`: the next expiration is `tick`, unless one that is yet to come was named
-    /// before, whose bucket may be on its way still. False, and nothing has changed, if there is news.
-    pub(crate) fn raise(&self, now: u64, tick: u64) -> bool {
-        let mut seen = self.0.load(Ordering::Relaxed);
-        loop {
-            let named = Self::tick(seen).filter(|&named| named > now);
-            let urgency = Self::urgency(named.map_or(tick, |named| named.min(tick)));
-            if seen & NEWS != 0 {
-                return false;
+    /// before, whose bucket may be on its way still. What it is then; `None`, and it is as it was, if there has been news
+    /// since the last time. `heard` is what the driver keeps of it.
+    pub(crate) fn raise(&self, heard: &mut u64, now: u64, tick: u64) -> Option<u64> {
+        let named = Self::tick(*heard).filter(|&named| named > now);
+        let next = named.map_or(tick, |named| named.min(tick));
+        let urgency = Self::urgency(next);
+        // Also if nothing changes: it fails if there was news.
+        match self
+            .0
+            .compare_exchange(*heard, urgency, Ordering::AcqRel, Ordering::Relaxed)
+        {
+            Ok(_) => {
+                *heard = urgency;
+                Some(next)
             }
-            if seen == urgency {
-                return true;
-            }
-            match self
-                .0
-                .compare_exchange_weak(seen, urgency, Ordering::AcqRel, Ordering::Relaxed)
-            {
-                Ok(_) => return true,
-                Err(now) => seen = now,
+            Err(_) => {
+                // From here on, what comes is news.
+                *heard = self.0.fetch_and(!NEWS, Ordering::AcqRel) & !NEWS;
+                None
             }
         }
     }

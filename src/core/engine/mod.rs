@@ -14,15 +14,14 @@
 //!
 //! ```text
 //!   inserter                                   who is at the shard
-//!   lease := LIVE, deadline d  (store or swap)      shard's next: no news    (read-modify-write)
-//!   next.lower(d)              (read-modify-write)  take the inbox, schedule the buckets in it
-//!   if lowered: inbox.push, then with the           n := next.take()         (read-modify-write)
-//!     bucket's *current* next expiration            scan the bucket's leases (all, or if there is no
-//!     lower the shard's, which is news of it,         news those that the last scan found due now)
-//!     lower the announced wake-up,                  next.put_back(minimum found)
-//!     and wake the reaper if that lowered it        schedule the bucket at next.get()
-//!                                                   shard's next: raise to the wheel's, or if there is
-//!                                                     news begin again (read-modify-write)
+//!   lease := LIVE, deadline d  (store or swap)      take the inbox, schedule the buckets in it
+//!   next.lower(d)              (read-modify-write)  n := next.take()         (read-modify-write)
+//!   if lowered: inbox.push, then with the           scan the bucket's leases (all, or if there is no
+//!     bucket's *current* next expiration              news those that the last scan found due now)
+//!     name the shard's, which is news of it,        next.put_back(minimum found)
+//!     lower the announced wake-up,                  schedule the bucket at next.get()
+//!     and wake the reaper if that lowered it        shard's next: raise to the wheel's; or if there has
+//!                                                     been news, begin again (read-modify-write)
 //! ```
 //!
 //! Both sides change `next` by read-modify-writes only, so one comes first: the inserter's, and then the
@@ -30,7 +29,7 @@
 //! lowers it, and pushes the bucket (W5). A touch to an earlier deadline does the same two steps (W11).
 //!
 //! The shard's next expiration is thus a lower bound of what is in its buckets, filed or on the way, at any time, also while
-//! somebody is at the shard: it is raised only at the end, where nobody has pushed since the inbox was taken. A tick that
+//! somebody is at the shard: it is raised only at the end, if nobody has named an expiration since before the inbox was taken. A tick that
 //! somebody has named and that is yet to come stays, although the inbox was empty: its bucket may be on the way in another
 //! thread's hands (W10). What is held up on that way longer than its deadline, a poll does not find before it arrives.
 //!
@@ -229,6 +228,8 @@ impl<C> Stripe<C> {
 struct DriverShard {
     wheel: Wheel,
     taken: Taken,
+    /// The shard's next expiration as it was left, or heard of, last. See [`NextExpiration::raise`].
+    heard: u64,
     /// Chunks from here up have been let go or never used, but for those set aside.
     resident: u32,
     /// Chunks off the ring that could not be let go because a thread owns a bucket in them.
@@ -249,6 +250,7 @@ impl DriverShard {
         DriverShard {
             wheel: Wheel::new(Geometry::TICKS, 0),
             taken: Taken::default(),
+            heard: 0,
             resident: 0,
             aside: Vec::new(),
             plans: plan::Plans::default(),
@@ -291,7 +293,7 @@ pub(crate) struct Round {
     pub(crate) more: bool,
     /// Somebody was at some of the shards, or this thread is in a round already: those were left out.
     pub(crate) busy: bool,
-    /// The tick to come back at, if nothing else happens, for shards that nobody is at.
+    /// The tick to come back at, if nothing else happens, to the shards that were not left out.
     pub(crate) next: Option<u64>,
 }
 
@@ -536,7 +538,7 @@ impl<C> Engine<C> {
         // The bucket's, not our own: the push may have been for somebody else too (W10).
         if let Some(tick) = header.next.get() {
             // After the push: who raises it has taken the inbox with the bucket in it.
-            self.shards[self.shard_of(id)].next.lower(tick);
+            self.shards[self.shard_of(id)].next.name(tick);
             self.wake_by(tick);
         }
     }
@@ -547,7 +549,7 @@ impl<C> Engine<C> {
     pub(crate) fn heed(&self, id: u32, tick: u64) {
         let next = &self.shards[self.shard_of(id)].next;
         if tick < next.get().unwrap_or(NEVER) {
-            next.lower(tick);
+            next.name(tick);
         }
     }
 

@@ -97,6 +97,12 @@ impl<C> Engine<C> {
         })
     }
 
+    /// Whether a thread is deciding about a stall: it is at all shards, so to speak.
+    pub(super) fn is_deciding(&self) -> bool {
+        let watch = self.watch.as_ref();
+        watch.is_some_and(|watch| watch.pauses.is_taken())
+    }
+
     /// Whether all shards have been worked off by rounds that began after `tick`.
     fn is_past(&self, tick: u64) -> bool {
         let relaxed = std::sync::atomic::Ordering::Relaxed;

@@ -48,6 +48,7 @@ impl<C> Engine<C> {
         let mut work = Work { budget, ended: 0 };
         let shards = self.shards();
         let (first, further) = self.first_shard();
+        let mut next = NEVER;
         for nth in 0..shards {
             if work.budget == 0 {
                 round.more = true;
@@ -56,17 +57,19 @@ impl<C> Engine<C> {
                 break;
             }
             let at = (first + nth) & (shards - 1);
-            let more = self.shards[at].driver.enter(|driver| {
+            let visit = self.shards[at].driver.enter(|driver| {
                 // Somebody with a later reading has been here meanwhile: time does not go back for a shard.
                 (driver.tick <= tick).then(|| self.visit(driver, at, instant, &mut work, face))
             });
-            match more {
-                Some(more) => {
-                    round.more |= more.unwrap_or(false);
-                    round.busy |= more.is_none();
-                    left(at);
+            match visit.flatten() {
+                Some(visit) => {
+                    round.more |= visit.more;
+                    next = next.min(visit.next);
                 }
                 None => round.busy = true,
+            }
+            if visit.is_some() {
+                left(at);
             }
         }
         let caught_up = |at: usize| self.shards[at].caught_up.load(relaxed);
@@ -75,8 +78,7 @@ impl<C> Engine<C> {
         }
         self.reclaim(self.has_retired(work.ended > 0, face), tick);
         self.expect();
-        let wanted = self.unattended().map(|at| self.wanted(at)).min();
-        let next = wanted.unwrap_or(NEVER).min(self.reclaim.wanted());
+        next = next.min(self.reclaim.wanted());
         round.next = (next != NEVER).then_some(next);
         round
     }
@@ -128,7 +130,7 @@ impl<C> Engine<C> {
     pub(crate) fn is_due(&self, now: u64) -> bool {
         let tick = self.ticks.at(now);
         let due = |at: usize| self.shards[at].next.get().is_some_and(|next| next <= tick);
-        !self.is_driving() && self.unattended().any(due)
+        !self.is_driving() && !self.is_deciding() && self.unattended().any(due)
     }
 
     /// This thread has left a shard. If the reaper sleeps, or is about to, it has left that shard to this thread.

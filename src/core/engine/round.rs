@@ -19,6 +19,15 @@ const TEND_AGAIN: u64 = 1_000_000_000;
 /// The longest that a look at a grace period is put off, in nanoseconds.
 const PATIENCE: u64 = 1_000_000_000;
 
+/// What is left of a shard after a visit.
+#[derive(Clone, Copy)]
+pub(super) struct Visit {
+    /// The budget ran out.
+    pub(super) more: bool,
+    /// The tick at which to come back.
+    pub(super) next: u64,
+}
+
 /// What became of looking after a shard's memory.
 #[derive(PartialEq, Eq)]
 enum Tended {
@@ -35,7 +44,7 @@ const AT_ONCE: usize = 8;
 
 impl<C> Engine<C> {
     /// All that is to be done at a shard, by who is at it: empties the inbox, ends what is due, carries its index's words, looks
-    /// after memory. True if there is more to do.
+    /// after memory.
     pub(super) fn visit(
         &self,
         driver: &mut DriverShard,
@@ -43,17 +52,17 @@ impl<C> Engine<C> {
         instant: Instant<'_>,
         work: &mut Work,
         face: &impl Face,
-    ) -> bool {
+    ) -> Visit {
         let shard = &self.shards[at];
         driver.tick = instant.tick;
-        let mut more = self.advance(driver, at, instant, work, face);
-        if !more {
+        let next = self.advance(driver, at, instant, work, face);
+        if next.is_some() {
             let relaxed = std::sync::atomic::Ordering::Relaxed;
             shard.caught_up.store(instant.now, relaxed);
         }
         // However much else there is to do, growth goes on.
         let left = self.carry(at, work.budget.max(CARRY_AT_LEAST));
-        more |= left == 0;
+        let mut more = next.is_none() || left == 0;
         work.budget = work.budget.min(left);
         // Before the wheel is asked for the live ones: what ends from here on asks again.
         let asked =
@@ -85,7 +94,10 @@ impl<C> Engine<C> {
             shard.chores.store(chores, Ordering::Release);
         }
         self.attended();
-        more
+        Visit {
+            more,
+            next: next.unwrap_or(NEVER).min(chores),
+        }
     }
 
     /// For how many ticks to put off the next look at a grace period that somebody does not let end.
@@ -94,7 +106,7 @@ impl<C> Engine<C> {
         (patience * 2).clamp(1, most)
     }
 
-    /// Advances a shard. True if the budget ran out.
+    /// Advances a shard. When something in it next expires; `None` if the budget ran out.
     fn advance(
         &self,
         driver: &mut DriverShard,
@@ -102,13 +114,11 @@ impl<C> Engine<C> {
         instant: Instant<'_>,
         work: &mut Work,
         face: &impl Face,
-    ) -> bool {
+    ) -> Option<u64> {
         let shard = &self.shards[at];
         loop {
             // What an earlier round left is worked off first; then what has come since.
             if driver.taken.is_empty() {
-                // Before the inbox: what is pushed after that is news.
-                shard.next.hear();
                 driver.taken = shard.inbox.take();
             }
             let mut news = !driver.taken.is_empty();
@@ -121,7 +131,7 @@ impl<C> Engine<C> {
                     }
                 }
                 if work.budget == 0 {
-                    return true;
+                    return None;
                 }
             }
             // Several at a time, so that the memory of one is fetched while another is looked at.
@@ -154,14 +164,15 @@ impl<C> Engine<C> {
                 }
             }
             match end {
-                Some(true) => return true,
+                Some(true) => return None,
                 Some(false) => {
                     let next = driver.wheel.next_expiration().unwrap_or(NEVER);
-                    if shard.next.raise(instant.tick, next) {
-                        return false;
+                    let raised = shard.next.raise(&mut driver.heard, instant.tick, next);
+                    if raised.is_some() {
+                        return raised;
                     }
                 }
-                None if work.budget == 0 => return true,
+                None if work.budget == 0 => return None,
                 None => {}
             }
         }
