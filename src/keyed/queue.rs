@@ -471,3 +471,73 @@ impl<K: 'static> Drop for ExpiryQueue<K> {
         self.store.shut(self.reaper.as_ref());
     }
 }
+
+#[cfg(all(test, not(expiry_loom)))]
+mod tests {
+    use super::*;
+    use crate::time::ManualClock;
+    use std::sync::{Mutex, PoisonError};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// What one of these tests pins, the other one would wait for.
+    static PINNED: Mutex<()> = Mutex::new(());
+
+    /// A queue at an interval of 10 ms whose keys have been ended by a round, and retired by it; the round's end.
+    fn expired(keys: usize) -> (ExpiryQueue<String>, Option<u64>) {
+        let clock = ManualClock::new();
+        let queue = ExpiryQueue::builder()
+            .interval(Duration::from_millis(10))
+            .shards(2)
+            .clock(clock.clone());
+        let queue = queue.build().unwrap();
+        for key in 0..keys {
+            queue
+                .update(key.to_string(), Duration::from_secs(1))
+                .unwrap();
+        }
+        let round = queue.store.engine.poll(SECOND, usize::MAX, &*queue.store);
+        assert!(queue.is_empty() && !round.more);
+        (queue, round.next)
+    }
+
+    /// The tick to come back at after a round at `tick`.
+    fn round(queue: &ExpiryQueue<String>, tick: u64) -> Option<u64> {
+        let now = queue.store.engine.ticks.begins(tick);
+        queue.store.engine.poll(now, usize::MAX, &*queue.store).next
+    }
+
+    #[test]
+    fn an_idle_driver_comes_back_until_all_is_freed_and_then_no_more() {
+        let _alone = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
+        let (queue, mut next) = expired(10_000);
+        let mut rounds = 0;
+        // Other tests of this process pin now and then.
+        while let Some(tick) = next {
+            rounds += 1;
+            assert!(rounds < 1000, "it never goes to sleep");
+            next = round(&queue, tick);
+        }
+        assert_eq!(round(&queue, 1 << 30), None, "it has woken up for nothing");
+    }
+
+    #[test]
+    fn who_stays_pinned_is_looked_at_at_longer_and_longer_intervals() {
+        let _alone = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
+        let pin = crossbeam_epoch::pin();
+        let (queue, mut next) = expired(100);
+        let mut waits = Vec::new();
+        let mut tick = 100;
+        while waits.len() < 10 {
+            let then = next.expect("the keys are not freed yet");
+            waits.push(then - tick);
+            tick = then;
+            next = round(&queue, tick);
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 100, 100, 100]);
+        drop(pin);
+        while let Some(tick) = next {
+            next = round(&queue, tick);
+        }
+    }
+}
