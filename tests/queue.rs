@@ -497,6 +497,49 @@ fn a_backlog_of_slow_handlers_is_not_extended() {
     assert_eq!(expiry::Clock::now(&clock), 220_000_000_000);
 }
 
+/// Nor is it a stall while somebody is at a shard: what comes due in the others expires.
+#[test]
+fn others_expire_while_a_handler_is_slow() {
+    // So many that two shards have some; the first is due first.
+    const KEYS: usize = 6000;
+    let clock = ManualClock::new();
+    let told = Arc::new(AtomicUsize::new(0));
+    let meet = Arc::new(Barrier::new(2));
+    let handler = {
+        let (told, meet) = (told.clone(), meet.clone());
+        move |key: &u64| {
+            if *key == 0 {
+                meet.wait(); // somebody is at a shard
+                meet.wait(); // and may go on
+            }
+            told.fetch_add(1, Relaxed);
+        }
+    };
+    let queue = builder(&clock)
+        .shards(2)
+        .pause_grace(SECOND * 5)
+        .build_with_handler(handler)
+        .unwrap();
+    for key in 0..KEYS as u64 {
+        queue
+            .update(key, SECOND * (100 + 10 * u32::from(key > 0)))
+            .unwrap();
+    }
+    at(&clock, 100);
+    std::thread::scope(|scope| {
+        scope.spawn(|| queue.poll().len());
+        meet.wait();
+        at(&clock, 130);
+        let began = std::time::Instant::now();
+        // All in the other shard: what does not fit in the first one's first chunk.
+        while told.load(Relaxed) < KEYS - 4096 {
+            let _ = queue.poll();
+            assert!(began.elapsed() < SECOND * 20, "{} told", told.load(Relaxed));
+        }
+        meet.wait();
+    });
+}
+
 /// Who just does not poll for long looks stalled, as the documentation says; who has polled since is not.
 #[test]
 fn only_a_gap_between_polls_is_a_stall() {

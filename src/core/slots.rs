@@ -240,6 +240,7 @@ impl NextExpiration {
     }
 
     /// Of a shard: makes the next expiration at most `tick`, which is news.
+    #[cold]
     pub(crate) fn name(&self, tick: u64) {
         // The news first: or the driver, who has not heard of it, could raise in between what is named here.
         self.0.fetch_or(NEWS, Ordering::AcqRel);
