@@ -141,8 +141,8 @@ fn q12_wait_time_beside_an_update() {
     });
 }
 
-/// `wait_time` beside a poll that finds nothing in the inbox yet. Guards: the shard's next expiration is not raised over news, and
-/// named after the push.
+/// `wait_time` beside a poll that finds nothing in the inbox yet. Guards: the shard's next expiration is not raised over news,
+/// and named after the push.
 #[test]
 fn q12_wait_time_beside_a_poll() {
     model("q12_wait_time_beside_a_poll", || {
@@ -163,7 +163,8 @@ fn q12_wait_time_beside_a_poll() {
 }
 
 /// `wait_time` after a poll, beside a touch that has brought another key of the same bucket nearer but has not told yet: the
-/// poll finds the inbox empty. Guards: the shard's next expiration is not raised above what somebody has named and is yet to come.
+/// poll finds the inbox empty. Guards: the shard's next expiration is not raised above what somebody has named and is yet to
+/// come.
 #[test]
 fn q12_wait_time_after_a_poll_beside_an_update() {
     model("q12_wait_time_after_a_poll_beside_an_update", || {
@@ -217,8 +218,8 @@ fn c8_pause_grace_beside_a_touch() {
     });
 }
 
-/// C8: two polls find one stall, in two ticks. It is added once: from 2 to 10, or from 2 to 11. Guards: one of them decides, having
-/// looked again at when it was expected; and both know before they get to a shard.
+/// C8: two polls find one stall, in two ticks. It is added once: from 2 to 10, or from 2 to 11. Guards: one of them decides,
+/// having looked again at when it was expected; and both know before they get to a shard.
 #[test]
 fn c8_two_polls_find_one_stall() {
     model("c8_two_polls_find_one_stall", || {

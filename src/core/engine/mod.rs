@@ -5,7 +5,7 @@
 //! * Any thread claims, publishes, touches and ends slots. None of it waits for anybody.
 //! * Any number of threads *drive* (`poll`; the reaper thread calls it too), each shard one at a time: who is at it empties
 //!   its inbox, advances its wheel, scans buckets that are due, carries its index's words, and gives its memory back. A poll
-//!   goes over the shards, every thread beginning with another one, leaves out those that somebody is at, and says so. What
+//!   goes over the shards, different threads beginning with different ones, leaves out those that somebody is at, and says so. What
 //!   its budget does not cover stays in the shard, for whoever comes next.
 //! * Handlers are called by who is at a shard, who stays there meanwhile. A poll in a handler finds every shard taken;
 //!   a shutdown in one only asks. [`Engine::close`] goes from shard to shard and waits at each until it is left.
@@ -29,9 +29,10 @@
 //! lowers it, and pushes the bucket (W5). A touch to an earlier deadline does the same two steps (W11).
 //!
 //! The shard's next expiration is thus a lower bound of what is in its buckets, filed or on the way, at any time, also while
-//! somebody is at the shard: it is raised only at the end, if nobody has named an expiration since before the inbox was taken. A tick that
-//! somebody has named and that is yet to come stays, although the inbox was empty: its bucket may be on the way in another
-//! thread's hands (W10). What is held up on that way longer than its deadline, a poll does not find before it arrives.
+//! somebody is at the shard: it is raised only at the end, if nobody has named an expiration since before the inbox was
+//! taken. A tick that somebody has named and that is yet to come stays, although the inbox was empty: its bucket may be on the
+//! way in another thread's hands (W10). What is held up on that way longer than its deadline, a poll does not find before it
+//! arrives.
 //!
 //! # Who sleeps, and who leaves
 //!

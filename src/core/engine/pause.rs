@@ -2,23 +2,22 @@
 //!
 //! # When it was stalled
 //!
-//! At the end of each round is noted when the next one has to begin: at the next expiration then known, or at once if that has come. Meanwhile,
-//! who leaves a shard puts that off: somebody is there, if slow. A round that begins later than that by more than the
-//! threshold, while nobody is at any shard, finds that the process was stalled, from the tick `from` at which it should have begun
-//! to the tick `to` at which it does.
+//! At the end of each round is noted when the next one has to begin: at the next expiration then known, or at once if that
+//! has come. Who leaves a shard meanwhile puts that off: somebody was there, if slow. A round that begins later than that by
+//! more than the threshold, while nobody is at any shard, finds that the process was stalled, from the tick `from` at which it
+//! should have begun to the tick `to` at which it does.
 //!
 //! # What becomes of the leases
 //!
-//! Every lease with a deadline from `from` to `to` gets the length of the stall, `to - from + 1`, on top. Its new deadline is after
-//! `to`, so the rule itself tells the leases that have had it from those that have not, and may stand for as long as it takes:
-//! until every shard has been worked off by a round that began later, however small the budgets. It is applied where
+//! Every lease with a deadline from `from` to `to` gets the length of the stall, `to - from + 1`, on top. Its new deadline is
+//! after `to`, so the rule itself tells the leases that have had it from those that have not, and may stand for as long as it
+//! takes: until every shard has been worked off by a round that began later, however small the budgets. It is applied where
 //! the lease would be ended, by the swap of a touch: a touch that comes first makes it needless, one that comes later renews.
 //!
 //! # Who finds out
 //!
 //! One thread at a time decides ([`Exclusive`]); who finds it at that comes back as if it were at all shards. A round that
-//! began before the decision, with an earlier reading of the clock, ends nothing that was due after it. It does not get
-//! to a shard either at which one with a later reading has been.
+//! began before the decision, with an earlier reading of the clock, ends nothing that was due after that reading.
 
 use super::{Engine, MAX_LAPSE};
 use crate::sync::exclusive::Exclusive;
