@@ -405,9 +405,7 @@ impl<C> Engine<C> {
             driven: CachePadded::new(std::sync::atomic::AtomicU64::new(now)),
             caught_up: std::sync::atomic::AtomicU64::new(now),
             reclaim: reclaim::Reclaim::new(),
-            watch: config
-                .pause_grace
-                .map(|threshold| pause::Watch::new(threshold)),
+            watch: config.pause_grace.map(pause::Watch::new),
             refusing: AtomicBool::new(false),
             asks: AtomicBool::new(config.capacity.is_some()),
             seed: config.seed,
