@@ -488,7 +488,7 @@ mod tests {
         let clock = ManualClock::new();
         let queue = ExpiryQueue::builder()
             .interval(Duration::from_millis(10))
-            .shards(2)
+            .shards(1)
             .clock(clock.clone());
         let queue = queue.build().unwrap();
         for key in 0..keys {

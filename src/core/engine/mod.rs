@@ -240,7 +240,7 @@ struct DriverShard {
     tick: u64,
     /// The last tick at which memory was looked after.
     tended: u64,
-    /// Something was in the way then, and is to be looked at again in a while.
+    /// Something was in the way then, or has ended here since: memory is to be looked after again in a while.
     lingers: bool,
     /// For how many ticks the last look at a grace period that does not end was put off.
     patience: u64,

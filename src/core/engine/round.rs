@@ -55,6 +55,7 @@ impl<C> Engine<C> {
     ) -> Visit {
         let shard = &self.shards[at];
         driver.tick = instant.tick;
+        let ended = work.ended;
         let next = self.advance(driver, at, instant, work, face);
         if next.is_some() {
             let relaxed = std::sync::atomic::Ordering::Relaxed;
@@ -78,6 +79,8 @@ impl<C> Engine<C> {
                 shard.untended.store(true, Ordering::Release);
             }
         }
+        // What has ended here may have been the last key of an index that has been looked after before.
+        driver.lingers |= work.ended > ended && self.shards() > 1;
         let mut chores = NEVER;
         // Also if this visit has not looked, because an earlier one of the same tick had.
         if driver.lingers {
