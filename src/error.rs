@@ -58,6 +58,8 @@ pub enum BuildError {
     ZeroChannel,
     /// A budget of zero would never do anything.
     ZeroBudget,
+    /// With a pause grace of zero every delay would count as a stall. Leave it out for none.
+    ZeroPauseGrace,
     /// The operating system gave no memory.
     OutOfMemory,
     /// The operating system gave no thread for the reaper.
@@ -107,6 +109,10 @@ impl fmt::Display for BuildError {
             ),
             BuildError::ZeroChannel => write!(f, "the channel's length must be at least 1"),
             BuildError::ZeroBudget => write!(f, "the budget must be at least 1"),
+            BuildError::ZeroPauseGrace => write!(
+                f,
+                "with a pause grace of zero every delay would count as a stall; leave it out for none"
+            ),
             BuildError::OutOfMemory => write!(f, "out of memory"),
             BuildError::NoThread(why) => write!(f, "no thread for the reaper: {why}"),
         }

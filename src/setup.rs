@@ -21,6 +21,7 @@ pub(crate) struct Setup {
     pub(crate) clock: Option<Arc<dyn Clock>>,
     pub(crate) budget: usize,
     pub(crate) seed: Option<u64>,
+    pub(crate) pause_grace: Option<Duration>,
 }
 
 impl Default for Setup {
@@ -32,6 +33,7 @@ impl Default for Setup {
             clock: None,
             budget: 4096,
             seed: None,
+            pause_grace: None,
         }
     }
 }
@@ -60,6 +62,12 @@ impl Setup {
         if self.budget == 0 {
             return Err(BuildError::ZeroBudget);
         }
+        if self
+            .pause_grace
+            .is_some_and(|threshold| threshold.is_zero())
+        {
+            return Err(BuildError::ZeroPauseGrace);
+        }
         let mut random = match self.seed {
             Some(seed) => SmallRng::seed_from_u64(seed),
             None => SmallRng::from_os_rng(),
@@ -71,6 +79,7 @@ impl Setup {
             capacity: self.capacity,
             clock: clock.map_or_else(|| Source::Default(CoarseClock::new()), Source::Custom),
             seed: random.next_u64(),
+            pause_grace: self.pause_grace.map(nanos),
         };
         Ok((config, random))
     }

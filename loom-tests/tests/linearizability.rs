@@ -438,6 +438,10 @@ fn explained(object: Object, initial: State, threads: &[Vec<Seen>], told: &[End]
                     go(step.state, None, (done, true));
                 } else if step.answer == Some(seen.answer) {
                     go(step.state, step.end, (done + 1, false));
+                    if matches!(seen.op, Op::Poll(_)) {
+                        // It goes on, and may come upon the next tenancy.
+                        go(step.state, step.end, (done, false));
+                    }
                 }
             }
         }

@@ -51,7 +51,8 @@ pub enum Fate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Polled {
-    /// The budget ran out before the work did: call again at once. Also if another thread is polling; then yield first.
+    /// The budget ran out before the work did: call again at once. Also if another thread was at some of the
+    /// shards, which were left out; then yield first.
     pub more: bool,
     /// How long from now until there is something to do, if nothing else happens; `None` if never.
     pub next: Option<Duration>,
@@ -352,19 +353,15 @@ impl AckTracker {
     }
 
     /// Ends what is due, with at most about `budget` steps of work. For trackers built without a
-    /// reaper; harmless on others. Never waits: if another thread is polling it says so at once.
+    /// reaper; harmless on others. Never waits: any number of threads may poll, each leaves out the shards that another one is
+    /// at. A poll in a handler finds nothing.
     pub fn poll(&self, budget: usize) -> Polled {
         let engine = &self.trees.engine;
         let now = engine.clock.now();
-        match engine.poll_beside(now, budget.max(1), &*self.trees) {
-            None => Polled {
-                more: true,
-                next: None,
-            },
-            Some(round) => Polled {
-                more: round.more,
-                next: round.next.map(|tick| engine.ticks.until(now, tick)),
-            },
+        let round = engine.poll_beside(now, budget.max(1), &*self.trees);
+        Polled {
+            more: round.more || round.busy,
+            next: round.next.map(|tick| engine.ticks.until(now, tick)),
         }
     }
 

@@ -6,7 +6,7 @@
 
 use super::engine::{Engine, Face};
 use crate::sync::park::park;
-use crate::sync::{thread, AtomicBool, Ordering};
+use crate::sync::{AtomicBool, Ordering};
 use crate::time::NEVER;
 
 /// Drives `engine` until `stop` is set and the engine's waker called.
@@ -28,15 +28,11 @@ pub(crate) fn run<C>(
         let round = engine.poll(began, budget, face);
         let now = engine.clock.now();
         between(now.saturating_sub(began));
-        let next = match round {
-            // Somebody else polls: let them, and look again.
-            None => {
-                thread::yield_now();
-                continue;
-            }
-            Some(round) if round.more => continue,
-            Some(round) => round.next.unwrap_or(NEVER),
-        };
+        if round.more {
+            continue;
+        }
+        // Who is at a shard that this round has left out wakes it if there is anything to come for.
+        let next = round.next.unwrap_or(NEVER);
         if engine.announce(next) && !stop.load(Ordering::Acquire) {
             // Read after the announcement: a stall before it does not lengthen the sleep (Q12).
             let now = engine.clock.now();

@@ -159,6 +159,11 @@ const NEWS: u64 = 1;
 const LAST: u64 = u64::MAX >> 1;
 
 impl NextExpiration {
+    /// Nothing expires.
+    pub(crate) fn never() -> Self {
+        NextExpiration(AtomicU64::new(0))
+    }
+
     /// Tick 0 would read as closed; it is as good as 1, which is due no later than the first advance.
     #[inline]
     fn urgency(tick: u64) -> u64 {
@@ -230,6 +235,39 @@ impl NextExpiration {
                     return Some(Look { next, news });
                 }
                 Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Of a shard: makes the next expiration at most `tick`, which is news.
+    #[cold]
+    pub(crate) fn name(&self, tick: u64) {
+        // The news first: or the driver, who has not heard of it, could raise in between what is named here.
+        self.0.fetch_or(NEWS, Ordering::AcqRel);
+        self.0
+            .fetch_max(Self::urgency(tick) | NEWS, Ordering::AcqRel);
+    }
+
+    /// Of a shard, its driver's at the tick `now`: the next expiration is `tick`, unless one that is yet to come was named
+    /// before, whose bucket may be on its way still. What it is then; `None`, and it is as it was, if there has been news
+    /// since the last time. `heard` is what the driver keeps of it.
+    pub(crate) fn raise(&self, heard: &mut u64, now: u64, tick: u64) -> Option<u64> {
+        let named = Self::tick(*heard).filter(|&named| named > now);
+        let next = named.map_or(tick, |named| named.min(tick));
+        let urgency = Self::urgency(next);
+        // Also if nothing changes: it fails if there was news.
+        match self
+            .0
+            .compare_exchange(*heard, urgency, Ordering::AcqRel, Ordering::Relaxed)
+        {
+            Ok(_) => {
+                *heard = urgency;
+                Some(next)
+            }
+            Err(_) => {
+                // From here on, what comes is news.
+                *heard = self.0.fetch_and(!NEWS, Ordering::AcqRel) & !NEWS;
+                None
             }
         }
     }
@@ -759,7 +797,7 @@ unsafe impl ZeroValid for Header {
     #[cfg(expiry_loom)]
     fn zeroed() -> Self {
         Header {
-            next: NextExpiration(AtomicU64::new(0)),
+            next: NextExpiration::never(),
             link: AtomicU32::new(0),
             queued: AtomicBool::new(false),
             owned: AtomicBool::new(false),
@@ -837,7 +875,7 @@ mod tests {
 
     #[test]
     fn the_next_expiration_only_ever_comes_nearer_until_it_is_taken() {
-        let next = NextExpiration(AtomicU64::new(0));
+        let next = NextExpiration::never();
         assert_eq!(next.get(), None);
         assert_eq!(next.lower(10), Lowered::Yes);
         assert_eq!(next.lower(11), Lowered::No);

@@ -3,7 +3,7 @@
 use super::node::{is_plain, key_of, Ended, NoValue, Node};
 use super::store::{Cause, Place, Store, Touched};
 use super::StoreError;
-use crate::core::engine::{Claim, Face};
+use crate::core::engine::{Claim, Face, Leaves};
 use crate::core::lease::Lease;
 use crate::core::slots::Slot;
 use crate::error::BuildError;
@@ -29,6 +29,7 @@ type Inner<K> = Store<K, NoValue, Hasher>;
 /// | [`capacity`](Self::capacity) | unbounded |
 /// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
 /// | [`reaper_budget`](Self::reaper_budget) | 4096 |
+/// | [`pause_grace`](Self::pause_grace) | none |
 #[must_use = "a builder does nothing until one of its build methods is called"]
 pub struct ExpiryQueueBuilder<K> {
     setup: Setup,
@@ -71,6 +72,28 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     /// How much the reaper does before it looks round again: expired keys, buckets, cascades.
     pub fn reaper_budget(mut self, budget: usize) -> Self {
         self.setup.budget = budget;
+        self
+    }
+
+    /// What the process sleeps through is not held against the keys: where nobody came by for longer than `threshold`
+    /// although something was due, their holders could not renew them, and keys that came due meanwhile get the length
+    /// of that stall on top of their time, once, instead of expiring at once. At an interval of a second, after a stall from
+    /// second 10 to second 30, what was due at 12 is due at 33.
+    ///
+    /// A stall is seen from the time that something was due to be looked at, and by whoever polls next:
+    ///
+    /// * With a reaper, where that wakes up later than at the next expiration by more than `threshold`: the process was stopped,
+    ///   starved, or suspended with a clock that counts it.
+    /// * Without one, where a poll begins later than both the end of the last one and the next expiration as known then,
+    ///   by more than `threshold`. So poll more often than that, or go by [`wait_time`](ExpiryQueue::wait_time): who just does
+    ///   not poll looks stalled.
+    ///
+    /// No stall is what a handler, or anybody who is at polling, takes, even if the process is stopped meanwhile; a gap that
+    /// ends before anything is due; a gap after a poll that found nothing to wait for; and one of 2^38 intervals and more.
+    /// A clock that stands still while the machine is suspended, as the default one does, shows nothing of that, and none
+    /// of it counts against any key.
+    pub fn pause_grace(mut self, threshold: Duration) -> Self {
+        self.setup.pause_grace = Some(threshold);
         self
     }
 
@@ -148,19 +171,33 @@ pub enum Updated {
 }
 
 /// A key that has expired.
-pub struct Expired<K: 'static>(Ended<K, NoValue>);
+pub struct Expired<K: 'static> {
+    ended: Ended<K, NoValue>,
+    expiry: Duration,
+}
+
+impl<K> Expired<K> {
+    /// When it was due, counted as by [`update`](ExpiryQueue::update): from when the queue was built.
+    #[must_use]
+    pub fn expiry(&self) -> Duration {
+        self.expiry
+    }
+}
 
 impl<K> Deref for Expired<K> {
     type Target = K;
 
     fn deref(&self) -> &K {
-        self.0.key()
+        self.ended.key()
     }
 }
 
 impl<K: fmt::Debug> fmt::Debug for Expired<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.key().fmt(f)
+        f.debug_struct("Expired")
+            .field("key", self.ended.key())
+            .field("expiry", &self.expiry)
+            .finish()
     }
 }
 
@@ -219,14 +256,27 @@ impl<K> Face for Collect<'_, K> {
         self.store.prepare(slot, lease);
     }
 
-    fn expired(&self, claim: Claim<'_>, _lease: Lease, _deadline: u64, _now: u64) {
+    fn expired(&self, claim: Claim<'_>, _lease: Lease, deadline: u64, _now: u64) {
         let ended = self.store.ended(&claim, None, Cause::Expired);
-        self.into.borrow_mut().push(Expired(ended));
+        let expiry = since_start(self.store, deadline);
+        self.into.borrow_mut().push(Expired { ended, expiry });
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {
         self.store.live(shard)
     }
+
+    fn leaves(&self) -> Leaves {
+        match self.store.leaves() {
+            Leaves::Nothing => Leaves::Nothing,
+            _ => Leaves::Lent,
+        }
+    }
+}
+
+/// How long after the queue was built a tick begins.
+fn since_start<K: 'static>(store: &Inner<K>, tick: u64) -> Duration {
+    Duration::from_nanos(tick.saturating_mul(store.engine.ticks.interval_nanos()))
 }
 
 impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
@@ -239,7 +289,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     }
 
     fn since_start(&self, tick: u64) -> Duration {
-        Duration::from_nanos(tick.saturating_mul(self.store.engine.ticks.interval_nanos()))
+        since_start(&self.store, tick)
     }
 
     /// Inserts the key, or renews it: it expires `timeout` from now, rounded up to the interval.
@@ -295,24 +345,89 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         removed.map(|(_, lease)| self.since_start(lease.deadline_near(store.engine.about_now())))
     }
 
-    /// What has expired, all of it. Several threads may poll: each key is given to one of them. A poll that meets another one
-    /// under way returns nothing. In no order.
+    /// What has expired, all of it, however far the clock has jumped. Never waits.
+    ///
+    /// Any number of threads may poll, and share the work: a shard is polled by one of them at a time, the others leave it out.
+    /// Each key is given to one of them. One that comes back with nothing found nothing due, or only in shards that
+    /// others were at. (A poll in a handler finds nothing.)
+    ///
+    /// Sorted by [expiry](Expired::expiry), keys of the same in no order. Between polls of several threads there is no
+    /// order: of two keys the one due later may be given out first, in another shard. What one thread's poll returns was due
+    /// before everything that comes out of a poll that begins after it, if nobody else polls, nobody held an update up half-way,
+    /// and the clock does not go back.
     #[must_use]
     pub fn poll(&self) -> Vec<Expired<K>> {
         let mut expired = Vec::new();
-        while self.poll_into(&mut expired, usize::MAX) {}
+        while self.gather(&mut expired, usize::MAX) {}
+        expired.sort_unstable_by_key(Expired::expiry);
         expired
     }
 
-    /// As [`poll`](Self::poll), with at most about `budget` steps of work. True if there is more to do.
+    /// As [`poll`](Self::poll), with at most about `budget` steps of work: expired keys, buckets looked at, cascades. What it
+    /// finds is appended to `into`, sorted by itself; of what was due it may be any. True if there is more to do: what the
+    /// budget did not cover stays where it is, for whoever polls next.
     pub fn poll_into(&self, into: &mut Vec<Expired<K>>, budget: usize) -> bool {
+        let before = into.len();
+        let more = self.gather(into, budget.max(1));
+        into[before..].sort_unstable_by_key(Expired::expiry);
+        more
+    }
+
+    fn gather(&self, into: &mut Vec<Expired<K>>, budget: usize) -> bool {
         let engine = &self.store.engine;
+        let before = into.len();
         let collect = Collect {
             store: &self.store,
             into: RefCell::new(into),
         };
-        let round = engine.poll_beside(engine.clock.now(), budget.max(1), &collect);
-        round.is_some_and(|round| round.more)
+        loop {
+            let now = engine.clock.now();
+            let round = engine.poll_beside(now, budget, &collect);
+            let empty = collect.into.borrow().len() == before;
+            // Somebody was at a shard, and may have left it with something due since (Q10).
+            if round.more || !round.busy || !empty || !engine.is_due(now) {
+                return round.more;
+            }
+        }
+    }
+
+    /// How long until something is due: zero if something is, `None` if nothing will be. Wait-free, O(shards).
+    ///
+    /// Never longer than that, also while others update and poll: when [`update`](Self::update) or a touch has returned,
+    /// this is at most the time until then (but for an update of another thread that was held up half-way until after its
+    /// own time: what [`poll`](Self::poll) cannot find yet, this does not count). It may be shorter: of keys that
+    /// were removed or renewed the old time counts until it has come and somebody has polled.
+    ///
+    /// After ZooKeeper's `getWaitTime`. Who sleeps for as long is not woken by an update with a shorter timeout: sleep
+    /// no longer than the shortest one, or wait for whoever updates, or have a reaper.
+    ///
+    /// ```
+    /// use expiry::{ExpiryQueue, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let queue = ExpiryQueue::builder().interval(Duration::from_secs(1)).clock(clock.clone()).build()?;
+    /// for (session, seconds) in [("a", 7), ("b", 3), ("c", 7)] {
+    ///     queue.update(session, Duration::from_secs(seconds))?;
+    /// }
+    /// let (mut expired, mut closed) = (Vec::new(), Vec::new());
+    /// while let Some(wait) = queue.wait_time() {
+    ///     clock.advance(wait); // where the clock is a real one, sleep
+    ///     while queue.poll_into(&mut expired, 1000) {}
+    ///     for session in expired.drain(..) {
+    ///         closed.push((session.expiry().as_secs(), *session));
+    ///     }
+    /// }
+    /// closed.sort();
+    /// assert_eq!(closed, [(3, "b"), (7, "a"), (7, "c")]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn wait_time(&self) -> Option<Duration> {
+        let engine = &self.store.engine;
+        let next = engine.next_expiration()?;
+        // Read after it: a stall between the two makes the wait shorter (Q12).
+        Some(engine.ticks.until(engine.clock.now(), next))
     }
 
     /// Which keys expire when: expiry time to keys. O(capacity); no snapshot.
@@ -354,5 +469,75 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
 impl<K: 'static> Drop for ExpiryQueue<K> {
     fn drop(&mut self) {
         self.store.shut(self.reaper.as_ref());
+    }
+}
+
+#[cfg(all(test, not(expiry_loom)))]
+mod tests {
+    use super::*;
+    use crate::time::ManualClock;
+    use std::sync::{Mutex, PoisonError};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// What one of these tests pins, the other one would wait for.
+    static PINNED: Mutex<()> = Mutex::new(());
+
+    /// A queue at an interval of 10 ms whose keys have been ended by a round, and retired by it; the round's end.
+    fn expired(keys: usize) -> (ExpiryQueue<String>, Option<u64>) {
+        let clock = ManualClock::new();
+        let queue = ExpiryQueue::builder()
+            .interval(Duration::from_millis(10))
+            .shards(1)
+            .clock(clock.clone());
+        let queue = queue.build().unwrap();
+        for key in 0..keys {
+            queue
+                .update(key.to_string(), Duration::from_secs(1))
+                .unwrap();
+        }
+        let round = queue.store.engine.poll(SECOND, usize::MAX, &*queue.store);
+        assert!(queue.is_empty() && !round.more);
+        (queue, round.next)
+    }
+
+    /// The tick to come back at after a round at `tick`.
+    fn round(queue: &ExpiryQueue<String>, tick: u64) -> Option<u64> {
+        let now = queue.store.engine.ticks.begins(tick);
+        queue.store.engine.poll(now, usize::MAX, &*queue.store).next
+    }
+
+    #[test]
+    fn an_idle_driver_comes_back_until_all_is_freed_and_then_no_more() {
+        let _alone = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
+        let (queue, mut next) = expired(10_000);
+        let mut rounds = 0;
+        // Other tests of this process pin now and then.
+        while let Some(tick) = next {
+            rounds += 1;
+            assert!(rounds < 1000, "it never goes to sleep");
+            next = round(&queue, tick);
+        }
+        assert_eq!(round(&queue, 1 << 30), None, "it has woken up for nothing");
+    }
+
+    #[test]
+    fn who_stays_pinned_is_looked_at_at_longer_and_longer_intervals() {
+        let _alone = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
+        let pin = crossbeam_epoch::pin();
+        let (queue, mut next) = expired(100);
+        let mut waits = Vec::new();
+        let mut tick = 100;
+        while waits.len() < 10 {
+            let then = next.expect("the keys are not freed yet");
+            waits.push(then - tick);
+            tick = then;
+            next = round(&queue, tick);
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 100, 100, 100]);
+        drop(pin);
+        while let Some(tick) = next {
+            next = round(&queue, tick);
+        }
     }
 }

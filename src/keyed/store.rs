@@ -2,7 +2,7 @@
 
 use super::node::{bits_of, is_integer, is_plain, Ended, Node, NONE};
 use super::StoreError;
-use crate::core::engine::{BadTimeout, Claim, Engine, Face, Refused, Stripe};
+use crate::core::engine::{BadTimeout, Claim, Engine, Face, Leaves, Refused, Stripe};
 use crate::core::index::{Insert, Probe, Removed};
 use crate::core::lease::{set, Lease, State};
 use crate::core::slots::Slot;
@@ -393,6 +393,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             self.count(mine, claim.id).inserted.add(1);
             // If the engine was shut down meanwhile it ends here, unless it has ended.
             let enforced = self.engine.enforce_in(spot.header, claim.id, deadline);
+            self.engine.heed(claim.id, deadline);
             if enforced.is_err() {
                 self.end_closed(&claim, lease);
             }
@@ -523,6 +524,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
                 found.slot.swap_lease(found.lease, renewed).ok()?;
                 // Renewed: no expiry by the old deadline can succeed any more (Q6).
                 self.engine.shortened(found.id, found.lease, deadline);
+                self.engine.heed(found.id, deadline);
                 Some(if renewed == found.lease {
                     Touched::Unchanged
                 } else {
@@ -754,6 +756,14 @@ impl<K: 'static, V: 'static, S> Face for Store<K, V, S> {
         // Counters are read one after another while others count: a little below zero is zero.
         let sane = |n: u64| if n > i64::MAX as u64 { 0 } else { n };
         (sane(slots), sane(keys))
+    }
+
+    fn leaves(&self) -> Leaves {
+        if is_plain::<K, V>() {
+            Leaves::Nothing
+        } else {
+            Leaves::Retired
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::cell::UnsafeCell;
 
 /// A value guarded by a flag that is only ever *tried*.
 ///
-/// This is how the wheels belong to one driver at a time although any thread may call `poll`: who
+/// This is how a shard's wheel belongs to one driver at a time although any thread may call `poll`: who
 /// finds the flag taken goes away with [`None`] instead of waiting, so no operation of the crate ever
 /// blocks on it.
 ///
@@ -29,6 +29,11 @@ impl<T> Exclusive<T> {
             taken: AtomicBool::new(false),
             value: UnsafeCell::new(value),
         }
+    }
+
+    /// Whether somebody is inside. By the time that the caller knows it may be otherwise.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.taken.load(Ordering::Acquire)
     }
 
     /// Runs `f` on the value, or returns `None` at once when somebody else is inside.

@@ -24,6 +24,11 @@ impl Waker {
         let _ = self.thread.set(thread);
     }
 
+    /// Whether there is a thread to wake.
+    pub(crate) fn is_set(&self) -> bool {
+        self.thread.get().is_some()
+    }
+
     pub(crate) fn wake(&self) {
         if let Some(thread) = self.thread.get() {
             thread.unpark();

@@ -12,36 +12,38 @@ impl<C> Engine<C> {
         self.asks.store(true, Ordering::Release);
     }
 
-    /// Shuts the engine: ends every slot, calling `f` for each that this ended. Waits for a round of the
-    /// driver that is under way. After it returns nothing is live, and nothing can come.
+    /// Shuts the engine: ends every slot, calling `f` for each that this ended. Goes from shard to shard, and waits at each
+    /// for who is at it. After it returns nothing is live, and nothing can come.
     pub(crate) fn close(&self, face: &impl Face, mut f: impl FnMut(Claim<'_>, Lease)) {
         self.refuse();
-        while self
-            .driver
-            .enter(|_| {
-                let _driving = self.driving();
-                for (at, shard) in self.shards.iter().enumerate() {
-                    let peak = shard.peak.fetch_or(SHUT, Ordering::AcqRel) & !SHUT;
-                    for local in 0..peak {
-                        let chunk = local as usize * self.shards.len() + at;
-                        for header in self.slots.headers(chunk).into_iter().flatten() {
-                            header.next.close();
-                        }
-                        self.each(chunk, |claim, mut lease| {
-                            // One that is not published yet is its claimer's, who will find the bucket closed.
-                            while lease.state().expires() && face.may_end(&claim, lease) {
-                                match self.end(claim.slot, lease) {
-                                    Ok(()) => return f(claim, lease),
-                                    Err(now) => lease = now,
-                                }
-                            }
-                        });
+        let _driving = self.driving();
+        for (at, shard) in self.shards.iter().enumerate() {
+            while shard
+                .driver
+                .enter(|_| self.close_shard(at, face, &mut f))
+                .is_none()
+            {
+                thread::yield_now();
+            }
+        }
+    }
+
+    fn close_shard(&self, at: usize, face: &impl Face, f: &mut impl FnMut(Claim<'_>, Lease)) {
+        let peak = self.shards[at].peak.fetch_or(SHUT, Ordering::AcqRel) & !SHUT;
+        for local in 0..peak {
+            let chunk = local as usize * self.shards.len() + at;
+            for header in self.slots.headers(chunk).into_iter().flatten() {
+                header.next.close();
+            }
+            self.each(chunk, |claim, mut lease| {
+                // One that is not published yet is its claimer's, who will find the bucket closed.
+                while lease.state().expires() && face.may_end(&claim, lease) {
+                    match self.end(claim.slot, lease) {
+                        Ok(()) => return f(claim, lease),
+                        Err(now) => lease = now,
                     }
                 }
-            })
-            .is_none()
-        {
-            thread::yield_now();
+            });
         }
     }
 

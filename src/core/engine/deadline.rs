@@ -142,7 +142,7 @@ impl<C> Engine<C> {
         // A handler that the driver has called cannot wait for the driver: it is that round.
         let driving = self.is_driving();
         while !driving && self.lapse(now).is_some() {
-            if self.poll_beside(now, usize::MAX, face).is_none() {
+            if self.poll_beside(now, usize::MAX, face).busy {
                 thread::yield_now();
             }
         }

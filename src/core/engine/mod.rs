@@ -3,32 +3,49 @@
 //! # Who does what
 //!
 //! * Any thread claims, publishes, touches and ends slots. None of it waits for anybody.
-//! * One *driver* at a time (`poll`; the reaper thread calls it too) empties the inboxes, advances the wheels,
-//!   scans buckets that are due, carries index words, and gives memory back. A second caller of `poll`
-//!   is told that somebody is at it and goes away.
+//! * Any number of threads *drive* (`poll`; the reaper thread calls it too), each shard one at a time: who is at it empties
+//!   its inbox, advances its wheel, scans buckets that are due, carries its index's words, and gives its memory back. A poll
+//!   goes over the shards, different threads beginning with different ones, leaves out those that somebody is at, and says so. What
+//!   its budget does not cover stays in the shard, for whoever comes next.
+//! * Handlers are called by who is at a shard, who stays there meanwhile. A poll in a handler finds every shard taken;
+//!   a shutdown in one only asks. [`Engine::close`] goes from shard to shard and waits at each until it is left.
 //!
 //! # How a deadline reaches the wheel
 //!
 //! ```text
-//!   inserter                                   driver
-//!   lease := LIVE, deadline d  (store or swap)      n := next.take()         (read-modify-write)
-//!   next.lower(d)              (read-modify-write)  scan the bucket's leases (all, or if there is no
-//!                                                     news those that the last scan found due now)
-//!   if lowered: inbox.push, then                    next.put_back(minimum found)
-//!     lower the announced wake-up to the            schedule the bucket at next.get()
-//!     bucket's *current* next expiration,
-//!     and wake the reaper if that lowered it
+//!   inserter                                   who is at the shard
+//!   lease := LIVE, deadline d  (store or swap)      take the inbox, schedule the buckets in it
+//!   next.lower(d)              (read-modify-write)  n := next.take()         (read-modify-write)
+//!   if lowered: inbox.push, then with the           scan the bucket's leases (all, or if there is no
+//!     bucket's *current* next expiration              news those that the last scan found due now)
+//!     name the shard's, which is news of it,        next.put_back(minimum found)
+//!     lower the announced wake-up,                  schedule the bucket at next.get()
+//!     and wake the reaper if that lowered it        shard's next: raise to the wheel's; or if there has
+//!                                                     been news, begin again (read-modify-write)
 //! ```
 //!
 //! Both sides change `next` by read-modify-writes only, so one comes first: the inserter's, and then the
 //! driver's scan sees the lease; or the driver's, and then the inserter finds "never" (or a later tick),
 //! lowers it, and pushes the bucket (W5). A touch to an earlier deadline does the same two steps (W11).
 //!
-//! Before it sleeps the reaper announces until when (`wake_at`, swap), then takes the inboxes once more
-//! (swap). A pusher pushes first (swap), then lowers the announcement (read-modify-write): either it lowers an
-//! announcement that was too late, and wakes the reaper, or the reaper's second look finds the push (W4). The
-//! pusher compares the bucket's current next expiration, not its own deadline, because it may be
-//! pushing on behalf of another thread that found the bucket flagged already (W10).
+//! The shard's next expiration is thus a lower bound of what is in its buckets, filed or on the way, at any time, also while
+//! somebody is at the shard: it is raised only at the end, if nobody has named an expiration since before the inbox was
+//! taken. A tick that somebody has named and that is yet to come stays, although the inbox was empty: its bucket may be on the
+//! way in another thread's hands (W10). What is held up on that way longer than its deadline, a poll does not find before it
+//! arrives.
+//!
+//! # Who sleeps, and who leaves
+//!
+//! Before it sleeps the reaper announces until when (`wake_at`, swap), then looks at each shard that nobody is at, whether
+//! something is wanted there earlier. Who wants something (lowers the next expiration, puts a slot in limbo, asks for tending)
+//! says so first, then lowers the announcement (read-modify-write): either it lowers one that was too late, and wakes the
+//! reaper, or the reaper's second look finds what is wanted (W4). The pusher compares the bucket's current next expiration,
+//! not its own deadline, because it may be pushing on behalf of another thread that found the bucket flagged already (W10).
+//!
+//! A shard that somebody is at, the reaper leaves to them. Who polls beside the reaper therefore, having left a shard,
+//! looks at the announcement (read-modify-write), then whether something is wanted at the shard: either that comes before the
+//! reaper's swap, and the reaper finds the shard left; or after it, and it finds the announcement, and all that was wanted
+//! before that.
 //!
 //! # Shutdown (W8)
 //!
@@ -40,7 +57,10 @@
 mod claim;
 mod close;
 mod deadline;
+mod pause;
 mod plan;
+mod poll;
+mod reclaim;
 mod round;
 mod walk;
 
@@ -51,7 +71,7 @@ use super::inbox::{Inbox, Taken};
 use super::index::{Index, Insert, Probe};
 use super::lease::{Lease, State};
 use super::params::{BUCKET, CHUNK};
-use super::slots::{Header, Lowered, OutOfMemory, Slot, Slots};
+use super::slots::{Header, Lowered, NextExpiration, OutOfMemory, Slot, Slots};
 use super::threads::{index, Counter, Stripes};
 use crate::sync::exclusive::Exclusive;
 use crate::sync::park::Waker;
@@ -59,6 +79,7 @@ use crate::sync::{thread, AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::time::{Clock, CoarseClock, Ticks, NEVER};
 use crate::wheel::{Geometry, Wheel};
 use crossbeam_utils::CachePadded;
+use pause::Pause;
 use std::sync::Arc;
 
 #[allow(clippy::cast_possible_truncation)]
@@ -109,6 +130,8 @@ pub(crate) struct Config {
     pub(crate) capacity: Option<usize>,
     pub(crate) clock: Source,
     pub(crate) seed: u64,
+    /// By how many nanoseconds late the driver takes it that the process has been stalled; see [`pause`].
+    pub(crate) pause_grace: Option<u64>,
 }
 
 /// Why no slot could be claimed.
@@ -129,6 +152,12 @@ pub(crate) struct Claim<'a> {
 
 struct Shard {
     inbox: Inbox,
+    /// When something in the shard next expires, or earlier. Lowered by who tells of a bucket, raised by who is at the shard.
+    next: NextExpiration,
+    /// The tick at which somebody should come for other reasons. Written by who is at the shard.
+    chores: AtomicU64,
+    /// Somebody has seen that memory can go back; see [`Engine::tend_soon`].
+    untended: AtomicBool,
     /// Chunks in the ring.
     active: AtomicU32,
     /// The most chunks there ever were, with [`SHUT`] on top once the engine has shut down.
@@ -137,6 +166,9 @@ struct Shard {
     ring: AtomicU32,
     /// Chunks off the ring whose memory is held still. The driver's; a statistic.
     lingering: std::sync::atomic::AtomicU32,
+    /// The latest clock reading up to which everything that was due here has been ended. Written by who is at the shard.
+    caught_up: std::sync::atomic::AtomicU64,
+    driver: CachePadded<Exclusive<DriverShard>>,
 }
 
 const SHUT: u32 = 1 << 31;
@@ -172,6 +204,10 @@ pub(crate) struct Stripe<C> {
     pub(crate) lapsed: Counter,
     /// Non-zero while this thread is in a round of the driver, handlers included.
     pub(crate) driving: Counter,
+    /// How many shards further than its index says this thread's next round begins.
+    further: Counter,
+    /// Non-zero if its last round has ended entries whose memory others were still to retire.
+    lent: Counter,
     /// The face's share.
     pub(crate) face: C,
 }
@@ -192,39 +228,64 @@ impl<C> Stripe<C> {
             own: LastDeadline::default(),
             lapsed: Counter::default(),
             driving: Counter::default(),
+            further: Counter::default(),
+            lent: Counter::default(),
             face,
         }
     }
 }
 
+/// What only who is at the shard touches.
 struct DriverShard {
     wheel: Wheel,
     taken: Taken,
+    /// The shard's next expiration as it was left, or heard of, last. See [`NextExpiration::raise`].
+    heard: u64,
     /// Chunks from here up have been let go or never used, but for those set aside.
     resident: u32,
     /// Chunks off the ring that could not be let go because a thread owns a bucket in them.
     aside: Vec<u32>,
     plans: plan::Plans,
-}
-
-/// The time of a round: the tick that has begun, and the clock's reading.
-#[derive(Clone, Copy)]
-struct Instant {
+    /// The latest tick of a round that was here.
     tick: u64,
-    now: u64,
-}
-
-/// What only the driver touches.
-struct Driver {
-    shards: Vec<DriverShard>,
-    /// The latest tick seen: a clock that goes backwards stands still here.
-    tick: u64,
-    /// The shard to begin with, so that a small budget reaches all of them.
-    first: usize,
     /// The last tick at which memory was looked after.
     tended: u64,
-    /// Something was in the way then, and is to be looked at again in a while.
+    /// Something was in the way then, or has ended here since: memory is to be looked after again in a while.
     lingers: bool,
+    /// For how many ticks the last look at a grace period that does not end was put off.
+    patience: u64,
+}
+
+impl DriverShard {
+    fn new() -> Self {
+        DriverShard {
+            wheel: Wheel::new(Geometry::TICKS, 0),
+            taken: Taken::default(),
+            heard: 0,
+            resident: 0,
+            aside: Vec::new(),
+            plans: plan::Plans::default(),
+            tick: 0,
+            tended: NEVER,
+            lingers: false,
+            patience: 0,
+        }
+    }
+}
+
+/// The time of a round: the tick that has begun, the clock's reading, and which stalls its entries are not to suffer for.
+#[derive(Clone, Copy)]
+struct Instant<'p> {
+    tick: u64,
+    now: u64,
+    pauses: &'p [Pause],
+}
+
+/// What a round may still do, and what it has done.
+struct Work {
+    budget: usize,
+    /// Entries that it has ended.
+    ended: usize,
 }
 
 /// See [`Engine::driving`].
@@ -241,8 +302,20 @@ impl<C> Drop for Driving<'_, C> {
 pub(crate) struct Round {
     /// The budget ran out: call again at once.
     pub(crate) more: bool,
-    /// The tick to come back at, if nothing else happens.
+    /// Somebody was at some of the shards, or this thread is in a round already: those were left out.
+    pub(crate) busy: bool,
+    /// The tick to come back at, if nothing else happens, to the shards that were not left out.
     pub(crate) next: Option<u64>,
+}
+
+/// What an entry that the driver has ended leaves to a grace period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leaves {
+    Nothing,
+    /// Memory that has been retired when [`Face::expired`] returns.
+    Retired,
+    /// Memory that who has polled will retire.
+    Lent,
 }
 
 /// Told of what the driver finds; implemented by the faces.
@@ -260,6 +333,11 @@ pub(crate) trait Face {
 
     /// How many of a shard's slots are in use, and how many keys its index holds; about.
     fn live(&self, shard: usize) -> (u64, u64);
+
+    /// What is left of entries that the driver ends.
+    fn leaves(&self) -> Leaves {
+        Leaves::Nothing
+    }
 }
 
 /// A sharded store of slots that expire.
@@ -277,14 +355,14 @@ pub(crate) struct Engine<C> {
     /// Tick that the reaper sleeps until; 0 while it is awake (or there is none).
     wake_at: CachePadded<AtomicU64>,
     pub(crate) waker: Waker,
-    driver: Exclusive<Driver>,
-    /// The latest clock reading of a round of the driver, which writes it. A hint elsewhere: it only ever makes a
+    /// The latest clock reading of a round: time does not go back for the driver. A hint elsewhere: it only ever makes a
     /// deadline later.
     driven: CachePadded<std::sync::atomic::AtomicU64>,
     /// The latest clock reading up to which everything that was due has been ended. See [`Engine::lapse`].
     caught_up: std::sync::atomic::AtomicU64,
-    /// Somebody has seen that memory can go back; see [`Engine::tend_soon`].
-    untended: AtomicBool,
+    reclaim: reclaim::Reclaim,
+    /// Where stalls of the process are looked out for.
+    watch: Option<pause::Watch>,
     /// New entries are refused.
     refusing: AtomicBool,
     /// They are, or the capacity is bounded: a claim has more to ask than whether a slot is free.
@@ -309,10 +387,15 @@ impl<C> Engine<C> {
                 .map(|_| {
                     CachePadded::new(Shard {
                         inbox: Inbox::new(),
+                        next: NextExpiration::never(),
+                        chores: AtomicU64::new(NEVER),
+                        untended: AtomicBool::new(false),
                         active: AtomicU32::new(0),
                         peak: AtomicU32::new(0),
                         ring: AtomicU32::new(0),
                         lingering: std::sync::atomic::AtomicU32::new(0),
+                        caught_up: std::sync::atomic::AtomicU64::new(now),
+                        driver: CachePadded::new(Exclusive::new(DriverShard::new())),
                     })
                 })
                 .collect(),
@@ -329,24 +412,10 @@ impl<C> Engine<C> {
                 .map(|slots| CachePadded::new(AtomicU64::new(slots as u64))),
             wake_at: CachePadded::new(AtomicU64::new(0)),
             waker: Waker::new(),
-            driver: Exclusive::new(Driver {
-                shards: (0..shards)
-                    .map(|_| DriverShard {
-                        wheel: Wheel::new(Geometry::TICKS, 0),
-                        taken: Taken::default(),
-                        resident: 0,
-                        aside: Vec::new(),
-                        plans: plan::Plans::default(),
-                    })
-                    .collect(),
-                tick: 0,
-                first: 0,
-                tended: NEVER,
-                lingers: false,
-            }),
             driven: CachePadded::new(std::sync::atomic::AtomicU64::new(now)),
             caught_up: std::sync::atomic::AtomicU64::new(now),
-            untended: AtomicBool::new(false),
+            reclaim: reclaim::Reclaim::new(),
+            watch: config.pause_grace.map(pause::Watch::new),
             refusing: AtomicBool::new(false),
             asks: AtomicBool::new(config.capacity.is_some()),
             seed: config.seed,
@@ -477,8 +546,28 @@ impl<C> Engine<C> {
             .push(id / BUCKET_U32, header);
         // The bucket's, not our own: the push may have been for somebody else too (W10).
         if let Some(tick) = header.next.get() {
+            // After the push: who raises it has taken the inbox with the bucket in it.
+            self.shards[self.shard_of(id)].next.name(tick);
             self.wake_by(tick);
         }
+    }
+
+    /// Makes sure that the next expiration of the shard of slot `id` is `tick` at the latest. Who has made a lease that
+    /// expires then may have found nothing to tell, because another thread is about to tell of an earlier one.
+    #[inline]
+    pub(crate) fn heed(&self, id: u32, tick: u64) {
+        let next = &self.shards[self.shard_of(id)].next;
+        if tick < next.get().unwrap_or(NEVER) {
+            next.name(tick);
+        }
+    }
+
+    /// When something next expires, or earlier.
+    pub(crate) fn next_expiration(&self) -> Option<u64> {
+        self.shards
+            .iter()
+            .filter_map(|shard| shard.next.get())
+            .min()
     }
 
     /// Publishes slot `id` in the index, wherever there is room, unless `probe` takes a slot that is there already.
@@ -509,17 +598,10 @@ impl<C> Engine<C> {
             self.wake_by(1);
         }
         if waiting > 1 {
-            self.driver.enter(|_| {
-                let mut budget = HELP;
-                self.carry(&mut budget);
-            });
-        }
-    }
-
-    /// Lowers the announced wake-up to `tick` and wakes the reaper if that lowered it.
-    pub(crate) fn wake_by(&self, tick: u64) {
-        if self.wake_at.fetch_min(tick, Ordering::AcqRel) > tick {
-            self.waker.wake();
+            let driver = &self.shards[shard].driver;
+            if driver.enter(|_| self.carry(shard, HELP)).is_some() {
+                self.depart(shard);
+            }
         }
     }
 

@@ -1,8 +1,7 @@
-//! The driver's round: inboxes, wheels, due buckets, index words, memory.
+//! What is done at a shard: inbox, wheel, due buckets, index words, memory.
 
 use super::plan::Plan;
-use super::{Claim, Driver, DriverShard, Engine, Face, Instant, Round, BUCKET_U32};
-use crate::core::index::Index;
+use super::{pause, Claim, DriverShard, Engine, Face, Instant, Work, BUCKET_U32};
 use crate::core::lease::Lease;
 use crate::core::params::{BUCKET, CHUNK, CHUNK_BUCKETS};
 use crate::core::prefetch;
@@ -17,7 +16,20 @@ const RELEASE_AT_ONCE: u32 = 32;
 /// How long until the driver looks again at a chunk that it could not give back, in nanoseconds.
 const TEND_AGAIN: u64 = 1_000_000_000;
 
+/// The longest that a look at a grace period is put off, in nanoseconds.
+const PATIENCE: u64 = 1_000_000_000;
+
+/// What is left of a shard after a visit.
+#[derive(Clone, Copy)]
+pub(super) struct Visit {
+    /// The budget ran out.
+    pub(super) more: bool,
+    /// The tick at which to come back.
+    pub(super) next: u64,
+}
+
 /// What became of looking after a shard's memory.
+#[derive(PartialEq, Eq)]
 enum Tended {
     All,
     More,
@@ -31,120 +43,98 @@ const CARRY_AT_LEAST: usize = 64;
 const AT_ONCE: usize = 8;
 
 impl<C> Engine<C> {
-    /// One round of the driver with the time `now`: empties the inboxes, ends what is due, looks after memory.
-    ///
-    /// `None` if another thread is at it. `budget` counts buckets, cascades, index words and expired
-    /// entries; what it does not cover is carried forward.
-    pub(crate) fn poll(&self, now: u64, mut budget: usize, face: &impl Face) -> Option<Round> {
-        self.driver.enter(|driver| {
-            let _driving = self.driving();
-            self.round(driver, now, &mut budget, face)
-        })
-    }
-
-    /// As [`poll`](Self::poll), beside a reaper, if there is one: it may be asleep, and does not know what this round has
-    /// filed (W4).
-    pub(crate) fn poll_beside(&self, now: u64, budget: usize, face: &impl Face) -> Option<Round> {
-        let round = self.poll(now, budget, face)?;
-        if let Some(tick) = round.next {
-            self.wake_by(tick);
-        }
-        Some(round)
-    }
-
-    pub(super) fn round(
-        &self,
-        driver: &mut Driver,
-        now: u64,
-        budget: &mut usize,
-        face: &impl Face,
-    ) -> Round {
-        let tick = self.ticks.at(now).max(driver.tick);
-        driver.tick = tick;
-        let relaxed = std::sync::atomic::Ordering::Relaxed;
-        self.driven
-            .store(now.max(self.driven.load(relaxed)), relaxed);
-        let shards = self.shards.len();
-        let first = driver.first;
-        let mut more = false;
-        let mut next: Option<u64> = None;
-        for at in (0..shards).map(|at| (first + at) & (shards - 1)) {
-            if *budget == 0 {
-                more = true;
-                driver.first = at;
-                break;
-            }
-            more |= self.advance(
-                &mut driver.shards[at],
-                at,
-                Instant { tick, now },
-                budget,
-                face,
-            );
-            let due = driver.shards[at].wheel.next_expiration();
-            next = match (next, due) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
-        }
-        if !more {
-            self.caught_up.store(self.driven.load(relaxed), relaxed);
-        }
-        more |= self.carry(budget);
-        // Before the wheels are asked for the live ones: what ends from here on asks again.
-        if self.untended.swap(false, Ordering::AcqRel) || driver.tended != tick {
-            driver.tended = tick;
-            driver.lingers = false;
-            for at in 0..shards {
-                match self.tend(&mut driver.shards[at], at, face) {
-                    Tended::All => {}
-                    Tended::More => {
-                        more = true;
-                        // The next round is in the same tick.
-                        self.untended.store(true, Ordering::Release);
-                    }
-                    // Something long-lived sits in the way: look again in a while.
-                    Tended::Later => driver.lingers = true,
-                }
-            }
-        }
-        // Also if this round has not looked, because an earlier one of the same tick had.
-        if driver.lingers {
-            let then = self.ticks.at(now.saturating_add(TEND_AGAIN)) + 1;
-            next = Some(next.map_or(then, |next| next.min(then)));
-        }
-        // A grace period that has not ended is looked at again at the next tick.
-        if self.indexes.iter().any(Index::turn) {
-            next = Some(next.map_or(tick + 1, |next| next.min(tick + 1)));
-        }
-        Round { more, next }
-    }
-
-    /// Advances one shard. True if the budget ran out.
-    pub(super) fn advance(
+    /// All that is to be done at a shard, by who is at it: empties the inbox, ends what is due, carries its index's words, looks
+    /// after memory.
+    pub(super) fn visit(
         &self,
         driver: &mut DriverShard,
         at: usize,
-        instant: Instant,
-        budget: &mut usize,
+        instant: Instant<'_>,
+        work: &mut Work,
         face: &impl Face,
-    ) -> bool {
+    ) -> Visit {
+        let shard = &self.shards[at];
+        driver.tick = instant.tick;
+        let ended = work.ended;
+        let next = self.advance(driver, at, instant, work, face);
+        if next.is_some() {
+            let relaxed = std::sync::atomic::Ordering::Relaxed;
+            shard.caught_up.store(instant.now, relaxed);
+        }
+        // However much else there is to do, growth goes on.
+        let left = self.carry(at, work.budget.max(CARRY_AT_LEAST));
+        let mut more = next.is_none() || left == 0;
+        work.budget = work.budget.min(left);
+        // Before the wheel is asked for the live ones: what ends from here on asks again.
+        let asked =
+            shard.untended.load(Ordering::Acquire) && shard.untended.swap(false, Ordering::AcqRel);
+        if asked || driver.tended != instant.tick {
+            driver.tended = instant.tick;
+            let tended = self.tend(driver, at, face);
+            // Something long-lived sits in the way: look again in a while.
+            driver.lingers = tended == Tended::Later;
+            if tended == Tended::More {
+                more = true;
+                // The next visit is in the same tick.
+                shard.untended.store(true, Ordering::Release);
+            }
+        }
+        // What has ended here may have been the last key of an index that has been looked after before.
+        driver.lingers |= work.ended > ended && self.shards() > 1;
+        let mut chores = NEVER;
+        // Also if this visit has not looked, because an earlier one of the same tick had.
+        if driver.lingers {
+            chores = self.ticks.at(instant.now.saturating_add(TEND_AGAIN)) + 1;
+        }
+        driver.patience = if self.indexes[at].turn() {
+            let patience = self.more_patience(driver.patience);
+            chores = chores.min(instant.tick + patience);
+            patience
+        } else {
+            0
+        };
+        if chores != shard.chores.load(Ordering::Relaxed) {
+            shard.chores.store(chores, Ordering::Release);
+        }
+        self.attended();
+        Visit {
+            more,
+            next: next.unwrap_or(NEVER).min(chores),
+        }
+    }
+
+    /// For how many ticks to put off the next look at a grace period that somebody does not let end.
+    pub(super) fn more_patience(&self, patience: u64) -> u64 {
+        let most = (PATIENCE / self.ticks.interval_nanos()).max(1);
+        (patience * 2).clamp(1, most)
+    }
+
+    /// Advances a shard. When something in it next expires; `None` if the budget ran out.
+    fn advance(
+        &self,
+        driver: &mut DriverShard,
+        at: usize,
+        instant: Instant<'_>,
+        work: &mut Work,
+        face: &impl Face,
+    ) -> Option<u64> {
+        let shard = &self.shards[at];
         loop {
             // What an earlier round left is worked off first; then what has come since.
             if driver.taken.is_empty() {
-                driver.taken = self.shards[at].inbox.take();
+                driver.taken = shard.inbox.take();
             }
             let mut news = !driver.taken.is_empty();
             while let Some((bucket, next)) = driver.taken.pop(&self.slots) {
-                *budget = budget.saturating_sub(1);
+                work.budget = work.budget.saturating_sub(1);
                 if let Some(next) = next {
                     let id = self.local(bucket);
                     if driver.wheel.due(id).map_or(true, |due| next < due) {
                         driver.wheel.schedule(id, next);
                     }
                 }
-                if *budget == 0 {
-                    return true;
+                if work.budget == 0 {
+                    return None;
                 }
             }
             // Several at a time, so that the memory of one is fetched while another is looked at.
@@ -154,10 +144,10 @@ impl<C> Engine<C> {
                 if std::mem::take(&mut news) {
                     break None;
                 }
-                if count == AT_ONCE || count * BUCKET >= *budget {
+                if count == AT_ONCE || count * BUCKET >= work.budget {
                     break None;
                 }
-                match driver.wheel.pop(instant.tick, budget) {
+                match driver.wheel.pop(instant.tick, &mut work.budget) {
                     Pop::Due { id, .. } => {
                         self.prefetch_bucket(driver, id, self.global(at, id));
                         due[count] = id;
@@ -172,13 +162,20 @@ impl<C> Engine<C> {
             }
             for &id in &due[..count] {
                 let bucket = self.global(at, id);
-                if let Some(next) = self.scan(driver, id, bucket, instant, budget, face) {
+                if let Some(next) = self.scan(driver, id, bucket, instant, work, face) {
                     driver.wheel.schedule(id, next);
                 }
             }
             match end {
-                Some(more) => return more,
-                None if *budget == 0 => return true,
+                Some(true) => return None,
+                Some(false) => {
+                    let next = driver.wheel.next_expiration().unwrap_or(NEVER);
+                    let raised = shard.next.raise(&mut driver.heard, instant.tick, next);
+                    if raised.is_some() {
+                        return raised;
+                    }
+                }
+                None if work.budget == 0 => return None,
                 None => {}
             }
         }
@@ -199,7 +196,13 @@ impl<C> Engine<C> {
     }
 
     /// Starts fetching the slots of a bucket that its plan says are due.
-    fn prefetch_due(&self, driver: &mut DriverShard, local: u32, bucket: u32, instant: Instant) {
+    fn prefetch_due(
+        &self,
+        driver: &mut DriverShard,
+        local: u32,
+        bucket: u32,
+        instant: Instant<'_>,
+    ) {
         let Some(plan) = driver.plans.get(local) else {
             return;
         };
@@ -236,8 +239,8 @@ impl<C> Engine<C> {
         driver: &mut DriverShard,
         local: u32,
         bucket: u32,
-        instant: Instant,
-        budget: &mut usize,
+        instant: Instant<'_>,
+        work: &mut Work,
         face: &impl Face,
     ) -> Option<u64> {
         let first = bucket * BUCKET_U32;
@@ -254,7 +257,7 @@ impl<C> Engine<C> {
             Some(mut plan) => {
                 while let Some(at) = plan.pop(now) {
                     let deadline =
-                        self.end_if_due(first, at, &slots[at], base, instant, budget, face);
+                        self.end_if_due(first, at, &slots[at], base, instant, work, face);
                     plan.note(at, now, deadline);
                 }
                 plan.earliest(now)
@@ -268,7 +271,7 @@ impl<C> Engine<C> {
                 }
                 let mut deadlines = [NEVER; BUCKET];
                 for (at, (slot, deadline)) in slots.iter().zip(&mut deadlines).enumerate() {
-                    *deadline = self.end_if_due(first, at, slot, base, instant, budget, face);
+                    *deadline = self.end_if_due(first, at, slot, base, instant, work, face);
                 }
                 driver.plans.make(local, now, &deadlines)
             }
@@ -290,8 +293,8 @@ impl<C> Engine<C> {
         at: usize,
         slot: &Slot,
         base: u64,
-        instant: Instant,
-        budget: &mut usize,
+        instant: Instant<'_>,
+        work: &mut Work,
         face: &impl Face,
     ) -> u64 {
         let mut lease = slot.lease();
@@ -309,9 +312,20 @@ impl<C> Engine<C> {
             if !face.may_end(&claim, lease) {
                 return instant.tick + 1;
             }
+            let graced = pause::graced(instant.pauses, deadline);
+            if graced != deadline {
+                work.budget = work.budget.saturating_sub(1);
+                // By the swap of a touch: of the two one comes first, and neither is lost.
+                let renewed = lease.with_deadline(graced);
+                lease = slot
+                    .swap_lease(lease, renewed)
+                    .map_or_else(|now| now, |()| renewed);
+                continue;
+            }
             match self.end(slot, lease) {
                 Ok(()) => {
-                    *budget = budget.saturating_sub(1);
+                    work.budget = work.budget.saturating_sub(1);
+                    work.ended += 1;
                     face.expired(claim, lease, deadline, instant.now);
                     break;
                 }
@@ -322,29 +336,26 @@ impl<C> Engine<C> {
         NEVER
     }
 
-    /// The carrier's work in all indexes. True if there is more.
-    pub(super) fn carry(&self, budget: &mut usize) -> bool {
-        let mut more = false;
-        for index in &self.indexes {
-            if !index.wants_carrying() {
-                continue;
-            }
-            // Emptied before the next copy begins, so none of these has a copy on its way.
-            let mut head = index.limbo.swap(0, Ordering::AcqRel);
-            while let Some(slot) = head
-                .checked_sub(1)
-                .and_then(|id| u32::try_from(id).ok())
-                .and_then(|id| self.slot(id))
-            {
-                head = slot.key.load(Ordering::Relaxed);
-                slot.set_lease(Lease::free(slot.lease().incarnation()));
-            }
-            // However much else there is to do, growth goes on.
-            let mut share = (*budget).max(CARRY_AT_LEAST);
-            more |= index.carry(&mut share);
-            *budget = (*budget).min(share);
+    /// The carrier's work in a shard's index. What is left of the budget: nothing if there is more to do.
+    pub(super) fn carry(&self, at: usize, mut budget: usize) -> usize {
+        let index = &self.indexes[at];
+        if !index.wants_carrying() {
+            return budget;
         }
-        more
+        // Emptied before the next copy begins, so none of these has a copy on its way.
+        let mut head = index.limbo.swap(0, Ordering::AcqRel);
+        while let Some(slot) = head
+            .checked_sub(1)
+            .and_then(|id| u32::try_from(id).ok())
+            .and_then(|id| self.slot(id))
+        {
+            head = slot.key.load(Ordering::Relaxed);
+            slot.set_lease(Lease::free(slot.lease().incarnation()));
+        }
+        if index.carry(&mut budget) {
+            return 0;
+        }
+        budget.max(1)
     }
 
     /// Takes chunks off a ring that is mostly free, and gives back what has drained.
@@ -418,55 +429,6 @@ impl<C> Engine<C> {
         })
     }
 
-    /// Whether memory is waiting to be given back and the driver should be told.
-    pub(crate) fn wants_tending(&self, face: &impl Face) -> bool {
-        (0..self.shards.len()).any(|at| {
-            let active = u64::from(self.shards[at].active.load(Ordering::Relaxed));
-            active > 1 && face.live(at).0 * 2 / (CHUNK as u64) + 1 < active / 2
-        })
-    }
-
-    /// Asks the driver to look after memory.
-    pub(crate) fn tend_soon(&self) {
-        self.untended.swap(true, Ordering::AcqRel);
-        self.wake_by(1);
-    }
-
-    /// Announces that the reaper will sleep until `tick`, and says whether it may: nothing came meanwhile.
-    pub(crate) fn announce(&self, tick: u64) -> bool {
-        self.wake_at.swap(tick, Ordering::AcqRel);
-        self.driver
-            .enter(|driver| {
-                let mut quiet = true;
-                for (shard, driver) in self.shards.iter().zip(&mut driver.shards) {
-                    if driver.taken.is_empty() {
-                        driver.taken = shard.inbox.take();
-                    }
-                    // Somebody else may have polled since the round that `tick` comes from, and have filed what
-                    // was in the inbox: then the wheel knows of something earlier.
-                    quiet &= driver.taken.is_empty()
-                        && driver
-                            .wheel
-                            .next_expiration()
-                            .map_or(true, |due| due >= tick);
-                }
-                // Whoever asks for these does so before it lowers the announcement, as with the inbox.
-                quiet
-                    && !self.untended.load(Ordering::Acquire)
-                    && !self.indexes.iter().any(Index::wants_carrying)
-            })
-            .unwrap_or(false)
-    }
-
-    /// For models: the clock has come to `tick`, which ends the reaper's sleep if it was announced to end by then.
-    #[cfg(expiry_loom)]
-    pub(crate) fn timer_fires(&self, tick: u64) {
-        let announced = self.wake_at.fetch_add(0, Ordering::AcqRel);
-        if announced != 0 && announced <= tick {
-            self.waker.wake();
-        }
-    }
-
     /// For models: how many chunks are on the first shard's ring, and which ones have been used since their memory went back.
     #[cfg(expiry_loom)]
     pub(crate) fn chunks(&self) -> (u32, Vec<u32>) {
@@ -479,10 +441,5 @@ impl<C> Engine<C> {
         };
         let active = shard.active.load(Ordering::Acquire);
         (active, (0..ever).filter(used).collect())
-    }
-
-    /// The reaper is awake: nobody needs to wake it.
-    pub(crate) fn awake(&self) {
-        self.wake_at.swap(0, Ordering::AcqRel);
     }
 }

@@ -436,7 +436,7 @@ where
     pub fn poll(&self, budget: usize) -> bool {
         let engine = &self.store.engine;
         let round = engine.poll_beside(engine.clock.now(), budget.max(1), &*self.store);
-        round.map_or(true, |round| round.more)
+        round.more || round.busy
     }
 
     /// Entries now, those included whose time is up but which nobody has come to yet. O(threads x shards).

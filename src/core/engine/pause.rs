@@ -1,0 +1,133 @@
+//! Pause grace: leases that nobody could have renewed, because the process itself was stalled (row C8).
+//!
+//! # When it was stalled
+//!
+//! At the end of each round is noted when the next one has to begin: at the next expiration then known, or at once if that
+//! has come. Who leaves a shard meanwhile puts that off: somebody was there, if slow. A round that begins later than that by
+//! more than the threshold, while nobody is at any shard, finds that the process was stalled, from the tick `from` at which it
+//! should have begun to the tick `to` at which it does.
+//!
+//! # What becomes of the leases
+//!
+//! Every lease with a deadline from `from` to `to` gets the length of the stall, `to - from + 1`, on top. Its new deadline is
+//! after `to`, so the rule itself tells the leases that have had it from those that have not, and may stand for as long as it
+//! takes: until every shard has been worked off by a round that began later, however small the budgets. It is applied where
+//! the lease would be ended, by the swap of a touch: a touch that comes first makes it needless, one that comes later renews.
+//!
+//! # Who finds out
+//!
+//! One thread at a time decides ([`Exclusive`]); who finds it at that comes back as if it were at all shards. A round that
+//! began before the decision, with an earlier reading of the clock, ends nothing that was due after that reading.
+
+use super::{Engine, MAX_LAPSE};
+use crate::sync::exclusive::Exclusive;
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
+
+/// The process was stalled from the first of these ticks to the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pause {
+    from: u64,
+    to: u64,
+}
+
+/// The deadline that stands instead of this one, after these stalls in their order.
+pub(super) fn graced(pauses: &[Pause], deadline: u64) -> u64 {
+    pauses.iter().fold(deadline, |deadline, pause| {
+        if (pause.from..=pause.to).contains(&deadline) {
+            deadline + (pause.to - pause.from + 1)
+        } else {
+            deadline
+        }
+    })
+}
+
+/// Looks out for stalls.
+pub(super) struct Watch {
+    threshold: u64,
+    /// The clock reading by which a round has to begin.
+    expected: AtomicU64,
+    /// Some stalls are still to be allowed for. Set before `expected` is put off.
+    standing: AtomicBool,
+    pauses: Exclusive<Vec<Pause>>,
+}
+
+impl Watch {
+    /// Nobody has to come before there is anything.
+    pub(super) fn new(threshold: u64) -> Self {
+        Watch {
+            threshold,
+            expected: AtomicU64::new(u64::MAX),
+            standing: AtomicBool::new(false),
+            pauses: Exclusive::new(Vec::new()),
+        }
+    }
+}
+
+impl<C> Engine<C> {
+    /// The stalls that a round is to allow for, which begins now, in this tick. `None` if another thread is deciding that.
+    pub(super) fn pauses(&self, now: u64, tick: u64) -> Option<Vec<Pause>> {
+        let Some(watch) = &self.watch else {
+            return Some(Vec::new());
+        };
+        let is_late = |expected: u64| now.saturating_sub(expected) > watch.threshold;
+        // In this order: who sees the expectation put off sees why.
+        let late = is_late(watch.expected.load(Ordering::Acquire));
+        if !late && !watch.standing.load(Ordering::Acquire) {
+            return Some(Vec::new());
+        }
+        watch.pauses.enter(|pauses| {
+            // Before the expectation is looked at: who leaves a shard has put it off.
+            let attended = self.shards.iter().any(|shard| shard.driver.is_taken());
+            let expected = watch.expected.load(Ordering::Acquire);
+            pauses.retain(|pause| !self.is_past(pause.to));
+            if is_late(expected) && !attended {
+                // The first tick of which not all is due before.
+                let from = self.ticks.at(expected - 1) + 1;
+                // A jump by years is none.
+                if from <= tick && tick - from < MAX_LAPSE {
+                    pauses.push(Pause { from, to: tick });
+                }
+            }
+            watch.standing.store(!pauses.is_empty(), Ordering::Release);
+            watch
+                .expected
+                .fetch_max(now.saturating_add(1), Ordering::AcqRel);
+            pauses.clone()
+        })
+    }
+
+    /// Whether a thread is deciding about a stall: it is at all shards, so to speak.
+    pub(super) fn is_deciding(&self) -> bool {
+        let watch = self.watch.as_ref();
+        watch.is_some_and(|watch| watch.pauses.is_taken())
+    }
+
+    /// Whether all shards have been worked off by rounds that began after `tick`.
+    fn is_past(&self, tick: u64) -> bool {
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        let caught_up = |shard: &super::Shard| self.ticks.at(shard.caught_up.load(relaxed));
+        self.shards.iter().all(|shard| caught_up(shard) > tick)
+    }
+
+    /// This thread is about to leave a shard.
+    pub(super) fn attended(&self) {
+        if let Some(watch) = &self.watch {
+            let now = self.clock.now();
+            watch
+                .expected
+                .fetch_max(now.saturating_add(1), Ordering::AcqRel);
+        }
+    }
+
+    /// This thread has been round.
+    pub(super) fn expect(&self) {
+        let Some(watch) = &self.watch else { return };
+        // Where another thread is deciding, or has just been round, that will do.
+        watch.pauses.enter(|_| {
+            let next = self.next_expiration();
+            let due = next.map_or(u64::MAX, |next| self.ticks.begins(next));
+            let now = self.clock.now().saturating_add(1);
+            watch.expected.store(now.max(due), Ordering::Release);
+        });
+    }
+}

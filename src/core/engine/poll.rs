@@ -1,0 +1,195 @@
+//! Polling: rounds over the shards, and what the reaper sleeps by. The module's head has the protocol.
+
+use super::{Engine, Face, Instant, Leaves, Round, Work};
+use crate::core::params::CHUNK;
+use crate::sync::Ordering;
+use crate::time::NEVER;
+
+impl<C> Engine<C> {
+    /// One round with the time `now`, over all shards that nobody is at: empties the inboxes, ends what is due, looks after
+    /// memory. The reaper's.
+    ///
+    /// `budget` counts buckets, cascades, index words and expired entries; what it does not cover is left in its shard.
+    pub(crate) fn poll(&self, now: u64, budget: usize, face: &impl Face) -> Round {
+        self.go_round(now, budget, face, |_| ())
+    }
+
+    /// As [`poll`](Self::poll), beside a reaper, if there is one: it may be asleep, and does not know what this round has
+    /// filed, or left over (W4).
+    pub(crate) fn poll_beside(&self, now: u64, budget: usize, face: &impl Face) -> Round {
+        let round = self.go_round(now, budget, face, |at| self.depart(at));
+        // Of this it has heard at no shard.
+        let reclaim = self.reclaim.wanted();
+        if reclaim != NEVER {
+            self.wake_by(reclaim);
+        }
+        round
+    }
+
+    fn go_round(&self, now: u64, budget: usize, face: &impl Face, left: impl Fn(usize)) -> Round {
+        let mut round = Round {
+            more: false,
+            busy: true,
+            next: None,
+        };
+        if self.is_driving() {
+            return round;
+        }
+        let _driving = self.driving();
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        let now = now.max(self.driven.fetch_max(now, relaxed));
+        let tick = self.ticks.at(now);
+        let Some(pauses) = self.pauses(now, tick) else {
+            return round;
+        };
+        round.busy = false;
+        let pauses = &pauses;
+        let instant = Instant { tick, now, pauses };
+        let mut work = Work { budget, ended: 0 };
+        let shards = self.shards();
+        let (first, further) = self.first_shard();
+        let mut next = NEVER;
+        for nth in 0..shards {
+            if work.budget == 0 {
+                round.more = true;
+                // Begin there next time, so that a small budget reaches all of them.
+                self.with_stripe(|mine, _| mine.further.set(further + nth as u64));
+                break;
+            }
+            let at = (first + nth) & (shards - 1);
+            let visit = self.shards[at].driver.enter(|driver| {
+                // Somebody with a later reading has been here meanwhile: time does not go back for a shard.
+                (driver.tick <= tick).then(|| self.visit(driver, at, instant, &mut work, face))
+            });
+            match visit.flatten() {
+                Some(visit) => {
+                    round.more |= visit.more;
+                    next = next.min(visit.next);
+                }
+                None => round.busy = true,
+            }
+            if visit.is_some() {
+                left(at);
+            }
+        }
+        let caught_up = |at: usize| self.shards[at].caught_up.load(relaxed);
+        if let Some(least) = (0..shards).map(caught_up).min() {
+            self.caught_up.store(least, relaxed);
+        }
+        self.reclaim(self.has_retired(work.ended > 0, face), tick);
+        self.expect();
+        next = next.min(self.reclaim.wanted());
+        round.next = (next != NEVER).then_some(next);
+        round
+    }
+
+    /// The shard that this thread's round begins with: another one for every thread. And how many more this is than its
+    /// index says.
+    fn first_shard(&self) -> (usize, u64) {
+        self.with_stripe(|mine, index| {
+            let further = mine.further.get();
+            // Threads with neighbouring indices are to begin far from each other.
+            let spread = (index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+            #[allow(clippy::cast_possible_truncation)] // modulo the number of shards
+            let first = spread.wrapping_add(further) as usize & (self.shards() - 1);
+            (first, further)
+        })
+    }
+
+    /// Whether this thread has retired something of which nobody has seen yet that it was freed; it has just ended entries
+    /// if `ended`.
+    fn has_retired(&self, ended: bool, face: &impl Face) -> bool {
+        match face.leaves() {
+            Leaves::Nothing => false,
+            Leaves::Retired => ended,
+            // By now, what the round before has lent.
+            Leaves::Lent => self.with_stripe(|mine, _| {
+                let lent = mine.lent.get() != 0;
+                mine.lent.set(u64::from(ended));
+                lent
+            }),
+        }
+    }
+
+    /// The shards that nobody is at.
+    fn unattended(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.shards()).filter(|&at| !self.shards[at].driver.is_taken())
+    }
+
+    /// By which tick somebody should come to a shard; [`NEVER`] if nothing is wanted there.
+    fn wanted(&self, at: usize) -> u64 {
+        let shard = &self.shards[at];
+        if shard.untended.load(Ordering::Acquire) || self.indexes[at].wants_carrying() {
+            return 1;
+        }
+        let next = shard.next.get().unwrap_or(NEVER);
+        next.min(shard.chores.load(Ordering::Acquire))
+    }
+
+    /// Whether something is due at `now` that this thread could find: in a shard that nobody is at.
+    pub(crate) fn is_due(&self, now: u64) -> bool {
+        let tick = self.ticks.at(now);
+        let due = |at: usize| self.shards[at].next.get().is_some_and(|next| next <= tick);
+        !self.is_driving() && !self.is_deciding() && self.unattended().any(due)
+    }
+
+    /// This thread has left a shard. If the reaper sleeps, or is about to, it has left that shard to this thread.
+    pub(super) fn depart(&self, at: usize) {
+        if !self.waker.is_set() {
+            return;
+        }
+        // Before the look at what is wanted: either the reaper's swap comes after it, and finds the shard left.
+        let announced = self.wake_at.fetch_add(0, Ordering::AcqRel);
+        // Awake, it has yet to look.
+        if announced != 0 {
+            let wanted = self.wanted(at).min(self.reclaim.wanted());
+            if wanted < announced {
+                self.wake_by(wanted);
+            }
+        }
+    }
+
+    /// Lowers the announced wake-up to `tick` and wakes the reaper if that lowered it.
+    pub(crate) fn wake_by(&self, tick: u64) {
+        if self.wake_at.fetch_min(tick, Ordering::AcqRel) > tick {
+            self.waker.wake();
+        }
+    }
+
+    /// Announces that the reaper will sleep until `tick`, and says whether it may: nothing came meanwhile.
+    pub(crate) fn announce(&self, tick: u64) -> bool {
+        self.wake_at.swap(tick, Ordering::AcqRel);
+        // Whoever wants something says so before it looks at the announcement.
+        self.unattended().all(|at| self.wanted(at) >= tick) && self.reclaim.wanted() >= tick
+    }
+
+    /// The reaper is awake: nobody needs to wake it.
+    pub(crate) fn awake(&self) {
+        self.wake_at.swap(0, Ordering::AcqRel);
+    }
+
+    /// Whether memory is waiting to be given back and the driver should be told.
+    pub(crate) fn wants_tending(&self, face: &impl Face) -> bool {
+        (0..self.shards.len()).any(|at| {
+            let active = u64::from(self.shards[at].active.load(Ordering::Relaxed));
+            active > 1 && face.live(at).0 * 2 / (CHUNK as u64) + 1 < active / 2
+        })
+    }
+
+    /// Asks the driver to look after memory.
+    pub(crate) fn tend_soon(&self) {
+        for shard in self.shards.iter() {
+            shard.untended.swap(true, Ordering::AcqRel);
+        }
+        self.wake_by(1);
+    }
+
+    /// For models: the clock has come to `tick`, which ends the reaper's sleep if it was announced to end by then.
+    #[cfg(expiry_loom)]
+    pub(crate) fn timer_fires(&self, tick: u64) {
+        let announced = self.wake_at.fetch_add(0, Ordering::AcqRel);
+        if announced != 0 && announced <= tick {
+            self.waker.wake();
+        }
+    }
+}

@@ -1,0 +1,578 @@
+//! Polling by many, waiting, and stalls of the process: one test per promise, in simulated time.
+#![cfg(not(expiry_loom))]
+
+use expiry::{BuildError, Cause, ExpiringMap, ExpiryQueue, ExpiryQueueBuilder, ManualClock};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn builder(clock: &ManualClock) -> ExpiryQueueBuilder<u64> {
+    ExpiryQueue::builder().interval(SECOND).clock(clock.clone())
+}
+
+/// A small generator, so that a failure can be repeated.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+/// Keys and expiry times in seconds, as polled.
+fn seconds(expired: &[expiry::Expired<u64>]) -> Vec<(u64, u64)> {
+    expired
+        .iter()
+        .map(|key| (key.expiry().as_secs(), **key))
+        .collect()
+}
+
+/// What `poll` returns is sorted by expiry, which is the one that `update` told.
+#[test]
+fn a_poll_is_sorted_by_expiry() {
+    let clock = ManualClock::new();
+    let queue = builder(&clock).shards(8).build().unwrap();
+    let mut due = HashMap::new();
+    let mut random = Random(7);
+    for key in 0..50_000 {
+        let updated = queue
+            .update(key, SECOND * (1 + (random.next() % 100) as u32))
+            .unwrap();
+        let expiry::Updated::Inserted { expiry, .. } = updated else {
+            panic!("{updated:?}")
+        };
+        due.insert(key, expiry);
+    }
+    clock.advance(SECOND * 1000);
+    let expired = queue.poll();
+    assert_eq!(expired.len(), due.len());
+    assert!(expired
+        .windows(2)
+        .all(|two| two[0].expiry() <= two[1].expiry()));
+    assert!(expired.iter().all(|key| due[&**key] == key.expiry()));
+}
+
+/// With a budget too, and what was in the vector before stays where it is.
+#[test]
+fn a_poll_with_a_budget_carries_the_rest_forward() {
+    let clock = ManualClock::new();
+    let queue = builder(&clock).shards(4).build().unwrap();
+    for key in 0..20_000u64 {
+        queue.update(key, SECOND * (1 + (key % 7) as u32)).unwrap();
+    }
+    clock.advance(SECOND * 7);
+    let (mut expired, mut polls) = (Vec::new(), 0);
+    loop {
+        let before = expired.len();
+        let more = queue.poll_into(&mut expired, 100);
+        polls += 1;
+        let fresh = &expired[before..];
+        assert!(
+            fresh.len() <= 100 + 16
+                && fresh
+                    .windows(2)
+                    .all(|two| two[0].expiry() <= two[1].expiry())
+        );
+        if !more {
+            break;
+        }
+    }
+    assert!(polls >= 20_000 / 116);
+    let mut keys: Vec<u64> = expired.iter().map(|key| **key).collect();
+    keys.sort_unstable();
+    assert!(keys.into_iter().eq(0..20_000));
+}
+
+/// C7: while one poller is held up in one shard, others poll the rest, and do not wait.
+#[test]
+fn a_slow_poller_holds_up_one_shard_only() {
+    const KEYS: u64 = 40_000;
+    let clock = ManualClock::new();
+    let told: Arc<Mutex<HashMap<ThreadId, usize>>> = Arc::default();
+    let slow: Arc<Mutex<Option<ThreadId>>> = Arc::default();
+    let meet = Arc::new(Barrier::new(2));
+    let map = {
+        let (told, slow, meet) = (told.clone(), slow.clone(), meet.clone());
+        ExpiringMap::builder()
+            .time_to_live(SECOND)
+            .interval(SECOND)
+            .shards(2)
+            .clock(clock.clone())
+            .on_end(move |_: &u64, (): &(), cause| {
+                assert_eq!(cause, Cause::Expired);
+                let me = std::thread::current().id();
+                *told.lock().unwrap().entry(me).or_default() += 1;
+                let is_slow = slow.lock().unwrap().take_if_is(me);
+                if is_slow {
+                    meet.wait(); // it is at a shard
+                    meet.wait(); // it may go on
+                }
+            })
+            .build_manual()
+            .unwrap()
+    };
+    for key in 0..KEYS {
+        map.insert(key, ()).unwrap();
+    }
+    clock.advance(SECOND);
+    let (mine, left, busy) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            *slow.lock().unwrap() = Some(std::thread::current().id());
+            map.poll(usize::MAX);
+        });
+        meet.wait();
+        // All but what the other one is at; and there is no more to be had.
+        let first = map.poll(usize::MAX);
+        let mine = told
+            .lock()
+            .unwrap()
+            .get(&std::thread::current().id())
+            .copied();
+        let second = map.poll(usize::MAX);
+        let left = map.len();
+        meet.wait();
+        (mine.unwrap_or(0), left, first && second)
+    });
+    assert!(busy, "somebody was still at it");
+    assert!(mine > 0 && mine < KEYS as usize, "{mine}");
+    assert_eq!(left, KEYS as usize - mine - 1);
+    assert!(!map.poll(usize::MAX) && map.is_empty());
+    assert_eq!(told.lock().unwrap().values().sum::<usize>(), KEYS as usize);
+}
+
+trait TakeIfIs {
+    fn take_if_is(&mut self, id: ThreadId) -> bool;
+}
+
+impl TakeIfIs for Option<ThreadId> {
+    fn take_if_is(&mut self, id: ThreadId) -> bool {
+        let is = *self == Some(id);
+        if is {
+            *self = None;
+        }
+        is
+    }
+}
+
+/// A listener that polls its own map finds nothing, and does not recurse.
+#[test]
+fn a_poll_in_a_listener_finds_nothing() {
+    let clock = ManualClock::new();
+    let (depth, wrong) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let map = Arc::new_cyclic(|map: &std::sync::Weak<ExpiringMap<u64, ()>>| {
+        // What fails in a listener is caught.
+        let (map, depth, wrong) = (map.clone(), depth.clone(), wrong.clone());
+        ExpiringMap::builder()
+            .time_to_live(SECOND)
+            .interval(SECOND)
+            .shards(4)
+            .clock(clock.clone())
+            .on_end(move |_: &u64, (): &(), cause| {
+                if cause == Cause::Expired {
+                    let outer = depth.fetch_add(1, Relaxed);
+                    let busy = map.upgrade().unwrap().poll(usize::MAX);
+                    depth.fetch_sub(1, Relaxed);
+                    wrong.fetch_add(usize::from(outer != 0 || !busy), Relaxed);
+                }
+            })
+            .build_manual()
+            .unwrap()
+    });
+    for key in 0..20_000 {
+        map.insert(key, ()).unwrap();
+    }
+    clock.advance(SECOND);
+    assert!(!map.poll(usize::MAX) && map.is_empty());
+    assert_eq!(wrong.load(Relaxed), 0, "it recursed");
+}
+
+/// Q10, C5: many pollers with small budgets beside many updaters. Every stay of a key comes out once.
+#[test]
+fn pollers_share_and_lose_nothing() {
+    const UPDATERS: u64 = 3;
+    const EACH: u64 = 30_000;
+    let clock = ManualClock::new();
+    let queue = builder(&clock)
+        .interval(Duration::from_millis(1))
+        .shards(4)
+        .build()
+        .unwrap();
+    let working = AtomicUsize::new(UPDATERS as usize);
+    let polled = std::thread::scope(|scope| {
+        for updater in 0..UPDATERS {
+            let (queue, clock, working) = (&queue, &clock, &working);
+            scope.spawn(move || {
+                let mut random = Random(updater + 1);
+                for at in 0..EACH {
+                    let timeout = Duration::from_millis(1 + random.next() % 20);
+                    queue.update(updater * EACH + at, timeout).unwrap();
+                    if at % 64 == 0 {
+                        clock.advance(Duration::from_millis(1));
+                    }
+                }
+                working.fetch_sub(1, Release);
+            });
+        }
+        let pollers: Vec<_> = (0..3)
+            .map(|_| {
+                let (queue, clock, working) = (&queue, &clock, &working);
+                scope.spawn(move || {
+                    let mut expired = Vec::new();
+                    loop {
+                        let last = working.load(Acquire) == 0;
+                        queue.poll_into(&mut expired, 50);
+                        if last && queue.wait_time().is_none() {
+                            return expired;
+                        }
+                        if last {
+                            clock.advance(Duration::from_millis(1));
+                        }
+                    }
+                })
+            })
+            .collect();
+        let polled = pollers.into_iter().map(|poller| poller.join().unwrap());
+        polled.collect::<Vec<_>>()
+    });
+    let mut keys: Vec<u64> = polled.iter().flatten().map(|key| **key).collect();
+    keys.sort_unstable();
+    assert!(keys.into_iter().eq(0..UPDATERS * EACH));
+    assert!(queue.is_empty());
+}
+
+/// `wait_time` against a model: never later than the next expiry, zero where something is due, and who goes by it misses nothing.
+#[test]
+fn the_wait_time_is_never_too_long() {
+    for seed in 1..40 {
+        let mut random = Random(seed);
+        let clock = ManualClock::new();
+        let queue = builder(&clock).shards(1 << (seed % 4)).build().unwrap();
+        let mut model = BTreeMap::new();
+        let mut now = 0;
+        for _ in 0..600 {
+            let (key, timeout) = (random.next() % 40, 1 + random.next() % 60);
+            match random.next() % 8 {
+                0..=2 => {
+                    queue.update(key, SECOND * timeout as u32).unwrap();
+                    model.insert(key, now + timeout);
+                }
+                3 => {
+                    let touched = queue.touch(&key, SECOND * timeout as u32).unwrap();
+                    assert_eq!(touched, model.contains_key(&key));
+                    model.entry(key).and_modify(|due| *due = now + timeout);
+                }
+                4 => assert_eq!(queue.remove(&key).is_some(), model.remove(&key).is_some()),
+                5 => {
+                    clock.advance(SECOND);
+                    now += 1;
+                }
+                6 => {
+                    let mut due: Vec<_> = model.iter().map(|(&key, &due)| (due, key)).collect();
+                    due.retain(|&(due, _)| due <= now);
+                    due.sort_unstable();
+                    let mut polled = seconds(&queue.poll());
+                    polled.sort_unstable();
+                    assert_eq!(polled, due, "seed {seed}, at {now}");
+                    model.retain(|_, due| *due > now);
+                }
+                _ => {
+                    let mut some = Vec::new();
+                    queue.poll_into(&mut some, 2);
+                    for key in some {
+                        assert_eq!(model.remove(&*key), Some(key.expiry().as_secs()));
+                    }
+                }
+            }
+            let truth = model
+                .values()
+                .min()
+                .map(|due| SECOND * due.saturating_sub(now) as u32);
+            match (queue.wait_time(), truth) {
+                (Some(wait), Some(truth)) => {
+                    assert!(wait <= truth, "{wait:?} > {truth:?}, seed {seed}")
+                }
+                (None, Some(truth)) => panic!("it would sleep for ever; seed {seed}, {truth:?}"),
+                (_, None) => {}
+            }
+        }
+        while let Some(wait) = queue.wait_time() {
+            clock.advance(wait);
+            let _ = queue.poll();
+        }
+        assert!(queue.is_empty());
+    }
+}
+
+#[test]
+fn with_nothing_to_wait_for_there_is_no_wait_time() {
+    let clock = ManualClock::new();
+    let queue = builder(&clock).build().unwrap();
+    assert_eq!(queue.wait_time(), None);
+    queue.update(1, SECOND * 5).unwrap();
+    assert_eq!(queue.wait_time(), Some(SECOND * 5));
+    queue.update(2, SECOND * 2).unwrap();
+    assert_eq!(queue.wait_time(), Some(SECOND * 2));
+    clock.advance(SECOND / 2);
+    assert_eq!(queue.wait_time(), Some(SECOND * 3 / 2));
+    clock.advance(SECOND * 100);
+    assert_eq!(queue.wait_time(), Some(Duration::ZERO));
+    assert_eq!(seconds(&queue.poll()), [(2, 2), (5, 1)]);
+    assert_eq!(queue.wait_time(), None);
+}
+
+/// A queue that takes five seconds for a stall, polled at second 1, with keys due at 10, 12, 20 and 40.
+fn to_be_stalled(clock: &ManualClock) -> ExpiryQueue<u64> {
+    let queue = builder(clock)
+        .shards(4)
+        .pause_grace(SECOND * 5)
+        .build()
+        .unwrap();
+    for due in [10, 12, 20, 40] {
+        queue.update(due, SECOND * due as u32).unwrap();
+    }
+    clock.advance(SECOND);
+    assert!(queue.poll().is_empty());
+    queue
+}
+
+fn at(clock: &ManualClock, seconds: u64) {
+    clock.set(seconds * 1_000_000_000);
+}
+
+/// C8: late by no more than the threshold is no stall, by more is.
+#[test]
+fn a_stall_is_told_by_the_threshold() {
+    let clock = ManualClock::new();
+    let queue = to_be_stalled(&clock);
+    at(&clock, 15);
+    assert_eq!(seconds(&queue.poll()), [(10, 10), (12, 12)]);
+    let clock = ManualClock::new();
+    let queue = to_be_stalled(&clock);
+    clock.set(15_000_000_001);
+    assert_eq!(seconds(&queue.poll()), []);
+}
+
+/// What came due in a stall from 10 to 30 gets its 21 seconds on top, and expires then, once, unless it is touched.
+#[test]
+fn a_stall_is_added_once() {
+    let clock = ManualClock::new();
+    let queue = to_be_stalled(&clock);
+    at(&clock, 30);
+    assert!(queue.poll().is_empty());
+    assert_eq!(queue.len(), 4);
+    assert_eq!(queue.wait_time(), Some(SECOND), "10 + 21 - 30");
+    let dump = queue.dump();
+    assert_eq!(
+        dump.keys().map(Duration::as_secs).collect::<Vec<_>>(),
+        [31, 33, 40, 41]
+    );
+    assert!(queue.touch(&12, SECOND * 60).unwrap(), "it lives");
+    at(&clock, 31);
+    assert_eq!(seconds(&queue.poll()), [(31, 10)]);
+    at(&clock, 35);
+    assert!(queue.poll().is_empty(), "it was touched");
+    at(&clock, 40);
+    assert_eq!(seconds(&queue.poll()), [(40, 40)], "not in the stall");
+    at(&clock, 41);
+    assert_eq!(seconds(&queue.poll()), [(41, 20)]);
+    at(&clock, 90);
+    assert_eq!(seconds(&queue.poll()), [(90, 12)]);
+    assert!(queue.is_empty());
+}
+
+/// A touch before the first poll after the stall.
+#[test]
+fn a_touch_after_the_stall_succeeds() {
+    let clock = ManualClock::new();
+    let queue = to_be_stalled(&clock);
+    at(&clock, 30);
+    assert!(queue.touch(&10, SECOND * 3).unwrap());
+    assert!(queue.poll().is_empty());
+    at(&clock, 33);
+    let mut polled = seconds(&queue.poll());
+    polled.sort_unstable();
+    assert_eq!(polled, [(33, 10), (33, 12)]);
+}
+
+/// The budget is smaller than what came due: the rest gets the same, however much later it is come to.
+#[test]
+fn a_small_budget_does_not_shorten_the_grace() {
+    const KEYS: u64 = 5000;
+    let clock = ManualClock::new();
+    let queue = builder(&clock)
+        .shards(4)
+        .pause_grace(SECOND * 5)
+        .build()
+        .unwrap();
+    for key in 0..KEYS {
+        queue.update(key, SECOND * (10 + key as u32 % 20)).unwrap();
+    }
+    assert!(queue.poll().is_empty());
+    at(&clock, 49);
+    let mut expired = Vec::new();
+    // From 10 to 49: 40 more, so due from 50 to 69. The last is come to at 51 or so, by which the first are due.
+    for round in 0.. {
+        if !queue.poll_into(&mut expired, 16) {
+            break;
+        }
+        assert!(round < 10_000);
+        clock.advance(Duration::from_millis(8));
+    }
+    for second in 50..=70 {
+        at(&clock, second.max(52));
+        while queue.poll_into(&mut expired, 16) {}
+    }
+    let mut polled = seconds(&expired);
+    polled.sort_unstable_by_key(|&(_, key)| key);
+    assert!(polled
+        .into_iter()
+        .eq((0..KEYS).map(|key| (50 + key % 20, key))));
+    assert!(queue.is_empty());
+}
+
+/// Two stalls, the second before the first is worked off: who fell into both gets both.
+#[test]
+fn stalls_add_up() {
+    let clock = ManualClock::new();
+    let queue = builder(&clock)
+        .shards(1)
+        .pause_grace(SECOND * 5)
+        .build()
+        .unwrap();
+    for key in 0..1000 {
+        queue.update(key, SECOND * 10).unwrap();
+    }
+    assert!(queue.poll().is_empty());
+    let mut expired = Vec::new();
+    at(&clock, 20); // 10 becomes 21
+    assert!(queue.poll_into(&mut expired, 16));
+    at(&clock, 30); // 21 becomes 31, and so does what still was at 10
+    assert!(queue.poll_into(&mut expired, 16));
+    while queue.poll_into(&mut expired, 16) {}
+    assert!(expired.is_empty());
+    assert_eq!(
+        queue
+            .dump()
+            .keys()
+            .map(Duration::as_secs)
+            .collect::<Vec<_>>(),
+        [31]
+    );
+    at(&clock, 31);
+    assert_eq!(queue.poll().len(), 1000);
+}
+
+/// Slow handlers are no stall: what came due behind them expires.
+#[test]
+fn a_backlog_of_slow_handlers_is_not_extended() {
+    let clock = ManualClock::new();
+    let told = Arc::new(AtomicUsize::new(0));
+    let handler = {
+        let (clock, told) = (clock.clone(), told.clone());
+        move |_: &u64| {
+            // Takes longer than the threshold each time.
+            clock.advance(SECOND * 20);
+            told.fetch_add(1, Relaxed);
+        }
+    };
+    // Its reaper sleeps by the machine's time; all is polled from here, or there: it is the same.
+    let queue = builder(&clock)
+        .shards(4)
+        .pause_grace(SECOND * 5)
+        .build_with_handler(handler)
+        .unwrap();
+    let began = std::time::Instant::now();
+    for key in 0..6 {
+        queue
+            .update(key, SECOND * 100 + SECOND * 15 * key as u32)
+            .unwrap();
+    }
+    at(&clock, 100);
+    while !queue.is_empty() {
+        let _ = queue.poll();
+        assert!(began.elapsed() < SECOND * 60);
+    }
+    // Each was come to in the round after the one that it came due in: at 100, 120, 140, ... 200; nobody got a grace.
+    assert_eq!(told.load(Relaxed), 6);
+    assert_eq!(expiry::Clock::now(&clock), 220_000_000_000);
+}
+
+/// Nor is it a stall while somebody is at a shard: what comes due in the others expires.
+#[test]
+fn others_expire_while_a_handler_is_slow() {
+    // So many that two shards have some; the first is due first.
+    const KEYS: usize = 6000;
+    let clock = ManualClock::new();
+    let told = Arc::new(AtomicUsize::new(0));
+    let meet = Arc::new(Barrier::new(2));
+    let handler = {
+        let (told, meet) = (told.clone(), meet.clone());
+        move |key: &u64| {
+            if *key == 0 {
+                meet.wait(); // somebody is at a shard
+                meet.wait(); // and may go on
+            }
+            told.fetch_add(1, Relaxed);
+        }
+    };
+    let queue = builder(&clock)
+        .shards(2)
+        .pause_grace(SECOND * 5)
+        .build_with_handler(handler)
+        .unwrap();
+    for key in 0..KEYS as u64 {
+        queue
+            .update(key, SECOND * (100 + 10 * u32::from(key > 0)))
+            .unwrap();
+    }
+    at(&clock, 100);
+    let others = std::thread::scope(|scope| {
+        scope.spawn(|| queue.poll().len());
+        meet.wait();
+        at(&clock, 130);
+        let began = std::time::Instant::now();
+        // All in the other shard: what does not fit in the first one's first chunk.
+        while told.load(Relaxed) < KEYS - 4096 {
+            let _ = queue.poll();
+            if began.elapsed() > SECOND * 20 {
+                break;
+            }
+        }
+        let others = told.load(Relaxed);
+        meet.wait();
+        others
+    });
+    assert_eq!(others, KEYS - 4096, "they got a grace");
+}
+
+/// Who just does not poll for long looks stalled, as the documentation says; who has polled since is not.
+#[test]
+fn only_a_gap_between_polls_is_a_stall() {
+    let clock = ManualClock::new();
+    let queue = to_be_stalled(&clock);
+    for second in 2..=10 {
+        at(&clock, second);
+        let _ = queue.poll();
+    }
+    // The next one is due at 12; the gap before it does not count.
+    at(&clock, 17);
+    assert_eq!(seconds(&queue.poll()), [(12, 12)]);
+    at(&clock, 26);
+    assert!(queue.poll().is_empty());
+    assert_eq!(queue.wait_time(), Some(SECOND), "20 to 26 is 7 more");
+}
+
+#[test]
+fn a_pause_grace_of_zero_is_refused() {
+    let built = builder(&ManualClock::new())
+        .pause_grace(Duration::ZERO)
+        .build();
+    assert_eq!(built.unwrap_err(), BuildError::ZeroPauseGrace);
+}
