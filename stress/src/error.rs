@@ -14,6 +14,14 @@ pub enum Error {
         /// What the system said.
         why: String,
     },
+    /// The report cannot be written.
+    #[error("cannot write {}: {why}", path.display())]
+    Unwritable {
+        /// Where to.
+        path: PathBuf,
+        /// What the system said.
+        why: String,
+    },
     /// Nothing was named, and Cargo's home has no sources.
     #[error("Cargo's home has no sources at {}; name a file or a folder: stress wordcount PATH", path.display())]
     NoSources {

@@ -1,5 +1,9 @@
 //! The command line.
 
+mod sessions;
+
+pub use sessions::{Peer, Sessions};
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -21,6 +25,9 @@ Examples:
   stress wordcount /usr/share/doc --json   one JSON object on standard output
   stress ack --order shuffled --ids chosen --batch 16 --in-flight 1000000
   stress ack --fail-rate 0.1 --timeout-rate 0.001 --duplicate-rate 0.01 --late-rate 0.1 --timeout 500ms
+  stress sessions --pollers 2 --simulated
+  stress sessions --contended --keys 100000000
+  stress sessions --contended --peer zookeeper
 
 Exit status: 0 if every check holds, 1 if one does not, 2 if the scenario could not be run.
 Progress goes to standard error.";
@@ -34,6 +41,9 @@ pub enum Scenario {
     /// The tracker alone under load from all threads
     #[command(after_help = ACK)]
     Ack(Ack),
+    /// An expiry queue under load from all threads, each key's history judged
+    #[command(after_help = sessions::HELP)]
+    Sessions(Sessions),
 }
 
 const WORDCOUNT: &str = "\
