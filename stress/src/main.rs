@@ -9,6 +9,8 @@ mod options;
 mod progress;
 mod report;
 mod sessions;
+mod timeline;
+mod ttl;
 mod wordcount;
 
 use clap::{CommandFactory, Parser};
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         Scenario::Wordcount(options) => (Json::asked(options.json), wordcount::run(options)),
         Scenario::Ack(options) => (Json::asked(options.json), ack::run(options)),
         Scenario::Sessions(options) => (Json::at(options.json.as_deref()), sessions::run(options)),
+        Scenario::Ttl(options) => (Json::at(options.json.as_deref()), ttl::run(options)),
     };
     let ran = ran.and_then(|report| {
         report.print(json)?;

@@ -38,10 +38,12 @@ pub struct Sessions {
     /// Simulated time, which passes while the threads are at it, instead of the real clock
     #[arg(long)]
     pub simulated: bool,
-    /// How long to keep the load up, in seconds; not with --contended
-    #[arg(long, default_value_t = 10.0, value_parser = seconds)]
-    pub seconds: f64,
-    /// Keys of a round [default: 4096]; with --contended, fresh keys in all [default: 4000000]
+    /// How long to keep the load up, in seconds; with --contended no longer than this [default: 10; as long as it takes
+    /// with --contended --keys]
+    #[arg(long, value_parser = seconds)]
+    pub seconds: Option<f64>,
+    /// Keys of a round [default: 4096]; with --contended, fresh keys that all threads come to
+    /// [default: 2000000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub keys: Option<u64>,
     /// Keys are strings instead of integers: the form of the queue that has nodes

@@ -1,8 +1,10 @@
 //! The contended drive: fresh keys on which threads meet with a few updates, and which nobody touches again.
 //!
-//! Threads go through the keys of a batch side by side: every few keys they wait for each other. Where there are
-//! pollers, time passes in the middle of meetings, so that expiries meet updates. After each batch all time passes, interval by
-//! interval, and the batch is judged key by key (see `stays`): what is still there then is stranded.
+//! Threads go through the keys of a batch together: whoever is through with a key goes on to the next, and so do the others,
+//! from where they are, once they are through with theirs. Nobody waits, so that threads that run at the same time are at the same
+//! key, and one that is interrupted in the middle of an update comes back to it when the others have long moved on. Where there
+//! are pollers, time passes in the middle of meetings, so that expiries meet updates. After each batch all time passes, interval
+//! by interval, and the batch is judged key by key (see `stays`): what is still there then is stranded.
 
 use super::keys::Key;
 use super::stays::{judge, Batch, Judged, Meeting, Part};
@@ -11,24 +13,18 @@ use crossbeam_utils::CachePadded;
 use expiry::{ExpiryQueue, ManualClock, StoreError, Updated};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 /// Keys of a batch.
-const BATCH: usize = 1 << 15;
+const BATCH: usize = 1 << 16;
 /// The longest timeout, in intervals.
 const LONGEST: u64 = 4;
 /// The most updates of a key by one thread.
 const UPDATES: u64 = 3;
-/// Of so many meetings, one is timed, to see whether the threads really were there at once. Has no divisor in common with
-/// [`TOGETHER`].
-const TIMED: usize = 17;
-/// After so many keys the threads wait for each other.
-const TOGETHER: usize = 8;
-/// How often a thread looks for the others before it lets somebody else run: long, because threads that take turns on a core
-/// do not meet.
-const LOOKS: u32 = 1 << 18;
+/// Of so many keys, one is timed, to see whether the threads really were there at once.
+const TIMED: usize = 16;
 /// The interval, of simulated time.
 pub const INTERVAL: Duration = Duration::from_millis(1);
 
@@ -140,39 +136,12 @@ pub struct Plan {
     pub pollers: usize,
     /// Taken in turn, a batch each.
     pub manners: Vec<Manner>,
-    /// Fresh keys, in all; whole batches are driven.
+    /// On how many fresh keys all threads are to have been. Whole batches are driven, of each manner as many.
     pub keys: u64,
+    /// How long to drive, if that does not come about.
+    pub longest: Duration,
     /// Of everything random.
     pub seed: u64,
-}
-
-impl Plan {
-    /// Batches of the drive: each manner has as many.
-    pub fn batches(&self) -> usize {
-        let batches = self.keys.div_ceil(BATCH as u64);
-        let manners = self.manners.len() as u64;
-        usize::try_from(batches.div_ceil(manners) * manners).unwrap_or(usize::MAX)
-    }
-}
-
-/// Where each thread is.
-struct Pace(Box<[CachePadded<AtomicU64>]>);
-
-impl Pace {
-    /// Returns when all have come to `at`.
-    fn meet(&self, me: usize, at: u64) {
-        self.0[me].store(at, Release);
-        for other in &self.0 {
-            let mut looks = 0u32;
-            // Without a hint that this is a spin: under a hypervisor that costs the processor.
-            while other.load(Acquire) < at {
-                looks += 1;
-                if looks % LOOKS == 0 {
-                    std::thread::yield_now();
-                }
-            }
-        }
-    }
 }
 
 /// What the threads of a drive share.
@@ -180,13 +149,16 @@ struct Drive<'a, K, Q> {
     queue: &'a Q,
     clock: &'a ManualClock,
     plan: &'a Plan,
-    /// Keys driven so far, for the progress line.
+    /// Keys so far on which all threads were.
     done: &'a AtomicU64,
-    pace: Pace,
+    /// The furthest key of the batch that somebody has come to.
+    at: CachePadded<AtomicUsize>,
     /// All threads, at the beginning and at the end of a batch.
     gate: Barrier,
     /// Threads that are still at the batch's keys.
     busy: AtomicUsize,
+    /// There is no other batch.
+    over: AtomicBool,
     began: Instant,
     _key: std::marker::PhantomData<fn(K)>,
 }
@@ -205,15 +177,15 @@ impl<K: Key, Q: Driven<K>> Drive<'_, K, Q> {
         let Manner {
             polled, removes, ..
         } = self.manner(batch);
-        for (at, part) in parts.iter_mut().enumerate() {
-            let number = self.first(batch) + at as u64;
-            *part = Part::default();
-            // One bit of it is drawn for each choice that is left to chance.
+        parts.fill(Part::default());
+        loop {
+            let at = self.at.load(Acquire);
+            let Some(part) = parts.get_mut(at) else {
+                return;
+            };
+            // Different bits of it decide different things.
             let luck: u64 = rng.random();
-            let key = K::of(number);
-            if at % TOGETHER == 0 {
-                self.pace.meet(me, number + 1);
-            }
+            let key = K::of(self.first(batch) + at as u64);
             if at % TIMED == 0 {
                 part.from = self.now();
             }
@@ -230,8 +202,14 @@ impl<K: Key, Q: Driven<K>> Drive<'_, K, Q> {
             if at % TIMED == 0 {
                 part.to = self.now();
             }
+            self.at.fetch_max(at + 1, AcqRel);
         }
-        self.done.fetch_add(BATCH as u64, Relaxed);
+    }
+
+    /// Whether there is another batch: of each manner there are as many.
+    fn goes_on(&self, batch: usize) -> bool {
+        batch % self.plan.manners.len() > 0
+            || self.done.load(Acquire) < self.plan.keys && self.began.elapsed() < self.plan.longest
     }
 
     fn now(&self) -> u64 {
@@ -295,8 +273,7 @@ impl<K: Key, Q: Driven<K>> Drive<'_, K, Q> {
 
     fn worker(&self, me: usize, parts: &[Mutex<Vec<Part>>], mut end: impl FnMut(usize)) {
         let mut rng = SmallRng::seed_from_u64(self.plan.seed.wrapping_mul(64) + me as u64);
-        for batch in 0..self.plan.batches() {
-            self.gate.wait();
+        self.batches(|batch| {
             {
                 let mut parts = parts[me].lock().expect("nobody panics with it");
                 self.meetings(me, batch, &mut rng, &mut parts);
@@ -304,6 +281,21 @@ impl<K: Key, Q: Driven<K>> Drive<'_, K, Q> {
             self.busy.fetch_sub(1, AcqRel);
             self.gate.wait();
             end(batch);
+        });
+    }
+
+    /// Goes through the batches, all threads together; `batch` goes through a gate in its middle.
+    fn batches(&self, mut batch: impl FnMut(usize)) {
+        for number in 0.. {
+            // One asks for all.
+            if self.gate.wait().is_leader() {
+                self.over.store(!self.goes_on(number), Release);
+            }
+            self.gate.wait();
+            if self.over.load(Acquire) {
+                return;
+            }
+            batch(number);
         }
     }
 }
@@ -326,9 +318,10 @@ pub fn drive<K: Key, Q: Driven<K>>(
         clock,
         plan,
         done,
-        pace: Pace((0..plan.threads).map(|_| CachePadded::default()).collect()),
+        at: CachePadded::default(),
         gate: Barrier::new(plan.threads + pollers),
         busy: AtomicUsize::new(plan.threads),
+        over: AtomicBool::new(false),
         began: Instant::now(),
         _key: std::marker::PhantomData,
     };
@@ -350,14 +343,13 @@ pub fn drive<K: Key, Q: Driven<K>>(
         for polled in &polled {
             let alive = alive.clone();
             scope.spawn(move || {
-                for batch in 0..plan.batches() {
-                    drive.gate.wait();
+                drive.batches(|batch| {
                     if drive.manner(batch).polled {
                         let (expired, strangers) = &mut *polled.lock().expect("nobody panics");
                         drive.poll(batch, expired, strangers);
                     }
                     drive.gate.wait();
-                }
+                });
                 drop(alive);
             });
         }
@@ -383,6 +375,8 @@ pub fn drive<K: Key, Q: Driven<K>>(
             judged[batch % plan.manners.len()].add(&came);
             polled.iter_mut().for_each(|one| one.0.fill(0));
             drive.busy.store(plan.threads, Release);
+            drive.at.store(0, Release);
+            done.fetch_add(came.together, AcqRel);
         });
     });
     judged

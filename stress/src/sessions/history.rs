@@ -274,7 +274,7 @@ fn why(events: &[Event], promise: &Promise) -> (&'static str, &'static str) {
     }
     (
         "renewed_is_renewed",
-        "it ended by a deadline that a successful touch or update had moved",
+        "it ended before the deadline that its last touch or update had set",
     )
 }
 

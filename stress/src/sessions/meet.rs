@@ -26,8 +26,10 @@ const NAMES: [Check; 7] = [
 /// The check that the drive finds strandings where there are some.
 const PEER_STRANDS: Check = "peer_strands";
 
-/// Keys driven of one peer: enough to see its rate.
-const PEER_KEYS: u64 = 2_000_000;
+/// Keys if the options do not say.
+const KEYS: u64 = 2_000_000;
+/// The most keys of a peer, and the longest that it is driven: enough to see its rate.
+const PEER: (u64, Duration) = (500_000, Duration::from_secs(30));
 
 /// The share of removes where the options do not say.
 const REMOVES: f64 = 0.25;
@@ -71,7 +73,11 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
         threads: options.threads.unwrap_or(2) as usize,
         pollers: options.pollers.unwrap_or(1) as usize,
         manners: manners(options),
-        keys: options.keys.unwrap_or(4_000_000),
+        keys: options.keys.unwrap_or(KEYS),
+        longest: match (options.seconds, options.keys) {
+            (None, Some(_)) => Duration::MAX,
+            (seconds, _) => Duration::from_secs_f64(seconds.unwrap_or(super::SECONDS)),
+        },
         seed: options.seed,
     };
     if plan.threads < 2 {
@@ -92,7 +98,8 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
         let clock = ManualClock::new();
         let queue = ZooKeeper::new(clock.clone(), INTERVAL.as_nanos() as u64);
         let plan = Plan {
-            keys: plan.keys.min(PEER_KEYS),
+            keys: plan.keys.min(PEER.0),
+            longest: plan.longest.min(PEER.1),
             ..plan.clone()
         };
         watched::<K, _>("ZooKeeper's: ", &queue, &clock, &plan)
@@ -114,6 +121,7 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
     );
     report.counts.extend([
         ("keys", sum.keys),
+        ("keys_with_all_threads", sum.together),
         ("updates", sum.updates),
         ("inserted", sum.inserted),
         ("removed", sum.removed),
@@ -155,7 +163,6 @@ fn watched<K: Key, Q: Driven<K>>(
 ) -> (Vec<Judged>, Duration) {
     let (done, began) = (AtomicU64::new(0), Instant::now());
     let (alive, gone) = bounded::<()>(0);
-    let threads = plan.threads as u64;
     std::thread::scope(|scope| {
         let driver = scope.spawn(|| {
             let judged = drive::<K, Q>(queue, clock, plan, &done, &alive);
@@ -164,9 +171,9 @@ fn watched<K: Key, Q: Driven<K>>(
         });
         let mut progress = Progress::new(Some(plan.keys));
         while gone.recv_timeout(progress.pause()) == Err(RecvTimeoutError::Timeout) {
-            let keys = done.load(Relaxed) / threads;
+            let keys = done.load(Relaxed);
             progress.show(keys, keys, |rate| {
-                format!("{whose}{keys} keys, {}/s", thousands(rate))
+                format!("{whose}{keys} keys with all threads, {}/s", thousands(rate))
             });
         }
         progress.finish();
@@ -188,7 +195,7 @@ fn percent(part: u64, whole: u64) -> f64 {
 
 #[allow(clippy::cast_precision_loss)] // counts below 2^53
 fn one_in(judged: &Judged) -> f64 {
-    judged.keys as f64 / judged.stranded.max(1) as f64
+    judged.together as f64 / judged.stranded.max(1) as f64
 }
 
 /// What came of a manner, in words.
@@ -198,14 +205,15 @@ fn line(manner: &Manner, judged: &Judged, peer: Option<&Judged>) -> String {
         stranded => format!("{stranded}, one in {:.0}", one_in(judged)),
     };
     let mut line = format!(
-        "{}: {} keys, stranded {}, met {:.0} %",
+        "{}: {} keys, {} with all threads, stranded {}, met {:.0} %",
         manner.name,
         judged.keys,
+        judged.together,
         rate(judged),
         percent(judged.met, judged.timed)
     );
     if let Some(peer) = peer {
-        line += &format!("; peer: {} keys, stranded {}", peer.keys, rate(peer));
+        line += &format!("; peer: {} keys, stranded {}", peer.together, rate(peer));
     }
     line
 }
@@ -263,6 +271,7 @@ mod tests {
                 removes: 0.0,
             }],
             keys: 100,
+            longest: Duration::MAX,
             seed: 1,
         };
         let checks = Checks::new(&NAMES);

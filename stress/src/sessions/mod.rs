@@ -11,7 +11,6 @@ mod history;
 mod keys;
 mod meet;
 mod stays;
-mod timeline;
 mod worker;
 mod zookeeper;
 
@@ -21,6 +20,7 @@ use crate::latency::{human, Latency};
 use crate::options::{threads, Sessions};
 use crate::progress::Progress;
 use crate::report::{thousands, Report};
+use crate::timeline::{Reading, Timeline};
 use expiry::ExpiryQueue;
 use history::{judge, Did, Event, Promise};
 use keys::Key;
@@ -29,7 +29,6 @@ use rand::SeedableRng;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use timeline::{Reading, Timeline};
 use worker::{Shared, Worker};
 
 const NAMES: [Check; 9] = [
@@ -44,6 +43,8 @@ const NAMES: [Check; 9] = [
     "no_surprises",
 ];
 
+/// How long a run is if the options do not say, in seconds.
+const SECONDS: f64 = 10.0;
 /// How long after everything should have expired a round gives up waiting.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -123,7 +124,7 @@ impl Tally {
 
 fn rounds<K: Key>(options: &Sessions) -> Result<Report, Error> {
     let mut run = Run::<K>::new(options)?;
-    let length = Duration::from_secs_f64(options.seconds);
+    let length = Duration::from_secs_f64(options.seconds.unwrap_or(SECONDS));
     let began = Instant::now();
     let mut progress = Progress::new(Some(length.as_millis() as u64));
     let mut whole = true;

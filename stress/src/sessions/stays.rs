@@ -66,6 +66,8 @@ pub struct Batch {
 #[derive(Debug, Clone, Default)]
 pub struct Judged {
     pub keys: u64,
+    /// Keys on which all threads were.
+    pub together: u64,
     pub updates: u64,
     pub inserted: u64,
     pub removed: u64,
@@ -84,7 +86,7 @@ pub struct Judged {
     pub twice: u64,
     /// Keys that expired at a time that no last update had asked for.
     pub odd: u64,
-    /// Meetings that were timed, and in which all threads were there at once.
+    /// Keys on which all threads were timed, and those where they were there at once.
     pub timed: u64,
     pub met: u64,
     /// Quiet keys, and those where the results alone show that updates crossed.
@@ -96,6 +98,7 @@ impl Judged {
     /// Adds another batch.
     pub fn add(&mut self, other: &Judged) {
         self.keys += other.keys;
+        self.together += other.together;
         self.updates += other.updates;
         self.inserted += other.inserted;
         self.removed += other.removed;
@@ -143,6 +146,7 @@ fn judge_key<'a>(
     let sum = |of: fn(&Part) -> u8| parts.clone().map(|part| u64::from(of(part))).sum::<u64>();
     let (inserted, removed) = (sum(|part| part.inserted), sum(|part| part.removed));
     let expired = u64::from(meeting.expired);
+    judged.together += u64::from(parts.clone().all(|part| part.updates + part.refused > 0));
     judged.updates += sum(|part| part.updates);
     judged.refused += sum(|part| part.refused);
     judged.mistaken += sum(|part| part.mistaken);
@@ -224,7 +228,7 @@ mod tests {
     fn a_sound_meeting_passes() {
         let judged = found(|_, _| {});
         assert_eq!(wrong(&judged), [0; 5]);
-        assert_eq!((judged.timed, judged.met), (1, 1));
+        assert_eq!((judged.together, judged.timed, judged.met), (1, 1, 1));
         assert_eq!((judged.quiet, judged.crossed), (1, 0));
     }
 
@@ -277,6 +281,8 @@ mod tests {
     fn threads_met_if_both_were_there_at_once() {
         let apart = found(|_, parts| (parts[1].from, parts[1].to) = (20, 30));
         assert_eq!((apart.timed, apart.met), (1, 0));
+        let alone = found(|_, parts| (parts[1].updates, parts[1].to) = (0, 0));
+        assert_eq!((alone.together, alone.timed, alone.met), (0, 0, 0));
         let untimed = found(|_, parts| parts[1].to = 0);
         assert_eq!((untimed.timed, untimed.met), (0, 0));
     }

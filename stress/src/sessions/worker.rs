@@ -2,8 +2,8 @@
 
 use super::history::{Did, Event};
 use super::keys::Key;
-use super::timeline::{Reading, Timeline};
 use crate::checks::Checks;
+use crate::timeline::{Reading, Timeline};
 use expiry::{ExpiryQueue, Handle, Updated};
 use rand::rngs::SmallRng;
 use rand::Rng;

@@ -1,4 +1,4 @@
-//! The time that a queue goes by, and the time that events are ordered by.
+//! The time that a store goes by, and the time that events are ordered by.
 
 use expiry::{Clock, CoarseClock, ManualClock};
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 pub struct Reading {
     /// Real time, in nanoseconds since the run began.
     pub real: u64,
-    /// The queue's clock.
+    /// The store's clock.
     pub clock: u64,
 }
 
-/// A queue's clock, real or simulated.
+/// A store's clock, real or simulated.
 #[derive(Debug, Clone)]
 pub struct Timeline {
     began: Instant,
@@ -39,7 +39,7 @@ impl Timeline {
         }
     }
 
-    /// The clock, for the queue.
+    /// The clock, for the store.
     pub fn clock(&self) -> Arc<dyn Clock> {
         match &self.clock {
             Source::Real(clock) => Arc::new(clock.clone()),
@@ -47,7 +47,7 @@ impl Timeline {
         }
     }
 
-    /// The most that the queue's cheap readings may lag behind.
+    /// The most that the store's cheap readings may lag behind.
     pub fn lag(&self) -> u64 {
         match &self.clock {
             Source::Real(clock) => clock.lag(),
@@ -59,7 +59,9 @@ impl Timeline {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn queue(&self) -> u64 {
+    /// The store's clock alone.
+    #[inline]
+    pub fn now(&self) -> u64 {
         match &self.clock {
             Source::Real(clock) => clock.now(),
             Source::Simulated(clock) => clock.now(),
@@ -70,14 +72,14 @@ impl Timeline {
     #[inline]
     pub fn before(&self) -> Reading {
         let real = self.real();
-        let clock = self.queue();
+        let clock = self.now();
         Reading { real, clock }
     }
 
     /// For what has just ended.
     #[inline]
     pub fn after(&self) -> Reading {
-        let clock = self.queue();
+        let clock = self.now();
         let real = self.real();
         Reading { real, clock }
     }
