@@ -66,7 +66,7 @@ pub struct Sessions {
     #[arg(long, value_enum, requires = "contended")]
     pub peer: Option<Peer>,
     /// How much later than promised an expiry may come, because the machine is busy; on the real clock
-    #[arg(long, default_value = "2s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    #[arg(long, default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub allowance: Duration,
     /// Seed of the choices
     #[arg(long, default_value_t = 1)]

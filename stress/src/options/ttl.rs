@@ -70,7 +70,7 @@ pub struct Ttl {
     #[arg(long, default_value_t = 0.01, value_parser = rate, value_name = "RATE")]
     pub polls: f64,
     /// How much later than promised an end may be told, because the machine is busy; on the real clock
-    #[arg(long, default_value = "2s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    #[arg(long, default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub allowance: Duration,
     /// Seed of the choices
     #[arg(long, default_value_t = 1)]

@@ -93,9 +93,12 @@ impl<K: Key> Driven<K> for Ours<K> {
                 inserted: false,
                 tick: ticks(Duration::from_nanos(now) + after),
             }),
-            Err(StoreError::ZeroTimeout) if intervals == 0 => None,
-            // The run goes on without this update; that it was refused is a violation (see `stays`).
-            Err(_) => None,
+            Err(StoreError::ZeroTimeout) => None,
+            // Nothing is full, too long or closed here: as good as lost, and `stays` will say so.
+            Err(_) => Some(Update {
+                inserted: true,
+                tick: 0,
+            }),
         }
     }
 
@@ -186,7 +189,7 @@ impl<K: Key, Q: Driven<K>> Drive<'_, K, Q> {
             // Different bits of it decide different things.
             let luck: u64 = rng.random();
             let key = K::of(self.first(batch) + at as u64);
-            if at % TIMED == 0 {
+            if at.is_multiple_of(TIMED) {
                 part.from = self.now();
             }
             for turn in 0..1 + luck % UPDATES {
@@ -199,7 +202,7 @@ impl<K: Key, Q: Driven<K>> Drive<'_, K, Q> {
             if removes > 0.0 && ((luck >> 48) as f64) < removes * 65536.0 {
                 part.removed += u8::from(self.queue.remove(&key));
             }
-            if at % TIMED == 0 {
+            if at.is_multiple_of(TIMED) {
                 part.to = self.now();
             }
             self.at.fetch_max(at + 1, AcqRel);
@@ -208,7 +211,7 @@ impl<K: Key, Q: Driven<K>> Drive<'_, K, Q> {
 
     /// Whether there is another batch: of each manner there are as many.
     fn goes_on(&self, batch: usize) -> bool {
-        batch % self.plan.manners.len() > 0
+        !batch.is_multiple_of(self.plan.manners.len())
             || self.done.load(Acquire) < self.plan.keys && self.began.elapsed() < self.plan.longest
     }
 

@@ -123,10 +123,7 @@ impl Search<'_> {
                 return false;
             };
             let began = self.events[usize::from(first)].did;
-            by.map_or(
-                true,
-                |by| matches!(began, Did::Inserted { handle, .. } if handle == by),
-            )
+            by.is_none_or(|by| matches!(began, Did::Inserted { handle, .. } if handle == by))
         };
         match event.did {
             Did::Inserted { .. } => stay.is_none().then_some(Some((number, number))),

@@ -1,5 +1,6 @@
 //! ZooKeeper's expiry queue, over dashmap: two maps that are brought up to date one after the other, and a counter that says
-//! which bucket is next. The steps and their order are those of its class; `docs/keyed.md` says what goes wrong between them.
+//! which bucket is next. The steps and their order are those of its class. An element whose update is overtaken between two of
+//! them may end up mapped to a time in whose bucket it is not: it is never polled.
 
 use super::contended::{Driven, Update};
 use super::keys::Key;

@@ -84,7 +84,7 @@ pub fn read(file: Option<&Path>, row: Option<&str>) -> Result<Row, Error> {
     let row = row.or(file.is_none().then_some(DEFAULT_ROW));
     let found = rows
         .iter()
-        .find(|one| row.map_or(true, |row| one.cluster == row));
+        .find(|one| row.is_none_or(|row| one.cluster == row));
     found.cloned().ok_or_else(|| {
         let known: Vec<_> = rows.iter().map(|row| row.cluster.as_str()).collect();
         Error::NoRow {

@@ -98,7 +98,7 @@ impl Books {
         let told = self.ledger.told_at(value.number);
         self.checks.expect(
             "ended_is_gone",
-            told.map_or(true, |told| told >= began),
+            told.is_none_or(|told| told >= began),
             || {
                 format!(
                     "value {} was found by a get at {began}, and told to have ended at {told:?}",

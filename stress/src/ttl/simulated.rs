@@ -269,7 +269,7 @@ impl<K: CacheKey> Cache for Both<'_, K> {
         let rest = entry.map_or(0, |entry| (entry.made + entry.ttl).saturating_sub(now));
         self.checks.expect(
             "values_intact",
-            expected.map_or(true, |entry| entry.length == length),
+            expected.is_none_or(|entry| entry.length == length),
             || format!("value {number} of key {key} has another length: {length}"),
         );
         Some(Seen {

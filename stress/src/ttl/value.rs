@@ -60,7 +60,7 @@ impl Value {
         places.iter().all(|&at| {
             self.bytes
                 .get(at)
-                .map_or(true, |&byte| byte == fill(self.number))
+                .is_none_or(|&byte| byte == fill(self.number))
         })
     }
 }
