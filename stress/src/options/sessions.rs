@@ -42,8 +42,8 @@ pub struct Sessions {
     /// with --contended --keys]
     #[arg(long, value_parser = seconds)]
     pub seconds: Option<f64>,
-    /// Keys of a round [default: 4096]; with --contended, fresh keys that all threads come to
-    /// [default: 2000000]
+    /// Keys of a round [default: 4096]; with --contended, fresh keys that
+    /// at least two threads come to [default: 2000000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub keys: Option<u64>,
     /// Keys are strings instead of integers: the form of the queue that has nodes

@@ -94,7 +94,7 @@ impl<K: Key> Driven<K> for Ours<K> {
                 tick: ticks(Duration::from_nanos(now) + after),
             }),
             Err(StoreError::ZeroTimeout) => None,
-            // Nothing is full, too long or closed here: as good as lost, and `stays` will say so.
+            // Nothing is full, too long or closed here: a stay that never ends, which `stays` will find.
             Err(_) => Some(Update {
                 inserted: true,
                 tick: 0,
@@ -139,7 +139,7 @@ pub struct Plan {
     pub pollers: usize,
     /// Taken in turn, a batch each.
     pub manners: Vec<Manner>,
-    /// On how many fresh keys all threads are to have been. Whole batches are driven, of each manner as many.
+    /// To how many fresh keys at least two threads are to have come. Whole batches are driven, of each manner as many.
     pub keys: u64,
     /// How long to drive, if that does not come about.
     pub longest: Duration,
@@ -152,7 +152,7 @@ struct Drive<'a, K, Q> {
     queue: &'a Q,
     clock: &'a ManualClock,
     plan: &'a Plan,
-    /// Keys so far on which all threads were.
+    /// Keys so far that threads shared.
     done: &'a AtomicU64,
     /// The furthest key of the batch that somebody has come to.
     at: CachePadded<AtomicUsize>,
@@ -379,7 +379,7 @@ pub fn drive<K: Key, Q: Driven<K>>(
             polled.iter_mut().for_each(|one| one.0.fill(0));
             drive.busy.store(plan.threads, Release);
             drive.at.store(0, Release);
-            done.fetch_add(came.together, AcqRel);
+            done.fetch_add(came.shared, AcqRel);
         });
     });
     judged

@@ -121,7 +121,7 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
     );
     report.counts.extend([
         ("keys", sum.keys),
-        ("keys_with_all_threads", sum.together),
+        ("keys_shared", sum.shared),
         ("updates", sum.updates),
         ("inserted", sum.inserted),
         ("removed", sum.removed),
@@ -173,7 +173,7 @@ fn watched<K: Key, Q: Driven<K>>(
         while gone.recv_timeout(progress.pause()) == Err(RecvTimeoutError::Timeout) {
             let keys = done.load(Relaxed);
             progress.show(keys, keys, |rate| {
-                format!("{whose}{keys} keys with all threads, {}/s", thousands(rate))
+                format!("{whose}{keys} keys shared, {}/s", thousands(rate))
             });
         }
         progress.finish();
@@ -195,7 +195,7 @@ fn percent(part: u64, whole: u64) -> f64 {
 
 #[allow(clippy::cast_precision_loss)] // counts below 2^53
 fn one_in(judged: &Judged) -> f64 {
-    judged.together as f64 / judged.stranded.max(1) as f64
+    judged.shared as f64 / judged.stranded.max(1) as f64
 }
 
 /// What came of a manner, in words.
@@ -205,15 +205,15 @@ fn line(manner: &Manner, judged: &Judged, peer: Option<&Judged>) -> String {
         stranded => format!("{stranded}, one in {:.0}", one_in(judged)),
     };
     let mut line = format!(
-        "{}: {} keys, {} with all threads, stranded {}, met {:.0} %",
+        "{}: {} keys, {} shared, stranded {}, met {:.0} %",
         manner.name,
         judged.keys,
-        judged.together,
+        judged.shared,
         rate(judged),
         percent(judged.met, judged.timed)
     );
     if let Some(peer) = peer {
-        line += &format!("; peer: {} keys, stranded {}", peer.together, rate(peer));
+        line += &format!("; peer: {} keys, stranded {}", peer.shared, rate(peer));
     }
     line
 }
@@ -243,11 +243,15 @@ fn verdict(plan: &Plan, judged: &[Judged], checks: &Checks) {
         ] {
             checks.equal(check, &format!("{}: {what}", manner.name), is, 0);
         }
-        // Without meetings nothing has been shown. On one core they take turns.
-        checks.expect("threads_met", judged.met * 100 >= judged.timed, || {
-            format!("{}: {} of {}", manner.name, judged.met, judged.timed)
-        });
     }
+    // Without meetings nothing has been shown.
+    let sum = total(judged);
+    checks.expect("threads_met", sum.met > 0, || {
+        format!(
+            "of {} keys that were timed, none was a meeting: is there one core only?",
+            sum.timed
+        )
+    });
 }
 
 #[cfg(test)]

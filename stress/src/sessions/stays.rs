@@ -66,8 +66,8 @@ pub struct Batch {
 #[derive(Debug, Clone, Default)]
 pub struct Judged {
     pub keys: u64,
-    /// Keys on which all threads were.
-    pub together: u64,
+    /// Keys that at least two threads came to.
+    pub shared: u64,
     pub updates: u64,
     pub inserted: u64,
     pub removed: u64,
@@ -86,7 +86,7 @@ pub struct Judged {
     pub twice: u64,
     /// Keys that expired at a time that no last update had asked for.
     pub odd: u64,
-    /// Keys on which all threads were timed, and those where they were there at once.
+    /// Keys on which at least two threads were timed, and those where two were at once.
     pub timed: u64,
     pub met: u64,
     /// Quiet keys, and those where the results alone show that updates crossed.
@@ -98,7 +98,7 @@ impl Judged {
     /// Adds another batch.
     pub fn add(&mut self, other: &Judged) {
         self.keys += other.keys;
-        self.together += other.together;
+        self.shared += other.shared;
         self.updates += other.updates;
         self.inserted += other.inserted;
         self.removed += other.removed;
@@ -146,7 +146,8 @@ fn judge_key<'a>(
     let sum = |of: fn(&Part) -> u8| parts.clone().map(|part| u64::from(of(part))).sum::<u64>();
     let (inserted, removed) = (sum(|part| part.inserted), sum(|part| part.removed));
     let expired = u64::from(meeting.expired);
-    judged.together += u64::from(parts.clone().all(|part| part.updates + part.refused > 0));
+    let came = |part: &&Part| part.updates + part.refused > 0;
+    judged.shared += u64::from(parts.clone().filter(came).count() > 1);
     judged.updates += sum(|part| part.updates);
     judged.refused += sum(|part| part.refused);
     judged.mistaken += sum(|part| part.mistaken);
@@ -157,12 +158,13 @@ fn judge_key<'a>(
     judged.stranded += u64::from(meeting.stranded);
     judged.lost += u64::from(inserted > ended);
     judged.twice += u64::from(ended > inserted);
-    if parts.clone().all(|part| part.to > 0) {
-        judged.timed += 1;
-        let began = parts.clone().map(|part| part.from).max();
-        let first_through = parts.clone().map(|part| part.to).min();
-        judged.met += u64::from(began < first_through);
-    }
+    let timed = parts.clone().filter(|part| part.to > 0);
+    let met = |at: usize, one: &Part| {
+        let mut others = timed.clone().skip(at + 1);
+        others.any(|other| one.from < other.to && other.from < one.to)
+    };
+    judged.timed += u64::from(timed.clone().count() > 1);
+    judged.met += u64::from(timed.clone().enumerate().any(|(at, one)| met(at, one)));
     if quiet && expired == 1 && inserted == 1 {
         let mut active = parts.filter(|part| part.updates > 0);
         judged.quiet += 1;
@@ -228,7 +230,7 @@ mod tests {
     fn a_sound_meeting_passes() {
         let judged = found(|_, _| {});
         assert_eq!(wrong(&judged), [0; 5]);
-        assert_eq!((judged.together, judged.timed, judged.met), (1, 1, 1));
+        assert_eq!((judged.shared, judged.timed, judged.met), (1, 1, 1));
         assert_eq!((judged.quiet, judged.crossed), (1, 0));
     }
 
@@ -282,7 +284,7 @@ mod tests {
         let apart = found(|_, parts| (parts[1].from, parts[1].to) = (20, 30));
         assert_eq!((apart.timed, apart.met), (1, 0));
         let alone = found(|_, parts| (parts[1].updates, parts[1].to) = (0, 0));
-        assert_eq!((alone.together, alone.timed, alone.met), (0, 0, 0));
+        assert_eq!((alone.shared, alone.timed, alone.met), (0, 0, 0));
         let untimed = found(|_, parts| parts[1].to = 0);
         assert_eq!((untimed.timed, untimed.met), (0, 0));
     }

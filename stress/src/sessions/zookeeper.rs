@@ -109,3 +109,32 @@ impl<K: Key> Driven<K> for ZooKeeper<K> {
         self.elements.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::contended::INTERVAL;
+    use super::*;
+
+    #[test]
+    fn alone_it_expires_what_is_not_touched() {
+        let clock = ManualClock::new();
+        let queue = ZooKeeper::<u64>::new(clock.clone(), INTERVAL.as_nanos() as u64);
+        let polled = || {
+            let mut polled = Vec::new();
+            queue.poll(&mut |key| polled.push(*key));
+            polled
+        };
+        for (key, inserted) in [(1, true), (2, true), (3, true), (1, false)] {
+            let update = queue.update(key, if inserted { 2 } else { 4 }).unwrap();
+            assert_eq!(update.inserted, inserted);
+        }
+        assert!(queue.remove(&3) && !queue.remove(&3));
+        clock.advance(INTERVAL * 2);
+        assert!(polled().is_empty());
+        clock.advance(INTERVAL);
+        assert_eq!(polled(), [2]);
+        clock.advance(INTERVAL * 2);
+        assert_eq!(polled(), [1]);
+        assert_eq!(queue.left(), 0);
+    }
+}
