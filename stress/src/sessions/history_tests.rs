@@ -141,7 +141,7 @@ fn results_that_no_order_explains() {
     let late = vec![inserted(one), expired(200, 215), touched(220, 100)];
     assert_eq!(failing(late), unexplained);
     // A handle of another stay renews it; its own does not.
-    let by = |did| vec![inserted(one), event(did, 150, 160, 50), expired(0, 240)];
+    let by = |did| vec![inserted(one), event(did, 150, 160, 50), expired(200, 240)];
     assert!(failing(by(Did::Touched { by: Some(one) })).is_empty());
     assert_eq!(failing(by(Did::Touched { by: Some(two) })), unexplained);
     assert!(failing(by(Did::Gone { by: Some(two) })).is_empty());
