@@ -21,7 +21,8 @@ Shares of operations and of times to live are made to add up to 1; an exponent t
 are divided by the squeeze, so that they pass within the run.
 
 With --simulated one thread runs the row in simulated time, at the row's rate, beside a sequential model: each result, each \
-end that is told and the number of entries must be the model's, and every end be within an interval of its time to live. \
+end that is told and the number of entries must be the model's, and nothing may be over before its time to live, or be found \
+an interval after it. \
 Otherwise threads run it on the real clock, as fast as they can: each value must end exactly once, never early, and not be \
 found any more by a get that began after its end was told.
 
