@@ -14,6 +14,14 @@ pub enum Error {
         /// What the system said.
         why: String,
     },
+    /// The report cannot be written.
+    #[error("cannot write {}: {why}", path.display())]
+    Unwritable {
+        /// Where to.
+        path: PathBuf,
+        /// What the system said.
+        why: String,
+    },
     /// Nothing was named, and Cargo's home has no sources.
     #[error("Cargo's home has no sources at {}; name a file or a folder: stress wordcount PATH", path.display())]
     NoSources {
@@ -27,6 +35,28 @@ pub enum Error {
         path: PathBuf,
         /// What was there instead.
         found: String,
+    },
+    /// A table of cache loads is not what it should be.
+    #[error("{file}, line {line}, column {column}: {why}")]
+    Mix {
+        /// Which table.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// The column's name.
+        column: String,
+        /// What is wrong, and what to do.
+        why: String,
+    },
+    /// A table does not have the row that was asked for.
+    #[error("{file} has no cluster {row}; it has {known}")]
+    NoRow {
+        /// Which table.
+        file: String,
+        /// The row.
+        row: String,
+        /// Those that it has.
+        known: String,
     },
     /// Shares that must fit in a whole do not.
     #[error("{names} add up to {sum}, which is more than all; make them add up to at most 1")]
@@ -44,7 +74,7 @@ pub enum Error {
         /// What is wrong, and what to do.
         why: String,
     },
-    /// The tracker refused its settings.
-    #[error("the tracker cannot be built: {0}")]
+    /// A tracker or a store refused its settings.
+    #[error("the tracker or store cannot be built: {0}")]
     Build(#[from] expiry::BuildError),
 }

@@ -8,10 +8,14 @@ mod latency;
 mod options;
 mod progress;
 mod report;
+mod sessions;
+mod timeline;
+mod ttl;
 mod wordcount;
 
 use clap::{CommandFactory, Parser};
 use options::{Cli, Scenario};
+use report::Json;
 use std::process::ExitCode;
 
 /// The exit status when a check has failed.
@@ -27,18 +31,18 @@ fn main() -> ExitCode {
         return ExitCode::from(UNUSABLE);
     };
     let (json, ran) = match &scenario {
-        Scenario::Wordcount(options) => (options.json, wordcount::run(options)),
-        Scenario::Ack(options) => (options.json, ack::run(options)),
+        Scenario::Wordcount(options) => (Json::asked(options.json), wordcount::run(options)),
+        Scenario::Ack(options) => (Json::asked(options.json), ack::run(options)),
+        Scenario::Sessions(options) => (Json::at(options.json.as_deref()), sessions::run(options)),
+        Scenario::Ttl(options) => (Json::at(options.json.as_deref()), ttl::run(options)),
     };
+    let ran = ran.and_then(|report| {
+        report.print(json)?;
+        Ok(report.passed())
+    });
     match ran {
-        Ok(report) => {
-            report.print(json);
-            if report.passed() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::from(FAILED)
-            }
-        }
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(FAILED),
         Err(error) => {
             eprintln!("stress: {error}");
             ExitCode::from(UNUSABLE)

@@ -1,5 +1,11 @@
 //! The command line.
 
+mod sessions;
+mod ttl;
+
+pub use sessions::{Peer, Sessions};
+pub use ttl::Ttl;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -21,6 +27,11 @@ Examples:
   stress wordcount /usr/share/doc --json   one JSON object on standard output
   stress ack --order shuffled --ids chosen --batch 16 --in-flight 1000000
   stress ack --fail-rate 0.1 --timeout-rate 0.001 --duplicate-rate 0.01 --late-rate 0.1 --timeout 500ms
+  stress sessions --pollers 2 --simulated
+  stress sessions --contended --keys 100000000
+  stress sessions --contended --peer zookeeper
+  stress ttl --row 53 --simulated
+  stress ttl --mix FILE.csv --row 9 --seconds 30
 
 Exit status: 0 if every check holds, 1 if one does not, 2 if the scenario could not be run.
 Progress goes to standard error.";
@@ -34,6 +45,12 @@ pub enum Scenario {
     /// The tracker alone under load from all threads
     #[command(after_help = ACK)]
     Ack(Ack),
+    /// An expiry queue under load from all threads, each key's history judged
+    #[command(after_help = sessions::HELP)]
+    Sessions(Sessions),
+    /// An expiring map under a cache's load, each value's story told
+    #[command(after_help = ttl::HELP)]
+    Ttl(Ttl),
 }
 
 const WORDCOUNT: &str = "\
@@ -196,6 +213,14 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// What something is divided by.
+fn factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if (1e-9..=1e15).contains(&factor) => Ok(factor),
+        _ => Err("a factor is a number above 0".into()),
+    }
+}
+
 /// The number given, or the number of cores.
 pub fn threads(given: Option<u32>) -> usize {
     match given {
@@ -220,7 +245,8 @@ mod tests {
         for bad in ["-0.1", "1.5", "NaN", "x", ""] {
             assert!(rate(bad).is_err(), "{bad}");
         }
-        assert_eq!(seconds("2.5"), Ok(2.5));
+        assert_eq!((seconds("2.5"), factor("1e7")), (Ok(2.5), Ok(1e7)));
+        assert!(factor("0").is_err() && factor("-1").is_err() && factor("NaN").is_err());
         for bad in ["0", "-1", "inf", "NaN", "1e9"] {
             assert!(seconds(bad).is_err(), "{bad}");
         }

@@ -1,10 +1,43 @@
 //! The report of a run: one JSON object, or text for people.
 
 use crate::checks::{Check, Checks};
+use crate::error::Error;
 use crate::latency::{human, Percentiles};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
+
+/// Where the JSON object goes.
+#[derive(Debug, Clone, Copy)]
+pub enum Json<'a> {
+    /// Nowhere: the report is text.
+    Nowhere,
+    /// To standard output, instead of the text.
+    Stdout,
+    /// To a file, beside the text.
+    File(&'a Path),
+}
+
+impl<'a> Json<'a> {
+    /// Of an option that is there or not.
+    pub fn asked(json: bool) -> Self {
+        if json {
+            Json::Stdout
+        } else {
+            Json::Nowhere
+        }
+    }
+
+    /// Of an option that may name a file; `-` is standard output.
+    pub fn at(file: Option<&'a Path>) -> Self {
+        match file {
+            None => Json::Nowhere,
+            Some(file) if file.as_os_str() == "-" => Json::Stdout,
+            Some(file) => Json::File(file),
+        }
+    }
+}
 
 /// What came of a run.
 #[derive(Debug, Serialize)]
@@ -76,17 +109,28 @@ impl Report {
         self.passed
     }
 
-    /// Prints it to standard output.
-    pub fn print(&self, json: bool) {
+    /// Prints it.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
+    pub fn print(&self, json: Json<'_>) -> Result<(), Error> {
         use std::io::Write;
-        let text = if json {
-            // Strings, numbers and maps with string keys: always has a JSON form.
-            serde_json::to_string(self).unwrap_or_default()
-        } else {
-            self.text()
+        // Strings, numbers and maps with string keys: always has a JSON form.
+        let object = || serde_json::to_string(self).unwrap_or_default();
+        let text = match json {
+            Json::Stdout => object(),
+            Json::Nowhere | Json::File(_) => self.text(),
         };
         // A reader that has gone away is not the run's fault.
         let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
+        if let Json::File(path) = json {
+            std::fs::write(path, object() + "\n").map_err(|why| Error::Unwritable {
+                path: path.into(),
+                why: why.to_string(),
+            })?;
+        }
+        Ok(())
     }
 
     /// The report for people.

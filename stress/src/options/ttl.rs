@@ -1,0 +1,82 @@
+//! Options of `ttl`.
+
+use super::{factor, rate, seconds};
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The long help's end.
+pub const HELP: &str = "\
+A row says what a cache's load is made of. Its operations are these on the map:
+  get, gets          get; one that finds nothing inserts, as who uses a cache does (but with --no-fill)
+  set                insert
+  add                get, and insert if nothing was found
+  replace            get, and insert if something was found
+  cas                insert, if the key of this thread's last gets still has the value that it found
+  append, prepend    get, and insert what was found, longer by an eighth, for the rest of its time to live
+  incr, decr         get, and insert anew what was found, for the rest of its time to live
+  delete             remove
+Shares of operations and of times to live are made to add up to 1; an exponent that is NA counts as 0. Times to live \
+are divided by the squeeze, so that they pass within the run.
+
+With --simulated one thread runs the row in simulated time, at the row's rate, beside a sequential model: each result, each \
+end that is told and the number of entries must be the model's, and nothing may be over before its time to live, or be found \
+an interval after it. \
+Otherwise threads run it on the real clock, as fast as they can: each value must end exactly once, never early, and not be \
+found any more by a get that began after its end was told.
+
+The built-in rows are statistics of Twitter's caches (stress/data/README.md).";
+
+/// Options of `ttl`.
+#[derive(Debug, Clone, Args, Serialize)]
+pub struct Ttl {
+    /// A table of rows [default: the built-in one]
+    #[arg(long, value_name = "FILE.csv")]
+    pub mix: Option<PathBuf>,
+    /// Which row, by its cluster [default: 23 of the built-in table; otherwise the first]
+    #[arg(long, value_name = "CLUSTER")]
+    pub row: Option<String>,
+    /// Simulated time and a sequential model, in one thread
+    #[arg(long)]
+    pub simulated: bool,
+    /// Requests of a simulated run
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub requests: u64,
+    /// How long to keep the load up on the real clock, in seconds
+    #[arg(long, default_value_t = 10.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Threads, on the real clock [default: the number of cores]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=255))]
+    pub threads: Option<u32>,
+    /// Distinct keys [default: by the row's frequency, and no more than --memory allows]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub keys: Option<u32>,
+    /// The most that keys and values may take together, in MiB
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 20), value_name = "MIB")]
+    pub memory: u32,
+    /// Keys are integers instead of strings of the row's length
+    #[arg(long)]
+    pub integers: bool,
+    /// A get that finds nothing leaves it at that
+    #[arg(long)]
+    pub no_fill: bool,
+    /// What times to live are divided by [default: such that their mean is an eighth of the run]
+    #[arg(long, value_parser = factor, value_name = "FACTOR")]
+    pub squeeze: Option<f64>,
+    /// The granularity of times to live [default: a sixteenth of the shortest, within 1 ms and 1 s]
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub interval: Option<Duration>,
+    /// Share of simulated requests after which what is due is polled for
+    #[arg(long, default_value_t = 0.01, value_parser = rate, value_name = "RATE")]
+    pub polls: f64,
+    /// How much later than promised an end may be told, because the machine is busy; on the real clock
+    #[arg(long, default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub allowance: Duration,
+    /// Seed of the choices
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// One JSON object, on standard output or in FILE
+    #[arg(long, num_args = 0..=1, default_missing_value = "-", value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}

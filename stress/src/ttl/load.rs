@@ -1,0 +1,367 @@
+//! A row's load: requests drawn at random, and what each does with a cache.
+
+use super::mix::{Operation, Row};
+use rand::distr::weighted::WeightedIndex;
+use rand::distr::Distribution;
+use rand::rngs::SmallRng;
+use rand_distr::Zipf;
+
+/// Something to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Request {
+    /// What.
+    pub operation: Operation,
+    /// To which key, by its rank: 0 is the most frequent.
+    pub key: usize,
+    /// If it inserts: for how long, in nanoseconds.
+    pub ttl: u64,
+}
+
+/// Draws requests.
+#[derive(Debug, Clone)]
+pub struct Load {
+    operations: Vec<Operation>,
+    operation: WeightedIndex<f64>,
+    ttls: Vec<u64>,
+    ttl: WeightedIndex<f64>,
+    rank: Zipf<f64>,
+}
+
+impl Load {
+    /// A row's requests to so many keys, with times to live divided by `squeeze`.
+    pub fn new(row: &Row, keys: usize, squeeze: f64) -> Self {
+        let weights = |shares: Vec<f64>| {
+            // The table's shares are above 0 and there is at least one; keys and exponent are in range, too.
+            WeightedIndex::new(shares).expect("shares above zero")
+        };
+        #[allow(clippy::cast_precision_loss)]
+        let rank = Zipf::new(keys as f64, row.zipf.unwrap_or(0.0));
+        Load {
+            operations: row
+                .operations
+                .iter()
+                .map(|(operation, _)| *operation)
+                .collect(),
+            operation: weights(row.operations.iter().map(|(_, share)| *share).collect()),
+            ttls: row
+                .ttls
+                .iter()
+                .map(|(seconds, _)| squeezed(*seconds, squeeze))
+                .collect(),
+            ttl: weights(row.ttls.iter().map(|(_, share)| *share).collect()),
+            rank: rank.expect("keys, and an exponent from 0"),
+        }
+    }
+
+    /// A request.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // ranks are whole numbers from 1
+    pub fn draw(&self, rng: &mut SmallRng) -> Request {
+        Request {
+            operation: self.operations[self.operation.sample(rng)],
+            key: self.rank.sample(rng) as usize - 1,
+            ttl: self.ttls[self.ttl.sample(rng)],
+        }
+    }
+}
+
+/// Seconds of a row, as nanoseconds of the run.
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss
+)] // saturates
+pub fn squeezed(seconds: u64, squeeze: f64) -> u64 {
+    ((seconds as f64 * 1e9 / squeeze) as u64).max(1)
+}
+
+/// A value that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// Which value.
+    pub number: u64,
+    /// How long it is.
+    pub length: usize,
+    /// What is left of its time to live, in nanoseconds; 0 if nothing is.
+    pub rest: u64,
+}
+
+/// What a cache can do, which checks on the way that it does it right.
+pub trait Cache {
+    /// Looks a key up.
+    fn get(&mut self, key: usize) -> Option<Seen>;
+    /// Inserts a new value, or replaces the one that is there.
+    fn insert(&mut self, key: usize, length: usize, ttl: u64);
+    /// Removes a key. Whether it was there.
+    fn remove(&mut self, key: usize) -> bool;
+}
+
+/// Who sends requests: what it has done, and the last value that it may `cas`.
+#[derive(Debug)]
+pub struct Client {
+    fill: bool,
+    value_bytes: usize,
+    last_gets: Option<(usize, u64)>,
+    /// Counts.
+    pub done: Done,
+}
+
+/// Counts of what requests did.
+#[derive(Debug, Clone, Default)]
+pub struct Done {
+    pub requests: u64,
+    pub hits: u64,
+    pub misses: u64,
+    /// Misses that inserted.
+    pub fills: u64,
+    /// Requests that inserted, and those that would have if the key had been as they wanted it.
+    pub stored: u64,
+    pub not_stored: u64,
+    pub deleted: u64,
+}
+
+impl Client {
+    /// A client of a row's cache.
+    pub fn new(row: &Row, fill: bool) -> Self {
+        Client {
+            fill,
+            value_bytes: row.value_bytes,
+            last_gets: None,
+            done: Done::default(),
+        }
+    }
+
+    /// Does what is requested.
+    pub fn request(&mut self, cache: &mut impl Cache, request: Request) {
+        let key = request.key;
+        self.done.requests += 1;
+        match request.operation {
+            Operation::Get => {
+                self.get(cache, request);
+            }
+            Operation::Gets => {
+                let seen = self.get(cache, request);
+                self.last_gets = seen.map(|seen| (key, seen.number));
+            }
+            Operation::Set => self.store(cache, request, true),
+            Operation::Add => {
+                let absent = cache.get(key).is_none();
+                self.store(cache, request, absent);
+            }
+            Operation::Replace => {
+                let there = cache.get(key).is_some();
+                self.store(cache, request, there);
+            }
+            Operation::Cas => {
+                let (key, expected) = self.last_gets.take().unwrap_or((key, u64::MAX));
+                let same = cache.get(key).is_some_and(|seen| seen.number == expected);
+                self.store(cache, Request { key, ..request }, same);
+            }
+            Operation::Append | Operation::Prepend => {
+                self.change(cache, key, |seen| seen.length + seen.length.div_ceil(8));
+            }
+            Operation::Incr | Operation::Decr => self.change(cache, key, |seen| seen.length),
+            Operation::Delete => self.done.deleted += u64::from(cache.remove(key)),
+        }
+    }
+
+    fn get(&mut self, cache: &mut impl Cache, request: Request) -> Option<Seen> {
+        let seen = cache.get(request.key);
+        match seen {
+            Some(_) => self.done.hits += 1,
+            None => {
+                self.done.misses += 1;
+                if self.fill {
+                    self.done.fills += 1;
+                    cache.insert(request.key, self.value_bytes, request.ttl);
+                }
+            }
+        }
+        seen
+    }
+
+    fn store(&mut self, cache: &mut impl Cache, request: Request, wanted: bool) {
+        if wanted {
+            cache.insert(request.key, self.value_bytes, request.ttl);
+            self.done.stored += 1;
+        } else {
+            self.done.not_stored += 1;
+        }
+    }
+
+    /// A new value in place of what is found, for the rest of its time.
+    fn change(&mut self, cache: &mut impl Cache, key: usize, length: impl Fn(&Seen) -> usize) {
+        let seen = cache.get(key).filter(|seen| seen.rest > 0);
+        let Some(seen) = seen else {
+            self.done.not_stored += 1;
+            return;
+        };
+        let length = length(&seen);
+        // Values that only ever grow are cut back to what the row says.
+        let length = if length > 4 * self.value_bytes {
+            self.value_bytes
+        } else {
+            length
+        };
+        cache.insert(key, length, seen.rest);
+        self.done.stored += 1;
+    }
+}
+
+impl Done {
+    /// Adds another one's.
+    pub fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.fills += other.fills;
+        self.stored += other.stored;
+        self.not_stored += other.not_stored;
+        self.deleted += other.deleted;
+    }
+
+    /// Each count with its name.
+    pub fn named(&self) -> [(&'static str, u64); 7] {
+        [
+            ("requests", self.requests),
+            ("hits", self.hits),
+            ("misses", self.misses),
+            ("fills", self.fills),
+            ("stored", self.stored),
+            ("not_stored", self.not_stored),
+            ("deleted", self.deleted),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mix;
+    use super::*;
+    use rand::SeedableRng;
+    use std::collections::HashMap;
+
+    #[test]
+    fn requests_have_the_shares_of_the_row() {
+        let mut row = mix::read(None, Some("23")).unwrap();
+        row.zipf = Some(1.0);
+        let load = Load::new(&row, 1000, 2.0);
+        let mut rng = SmallRng::seed_from_u64(1);
+        let requests: Vec<_> = (0..200_000).map(|_| load.draw(&mut rng)).collect();
+        let share = |of: &dyn Fn(&Request) -> bool| {
+            requests.iter().filter(|request| of(request)).count() as f64 / 2e5
+        };
+        for (operation, expected) in &row.operations {
+            let is = share(&|request| request.operation == *operation);
+            assert!((is - expected).abs() < 0.01, "{operation:?}: {is}");
+        }
+        for (seconds, expected) in &row.ttls {
+            let is = share(&|request| request.ttl == seconds * 500_000_000);
+            assert!((is - expected / 1.01).abs() < 0.01, "{seconds}: {is}");
+        }
+        // Twice as often as the second, and so on: the first of 1000 has 1 / 7.49.
+        assert!((share(&|request| request.key == 0) - 0.1336).abs() < 0.01);
+        assert!(requests.iter().all(|request| request.key < 1000));
+    }
+
+    #[test]
+    fn an_unknown_exponent_and_zero_are_uniform() {
+        for row in ["43", "31"] {
+            let load = Load::new(&mix::read(None, Some(row)).unwrap(), 4, 1.0);
+            let mut rng = SmallRng::seed_from_u64(1);
+            let mut counts = [0u32; 4];
+            (0..40_000).for_each(|_| counts[load.draw(&mut rng).key] += 1);
+            assert!(
+                counts.iter().all(|count| (9_500..10_500).contains(count)),
+                "{counts:?}"
+            );
+        }
+    }
+
+    /// A cache in which nothing expires.
+    #[derive(Default)]
+    struct Plain {
+        values: HashMap<usize, Seen>,
+        next: u64,
+    }
+
+    impl Cache for Plain {
+        fn get(&mut self, key: usize) -> Option<Seen> {
+            self.values.get(&key).copied()
+        }
+
+        fn insert(&mut self, key: usize, length: usize, rest: u64) {
+            self.next += 1;
+            let number = self.next;
+            let seen = Seen {
+                number,
+                length,
+                rest,
+            };
+            self.values.insert(key, seen);
+        }
+
+        fn remove(&mut self, key: usize) -> bool {
+            self.values.remove(&key).is_some()
+        }
+    }
+
+    #[test]
+    fn each_operation_does_what_the_help_says() {
+        let row = mix::read(None, Some("23")).unwrap();
+        let (mut cache, mut client) = (Plain::default(), Client::new(&row, false));
+        let bytes = row.value_bytes;
+        let mut on = |operation, key, ttl| {
+            let request = Request {
+                operation,
+                key,
+                ttl,
+            };
+            client.request(&mut cache, request);
+            cache
+                .get(key)
+                .map(|seen| (seen.number, seen.length, seen.rest))
+        };
+        use Operation::*;
+        for nothing in [Get, Gets, Replace, Cas, Append, Prepend, Incr, Decr, Delete] {
+            assert_eq!(on(nothing, 1, 10), None, "{nothing:?}");
+        }
+        assert_eq!(on(Add, 1, 10), Some((1, bytes, 10)));
+        assert_eq!(on(Add, 1, 20), Some((1, bytes, 10)));
+        assert_eq!(on(Set, 1, 30), Some((2, bytes, 30)));
+        assert_eq!(on(Replace, 1, 40), Some((3, bytes, 40)));
+        assert_eq!(on(Cas, 1, 50), Some((3, bytes, 40)), "without a gets");
+        assert_eq!(on(Gets, 1, 50), Some((3, bytes, 40)));
+        assert_eq!(on(Cas, 1, 50), Some((4, bytes, 50)));
+        assert_eq!(on(Gets, 1, 60), Some((4, bytes, 50)));
+        assert_eq!(
+            on(Incr, 1, 60),
+            Some((5, bytes, 50)),
+            "for the rest of its time"
+        );
+        assert_eq!(on(Cas, 1, 70), Some((5, bytes, 50)), "it has changed");
+        assert_eq!(on(Prepend, 1, 70), Some((6, bytes + bytes / 8, 50)));
+        assert_eq!(on(Delete, 1, 0), None);
+        assert_eq!(
+            (client.done.deleted, client.done.hits, client.done.misses),
+            (1, 2, 2)
+        );
+    }
+
+    #[test]
+    fn a_miss_fills_and_values_do_not_grow_for_ever() {
+        let row = mix::read(None, Some("53")).unwrap();
+        let (mut cache, mut client) = (Plain::default(), Client::new(&row, true));
+        let mut on = |operation| {
+            let request = Request {
+                operation,
+                key: 0,
+                ttl: 9,
+            };
+            client.request(&mut cache, request);
+            cache.values[&0].length
+        };
+        assert_eq!(on(Operation::Get), row.value_bytes);
+        assert!((0..100).all(|_| on(Operation::Append) <= 4 * row.value_bytes));
+        assert_eq!(client.done.fills, 1);
+    }
+}

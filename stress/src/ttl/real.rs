@@ -1,0 +1,417 @@
+//! Real time: a row's load from all threads, as fast as they can, and each value's story.
+
+use super::ledger::{number, Ledger, Returned};
+use super::load::{Cache, Client, Done, Load, Seen};
+use super::value::{CacheKey, Value};
+use super::{Setting, Summary};
+use crate::checks::{Check, Checks};
+use crate::error::Error;
+use crate::latency::{human, Latency};
+use crate::options::{threads, Ttl};
+use crate::progress::Progress;
+use crate::report::thousands;
+use crate::timeline::Timeline;
+use crossbeam_channel::{bounded, RecvTimeoutError};
+use expiry::{Cause, ExpiringMap, Timeout};
+use rand::rngs::SmallRng;
+use rand::SeedableRng;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// The checks of a run on the real clock.
+pub const NAMES: [Check; 9] = [
+    "one_end_each",
+    "told_once",
+    "returns_agree",
+    "none_early",
+    "none_late",
+    "ended_is_gone",
+    "none_found_late",
+    "values_intact",
+    "no_surprises",
+];
+
+/// Of so many operations, one is timed. A power of two.
+const TIMED: u64 = 64;
+/// After how many requests a thread looks at the time. A power of two.
+const LOOK: u64 = 64;
+
+/// What the threads and the listener share.
+struct Books {
+    ledger: Ledger,
+    time: Timeline,
+    checks: Checks,
+    /// By how much a time to live may be rounded up, and how much later an end may be told.
+    rounding: u64,
+    allowance: u64,
+    lateness: Mutex<Latency>,
+    latest: AtomicU64,
+    requests: AtomicU64,
+    hits: AtomicU64,
+    expired: AtomicU64,
+}
+
+impl Books {
+    /// What the map's listener does.
+    fn told(&self, value: &Value, cause: Cause) {
+        let now = self.time.now();
+        self.checks.expect("values_intact", value.is_intact(), || {
+            format!("value {} ended and is not intact", value.number)
+        });
+        self.ledger.told(value.number, cause, now, &self.checks);
+        if cause == Cause::Expired {
+            self.expired.fetch_add(1, Relaxed);
+            self.timely(value, now);
+        }
+    }
+
+    fn timely(&self, value: &Value, now: u64) {
+        let late = now.checked_sub(value.due());
+        self.checks.expect("none_early", late.is_some(), || {
+            format!(
+                "value {} expired {} ns early",
+                value.number,
+                value.due() - now
+            )
+        });
+        let late = late.unwrap_or(0);
+        self.checks
+            .expect("none_late", late <= self.rounding + self.allowance, || {
+                format!(
+                    "value {} was told {} after its time",
+                    value.number,
+                    human(late)
+                )
+            });
+        self.latest.fetch_max(late, Relaxed);
+        if let Ok(mut lateness) = self.lateness.lock() {
+            lateness.record_nanos(late);
+        }
+    }
+
+    /// Holds a value that a get found against what is known of it. `began` is a reading from before the get.
+    fn found(&self, value: &Value, began: u64) {
+        self.checks.expect("values_intact", value.is_intact(), || {
+            format!("value {} was found and is not intact", value.number)
+        });
+        let told = self.ledger.told_at(value.number);
+        self.checks.expect(
+            "ended_is_gone",
+            told.is_none_or(|told| told >= began),
+            || {
+                format!(
+                    "value {} was found by a get at {began}, and told to have ended at {told:?}",
+                    value.number
+                )
+            },
+        );
+        let latest = value.due() + self.rounding + self.allowance;
+        self.checks.expect("none_found_late", began <= latest, || {
+            format!(
+                "value {} was found {} after its time",
+                value.number,
+                human(began - value.due())
+            )
+        });
+    }
+}
+
+/// A thread's view of the map.
+struct Shopper<'a, K: CacheKey> {
+    map: &'a ExpiringMap<K, Value>,
+    keys: &'a [K],
+    books: &'a Books,
+    thread: usize,
+    inserted: u64,
+    calls: u64,
+    get_time: Latency,
+    insert_time: Latency,
+    remove_time: Latency,
+}
+
+impl<K: CacheKey> Shopper<'_, K> {
+    fn timed(&mut self) -> Option<Instant> {
+        self.calls += 1;
+        (self.calls & (TIMED - 1) == 0).then(Instant::now)
+    }
+}
+
+impl<K: CacheKey> Cache for Shopper<'_, K> {
+    fn get(&mut self, key: usize) -> Option<Seen> {
+        let timed = self.timed();
+        let began = self.books.time.now();
+        let found = self.map.get(&self.keys[key]);
+        if let Some(timed) = timed {
+            self.get_time.record(timed.elapsed());
+        }
+        let value = found?;
+        self.books.found(&value, began);
+        Some(Seen {
+            number: value.number,
+            length: value.len(),
+            rest: value.due().saturating_sub(self.books.time.now()),
+        })
+    }
+
+    fn insert(&mut self, key: usize, length: usize, ttl: u64) {
+        let number = number(self.thread, self.inserted);
+        if !self.books.ledger.has_room(number) {
+            return self.books.checks.violated("no_surprises", || {
+                "there are more values than this program can keep account of: use fewer --seconds".into()
+            });
+        }
+        self.inserted += 1;
+        let key = self.keys[key].clone();
+        let timed = self.timed();
+        let value = Value::new(number, self.books.time.now(), ttl, length);
+        let after = Timeout::After(Duration::from_nanos(ttl));
+        let done = self.map.insert_with(key, value, after);
+        if let Some(timed) = timed {
+            self.insert_time.record(timed.elapsed());
+        }
+        match done {
+            Ok(replaced) => {
+                self.books.ledger.inserted(number);
+                if let Some(old) = replaced {
+                    self.books
+                        .ledger
+                        .returned(old.value().number, Returned::Replaced);
+                }
+            }
+            Err(refused) => self.books.checks.violated("no_surprises", || {
+                format!("an insert was refused: {}", refused.error)
+            }),
+        }
+    }
+
+    fn remove(&mut self, key: usize) -> bool {
+        let timed = self.timed();
+        let removed = self.map.remove(&self.keys[key]);
+        if let Some(timed) = timed {
+            self.remove_time.record(timed.elapsed());
+        }
+        let Some(old) = removed else {
+            return false;
+        };
+        self.books
+            .ledger
+            .returned(old.value().number, Returned::Removed);
+        true
+    }
+}
+
+/// What a thread brings back.
+struct Brought {
+    done: Done,
+    times: [(&'static str, Latency); 3],
+}
+
+/// Runs the row.
+///
+/// # Errors
+///
+/// If the map cannot be built.
+pub fn run<K: CacheKey>(
+    options: &Ttl,
+    setting: &Setting,
+    load: &Load,
+) -> Result<(Summary, Checks), Error> {
+    let threads = threads(options.threads);
+    let time = Timeline::new(false);
+    let interval = setting.interval.as_nanos() as u64;
+    // A map uses cheap readings only where their lag is small beside its interval.
+    let lag = Some(time.lag()).filter(|lag| lag * 4 <= interval);
+    let books = Arc::new(Books {
+        ledger: Ledger::new(threads),
+        checks: Checks::new(&NAMES),
+        // A reading for a look-up may lag, too.
+        rounding: interval + 2 * lag.unwrap_or(0),
+        allowance: options.allowance.as_nanos() as u64,
+        time,
+        lateness: Mutex::default(),
+        latest: AtomicU64::new(0),
+        requests: AtomicU64::new(0),
+        hits: AtomicU64::new(0),
+        expired: AtomicU64::new(0),
+    });
+    let keys: Vec<K> = setting.keys();
+    let map = {
+        let books = books.clone();
+        ExpiringMap::builder()
+            .interval(setting.interval)
+            .clock(books.time.clock())
+            .on_end(move |_: &K, value: &Value, cause| books.told(value, cause))
+            .build()?
+    };
+    let brought = crowd(options, setting, load, (&map, &keys, &books), threads);
+    let live = map.len() as u64;
+    drop(map);
+    let ends = books.ledger.close(&books.checks);
+    let mut done = Done::default();
+    brought.iter().for_each(|one| done.add(&one.done));
+    let mut summary = Summary::new(done);
+    summary.took = Duration::from_secs_f64(options.seconds);
+    summary.counts.extend([
+        ("threads", threads as u64),
+        ("inserted", ends.inserted),
+        ("expired", ends.expired),
+        ("removed", ends.removed),
+        ("replaced", ends.replaced),
+        ("closed", ends.closed),
+        ("live_at_the_end", live),
+    ]);
+    for at in 0..3 {
+        let mut all = Latency::new();
+        brought.iter().for_each(|one| all.add(&one.times[at].1));
+        summary
+            .latency
+            .extend(brought.first().map(|one| (one.times[at].0, all)));
+    }
+    if let Ok(lateness) = books.lateness.lock() {
+        summary.latency.push(("expiry_lateness", lateness.clone()));
+    }
+    // The map, and with it the listener, is gone.
+    let books = Arc::into_inner(books).expect("nobody else has the books");
+    Ok((summary, books.checks))
+}
+
+/// All threads, until it is time to stop; and the progress line.
+fn crowd<K: CacheKey>(
+    options: &Ttl,
+    setting: &Setting,
+    load: &Load,
+    (map, keys, books): (&ExpiringMap<K, Value>, &[K], &Books),
+    threads: usize,
+) -> Vec<Brought> {
+    let length = Duration::from_secs_f64(options.seconds);
+    let began = Instant::now();
+    let (alive, gone) = bounded::<()>(0);
+    std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads)
+            .map(|thread| {
+                let alive = alive.clone();
+                scope.spawn(move || {
+                    let _alive = alive;
+                    let mut rng =
+                        SmallRng::seed_from_u64(options.seed.wrapping_mul(256) + thread as u64);
+                    let mut client = Client::new(&setting.row, !options.no_fill);
+                    let mut shopper = Shopper {
+                        map,
+                        keys,
+                        books,
+                        thread,
+                        inserted: 0,
+                        calls: 0,
+                        get_time: Latency::new(),
+                        insert_time: Latency::new(),
+                        remove_time: Latency::new(),
+                    };
+                    let mut told = Done::default();
+                    while began.elapsed() < length {
+                        for _ in 0..LOOK {
+                            client.request(&mut shopper, load.draw(&mut rng));
+                        }
+                        books.requests.fetch_add(LOOK, Relaxed);
+                        books.hits.fetch_add(client.done.hits - told.hits, Relaxed);
+                        told = client.done.clone();
+                    }
+                    Brought {
+                        done: client.done,
+                        times: [
+                            ("get", shopper.get_time),
+                            ("insert", shopper.insert_time),
+                            ("remove", shopper.remove_time),
+                        ],
+                    }
+                })
+            })
+            .collect();
+        drop(alive);
+        let mut progress = Progress::new(Some(length.as_millis() as u64));
+        while gone.recv_timeout(progress.pause()) == Err(RecvTimeoutError::Timeout) {
+            let requests = books.requests.load(Relaxed);
+            let position = began.elapsed().min(length).as_millis() as u64;
+            progress.show(position, requests, |rate| {
+                format!(
+                    "{requests} requests, {}/s, {} hits, {} live, {} expired, lateness max {}",
+                    thousands(rate),
+                    books.hits.load(Relaxed),
+                    map.len(),
+                    books.expired.load(Relaxed),
+                    human(books.latest.load(Relaxed))
+                )
+            });
+        }
+        progress.finish();
+        // A panic in a thread is a bug in this program: pass it on.
+        let brought = handles
+            .into_iter()
+            .map(|handle| handle.join().expect("a thread panicked"));
+        brought.collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The checks that fail when a value that was made at 1000 for 100 is told as expired, or found, with a spoilt reading.
+    fn failing(act: impl FnOnce(&Books, &Value)) -> Vec<Check> {
+        let books = Books {
+            ledger: Ledger::new(1),
+            time: Timeline::new(true),
+            checks: Checks::new(&NAMES),
+            rounding: 10,
+            allowance: 5,
+            lateness: Mutex::default(),
+            latest: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            hits: AtomicU64::new(0),
+            expired: AtomicU64::new(0),
+        };
+        act(&books, &Value::new(0, 1000, 100, 8));
+        let failing = books
+            .checks
+            .verdict()
+            .0
+            .into_iter()
+            .filter(|(_, holds)| !holds);
+        failing.map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn expiries_out_of_time() {
+        assert!(failing(|books, value| books.timely(value, 1100)).is_empty());
+        assert!(failing(|books, value| books.timely(value, 1115)).is_empty());
+        assert_eq!(
+            failing(|books, value| books.timely(value, 1099)),
+            ["none_early"]
+        );
+        assert_eq!(
+            failing(|books, value| books.timely(value, 1116)),
+            ["none_late"]
+        );
+    }
+
+    #[test]
+    fn values_that_should_not_have_been_found() {
+        let told = |books: &Books| books.ledger.told(0, Cause::Removed, 1050, &books.checks);
+        assert!(failing(|books, value| books.found(value, 1049)).is_empty());
+        // It ended while the get was under way.
+        let during = |books: &Books, value: &Value| {
+            told(books);
+            books.found(value, 1050);
+        };
+        assert!(failing(during).is_empty());
+        let after = |books: &Books, value: &Value| {
+            told(books);
+            books.found(value, 1051);
+        };
+        assert_eq!(failing(after), ["ended_is_gone"]);
+        assert_eq!(
+            failing(|books, value| books.found(value, 1116)),
+            ["none_found_late"]
+        );
+    }
+}

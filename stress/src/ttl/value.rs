@@ -1,0 +1,102 @@
+//! Keys and values of a cache.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+/// A key of a rank.
+pub trait CacheKey: Debug + Clone + Hash + Eq + Send + Sync + 'static {
+    /// The key of a rank, of so many bytes if it can be.
+    fn of(rank: usize, bytes: usize) -> Self;
+}
+
+impl CacheKey for u64 {
+    fn of(rank: usize, _: usize) -> Self {
+        rank as u64
+    }
+}
+
+impl CacheKey for String {
+    fn of(rank: usize, bytes: usize) -> Self {
+        format!("{rank:0bytes$}")
+    }
+}
+
+/// A value: which one it is, when it was made and for how long, and as many bytes as it is long.
+#[derive(Debug)]
+pub struct Value {
+    /// Its number: no two values of a run have the same.
+    pub number: u64,
+    /// A reading of the map's clock from before it was inserted.
+    pub made: u64,
+    /// Its time to live, in nanoseconds.
+    pub ttl: u64,
+    bytes: Box<[u8]>,
+}
+
+impl Value {
+    /// A value of this length.
+    pub fn new(number: u64, made: u64, ttl: u64, length: usize) -> Self {
+        Value {
+            number,
+            made,
+            ttl,
+            bytes: vec![fill(number); length].into(),
+        }
+    }
+
+    /// Its length.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The earliest that its time may be up.
+    pub fn due(&self) -> u64 {
+        self.made.saturating_add(self.ttl)
+    }
+
+    /// Whether its bytes are its own, at both ends and in the middle.
+    pub fn is_intact(&self) -> bool {
+        let places = [0, self.len() / 2, self.len().saturating_sub(1)];
+        places.iter().all(|&at| {
+            self.bytes
+                .get(at)
+                .is_none_or(|&byte| byte == fill(self.number))
+        })
+    }
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        // Whoever reads it after this sees that it is not intact.
+        for at in [0, self.len() / 2, self.len().saturating_sub(1)] {
+            if let Some(byte) = self.bytes.get_mut(at) {
+                *byte = !fill(self.number);
+            }
+        }
+    }
+}
+
+fn fill(number: u64) -> u8 {
+    (number ^ number >> 8 ^ number >> 40) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_the_length_of_the_row() {
+        assert_eq!(String::of(7, 5), "00007");
+        assert_eq!(String::of(123, 1), "123");
+        assert_eq!(u64::of(123, 1), 123);
+    }
+
+    #[test]
+    fn a_value_is_intact_or_not() {
+        let mut value = Value::new(300, 5, 10, 8);
+        assert!(value.is_intact() && value.len() == 8 && value.due() == 15);
+        value.bytes[4] ^= 1;
+        assert!(!value.is_intact());
+        assert!(Value::new(1, 0, 1, 0).is_intact());
+    }
+}
