@@ -59,7 +59,8 @@ pub use ack::{
 pub use error::BuildError;
 pub use keyed::{
     Cause, Ended, Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder,
-    Handle, InsertError, Ref, StoreError, Updated,
+    Handle, InsertError, Ref, Session, SessionError, SessionId, SessionInfo, SessionTracker,
+    SessionTrackerBuilder, StoreError, Tracked, Updated,
 };
 pub use rotating::{GenerationsError, RotatingMap};
 pub use time::{Clock, CoarseClock, ManualClock, MonotonicClock, Timeout};

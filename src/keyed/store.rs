@@ -69,7 +69,7 @@ pub(super) struct Found<'a> {
     pub(super) word: u64,
     pub(super) lease: Lease,
     /// Where in its home the index had it, if in the home's own line.
-    position: Option<usize>,
+    pub(super) position: Option<usize>,
 }
 
 /// Where a key belongs, and how it is told from others.
@@ -408,7 +408,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     }
 
     /// Takes the node out of a slot that the caller ended, takes its word out of the index, and frees it.
-    fn finish(
+    pub(super) fn finish(
         &self,
         mine: &Mine,
         claim: &Claim<'_>,
