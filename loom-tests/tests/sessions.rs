@@ -425,6 +425,51 @@ fn q14_taking_across_two_lives() {
     });
 }
 
+/// W15: a touch by handle, which is to be told, meets the removal. Guards: the pin, and that the place is looked at under it.
+#[test]
+fn w15_touch_by_handle_and_remove() {
+    model("w15_touch_by_handle_and_remove", || {
+        let rig = collecting();
+        let session = rig.create();
+        let other = rig.clone();
+        let a = thread::spawn(move || other.sessions.touch_by(&session).is_ok());
+        assert!(rig.sessions.remove(session.id()).is_some());
+        a.join().unwrap();
+        assert_eq!(rig.sessions.take_touched(), []);
+    });
+}
+
+/// W15: a taking meets the removal of what was touched.
+#[test]
+fn w15_taking_and_remove() {
+    model("w15_taking_and_remove", || {
+        let rig = collecting();
+        let session = rig.create();
+        rig.sessions.touch_by(&session).unwrap();
+        let other = rig.clone();
+        let a = thread::spawn(move || other.sessions.take_touched().len());
+        assert!(rig.sessions.remove(session.id()).is_some());
+        assert!(a.join().unwrap() <= 1);
+        assert_eq!(rig.sessions.take_touched(), []);
+    });
+}
+
+/// Two creations: no id is issued twice, be its first session gone. Guards: the read-modify-write of the issuer.
+#[test]
+fn two_creations() {
+    large("two_creations", || {
+        let rig = Rig::new();
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            let id = other.create().id();
+            assert!(other.sessions.remove(id).is_some());
+            id
+        });
+        let b = rig.create().id();
+        assert_ne!(a.join().unwrap(), b);
+    });
+}
+
 /// Two pollers, and a session that expires: one of them has it.
 #[test]
 fn two_pollers() {

@@ -100,7 +100,8 @@ impl SessionTrackerBuilder {
     }
 
     /// Keeps note of which global sessions are touched, for [`SessionTracker::take_touched`]. Costs a read-modify-write of the
-    /// session's own memory for each touch, and an allocation for the first one after each taking.
+    /// session's own memory for each touch, and for the first one after each taking an allocation of 32 bytes, which whoever takes
+    /// frees: take them now and then.
     pub fn collect_touches(mut self) -> Self {
         self.collects = true;
         self

@@ -58,10 +58,10 @@ impl Seat {
         self.flags.fetch_or(TOUCHED, Ordering::AcqRel) & TOUCHED == 0
     }
 
-    /// Clears the flag. Whether it was set; touches from here on are for the next taking.
-    pub(super) fn take_touched(&self) -> bool {
+    /// Clears the flag, which is set: touches from here on are for the next taking.
+    pub(super) fn clear_touched(&self) {
         // Acquire pairs with `set_touched`: the leases of all touches that found the flag set are seen.
-        self.flags.fetch_and(!TOUCHED, Ordering::AcqRel) & TOUCHED != 0
+        self.flags.fetch_and(!TOUCHED, Ordering::AcqRel);
     }
 
     /// By who has ended it: what it was in the end, unless it has been refused.

@@ -1,5 +1,6 @@
 //! What anybody puts on a pile, and somebody takes away whole.
 
+use crate::sync::cell::Kept;
 use crate::sync::{AtomicPtr, Ordering};
 use std::ptr;
 
@@ -10,7 +11,7 @@ pub(super) struct Stack<T: Send> {
 }
 
 struct Link<T> {
-    item: T,
+    item: Kept<T>,
     /// The one that was pushed before.
     next: *mut Link<T>,
 }
@@ -24,6 +25,7 @@ impl<T: Send> Stack<T> {
 
     pub(super) fn push(&self, item: T) {
         let mut head = self.head.load(Ordering::Relaxed);
+        let item = Kept::new(item);
         let link = Box::into_raw(Box::new(Link { item, next: head }));
         loop {
             // Release publishes the link to the taking swap; those below it are published by the swaps that this one follows.
@@ -68,7 +70,7 @@ impl<T> Iterator for Taken<T> {
         // SAFETY: from a box, and taken off the stack by this one alone.
         let link = unsafe { Box::from_raw(self.next) };
         self.next = link.next;
-        Some(link.item)
+        Some(link.item.into_inner())
     }
 }
 

@@ -6,16 +6,16 @@
 //!   touch                                         take_touched
 //!   lease: LIVE(i, d) -> LIVE(i, d')  (swap)      take the whole pile         (swap)
 //!   flag := true   (read-modify-write)            of each: flag := false      (read-modify-write)
-//!   if it was false: onto the pile    (swap)        if it was true: report the lease, read after that
+//!   if it was false: onto the pile    (swap)               report the lease, read after that
 //! ```
 //!
 //! A touch that finds the flag set leaves its session to be reported by whoever clears it, who then reads the lease that the touch has
-//! made. A touch that comes after the clearing puts the session on the pile again. While a flag is set its session is on the pile, on
-//! its way there, or in the hands of a taking that has yet to come to it; so nothing is lost, and as only who finds the flag
-//! set reports, nothing is told twice.
+//! made (Release and Acquire of the flag). One that comes after the clearing puts the session on the pile again. Only who sets the flag
+//! puts it there, and only who has taken it from there clears the flag: so while the flag is set the session is on the pile, on its way
+//! there, or in the hands of a taking, once; nothing is lost, and nothing told twice. What is on the pile names one stay of an
+//! id: of a later one the flag is another.
 
 use super::{Inner, Session, SessionError, SessionId, SessionTracker};
-use crate::core::lease::State;
 use crate::core::prefetch;
 use crate::keyed::store::{Found, Touched};
 use std::time::Duration;
@@ -143,27 +143,25 @@ impl SessionTracker {
     /// follower that tells its leader, which [touches](Self::touch_batch) them for so long. Several threads may take: each touch is
     /// told to one of them. In no order.
     ///
-    /// No touch is lost: it is told by a taking under way, or by the next one. (A touch that meets the first one of the same session, in
-    /// another thread, is told with that.) Sessions that are being closed, or have ended, by then are left out. Empty unless the tracker was built to
-    /// [collect touches](SessionTrackerBuilder::collect_touches).
+    /// No touch is lost: it is told by a taking under way, or by the next one. (A touch that meets the first one of the same
+    /// session, in another thread, is told with that.) Sessions that are being closed by then, or have ended, are left out. Empty unless
+    /// the tracker was built to [collect touches](super::SessionTrackerBuilder::collect_touches).
     #[must_use]
     pub fn take_touched(&self) -> Vec<(SessionId, Duration)> {
         let mut all = Vec::new();
         let now = self.store.engine.clock.now();
-        for (shard, stack) in self.touched.iter().flatten().enumerate() {
+        for (shard, pile) in self.touched.iter().flatten().enumerate() {
             let _pin = self.store.pin(shard);
-            for place in stack.take() {
+            for place in pile.take() {
                 let Some(found) = self.store.stay(place) else {
                     continue;
                 };
-                if !Self::seat(&found).take_touched() {
-                    continue;
-                }
+                Self::seat(&found).clear_touched();
                 // After the flag: the lease of every touch that has left the telling to this.
-                let lease = found.slot.lease();
-                let lives =
-                    lease.state() == State::Live && lease.incarnation() == place.incarnation;
-                if let Some(left) = self.remaining(lease, now).filter(|_| lives) {
+                let Some(found) = self.store.stay(place) else {
+                    continue;
+                };
+                if let Some(left) = self.remaining(found.lease, now) {
                     all.push((SessionId(place.bits), left));
                 }
             }
