@@ -439,6 +439,39 @@ fn w15_touch_by_handle_and_remove() {
     });
 }
 
+/// Q8, W15: a touch by id, which asks the session for its timeout, meets the removal: nothing comes back. Guards: the pin.
+#[test]
+fn q08_touch_and_remove() {
+    model("q08_touch_and_remove", || {
+        let rig = Rig::new();
+        let id = rig.create().id();
+        let other = rig.clone();
+        let a = thread::spawn(move || other.sessions.touch(id).is_ok());
+        assert!(rig.sessions.remove(id).is_some());
+        a.join().unwrap();
+        assert!(rig.sessions.is_empty());
+        assert_eq!(rig.drain(), []);
+    });
+}
+
+/// W15: a look at all sessions meets the removal of one. Guards: the pins.
+#[test]
+fn w15_look_and_remove() {
+    model("w15_look_and_remove", || {
+        let rig = Rig::new();
+        let id = rig.create().id();
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            let mut seen = Vec::new();
+            other.sessions.for_each(|session| seen.push(session.id));
+            seen
+        });
+        assert!(rig.sessions.remove(id).is_some());
+        let seen = a.join().unwrap();
+        assert!(seen.is_empty() || seen == [id]);
+    });
+}
+
 /// W15: a taking meets the removal of what was touched.
 #[test]
 fn w15_taking_and_remove() {

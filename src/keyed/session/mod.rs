@@ -131,7 +131,7 @@ pub enum Tracked {
 ///   that whoever closes it, having told others first, has not been overtaken. One that nobody removes stays:
 ///   [`closing`](Self::closing) lists them, and they count in [`len`](Self::len) and in the capacity.
 ///
-/// What is there at the end of the tracker itself [`shutdown`](Self::shutdown) returns.
+/// What there is at the end of the tracker itself [`shutdown`](Self::shutdown) returns. Dropping the tracker ends it untold.
 ///
 /// # Local and global
 ///
@@ -141,8 +141,12 @@ pub enum Tracked {
 ///
 /// # Progress
 ///
-/// All operations are lock-free but `shutdown`, which waits for the reaper, and where it is said. 24 bytes of a session's own, in a node
-/// of 40, beside the slot and the index's word that every entry has.
+/// All operations are lock-free but `shutdown`, which waits for the reaper; and after a jump of the clock by 2^38 intervals a touch or a
+/// creation waits until what was due has been ended.
+///
+/// # Memory
+///
+/// A node of 40 bytes on the heap, beside the slot and the share of the index that every entry has.
 pub struct SessionTracker {
     store: Arc<Inner>,
     reaper: Option<Reaper>,

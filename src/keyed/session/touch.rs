@@ -83,6 +83,8 @@ impl SessionTracker {
         let mut done = Vec::with_capacity(items.len());
         let mut places = [(0usize, 0u32); GROUP];
         for items in items.chunks(GROUP) {
+            // Those inside it then cost next to nothing.
+            let _pin = self.store.pin(0);
             for (place, (id, _)) in places.iter_mut().zip(items) {
                 *place = engine.hash(id.0);
                 engine.index(place.0).prefetch(place.1);
