@@ -487,7 +487,8 @@ fn foreign_and_stale_ids() {
     assert_eq!(sessions.poll().len(), next.len() + 1);
 }
 
-/// A handle is for one stay of an id, also where the next stay is in the same slot: of 4096 slots there are, each comes round again.
+/// A handle is for one stay of an id, also where the next stay is in the same slot: of 4096 slots there are, each comes round
+/// again.
 #[test]
 fn a_handle_is_for_one_stay() {
     for collects in [false, true] {

@@ -294,7 +294,8 @@ fn w08_create_beside_another_and_shutdown() {
     });
 }
 
-/// W8: a closing meets the shutdown: the session is returned, whichever comes first. Guards: the shutdown ends what is being closed.
+/// W8: a closing meets the shutdown: the session is returned, whichever comes first. Guards: the shutdown ends what is being
+/// closed.
 #[test]
 fn w08_closing_and_shutdown() {
     model("w08_closing_and_shutdown", || {
@@ -396,8 +397,8 @@ fn q14_two_takings() {
     });
 }
 
-/// Q14: the session is removed and tracked anew, with the same id and in the same slot or another, while it is taken. A touch of the
-/// new one is told.
+/// Q14: the session is removed and tracked anew, with the same id and in the same slot or another, while it is taken. A touch of
+/// the new one is told.
 #[test]
 fn q14_taking_across_two_lives() {
     large("q14_taking_across_two_lives", || {

@@ -11,8 +11,8 @@ use crate::sync::Ordering;
 pub(super) const STAYS: u16 = set(&[State::Live, State::Closing]);
 
 impl<K: 'static, V: 'static, S> Store<K, V, S> {
-    /// Takes an entry out of what is touched and expires, by the swap that a touch or an expiry would need: `LIVE -> CLOSING`. The
-    /// error says why not: it is not there, or somebody has done so before. The caller is pinned.
+    /// Takes an entry out of what is touched and expires, by the swap that a touch or an expiry would need: `LIVE -> CLOSING`.
+    /// The error says why not: it is not there, or somebody has done so before. The caller is pinned.
     pub(super) fn set_closing<F: Fn(&K) -> bool>(
         &self,
         wanted: Wanted<'_, F>,

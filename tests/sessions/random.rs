@@ -19,7 +19,8 @@ type Time = u128;
 /// The end of time: 64 bits of nanoseconds.
 const LAST: Time = u64::MAX as Time;
 
-/// By how many intervals a tracker may fall behind its clock before it expires what is due whatever it is asked: documented as 2^38.
+/// By how many intervals a tracker may fall behind its clock before it expires what is due whatever it is asked: documented as
+/// 2^38.
 const BEHIND: u128 = 1 << 38;
 
 #[derive(Debug, Clone)]

@@ -92,16 +92,16 @@ impl SessionTrackerBuilder {
         self
     }
 
-    /// The lower 56 bits of the first id to be issued, instead of the time (see [`SessionId`]); what is above is left out. 0 is no
-    /// id: the next one is taken. For ids that are to be reproducible, or go on after the last one of a log.
+    /// The lower 56 bits of the first id to be issued, instead of the time (see [`SessionId`]); what is above is left out. 0 is
+    /// no id: the next one is taken. For ids that are to be reproducible, or go on after the last one of a log.
     pub fn first_id(mut self, first: u64) -> Self {
         self.first = Some(first);
         self
     }
 
     /// Keeps note of which global sessions are touched, for [`SessionTracker::take_touched`]. Costs a read-modify-write of the
-    /// session's own memory for each touch, and for the first one after each taking an allocation of 32 bytes, which whoever takes
-    /// frees: take them now and then.
+    /// session's own memory for each touch, and for the first one after each taking an allocation of 32 bytes, which whoever
+    /// takes frees: take them now and then.
     pub fn collect_touches(mut self) -> Self {
         self.collects = true;
         self

@@ -7,8 +7,8 @@ use crate::keyed::store::{Cause, Touched};
 use crate::keyed::Ended;
 
 impl SessionTracker {
-    /// What has expired, all of it, and only where no handler is told. Several threads may poll: each session is given to one of
-    /// them. A poll that meets another one under way returns what that has found so far. In no order.
+    /// What has expired, all of it. Several threads may poll: each session is given to one of them. A poll that meets another one
+    /// under way returns what that has found so far. In no order. Where there is a handler that is told instead, and this is empty.
     #[must_use]
     pub fn poll(&self) -> Vec<SessionInfo> {
         let mut expired = Vec::new();
@@ -54,8 +54,8 @@ impl SessionTracker {
         ended.value().end(*ended.key(), remaining)
     }
 
-    /// Ends all sessions, those included that are being closed, and stops the reaper, for which it waits. Returns what there was: a
-    /// session that was created, and neither removed nor told as expired, is in here, once. From then on nothing can be created.
+    /// Ends all sessions, those included that are being closed, and stops the reaper, for which it waits. Returns what there was:
+    /// a session that was created, and has been neither removed nor expired, is in here, once. From then on nothing can be created.
     ///
     /// In the handler it only stops the reaper, which then ends what there is, untold: look [at all](Self::for_each) first.
     #[must_use = "what is not looked at is lost"]

@@ -21,8 +21,8 @@ const COUNT_BITS: u32 = 16;
 /// +-----------+------------------------------------+----------------+
 /// ```
 ///
-/// The lower 56 bits are one number, which begins with the time at which the tracker was built and a count of zero, and goes up by
-/// one for each id. So ids of one server are not issued again after a restart, unless it has issued more than 65,536 for each
+/// The lower 56 bits are one number, which begins with the time at which the tracker was built and a count of zero, and goes up
+/// by one for each id. So ids of one server are not issued again after a restart, unless it has issued more than 65,536 for each
 /// millisecond that it ran, or its clock was set back, or 34.8 years have gone by.
 ///
 /// Displayed as `0x` and 16 hexadecimal digits.

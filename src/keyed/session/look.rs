@@ -26,15 +26,15 @@ impl SessionTracker {
             .look(*node.key(), self.remaining(found.lease, now))
     }
 
-    /// Calls `f` with every session, each as it is just then, those included that are being closed; together they are no snapshot.
-    /// O(capacity). `f` may use the tracker; memory of sessions that end meanwhile is freed when it has seen all.
+    /// Calls `f` with every session, each as it is just then, those included that are being closed; together they are no
+    /// snapshot. O(capacity). `f` may use the tracker; memory of sessions that end meanwhile is freed when it has seen all.
     pub fn for_each(&self, mut f: impl FnMut(&SessionInfo)) {
         let now = self.store.engine.clock.now();
         self.store.each_stay(|found| f(&self.look(found, now)));
     }
 
-    /// Which sessions expire when: expiry time, counted from when the tracker was built, to sessions. Without those that are being
-    /// closed, which do not expire. O(capacity); no snapshot.
+    /// Which sessions expire when: expiry time, counted from when the tracker was built, to sessions. Without those that are
+    /// being closed, which do not expire. O(capacity); no snapshot.
     #[must_use]
     pub fn dump(&self) -> BTreeMap<Duration, Vec<SessionId>> {
         let interval = self.store.engine.ticks.interval_nanos();
@@ -50,8 +50,8 @@ impl SessionTracker {
         dump
     }
 
-    /// The sessions that are being closed: [`set_closing`](Self::set_closing) has said so, and nobody has removed them yet. One that
-    /// stays here was forgotten by whoever was to remove it. O(capacity); no snapshot.
+    /// The sessions that are being closed: [`set_closing`](Self::set_closing) has said so, and nobody has removed them yet. One
+    /// that stays here was forgotten by whoever was to remove it. O(capacity); no snapshot.
     #[must_use]
     pub fn closing(&self) -> Vec<SessionId> {
         let mut closing = Vec::new();
@@ -75,7 +75,8 @@ impl SessionTracker {
         self.with(id, |_| ()).is_some()
     }
 
-    /// Sessions now, those included that are being closed, or whose time is up but whom nobody has come to yet. O(threads x shards).
+    /// Sessions now, those included that are being closed, or whose time is up though nobody has come to them yet.
+    /// O(threads x shards).
     #[must_use]
     pub fn len(&self) -> usize {
         self.store.len()

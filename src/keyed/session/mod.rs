@@ -1,6 +1,7 @@
 //! Sessions: leases with an id, an owner and a leave-taking.
 //!
-//! A session is an entry in node form. Its lease decides whether it lives; its [`Seat`] has what else there is, in atomics of its own.
+//! A session is an entry in node form. Its lease decides whether it lives; its [`Seat`] has what else there is, in atomics of its
+//! own.
 //!
 //! | operation | takes effect at |
 //! |---|---|
@@ -117,32 +118,32 @@ pub enum Tracked {
 ///
 /// # Time
 ///
-/// A session expires when it has not been touched for its timeout, rounded up to the interval: late by at most one interval and the
-/// reaper's delay, never early. A touch is one compare-and-swap and moves nothing. Of a touch and an expiry that meet exactly one
-/// happens: a touch that says `Ok` has renewed the session, and one that says [`SessionError::Unknown`] came after the end.
+/// A session expires when it has not been touched for its timeout, rounded up to the interval: late by at most one interval and
+/// the reaper's delay, never early. A touch is one compare-and-swap and moves nothing. Of a touch and an expiry that meet exactly
+/// one happens: a touch that says `Ok` has renewed the session, and one that says [`SessionError::Unknown`] came after the end.
 ///
 /// # Three ends
 ///
-/// * **It expires.** It is told once, to the handler or by [`poll`](Self::poll), and nothing of it remains. (ZooKeeper keeps an expired
-///   session in its maps, marked as closing, until somebody removes it, and what is forgotten there leaks: Q9. Here the one who is
-///   told has all that there was, and an id that is touched too late is unknown.)
+/// * **It expires.** It is told once, to the handler or by [`poll`](Self::poll), and nothing of it remains. (ZooKeeper keeps an
+///   expired session in its maps, marked as closing, until somebody removes it, and what is forgotten there leaks: Q9. Here the
+///   one who is told has all that there was, and an id that is touched too late is unknown.)
 /// * **It is removed**, at once, by [`remove`](Self::remove), which returns it.
-/// * **It is closed**: [`set_closing`](Self::set_closing), and later `remove`. In between no touch succeeds and it does not expire, so
-///   that whoever closes it, having told others first, has not been overtaken. One that nobody removes stays:
+/// * **It is closed**: [`set_closing`](Self::set_closing), and later `remove`. In between no touch succeeds and it does not
+///   expire, so that whoever closes it, having told others first, has not been overtaken. One that nobody removes stays:
 ///   [`closing`](Self::closing) lists them, and they count in [`len`](Self::len) and in the capacity.
 ///
 /// What there is at the end of the tracker itself [`shutdown`](Self::shutdown) returns. Dropping the tracker ends it untold.
 ///
 /// # Local and global
 ///
-/// A session is local, known to this server only, or global. It is created as one or the other; [`upgrade`](Self::upgrade) makes a
-/// local one global, once. What it means is the caller's; the tracker leaves local sessions out of
+/// A session is local, known to this server only, or global. It is created as one or the other; [`upgrade`](Self::upgrade) makes
+/// a local one global, once. What it means is the caller's; the tracker leaves local sessions out of
 /// [`take_touched`](Self::take_touched).
 ///
 /// # Progress
 ///
-/// All operations are lock-free but `shutdown`, which waits for the reaper; and after a jump of the clock by 2^38 intervals a touch or a
-/// creation waits until what was due has been ended.
+/// All operations are lock-free but `shutdown`, which waits for the reaper; and after a jump of the clock by 2^38 intervals a
+/// touch or a creation waits until what was due has been ended.
 ///
 /// # Memory
 ///

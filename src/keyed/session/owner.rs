@@ -1,9 +1,9 @@
 //! Who has a session, and how far it is known.
 //!
-//! The owner is a word of its own beside the lease. Who has written it asks for the lease afterwards, by a read-modify-write: either
-//! the swap that ends the session comes later, and whoever ends it sees this owner; or it came before, and this one knows that it
-//! was too late. Whoever ends a session sets a flag in the word that an upgrade changes: either it sees the upgrade, or the
-//! upgrade sees the end.
+//! The owner is a word of its own beside the lease. Who has written it asks for the lease afterwards, by a read-modify-write:
+//! either the swap that ends the session comes later, and whoever ends it sees this owner; or it came before, and this one knows
+//! that it was too late. Whoever ends a session sets a flag in the word that an upgrade changes: either it sees the upgrade, or
+//! the upgrade sees the end.
 
 use super::seat::NOBODY;
 use super::{SessionError, SessionId, SessionTracker};
@@ -41,13 +41,13 @@ impl SessionTracker {
         checked.unwrap_or(Err(SessionError::Unknown))
     }
 
-    /// Gives the session to `owner` (0: nobody). Returns whose it was. A move that meets the closing of the session may come after it,
-    /// and before its end.
+    /// Gives the session to `owner` (0: nobody). Returns whose it was. A move that meets the closing of the session may come
+    /// after it, and before its end.
     ///
     /// # Errors
     ///
-    /// [`SessionError::Unknown`], [`SessionError::Closing`]. If the session has ended just now, whoever ended it may have been told
-    /// either owner.
+    /// [`SessionError::Unknown`], [`SessionError::Closing`]. If the session has ended just now, whoever ended it may have been
+    /// told either owner.
     pub fn set_owner(&self, id: SessionId, owner: u64) -> Result<u64, SessionError> {
         let moved = self.with(id, |found| {
             Self::lives(found)?;
@@ -75,8 +75,8 @@ impl SessionTracker {
         }
     }
 
-    /// Makes a local session global, be it about to be closed. True if this did, false if it was global before: of several that meet
-    /// one is told `true`.
+    /// Makes a local session global, be it about to be closed. True if this did, false if it was global before: of several that
+    /// meet one is told `true`.
     ///
     /// # Errors
     ///

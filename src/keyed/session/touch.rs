@@ -9,11 +9,11 @@
 //!   if it was false: onto the pile    (swap)               report the lease, read after that
 //! ```
 //!
-//! A touch that finds the flag set leaves its session to be reported by whoever clears it, who then reads the lease that the touch has
-//! made (Release and Acquire of the flag). One that comes after the clearing puts the session on the pile again. Only who sets the flag
-//! puts it there, and only who has taken it from there clears the flag: so while the flag is set the session is on the pile, on its way
-//! there, or in the hands of a taking, once; nothing is lost, and nothing told twice. What is on the pile names one stay of an
-//! id: of a later one the flag is another.
+//! A touch that finds the flag set leaves its session to be reported by whoever clears it, who then reads the lease that the
+//! touch has made (Release and Acquire of the flag). One that comes after the clearing puts the session on the pile again. Only
+//! who sets the flag puts it there, and only who has taken it from there clears the flag: so while the flag is set the session is
+//! on the pile, on its way there, or in the hands of a taking, once; nothing is lost, and nothing told twice. What is on the pile
+//! names one stay of an id: of a later one the flag is another.
 
 use super::{Inner, Session, SessionError, SessionId, SessionTracker};
 use crate::core::prefetch;
@@ -76,8 +76,8 @@ impl SessionTracker {
         }
     }
 
-    /// As many [touches](Self::touch_for), and what became of each, in order. Cheaper than one by one where the sessions are many:
-    /// memory is fetched for 64 at a time.
+    /// As many [touches](Self::touch_for), and what became of each, in order. Cheaper than one by one where the sessions are
+    /// many: memory is fetched for 64 at a time.
     pub fn touch_batch(&self, items: &[(SessionId, Duration)]) -> Vec<Result<(), SessionError>> {
         let engine = &self.store.engine;
         let mut done = Vec::with_capacity(items.len());
@@ -142,12 +142,12 @@ impl SessionTracker {
     }
 
     /// The global sessions that were touched since they were last taken, each once, and how long each has left to live: for a
-    /// follower that tells its leader, which [touches](Self::touch_batch) them for so long. Several threads may take: each touch is
-    /// told to one of them. In no order.
+    /// follower that tells its leader, which [touches](Self::touch_batch) them for so long. Several threads may take: each touch
+    /// is told to one of them. In no order.
     ///
     /// No touch is lost: it is told by a taking under way, or by the next one. (A touch that meets the first one of the same
-    /// session, in another thread, is told with that.) Sessions that are being closed by then, or have ended, are left out. Empty unless
-    /// the tracker was built to [collect touches](super::SessionTrackerBuilder::collect_touches).
+    /// session, in another thread, is told with that.) Sessions that are being closed by then, or have ended, are left out. Empty
+    /// unless the tracker was built to [collect touches](super::SessionTrackerBuilder::collect_touches).
     #[must_use]
     pub fn take_touched(&self) -> Vec<(SessionId, Duration)> {
         let mut all = Vec::new();
