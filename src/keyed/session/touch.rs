@@ -76,8 +76,7 @@ impl SessionTracker {
         }
     }
 
-    /// As many [touches](Self::touch_for), and what became of each, in order. Cheaper than one by one where the sessions are
-    /// many: memory is fetched for 64 at a time.
+    /// As many [touches](Self::touch_for), and what became of each, in order. Memory is fetched for 64 at a time.
     pub fn touch_batch(&self, items: &[(SessionId, Duration)]) -> Vec<Result<(), SessionError>> {
         let engine = &self.store.engine;
         let mut done = Vec::with_capacity(items.len());
