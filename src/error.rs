@@ -33,6 +33,13 @@ pub enum BuildError {
         /// The timeout that it is above.
         timeout: Duration,
     },
+    /// Of sessions, the shortest timeout that is granted is above the longest.
+    MinimumAboveMaximum {
+        /// The shortest.
+        minimum: Duration,
+        /// The longest.
+        maximum: Duration,
+    },
     /// The number of shards is zero, above 256, or not a power of two.
     BadShards {
         /// What was asked for.
@@ -85,6 +92,10 @@ impl fmt::Display for BuildError {
             BuildError::IntervalAboveTimeout { interval, timeout } => write!(
                 f,
                 "the interval, {interval:?}, is above the timeout, {timeout:?}; use an interval of at most the timeout"
+            ),
+            BuildError::MinimumAboveMaximum { minimum, maximum } => write!(
+                f,
+                "the minimum timeout, {minimum:?}, is above the maximum, {maximum:?}; use a minimum of at most the maximum"
             ),
             BuildError::BadShards { shards } => write!(
                 f,

@@ -59,8 +59,9 @@ pub use ack::{
 pub use error::BuildError;
 pub use keyed::{
     Cause, Ended, Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder,
-    Handle, InsertError, Lifetime, Ref, StoreError, StoreMetrics, TimeCacheMap,
-    TimeCacheMapBuilder, Updated,
+    Handle, InsertError, Lifetime, Ref, Session, SessionError, SessionId, SessionInfo,
+    SessionTracker, SessionTrackerBuilder, StoreError, StoreMetrics, TimeCacheMap,
+    TimeCacheMapBuilder, Tracked, Updated,
 };
 pub use rotating::{GenerationsError, RotatingMap};
 pub use time::{Clock, CoarseClock, ManualClock, MonotonicClock, Timeout};

@@ -2,6 +2,7 @@
 //!
 //! `docs/keyed.md` has the room: what a slot holds, where each operation takes effect, and why a stale helper does no harm.
 
+mod closing;
 mod error;
 mod idle;
 mod lifetime;
@@ -11,6 +12,7 @@ mod metrics;
 mod node;
 mod queue;
 mod replace;
+mod session;
 mod store;
 mod time_cache;
 mod walk;
@@ -21,5 +23,8 @@ pub use map::{Entry, ExpiringMap, ExpiringMapBuilder, Iter, OccupiedEntry, Ref, 
 pub use metrics::StoreMetrics;
 pub use node::Ended;
 pub use queue::{Expired, ExpiryQueue, ExpiryQueueBuilder, Handle, Updated};
+pub use session::{
+    Session, SessionError, SessionId, SessionInfo, SessionTracker, SessionTrackerBuilder, Tracked,
+};
 pub use store::Cause;
 pub use time_cache::{TimeCacheMap, TimeCacheMapBuilder};

@@ -368,27 +368,19 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// budget did not cover stays where it is, for whoever polls next.
     pub fn poll_into(&self, into: &mut Vec<Expired<K>>, budget: usize) -> bool {
         let before = into.len();
-        let more = self.gather(into, budget.max(1));
+        let more = self.gather(into, budget);
         into[before..].sort_unstable_by_key(Expired::expiry);
         more
     }
 
     fn gather(&self, into: &mut Vec<Expired<K>>, budget: usize) -> bool {
-        let engine = &self.store.engine;
         let before = into.len();
         let collect = Collect {
             store: &self.store,
             into: RefCell::new(into),
         };
-        loop {
-            let now = engine.clock.now();
-            let round = engine.poll_beside(now, budget, &collect);
-            let empty = collect.into.borrow().len() == before;
-            // Somebody was at a shard, and may have left it with something due since (Q10).
-            if round.more || !round.busy || !empty || !engine.is_due(now) {
-                return round.more;
-            }
-        }
+        let found = || collect.into.borrow().len() > before;
+        self.store.engine.poll_shared(budget, &collect, found)
     }
 
     /// How long until something is due: zero if something is, `None` if nothing will be. Wait-free, O(shards).
@@ -424,10 +416,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// ```
     #[must_use]
     pub fn wait_time(&self) -> Option<Duration> {
-        let engine = &self.store.engine;
-        let next = engine.next_expiration()?;
-        // Read after it: a stall between the two makes the wait shorter (Q12).
-        Some(engine.ticks.until(engine.clock.now(), next))
+        self.store.engine.wait_time()
     }
 
     /// Which keys expire when: expiry time to keys. O(capacity); no snapshot.

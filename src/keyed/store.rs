@@ -445,7 +445,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     }
 
     /// Takes the node out of a slot that the caller ended, takes its word out of the index, and frees it.
-    fn finish(
+    pub(super) fn finish(
         &self,
         mine: &Mine,
         claim: &Claim<'_>,

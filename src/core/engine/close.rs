@@ -1,7 +1,7 @@
 //! Shutting down, and looking at everything.
 
 use super::{Claim, Engine, Face, SHUT};
-use crate::core::lease::Lease;
+use crate::core::lease::{Lease, State};
 use crate::core::params::CHUNK;
 use crate::sync::{thread, Ordering};
 
@@ -10,6 +10,11 @@ impl<C> Engine<C> {
     pub(crate) fn refuse(&self) {
         self.refusing.store(true, Ordering::Release);
         self.asks.store(true, Ordering::Release);
+    }
+
+    /// Whether new entries are refused. Who has found a bucket closed finds this too.
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.refusing.load(Ordering::Relaxed)
     }
 
     /// Shuts the engine: ends every slot, calling `f` for each that this ended. Goes from shard to shard, and waits at each
@@ -37,7 +42,9 @@ impl<C> Engine<C> {
             }
             self.each(chunk, |claim, mut lease| {
                 // One that is not published yet is its claimer's, who will find the bucket closed.
-                while lease.state().expires() && face.may_end(&claim, lease) {
+                while (lease.state().expires() || lease.state() == State::Closing)
+                    && face.may_end(&claim, lease)
+                {
                     match self.end(claim.slot, lease) {
                         Ok(()) => return f(claim, lease),
                         Err(now) => lease = now,

@@ -28,10 +28,11 @@ impl<C> Engine<C> {
         }
     }
 
-    /// A tick near the present: the driver's last. For telling deadlines apart, of which all are within 2^39 of it.
+    /// A tick near the deadlines that there are, for telling them apart: all are within 2^39 of it. They are no earlier than what has
+    /// been caught up with, but for those of who has stalled; and who sets one is less than [`MAX_LAPSE`] past that.
     #[inline]
     pub(crate) fn about_now(&self) -> u64 {
-        self.ticks.at(self.driven.load(Relaxed))
+        self.ticks.at(self.caught_up.load(Relaxed)) + MAX_LAPSE
     }
 
     /// The deadline of what begins now, and the clock reading that it was derived from. `default` is the default timeout in

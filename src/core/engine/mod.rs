@@ -570,6 +570,13 @@ impl<C> Engine<C> {
             .min()
     }
 
+    /// How long until then.
+    pub(crate) fn wait_time(&self) -> Option<std::time::Duration> {
+        let next = self.next_expiration()?;
+        // Read after it: a stall between the two makes the wait shorter (Q12).
+        Some(self.ticks.until(self.clock.now(), next))
+    }
+
     /// Publishes slot `id` in the index, wherever there is room, unless `probe` takes a slot that is there already.
     pub(crate) fn publish(
         &self,

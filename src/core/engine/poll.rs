@@ -26,6 +26,23 @@ impl<C> Engine<C> {
         round
     }
 
+    /// As [`poll_beside`](Self::poll_beside), for who comes for what is due: goes round again if somebody who was at a shard may
+    /// have left it with something due since, unless it has `found` something (Q10). True if the budget ran out.
+    pub(crate) fn poll_shared(
+        &self,
+        budget: usize,
+        face: &impl Face,
+        mut found: impl FnMut() -> bool,
+    ) -> bool {
+        loop {
+            let now = self.clock.now();
+            let round = self.poll_beside(now, budget.max(1), face);
+            if found() || round.more || !round.busy || !self.is_due(now) {
+                return round.more;
+            }
+        }
+    }
+
     fn go_round(&self, now: u64, budget: usize, face: &impl Face, left: impl Fn(usize)) -> Round {
         let mut round = Round {
             more: false,

@@ -432,11 +432,11 @@ where
         Iter::new(self)
     }
 
-    /// Ends what is due, with at most about `budget` steps of work, and tells the listener. True if there is more to do.
+    /// Ends what is due, with at most about `budget` steps of work, and tells the listener. True if there is more to do. Any number
+    /// of threads may poll: a shard that another one is at is left to it. Does nothing in a listener that a poll has called.
     pub fn poll(&self, budget: usize) -> bool {
-        let engine = &self.store.engine;
-        let round = engine.poll_beside(engine.clock.now(), budget.max(1), &*self.store);
-        round.more || round.busy
+        let store = &*self.store;
+        store.engine.poll_shared(budget, store, || false)
     }
 
     /// Entries now, those included whose time is up but which nobody has come to yet. O(threads x shards).

@@ -1,0 +1,219 @@
+//! Building a tracker: every setting, its default, and what is refused.
+
+use super::id::Issuer;
+use super::seat::Seat;
+use super::stack::Stack;
+use super::{Bounds, Inner, SessionId, SessionInfo, SessionTracker};
+use crate::error::BuildError;
+use crate::keyed::store::{Cause, Listener, Store};
+use crate::setup::Setup;
+use crate::time::{nanos, Clock, Ticks};
+use crossbeam_utils::CachePadded;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// As of an [`ExpiryQueue`](crate::ExpiryQueue).
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Settings of a [`SessionTracker`].
+///
+/// | setting | default |
+/// |---|---|
+/// | [`interval`](Self::interval) | 100 ms |
+/// | [`minimum_timeout`](Self::minimum_timeout) | the interval |
+/// | [`maximum_timeout`](Self::maximum_timeout) | the longest that there is: 2^39 - 2 intervals, or 584 years |
+/// | [`server_id`](Self::server_id) | 0 |
+/// | [`first_id`](Self::first_id) | of the time |
+/// | [`collect_touches`](Self::collect_touches) | off |
+/// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
+/// | [`capacity`](Self::capacity) | unbounded |
+/// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
+/// | [`reaper_budget`](Self::reaper_budget) | 4096 |
+/// | [`pause_grace`](Self::pause_grace) | none |
+#[must_use = "a builder does nothing until one of its build methods is called"]
+pub struct SessionTrackerBuilder {
+    setup: Setup,
+    minimum: Option<Duration>,
+    maximum: Option<Duration>,
+    server: u8,
+    first: Option<u64>,
+    collects: bool,
+}
+
+impl fmt::Debug for SessionTrackerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionTrackerBuilder")
+            .field("interval", &self.setup.interval)
+            .field("minimum_timeout", &self.minimum)
+            .field("maximum_timeout", &self.maximum)
+            .field("server_id", &self.server)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for SessionTrackerBuilder {
+    fn default() -> Self {
+        SessionTrackerBuilder {
+            setup: Setup {
+                interval: Some(INTERVAL),
+                ..Setup::default()
+            },
+            minimum: None,
+            maximum: None,
+            server: 0,
+            first: None,
+            collects: false,
+        }
+    }
+}
+
+impl SessionTrackerBuilder {
+    /// The granularity of time: expiry times are rounded up to it. At least 10 microseconds.
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.setup.interval = Some(interval);
+        self
+    }
+
+    /// The shortest timeout that is granted, at least the interval; who asks for less gets this.
+    pub fn minimum_timeout(mut self, timeout: Duration) -> Self {
+        self.minimum = Some(timeout);
+        self
+    }
+
+    /// The longest timeout that is granted; who asks for more gets this.
+    pub fn maximum_timeout(mut self, timeout: Duration) -> Self {
+        self.maximum = Some(timeout);
+        self
+    }
+
+    /// What is in the top byte of all ids: a different one on each server whose ids may meet.
+    pub fn server_id(mut self, server: u8) -> Self {
+        self.server = server;
+        self
+    }
+
+    /// The lower 56 bits of the first id to be issued, instead of the time (see [`SessionId`]); what is above is left out. 0 is
+    /// no id: the next one is taken. For ids that are to be reproducible, or go on after the last one of a log.
+    pub fn first_id(mut self, first: u64) -> Self {
+        self.first = Some(first);
+        self
+    }
+
+    /// Keeps note of which global sessions are touched, for [`SessionTracker::take_touched`]. Costs a read-modify-write of the
+    /// session's own memory for each touch, and for the first one after each taking an allocation of 32 bytes, which whoever
+    /// takes frees: take them now and then.
+    pub fn collect_touches(mut self) -> Self {
+        self.collects = true;
+        self
+    }
+
+    /// Into how many shards sessions are spread: a power of two up to 256.
+    pub fn shards(mut self, shards: usize) -> Self {
+        self.setup.shards = Some(shards);
+        self
+    }
+
+    /// The most sessions there may be at once, those included that are being closed; beyond it new ones are refused with
+    /// [`StoreError::Full`](crate::StoreError::Full). Exact.
+    pub fn capacity(mut self, capacity: usize) -> Self {
+        self.setup.capacity = Some(capacity);
+        self
+    }
+
+    /// The clock to go by. One that does not run with real time is for [`build`](Self::build) only.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.setup.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// How much the reaper does before it looks round again: expired sessions, buckets, cascades.
+    pub fn reaper_budget(mut self, budget: usize) -> Self {
+        self.setup.budget = budget;
+        self
+    }
+
+    /// After a stall of the process of more than `threshold`, sessions that could not have been renewed get its length added
+    /// instead of expiring. As [`ExpiryQueueBuilder::pause_grace`](crate::ExpiryQueueBuilder::pause_grace).
+    pub fn pause_grace(mut self, threshold: Duration) -> Self {
+        self.setup.pause_grace = Some(threshold);
+        self
+    }
+
+    /// Makes the index's hashing reproducible. Not for production.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.setup.seed = Some(seed);
+        self
+    }
+
+    /// Builds a tracker that is polled, by whoever likes.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] says which setting is out of range, or what the system refused.
+    pub fn build(self) -> Result<SessionTracker, BuildError> {
+        let expired = Arc::new(Stack::new());
+        let into = expired.clone();
+        let mut tracker = self.tracker(move |session: &SessionInfo| into.push(*session))?;
+        tracker.expired = Some(expired);
+        Ok(tracker)
+    }
+
+    /// Builds a tracker whose reaper thread tells `handler` of each session that expires, when it has: the handler may use the
+    /// tracker, be slow, or panic, which is counted.
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build).
+    pub fn build_with_handler(
+        self,
+        handler: impl Fn(&SessionInfo) + Send + Sync + 'static,
+    ) -> Result<SessionTracker, BuildError> {
+        let budget = self.setup.budget;
+        let mut tracker = self.tracker(handler)?;
+        tracker.reaper = Some(tracker.store.start(budget)?);
+        Ok(tracker)
+    }
+
+    fn tracker(
+        self,
+        expired: impl Fn(&SessionInfo) + Send + Sync + 'static,
+    ) -> Result<SessionTracker, BuildError> {
+        let bounds = self.bounds()?;
+        let listener: Listener<SessionId, Seat> =
+            Box::new(move |&id: &SessionId, seat: &Seat, cause| {
+                if cause == Cause::Expired {
+                    if let Some(session) = seat.end(id, Some(Duration::ZERO)) {
+                        expired(&session);
+                    }
+                }
+            });
+        let store: Inner = Store::build(&self.setup, (), None, None, Some(listener))?;
+        let touched = self.collects.then(|| {
+            let shards = 0..store.engine.shards();
+            shards.map(|_| CachePadded::new(Stack::new())).collect()
+        });
+        Ok(SessionTracker {
+            store: Arc::new(store),
+            reaper: None,
+            issuer: Issuer::new(self.server, self.first),
+            bounds,
+            expired: None,
+            touched,
+        })
+    }
+
+    /// What is granted, such that the interval can keep it.
+    fn bounds(&self) -> Result<Bounds, BuildError> {
+        let given: Vec<_> = self.minimum.into_iter().chain(self.maximum).collect();
+        self.setup.config(&given)?;
+        let interval = self.setup.interval.unwrap_or(INTERVAL);
+        let longest = || Ticks::new(0, nanos(interval)).longest();
+        let minimum = self.minimum.unwrap_or(interval);
+        let maximum = self.maximum.unwrap_or_else(longest);
+        if minimum > maximum {
+            return Err(BuildError::MinimumAboveMaximum { minimum, maximum });
+        }
+        Ok(Bounds { minimum, maximum })
+    }
+}

@@ -1,0 +1,37 @@
+//! Why a session cannot be had.
+
+use std::fmt;
+
+/// Why something could not be done with a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// There is no such session. It has expired, was removed, or never was: nothing is kept of it by which to tell these apart.
+    Unknown,
+    /// It is being closed. It will not live again.
+    Closing,
+    /// Somebody else has it.
+    Moved {
+        /// Who.
+        owner: u64,
+    },
+}
+
+impl fmt::Display for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SessionError::Unknown => f.write_str(
+                "there is no such session (any more); make the client create another one",
+            ),
+            SessionError::Closing => {
+                f.write_str("the session is being closed; make the client create another one")
+            }
+            SessionError::Moved { owner } => write!(
+                f,
+                "the session has moved to owner {owner}; drop this client's connection"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SessionError {}

@@ -1,0 +1,137 @@
+//! Ids of sessions, and how they are issued.
+
+use crate::sync::{AtomicU64, Ordering};
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What a server issues: the bits below its own id.
+const ISSUED: u64 = (1 << 56) - 1;
+
+/// Bits of an id below the milliseconds in it.
+const COUNT_BITS: u32 = 16;
+
+/// Names a session.
+///
+/// Of an id that a tracker has issued the bits are, as in ZooKeeper:
+///
+/// ```text
+///  63       56 55                                16 15             0
+/// +-----------+------------------------------------+----------------+
+/// | server id | milliseconds since 1970, mod 2^40  | count          |
+/// +-----------+------------------------------------+----------------+
+/// ```
+///
+/// The lower 56 bits are one number, which begins with the time at which the tracker was built and a count of zero, and goes up
+/// by one for each id. So ids of one server are not issued again after a restart, unless it has issued more than 65,536 for each
+/// millisecond that it ran, or its clock was set back, or 34.8 years have gone by.
+///
+/// Displayed as `0x` and 16 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+impl SessionId {
+    /// The server that has issued it.
+    #[must_use]
+    pub fn server(self) -> u8 {
+        self.0.to_be_bytes()[0]
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#018x}", self.0)
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<u64> for SessionId {
+    fn from(id: u64) -> Self {
+        SessionId(id)
+    }
+}
+
+impl From<SessionId> for u64 {
+    fn from(id: SessionId) -> Self {
+        id.0
+    }
+}
+
+/// Issues ids: one read-modify-write each.
+pub(super) struct Issuer {
+    /// The server's id, in place.
+    server: u64,
+    next: AtomicU64,
+}
+
+impl Issuer {
+    /// Begins with the lower 56 bits of `first`; without one, with the time.
+    pub(super) fn new(server: u8, first: Option<u64>) -> Self {
+        Issuer {
+            server: u64::from(server) << 56,
+            next: AtomicU64::new(first.unwrap_or_else(of_now)),
+        }
+    }
+
+    /// Each id once. 0 is none, whatever the server.
+    pub(super) fn issue(&self) -> SessionId {
+        loop {
+            // Relaxed: nothing is published by it, and of read-modify-writes of one word no two see the same.
+            let number = self.next.fetch_add(1, Ordering::Relaxed) & ISSUED;
+            if number != 0 {
+                return SessionId(self.server | number);
+            }
+        }
+    }
+}
+
+fn of_now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    #[allow(clippy::cast_possible_truncation)] // modulo 2^40 anyway
+    let millis = since.map_or(0, |since| since.as_millis() as u64);
+    millis << COUNT_BITS
+}
+
+#[cfg(all(test, not(expiry_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_go_up_by_one_below_the_server() {
+        let issuer = Issuer::new(0xAB, Some(7));
+        let ids: Vec<u64> = (0..3).map(|_| issuer.issue().0).collect();
+        assert_eq!(ids, [7, 8, 9].map(|n| 0xAB << 56 | n));
+        assert_eq!(issuer.issue().server(), 0xAB);
+    }
+
+    #[test]
+    fn the_count_does_not_run_into_the_server() {
+        let issuer = Issuer::new(1, Some(ISSUED));
+        assert_eq!(issuer.issue(), SessionId(1 << 56 | ISSUED));
+        // Begins anew, without the number that is none.
+        assert_eq!(issuer.issue(), SessionId(1 << 56 | 1));
+        let issuer = Issuer::new(255, Some(u64::MAX));
+        assert_eq!(issuer.issue().server(), 255);
+        assert_eq!(issuer.issue().server(), 255);
+    }
+
+    #[test]
+    fn the_time_is_in_the_middle() {
+        let id = Issuer::new(255, None).issue();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let begun = (id.0 & ISSUED) >> COUNT_BITS;
+        let now = since.as_millis() as u64 & ((1 << 40) - 1);
+        assert!(now.wrapping_sub(begun) < 60_000, "{id}");
+        assert_eq!((id.server(), id.0 & 0xFFFF), (255, 0));
+    }
+
+    #[test]
+    fn sixteen_digits() {
+        assert_eq!(SessionId(0x1F).to_string(), "0x000000000000001f");
+        assert_eq!(format!("{:?}", SessionId(u64::MAX)), "0xffffffffffffffff");
+    }
+}

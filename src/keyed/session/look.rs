@@ -1,0 +1,96 @@
+//! Looking at sessions.
+
+use super::{SessionId, SessionInfo, SessionTracker};
+use crate::core::lease::{Lease, State};
+use crate::keyed::store::Found;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+impl SessionTracker {
+    /// The tick at which what has this lease is due; `None` if it is being closed.
+    fn deadline_of(&self, lease: Lease) -> Option<u64> {
+        let live = lease.state() != State::Closing;
+        live.then(|| lease.deadline_near(self.store.engine.about_now()))
+    }
+
+    /// How long what has this lease has left, when the clock reads `now`; `None` if it is being closed.
+    pub(super) fn remaining(&self, lease: Lease, now: u64) -> Option<Duration> {
+        let deadline = self.deadline_of(lease)?;
+        Some(self.store.engine.ticks.until(now, deadline))
+    }
+
+    /// The caller is pinned.
+    fn look(&self, found: &Found<'_>, now: u64) -> SessionInfo {
+        let node = Self::node(found);
+        node.value()
+            .look(*node.key(), self.remaining(found.lease, now))
+    }
+
+    /// Calls `f` with every session, each as it is just then, those included that are being closed; together they are no
+    /// snapshot. O(capacity). `f` may use the tracker; memory of sessions that end meanwhile is freed when it has seen all.
+    pub fn for_each(&self, mut f: impl FnMut(&SessionInfo)) {
+        let now = self.store.engine.clock.now();
+        self.store.each_stay(|found| f(&self.look(found, now)));
+    }
+
+    /// Which sessions expire when: expiry time, counted from when the tracker was built, to sessions. Without those that are
+    /// being closed, which do not expire. O(capacity); no snapshot.
+    #[must_use]
+    pub fn dump(&self) -> BTreeMap<Duration, Vec<SessionId>> {
+        let interval = self.store.engine.ticks.interval_nanos();
+        let mut dump = BTreeMap::<_, Vec<SessionId>>::new();
+        self.store.each_stay(|found| {
+            if let Some(deadline) = self.deadline_of(found.lease) {
+                let expiry = Duration::from_nanos(deadline.saturating_mul(interval));
+                dump.entry(expiry)
+                    .or_default()
+                    .push(*Self::node(found).key());
+            }
+        });
+        dump
+    }
+
+    /// The sessions that are being closed: [`set_closing`](Self::set_closing) has said so, and nobody has removed them yet. One
+    /// that stays here was forgotten by whoever was to remove it. O(capacity); no snapshot.
+    #[must_use]
+    pub fn closing(&self) -> Vec<SessionId> {
+        let mut closing = Vec::new();
+        self.for_each(|session| {
+            if session.remaining.is_none() {
+                closing.push(session.id);
+            }
+        });
+        closing
+    }
+
+    /// The session, as it is just now. One whose time is up is there until the reaper, or a poll, has come to it.
+    #[must_use]
+    pub fn get(&self, id: SessionId) -> Option<SessionInfo> {
+        self.with(id, |found| self.look(found, self.store.engine.clock.now()))
+    }
+
+    /// Whether there is such a session, be it about to be closed.
+    #[must_use]
+    pub fn contains(&self, id: SessionId) -> bool {
+        self.with(id, |_| ()).is_some()
+    }
+
+    /// Sessions now, those included that are being closed, or whose time is up though nobody has come to them yet.
+    /// O(threads x shards).
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.store.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Panics of the handler that were caught.
+    #[must_use]
+    pub fn handler_panics(&self) -> u64 {
+        self.store.panics.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,339 @@
+//! Sessions: leases with an id, an owner and a leave-taking.
+//!
+//! A session is an entry in node form. Its lease decides whether it lives; its [`Seat`] has what else there is, in atomics of its
+//! own.
+//!
+//! | operation | takes effect at |
+//! |---|---|
+//! | create, track | the publication of the id in the index |
+//! | touch | the swap of the lease's deadline |
+//! | closing | the swap `LIVE -> CLOSING`: of the same word, so that no touch and no expiry come after it (Q7) |
+//! | remove, expiry, shutdown | the swap to `DEAD`: one winner, who has what the session was |
+//! | `set_owner`, and a `check` that takes what is nobody's | the swap of the owner |
+//! | any other `check` | the load of the owner |
+//! | `upgrade` | the read-modify-write of the flags |
+//! | `take_touched`, for one session | the read-modify-write that clears its flag |
+
+mod builder;
+mod ends;
+mod error;
+mod id;
+mod look;
+mod owner;
+mod seat;
+mod stack;
+mod touch;
+
+pub use builder::SessionTrackerBuilder;
+pub use error::SessionError;
+pub use id::SessionId;
+pub use seat::SessionInfo;
+
+use self::id::Issuer;
+use self::seat::Seat;
+use self::stack::Stack;
+use super::node::Node;
+use super::store::{Entered, Found, Place, Store};
+use super::StoreError;
+use crate::setup::Reaper;
+use crate::time::Timeout;
+use crossbeam_utils::CachePadded;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+type Inner = Store<SessionId, Seat, ()>;
+
+/// Which timeouts are granted.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    minimum: Duration,
+    maximum: Duration,
+}
+
+/// A session that is tracked: its id, the timeout that was granted, and where it is, for touching it without a look-up.
+///
+/// It stands for one stay of the id in one tracker: after that has ended, and elsewhere, there is no such session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Session {
+    place: Place,
+    timeout: Duration,
+}
+
+impl Session {
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        SessionId(self.place.bits)
+    }
+
+    /// The timeout that was granted.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+}
+
+/// What [`SessionTracker::track`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Tracked {
+    /// The session was not there: it is now.
+    Added(Session),
+    /// It was there, with a timeout and an owner of its own, which it keeps; it was renewed.
+    Renewed(Session),
+    /// It was there, and is being closed: it was left alone.
+    Closing,
+}
+
+/// Sessions that must be touched to live, after ZooKeeper's `SessionTrackerImpl`: ids, timeouts, owners, leave-taking.
+///
+/// ```
+/// use expiry::{ManualClock, SessionError, SessionTracker};
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::new();
+/// let sessions = SessionTracker::builder()
+///     .interval(Duration::from_secs(2))
+///     .minimum_timeout(Duration::from_secs(4))
+///     .server_id(1)
+///     .clock(clock.clone())
+///     .build()?;
+/// let [mine, yours] = [7, 8].map(|owner| sessions.create(Duration::from_secs(1), owner).unwrap());
+/// assert_eq!(mine.timeout(), Duration::from_secs(4)); // what was granted
+///
+/// sessions.check(mine.id(), 7)?;
+/// assert_eq!(sessions.check(mine.id(), 8), Err(SessionError::Moved { owner: 7 }));
+///
+/// clock.advance(Duration::from_secs(3));
+/// sessions.touch(yours.id())?;
+/// clock.advance(Duration::from_secs(3));
+/// assert_eq!(sessions.poll()[0].id, mine.id());
+/// assert_eq!(sessions.touch(mine.id()), Err(SessionError::Unknown));
+///
+/// sessions.set_closing(yours.id())?;
+/// assert_eq!(sessions.touch(yours.id()), Err(SessionError::Closing));
+/// assert_eq!(sessions.remove(yours.id()).unwrap().owner, 8);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Time
+///
+/// A session expires when it has not been touched for its timeout, rounded up to the interval: late by at most one interval and
+/// the reaper's delay, never early. A touch is one compare-and-swap and moves nothing. Of a touch and an expiry that meet exactly
+/// one happens: a touch that says `Ok` has renewed the session, and one that says [`SessionError::Unknown`] came after the end.
+///
+/// # Three ends
+///
+/// * **It expires.** It is told once, to the handler or by [`poll`](Self::poll), and nothing of it remains. (ZooKeeper keeps an
+///   expired session in its maps, marked as closing, until somebody removes it, and what is forgotten there leaks: Q9. Here the
+///   one who is told has all that there was, and an id that is touched too late is unknown.)
+/// * **It is removed**, at once, by [`remove`](Self::remove), which returns it.
+/// * **It is closed**: [`set_closing`](Self::set_closing), and later `remove`. In between no touch succeeds and it does not
+///   expire, so that whoever closes it, having told others first, has not been overtaken. One that nobody removes stays:
+///   [`closing`](Self::closing) lists them, and they count in [`len`](Self::len) and in the capacity.
+///
+/// What there is at the end of the tracker itself [`shutdown`](Self::shutdown) returns. Dropping the tracker ends it untold.
+///
+/// # Local and global
+///
+/// A session is local, known to this server only, or global. It is created as one or the other; [`upgrade`](Self::upgrade) makes
+/// a local one global, once. What it means is the caller's; the tracker leaves local sessions out of
+/// [`take_touched`](Self::take_touched).
+///
+/// # Progress
+///
+/// All operations are lock-free but `shutdown`, which waits for the reaper; and after a jump of the clock by 2^38 intervals a
+/// touch or a creation waits until what was due has been ended.
+///
+/// # Memory
+///
+/// A node of 40 bytes on the heap, beside the slot and the share of the index that every entry has.
+pub struct SessionTracker {
+    store: Arc<Inner>,
+    reaper: Option<Reaper>,
+    issuer: Issuer,
+    bounds: Bounds,
+    /// What has expired, where it is polled.
+    expired: Option<Arc<Stack<SessionInfo>>>,
+    /// What was touched, by shard, if that is asked for.
+    touched: Option<Box<[CachePadded<Stack<Place>>]>>,
+}
+
+impl fmt::Debug for SessionTracker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionTracker")
+            .field("len", &self.len())
+            .field("interval", &self.store.engine.ticks.interval())
+            .field("reaper", &self.reaper.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl SessionTracker {
+    /// Settings with defaults.
+    pub fn builder() -> SessionTrackerBuilder {
+        SessionTrackerBuilder::default()
+    }
+
+    /// The timeout that who asks for this one gets: it, or the nearest that the settings allow.
+    #[must_use]
+    pub fn grant(&self, timeout: Duration) -> Duration {
+        timeout.clamp(self.bounds.minimum, self.bounds.maximum)
+    }
+
+    /// The deadline of what is granted `timeout` now.
+    fn deadline(&self, timeout: Duration) -> u64 {
+        let granted = Timeout::After(self.grant(timeout));
+        let deadline = self.store.deadline(granted);
+        deadline
+            .expect("granted: not zero, not too long, which the builder has checked of both bounds")
+    }
+
+    /// The caller is pinned, and has found it since.
+    fn node<'a>(found: &Found<'a>) -> &'a Node<SessionId, Seat> {
+        // SAFETY: sessions have nodes, and it was published when it was found, after the pin.
+        unsafe { Node::at(found.word) }
+    }
+
+    fn seat<'a>(found: &Found<'a>) -> &'a Seat {
+        Self::node(found).value()
+    }
+
+    /// Where it is. (The slot's own key may be another's by now.)
+    fn place(found: &Found<'_>) -> Place {
+        Place {
+            id: found.id,
+            incarnation: found.lease.incarnation(),
+            bits: Self::node(found).key().0,
+        }
+    }
+
+    /// What `f` makes of the session, if it is there.
+    fn with<R>(&self, id: SessionId, f: impl FnOnce(&Found<'_>) -> R) -> Option<R> {
+        let any = |_: &SessionId| true;
+        let wanted = self.store.wanted(id.0, &any);
+        let _pin = self.store.pin(wanted.at.0);
+        self.store.find(wanted).map(|found| f(&found))
+    }
+}
+
+/// Beginnings.
+impl SessionTracker {
+    /// A new global session, with an id of its own, as long a timeout as can be [granted](Self::grant), and an owner (0: nobody).
+    ///
+    /// An id that somebody else has had [tracked](Self::track) already is passed over.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Full`], [`StoreError::OutOfMemory`], [`StoreError::Closed`].
+    pub fn create(&self, timeout: Duration, owner: u64) -> Result<Session, StoreError> {
+        self.create_as(timeout, owner, true)
+    }
+
+    /// As [`create`](Self::create), a local one.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create).
+    pub fn create_local(&self, timeout: Duration, owner: u64) -> Result<Session, StoreError> {
+        self.create_as(timeout, owner, false)
+    }
+
+    fn create_as(
+        &self,
+        timeout: Duration,
+        owner: u64,
+        global: bool,
+    ) -> Result<Session, StoreError> {
+        loop {
+            let added = self.add(self.issuer.issue(), timeout, owner, global, |_| Some(()))?;
+            if let Ok(session) = added {
+                return Ok(session);
+            }
+        }
+    }
+
+    /// Adopts a global session whose id is known, from a log or another server. If it is there already it is renewed, as by
+    /// [`touch_for`](Self::touch_for), and otherwise stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create).
+    pub fn track(
+        &self,
+        id: SessionId,
+        timeout: Duration,
+        owner: u64,
+    ) -> Result<Tracked, StoreError> {
+        self.track_as(id, timeout, owner, true)
+    }
+
+    /// As [`track`](Self::track), a local one. (One that is there already stays what it is.)
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create).
+    pub fn track_local(
+        &self,
+        id: SessionId,
+        timeout: Duration,
+        owner: u64,
+    ) -> Result<Tracked, StoreError> {
+        self.track_as(id, timeout, owner, false)
+    }
+
+    fn track_as(
+        &self,
+        id: SessionId,
+        timeout: Duration,
+        owner: u64,
+        global: bool,
+    ) -> Result<Tracked, StoreError> {
+        let there = |found: &Found<'_>| {
+            let renewed = self.renew(found, timeout)?;
+            Some(renewed.map(|()| Session {
+                place: Self::place(found),
+                timeout: Self::seat(found).timeout(),
+            }))
+        };
+        Ok(match self.add(id, timeout, owner, global, there)? {
+            Ok(session) => Tracked::Added(session),
+            Err(Ok(session)) => Tracked::Renewed(session),
+            Err(Err(_)) => Tracked::Closing,
+        })
+    }
+
+    /// Puts a session in, unless the id has one: then, what `there` makes of that, again and again until it makes something.
+    fn add<R>(
+        &self,
+        id: SessionId,
+        timeout: Duration,
+        owner: u64,
+        global: bool,
+        there: impl Fn(&Found<'_>) -> Option<R>,
+    ) -> Result<Result<Session, R>, StoreError> {
+        let store = &*self.store;
+        let (timeout, any) = (self.grant(timeout), |_: &SessionId| true);
+        let wanted = store.wanted(id.0, &any);
+        let pin = store.engine.index(wanted.at.0).pin();
+        let fresh = Node::fresh(id, Seat::new(timeout, owner, global), None, &pin);
+        loop {
+            let place = match store.enter(wanted, fresh.word(), self.deadline(timeout))? {
+                Entered::Done(place) => place,
+                Entered::Found(found) => match there(&found) {
+                    Some(made) => return Ok(Err(made)),
+                    None => continue,
+                },
+            };
+            let word = fresh.word();
+            fresh.settle_in();
+            // SAFETY: it was this one's until it went in, which was after the pin.
+            let seat = unsafe { Node::<SessionId, Seat>::at(word) }.value();
+            // Where a shutdown has come between it has ended. One word says whether that, or whoever else ended it, tells of it.
+            if store.engine.is_refusing() && store.stay(place).is_none() && seat.refuse() {
+                return Err(StoreError::Closed);
+            }
+            return Ok(Ok(Session { place, timeout }));
+        }
+    }
+}

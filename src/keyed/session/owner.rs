@@ -1,0 +1,98 @@
+//! Who has a session, and how far it is known.
+//!
+//! The owner is a word of its own beside the lease. Who has written it asks for the lease afterwards, by a read-modify-write:
+//! either the swap that ends the session comes later, and whoever ends it sees this owner; or it came before, and this one knows
+//! that it was too late. Whoever ends a session sets a flag in the word that an upgrade changes: either it sees the upgrade, or
+//! the upgrade sees the end.
+
+use super::seat::NOBODY;
+use super::{SessionError, SessionId, SessionTracker};
+use crate::core::lease::{Lease, State};
+use crate::keyed::closing::STAYS;
+use crate::keyed::store::Found;
+use crate::sync::Ordering;
+
+impl SessionTracker {
+    /// Whether the session lives and is `owner`'s. One that is nobody's is from here on. Of a check and a
+    /// [move](Self::set_owner), or a closing, that meet either may be first.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Unknown`], [`SessionError::Closing`], [`SessionError::Moved`].
+    pub fn check(&self, id: SessionId, owner: u64) -> Result<(), SessionError> {
+        let checked = self.with(id, |found| {
+            Self::lives(found)?;
+            let word = &Self::seat(found).owner;
+            let mut held = word.load(Ordering::Acquire);
+            if held == NOBODY && owner != NOBODY {
+                let taken =
+                    word.compare_exchange(NOBODY, owner, Ordering::AcqRel, Ordering::Acquire);
+                match taken {
+                    Ok(_) => return Self::written(found),
+                    Err(now) => held = now,
+                }
+            }
+            if held == owner {
+                Ok(())
+            } else {
+                Err(SessionError::Moved { owner: held })
+            }
+        });
+        checked.unwrap_or(Err(SessionError::Unknown))
+    }
+
+    /// Gives the session to `owner` (0: nobody). Returns whose it was. A move that meets the closing of the session may come
+    /// after it, and before its end.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Unknown`], [`SessionError::Closing`]. If the session has ended just now, whoever ended it may have been
+    /// told either owner.
+    pub fn set_owner(&self, id: SessionId, owner: u64) -> Result<u64, SessionError> {
+        let moved = self.with(id, |found| {
+            Self::lives(found)?;
+            let before = Self::seat(found).owner.swap(owner, Ordering::AcqRel);
+            Self::written(found).map(|()| before)
+        });
+        moved.unwrap_or(Err(SessionError::Unknown))
+    }
+
+    /// Whether the session lived when it was found.
+    fn lives(found: &Found<'_>) -> Result<(), SessionError> {
+        match found.lease.state() {
+            State::Closing => Err(SessionError::Closing),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether whoever ends the session will see the owner that the caller has written.
+    fn written(found: &Found<'_>) -> Result<(), SessionError> {
+        let lease = Lease(found.slot.lease.fetch_add(0, Ordering::AcqRel));
+        if lease.is_in(STAYS) && lease.incarnation() == found.lease.incarnation() {
+            Ok(())
+        } else {
+            Err(SessionError::Unknown)
+        }
+    }
+
+    /// Makes a local session global, be it about to be closed. True if this did, false if it was global before: of several that
+    /// meet one is told `true`.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Unknown`]; then whoever ended it was told that it was local.
+    pub fn upgrade(&self, id: SessionId) -> Result<bool, SessionError> {
+        let upgraded = self.with(id, |found| Self::seat(found).upgrade());
+        upgraded.flatten().ok_or(SessionError::Unknown)
+    }
+
+    /// Whether the session is global.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Unknown`].
+    pub fn is_global(&self, id: SessionId) -> Result<bool, SessionError> {
+        let global = self.with(id, |found| Self::seat(found).is_global());
+        global.ok_or(SessionError::Unknown)
+    }
+}

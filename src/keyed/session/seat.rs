@@ -1,0 +1,108 @@
+//! What a session has beside its lease.
+
+use super::SessionId;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// No owner.
+pub(super) const NOBODY: u64 = 0;
+
+/// Known to the whole ensemble, not to this server only.
+const GLOBAL: u32 = 1;
+/// Touched since the last taking came to it: it is on the pile, or about to be put there by whoever set this.
+const TOUCHED: u32 = 2;
+/// Has ended, and is told to somebody: who has ended it has looked at the other flags.
+const ENDED: u32 = 4;
+/// Has ended in a shutdown that it met on its way in, and nobody is told but who created it.
+const REFUSED: u32 = 8;
+
+/// A session's value: 24 bytes.
+pub(crate) struct Seat {
+    pub(super) owner: AtomicU64,
+    /// As granted, in nanoseconds.
+    timeout: u64,
+    flags: AtomicU32,
+}
+
+#[cfg(not(expiry_loom))]
+const _: () = assert!(std::mem::size_of::<Seat>() == 24);
+
+impl Seat {
+    pub(super) fn new(timeout: Duration, owner: u64, global: bool) -> Self {
+        Seat {
+            owner: AtomicU64::new(owner),
+            timeout: crate::time::nanos(timeout),
+            flags: AtomicU32::new(if global { GLOBAL } else { 0 }),
+        }
+    }
+
+    pub(super) fn timeout(&self) -> Duration {
+        Duration::from_nanos(self.timeout)
+    }
+
+    pub(super) fn is_global(&self) -> bool {
+        self.flags.load(Ordering::Acquire) & GLOBAL != 0
+    }
+
+    /// Makes it global. Whether this did, if it has not ended: one word says which of the two came first.
+    pub(super) fn upgrade(&self) -> Option<bool> {
+        let before = self.flags.fetch_or(GLOBAL, Ordering::AcqRel);
+        (before & ENDED == 0).then_some(before & GLOBAL == 0)
+    }
+
+    /// It has been touched. Whether the caller is to put it on the pile: nobody has, or will, for the taking to come.
+    ///
+    /// A read-modify-write even if it changes nothing. Release: a taking that clears this touch's flag finds the lease that the
+    /// touch has made; one that cleared it before left it to this one to be set.
+    pub(super) fn set_touched(&self) -> bool {
+        self.flags.fetch_or(TOUCHED, Ordering::AcqRel) & TOUCHED == 0
+    }
+
+    /// Clears the flag, which is set: touches from here on are for the next taking.
+    pub(super) fn clear_touched(&self) {
+        // Acquire pairs with `set_touched`: the leases of all touches that found the flag set are seen.
+        self.flags.fetch_and(!TOUCHED, Ordering::AcqRel);
+    }
+
+    /// By who has ended it: what it was in the end, unless it has been refused.
+    pub(super) fn end(&self, id: SessionId, remaining: Option<Duration>) -> Option<SessionInfo> {
+        let flags = self.flags.fetch_or(ENDED, Ordering::AcqRel);
+        (flags & REFUSED == 0).then(|| self.info(id, flags, remaining))
+    }
+
+    /// What it is just now.
+    pub(super) fn look(&self, id: SessionId, remaining: Option<Duration>) -> SessionInfo {
+        self.info(id, self.flags.load(Ordering::Acquire), remaining)
+    }
+
+    fn info(&self, id: SessionId, flags: u32, remaining: Option<Duration>) -> SessionInfo {
+        SessionInfo {
+            id,
+            owner: self.owner.load(Ordering::Acquire),
+            timeout: self.timeout(),
+            is_global: flags & GLOBAL != 0,
+            remaining,
+        }
+    }
+
+    /// By who has created it, and finds that a shutdown has ended it: whether nobody has been told, or will be.
+    pub(super) fn refuse(&self) -> bool {
+        self.flags.fetch_or(REFUSED, Ordering::AcqRel) & ENDED == 0
+    }
+}
+
+/// A session, as it was when it was looked at, or when it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct SessionInfo {
+    /// Its id.
+    pub id: SessionId,
+    /// Who has it; 0: nobody.
+    pub owner: u64,
+    /// Its own timeout, as granted.
+    pub timeout: Duration,
+    /// Whether it is known to the whole ensemble, not to this server only.
+    pub is_global: bool,
+    /// How long until it is due, zero if it is; `None` if it is being closed, and so does not expire.
+    pub remaining: Option<Duration>,
+}

@@ -1,0 +1,81 @@
+//! What anybody puts on a pile, and somebody takes away whole.
+
+use crate::sync::cell::Kept;
+use crate::sync::{AtomicPtr, Ordering};
+use std::ptr;
+
+/// A lock-free stack of which all is taken at once: a push is a compare-and-swap, a taking one swap. Nothing is ever popped by
+/// itself, so there is no ABA, and nobody looks at what another may be freeing.
+pub(super) struct Stack<T: Send> {
+    head: AtomicPtr<Link<T>>,
+}
+
+struct Link<T> {
+    item: Kept<T>,
+    /// The one that was pushed before.
+    next: *mut Link<T>,
+}
+
+impl<T: Send> Stack<T> {
+    pub(super) fn new() -> Self {
+        Stack {
+            head: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    pub(super) fn push(&self, item: T) {
+        let mut head = self.head.load(Ordering::Relaxed);
+        let item = Kept::new(item);
+        let link = Box::into_raw(Box::new(Link { item, next: head }));
+        loop {
+            // Release publishes the link to the taking swap; those below it are published by the swaps that this one follows.
+            let pushed =
+                self.head
+                    .compare_exchange_weak(head, link, Ordering::Release, Ordering::Relaxed);
+            match pushed {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+            // SAFETY: from the box above, and nobody else's until it is pushed.
+            unsafe { (*link).next = head };
+        }
+    }
+
+    /// All of it, the last one first.
+    pub(super) fn take(&self) -> Taken<T> {
+        Taken {
+            next: self.head.swap(ptr::null_mut(), Ordering::Acquire),
+        }
+    }
+}
+
+impl<T: Send> Drop for Stack<T> {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
+/// What has been taken off a stack.
+pub(super) struct Taken<T> {
+    next: *mut Link<T>,
+}
+
+impl<T> Iterator for Taken<T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        if self.next.is_null() {
+            return None;
+        }
+        // SAFETY: from a box, and taken off the stack by this one alone.
+        let link = unsafe { Box::from_raw(self.next) };
+        self.next = link.next;
+        Some(link.item.into_inner())
+    }
+}
+
+impl<T> Drop for Taken<T> {
+    fn drop(&mut self) {
+        self.for_each(drop);
+    }
+}
