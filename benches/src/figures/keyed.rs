@@ -136,7 +136,11 @@ impl<R> Table<'_, R> {
 
     /// How many times our time theirs is.
     fn beside(&self, report: &mut Report, ours: usize, theirs: usize, least: Option<f64>) {
-        let name = format!("{} beside {}", self.all[ours].name, self.all[theirs].name);
+        let name = match self.all[ours].who {
+            Who::ByKey => format!("by key beside {}", self.all[theirs].name),
+            Who::ByHandle => format!("by handle beside {}", self.all[theirs].name),
+            _ => format!("beside {}", self.all[theirs].name),
+        };
         let times = self.both(ours, theirs, |ours, theirs| theirs / ours);
         match least {
             Some(least) => report.check(&self.name, &name, "times", times, Target::AtLeast(least)),

@@ -10,7 +10,7 @@
 //! | renew each twice while time stands still, the second time (queues) | renew, unchanged |
 //! | 80 % get, 15 % renew, 5 % remove and insert another, at random (maps) | mixed |
 //! | remove each, in a third random order | remove |
-//! | insert all again: the memory is there | insert |
+//! | insert all again | insert |
 //!
 //! In queues a pass takes ten simulated seconds (but for renewals that are to change nothing), and timeouts are 30 s. Every tenth of
 //! a second the first thread polls: nothing is due, but what growth and moved deadlines have left to be looked at is
@@ -413,7 +413,6 @@ fn work_through<K: Key, V: Value, S: Store<K, V>, T>(
 }
 
 /// A course with a fresh store.
-#[must_use]
 #[allow(clippy::cast_possible_truncation)] // an hour
 pub fn run<K: Key, V: Value, S: Store<K, V>>(load: &Load) -> Course {
     let time = match load.kind {

@@ -1,8 +1,8 @@
 //! What expiring costs: everything that there is expires, by the hand of the caller, and is dropped, key and value.
 //!
 //! Who can be told the time is told. `moka` goes by the machine's: it gets time to be filled, and is called when the time has come,
-//! and what counts is the processor time of the calls. Values count how many of them are left; until none is, who frees
-//! memory in grace periods is called on ([`Store::tidy`]), which counts as well.
+//! and what counts is the processor time of the calls. Values count how many of them are left; who frees memory in grace
+//! periods is called on ([`Store::tidy`]) until none is, or no more go, which counts as well.
 
 use super::{Counted, Key, Store, Time, Value, INTERVAL};
 use crate::process::busy;
@@ -24,9 +24,12 @@ pub enum Due {
 pub struct Expiry {
     /// Nanoseconds for each entry.
     pub nanos: f64,
-    /// Values that were not dropped in the end, of a thousand calls.
+    /// Values that were not dropped in the end.
     pub left: i64,
 }
+
+/// Calls in which nothing moves before it is said that nothing will.
+const IDLE: u32 = 5000;
 
 /// How long the random times are spread over.
 const WITHIN: Duration = Duration::from_secs(10);
@@ -56,8 +59,11 @@ fn wait(began: Instant, clock: &ManualClock, real: bool, at: Duration) {
 /// # Panics
 ///
 /// If anything expires before its time, or not everything does.
-#[must_use]
-#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // seconds, in nanoseconds
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap
+)] // seconds, in nanoseconds
 pub fn run<K: Key, V: Value, S: Store<K, V>>(entries: usize, due: Due) -> Expiry {
     let clock = ManualClock::new();
     let time = Time::Simulated(clock.clone());
@@ -102,16 +108,21 @@ pub fn run<K: Key, V: Value, S: Store<K, V>>(entries: usize, due: Due) -> Expiry
             expired += store.advance(nanos(at));
             took += busy() - called;
         }
-        let called = busy();
-        // What a call has put off, or has not come to.
-        for _ in 0..100_000 {
-            if store.len() == 0 && Counted::alive() == alive {
-                break;
-            }
+        // What a call has put off, or has not come to; until nothing moves any more.
+        let (called, mut seen, mut idle, mut more) = (busy(), i64::MAX, 0, Duration::ZERO);
+        while idle < IDLE {
             expired += store.advance(nanos(last));
             store.tidy();
+            let left = Counted::alive() - alive + store.len() as i64;
+            idle += 1;
+            if left < seen {
+                (seen, idle, more) = (left, 0, busy() - called);
+            }
+            if left == 0 {
+                break;
+            }
         }
-        took += busy() - called;
+        took += more;
         assert!(!S::WORKS || store.len() == 0, "{}: immortal", S::NAME);
         assert!(
             !S::WORKS || expired == entries,

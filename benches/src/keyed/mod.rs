@@ -14,7 +14,7 @@
 //! * What counts is processor time of the whole process: what threads of the store's own do, and what is left to do when the
 //!   last call has returned, is in it. Time spent waiting for a lock is not, which is in favour of those that have locks.
 //! * The work is checked: sums of the values found, numbers of entries found, renewed, removed, expired, and of values
-//!   dropped. `tests` sees that all tell the same story.
+//!   dropped. `tests` sees that everybody does the same.
 
 pub mod course;
 mod delay_queue;

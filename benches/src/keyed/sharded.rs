@@ -47,7 +47,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<K: Key, V: Value> Store<K, V> for Sharded<K, V> {
-    const NAME: &'static str = "64 mutexes, hashbrown + BTreeMap";
+    const NAME: &'static str = "64 mutexes + BTreeMap";
     type Handle = ();
 
     fn new(_time: &Time, _entries: usize, _timeout: Duration) -> Self {
