@@ -59,11 +59,16 @@ pub use ack::{
 pub use error::BuildError;
 pub use keyed::{
     Cause, Ended, Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder,
-    Handle, InsertError, Ref, StoreError, Updated,
+    Handle, InsertError, Lifetime, Ref, StoreError, Updated,
 };
 pub use rotating::{GenerationsError, RotatingMap};
 pub use time::{Clock, CoarseClock, ManualClock, MonotonicClock, Timeout};
 pub use wheel::{Geometry, TimerId, TimerWheel};
+
+/// Entries and iterators of [`ExpiringMap`].
+pub mod expiring_map {
+    pub use crate::keyed::{Entry, Iter, OccupiedEntry, VacantEntry};
+}
 
 /// Iterators of [`RotatingMap`].
 pub mod rotating_map {

@@ -18,7 +18,8 @@
 //!  INITING -> INITING_FAILED         a fail that met an init; that init reports it
 //!  LIVE -> REPLACING -> LIVE         a new value in place (`keyed`): the first swap ends the old one, anybody may do the second
 //!  LIVE -> CLOSING                   neither touched nor expired from here on (`keyed`): only ended
-//!  LIVE*, EARLY*, INITING*, CLOSING -> DEAD   the one that ends it, by compare-and-swap: from here on it owns the slot
+//!  LIVE -> LAPSED                    whoever tells that its time is up before anybody has ended it (`keyed`): no touch any more
+//!  LIVE*, EARLY*, INITING*, CLOSING, LAPSED -> DEAD   the one that ends it, by compare-and-swap: from here on it owns the slot
 //!  DEAD -> FREE                      the one that ended it (or the carrier, see `index`), by a store
 //!  FREE -> FREE                      the driver, as owner of all buckets of a chunk, gives its memory back: zeroes
 //!  LIVE*, EARLY* -> the same         a touch: only the deadline changes
@@ -67,6 +68,8 @@ pub(crate) enum State {
     Replacing = 9,
     /// Somebody is taking leave of it.
     Closing = 10,
+    /// Its time is up, and somebody has been told so, but it has not been ended yet.
+    Lapsed = 11,
 }
 
 impl State {
@@ -82,8 +85,8 @@ impl State {
         State::Dead,
         State::Replacing,
         State::Closing,
+        State::Lapsed,
         // Never written.
-        State::Dead,
         State::Dead,
         State::Dead,
         State::Dead,
@@ -101,6 +104,7 @@ impl State {
                 | State::Live
                 | State::LiveIssued
                 | State::Replacing
+                | State::Lapsed
         )
     }
 }
@@ -258,7 +262,7 @@ mod tests {
 
     #[test]
     fn every_state_survives_the_packing() {
-        for state in &State::ALL[..11] {
+        for state in &State::ALL[..12] {
             let lease = Lease::new(*state, 0xA_BCDE, 0x12_3456_789A);
             assert_eq!(lease.state(), *state);
             assert_eq!(lease.incarnation(), 0xA_BCDE);

@@ -1,5 +1,6 @@
 //! What can go wrong, and what to do about it.
 
+use super::node::Fresh;
 use std::fmt;
 
 /// Why an operation on a keyed store was refused. It has changed nothing.
@@ -16,6 +17,8 @@ pub enum StoreError {
     ZeroTimeout,
     /// The timeout is longer than this store's ticks can express; use a longer interval.
     TimeoutTooLong,
+    /// Somebody else has changed the entry in the meantime. Look at it again.
+    Changed,
 }
 
 impl fmt::Display for StoreError {
@@ -26,6 +29,7 @@ impl fmt::Display for StoreError {
             StoreError::Closed => "the store has been shut down; build another one",
             StoreError::ZeroTimeout => "the timeout is zero; use Timeout::Never for none, or remove the entry to end it now",
             StoreError::TimeoutTooLong => "the timeout is too long for the store's interval; build it with a longer one",
+            StoreError::Changed => "somebody else has changed the entry in the meantime; look at it again",
         })
     }
 }
@@ -40,6 +44,14 @@ pub struct InsertError<K, V> {
     pub value: V,
     /// Why it was not.
     pub error: StoreError,
+}
+
+impl<K, V> InsertError<K, V> {
+    /// Of an entry that did not get in.
+    pub(super) fn of(fresh: Fresh<'_, K, V>, error: StoreError) -> Self {
+        let (key, value) = fresh.give_back();
+        InsertError { key, value, error }
+    }
 }
 
 impl<K, V> fmt::Debug for InsertError<K, V> {

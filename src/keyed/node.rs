@@ -1,5 +1,9 @@
 //! Nodes: a key and its value on the heap, and the lease that they are to have.
+//!
+//! A node that has a time to idle has a [`Policy`] in front of it, and says so in the lowest bit of its word. So who has none
+//! does not pay for it.
 
+use super::idle::Policy;
 use crate::core::lease::{Lease, State};
 use crate::panics::caught;
 use crate::sync::cell::Kept;
@@ -7,8 +11,9 @@ use crate::sync::grace::{Grace, Pin};
 use crate::sync::{AtomicU64, Ordering};
 use std::any::TypeId;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
-use std::mem::{needs_drop, size_of, ManuallyDrop};
+use std::mem::{align_of, needs_drop, size_of, ManuallyDrop};
 use std::sync::atomic::AtomicU64 as Statistic;
 
 /// Panics of keys' and values' `Drop` that were caught, in all stores of this process: a node outlives its store.
@@ -17,21 +22,53 @@ pub(crate) static DROP_PANICS: Statistic = Statistic::new(0);
 /// No node, no offer.
 pub(crate) const NONE: u64 = 0;
 
+/// In a word: there is a policy in front of the node.
+const WITH_POLICY: u64 = 1;
+
 pub(crate) struct Node<K, V> {
     /// As an offer, the lease that this is to have, REPLACING. LIVE in the same incarnation once it has moved in.
     lease: AtomicU64,
     held: Kept<(K, V)>,
 }
 
+/// How a node with a policy lies in memory: its word leads to `node`.
+#[repr(C)]
+struct Governed<K, V> {
+    policy: Policy,
+    node: Node<K, V>,
+}
+
+impl<K, V> Governed<K, V> {
+    /// Where `node` begins.
+    const NODE: usize = size_of::<Policy>().next_multiple_of(align_of::<Node<K, V>>());
+
+    fn of(word: u64) -> *mut Self {
+        (address(word) - Self::NODE) as *mut Self
+    }
+}
+
+/// Where a word's node is.
+#[inline(always)]
+fn address(word: u64) -> usize {
+    (word & !WITH_POLICY) as usize
+}
+
 impl<K, V> Node<K, V> {
     /// A node on the heap, on its way in.
-    pub(crate) fn fresh(key: K, value: V, pin: &Pin) -> Fresh<'_, K, V> {
-        let node = Box::new(Node {
+    pub(crate) fn fresh(key: K, value: V, policy: Option<Policy>, pin: &Pin) -> Fresh<'_, K, V> {
+        let node = Node {
             lease: AtomicU64::new(0),
             held: Kept::new((key, value)),
-        });
+        };
+        let word = match policy {
+            None => Box::into_raw(Box::new(node)) as usize as u64,
+            Some(policy) => {
+                let governed = Box::into_raw(Box::new(Governed { policy, node }));
+                (governed as usize + Governed::<K, V>::NODE) as u64 | WITH_POLICY
+            }
+        };
         Fresh {
-            word: Box::into_raw(node) as usize as u64,
+            word,
             pin,
             _held: PhantomData,
         }
@@ -39,11 +76,22 @@ impl<K, V> Node<K, V> {
 
     /// # Safety
     ///
-    /// `word` is a node's address, found in a slot while pinned, and the caller still is; or the node is the caller's alone.
+    /// `word` is a node's, found in a slot while pinned, and the caller still is; or the node is the caller's alone.
     #[inline(always)]
     pub(crate) unsafe fn at<'a>(word: u64) -> &'a Self {
         // SAFETY: from `Box::into_raw`, and by the caller's promise not freed.
-        unsafe { &*(word as usize as *const Self) }
+        unsafe { &*(address(word) as *const Self) }
+    }
+
+    /// What governs its time to idle, if it has one.
+    ///
+    /// # Safety
+    ///
+    /// As [`at`](Self::at).
+    #[inline(always)]
+    pub(crate) unsafe fn policy<'a>(word: u64) -> Option<&'a Policy> {
+        // SAFETY: a word with the bit was made from a `Governed`, and by the caller's promise it has not been freed.
+        (word & WITH_POLICY != 0).then(|| unsafe { &(*Governed::<K, V>::of(word)).policy })
     }
 
     #[inline(always)]
@@ -83,9 +131,12 @@ impl<K, V> Node<K, V> {
     ///
     /// Nobody else has its address, or can find it.
     pub(crate) unsafe fn take(word: u64) -> (K, V) {
-        // SAFETY: from `Box::into_raw`; the caller is the only one.
-        let node = unsafe { Box::from_raw(word as usize as *mut Self) };
-        node.held.into_inner()
+        // SAFETY: the caller is the only one.
+        unsafe {
+            let held = Self::move_out(word);
+            Self::deallocate(word);
+            held
+        }
     }
 
     /// As [`take`](Self::take), where it has been offered and helpers may still be reading what lease it asked for.
@@ -94,12 +145,39 @@ impl<K, V> Node<K, V> {
     ///
     /// It has never been in a slot's word, and is offered no more.
     pub(crate) unsafe fn salvage(word: u64, pin: &Pin) -> (K, V) {
-        // SAFETY: helpers read `lease` only, so key and value are the caller's; the shell is freed without them.
+        // SAFETY: helpers read `lease` only, so key and value are the caller's; the rest is freed when they have gone.
         unsafe {
-            let shell = (word as usize as *mut Self).cast::<ManuallyDrop<Self>>();
-            let held = std::ptr::read(std::ptr::addr_of!((*shell.cast::<Self>()).held));
-            pin.retire(move || drop(Box::from_raw(shell)));
-            held.into_inner()
+            let held = Self::move_out(word);
+            pin.retire(move || Self::deallocate(word));
+            held
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Nobody looks at them now or later, but for what is returned.
+    unsafe fn move_out(word: u64) -> (K, V) {
+        // SAFETY: the caller's.
+        let held =
+            unsafe { std::ptr::read(std::ptr::addr_of!((*(address(word) as *const Self)).held)) };
+        held.into_inner()
+    }
+
+    /// Frees its memory: key and value have been moved out.
+    ///
+    /// # Safety
+    ///
+    /// From [`fresh`](Self::fresh), and nobody looks at it now or later.
+    unsafe fn deallocate(word: u64) {
+        // SAFETY: what `fresh` made a box of; `ManuallyDrop`: there is nothing left in it to be dropped.
+        unsafe {
+            if word & WITH_POLICY == 0 {
+                drop(Box::from_raw(address(word) as *mut ManuallyDrop<Self>));
+            } else {
+                drop(Box::from_raw(
+                    Governed::<K, V>::of(word).cast::<ManuallyDrop<Governed<K, V>>>(),
+                ));
+            }
         }
     }
 
@@ -149,8 +227,10 @@ impl<K, V> Fresh<'_, K, V> {
     }
 
     /// It is in, and the store's.
-    pub(crate) fn settle_in(self) {
+    pub(crate) fn settle_in(self) -> u64 {
+        let word = self.word;
         std::mem::forget(self);
+        word
     }
 
     /// Its key and value back.
@@ -190,26 +270,64 @@ pub(crate) fn is_plain<K: 'static, V: 'static>() -> bool {
     plain && TypeId::of::<V>() == TypeId::of::<NoValue>()
 }
 
-/// The bits of a plain key.
+/// The bits of a plain key, or of what it is looked up by: the integer that it hands to a hasher.
 #[inline(always)]
-pub(crate) fn bits_of<K: 'static>(key: &K) -> u64 {
-    debug_assert!(is_plain::<K, NoValue>());
-    let mut bits = 0u64;
-    // SAFETY: a plain key is an integer of at most 8 bytes, without padding.
-    unsafe {
-        std::ptr::copy_nonoverlapping(
-            (key as *const K).cast::<u8>(),
-            (&mut bits as *mut u64).cast::<u8>(),
-            size_of::<K>().min(8),
-        );
+pub(crate) fn bits_of<Q: Hash + ?Sized>(key: &Q) -> u64 {
+    let mut bits = Bits(0);
+    key.hash(&mut bits);
+    bits.0
+}
+
+/// A hasher that keeps the integer it is given.
+struct Bits(u64);
+
+impl Hasher for Bits {
+    fn finish(&self) -> u64 {
+        self.0
     }
-    bits
+
+    /// What is no integer is nobody's plain key; whatever comes out, the key is not found.
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0 << 8 | u64::from(byte);
+        }
+    }
+
+    #[inline(always)]
+    fn write_u8(&mut self, bits: u8) {
+        self.0 = bits.into();
+    }
+
+    #[inline(always)]
+    fn write_u16(&mut self, bits: u16) {
+        self.0 = bits.into();
+    }
+
+    #[inline(always)]
+    fn write_u32(&mut self, bits: u32) {
+        self.0 = bits.into();
+    }
+
+    #[inline(always)]
+    fn write_u64(&mut self, bits: u64) {
+        self.0 = bits;
+    }
+
+    #[inline(always)]
+    fn write_usize(&mut self, bits: usize) {
+        self.0 = bits as u64;
+    }
 }
 
 /// The plain key with these bits.
 #[inline(always)]
 pub(crate) fn key_of<K: 'static>(bits: u64) -> K {
     assert!(is_plain::<K, NoValue>());
+    let bits = if cfg!(target_endian = "big") {
+        bits << (u64::BITS as usize - 8 * size_of::<K>())
+    } else {
+        bits
+    };
     // SAFETY: a plain key is an integer of at most 8 bytes, all of whose patterns are valid, and these are its.
     unsafe { std::ptr::read_unaligned((&bits as *const u64).cast::<K>()) }
 }

@@ -120,7 +120,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
         &self,
         listener: Option<super::store::Listener<K, NoValue>>,
     ) -> Result<Inner<K>, BuildError> {
-        Store::build(&self.setup, Hasher::default(), None, listener)
+        Store::build(&self.setup, Hasher::default(), None, None, listener)
     }
 }
 
@@ -291,7 +291,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// Takes the key out. When it would have expired, or `None` if it was not there.
     pub fn remove(&self, key: &K) -> Option<Duration> {
         let store = &*self.store;
-        let removed = store.remove(store.bits(key), |other| other == key, None);
+        let removed = store.remove(store.bits(key), |other| other == key);
         removed.map(|(_, lease)| self.since_start(lease.deadline_near(store.engine.about_now())))
     }
 

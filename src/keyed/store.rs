@@ -13,6 +13,7 @@ use crate::setup::{Reaper, Setup};
 use crate::sync::grace::Pin;
 use crate::sync::Ordering;
 use crate::time::{nanos, Timeout};
+use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
 use std::sync::atomic::AtomicU64 as Statistic;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// States of an entry that its index word leads to.
-const HELD: u16 = set(&[State::Live, State::Replacing, State::Closing]);
+pub(super) const HELD: u16 = set(&[State::Live, State::Replacing, State::Closing, State::Lapsed]);
 
 /// One shard's part of a thread's counters.
 #[derive(Debug, Default)]
@@ -69,7 +70,7 @@ pub(super) struct Found<'a> {
     pub(super) word: u64,
     pub(super) lease: Lease,
     /// Where in its home the index had it, if in the home's own line.
-    position: Option<usize>,
+    pub(super) position: Option<usize>,
 }
 
 /// Where a key belongs, and how it is told from others.
@@ -111,7 +112,26 @@ impl<K: 'static, V: 'static, S, F: Fn(&K) -> bool> Probe for Seek<'_, '_, K, V, 
     }
 }
 
-impl Found<'_> {
+impl<'a> Found<'a> {
+    /// One that was not found by its key.
+    pub(super) fn of(id: u32, slot: &'a Slot, word: u64, lease: Lease) -> Self {
+        Found {
+            id,
+            slot,
+            word,
+            lease,
+            position: None,
+        }
+    }
+
+    /// As it is now, if the slot still has this node. The caller has been pinned since it was found: no other node can have its
+    /// address.
+    pub(super) fn again(&self) -> Option<Self> {
+        let lease = self.slot.lease();
+        let same = self.slot.word.load(Ordering::Acquire) == self.word;
+        same.then_some(Found { lease, ..*self })
+    }
+
     /// Whether its key is the one, which for plain ones the slot has said.
     ///
     /// # Safety
@@ -123,7 +143,7 @@ impl Found<'_> {
         is_plain::<K, V>() || is_key(unsafe { Node::<K, V>::at(self.word) }.key())
     }
 
-    pub(super) fn claim(&self) -> Claim<'_> {
+    pub(super) fn claim(&self) -> Claim<'a> {
         Claim {
             id: self.id,
             incarnation: self.lease.incarnation(),
@@ -173,6 +193,8 @@ pub(crate) struct Store<K: 'static, V: 'static, S> {
     pub(super) hasher: S,
     /// The default timeout in nanoseconds; `None`: for ever.
     pub(super) timeout: Option<u64>,
+    /// The default time to idle in nanoseconds, if there is one.
+    pub(super) idle: Option<u64>,
     pub(super) listener: Option<Listener<K, V>>,
     /// Panics of the listener that were caught.
     pub(crate) panics: Statistic,
@@ -223,24 +245,26 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         }
     }
 
-    /// A store with these settings and default timeout.
+    /// A store with these settings and default times.
     pub(super) fn build(
         setup: &Setup,
         hasher: S,
         timeout: Option<Duration>,
+        idle: Option<Duration>,
         listener: Option<Listener<K, V>>,
     ) -> Result<Self, BuildError>
     where
         K: Send + Sync,
         V: Send + Sync,
     {
-        let timeouts: Vec<_> = timeout.into_iter().collect();
+        let timeouts: Vec<_> = timeout.into_iter().chain(idle).collect();
         let (config, _) = setup.config(&timeouts)?;
         let share = Self::share(config.shards);
         Ok(Store {
             engine: Engine::new(config, share).map_err(|_| BuildError::OutOfMemory)?,
             hasher,
             timeout: timeout.map(nanos),
+            idle: idle.map(nanos),
             listener,
             panics: Statistic::new(0),
             _nodes: PhantomData,
@@ -536,25 +560,18 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             // It may have taken another's place, and not everybody has noticed.
             let replacing = lease.state() == State::Replacing;
             let _pin = replacing.then(|| self.pin(self.engine.hash(place.bits).0));
-            let found = Found {
-                id: place.id,
-                slot,
-                word: NONE,
-                lease,
-                position: None,
-            };
+            let found = Found::of(place.id, slot, NONE, lease);
             if let Some(touched) = self.renew(&found, deadline) {
                 return touched;
             }
         }
     }
 
-    /// Ends the entry of a key. If its time was up at `now`, it has expired, and there is none. Returns its lease too.
+    /// Ends the entry of a key, be its time up or not. Returns its lease too.
     pub(crate) fn remove(
         &self,
         bits: u64,
         is_key: impl Fn(&K) -> bool,
-        now: Option<u64>,
     ) -> Option<(Ended<K, V>, Lease)> {
         let wanted = self.wanted(bits, &is_key);
         let _pin = self.pin(wanted.at.0);
@@ -562,8 +579,6 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             let found = self.find(wanted)?;
             if found.lease.state() == State::Replacing {
                 self.settle(found.slot, found.id, found.lease);
-            } else if now.is_some_and(|now| self.is_over(found.lease, now)) {
-                self.expire(&found);
             } else if self.engine.end(found.slot, found.lease).is_ok() {
                 let ended = self.ended(&found.claim(), found.position, Cause::Removed);
                 return Some((ended, found.lease));
@@ -586,7 +601,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         let Some(pin) = self.pin(at.0) else {
             return self.update_with(Self::wanted_at(at, bits, &|_: &K| true), NONE, deadline);
         };
-        let fresh = Node::fresh(key, value, &pin);
+        let fresh = Node::fresh(key, value, None, &pin);
         let same = |other: &K| fresh.key() == other;
         let updated = self.update_with(Self::wanted_at(at, bits, &same), fresh.word(), deadline);
         if let Ok(Ok(_)) = updated {
@@ -668,35 +683,15 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             .sum();
         usize::try_from(live).unwrap_or(usize::MAX)
     }
-
-    /// Calls `f` with every entry, the deadline (a tick) of each, and its node if there are nodes. Each is read consistently;
-    /// together they are no snapshot.
-    pub(crate) fn each(&self, mut f: impl FnMut(u64, u64, u64)) {
-        let _pins: Vec<_> = (0..self.engine.shards()).map(|at| self.pin(at)).collect();
-        let tick = self.engine.ticks.at(self.engine.clock.now());
-        self.engine.for_each(|claim, lease| {
-            if !lease.is_in(HELD) {
-                return;
-            }
-            let bits = claim.slot.key.load(Ordering::Acquire);
-            if !self.may_end(&claim, lease) {
-                return;
-            }
-            let word = claim.slot.word.load(Ordering::Acquire);
-            // Unless it is the same tenancy afterwards, these may be of different ones.
-            let again = claim.slot.lease();
-            if again.incarnation() != claim.incarnation || again.state() != State::Live {
-                return;
-            }
-            f(bits, word, self.engine.deadline_of(claim.id, again, tick));
-        });
-    }
 }
 
 impl<K: Hash + 'static, V: 'static, S: BuildHasher> Store<K, V, S> {
     /// What the slot of this key has as its key: its hash, or itself if it is plain.
     #[inline(always)]
-    pub(crate) fn bits(&self, key: &K) -> u64 {
+    pub(crate) fn bits<Q: Hash + ?Sized>(&self, key: &Q) -> u64
+    where
+        K: Borrow<Q>,
+    {
         if is_plain::<K, V>() {
             bits_of(key)
         } else {

@@ -42,8 +42,10 @@ mod close;
 mod deadline;
 mod plan;
 mod round;
+mod walk;
 
 pub(crate) use deadline::BadTimeout;
+pub(crate) use walk::Walk;
 
 use super::inbox::{Inbox, Taken};
 use super::index::{Index, Insert, Probe};

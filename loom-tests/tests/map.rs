@@ -1,0 +1,262 @@
+//! What `ExpiringMap` adds to the keyed store: time that counts to the tick, times to idle, entries, iteration; through the public
+//! interface.
+#![cfg(expiry_loom)]
+
+use expiry::expiring_map::Entry;
+use expiry::{Cause, ExpiringMap, Lifetime, ManualClock, Timeout};
+use loom_tests::{large, model, thread, TICK};
+use std::sync::{Arc, Mutex};
+
+/// A map by itself, of one shard, and what its listener was told.
+#[derive(Clone)]
+struct Rig {
+    map: Arc<ExpiringMap<u64, u64>>,
+    clock: ManualClock,
+    told: Arc<Mutex<Vec<(u64, Cause)>>>,
+}
+
+impl Rig {
+    /// With value 10 under key 1.
+    fn with(lifetime: Lifetime) -> Self {
+        let rig = Rig::empty();
+        rig.map.insert_with(1, 10, lifetime).unwrap();
+        rig
+    }
+
+    fn empty() -> Self {
+        let clock = ManualClock::new();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let listener = told.clone();
+        let map = ExpiringMap::builder()
+            .interval(TICK)
+            .shards(1)
+            .seed(7)
+            .clock(clock.clone())
+            .on_end(move |_: &u64, value: &u64, cause| {
+                listener.lock().unwrap().push((*value, cause))
+            })
+            .build_manual()
+            .unwrap();
+        Rig {
+            map: Arc::new(map),
+            clock,
+            told,
+        }
+    }
+
+    fn get(&self) -> Option<u64> {
+        self.map.get(&1).map(|value| *value)
+    }
+
+    fn told(&self) -> Vec<(u64, Cause)> {
+        self.told.lock().unwrap().clone()
+    }
+
+    fn drive(&self) {
+        while self.map.poll(usize::MAX) {}
+    }
+}
+
+fn live(ticks: u32) -> Lifetime {
+    Lifetime::new().live(Timeout::After(TICK * ticks))
+}
+
+fn idle(ticks: u32) -> Lifetime {
+    Lifetime::new().idle(Timeout::After(TICK * ticks))
+}
+
+/// M2: a touch looks at the clock, and only then is the entry's time up. Who is told that it is gone is not told otherwise
+/// later. Guards: what is over is marked before anybody is told.
+#[test]
+fn m2_told_gone_and_touched() {
+    model("m2_told_gone_and_touched", || {
+        let rig = Rig::with(live(10));
+        let other = rig.clone();
+        let a = thread::spawn(move || other.map.touch_with(&1, Timeout::After(TICK * 20)).unwrap());
+        rig.clock.advance(TICK * 10);
+        let seen = rig.get();
+        let touched = a.join().unwrap();
+        if seen.is_none() {
+            assert_eq!(rig.get(), None);
+            assert!(!touched);
+            rig.drive();
+            assert_eq!(rig.told(), [(10, Cause::Expired)]);
+        } else {
+            assert!(touched);
+        }
+    });
+}
+
+/// The same, removing: what somebody was told has expired is nobody's to remove. Guards: as before.
+#[test]
+fn m2_told_gone_and_removed() {
+    model("m2_told_gone_and_removed", || {
+        let rig = Rig::with(live(10));
+        let other = rig.clone();
+        let a = thread::spawn(move || other.map.remove(&1).is_some());
+        rig.clock.advance(TICK * 10);
+        let gone = !rig.map.contains_key(&1);
+        let removed = a.join().unwrap();
+        assert!(gone);
+        rig.drive();
+        let cause = if removed {
+            Cause::Removed
+        } else {
+            Cause::Expired
+        };
+        assert_eq!(rig.told(), [(10, cause)]);
+    });
+}
+
+/// A read that finds an entry with a time to idle renews it, or it was not there. Guards: the read looks again if its swap
+/// fails.
+#[test]
+fn a_read_renews() {
+    model("a_read_renews", || {
+        let rig = Rig::with(idle(10));
+        rig.clock.advance(TICK * 9);
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            other.clock.advance(TICK);
+            other.drive();
+        });
+        let seen = rig.get();
+        a.join().unwrap();
+        if seen.is_some() {
+            assert_eq!(rig.told(), []);
+            assert_eq!(rig.get(), Some(10));
+        } else {
+            assert_eq!(rig.told(), [(10, Cause::Expired)]);
+        }
+    });
+}
+
+/// A touch gives an entry less to live, a read meets it: the read does not undo that. The touch leaves the deadline as it is, and
+/// the read's swap cannot tell. Guards: both look at the bound again, and the touch swaps even so.
+#[test]
+fn a_read_stays_within_the_bound() {
+    model("a_read_stays_within_the_bound", || {
+        let rig = Rig::with(idle(10));
+        rig.clock.advance(TICK);
+        let other = rig.clone();
+        let a = thread::spawn(move || other.get());
+        assert_eq!(rig.map.touch_with(&1, Timeout::After(TICK * 9)), Ok(true));
+        assert_eq!(a.join().unwrap(), Some(10));
+        assert_eq!(rig.map.remaining(&1), Some(TICK * 9));
+    });
+}
+
+/// Two touches, to different bounds: the deadline is that of the one that came last. Guards: who has swapped the lease looks at
+/// the bound again.
+#[test]
+fn two_bounds() {
+    model("two_bounds", || {
+        let rig = Rig::with(idle(10));
+        let other = rig.clone();
+        let a = thread::spawn(move || other.map.touch_with(&1, Timeout::After(TICK * 3)).unwrap());
+        assert_eq!(rig.map.touch_with(&1, Timeout::After(TICK * 5)), Ok(true));
+        assert!(a.join().unwrap());
+        let left = rig.map.remaining(&1).unwrap();
+        assert!(left == TICK * 3 || left == TICK * 5);
+        // What a read goes by is what the deadline was made of.
+        rig.get().unwrap();
+        assert_eq!(rig.map.remaining(&1), Some(left));
+    });
+}
+
+/// Two increments: none is lost. Guards: an entry replaces the very value that was looked at.
+#[test]
+fn two_upserts() {
+    for present in [true, false] {
+        large("two_upserts", move || {
+            let rig = if present {
+                Rig::with(live(10))
+            } else {
+                Rig::empty()
+            };
+            let other = rig.clone();
+            let add = |rig: &Rig| {
+                let one_more = |old: Option<&u64>| old.map_or(11, |old| old + 1);
+                rig.map.upsert(1, one_more).map(drop).unwrap();
+            };
+            let a = thread::spawn(move || add(&other));
+            add(&rig);
+            a.join().unwrap();
+            assert_eq!(rig.get(), Some(12));
+            assert_eq!(rig.map.len(), 1);
+        });
+    }
+}
+
+/// Two threads want the value of a fresh key: they get the same one. Guards: the index refuses the second.
+#[test]
+fn two_first_readers() {
+    large("two_first_readers", || {
+        let rig = Rig::empty();
+        let other = rig.clone();
+        let a = thread::spawn(move || *other.map.entry(1).or_insert(20).unwrap());
+        let b = *rig.map.entry(1).or_insert(30).unwrap();
+        let a = a.join().unwrap();
+        assert_eq!(a, b);
+        assert_eq!((rig.get(), rig.map.len()), (Some(a), 1));
+        assert_eq!(rig.told(), []);
+    });
+}
+
+/// An entry is removed after it was looked at, while another thread renews it, or replaces it: the very value goes, or nothing.
+/// Guards: the node's address is the value's identity, the lease's swap decides.
+#[test]
+fn a_value_is_removed_by_its_identity() {
+    model("a_value_is_removed_by_its_identity, touched", || {
+        let rig = Rig::with(live(10));
+        let other = rig.clone();
+        let a = thread::spawn(move || other.map.touch_with(&1, Timeout::After(TICK * 20)).unwrap());
+        assert!(rig.map.remove_if(&1, |_, value| *value == 10).is_some());
+        a.join().unwrap();
+        assert_eq!(rig.get(), None);
+    });
+    large("a_value_is_removed_by_its_identity, replaced", || {
+        let rig = Rig::with(live(10));
+        let Entry::Occupied(entry) = rig.map.entry(1) else {
+            panic!("it is there")
+        };
+        let other = rig.clone();
+        let a = thread::spawn(move || other.map.insert(1, 20).unwrap().map(|old| *old.value()));
+        let removed = entry.remove().map(|ended| *ended.value());
+        let replaced = a.join().unwrap();
+        assert_eq!(rig.get(), Some(20));
+        assert!(removed.is_some() != replaced.is_some());
+        assert_eq!(removed.or(replaced), Some(10));
+    });
+}
+
+/// An entry that is there all the while is met once, though its value is replaced. Guards: a look that found two tenancies is
+/// repeated.
+#[test]
+fn a_walk_meets_what_is_replaced() {
+    large("a_walk_meets_what_is_replaced", || {
+        let rig = Rig::with(live(10));
+        let other = rig.clone();
+        let a = thread::spawn(move || other.map.insert(1, 20).map(drop).unwrap());
+        let met: Vec<u64> = rig.map.iter().map(|entry| *entry).collect();
+        a.join().unwrap();
+        assert!(met == [10] || met == [20], "{met:?}");
+    });
+}
+
+/// A walk comes by while an entry is being inserted, and another of the same key has been faster: none is met that never was,
+/// and none whose memory has gone. Guards: the index is asked before the node is looked at.
+#[test]
+fn a_walk_meets_no_stillborn() {
+    large("a_walk_meets_no_stillborn", || {
+        let rig = Rig::empty();
+        let other = rig.clone();
+        let a = thread::spawn(move || *other.map.entry(1).or_insert(20).unwrap());
+        let third = rig.clone();
+        let b = thread::spawn(move || *third.map.entry(1).or_insert(30).unwrap());
+        let met: Vec<u64> = rig.map.iter().map(|entry| *entry).collect();
+        let there = a.join().unwrap();
+        assert_eq!(b.join().unwrap(), there);
+        assert!(met.iter().all(|value| *value == there), "{met:?}, {there}");
+    });
+}

@@ -1,0 +1,35 @@
+//! Walking over all slots, a bucket at a time, while others come and go.
+
+use super::{Engine, BUCKET_U32, SHUT};
+use crate::core::params::CHUNK_BUCKETS;
+use crate::core::slots::Slot;
+use crate::sync::Ordering;
+
+/// How far a walk has come.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Walk {
+    shard: usize,
+    /// In this shard.
+    bucket: u32,
+}
+
+impl<C> Engine<C> {
+    /// The next bucket of a walk: the id of its first slot, and its slots. No slot moves: a tenancy that lasts from the walk's
+    /// beginning to its end is met exactly once.
+    pub(crate) fn next_bucket(&self, walk: &mut Walk) -> Option<(u32, &[Slot])> {
+        loop {
+            let shard = self.shards.get(walk.shard)?;
+            let chunks = (shard.peak.load(Ordering::Acquire) & !SHUT) as usize;
+            if walk.bucket as usize >= chunks * CHUNK_BUCKETS {
+                walk.shard += 1;
+                walk.bucket = 0;
+                continue;
+            }
+            let first = self.global(walk.shard, walk.bucket) * BUCKET_U32;
+            walk.bucket += 1;
+            if let Some(slots) = self.slots.bucket(first) {
+                return Some((first, slots));
+            }
+        }
+    }
+}

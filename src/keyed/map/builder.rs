@@ -1,0 +1,168 @@
+//! Settings.
+
+use super::ExpiringMap;
+use crate::error::BuildError;
+use crate::keyed::store::{Cause, Listener, Store};
+use crate::setup::Setup;
+use crate::time::Clock;
+#[cfg(doc)]
+use crate::StoreError;
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Settings of an [`ExpiringMap`].
+///
+/// | setting | default |
+/// |---|---|
+/// | [`time_to_live`](Self::time_to_live) | for ever |
+/// | [`time_to_idle`](Self::time_to_idle) | for ever |
+/// | [`interval`](Self::interval) | a 300th of the time to live (or else to idle), between 1 ms and 1 s; 100 ms without one |
+/// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
+/// | [`capacity`](Self::capacity) | unbounded |
+/// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
+/// | [`hasher`](Self::hasher) | foldhash, seeded at random |
+/// | [`reaper_budget`](Self::reaper_budget) | 4096 |
+#[must_use = "a builder does nothing until one of its build methods is called"]
+pub struct ExpiringMapBuilder<K, V, S = foldhash::fast::RandomState> {
+    setup: Setup,
+    time_to_live: Option<Duration>,
+    time_to_idle: Option<Duration>,
+    listener: Option<Listener<K, V>>,
+    hasher: S,
+}
+
+impl<K, V, S> fmt::Debug for ExpiringMapBuilder<K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExpiringMapBuilder")
+            .field("time_to_live", &self.time_to_live)
+            .field("time_to_idle", &self.time_to_idle)
+            .field("interval", &self.setup.interval)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K, V> Default for ExpiringMapBuilder<K, V> {
+    fn default() -> Self {
+        ExpiringMapBuilder {
+            setup: Setup::default(),
+            time_to_live: None,
+            time_to_idle: None,
+            listener: None,
+            hasher: foldhash::fast::RandomState::default(),
+        }
+    }
+}
+
+impl<K, V, S> ExpiringMapBuilder<K, V, S> {
+    /// How long an entry lives after it was inserted, replaced or touched, unless it says otherwise itself.
+    pub fn time_to_live(mut self, time: Duration) -> Self {
+        self.time_to_live = Some(time);
+        self
+    }
+
+    /// How long an entry lives unless it is used: inserted, replaced, touched, or got. Costs 16 bytes an entry, and a `get`
+    /// one compare-and-swap in every interval. With a time to live too the nearer of the two counts.
+    pub fn time_to_idle(mut self, time: Duration) -> Self {
+        self.time_to_idle = Some(time);
+        self
+    }
+
+    /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds.
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.setup.interval = Some(interval);
+        self
+    }
+
+    /// Into how many shards entries are spread: a power of two up to 256.
+    pub fn shards(mut self, shards: usize) -> Self {
+        self.setup.shards = Some(shards);
+        self
+    }
+
+    /// The most entries there may be at once; beyond it new keys are refused with [`StoreError::Full`]. Exact.
+    pub fn capacity(mut self, capacity: usize) -> Self {
+        self.setup.capacity = Some(capacity);
+        self
+    }
+
+    /// The clock to go by. One that does not run with real time is for [`build_manual`](Self::build_manual).
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.setup.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// How much the reaper does before it looks round again: expired entries, buckets, cascades.
+    pub fn reaper_budget(mut self, budget: usize) -> Self {
+        self.setup.budget = budget;
+        self
+    }
+
+    /// Makes the index's hashing reproducible. Not for production.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.setup.seed = Some(seed);
+        self
+    }
+
+    /// Who is told of every end of a value, and why: once for each, by the thread that ended it, when it has. That is the
+    /// reaper (or who polls) for what has expired, but also who inserts where something has expired just then; and who
+    /// replaces, removes, or shuts down.
+    ///
+    /// It may call the map, be slow, or panic: that delays nobody but its own thread (the reaper, and so further
+    /// expirations), and is caught and counted.
+    pub fn on_end(mut self, listener: impl Fn(&K, &V, Cause) + Send + Sync + 'static) -> Self {
+        self.listener = Some(Box::new(listener));
+        self
+    }
+
+    /// Another hasher. Where keys come from strangers it must be seeded at random.
+    pub fn hasher<T: BuildHasher>(self, hasher: T) -> ExpiringMapBuilder<K, V, T> {
+        ExpiringMapBuilder {
+            setup: self.setup,
+            time_to_live: self.time_to_live,
+            time_to_idle: self.time_to_idle,
+            listener: self.listener,
+            hasher,
+        }
+    }
+}
+
+impl<K, V, S> ExpiringMapBuilder<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// Builds the map and starts its reaper thread.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] says which setting is out of range, or what the system refused.
+    pub fn build(self) -> Result<ExpiringMap<K, V, S>, BuildError> {
+        let budget = self.setup.budget;
+        let mut map = self.build_manual()?;
+        map.reaper = Some(map.store.start(budget)?);
+        Ok(map)
+    }
+
+    /// Builds the map without a thread: nothing is told as expired but in [`ExpiringMap::poll`], though what is over is
+    /// not found any more.
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build).
+    pub fn build_manual(self) -> Result<ExpiringMap<K, V, S>, BuildError> {
+        let store = Store::build(
+            &self.setup,
+            self.hasher,
+            self.time_to_live,
+            self.time_to_idle,
+            self.listener,
+        )?;
+        Ok(ExpiringMap {
+            store: Arc::new(store),
+            reaper: None,
+        })
+    }
+}

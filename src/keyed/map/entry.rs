@@ -1,0 +1,247 @@
+//! One key's place in a map, to be looked at first.
+
+use super::{ExpiringMap, Ref};
+use crate::keyed::node::{Ended, Node};
+use crate::keyed::store::Found;
+use crate::keyed::{InsertError, Lifetime, StoreError};
+use crate::sync::grace::Pin;
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+
+/// A key's entry, or its place; see [`ExpiringMap::entry`].
+#[derive(Debug)]
+pub enum Entry<'a, K: 'static, V: 'static, S> {
+    /// There was one.
+    Occupied(OccupiedEntry<'a, K, V, S>),
+    /// There was none, or its time was up.
+    Vacant(VacantEntry<'a, K, V, S>),
+}
+
+/// The entry that a key had, and still has unless somebody has changed it: what is done with it says so.
+pub struct OccupiedEntry<'a, K: 'static, V: 'static, S> {
+    map: &'a ExpiringMap<K, V, S>,
+    key: K,
+    found: Found<'a>,
+    entry: Ref<'a, K, V>,
+}
+
+/// A place for a key that had no entry, and still has none unless somebody has inserted one.
+pub struct VacantEntry<'a, K: 'static, V: 'static, S> {
+    map: &'a ExpiringMap<K, V, S>,
+    key: K,
+}
+
+impl<'a, K, V, S> Entry<'a, K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// The key.
+    pub fn key(&self) -> &K {
+        match self {
+            Entry::Occupied(entry) => entry.key(),
+            Entry::Vacant(entry) => entry.key(),
+        }
+    }
+
+    /// The value that is there, or `value`, inserted. If another thread inserts one first it is that one.
+    ///
+    /// # Errors
+    ///
+    /// As [`ExpiringMap::insert`].
+    pub fn or_insert(self, value: V) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
+        self.or_insert_with(|| value)
+    }
+
+    /// The value that is there, or what `value` makes, inserted. If another thread inserts one first it is that one, and what
+    /// was made is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`ExpiringMap::insert`].
+    pub fn or_insert_with(
+        self,
+        value: impl FnOnce() -> V,
+    ) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
+        match self {
+            Entry::Occupied(entry) => Ok(entry.entry),
+            Entry::Vacant(VacantEntry { map, key }) => {
+                let settled = map.insert_new(key, value(), Lifetime::new())?;
+                Ok(settled.entry)
+            }
+        }
+    }
+
+    /// The value that is there, or the type's default, inserted.
+    ///
+    /// # Errors
+    ///
+    /// As [`ExpiringMap::insert`].
+    pub fn or_default(self) -> Result<Ref<'a, K, V>, InsertError<K, V>>
+    where
+        V: Default,
+    {
+        self.or_insert_with(V::default)
+    }
+}
+
+impl<'a, K, V, S> OccupiedEntry<'a, K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// # Safety
+    ///
+    /// `found` was found after `pin`.
+    pub(super) unsafe fn new(
+        map: &'a ExpiringMap<K, V, S>,
+        key: K,
+        found: Found<'a>,
+        pin: Option<Pin>,
+    ) -> Self {
+        OccupiedEntry {
+            map,
+            key,
+            found,
+            // SAFETY: the caller's.
+            entry: unsafe { Ref::new(found.word, pin) },
+        }
+    }
+
+    /// The key that was asked for.
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// The value.
+    pub fn get(&self) -> &V {
+        self.entry.value()
+    }
+
+    /// The value, lent for longer.
+    pub fn into_ref(self) -> Ref<'a, K, V> {
+        self.entry
+    }
+
+    /// Replaces this very value, with the map's lifetime. Returns the new one.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Changed`] if it has ended or been replaced; and as [`ExpiringMap::insert`].
+    pub fn insert(self, value: V) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
+        self.insert_with(value, Lifetime::new())
+    }
+
+    /// As [`insert`](Self::insert), with a lifetime of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert), and [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
+    pub fn insert_with(
+        self,
+        value: V,
+        lifetime: impl Into<Lifetime>,
+    ) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
+        let store = &*self.map.store;
+        let key = self.key;
+        let (deadline, policy) = match store.term(lifetime.into()) {
+            Ok(term) => term,
+            Err(error) => return Err(InsertError { key, value, error }),
+        };
+        let (at, _) = self.map.place(&key);
+        let pin = store.engine.index(at.0).pin();
+        let fresh = Node::fresh(key, value, policy, &pin);
+        match store.put_for(&self.found, fresh.word(), deadline) {
+            Some(_) => {
+                let word = fresh.settle_in();
+                // SAFETY: it went in after the pin.
+                Ok(unsafe { Ref::new(word, Some(pin)) })
+            }
+            None => Err(InsertError::of(fresh, StoreError::Changed)),
+        }
+    }
+
+    /// Ends this very entry. `None` if it has ended, or been replaced, before.
+    pub fn remove(self) -> Option<Ended<K, V>> {
+        self.map.store.remove_this(&self.found)
+    }
+}
+
+impl<'a, K, V, S> VacantEntry<'a, K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    pub(super) fn new(map: &'a ExpiringMap<K, V, S>, key: K) -> Self {
+        VacantEntry { map, key }
+    }
+
+    /// The key that was asked for.
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// The key back.
+    pub fn into_key(self) -> K {
+        self.key
+    }
+
+    /// Inserts a value, with the map's lifetime.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Changed`] if somebody has inserted one before; and as [`ExpiringMap::insert`].
+    pub fn insert(self, value: V) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
+        self.insert_with(value, Lifetime::new())
+    }
+
+    /// As [`insert`](Self::insert), with a lifetime of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert), and [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
+    pub fn insert_with(
+        self,
+        value: V,
+        lifetime: impl Into<Lifetime>,
+    ) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
+        let settled = self.map.insert_new(self.key, value, lifetime.into())?;
+        match settled.refused {
+            None => Ok(settled.entry),
+            Some((key, value)) => {
+                let error = StoreError::Changed;
+                Err(InsertError { key, value, error })
+            }
+        }
+    }
+}
+
+impl<'a, K, V, S> From<OccupiedEntry<'a, K, V, S>> for Entry<'a, K, V, S> {
+    fn from(entry: OccupiedEntry<'a, K, V, S>) -> Self {
+        Entry::Occupied(entry)
+    }
+}
+
+impl<'a, K, V, S> From<VacantEntry<'a, K, V, S>> for Entry<'a, K, V, S> {
+    fn from(entry: VacantEntry<'a, K, V, S>) -> Self {
+        Entry::Vacant(entry)
+    }
+}
+
+impl<K: fmt::Debug, V: fmt::Debug, S> fmt::Debug for OccupiedEntry<'_, K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OccupiedEntry")
+            .field("key", &self.key)
+            .field("value", self.entry.value())
+            .finish()
+    }
+}
+
+impl<K: fmt::Debug, V, S> fmt::Debug for VacantEntry<'_, K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("VacantEntry").field(&self.key).finish()
+    }
+}

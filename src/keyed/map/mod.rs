@@ -1,0 +1,499 @@
+//! A concurrent map whose entries expire.
+
+mod builder;
+mod entry;
+mod iter;
+
+pub use builder::ExpiringMapBuilder;
+pub use entry::{Entry, OccupiedEntry, VacantEntry};
+pub use iter::Iter;
+
+use super::living::Put;
+use super::node::{Ended, Node};
+use super::store::{Found, Store, Wanted};
+use super::{InsertError, Lifetime, StoreError};
+use crate::setup::Reaper;
+use crate::sync::grace::Pin;
+use crate::time::{Timeout, NEVER};
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A concurrent map whose entries expire: each after its time to live, its time to idle, or whichever comes first.
+///
+/// ```
+/// use expiry::{Cause, ExpiringMap};
+/// use std::time::Duration;
+///
+/// let sessions = ExpiringMap::builder()
+///     .time_to_live(Duration::from_secs(3600))
+///     .time_to_idle(Duration::from_secs(300))
+///     .on_end(|user: &String, token: &u64, cause: Cause| println!("{user} {token}: {cause:?}"))
+///     .build()?;
+/// sessions.insert("ada".to_string(), 4711)?;
+/// assert_eq!(sessions.get("ada").as_deref(), Some(&4711));
+/// assert_eq!(*sessions.remove("ada").unwrap().value(), 4711);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Time
+///
+/// An entry is found until its time is up and not after, by the map's clock, rounded up to the interval: never early, and at most
+/// one interval late. That somebody has come to end it is another matter: a reaper thread does, or whoever calls
+/// [`poll`](Self::poll), and the listener is told then.
+///
+/// # One story
+///
+/// Every value that went in comes out once: it is replaced, removed, or expires, and is then what the replacing or removing
+/// call returns and what the listener is told, with the cause; or it ends when the map is shut down. Whatever meets.
+///
+/// # Progress and cost
+///
+/// All operations but [`shutdown`](Self::shutdown) (and dropping the map) are lock-free; look-ups write nothing (with a time to
+/// idle, one swap in every interval). A value sits on the heap behind one pointer; readers are lent it, and it is dropped when
+/// the last who may be looking has gone (crossbeam-epoch). An entry costs some 60 to 75 bytes beyond its key and value.
+pub struct ExpiringMap<K: 'static, V: 'static, S = foldhash::fast::RandomState> {
+    store: Arc<Store<K, V, S>>,
+    reaper: Option<Reaper>,
+}
+
+/// An entry's key and value, lent for as long as this lives: it holds off the reclamation of memory meanwhile, so do not keep it.
+/// The entry may end in the meantime, and what is lent stays what it was.
+pub struct Ref<'a, K: 'static, V: 'static> {
+    node: &'a Node<K, V>,
+    _pin: Option<Pin>,
+}
+
+impl<K, V> Ref<'_, K, V> {
+    /// # Safety
+    ///
+    /// `word` is the node of an entry that was found after `pin`, or is in thanks to the caller, who was pinned.
+    #[inline(always)]
+    unsafe fn new(word: u64, pin: Option<Pin>) -> Self {
+        // SAFETY: the caller's; the pin goes with it.
+        let node = unsafe { Node::at(word) };
+        Ref { node, _pin: pin }
+    }
+
+    /// Its key.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        self.node.key()
+    }
+
+    /// Its value.
+    #[must_use]
+    pub fn value(&self) -> &V {
+        self.node.value()
+    }
+}
+
+impl<K, V> Deref for Ref<'_, K, V> {
+    type Target = V;
+
+    fn deref(&self) -> &V {
+        self.node.value()
+    }
+}
+
+impl<K, V: fmt::Debug> fmt::Debug for Ref<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.node.value().fmt(f)
+    }
+}
+
+/// What an insertion where there may be something came to.
+struct Settled<'a, K: 'static, V: 'static> {
+    /// What there is.
+    entry: Ref<'a, K, V>,
+    /// What was to be inserted, if that is something else.
+    refused: Option<(K, V)>,
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static> ExpiringMap<K, V> {
+    /// Settings with defaults.
+    pub fn builder() -> ExpiringMapBuilder<K, V> {
+        ExpiringMapBuilder::default()
+    }
+}
+
+impl<K, V, S> ExpiringMap<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// Where a key belongs; and what keeps the nodes that are found.
+    #[inline(always)]
+    fn seek<'q, Q: Hash + ?Sized, F>(
+        &self,
+        key: &Q,
+        is_key: &'q F,
+    ) -> (Wanted<'q, F>, Option<Pin>) {
+        let wanted = self.store.wanted(self.store.hasher.hash_one(key), is_key);
+        (wanted, self.store.pin(wanted.at.0))
+    }
+
+    /// The entry of a key, unless its time is up; it has been used. Wait-free but where somebody replaces the value just then, or
+    /// the index grows; one clock reading. With a time to idle also a swap, once in every interval.
+    #[inline]
+    pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        let is_key = same_as(key);
+        let (wanted, pin) = self.seek(key, &is_key);
+        loop {
+            let found = self.store.living(wanted)?;
+            if self.is_used(&found) {
+                // SAFETY: found after the pin.
+                return Some(unsafe { Ref::new(found.word, pin) });
+            }
+        }
+    }
+
+    /// Notes that an entry has been used, if that matters. False if it has ended meanwhile.
+    #[inline(always)]
+    fn is_used(&self, found: &Found<'_>) -> bool {
+        let policy = self.store.policy(found);
+        policy.map_or(true, |policy| self.store.used(found, policy))
+    }
+
+    /// As [`get`](Self::get), without using it.
+    #[inline]
+    pub fn peek<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        let is_key = same_as(key);
+        let (wanted, pin) = self.seek(key, &is_key);
+        let found = self.store.living(wanted)?;
+        // SAFETY: found after the pin.
+        Some(unsafe { Ref::new(found.word, pin) })
+    }
+
+    /// A clone of a key's value. As [`get`](Self::get).
+    #[inline]
+    pub fn get_cloned<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        V: Clone,
+    {
+        self.get(key).map(|entry| entry.value().clone())
+    }
+
+    /// Whether the key has an entry whose time is not up. Does not use it.
+    #[inline]
+    pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.peek(key).is_some()
+    }
+
+    /// How long until a key's entry expires, if nobody uses it; [`Duration::MAX`] if it never does. Does not use it.
+    pub fn remaining<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Duration>
+    where
+        K: Borrow<Q>,
+    {
+        let is_key = same_as(key);
+        let (wanted, _pin) = self.seek(key, &is_key);
+        let found = self.store.living(wanted)?;
+        let engine = &self.store.engine;
+        let deadline = found.lease.deadline_near(engine.about_now());
+        Some(if deadline == NEVER {
+            Duration::MAX
+        } else {
+            engine.ticks.until(engine.now_for_deadline().0, deadline)
+        })
+    }
+
+    /// Renews a key's entry: it lives for the map's time to live from now, and has been used. False if there is none, or its
+    /// time was up; if true, it does not expire by its old deadline any more. One compare-and-swap.
+    #[inline]
+    pub fn touch<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        // The default has been checked when the map was built.
+        self.touch_with(key, Timeout::Default).unwrap_or(false)
+    }
+
+    /// As [`touch`](Self::touch), with a time to live of its own. Its time to idle stays what it is, and begins anew.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
+    #[inline]
+    pub fn touch_with<Q: Hash + Eq + ?Sized>(
+        &self,
+        key: &Q,
+        time: Timeout,
+    ) -> Result<bool, StoreError>
+    where
+        K: Borrow<Q>,
+    {
+        let deadline = self.store.deadline(time)?;
+        let is_key = same_as(key);
+        let (wanted, _pin) = self.seek(key, &is_key);
+        Ok(self.store.touch_living(wanted, deadline))
+    }
+
+    /// Inserts a value, or replaces the one that the key has. Returns the one replaced.
+    ///
+    /// # Errors
+    ///
+    /// [`InsertError`] gives key and value back: the map is full, closed, or out of memory.
+    pub fn insert(&self, key: K, value: V) -> Result<Option<Ended<K, V>>, InsertError<K, V>> {
+        self.insert_with(key, value, Lifetime::new())
+    }
+
+    /// As [`insert`](Self::insert), with a lifetime of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert), and [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
+    pub fn insert_with(
+        &self,
+        key: K,
+        value: V,
+        lifetime: impl Into<Lifetime>,
+    ) -> Result<Option<Ended<K, V>>, InsertError<K, V>> {
+        let store = &*self.store;
+        let (deadline, policy) = match store.term(lifetime.into()) {
+            Ok(term) => term,
+            Err(error) => return Err(InsertError { key, value, error }),
+        };
+        let (at, bits) = self.place(&key);
+        let pin = store.engine.index(at.0).pin();
+        let fresh = Node::fresh(key, value, policy, &pin);
+        let is_key = |other: &K| other == fresh.key();
+        let wanted = Store::<K, V, S>::wanted_at(at, bits, &is_key);
+        match store.put(wanted, fresh.word(), deadline, true) {
+            Ok(put) => {
+                fresh.settle_in();
+                Ok(match put {
+                    Put::Replaced(old) => Some(old),
+                    _ => None,
+                })
+            }
+            Err(error) => Err(InsertError::of(fresh, error)),
+        }
+    }
+
+    /// Shard and hash of a key, and what its slot is to have as its key.
+    #[inline(always)]
+    fn place(&self, key: &K) -> ((usize, u32), u64) {
+        let bits = self.store.hasher.hash_one(key);
+        (self.store.engine.hash(bits), bits)
+    }
+
+    /// Inserts a value unless the key has one, which has then been used.
+    fn insert_new(
+        &self,
+        key: K,
+        value: V,
+        lifetime: Lifetime,
+    ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
+        let store = &*self.store;
+        let (deadline, policy) = match store.term(lifetime) {
+            Ok(term) => term,
+            Err(error) => return Err(InsertError { key, value, error }),
+        };
+        let (at, bits) = self.place(&key);
+        let pin = store.engine.index(at.0).pin();
+        let fresh = Node::fresh(key, value, policy, &pin);
+        let is_key = |other: &K| other == fresh.key();
+        let wanted = Store::<K, V, S>::wanted_at(at, bits, &is_key);
+        let (word, refused) = loop {
+            match store.put(wanted, fresh.word(), deadline, false) {
+                Ok(Put::Kept(found)) => {
+                    if self.is_used(&found) {
+                        break (found.word, Some(fresh.give_back()));
+                    }
+                }
+                Ok(_) => break (fresh.settle_in(), None),
+                Err(error) => return Err(InsertError::of(fresh, error)),
+            }
+        };
+        // SAFETY: in, or found, after the pin.
+        let entry = unsafe { Ref::new(word, Some(pin)) };
+        Ok(Settled { entry, refused })
+    }
+
+    /// The entry of a key, to be looked at and then replaced, removed, or inserted. It has been used if there is one.
+    ///
+    /// It locks nothing: what is done with it says if the entry has changed in the meantime.
+    pub fn entry(&self, key: K) -> Entry<'_, K, V, S> {
+        let is_key = |other: &K| *other == key;
+        let (wanted, pin) = self.seek(&key, &is_key);
+        loop {
+            match self.store.living(wanted) {
+                Some(found) if !self.is_used(&found) => {}
+                // SAFETY: found after the pin.
+                Some(found) => break unsafe { OccupiedEntry::new(self, key, found, pin) }.into(),
+                None => break VacantEntry::new(self, key).into(),
+            }
+        }
+    }
+
+    /// Inserts the value that `value` makes of none, or replaces the one that the key has by what it makes of that; as one
+    /// step. It may be called several times, if others change the entry meanwhile. Returns what is there then.
+    ///
+    /// ```
+    /// # let hits = expiry::ExpiringMap::builder().build()?;
+    /// for visitor in ["ada", "bob", "ada"] {
+    ///     hits.upsert(visitor, |count| count.map_or(1, |count| count + 1))?;
+    /// }
+    /// assert_eq!(hits.get_cloned("ada"), Some(2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn upsert(
+        &self,
+        key: K,
+        mut value: impl FnMut(Option<&V>) -> V,
+    ) -> Result<Ref<'_, K, V>, InsertError<K, V>> {
+        let mut key = key;
+        loop {
+            let changed = match self.entry(key) {
+                Entry::Occupied(entry) => {
+                    let new = value(Some(entry.get()));
+                    entry.insert(new)
+                }
+                Entry::Vacant(entry) => entry.insert(value(None)),
+            };
+            match changed {
+                Err(refused) if refused.error == StoreError::Changed => key = refused.key,
+                other => return other,
+            }
+        }
+    }
+
+    /// Ends the entry of a key. Returns it, unless its time was up.
+    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ended<K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        let is_key = same_as(key);
+        let (wanted, _pin) = self.seek(key, &is_key);
+        self.store.remove_living(wanted)
+    }
+
+    /// As [`remove`](Self::remove), if `condition` holds for it; of that very value. It may be called several times, if others
+    /// replace it meanwhile.
+    pub fn remove_if<Q: Hash + Eq + ?Sized>(
+        &self,
+        key: &Q,
+        mut condition: impl FnMut(&K, &V) -> bool,
+    ) -> Option<Ended<K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        let is_key = same_as(key);
+        let (wanted, _pin) = self.seek(key, &is_key);
+        loop {
+            let found = self.store.living(wanted)?;
+            // SAFETY: found after the pin.
+            let node = unsafe { Node::<K, V>::at(found.word) };
+            if !condition(node.key(), node.value()) {
+                return None;
+            }
+            if let Some(ended) = self.store.remove_this(&found) {
+                return Some(ended);
+            }
+        }
+    }
+
+    /// Removes the entries for which `keep` is false. As [`iter`](Self::iter), it meets every entry once that is there all the
+    /// while, and it removes only the very value that it was asked about.
+    pub fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) {
+        let mut iter = self.iter();
+        while let Some((found, entry)) = iter.advance() {
+            if !keep(entry.key(), entry.value()) {
+                self.store.remove_this(&found);
+            }
+        }
+    }
+
+    /// Removes all entries that are there all the while.
+    pub fn clear(&self) {
+        self.retain(|_, _| false);
+    }
+
+    /// All entries, in no order: each once that is there all the while, its value replaced or not; others perhaps. Does not use
+    /// them. About 0.1 us each.
+    pub fn iter(&self) -> Iter<'_, K, V, S> {
+        Iter::new(self)
+    }
+
+    /// Ends what is due, with at most about `budget` steps of work, and tells the listener. True if there is more to do.
+    pub fn poll(&self, budget: usize) -> bool {
+        let engine = &self.store.engine;
+        let round = engine.poll_beside(engine.clock.now(), budget.max(1), &*self.store);
+        round.map_or(true, |round| round.more)
+    }
+
+    /// Entries now, those included whose time is up but which nobody has come to yet. O(threads x shards).
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.store.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Ends all entries, tells the listener ([`Cause::Closed`](crate::Cause::Closed)), and stops the reaper. From here on insertions are
+    /// refused with [`StoreError::Closed`], and nothing is found. Dropping the map does the same.
+    ///
+    /// Waits for a round of the reaper that is under way, unless a listener in such a round calls it: then the reaper
+    /// does the rest when that round is over.
+    pub fn shutdown(&self) {
+        self.store.shut(self.reaper.as_ref());
+    }
+}
+
+/// Whether a key is this one.
+#[inline(always)]
+fn same_as<Q: Eq + ?Sized, K: Borrow<Q>>(key: &Q) -> impl Fn(&K) -> bool + '_ {
+    move |other| other.borrow() == key
+}
+
+impl<'a, K, V, S> IntoIterator for &'a ExpiringMap<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    type Item = Ref<'a, K, V>;
+    type IntoIter = Iter<'a, K, V, S>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<K: 'static, V: 'static, S> fmt::Debug for ExpiringMap<K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExpiringMap")
+            .field("len", &self.store.len())
+            .field("interval", &self.store.engine.ticks.interval())
+            .field("reaper", &self.reaper.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: 'static, V: 'static, S> Drop for ExpiringMap<K, V, S> {
+    fn drop(&mut self) {
+        self.store.shut(self.reaper.as_ref());
+    }
+}
