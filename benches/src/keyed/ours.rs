@@ -16,22 +16,6 @@ fn refused(error: StoreError) -> ! {
     panic!("refused: {error}")
 }
 
-impl<K: Key, V: Value> Map<K, V> {
-    #[inline]
-    fn put(&self, key: K, value: V, timeout: u64) -> bool {
-        let time = Duration::from_nanos(timeout);
-        let put = if time == self.timeout {
-            self.map.insert(key, value)
-        } else {
-            self.map.insert_with(key, value, Timeout::After(time))
-        };
-        match put {
-            Ok(old) => old.is_some(),
-            Err(refusal) => refused(refusal.error),
-        }
-    }
-}
-
 impl<K: Key, V: Value> Store<K, V> for Map<K, V> {
     const NAME: &'static str = "ExpiringMap";
     type Handle = ();
@@ -52,7 +36,15 @@ impl<K: Key, V: Value> Store<K, V> for Map<K, V> {
 
     #[inline]
     fn insert(&self, key: K, value: V, _now: Now<'_>, timeout: u64) {
-        self.put(key, value, timeout);
+        let time = Duration::from_nanos(timeout);
+        let inserted = if time == self.timeout {
+            self.map.insert(key, value)
+        } else {
+            self.map.insert_with(key, value, time)
+        };
+        if let Err(refusal) = inserted {
+            refused(refusal.error);
+        }
     }
 
     #[inline]
@@ -61,8 +53,13 @@ impl<K: Key, V: Value> Store<K, V> for Map<K, V> {
     }
 
     #[inline]
-    fn renew(&self, key: &mut K, (): (), value: V, _now: Now<'_>, timeout: u64) -> bool {
-        self.put(std::mem::take(key), value, timeout)
+    fn renew(&self, key: &mut K, (): (), _value: V, _now: Now<'_>, timeout: u64) -> bool {
+        let time = Duration::from_nanos(timeout);
+        if time == self.timeout {
+            self.map.touch(key)
+        } else {
+            done(self.map.touch_with(key, Timeout::After(time)))
+        }
     }
 
     #[inline]
