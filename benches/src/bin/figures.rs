@@ -17,6 +17,7 @@ usage: figures [lifecycle|expiry|touch|memory|growth|idle|wheel|keyed|all]... [o
   --threads N,N,..      of the lifecycle and the keyed stores (default 1,2)
   --order fifo|random   of the lifecycle (default both)
   --only NAME           of the lifecycle, the wheel and the keyed stores, only those whose name contains this; for profiling
+  --keys u64|String     of the keyed stores (default both)
   --seconds N           how long the reaper is watched (default 40, more than the timeout of 30)
   --hundred-million     with memory: 100 M live entries instead; needs 6 GB
   --json                print one object
@@ -46,6 +47,7 @@ fn parse(args: &[String]) -> Option<Command> {
             threads: vec![1, 2],
             orders: vec![Order::Fifo, Order::Random],
             only: None,
+            keys: None,
             watch: Duration::from_secs(40),
             json: false,
         },
@@ -66,6 +68,10 @@ fn parse(args: &[String]) -> Option<Command> {
                 }
             }
             "--only" => command.options.only = Some(args.next()?.clone()),
+            "--keys" => match args.next()?.as_str() {
+                keys @ ("u64" | "String") => command.options.keys = Some(keys.into()),
+                _ => return None,
+            },
             "--seconds" => {
                 command.options.watch = Duration::from_secs(list(args.next()?)?[0] as u64);
             }

@@ -79,6 +79,15 @@ fn only<R>(options: &Options, mut all: Vec<Contestant<R>>) -> Vec<Contestant<R>>
     all
 }
 
+/// The kinds of keys that are asked for.
+fn kinds(options: &Options) -> Vec<&'static str> {
+    let mut all = vec![u64::NAME, String::NAME];
+    if let Some(keys) = &options.keys {
+        all.retain(|name| name == keys);
+    }
+    all
+}
+
 /// Runs all of them, at 100 K, 1 M and 10 M.
 pub fn run(options: &Options, report: &mut Report) {
     maps(options, report);
@@ -104,10 +113,14 @@ fn courses(options: &Options, report: &mut Report, kind: Kind) {
                 continue;
             }
             let load = Load::new(entries, threads, kind);
-            let plain = contestants::<u64, u64>(kind);
-            course(options, report, &load, u64::NAME, only(options, plain));
-            let text = contestants::<String, Arc<str>>(kind);
-            course(options, report, &load, String::NAME, only(options, text));
+            for keys in kinds(options) {
+                let all = if keys == u64::NAME {
+                    contestants::<u64, u64>(kind)
+                } else {
+                    contestants::<String, Arc<str>>(kind)
+                };
+                course(options, report, &load, keys, only(options, all));
+            }
         }
     }
 }
@@ -281,24 +294,14 @@ fn expirers<K: Key, R: Key>(due: Due) -> Vec<Contestant<Expire>> {
 pub fn expiry(options: &Options, report: &mut Report) {
     for entries in options.loads(&[100_000, 1_000_000, 10_000_000]) {
         for due in [Due::Mass, Due::Spread] {
-            let plain = expirers::<u64, u64>(due);
-            expire(
-                options,
-                report,
-                entries,
-                due,
-                u64::NAME,
-                only(options, plain),
-            );
-            let text = expirers::<String, Arc<str>>(due);
-            expire(
-                options,
-                report,
-                entries,
-                due,
-                String::NAME,
-                only(options, text),
-            );
+            for keys in kinds(options) {
+                let all = if keys == u64::NAME {
+                    expirers::<u64, u64>(due)
+                } else {
+                    expirers::<String, Arc<str>>(due)
+                };
+                expire(options, report, entries, due, keys, only(options, all));
+            }
         }
     }
 }
@@ -358,7 +361,7 @@ fn weigh<K: Key, V: Value, S: Store<K, V>>(time: &Time, entries: usize) -> Json 
         store.advance(0);
     });
     let _ = settled();
-    assert_eq!(store.len(), entries, "{}", S::NAME);
+    assert_eq!(store.live(), entries, "{}", S::NAME);
     json!({
         "name": S::NAME,
         "ours": size_of::<K>() + K::HEAP + size_of::<V>(),
@@ -409,7 +412,7 @@ pub fn serve(store: &str, entries: usize) -> Option<Json> {
 #[allow(clippy::cast_precision_loss)]
 pub fn memory(options: &Options, report: &mut Report) {
     for entries in options.loads(&[1_000_000, 10_000_000]) {
-        for keys in [u64::NAME, String::NAME] {
+        for keys in kinds(options) {
             let table = format!("keyed memory, {} {keys} keys", count(entries));
             let rounds = options.rounds_at(entries);
             report.head(

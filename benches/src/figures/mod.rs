@@ -26,6 +26,8 @@ pub struct Options {
     pub orders: Vec<Order>,
     /// Of the lifecycle, the wheel and the keyed stores, only those whose name contains this; for profiling. Nothing is compared.
     pub only: Option<String>,
+    /// Of the keyed stores, with this kind of keys alone.
+    pub keys: Option<String>,
     /// How long the reaper is watched.
     pub watch: Duration,
     /// Print one object at the end.

@@ -281,7 +281,7 @@ impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
         }
         self.check(
             "inserted",
-            self.store.len() as u64,
+            self.store.live() as u64,
             self.load.entries as u64,
         );
     }
@@ -298,9 +298,9 @@ impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
         self.check("values found", sum, n * (n + 1) / 2);
     }
 
-    fn renew(&mut self, op: Option<Op>, pass: Duration) {
+    fn renew(&mut self, op: Option<Op>, order: Order, pass: Duration) {
         let timeout = self.timeout;
-        let mut work = self.work(Order::Second);
+        let mut work = self.work(order);
         let renewed = self.timed(op, pass, &mut work, |store, step, now| {
             let value = V::make(u64::from(step.entry));
             u64::from(store.renew(&mut step.key, step.handle, value, now, timeout))
@@ -315,7 +315,7 @@ impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
             u64::from(store.remove(&step.key))
         });
         self.check("removed", removed, self.load.entries as u64);
-        self.check("left", self.store.len() as u64, 0);
+        self.check("left", self.store.live() as u64, 0);
     }
 
     /// The mix, drawn before: who is replaced has another key from then on.
@@ -379,7 +379,7 @@ impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
             },
         );
         self.check("the mix", sum, expected);
-        self.check("after the mix", self.store.len() as u64, entries as u64);
+        self.check("after the mix", self.store.live() as u64, entries as u64);
     }
 }
 
@@ -435,17 +435,18 @@ pub fn run<K: Key, V: Value, S: Store<K, V>>(load: &Load) -> Course {
             lab.get();
             // Of an entry that is renewed within the interval the expiry time does not change.
             std::thread::sleep(INTERVAL * 2);
-            lab.renew(Some(Op::Renew), Duration::ZERO);
+            lab.renew(Some(Op::Renew), Order::Second, Duration::ZERO);
             lab.remove();
             lab.insert(Op::Insert);
             lab.mixed();
         }
         Kind::Queues => {
-            // Once untimed: from here on expiry times are spread, as they are in a queue that has been used for a while.
-            lab.renew(None, load.kind.pass());
-            lab.renew(Some(Op::Renew), load.kind.pass());
-            lab.renew(None, Duration::ZERO);
-            lab.renew(Some(Op::Unchanged), Duration::ZERO);
+            // Once untimed: from here on expiry times are spread at random, as they are in a queue that has been used for a while.
+            let pass = load.kind.pass();
+            lab.renew(None, Order::First, pass);
+            lab.renew(Some(Op::Renew), Order::Second, pass);
+            lab.renew(None, Order::First, Duration::ZERO);
+            lab.renew(Some(Op::Unchanged), Order::Second, Duration::ZERO);
             lab.remove();
             lab.insert(Op::Insert);
         }

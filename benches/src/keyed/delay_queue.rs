@@ -118,7 +118,7 @@ impl<K: Key, V: Value> Store<K, V> for DelayQueue<K, V> {
         expired
     }
 
-    fn len(&self) -> usize {
+    fn live(&self) -> usize {
         self.map.len()
     }
 }

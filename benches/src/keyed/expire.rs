@@ -90,7 +90,7 @@ pub fn run<K: Key, V: Value, S: Store<K, V>>(entries: usize, due: Due) -> Expiry
         }
         // Growth is not expiry.
         let early = store.advance(0);
-        assert!(early == 0 && store.len() == entries, "{}: early", S::NAME);
+        assert!(early == 0 && store.live() == entries, "{}: early", S::NAME);
         let (from, to) = match due {
             Due::Mass => (first + began.elapsed(), Duration::ZERO),
             Due::Spread => (first, WITHIN),
@@ -113,7 +113,7 @@ pub fn run<K: Key, V: Value, S: Store<K, V>>(entries: usize, due: Due) -> Expiry
         while idle < IDLE {
             expired += store.advance(nanos(last));
             store.tidy();
-            let left = Counted::alive() - alive + store.len() as i64;
+            let left = Counted::alive() - alive + store.live() as i64;
             idle += 1;
             if left < seen {
                 (seen, idle, more) = (left, 0, busy() - called);
@@ -123,7 +123,7 @@ pub fn run<K: Key, V: Value, S: Store<K, V>>(entries: usize, due: Due) -> Expiry
             }
         }
         took += more;
-        assert!(!S::WORKS || store.len() == 0, "{}: immortal", S::NAME);
+        assert!(!S::WORKS || store.live() == 0, "{}: immortal", S::NAME);
         assert!(
             !S::WORKS || expired == entries,
             "{}: expired {expired}",

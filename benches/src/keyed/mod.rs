@@ -244,14 +244,14 @@ pub trait Store<K: Key, V: Value>: Send + Sync + Sized {
     /// Takes a key out. False if it was not there.
     fn remove(&self, key: &K) -> bool;
 
-    /// Ends everything that is due at `now`. How many, unless that is asked in [`len`](Self::len) only.
+    /// Ends everything that is due at `now`. How many, unless that is asked in [`live`](Self::live) only.
     fn advance(&self, now: u64) -> usize;
 
     /// Does what it has put off. To be called until it is through, by who waits for values to be dropped.
     fn tidy(&self) {}
 
     /// How many there are.
-    fn len(&self) -> usize;
+    fn live(&self) -> usize;
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl<K: Key, V: Value> Store<K, V> for Moka<K, V> {
         self.0.contains_key(&K::default());
     }
 
-    fn len(&self) -> usize {
+    fn live(&self) -> usize {
         count(&self.0)
     }
 }
@@ -128,7 +128,7 @@ impl<K: Key> Store<K, Counted> for MokaEach<K> {
         self.0.contains_key(&K::default());
     }
 
-    fn len(&self) -> usize {
+    fn live(&self) -> usize {
         count(&self.0)
     }
 }

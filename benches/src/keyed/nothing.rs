@@ -43,7 +43,7 @@ impl<K: Key, V: Value> Store<K, V> for Nothing {
         0
     }
 
-    fn len(&self) -> usize {
+    fn live(&self) -> usize {
         0
     }
 }

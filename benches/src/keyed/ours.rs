@@ -78,7 +78,7 @@ impl<K: Key, V: Value> Store<K, V> for Map<K, V> {
         self.map.get(&K::default());
     }
 
-    fn len(&self) -> usize {
+    fn live(&self) -> usize {
         self.map.len()
     }
 }
@@ -150,7 +150,7 @@ impl<K: Key> Store<K, ()> for QueueByKey<K> {
         poll(&self.0)
     }
 
-    fn len(&self) -> usize {
+    fn live(&self) -> usize {
         self.0.len()
     }
 }
@@ -200,7 +200,7 @@ impl<K: Key> Store<K, ()> for QueueByHandle<K> {
         poll(&self.0)
     }
 
-    fn len(&self) -> usize {
+    fn live(&self) -> usize {
         self.0.len()
     }
 }

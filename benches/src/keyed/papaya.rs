@@ -41,7 +41,7 @@ impl<K: Key, V: Value> Store<K, V> for Papaya<K, V> {
         0
     }
 
-    fn len(&self) -> usize {
+    fn live(&self) -> usize {
         self.0.len()
     }
 }

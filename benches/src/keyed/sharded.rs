@@ -27,9 +27,11 @@ struct Shard<K, V> {
 
 const SHARDS: usize = 64;
 
+type Shards<K, V> = Box<[CachePadded<Mutex<Shard<K, V>>>]>;
+
 /// A table and a tree behind a mutex, 64 times.
 pub struct Sharded<K, V> {
-    shards: Box<[CachePadded<Mutex<Shard<K, V>>>]>,
+    shards: Shards<K, V>,
     hasher: Hasher,
 }
 
@@ -132,7 +134,7 @@ impl<K: Key, V: Value> Store<K, V> for Sharded<K, V> {
         expired
     }
 
-    fn len(&self) -> usize {
+    fn live(&self) -> usize {
         self.shards
             .iter()
             .map(|shard| lock(shard).table.len())

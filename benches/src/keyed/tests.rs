@@ -55,7 +55,7 @@ fn story<K: Key, V: Value, S: Store<K, V>>() {
             }
             let left = live.iter().flatten().count();
             assert_eq!(store.advance(time.now().get()), before - left, "{step}");
-            assert_eq!(store.len(), left, "{step}");
+            assert_eq!(store.live(), left, "{step}");
             expired += before - left;
         }
     });

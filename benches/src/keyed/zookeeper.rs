@@ -133,7 +133,7 @@ impl<K: Key, V: Value> Store<K, V> for ZooKeeper<K, V> {
         expired
     }
 
-    fn len(&self) -> usize {
+    fn live(&self) -> usize {
         self.elements.len()
     }
 }
