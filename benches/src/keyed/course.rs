@@ -323,7 +323,7 @@ impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
     fn mixed(&mut self) {
         let (entries, threads) = (self.load.entries, self.load.threads);
         let share = entries / threads;
-        let steps = share.clamp(1_000_000 / threads, 4_000_000 / threads);
+        let steps = share.min(4_000_000 / threads);
         let mut keys: Vec<u32> = (0..entries as u32).collect();
         let mut fresh = entries as u32;
         let mut expected = 0;
