@@ -10,7 +10,7 @@
 //! * One hasher for everybody, foldhash's fast one, which is also our maps' own.
 //! * The clock. In queues time is simulated: who can be told gets a plain number, ours loads its `ManualClock`. In maps it
 //!   is real: everybody reads [`CoarseClock`], which is our default, except moka, which reads its own. Its `quanta` feature
-//!   is on: on this kind of machine that is the faster of the two clocks that it can be had with.
+//!   is on, so that it reads the processor's counter where that can be trusted, and otherwise the system's clock as it would without.
 //! * What counts is processor time of the whole process: what threads of the store's own do, and what is left to do when the
 //!   last call has returned, is in it. Time spent waiting for a lock is not, which is in favour of those that have locks.
 //! * The work is checked: sums of the values found, numbers of entries found, renewed, removed, expired, and of values
@@ -36,7 +36,7 @@ pub use zookeeper::ZooKeeper;
 
 use crate::window::mix;
 use expiry::{Clock, CoarseClock, ManualClock};
-use std::fmt::Debug;
+use std::fmt::{Debug, Write};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Arc;
@@ -63,13 +63,20 @@ impl Key for u64 {
     }
 }
 
+/// Bytes of a string.
+const TEXT: usize = 24;
+
 fn text(n: u64) -> String {
-    format!("session-{:016x}", mix(n + 1))
+    // No byte to spare: memory is weighed.
+    let mut text = String::with_capacity(TEXT);
+    let written = write!(text, "session-{:016x}", mix(n + 1));
+    debug_assert!(written.is_ok() && text.len() == TEXT);
+    text
 }
 
 impl Key for String {
     const NAME: &'static str = "String";
-    const HEAP: usize = 24;
+    const HEAP: usize = TEXT;
 
     fn make(n: u64) -> String {
         text(n)
@@ -79,7 +86,7 @@ impl Key for String {
 impl Key for Arc<str> {
     const NAME: &'static str = "String";
     /// Its counters included.
-    const HEAP: usize = 24 + 16;
+    const HEAP: usize = TEXT + 16;
 
     fn make(n: u64) -> Arc<str> {
         text(n).into()
@@ -203,7 +210,7 @@ impl Time {
     }
 }
 
-/// To what expiry times are rounded by those who round: a hundredth of what entries live at least.
+/// To what expiry times are rounded by those who round; the default of our queues.
 pub const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Somebody who keeps keys until they expire.
