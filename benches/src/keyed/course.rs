@@ -12,9 +12,9 @@
 //! | remove each, in a third random order | remove |
 //! | insert all again | insert |
 //!
-//! In queues a pass takes ten simulated seconds (but for renewals that are to change nothing), and timeouts are 30 s. Every tenth of
-//! a second the first thread polls: nothing is due, but what growth and moved deadlines have left to be looked at is
-//! timed with them. In maps time is real, and the time to live an hour.
+//! In queues a pass takes ten simulated seconds (but for renewals that are to change nothing), and timeouts are 30 s. Every
+//! tenth of a second the first thread polls: nothing is due, but what growth and moved deadlines have left to be looked at
+//! is timed with them. In maps time is real, and the time to live an hour.
 
 use super::{Key, Now, Store, Time, Value, INTERVAL};
 use crate::process::settled;
@@ -441,7 +441,7 @@ pub fn run<K: Key, V: Value, S: Store<K, V>>(load: &Load) -> Course {
             lab.mixed();
         }
         Kind::Queues => {
-            // Once untimed: from here on expiry times are spread at random, as they are in a queue that has been used for a while.
+            // Once untimed: from here on expiry times are spread at random, as they are in a queue after a while.
             let pass = load.kind.pass();
             lab.renew(None, Order::First, pass);
             lab.renew(Some(Op::Renew), Order::Second, pass);

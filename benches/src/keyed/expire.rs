@@ -1,7 +1,7 @@
 //! What expiring costs: everything that there is expires, by the hand of the caller, and is dropped, key and value.
 //!
-//! Who can be told the time is told. `moka` goes by the machine's: it gets time to be filled, and is called when the time has come,
-//! and what counts is the processor time of the calls. Values count how many of them are left; who frees memory in grace
+//! Who can be told the time is told. `moka` goes by the machine's: it gets time to be filled, and is called when the time has
+//! come, and what counts is the processor time of the calls. Values count how many of them are left; who frees memory in grace
 //! periods is called on ([`Store::tidy`]) until none is, or no more go, which counts as well.
 
 use super::{Counted, Key, Store, Time, Value, INTERVAL};

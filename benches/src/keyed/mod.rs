@@ -10,7 +10,7 @@
 //! * One hasher for everybody, foldhash's fast one, which is also our maps' own.
 //! * The clock. In queues time is simulated: who can be told gets a plain number, ours loads its `ManualClock`. In maps it
 //!   is real: everybody reads [`CoarseClock`], which is our default, except moka, which reads its own. Its `quanta` feature
-//!   is on, so that it reads the processor's counter where that can be trusted, and otherwise the system's clock as it would without.
+//!   is on, so that it reads the processor's counter where that can be trusted, and otherwise the system's clock.
 //! * What counts is processor time of the whole process: what threads of the store's own do, and what is left to do when the
 //!   last call has returned, is in it. Time spent waiting for a lock is not, which is in favour of those that have locks.
 //! * The work is checked: sums of the values found, numbers of entries found, renewed, removed, expired, and of values

@@ -1,4 +1,4 @@
-//! Everybody does what a model does: what is found, renewed, removed, and what expires when. But moka, whose clock is the machine's.
+//! Everybody but moka, whose clock is the machine's, does what a model does: what is found, renewed, removed, expired when.
 
 use super::*;
 use expiry::ManualClock;
