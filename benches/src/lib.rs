@@ -25,9 +25,14 @@
 //!
 //! They are not trees, and have a workload of their own ([`wheel`]) and peers of their own ([`timers`]), with the same
 //! rules: same deadlines in the same order, 8 bytes of value for everybody, fresh structures, interleaved rounds, checked work.
+//!
+//! # Keyed stores
+//!
+//! [`keyed`] has their workload, their peers, and what is fair among them.
 
 pub mod expire;
 pub mod figures;
+pub mod keyed;
 pub mod lab;
 pub mod peers;
 pub mod process;

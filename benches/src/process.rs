@@ -1,7 +1,7 @@
 //! What Linux says about this process and its threads.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn status(field: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
@@ -72,6 +72,51 @@ pub fn waited() -> u64 {
         .unwrap_or(0)
 }
 
+/// How long the threads of this process have had processors, together.
+#[cfg(target_os = "linux")]
+#[must_use]
+#[allow(clippy::cast_sign_loss, clippy::cast_possible_truncation)] // both are positive, one below 10^9
+pub fn cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Where that cannot be asked, what this thread has had.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn cpu() -> Duration {
+    busy()
+}
+
+/// The process's time on processors once nobody in it has anything to do any more, or after 10 s.
+#[must_use]
+pub fn settled() -> Duration {
+    let began = Instant::now();
+    let mut last = cpu();
+    loop {
+        std::thread::sleep(Duration::from_millis(10));
+        let now = cpu();
+        if now - last < Duration::from_micros(500) || began.elapsed() > Duration::from_secs(10) {
+            return now;
+        }
+        last = now;
+    }
+}
+
+/// Bytes that the allocator has given out, its own included; 0 where it cannot be asked.
+#[must_use]
+#[allow(clippy::missing_const_for_fn)]
+pub fn allocated() -> u64 {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        // SAFETY: it takes nothing, and locks what it reads.
+        let info = unsafe { libc::mallinfo2() };
+        (info.uordblks + info.hblkhd) as u64
+    }
+    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+    0
+}
+
 /// How long this thread has had a processor. Of two of these the difference is what its work took, however busy the machine.
 #[cfg(target_os = "linux")]
 #[must_use]
@@ -85,6 +130,6 @@ pub fn busy() -> Duration {
 #[cfg(not(target_os = "linux"))]
 #[must_use]
 pub fn busy() -> Duration {
-    static BEGAN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-    BEGAN.get_or_init(std::time::Instant::now).elapsed()
+    static BEGAN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    BEGAN.get_or_init(Instant::now).elapsed()
 }

@@ -80,7 +80,7 @@ pub struct Load {
 
 /// A random permutation.
 #[allow(clippy::cast_possible_truncation)] // tens of millions
-fn permutation(n: usize, seed: u64) -> Vec<u32> {
+pub(crate) fn permutation(n: usize, seed: u64) -> Vec<u32> {
     let mut all: Vec<u32> = (0..n as u32).collect();
     for at in (1..n).rev() {
         let other = (u128::from(mix(seed + at as u64)) * (at as u128 + 1)) >> 64;

@@ -1,7 +1,7 @@
 //! Prints the published figures of `expiry`, as ratios of interleaved rounds.
 
 use expiry_benches::figures::{
-    child, expiry, growth, idle, lifecycle, memory, touch, wheel, Options,
+    child, expiry, growth, idle, keyed, lifecycle, memory, touch, wheel, Options,
 };
 use expiry_benches::report::Report;
 use expiry_benches::window::Order;
@@ -9,13 +9,15 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
-usage: figures [lifecycle|expiry|touch|memory|growth|idle|wheel|all]... [options]
+usage: figures [lifecycle|expiry|touch|memory|growth|idle|wheel|keyed|all]... [options]
+       keyed is all of keyed-maps keyed-queues keyed-expiry keyed-memory
 
   --rounds N            interleaved rounds of each table (default 5; a third of it at 10 M)
   --in-flight N,N,..    these loads in place of each figure's own
-  --threads N,N,..      of the lifecycle (default 1,2)
+  --threads N,N,..      of the lifecycle and the keyed stores (default 1,2)
   --order fifo|random   of the lifecycle (default both)
-  --only NAME           of the lifecycle and the wheel, only those whose name contains this; for profiling
+  --only NAME           of the lifecycle, the wheel and the keyed stores, only those whose name contains this; for profiling
+  --keys u64|String     of the keyed stores (default both)
   --seconds N           how long the reaper is watched (default 40, more than the timeout of 30)
   --hundred-million     with memory: 100 M live entries instead; needs 6 GB
   --json                print one object
@@ -45,6 +47,7 @@ fn parse(args: &[String]) -> Option<Command> {
             threads: vec![1, 2],
             orders: vec![Order::Fifo, Order::Random],
             only: None,
+            keys: None,
             watch: Duration::from_secs(40),
             json: false,
         },
@@ -65,13 +68,18 @@ fn parse(args: &[String]) -> Option<Command> {
                 }
             }
             "--only" => command.options.only = Some(args.next()?.clone()),
+            "--keys" => match args.next()?.as_str() {
+                keys @ ("u64" | "String") => command.options.keys = Some(keys.into()),
+                _ => return None,
+            },
             "--seconds" => {
                 command.options.watch = Duration::from_secs(list(args.next()?)?[0] as u64);
             }
             "--hundred-million" => command.hundred_million = true,
             "--json" => command.options.json = true,
             "--strict" => command.strict = true,
-            "lifecycle" | "expiry" | "touch" | "memory" | "growth" | "idle" | "wheel" | "all" => {
+            "lifecycle" | "expiry" | "touch" | "memory" | "growth" | "idle" | "wheel" | "keyed"
+            | "keyed-maps" | "keyed-queues" | "keyed-expiry" | "keyed-memory" | "all" => {
                 command.figures.push(arg.clone());
             }
             _ => return None,
@@ -101,7 +109,7 @@ fn main() -> ExitCode {
         command
             .figures
             .iter()
-            .any(|name| name == figure || name == "all")
+            .any(|name| name == figure || (name == "all" && !figure.starts_with("keyed-")))
     };
     let options = &command.options;
     let began = Instant::now();
@@ -112,7 +120,7 @@ fn main() -> ExitCode {
     } else {
         memory::run
     };
-    let figures: [(&str, Run); 7] = [
+    let figures: [(&str, Run); 12] = [
         ("lifecycle", lifecycle::run),
         ("expiry", expiry::run),
         ("touch", touch::run),
@@ -120,6 +128,11 @@ fn main() -> ExitCode {
         ("growth", growth::run),
         ("idle", idle::run),
         ("wheel", wheel::run),
+        ("keyed", keyed::run),
+        ("keyed-maps", keyed::maps),
+        ("keyed-queues", keyed::queues),
+        ("keyed-expiry", keyed::expiry),
+        ("keyed-memory", keyed::memory),
     ];
     for (name, run) in figures {
         if wanted(name) {

@@ -1,6 +1,6 @@
 //! Figures that need a process to themselves, so that allocators, and what they hold on to, do not mix.
 
-use super::{growth, memory};
+use super::{growth, keyed, memory};
 use crate::peers::{Chosen, DashRemoveIf, Issued, Papaya, Peer, Scc, Sharded};
 use serde_json::Value;
 use std::process::{Command, Stdio};
@@ -38,6 +38,7 @@ pub fn serve(args: &[String]) -> bool {
     let answer = match task.as_str() {
         "memory" => with::<memory::Memory>(peer, entries),
         "growth" => with::<growth::Growth>(peer, entries),
+        "keyed" => keyed::serve(peer, entries),
         _ => None,
     };
     if let Some(answer) = &answer {

@@ -4,6 +4,7 @@ pub mod child;
 pub mod expiry;
 pub mod growth;
 pub mod idle;
+pub mod keyed;
 pub mod lifecycle;
 pub mod memory;
 pub mod touch;
@@ -19,12 +20,14 @@ pub struct Options {
     pub rounds: usize,
     /// How many trees in flight; each figure has its own default.
     pub in_flight: Option<Vec<usize>>,
-    /// How many threads the lifecycle runs on.
+    /// How many threads the lifecycle and the keyed stores run on.
     pub threads: Vec<usize>,
     /// Orders in which the lifecycle's trees complete.
     pub orders: Vec<Order>,
-    /// Of the lifecycle and the wheel, only those whose name contains this; for profiling. Nothing is compared.
+    /// Of the lifecycle, the wheel and the keyed stores, only those whose name contains this; for profiling. Nothing is compared.
     pub only: Option<String>,
+    /// Of the keyed stores, with this kind of keys alone.
+    pub keys: Option<String>,
     /// How long the reaper is watched.
     pub watch: Duration,
     /// Print one object at the end.

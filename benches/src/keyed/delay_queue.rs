@@ -1,0 +1,124 @@
+//! `dashmap` for the values, and `tokio_util::time::DelayQueue` behind a mutex for their deadlines.
+//!
+//! Who moves a deadline holds the mutex for both: a name of a timer that has fired must not be used. `get` does not, and looks
+//! at no clock: what is due is found until the queue has been polled. The queue is on a paused runtime, gets its deadlines
+//! as instants, and is exact to the millisecond (see [`timers`](crate::timers)).
+
+use super::{Key, Now, Store, Time, Value};
+use crate::peers::Hasher;
+use dashmap::DashMap;
+use std::future::poll_fn;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
+use tokio_util::time::delay_queue::Key as Timer;
+
+type Timers<K> = tokio_util::time::DelayQueue<K>;
+
+/// The map and the queue.
+pub struct DelayQueue<K, V> {
+    map: DashMap<K, (V, Timer), Hasher>,
+    timers: Mutex<(Timers<K>, u64)>,
+    start: Instant,
+    /// After the timers, which are on it.
+    runtime: Runtime,
+}
+
+impl<K: Key, V: Value> DelayQueue<K, V> {
+    #[inline]
+    fn timers(&self) -> MutexGuard<'_, (Timers<K>, u64)> {
+        self.timers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    fn instant(&self, now: Now<'_>, timeout: u64) -> Instant {
+        self.start + Duration::from_nanos(now.get() + timeout)
+    }
+}
+
+impl<K: Key, V: Value> Store<K, V> for DelayQueue<K, V> {
+    const NAME: &'static str = "dashmap + DelayQueue";
+    type Handle = ();
+
+    fn new(_time: &Time, _entries: usize, _timeout: Duration) -> Self {
+        let runtime = Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .expect("a runtime without threads or I/O");
+        let context = runtime.enter();
+        let (timers, start) = (Timers::new(), Instant::now());
+        drop(context);
+        DelayQueue {
+            map: DashMap::default(),
+            timers: Mutex::new((timers, 0)),
+            start,
+            runtime,
+        }
+    }
+
+    fn on_thread<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _context = self.runtime.enter();
+        f()
+    }
+
+    #[inline]
+    fn insert(&self, key: K, value: V, now: Now<'_>, timeout: u64) {
+        let at = self.instant(now, timeout);
+        let mut timers = self.timers();
+        let timer = timers.0.insert_at(key.clone(), at);
+        self.map.insert(key, (value, timer));
+    }
+
+    #[inline]
+    fn get(&self, key: &K, _now: Now<'_>) -> Option<u64> {
+        self.map.get(key).map(|entry| entry.0.number())
+    }
+
+    #[inline]
+    fn renew(&self, key: &mut K, (): (), _value: V, now: Now<'_>, timeout: u64) -> bool {
+        let at = self.instant(now, timeout);
+        let mut timers = self.timers();
+        let Some(entry) = self.map.get(key) else {
+            return false;
+        };
+        timers.0.reset_at(&entry.1, at);
+        true
+    }
+
+    #[inline]
+    fn remove(&self, key: &K) -> bool {
+        let mut timers = self.timers();
+        let Some((_, (_, timer))) = self.map.remove(key) else {
+            return false;
+        };
+        timers.0.remove(&timer);
+        true
+    }
+
+    fn advance(&self, now: u64) -> usize {
+        let mut guard = self.timers();
+        let (timers, before) = &mut *guard;
+        let mut expired = 0;
+        self.runtime.block_on(async {
+            tokio::time::advance(Duration::from_nanos(now - *before)).await;
+            *before = now;
+            poll_fn(|context| {
+                // A task would be asked to pause after some; this is not one.
+                while let Poll::Ready(Some(due)) = timers.poll_expired(context) {
+                    self.map.remove(due.get_ref());
+                    expired += 1;
+                }
+                Poll::Ready(())
+            })
+            .await;
+        });
+        expired
+    }
+
+    fn live(&self) -> usize {
+        self.map.len()
+    }
+}

@@ -1,0 +1,155 @@
+//! What expiring costs: everything that there is expires, by the hand of the caller, and is dropped, key and value.
+//!
+//! Who can be told the time is told. `moka` goes by the machine's: it gets time to be filled, and is called when the time has
+//! come, and what counts is the processor time of the calls. Values count how many of them are left; who frees memory in grace
+//! periods is called on ([`Store::tidy`]) until none is, or no more go, which counts as well.
+
+use super::{Counted, Key, Store, Time, Value, INTERVAL};
+use crate::process::busy;
+use crate::window::mix;
+use expiry::ManualClock;
+use std::time::{Duration, Instant};
+
+/// When the entries are due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// All at the same time, or, by the machine's time, before anybody looks.
+    Mass,
+    /// Each at a random time within ten seconds, which go by in steps of 100 ms.
+    Spread,
+}
+
+/// What a round came to.
+#[derive(Debug, Clone, Copy)]
+pub struct Expiry {
+    /// Nanoseconds for each entry.
+    pub nanos: f64,
+    /// Values that were not dropped in the end.
+    pub left: i64,
+}
+
+/// Calls in which nothing moves before it is said that nothing will.
+const IDLE: u32 = 5000;
+
+/// How long the random times are spread over.
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// Before that nothing is due.
+fn patience(real: bool, entries: usize) -> Duration {
+    if real {
+        // Filling must not take longer; if it does, there is another attempt.
+        Duration::from_secs(2)
+            + Duration::from_micros(4) * u32::try_from(entries).unwrap_or(u32::MAX)
+    } else {
+        Duration::from_secs(20)
+    }
+}
+
+/// A step of the course: time has come to `at` after the beginning.
+fn wait(began: Instant, clock: &ManualClock, real: bool, at: Duration) {
+    if real {
+        std::thread::sleep(at.saturating_sub(began.elapsed()));
+    } else {
+        clock.set(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX));
+    }
+}
+
+/// Fills a store, then times what it takes to expire everything. `V` is [`Counted`], or nothing at all.
+///
+/// # Panics
+///
+/// If anything expires before its time, or not everything does.
+pub fn run<K: Key, V: Value, S: Store<K, V>>(entries: usize, due: Due) -> Expiry {
+    let mut first = patience(S::REAL, entries);
+    loop {
+        if let Some(expiry) = attempt::<K, V, S>(entries, due, first) {
+            return expiry;
+        }
+        first *= 2;
+    }
+}
+
+/// As [`run`], with nothing due before `first`. `None` if by the machine's time it was before the store was full.
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap
+)] // seconds, in nanoseconds
+fn attempt<K: Key, V: Value, S: Store<K, V>>(
+    entries: usize,
+    due: Due,
+    first: Duration,
+) -> Option<Expiry> {
+    let clock = ManualClock::new();
+    let time = Time::Simulated(clock.clone());
+    let store = S::new(&time, entries, first);
+    let nanos = |time: Duration| time.as_nanos() as u64;
+    let alive = Counted::alive();
+    let took = store.on_thread(|| {
+        let began = Instant::now();
+        for n in 0..entries as u64 {
+            let gone_by = if S::REAL {
+                began.elapsed()
+            } else {
+                Duration::ZERO
+            };
+            let timeout = match due {
+                Due::Mass => nanos(first),
+                Due::Spread => {
+                    let within = (u128::from(mix(!n)) * WITHIN.as_nanos()) >> 64;
+                    nanos(first.saturating_sub(gone_by)) + within as u64
+                }
+            };
+            store.insert(K::make(n), V::make(n), time.now(), timeout);
+        }
+        // Growth is not expiry.
+        let early = store.advance(0);
+        if S::REAL && began.elapsed() >= first {
+            return None;
+        }
+        assert!(early == 0 && store.live() == entries, "{}: early", S::NAME);
+        let (from, to) = match due {
+            Due::Mass => (first + began.elapsed(), Duration::ZERO),
+            Due::Spread => (first, WITHIN),
+        };
+        let last = from + to + INTERVAL * 12;
+        let (mut took, mut at) = (Duration::ZERO, from);
+        let mut expired = 0;
+        while at < last {
+            at = match due {
+                Due::Mass => last,
+                Due::Spread => at + INTERVAL,
+            };
+            wait(began, &clock, S::REAL, at);
+            let called = busy();
+            expired += store.advance(nanos(at));
+            took += busy() - called;
+        }
+        // What a call has put off, or has not come to; until nothing moves any more.
+        let (called, mut seen, mut idle, mut more) = (busy(), i64::MAX, 0, Duration::ZERO);
+        while idle < IDLE {
+            expired += store.advance(nanos(last));
+            store.tidy();
+            let left = Counted::alive() - alive + store.live() as i64;
+            idle += 1;
+            if left < seen {
+                (seen, idle, more) = (left, 0, busy() - called);
+            }
+            if left <= 0 {
+                break;
+            }
+        }
+        took += more;
+        assert!(!S::WORKS || store.live() == 0, "{}: immortal", S::NAME);
+        assert!(
+            !S::WORKS || expired == entries,
+            "{}: expired {expired}",
+            S::NAME
+        );
+        Some(took)
+    });
+    took.map(|took| Expiry {
+        nanos: took.as_nanos() as f64 / entries as f64,
+        left: Counted::alive() - alive,
+    })
+}

@@ -1,0 +1,143 @@
+//! What one would write oneself: 64 mutexes, each with a hashbrown table and a `BTreeMap` of its deadlines. Exact, by the
+//! nanosecond; what is due is not found any more.
+
+use super::{Key, Now, Store, Time, Value};
+use crate::peers::Hasher;
+use crossbeam_utils::CachePadded;
+use hashbrown::hash_table::HashTable;
+use std::collections::BTreeMap;
+use std::hash::BuildHasher;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Tells deadlines apart: when, and a number that nobody else in the shard has.
+type Place = (u64, u64);
+
+struct Entry<K, V> {
+    key: K,
+    value: V,
+    place: Place,
+}
+
+struct Shard<K, V> {
+    table: HashTable<Entry<K, V>>,
+    due: BTreeMap<Place, K>,
+    serial: u64,
+}
+
+const SHARDS: usize = 64;
+
+type Shards<K, V> = Box<[CachePadded<Mutex<Shard<K, V>>>]>;
+
+/// A table and a tree behind a mutex, 64 times.
+pub struct Sharded<K, V> {
+    shards: Shards<K, V>,
+    hasher: Hasher,
+}
+
+impl<K: Key, V: Value> Sharded<K, V> {
+    /// Neither the low bits, which are the place in the table, nor the top seven, which are its tag.
+    #[inline]
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard<K, V>> {
+        lock(&self.shards[(hash >> 48) as usize % SHARDS])
+    }
+}
+
+#[inline]
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<K: Key, V: Value> Store<K, V> for Sharded<K, V> {
+    const NAME: &'static str = "64 mutexes + BTreeMap";
+    type Handle = ();
+
+    fn new(_time: &Time, _entries: usize, _timeout: Duration) -> Self {
+        let shard = |_| {
+            CachePadded::new(Mutex::new(Shard {
+                table: HashTable::new(),
+                due: BTreeMap::new(),
+                serial: 0,
+            }))
+        };
+        Sharded {
+            shards: (0..SHARDS).map(shard).collect(),
+            hasher: Hasher::default(),
+        }
+    }
+
+    #[inline]
+    fn insert(&self, key: K, value: V, now: Now<'_>, timeout: u64) {
+        let hash = self.hasher.hash_one(&key);
+        let deadline = now.get() + timeout;
+        let mut shard = self.shard(hash);
+        let Shard { table, due, serial } = &mut *shard;
+        *serial += 1;
+        let place = (deadline, *serial);
+        due.insert(place, key.clone());
+        let entry = Entry { key, value, place };
+        table.insert_unique(hash, entry, |entry| self.hasher.hash_one(&entry.key));
+    }
+
+    #[inline]
+    fn get(&self, key: &K, now: Now<'_>) -> Option<u64> {
+        let hash = self.hasher.hash_one(key);
+        let now = now.get();
+        let shard = self.shard(hash);
+        let entry = shard.table.find(hash, |entry| entry.key == *key)?;
+        (entry.place.0 > now).then(|| entry.value.number())
+    }
+
+    #[inline]
+    fn renew(&self, key: &mut K, (): (), _value: V, now: Now<'_>, timeout: u64) -> bool {
+        let hash = self.hasher.hash_one(&*key);
+        let deadline = now.get() + timeout;
+        let mut shard = self.shard(hash);
+        let Shard { table, due, .. } = &mut *shard;
+        let Some(entry) = table.find_mut(hash, |entry| entry.key == *key) else {
+            return false;
+        };
+        if entry.place.0 != deadline {
+            let own = due.remove(&entry.place).expect("in the table and the tree");
+            entry.place.0 = deadline;
+            due.insert(entry.place, own);
+        }
+        true
+    }
+
+    #[inline]
+    fn remove(&self, key: &K) -> bool {
+        let hash = self.hasher.hash_one(key);
+        let mut shard = self.shard(hash);
+        let Shard { table, due, .. } = &mut *shard;
+        let Ok(entry) = table.find_entry(hash, |entry| entry.key == *key) else {
+            return false;
+        };
+        due.remove(&entry.remove().0.place);
+        true
+    }
+
+    fn advance(&self, now: u64) -> usize {
+        let mut expired = 0;
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            let Shard { table, due, .. } = &mut *shard;
+            while let Some(first) = due.first_entry().filter(|first| first.key().0 <= now) {
+                let key = first.remove();
+                let hash = self.hasher.hash_one(&key);
+                if let Ok(entry) = table.find_entry(hash, |entry| entry.key == key) {
+                    entry.remove();
+                    expired += 1;
+                }
+            }
+        }
+        expired
+    }
+
+    fn live(&self) -> usize {
+        self.shards
+            .iter()
+            .map(|shard| lock(shard).table.len())
+            .sum()
+    }
+}
