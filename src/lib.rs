@@ -3,6 +3,10 @@
 //!
 //! | you have | use |
 //! |---|---|
+//! | keys and values that expire | [`ExpiringMap`] |
+//! | keys that must be touched to live: leases, heartbeats | [`ExpiryQueue`] |
+//! | clients with sessions, owners, an orderly close | [`SessionTracker`] |
+//! | code that was written for Storm's class of that name | [`TimeCacheMap`] |
 //! | work in one process, derived from messages | [`Tuple`] handles on an [`AckTracker`] |
 //! | ids from elsewhere, arriving in any order | [`AckTracker::init`], [`ack`](AckTracker::ack), [`fail`](AckTracker::fail) |
 //! | an event loop, a simulation | [`build_manual`](AckTrackerBuilder::build_manual) and [`poll`](AckTracker::poll) |
@@ -20,6 +24,16 @@
 //! let part = message.emit();
 //! message.ack()?;
 //! part.ack()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! ```
+//! use expiry::ExpiringMap;
+//! use std::time::Duration;
+//!
+//! let cache = ExpiringMap::builder().time_to_live(Duration::from_secs(60)).build()?;
+//! cache.insert("key".to_string(), 42)?;
+//! assert_eq!(cache.get("key").as_deref(), Some(&42));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

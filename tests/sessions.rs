@@ -663,7 +663,7 @@ fn a_panicking_handler_strands_nothing() {
         .collect();
     wait_for("all to expire", || told.lock().unwrap().len() >= all.len());
     wait_for("the panics", || {
-        sessions.handler_panics() == all.len() as u64
+        sessions.metrics().listener_panics == all.len() as u64
     });
     let mut told = told.lock().unwrap().clone();
     told.sort_unstable();
@@ -696,7 +696,7 @@ fn a_handler_that_calls_back() {
     sessions.create(Duration::from_millis(1), 0).unwrap();
     wait_for("twenty generations", || told.load(Acquire) == 21);
     wait_for("the end", || sessions.is_empty());
-    assert_eq!(sessions.handler_panics(), 0);
+    assert_eq!(sessions.metrics().listener_panics, 0);
     assert_eq!(sessions.create(SECOND, 0), Err(StoreError::Closed));
 }
 

@@ -1,11 +1,9 @@
 //! Leave-taking: entries that are neither touched nor expired any more, and are there until somebody removes them; and looks at
-//! entries by their place, and at all of them.
+//! entries by their place.
 
 use super::node::NONE;
 use super::store::{Found, Place, Store, Touched, Wanted};
-use crate::core::engine::Face;
 use crate::core::lease::{set, State};
-use crate::sync::Ordering;
 
 /// States of an entry that has not ended, where nothing is replaced.
 pub(super) const STAYS: u16 = set(&[State::Live, State::Closing]);
@@ -48,25 +46,5 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             lease,
             position: None,
         })
-    }
-
-    /// Calls `f` with every entry of such a store, those that are being closed included. Each is read consistently; together they
-    /// are no snapshot.
-    pub(super) fn each_stay(&self, mut f: impl FnMut(&Found<'_>)) {
-        let _pins: Vec<_> = (0..self.engine.shards()).map(|at| self.pin(at)).collect();
-        self.engine.for_each(|claim, lease| {
-            if !lease.is_in(STAYS) || !self.may_end(&claim, lease) {
-                return;
-            }
-            // Published: its key is there. If it has ended since, the lease says so.
-            let stay = self.stay(Place {
-                id: claim.id,
-                incarnation: claim.incarnation,
-                bits: claim.slot.key.load(Ordering::Acquire),
-            });
-            if let Some(found) = stay {
-                f(&found);
-            }
-        });
     }
 }

@@ -1,14 +1,16 @@
 //! Keys that must be touched to live.
 
 use super::node::{is_plain, key_of, Ended, NoValue, Node};
+use super::stack::Stack;
 use super::store::{Cause, Place, Store, Touched};
-use super::StoreError;
+use super::{StoreError, StoreMetrics};
 use crate::core::engine::{Claim, Face, Leaves};
 use crate::core::lease::Lease;
 use crate::core::slots::Slot;
 use crate::error::BuildError;
 use crate::setup::{Reaper, Setup};
-use crate::time::{Clock, Timeout, NEVER};
+use crate::time::{Clock, Timeout};
+use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -112,6 +114,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
         Ok(ExpiryQueue {
             store: Arc::new(self.store(None)?),
             reaper: None,
+            lapsed: Stack::new(),
         })
     }
 
@@ -136,6 +139,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
         Ok(ExpiryQueue {
             store,
             reaper: Some(reaper),
+            lapsed: Stack::new(),
         })
     }
 
@@ -229,6 +233,8 @@ impl<K: fmt::Debug> fmt::Debug for Expired<K> {
 pub struct ExpiryQueue<K: 'static> {
     store: Arc<Inner<K>>,
     reaper: Option<Reaper>,
+    /// What has expired in an update or a touch, to be polled.
+    lapsed: Stack<Expired<K>>,
 }
 
 impl<K: Hash + Eq + Send + Sync + 'static> fmt::Debug for ExpiryQueue<K> {
@@ -241,13 +247,13 @@ impl<K: Hash + Eq + Send + Sync + 'static> fmt::Debug for ExpiryQueue<K> {
     }
 }
 
-/// A driver's round whose finds go to whoever polls.
-struct Collect<'a, K: 'static> {
+/// A driver's round whose finds go to `into`.
+struct Collect<'a, K: 'static, F> {
     store: &'a Inner<K>,
-    into: RefCell<&'a mut Vec<Expired<K>>>,
+    into: F,
 }
 
-impl<K> Face for Collect<'_, K> {
+impl<K, F: Fn(Expired<K>)> Face for Collect<'_, K, F> {
     fn may_end(&self, claim: &Claim<'_>, lease: Lease) -> bool {
         self.store.may_end(claim, lease)
     }
@@ -259,7 +265,7 @@ impl<K> Face for Collect<'_, K> {
     fn expired(&self, claim: Claim<'_>, _lease: Lease, deadline: u64, _now: u64) {
         let ended = self.store.ended(&claim, None, Cause::Expired);
         let expiry = since_start(self.store, deadline);
-        self.into.borrow_mut().push(Expired { ended, expiry });
+        (self.into)(Expired { ended, expiry });
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {
@@ -292,6 +298,21 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         since_start(&self.store, tick)
     }
 
+    /// The deadline of what begins, or is renewed, now.
+    #[inline]
+    fn deadline(&self, timeout: Duration) -> Result<u64, StoreError> {
+        let (store, timeout) = (&*self.store, Timeout::After(timeout));
+        if self.reaper.is_some() {
+            return store.deadline(timeout);
+        }
+        // After a jump of the clock by years it ends what is due, and somebody is to poll that.
+        let collect = Collect {
+            store,
+            into: |key| self.lapsed.push(key),
+        };
+        Ok(store.engine.renewal(timeout, None, &collect)?)
+    }
+
     /// Inserts the key, or renews it: it expires `timeout` from now, rounded up to the interval.
     ///
     /// # Errors
@@ -300,7 +321,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// [`StoreError::OutOfMemory`], [`StoreError::Closed`].
     pub fn update(&self, key: K, timeout: Duration) -> Result<Updated, StoreError> {
         let store = &*self.store;
-        let deadline = store.deadline(Timeout::After(timeout))?;
+        let deadline = self.deadline(timeout)?;
         let bits = store.bits(&key);
         let expiry = self.since_start(deadline);
         Ok(match store.update(key, bits, NoValue, deadline)? {
@@ -319,10 +340,17 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     ///
     /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
     #[inline]
-    pub fn touch(&self, key: &K, timeout: Duration) -> Result<bool, StoreError> {
+    pub fn touch<Q: Hash + Eq + ?Sized>(
+        &self,
+        key: &Q,
+        timeout: Duration,
+    ) -> Result<bool, StoreError>
+    where
+        K: Borrow<Q>,
+    {
         let store = &*self.store;
-        let deadline = store.deadline(Timeout::After(timeout))?;
-        let touched = store.touch(store.bits(key), |other| other == key, deadline);
+        let deadline = self.deadline(timeout)?;
+        let touched = store.touch(store.bits(key), |other| other.borrow() == key, deadline);
         Ok(touched.is_alive())
     }
 
@@ -333,15 +361,18 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// As [`touch`](Self::touch).
     #[inline]
     pub fn touch_by(&self, handle: Handle, timeout: Duration) -> Result<bool, StoreError> {
-        let deadline = self.store.deadline(Timeout::After(timeout))?;
+        let deadline = self.deadline(timeout)?;
         let touched = self.store.touch_at(handle.0, deadline);
         Ok(touched.is_alive())
     }
 
     /// Takes the key out. When it would have expired, or `None` if it was not there.
-    pub fn remove(&self, key: &K) -> Option<Duration> {
+    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Duration>
+    where
+        K: Borrow<Q>,
+    {
         let store = &*self.store;
-        let removed = store.remove(store.bits(key), |other| other == key);
+        let removed = store.remove(store.bits(key), |other| other.borrow() == key);
         removed.map(|(_, lease)| self.since_start(lease.deadline_near(store.engine.about_now())))
     }
 
@@ -375,11 +406,13 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
 
     fn gather(&self, into: &mut Vec<Expired<K>>, budget: usize) -> bool {
         let before = into.len();
+        into.extend(self.lapsed.take());
+        let into = RefCell::new(into);
         let collect = Collect {
-            store: &self.store,
-            into: RefCell::new(into),
+            store: &*self.store,
+            into: |key| into.borrow_mut().push(key),
         };
-        let found = || collect.into.borrow().len() > before;
+        let found = || into.borrow().len() > before;
         self.store.engine.poll_shared(budget, &collect, found)
     }
 
@@ -416,6 +449,9 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// ```
     #[must_use]
     pub fn wait_time(&self) -> Option<Duration> {
+        if !self.lapsed.is_empty() {
+            return Some(Duration::ZERO);
+        }
         self.store.engine.wait_time()
     }
 
@@ -426,20 +462,24 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         K: Clone,
     {
         let mut dump = BTreeMap::<_, Vec<K>>::new();
-        self.store.each(|bits, word, deadline| {
+        let about_now = self.store.engine.about_now();
+        self.store.each(|found, bits| {
             let key = if is_plain::<K, NoValue>() {
                 key_of(bits)
             } else {
-                // SAFETY: `each` is pinned, and has found it in its slot.
-                unsafe { Node::<K, NoValue>::at(word) }.key().clone()
+                // SAFETY: held by `each`, which has found it in its slot.
+                unsafe { Node::<K, NoValue>::at(found.word) }.key().clone()
             };
-            if deadline != NEVER {
-                dump.entry(self.since_start(deadline))
-                    .or_default()
-                    .push(key);
-            }
+            let expiry = self.since_start(found.lease.deadline_near(about_now));
+            dump.entry(expiry).or_default().push(key);
         });
         dump
+    }
+
+    /// What it has been doing. O(threads x shards).
+    #[must_use]
+    pub fn metrics(&self) -> StoreMetrics {
+        self.store.metrics()
     }
 
     /// Keys now, expired ones included that nobody has polled yet. O(threads x shards).

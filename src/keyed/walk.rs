@@ -1,7 +1,7 @@
 //! Looking at all entries while they come and go.
 
 use super::store::{Found, Store, HELD};
-use crate::core::engine::{Claim, Face};
+use crate::core::engine::{Claim, Face, Walk};
 use crate::core::lease::State;
 use crate::core::slots::Slot;
 use crate::sync::grace::Pin;
@@ -40,19 +40,14 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         }
     }
 
-    /// Calls `f` with what identifies every entry, its node if there are nodes, and its deadline (a tick). Each is read
-    /// consistently; together they are no snapshot.
-    pub(crate) fn each(&self, mut f: impl FnMut(u64, u64, u64)) {
-        let tick = self.engine.ticks.at(self.engine.clock.now());
-        let mut walk = crate::core::engine::Walk::default();
+    /// Calls `f` with every entry that has not ended, and what its slot has as its key. Each is read consistently; together they
+    /// are no snapshot. One is held while it is shown.
+    pub(super) fn each(&self, mut f: impl FnMut(&Found<'_>, u64)) {
+        let mut walk = Walk::default();
         while let Some((first, slots)) = self.engine.next_bucket(&mut walk) {
             for (id, slot) in (first..).zip(slots) {
                 if let Some((found, bits, _pin)) = self.look_at(id, slot) {
-                    f(
-                        bits,
-                        found.word,
-                        self.engine.deadline_of(id, found.lease, tick),
-                    );
+                    f(&found, bits);
                 }
             }
         }

@@ -2,9 +2,9 @@
 
 use super::id::Issuer;
 use super::seat::Seat;
-use super::stack::Stack;
 use super::{Bounds, Inner, SessionId, SessionInfo, SessionTracker};
 use crate::error::BuildError;
+use crate::keyed::stack::Stack;
 use crate::keyed::store::{Cause, Listener, Store};
 use crate::setup::Setup;
 use crate::time::{nanos, Clock, Ticks};

@@ -3,6 +3,7 @@
 use super::{SessionId, SessionInfo, SessionTracker};
 use crate::core::lease::{Lease, State};
 use crate::keyed::store::Found;
+use crate::keyed::StoreMetrics;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -27,10 +28,10 @@ impl SessionTracker {
     }
 
     /// Calls `f` with every session, each as it is just then, those included that are being closed; together they are no
-    /// snapshot. O(capacity). `f` may use the tracker; memory of sessions that end meanwhile is freed when it has seen all.
+    /// snapshot. O(capacity). `f` may use the tracker.
     pub fn for_each(&self, mut f: impl FnMut(&SessionInfo)) {
         let now = self.store.engine.clock.now();
-        self.store.each_stay(|found| f(&self.look(found, now)));
+        self.store.each(|found, _| f(&self.look(found, now)));
     }
 
     /// Which sessions expire when: expiry time, counted from when the tracker was built, to sessions. Without those that are
@@ -39,7 +40,7 @@ impl SessionTracker {
     pub fn dump(&self) -> BTreeMap<Duration, Vec<SessionId>> {
         let interval = self.store.engine.ticks.interval_nanos();
         let mut dump = BTreeMap::<_, Vec<SessionId>>::new();
-        self.store.each_stay(|found| {
+        self.store.each(|found, _| {
             if let Some(deadline) = self.deadline_of(found.lease) {
                 let expiry = Duration::from_nanos(deadline.saturating_mul(interval));
                 dump.entry(expiry)
@@ -88,9 +89,9 @@ impl SessionTracker {
         self.len() == 0
     }
 
-    /// Panics of the handler that were caught.
+    /// What it has been doing. O(threads x shards).
     #[must_use]
-    pub fn handler_panics(&self) -> u64 {
-        self.store.panics.load(std::sync::atomic::Ordering::Relaxed)
+    pub fn metrics(&self) -> StoreMetrics {
+        self.store.metrics()
     }
 }

@@ -21,7 +21,6 @@ mod id;
 mod look;
 mod owner;
 mod seat;
-mod stack;
 mod touch;
 
 pub use builder::SessionTrackerBuilder;
@@ -31,8 +30,8 @@ pub use seat::SessionInfo;
 
 use self::id::Issuer;
 use self::seat::Seat;
-use self::stack::Stack;
 use super::node::Node;
+use super::stack::Stack;
 use super::store::{Entered, Found, Place, Store};
 use super::StoreError;
 use crate::setup::Reaper;

@@ -2,13 +2,20 @@
 
 use crate::sync::cell::Kept;
 use crate::sync::{AtomicPtr, Ordering};
+use std::marker::PhantomData;
 use std::ptr;
 
 /// A lock-free stack of which all is taken at once: a push is a compare-and-swap, a taking one swap. Nothing is ever popped by
 /// itself, so there is no ABA, and nobody looks at what another may be freeing.
-pub(super) struct Stack<T: Send> {
+pub(super) struct Stack<T> {
     head: AtomicPtr<Link<T>>,
+    _items: PhantomData<*mut T>,
 }
+
+// SAFETY: it owns its items, and gives each to one thread.
+unsafe impl<T: Send> Send for Stack<T> {}
+// SAFETY: as above; nobody looks at an item that is in it.
+unsafe impl<T: Send> Sync for Stack<T> {}
 
 struct Link<T> {
     item: Kept<T>,
@@ -16,10 +23,11 @@ struct Link<T> {
     next: *mut Link<T>,
 }
 
-impl<T: Send> Stack<T> {
+impl<T> Stack<T> {
     pub(super) fn new() -> Self {
         Stack {
             head: AtomicPtr::new(ptr::null_mut()),
+            _items: PhantomData,
         }
     }
 
@@ -41,6 +49,11 @@ impl<T: Send> Stack<T> {
         }
     }
 
+    /// Whether there is nothing on it just then.
+    pub(super) fn is_empty(&self) -> bool {
+        self.head.load(Ordering::Relaxed).is_null()
+    }
+
     /// All of it, the last one first.
     pub(super) fn take(&self) -> Taken<T> {
         Taken {
@@ -49,7 +62,7 @@ impl<T: Send> Stack<T> {
     }
 }
 
-impl<T: Send> Drop for Stack<T> {
+impl<T> Drop for Stack<T> {
     fn drop(&mut self) {
         drop(self.take());
     }
