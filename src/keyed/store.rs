@@ -3,7 +3,7 @@
 use super::node::{bits_of, is_integer, is_plain, Ended, Node, NONE};
 use super::StoreError;
 use crate::core::engine::{BadTimeout, Claim, Engine, Face, Leaves, Refused, Stripe};
-use crate::core::index::{Insert, Probe, Removed};
+use crate::core::index::{Glance, Insert, Probe, Removed};
 use crate::core::lease::{set, Lease, State};
 use crate::core::slots::Slot;
 use crate::core::threads::Counter;
@@ -317,15 +317,19 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     /// The entry of a key. The caller is pinned.
     #[inline(always)]
     pub(super) fn find<F: Fn(&K) -> bool>(&self, wanted: Wanted<'_, F>) -> Option<Found<'_>> {
-        let candidate = self.engine.index(wanted.at.0).candidate(wanted.at.1);
-        if let Some(candidate) = candidate {
-            let position = Some(candidate.position());
-            if let Some(found) = self.peek(candidate.slot(), wanted.bits, position) {
-                // SAFETY: the caller is pinned, and the index believes in the slot.
-                if candidate.is_believed() && unsafe { found.has_key::<K, V>(wanted.is_key) } {
-                    return Some(found);
+        let index = self.engine.index(wanted.at.0);
+        match index.glance(wanted.at.1) {
+            Glance::There(candidate) => {
+                let position = Some(candidate.position());
+                if let Some(found) = self.peek(candidate.slot(), wanted.bits, position) {
+                    // SAFETY: the caller is pinned, and the index believes in the slot.
+                    if candidate.is_believed() && unsafe { found.has_key::<K, V>(wanted.is_key) } {
+                        return Some(found);
+                    }
                 }
             }
+            Glance::Absent => return None,
+            Glance::Unclear => {}
         }
         self.find_anywhere(wanted)
     }

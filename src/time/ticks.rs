@@ -76,12 +76,16 @@ impl Ticks {
     /// A timeout in nanoseconds if its ticks fit in a lease.
     pub(crate) fn timeout(&self, timeout: Duration) -> Option<u64> {
         let timeout = nanos(timeout);
-        (timeout.div_ceil(self.interval) < MAX_TIMEOUT_TICKS).then_some(timeout)
+        (timeout <= self.longest_nanos()).then_some(timeout)
     }
 
     /// The longest timeout that [`timeout`](Self::timeout) accepts.
     pub(crate) fn longest(&self) -> Duration {
-        Duration::from_nanos((MAX_TIMEOUT_TICKS - 1).saturating_mul(self.interval))
+        Duration::from_nanos(self.longest_nanos())
+    }
+
+    fn longest_nanos(&self) -> u64 {
+        (MAX_TIMEOUT_TICKS - 1).saturating_mul(self.interval)
     }
 }
 

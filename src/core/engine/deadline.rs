@@ -45,18 +45,19 @@ impl<C> Engine<C> {
         default: Option<u64>,
     ) -> Result<(u64, u64), BadTimeout> {
         let (now, lag) = self.now_for_deadline();
-        let (last, after) = match timeout {
+        let last = match timeout {
             Timeout::Never => return Ok((NEVER, now)),
-            Timeout::Default => (&mine.default, default.unwrap_or(NEVER)),
-            Timeout::After(after) => (&mine.own, nanos(after)),
+            Timeout::Default => &mine.default,
+            Timeout::After(_) => &mine.own,
         };
         // The same as last time, unless a tick has gone by (or the clock went back).
         let until = last.until.get();
-        if after == last.after.get() && now < until && until - now <= self.ticks.interval_nanos() {
+        let fresh = now < until && until - now <= self.ticks.interval_nanos();
+        if fresh && !matches!(timeout, Timeout::After(after) if nanos(after) != last.after.get()) {
             return Ok((last.deadline.get(), now));
         }
         Ok((
-            self.deadline_from(mine, last, after, timeout, (now, lag))?,
+            self.deadline_from(mine, last, timeout, default, (now, lag))?,
             now,
         ))
     }
@@ -66,26 +67,27 @@ impl<C> Engine<C> {
         &self,
         mine: &Stripe<C>,
         last: &LastDeadline,
-        after: u64,
         timeout: Timeout,
+        default: Option<u64>,
         (now, lag): (u64, u64),
     ) -> Result<u64, BadTimeout> {
         mine.lapsed.set(self.lapse(now).unwrap_or(0));
-        if let Timeout::After(after) = timeout {
-            if after.is_zero() {
-                return Err(BadTimeout::Zero);
-            }
-            self.ticks.timeout(after).ok_or(BadTimeout::TooLong)?;
-        }
-        let (deadline, until) = if timeout == Timeout::Default && after == NEVER {
-            (NEVER, now.saturating_add(self.ticks.interval_nanos()))
-        } else {
-            let after = after.saturating_add(lag);
-            let deadline = self.ticks.deadline(now, after);
-            let until = self.ticks.same_deadline_until(deadline, after);
-            (deadline, until.saturating_add(1))
+        let after = match timeout {
+            Timeout::Never => None,
+            Timeout::Default => default,
+            Timeout::After(after) if after.is_zero() => return Err(BadTimeout::Zero),
+            Timeout::After(after) => Some(self.ticks.timeout(after).ok_or(BadTimeout::TooLong)?),
         };
-        last.after.set(after);
+        let (deadline, until) = match after {
+            None => (NEVER, now.saturating_add(self.ticks.interval_nanos())),
+            Some(after) => {
+                last.after.set(after);
+                let after = after.saturating_add(lag);
+                let deadline = self.ticks.deadline(now, after);
+                let until = self.ticks.same_deadline_until(deadline, after);
+                (deadline, until.saturating_add(1))
+            }
+        };
         last.deadline.set(deadline);
         last.until.set(until);
         Ok(deadline)
@@ -132,6 +134,11 @@ impl<C> Engine<C> {
     /// beside a full timeout: the clock has jumped by years, and nobody has polled since.
     pub(crate) fn lapse(&self, now: u64) -> Option<u64> {
         let caught_up = self.caught_up.load(Relaxed);
+        // Mostly this will do, and it takes no division.
+        let few = (MAX_LAPSE - 1).saturating_mul(self.ticks.interval_nanos());
+        if now.saturating_sub(caught_up) < few {
+            return None;
+        }
         let tick = self.ticks.at(now);
         (tick.saturating_sub(self.ticks.at(caught_up)) >= MAX_LAPSE).then_some(tick)
     }

@@ -68,6 +68,7 @@ mod table;
 mod tests;
 
 use self::directory::Directory;
+pub(crate) use self::table::Glance;
 use self::table::{self as one, word, Publish, Table};
 use super::params::CLASSES;
 use super::slots::OutOfMemory;
@@ -219,14 +220,30 @@ impl Index {
     /// The likeliest place of a key with this hash: where it is, unless it shares its hash, or its home is crowded, or the
     /// index grows.
     #[inline(always)]
-    pub(crate) fn candidate(&self, hash: u32) -> Option<Candidate<'_>> {
+    pub(crate) fn glance(&self, hash: u32) -> Glance<Candidate<'_>> {
         let directory = self.directory();
-        let inner = self.table(directory.single()?).candidate(hash)?;
-        Some(Candidate {
-            inner,
-            index: self,
-            directory,
-        })
+        let Some(class) = directory.single() else {
+            return Glance::Unclear;
+        };
+        match self.table(class).glance(hash) {
+            Glance::There(inner) => Glance::There(Candidate {
+                inner,
+                index: self,
+                directory,
+            }),
+            // As `find` for what it has not found (W12).
+            Glance::Absent if self.directory() == directory => Glance::Absent,
+            _ => Glance::Unclear,
+        }
+    }
+
+    /// As [`glance`](Self::glance), for who goes on the long way otherwise.
+    #[inline(always)]
+    pub(crate) fn candidate(&self, hash: u32) -> Option<Candidate<'_>> {
+        match self.glance(hash) {
+            Glance::There(candidate) => Some(candidate),
+            _ => None,
+        }
     }
 
     /// Holds off the reuse of tables, and of whatever is retired in this grace domain, while it lives.

@@ -159,6 +159,15 @@ impl Drop for Reserved<'_> {
     }
 }
 
+/// What a look at a home's own line shows of a hash.
+pub(crate) enum Glance<C> {
+    /// Most likely this.
+    There(C),
+    /// No key with this hash.
+    Absent,
+    Unclear,
+}
+
 /// What became of an attempt to publish in one table.
 pub(super) enum Publish {
     Done,
@@ -289,14 +298,26 @@ impl Table {
 
     /// The first word with this hash that the header believes in and that lies in the home's own line.
     #[inline(always)]
-    pub(super) fn candidate(&self, hash: u32) -> Option<Candidate<'_>> {
+    pub(super) fn glance(&self, hash: u32) -> Glance<Candidate<'_>> {
         let home = self.home_of(hash);
         let wanted = wanted(hash);
+        // Acquire, all of it, as in `matching`.
         let header = home.header.load(Ordering::Acquire);
         let matching = home.matching(&wanted) & header;
         let position = matching.trailing_zeros() as usize;
-        let word = home.words.get(position)?.load(Ordering::Acquire);
-        wanted(word).then_some(Candidate {
+        let Some(word) = home.words.get(position) else {
+            let beyond = (header & BITS) >> HOME;
+            return if beyond == 0 {
+                Glance::Absent
+            } else {
+                Glance::Unclear
+            };
+        };
+        let word = word.load(Ordering::Acquire);
+        if !wanted(word) {
+            return Glance::Unclear;
+        }
+        Glance::There(Candidate {
             home,
             header,
             position,
