@@ -2,7 +2,7 @@
 //! real code. Only there with `--cfg expiry_loom`.
 
 use crate::core::inbox::{Inbox, Taken};
-use crate::core::index::{Index as Inner, Insert, Removed};
+use crate::core::index::{Glance, Index as Inner, Insert, Removed};
 use crate::core::lease::{Lease, State};
 use crate::core::params;
 use crate::core::slots::{Lowered, Released, Slots};
@@ -59,6 +59,11 @@ impl Index {
         let candidate = self.0.candidate(hash)?;
         let seen = look(candidate.slot());
         candidate.is_believed().then_some(seen)
+    }
+
+    /// Whether a glance shows that nothing is under `hash`.
+    pub fn is_absent(&self, hash: u32) -> bool {
+        matches!(self.0.glance(hash), Glance::Absent)
     }
 
     /// The first slot under `hash` that `accept` takes.

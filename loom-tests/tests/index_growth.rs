@@ -152,6 +152,20 @@ fn w12_carry_over_to_a_new_table() {
     });
 }
 
+/// The same with a glance: what has been carried away is not absent. Guards: as before.
+#[test]
+fn w12_a_glance_beside_a_carry() {
+    model("w12_a_glance_beside_a_carry", || {
+        let index = index();
+        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
+        let other = index.clone();
+        let a = thread::spawn(move || other.is_absent(5));
+        index.grow();
+        index.carry(100);
+        assert!(!a.join().unwrap());
+    });
+}
+
 /// W12 across two steps of growth, one of which the look-up knows of.
 #[test]
 fn w12_carry_over_twice() {
