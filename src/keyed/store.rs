@@ -478,6 +478,10 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         }
         mine.face.counts[shard].keys_out.add(1);
         let index = self.engine.index(shard);
+        let position = position.or_else(|| {
+            let likely = index.candidate(hash)?;
+            (likely.slot() == claim.id).then(|| likely.position())
+        });
         // Before the slot is freed: no slot is reused while the index has a word for it.
         match index.remove(hash, claim.id, position) {
             Removed::Clean => {
@@ -722,11 +726,11 @@ impl<K: 'static, V: 'static, S> Face for Store<K, V, S> {
     fn may_end(&self, claim: &Claim<'_>, lease: Lease) -> bool {
         // Its claimer still owns it, and may withdraw it, until the index has it.
         let (shard, hash) = self.engine.hash(claim.slot.key.load(Ordering::Acquire));
-        let published = self
-            .engine
-            .index(shard)
-            .find(hash, &mut |id| id == claim.id)
-            .is_some();
+        let index = self.engine.index(shard);
+        let likely = index.candidate(hash);
+        let published = likely
+            .is_some_and(|likely| likely.slot() == claim.id && likely.is_believed())
+            || index.find(hash, &mut |id| id == claim.id).is_some();
         if published && lease.state() == State::Replacing {
             // The end with this lease then fails, and who wanted it looks again.
             let _pin = self.pin(shard);
