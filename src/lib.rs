@@ -9,7 +9,7 @@
 //! | code that was written for Storm's class of that name | [`TimeCacheMap`] |
 //! | work in one process, derived from messages | [`Tuple`] handles on an [`AckTracker`] |
 //! | ids from elsewhere, arriving in any order | [`AckTracker::init`], [`ack`](AckTracker::ack), [`fail`](AckTracker::fail) |
-//! | an event loop, a simulation | [`build_manual`](AckTrackerBuilder::build_manual) and [`poll`](AckTracker::poll) |
+//! | an event loop, a simulation | [`build_manual`](AckTrackerBuilder::build_manual) and [`poll`](AckTracker::poll), of each face |
 //! | a thread of your own for outcomes | [`build_with_channel`](AckTrackerBuilder::build_with_channel) |
 //! | a map whose entries die unless renewed, coarsely, and one owner | [`RotatingMap`] |
 //! | timers in a loop of your own | [`TimerWheel`], in [`wheel`] |

@@ -84,7 +84,7 @@ impl Setup {
         Ok((config, random))
     }
 
-    /// The interval, by default a 300th of the shortest timeout, with which all of the timeouts can be kept.
+    /// The interval, by default a 300th of the first timeout and no more than any, with which all of the timeouts can be kept.
     fn checked_interval(&self, timeouts: &[Duration]) -> Result<Duration, BuildError> {
         for &timeout in timeouts {
             if timeout.is_zero() {

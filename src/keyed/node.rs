@@ -341,7 +341,7 @@ pub(crate) fn key_of<K: 'static>(bits: u64) -> K {
 /// An entry that has ended: its key and value, for whoever ended it.
 ///
 /// Readers that found it before may still be looking at them, so they are lent, not given: clone what is to be kept. They are
-/// dropped some time after this is.
+/// dropped some time after this is ([when](crate::ExpiringMap#when-values-are-dropped)).
 pub struct Ended<K: 'static, V: 'static> {
     held: Held<K>,
     grace: Grace,

@@ -59,7 +59,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
         self
     }
 
-    /// The most keys there may be at once; beyond it new ones are refused with [`StoreError::Full`]. Exact.
+    /// The most keys there may be at once, those included whose time is up but which nobody has come to yet; beyond it new ones are
+    /// refused with [`StoreError::Full`]. Exact.
     pub fn capacity(mut self, capacity: usize) -> Self {
         self.setup.capacity = Some(capacity);
         self
@@ -212,6 +213,9 @@ impl<K: fmt::Debug> fmt::Debug for Expired<K> {
 /// and an expiry that meet exactly one happens. Whatever the interleaving, no key is lost, stays for ever, expires twice, or
 /// expires after a touch that said it was renewed.
 ///
+/// A key ends when a poll, or the reaper, comes to it: one whose time is up may be renewed until then. Dropping the queue ends all
+/// keys, untold, and waits for the reaper.
+///
 /// ```
 /// use expiry::{ExpiryQueue, ManualClock, Updated};
 /// use std::time::Duration;
@@ -318,7 +322,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// # Errors
     ///
     /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`], and for a new key [`StoreError::Full`],
-    /// [`StoreError::OutOfMemory`], [`StoreError::Closed`].
+    /// [`StoreError::OutOfMemory`].
     pub fn update(&self, key: K, timeout: Duration) -> Result<Updated, StoreError> {
         let store = &*self.store;
         let deadline = self.deadline(timeout)?;
@@ -334,7 +338,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         })
     }
 
-    /// Renews the key if it is there. True if it was; then it does not expire by its old time any more.
+    /// Renews the key if it is there, be it that its time is up. True if it was; then it does not expire by its old time any more.
     ///
     /// # Errors
     ///

@@ -18,6 +18,9 @@ use std::time::Duration;
 /// are no buckets here: the promise is kept by an [`ExpiringMap`] whose interval is `T / (n - 1)`, each entry has its own
 /// deadline, and a callback that takes its time delays other callbacks but does not add to anybody's window.
 ///
+/// `containsKey` is [`contains_key`](Self::contains_key), `size` is [`len`](Self::len). Dropping the map is `cleanup`: it stops the
+/// thread, and the callback is not told of what was still there.
+///
 /// For a new program use [`ExpiringMap`], which can do more. For one owner without a thread there is
 /// [`RotatingMap`](crate::RotatingMap).
 ///

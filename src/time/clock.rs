@@ -180,8 +180,8 @@ impl Clock for CoarseClock {
 
 /// A clock that moves only when it is told to: for tests and simulation.
 ///
-/// Clones share the same time. For trackers built with [`build_manual`](crate::AckTrackerBuilder::build_manual): a
-/// reaper thread sleeps by the machine's time and does not notice an advance.
+/// Clones share the same time. For what has no thread: trackers and maps from `build_manual`, queues and session trackers
+/// from `build`. A reaper thread sleeps by the machine's time and does not notice an advance.
 ///
 /// ```
 /// use expiry::{Clock, ManualClock};

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// |---|---|
 /// | [`time_to_live`](Self::time_to_live) | for ever |
 /// | [`time_to_idle`](Self::time_to_idle) | for ever |
-/// | [`interval`](Self::interval) | a 300th of the time to live (or else to idle), between 1 ms and 1 s; 100 ms without one |
+/// | [`interval`](Self::interval) | a 300th of the time to live (or else to idle) from 1 ms to 1 s, at most either; 100 ms without |
 /// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
 /// | [`capacity`](Self::capacity) | unbounded |
 /// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
@@ -69,7 +69,8 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         self
     }
 
-    /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds.
+    /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds. Where times to idle, or lifetimes of
+    /// entries, are much shorter than the time to live, set it by the shortest.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.setup.interval = Some(interval);
         self
@@ -81,7 +82,8 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         self
     }
 
-    /// The most entries there may be at once; beyond it new keys are refused with [`StoreError::Full`]. Exact.
+    /// The most entries there may be at once, those included whose time is up but which nobody has come to yet; beyond it new keys
+    /// are refused with [`StoreError::Full`]. Exact.
     pub fn capacity(mut self, capacity: usize) -> Self {
         self.setup.capacity = Some(capacity);
         self

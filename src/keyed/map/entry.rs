@@ -55,7 +55,7 @@ where
     }
 
     /// The value that is there, or what `value` makes, inserted. If another thread inserts one first it is that one, and what
-    /// was made is dropped.
+    /// was made is dropped: nothing is locked, so of several threads that find nothing each makes one.
     ///
     /// # Errors
     ///

@@ -53,8 +53,16 @@ use std::time::Duration;
 /// # Progress and cost
 ///
 /// All operations but [`shutdown`](Self::shutdown) (and dropping the map) are lock-free; look-ups write nothing (with a time to
-/// idle, one swap in every interval). A value sits on the heap behind one pointer; readers are lent it, and it is dropped when
-/// the last who may be looking has gone (crossbeam-epoch). An entry costs some 60 to 75 bytes beyond its key and value.
+/// idle, one swap in every interval). A value sits on the heap behind one pointer. An entry costs some 60 to 75 bytes beyond its
+/// key and value.
+///
+/// # When values are dropped
+///
+/// Readers are lent a value, so it is dropped after its end, when nobody may be looking at it any more (crossbeam-epoch), on
+/// whichever thread finds that out. Of what the reaper or a poll ends that is soon. What another call ends (a removal, a
+/// replacement, a shutdown, the dropping of the map) waits until its thread has ended some 64 values, or is over, and other calls
+/// follow: in a process that goes idle, or exits, for ever. So leave nothing to `Drop` that must happen: a connection is closed
+/// by the listener.
 pub struct ExpiringMap<K: 'static, V: 'static, S = foldhash::fast::RandomState> {
     store: Arc<Store<K, V, S>>,
     reaper: Option<Reaper>,
@@ -62,6 +70,9 @@ pub struct ExpiringMap<K: 'static, V: 'static, S = foldhash::fast::RandomState> 
 
 /// An entry's key and value, lent for as long as this lives: it holds off the reclamation of memory meanwhile, so do not keep it.
 /// The entry may end in the meantime, and what is lent stays what it was.
+///
+/// It is not `Send`, and so not for holding across an `await`: clone what is needed there
+/// ([`get_cloned`](ExpiringMap::get_cloned), of an `Arc` if it is large).
 pub struct Ref<'a, K: 'static, V: 'static> {
     node: &'a Node<K, V>,
     _pin: Option<Pin>,
@@ -340,7 +351,8 @@ where
     }
 
     /// Inserts the value that `value` makes of none, or replaces the one that the key has by what it makes of that; as one
-    /// step. It may be called several times, if others change the entry meanwhile. Returns what is there then.
+    /// step. It may be called several times, if others change the entry meanwhile. Returns what is there then, whose lifetime is
+    /// the map's and begins now, whatever the old value had left.
     ///
     /// ```
     /// # let hits = expiry::ExpiringMap::builder().build()?;

@@ -114,8 +114,8 @@ impl SessionTrackerBuilder {
         self
     }
 
-    /// The most sessions there may be at once, those included that are being closed; beyond it new ones are refused with
-    /// [`StoreError::Full`](crate::StoreError::Full). Exact.
+    /// The most sessions there may be at once, those included that are being closed, or whose time is up though nobody has come to
+    /// them yet; beyond it new ones are refused with [`StoreError::Full`](crate::StoreError::Full). Exact.
     pub fn capacity(mut self, capacity: usize) -> Self {
         self.setup.capacity = Some(capacity);
         self

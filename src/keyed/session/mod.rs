@@ -120,6 +120,7 @@ pub enum Tracked {
 /// A session expires when it has not been touched for its timeout, rounded up to the interval: late by at most one interval and
 /// the reaper's delay, never early. A touch is one compare-and-swap and moves nothing. Of a touch and an expiry that meet exactly
 /// one happens: a touch that says `Ok` has renewed the session, and one that says [`SessionError::Unknown`] came after the end.
+/// The end is when the reaper, or a poll, comes to it: a session whose time is up may be renewed until then.
 ///
 /// # Three ends
 ///

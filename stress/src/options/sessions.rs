@@ -11,7 +11,9 @@ pub const HELP: &str = "\
 A run is a row of rounds. In each, all threads update, touch (by key and by handle) and remove the same keys, \
 which expire meanwhile; then all stop, time passes, nothing may be left, and each key's history is judged: there \
 must be one order of its operations and expiries, in keeping with when each began and ended, in which every result \
-is right, every stay of the key ends once, and none expires before its last deadline.
+is right, every stay of the key ends once, and none expires before its last deadline. In the report inserted and renewed \
+are updates, gone are touches and removes that found nothing, histories the keys that were judged; the time is that under \
+load, without the judging.
 
 With --contended, keys are fresh: threads meet on one, update it up to three times each with timeouts of 0 to 4 \
 intervals (0 must be refused), and never touch it again. After each batch all time passes, and what is still there is \

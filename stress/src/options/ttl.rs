@@ -18,7 +18,8 @@ A row says what a cache's load is made of. Its operations are these on the map:
   incr, decr         get, and insert anew what was found, for the rest of its time to live
   delete             remove
 Shares of operations and of times to live are made to add up to 1; an exponent that is NA counts as 0. Times to live \
-are divided by the squeeze, so that they pass within the run.
+are divided by the squeeze, so that they pass within the run. In the report fills are misses that inserted, stored the \
+requests that did, not_stored those that did not find the key as they wanted it.
 
 With --simulated one thread runs the row in simulated time, at the row's rate, beside a sequential model: each result, each \
 end that is told and the number of entries must be the model's, and nothing may be over before its time to live, or be found \
