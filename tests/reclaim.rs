@@ -109,11 +109,30 @@ fn a_map_with_a_reaper(many: usize) {
     }
 }
 
+/// A map that goes, by its owner's hand or by itself, takes its values with it.
+fn a_map_that_is_shut_down(many: usize) {
+    for by_hand in [true, false] {
+        let there = Arc::default();
+        let map = ExpiringMap::builder().build().unwrap();
+        for key in 0..many as u64 {
+            map.insert(key, Counted::new(key, &there)).unwrap();
+        }
+        assert!(map.remove(&0).is_some());
+        if by_hand {
+            map.shutdown();
+        } else {
+            drop(map);
+        }
+        assert_eq!(there.load(Relaxed), 0, "of {many}");
+    }
+}
+
 #[test]
 fn what_has_expired_is_dropped_untouched() {
     for many in [1, 63, 64, 65, 1000, MANY] {
         a_polled_map(many);
         a_polled_queue(many);
         a_map_with_a_reaper(many);
+        a_map_that_is_shut_down(many);
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 ///
 /// let map = ExpiringMap::builder().time_to_live(Duration::from_secs(60)).build()?;
 /// map.insert_with("short", 1, Duration::from_secs(5))?;
-/// map.insert_with("unless used", 2, Lifetime::new().live(Timeout::Never).idle(Timeout::After(Duration::from_secs(5))))?;
+/// map.insert_with("unless used", 2, Lifetime::new().live(Timeout::Never).idle(Duration::from_secs(5)))?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,15 +34,15 @@ impl Lifetime {
 
     /// From its insertion, or its last touch.
     #[must_use]
-    pub const fn live(mut self, time: Timeout) -> Self {
-        self.live = time;
+    pub fn live(mut self, time: impl Into<Timeout>) -> Self {
+        self.live = time.into();
         self
     }
 
     /// From its last use: insertion, touch, or [`get`](crate::ExpiringMap::get).
     #[must_use]
-    pub const fn idle(mut self, time: Timeout) -> Self {
-        self.idle = time;
+    pub fn idle(mut self, time: impl Into<Timeout>) -> Self {
+        self.idle = time.into();
         self
     }
 }

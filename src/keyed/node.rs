@@ -14,6 +14,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::mem::{align_of, needs_drop, size_of, ManuallyDrop};
+use std::ops::Deref;
 use std::sync::atomic::AtomicU64 as Statistic;
 
 /// Panics of keys' and values' `Drop` that were caught, in all stores of this process: a node outlives its store.
@@ -399,6 +400,14 @@ impl<K: 'static, V: 'static> Ended<K, V> {
             // SAFETY: this one's.
             Held::Node(word) => unsafe { Node::<K, V>::at(*word) }.value(),
         }
+    }
+}
+
+impl<K: 'static, V: 'static> Deref for Ended<K, V> {
+    type Target = V;
+
+    fn deref(&self) -> &V {
+        self.value()
     }
 }
 

@@ -182,6 +182,12 @@ pub struct Expired<K: 'static> {
 }
 
 impl<K> Expired<K> {
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        self.ended.key()
+    }
+
     /// When it was due, counted as by [`update`](ExpiryQueue::update): from when the queue was built.
     #[must_use]
     pub fn expiry(&self) -> Duration {

@@ -58,6 +58,17 @@ pub enum Cause {
     Closed,
 }
 
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Cause::Expired => "expired",
+            Cause::Removed => "removed",
+            Cause::Replaced => "replaced",
+            Cause::Closed => "closed",
+        })
+    }
+}
+
 /// Told of every end. Runs on the thread that ended the entry, when it has: it may call the store, be slow, or panic.
 pub(crate) type Listener<K, V> = Box<dyn Fn(&K, &V, Cause) + Send + Sync>;
 
@@ -257,7 +268,9 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         K: Send + Sync,
         V: Send + Sync,
     {
-        let timeouts: Vec<_> = timeout.into_iter().chain(idle).collect();
+        // The shorter one first: it is what the interval is made for.
+        let mut timeouts: Vec<_> = timeout.into_iter().chain(idle).collect();
+        timeouts.sort_unstable();
         let (config, _) = setup.config(&timeouts)?;
         let share = Self::share(config.shards);
         Ok(Store {
@@ -666,6 +679,11 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         self.engine.close(self, |claim, _| {
             self.ended(&claim, None, Cause::Closed);
         });
+        if !is_plain::<K, V>() {
+            // Nobody comes to this store any more.
+            self.engine
+                .reclaim(true, self.engine.ticks.at(self.engine.clock.now()));
+        }
     }
 
     /// Starts a reaper.

@@ -14,3 +14,9 @@ pub enum Timeout {
     /// For ever.
     Never,
 }
+
+impl From<Duration> for Timeout {
+    fn from(time: Duration) -> Self {
+        Timeout::After(time)
+    }
+}

@@ -48,7 +48,7 @@ impl Reclaim {
 impl<C> Engine<C> {
     /// Turns the grace period over, if that is due at `tick`, or if this thread has `retired` something. Keys and values
     /// are dropped here, by nobody who is at a shard.
-    pub(super) fn reclaim(&self, retired: bool, tick: u64) {
+    pub(crate) fn reclaim(&self, retired: bool, tick: u64) {
         let reclaim = &self.reclaim;
         if !retired && reclaim.wanted() > tick {
             return;

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// |---|---|
 /// | [`time_to_live`](Self::time_to_live) | for ever |
 /// | [`time_to_idle`](Self::time_to_idle) | for ever |
-/// | [`interval`](Self::interval) | a 300th of the time to live (or else to idle) from 1 ms to 1 s, at most either; 100 ms without |
+/// | [`interval`](Self::interval) | a 300th of the shorter time, between 1 ms and 1 s; 100 ms without |
 /// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
 /// | [`capacity`](Self::capacity) | unbounded |
 /// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |

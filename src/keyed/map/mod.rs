@@ -35,7 +35,7 @@ use std::time::Duration;
 ///     .build()?;
 /// sessions.insert("ada".to_string(), 4711)?;
 /// assert_eq!(sessions.get("ada").as_deref(), Some(&4711));
-/// assert_eq!(*sessions.remove("ada").unwrap().value(), 4711);
+/// assert_eq!(sessions.remove("ada").as_deref(), Some(&4711));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -59,10 +59,10 @@ use std::time::Duration;
 /// # When values are dropped
 ///
 /// Readers are lent a value, so it is dropped after its end, when nobody may be looking at it any more (crossbeam-epoch), on
-/// whichever thread finds that out. Of what the reaper or a poll ends that is soon. What another call ends (a removal, a
-/// replacement, a shutdown, the dropping of the map) waits until its thread has ended some 64 values, or is over, and other calls
-/// follow: in a process that goes idle, or exits, for ever. So leave nothing to `Drop` that must happen: a connection is closed
-/// by the listener.
+/// whichever thread finds that out. Of what the reaper or a poll ends, and of all that is left when the map is shut down or dropped,
+/// that is soon. What another call ends (a removal, a replacement) waits until its thread has ended some 64 values, or is over, and
+/// other calls follow: in a process that goes idle, until the map goes. So leave nothing to `Drop` that must happen soon: a
+/// connection is closed by the listener.
 pub struct ExpiringMap<K: 'static, V: 'static, S = foldhash::fast::RandomState> {
     store: Arc<Store<K, V, S>>,
     reaper: Option<Reaper>,
@@ -241,12 +241,12 @@ where
     pub fn touch_with<Q: Hash + Eq + ?Sized>(
         &self,
         key: &Q,
-        time: Timeout,
+        time: impl Into<Timeout>,
     ) -> Result<bool, StoreError>
     where
         K: Borrow<Q>,
     {
-        let deadline = self.store.deadline(time)?;
+        let deadline = self.store.deadline(time.into())?;
         let is_key = same_as(key);
         let (wanted, _pin) = self.seek(key, &is_key);
         Ok(self.store.touch_living(wanted, deadline))

@@ -53,10 +53,19 @@ struct Bounds {
 /// A session that is tracked: its id, the timeout that was granted, and where it is, for touching it without a look-up.
 ///
 /// It stands for one stay of the id in one tracker: after that has ended, and elsewhere, there is no such session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Session {
     place: Place,
     timeout: Duration,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("id", &self.id())
+            .field("timeout", &self.timeout)
+            .finish()
+    }
 }
 
 impl Session {
