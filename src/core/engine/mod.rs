@@ -358,7 +358,7 @@ pub(crate) struct Engine<C> {
     /// The latest clock reading of a round: time does not go back for the driver. A hint elsewhere: it only ever makes a
     /// deadline later.
     driven: CachePadded<std::sync::atomic::AtomicU64>,
-    /// The latest clock reading up to which everything that was due has been ended. See [`Engine::lapse`].
+    /// The latest tick up to which everything that was due has been ended. See [`Engine::lapse`].
     caught_up: std::sync::atomic::AtomicU64,
     reclaim: reclaim::Reclaim,
     /// Where stalls of the process are looked out for.
@@ -413,7 +413,7 @@ impl<C> Engine<C> {
             wake_at: CachePadded::new(AtomicU64::new(0)),
             waker: Waker::new(),
             driven: CachePadded::new(std::sync::atomic::AtomicU64::new(now)),
-            caught_up: std::sync::atomic::AtomicU64::new(now),
+            caught_up: std::sync::atomic::AtomicU64::new(0),
             reclaim: reclaim::Reclaim::new(),
             watch: config.pause_grace.map(pause::Watch::new),
             refusing: AtomicBool::new(false),

@@ -1,0 +1,66 @@
+//! What an attack on the keyed stores found, each as the shortest sequence that reached it.
+#![cfg(not(expiry_loom))]
+
+use expiry::{Cause, ExpiringMap, ManualClock, Timeout};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const INTERVAL: Duration = Duration::from_micros(10);
+
+/// So many of these intervals.
+fn ticks(ticks: u64) -> Duration {
+    Duration::from_micros(10 * ticks)
+}
+
+/// After a jump of the clock by 2^39 intervals, that nobody has polled since, what was over was found again, and a use brought
+/// it back for good.
+#[test]
+fn what_is_over_is_not_found_after_a_jump_of_years() {
+    for jump in [
+        1 << 38,
+        1 << 39,
+        (1 << 39) + 77,
+        3 << 38,
+        (1 << 40) - 100,
+        1 << 40,
+        (1 << 40) + 50,
+        5 << 39,
+    ] {
+        for idle in [false, true] {
+            let clock = ManualClock::new();
+            let told = Arc::new(Mutex::new(Vec::new()));
+            let into = told.clone();
+            let mut builder = ExpiringMap::builder()
+                .time_to_live(ticks(1000))
+                .interval(INTERVAL)
+                .shards(1)
+                .clock(clock.clone())
+                .on_end(move |&key: &u64, _: &(), cause| into.lock().unwrap().push((key, cause)));
+            if idle {
+                builder = builder.time_to_idle(ticks(100));
+            }
+            let map = builder.build_manual().unwrap();
+            map.insert(1, ()).unwrap();
+            map.insert_with(2, (), Timeout::Never).unwrap();
+            clock.advance(ticks(jump));
+            let found: Vec<u64> = map.iter().map(|entry| *entry.key()).collect();
+            assert_eq!(found, if idle { vec![] } else { vec![2] }, "{jump}");
+            assert!(map.get(&1).is_none(), "{jump} {idle}");
+            assert!(map.remaining(&1).is_none(), "{jump} {idle}");
+            assert!(map.remove(&1).is_none(), "{jump} {idle}");
+            assert_eq!(map.get(&2).is_some(), !idle, "{jump} {idle}");
+            // A new one is not taken for an old one.
+            map.insert(3, ()).unwrap();
+            assert!(map.get(&3).is_some(), "{jump} {idle}");
+            while map.poll(usize::MAX) {}
+            let mut told = told.lock().unwrap();
+            told.sort_by_key(|&(key, _)| key);
+            let mut expected = vec![(1, Cause::Expired)];
+            if idle {
+                expected.push((2, Cause::Expired));
+            }
+            assert_eq!(*told, expected, "{jump}");
+            assert!(map.get(&3).is_some(), "{jump} {idle}");
+        }
+    }
+}
