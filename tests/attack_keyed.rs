@@ -1,7 +1,7 @@
 //! What an attack on the keyed stores found, each as the shortest sequence that reached it.
 #![cfg(not(expiry_loom))]
 
-use expiry::{Cause, ExpiringMap, ManualClock, Timeout};
+use expiry::{Cause, Clock, ExpiringMap, ManualClock, TimeCacheMap, Timeout};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -62,5 +62,39 @@ fn what_is_over_is_not_found_after_a_jump_of_years() {
             assert_eq!(*told, expected, "{jump}");
             assert!(map.get(&3).is_some(), "{jump} {idle}");
         }
+    }
+}
+
+/// A clock whose cheap reading is just as new, though it may be old.
+struct Coarse(ManualClock, Duration);
+
+impl Clock for Coarse {
+    fn now(&self) -> u64 {
+        self.0.now()
+    }
+
+    fn lag(&self) -> u64 {
+        self.1.as_nanos() as u64
+    }
+}
+
+/// What a coarse clock may lag behind was added to an entry's time: the window that was promised was longer by that.
+#[test]
+fn a_time_caches_window_has_no_room_for_a_clocks_lag() {
+    let clock = ManualClock::new();
+    let expiration = Duration::from_millis(300);
+    let map = TimeCacheMap::<u64, ()>::builder(expiration)
+        .clock(Coarse(clock.clone(), Duration::from_millis(30)))
+        .build_manual()
+        .unwrap();
+    for ms in 0..300 {
+        clock.set(Duration::from_millis(1000 + ms).as_nanos() as u64);
+        map.put(ms, ()).unwrap();
+    }
+    for ms in 0..300 {
+        clock.set(Duration::from_millis(1000 + ms + 299).as_nanos() as u64);
+        assert!(map.contains_key(&ms), "{ms}");
+        clock.set(Duration::from_millis(1000 + ms + 450).as_nanos() as u64);
+        assert!(!map.contains_key(&ms), "{ms}");
     }
 }

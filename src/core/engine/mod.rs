@@ -129,6 +129,8 @@ pub(crate) struct Config {
     pub(crate) interval: u64,
     pub(crate) capacity: Option<usize>,
     pub(crate) clock: Source,
+    /// The exact clock is read for deadlines, whatever the coarse one's lag.
+    pub(crate) exact: bool,
     pub(crate) seed: u64,
     /// By how many nanoseconds late the driver takes it that the process has been stalled; see [`pause`].
     pub(crate) pause_grace: Option<u64>,
@@ -405,7 +407,7 @@ impl<C> Engine<C> {
             stripes: Stripes::new(move || CachePadded::new(Stripe::new(stripe()))),
             ticks,
             // A lag that is small beside the interval is made up for by adding it to every deadline.
-            lag: (lag <= config.interval / 4).then_some(lag),
+            lag: (!config.exact && lag <= config.interval / 4).then_some(lag),
             clock: config.clock,
             credits: config
                 .capacity
