@@ -1,7 +1,7 @@
 //! What an attack on the keyed stores found, each as the shortest sequence that reached it.
 #![cfg(not(expiry_loom))]
 
-use expiry::{Cause, Clock, ExpiringMap, ManualClock, TimeCacheMap, Timeout};
+use expiry::{Cause, Clock, ExpiringMap, ManualClock, SessionTracker, TimeCacheMap, Timeout};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -97,4 +97,20 @@ fn a_time_caches_window_has_no_room_for_a_clocks_lag() {
         clock.set(Duration::from_millis(1000 + ms + 450).as_nanos() as u64);
         assert!(!map.contains_key(&ms), "{ms}");
     }
+}
+
+/// A session that was ended by a creation, after a jump of the clock by years, was there to be polled, and nobody was told to.
+#[test]
+fn who_waits_is_told_of_what_a_creation_has_ended() {
+    let clock = ManualClock::new();
+    let sessions = SessionTracker::builder()
+        .interval(INTERVAL)
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    let old = sessions.create(ticks(1000), 7).unwrap();
+    clock.advance(ticks(1 << 38) + ticks(1 << 30));
+    sessions.create(ticks(1000), 7).unwrap();
+    assert_eq!(sessions.wait_time(), Some(Duration::ZERO));
+    assert_eq!(sessions.poll()[0].id, old.id());
 }
