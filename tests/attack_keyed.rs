@@ -2,7 +2,8 @@
 #![cfg(not(expiry_loom))]
 
 use expiry::{Cause, Clock, ExpiringMap, ManualClock, SessionTracker, TimeCacheMap, Timeout};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 const INTERVAL: Duration = Duration::from_micros(10);
@@ -113,4 +114,97 @@ fn who_waits_is_told_of_what_a_creation_has_ended() {
     sessions.create(ticks(1000), 7).unwrap();
     assert_eq!(sessions.wait_time(), Some(Duration::ZERO));
     assert_eq!(sessions.poll()[0].id, old.id());
+}
+
+/// A value that notes that it was dropped.
+struct Counted(Arc<Vec<AtomicU8>>, usize);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0[self.1].fetch_add(1, Relaxed);
+    }
+}
+
+/// A clock that replaces a value so often that its lease comes round, while an insertion which has found it looks at the time:
+/// a thread that is stalled just then sees no more of it.
+struct Meddler {
+    map: OnceLock<Weak<ExpiringMap<u64, Counted>>>,
+    drops: Arc<Vec<AtomicU8>>,
+    /// Which reading from now on; 0: none.
+    armed: AtomicUsize,
+}
+
+/// Tenancies of a slot until an incarnation comes again.
+const ROUND: usize = (1 << 20) - 1;
+
+impl Clock for Meddler {
+    fn now(&self) -> u64 {
+        let armed = self.armed.load(Relaxed);
+        self.armed.store(armed.saturating_sub(1), Relaxed);
+        if armed == 1 {
+            let map = self.map.get().and_then(Weak::upgrade).unwrap();
+            for value in 1..=ROUND {
+                map.insert(0, Counted(self.drops.clone(), value)).unwrap();
+            }
+        }
+        0
+    }
+}
+
+/// It replaced the value that was there by then, and retired the one that it had found a second time.
+#[test]
+fn a_replacement_that_has_slept_through_a_million_retires_what_it_has_replaced() {
+    let drops: Arc<Vec<AtomicU8>> = Arc::new((0..ROUND + 2).map(|_| AtomicU8::new(0)).collect());
+    let clock = Arc::new(Meddler {
+        map: OnceLock::new(),
+        drops: drops.clone(),
+        armed: AtomicUsize::new(0),
+    });
+    let map = ExpiringMap::builder().clock(clock.clone()).build_manual();
+    let map = Arc::new(map.unwrap());
+    clock.map.set(Arc::downgrade(&map)).unwrap();
+    map.insert(0, Counted(drops.clone(), 0)).unwrap();
+    // The first reading is for the deadline.
+    clock.armed.store(2, Relaxed);
+    let replaced = map.insert(0, Counted(drops.clone(), ROUND + 1)).unwrap();
+    assert_eq!(replaced.unwrap().value().1, ROUND);
+    assert_eq!(map.get(&0).unwrap().value().1, ROUND + 1);
+    assert_eq!(map.metrics().live, 1);
+}
+
+/// The same for a listener, whom nobody lets wait until what is due has ended.
+#[test]
+fn a_listener_tells_old_from_new_after_a_jump_of_years() {
+    for jump in [1 << 38, 1 << 39, (3 << 38) - 2000] {
+        let clock = ManualClock::new();
+        let this: Arc<OnceLock<Weak<ExpiringMap<u64, ()>>>> = Arc::default();
+        let inner = this.clone();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let into = told.clone();
+        let map = ExpiringMap::builder()
+            .time_to_live(ticks(1000))
+            .interval(INTERVAL)
+            .shards(1)
+            .clock(clock.clone())
+            .on_end(move |&key: &u64, _: &(), _| {
+                into.lock().unwrap().push(key);
+                let map = inner.get().and_then(Weak::upgrade).unwrap();
+                if key == 1 {
+                    map.insert(10, ()).unwrap();
+                    assert!(map.contains_key(&10));
+                    map.touch(&3);
+                }
+            })
+            .build_manual();
+        let map = Arc::new(map.unwrap());
+        this.set(Arc::downgrade(&map)).unwrap();
+        for key in 1..4 {
+            map.insert(key, ()).unwrap();
+        }
+        clock.advance(ticks(jump));
+        while map.poll(usize::MAX) {}
+        assert_eq!(*told.lock().unwrap(), [1, 2, 3], "{jump}");
+        assert!(map.contains_key(&10), "{jump}");
+        assert_eq!(map.metrics().listener_panics, 0, "{jump}");
+    }
 }

@@ -130,7 +130,6 @@ impl<C> Engine<C> {
 
     /// By how many ticks the driver is behind the clock reading `now`, if that is more than a lease can express
     /// beside a full timeout: the clock has jumped by years, and nobody has polled since.
-    #[inline]
     pub(crate) fn lapse(&self, now: u64) -> Option<u64> {
         let tick = self.ticks.at(now);
         (tick.saturating_sub(self.caught_up.load(Relaxed)) >= MAX_LAPSE).then_some(tick)
