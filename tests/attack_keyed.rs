@@ -3,8 +3,11 @@
 
 use expiry::{Cause, Clock, ExpiringMap, ManualClock, SessionTracker, TimeCacheMap, Timeout};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{mpsc, Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
+
+#[path = "support/mod.rs"]
+mod support;
 
 const INTERVAL: Duration = Duration::from_micros(10);
 
@@ -206,5 +209,45 @@ fn a_listener_tells_old_from_new_after_a_jump_of_years() {
         assert_eq!(*told.lock().unwrap(), [1, 2, 3], "{jump}");
         assert!(map.contains_key(&10), "{jump}");
         assert_eq!(map.metrics().listener_panics, 0, "{jump}");
+    }
+}
+
+/// A value that shuts its map down when it is dropped.
+struct Last(Option<Weak<ExpiringMap<u64, Last>>>);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        if let Some(map) = self.0.take().and_then(|map| map.upgrade()) {
+            map.shutdown();
+        }
+    }
+}
+
+/// It was dropped where a grace period ended, while an insertion was at a shard to carry its index's words over: that waited for
+/// itself to leave. When that is depends on how often the thread has pinned before.
+#[test]
+fn a_value_may_shut_its_map_down_wherever_it_is_dropped() {
+    let (sender, done) = mpsc::channel();
+    std::thread::spawn(move || {
+        for pins in 1150..1350 {
+            let map = ExpiringMap::builder().shards(1).seed(1).build_manual();
+            let map = Arc::new(map.unwrap());
+            let last = Last(Some(Arc::downgrade(&map)));
+            let removed = [last].into_iter().chain((1..70).map(|_| Last(None)));
+            for key in 0..pins {
+                map.insert(key, Last(None)).unwrap();
+            }
+            for last in removed {
+                map.insert(u64::MAX, last).unwrap();
+                map.remove(&u64::MAX);
+            }
+            // Until it is refused.
+            let _ = (pins..3000).all(|key| map.insert(key, Last(None)).is_ok());
+            sender.send(()).unwrap();
+        }
+    });
+    for pins in 1150..1350 {
+        done.recv_timeout(support::GENEROUS)
+            .unwrap_or_else(|_| panic!("it waits for itself: {pins}"));
     }
 }

@@ -72,7 +72,7 @@ use super::index::{Index, Insert, Probe};
 use super::lease::{Lease, State};
 use super::params::{BUCKET, CHUNK};
 use super::slots::{Header, Lowered, NextExpiration, OutOfMemory, Slot, Slots};
-use super::threads::{index, Counter, Stripes};
+use super::threads::{self, index, Counter, Stripes};
 use crate::sync::exclusive::Exclusive;
 use crate::sync::park::Waker;
 use crate::sync::{thread, AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -291,11 +291,16 @@ struct Work {
 }
 
 /// See [`Engine::driving`].
-struct Driving<'a, C>(&'a Engine<C>);
+struct Driving<'a, C> {
+    engine: &'a Engine<C>,
+    /// Of the stripe that is marked: an ending thread's is borrowed, and must not be another's meanwhile.
+    index: threads::Index,
+}
 
 impl<C> Drop for Driving<'_, C> {
     fn drop(&mut self) {
-        self.0.with_stripe(|mine, _| mine.driving.set(0));
+        let driving = &self.engine.stripes.get(self.index.get()).driving;
+        driving.set(driving.get() - 1);
     }
 }
 
@@ -498,10 +503,14 @@ impl<C> Engine<C> {
         f(self.stripes.get(index.get()), index.get())
     }
 
-    /// Marks this thread as being in a round of the driver until the mark is dropped.
+    /// Marks this thread as being at a shard, or about to go to some, until the mark is dropped. Marks nest.
     fn driving(&self) -> Driving<'_, C> {
-        self.with_stripe(|mine, _| mine.driving.add(1));
-        Driving(self)
+        let index = index();
+        self.stripes.get(index.get()).driving.add(1);
+        Driving {
+            engine: self,
+            index,
+        }
     }
 
     /// Whether this thread is in a round of the driver: in a handler that one has called.
@@ -608,6 +617,8 @@ impl<C> Engine<C> {
         }
         if waiting > 1 {
             let driver = &self.shards[shard].driver;
+            // A grace period may end in there, and who is dropped then may shut the engine down.
+            let _driving = self.driving();
             if driver.enter(|_| self.carry(shard, HELP)).is_some() {
                 self.depart(shard);
             }
