@@ -19,6 +19,7 @@ pub(crate) struct Setup {
     pub(crate) shards: Option<usize>,
     pub(crate) capacity: Option<usize>,
     pub(crate) clock: Option<Arc<dyn Clock>>,
+    pub(crate) exact: bool,
     pub(crate) budget: usize,
     pub(crate) seed: Option<u64>,
     pub(crate) pause_grace: Option<Duration>,
@@ -31,6 +32,7 @@ impl Default for Setup {
             shards: None,
             capacity: None,
             clock: None,
+            exact: false,
             budget: 4096,
             seed: None,
             pause_grace: None,
@@ -78,6 +80,7 @@ impl Setup {
             interval: nanos(interval),
             capacity: self.capacity,
             clock: clock.map_or_else(|| Source::Default(CoarseClock::new()), Source::Custom),
+            exact: self.exact,
             seed: random.next_u64(),
             pause_grace: self.pause_grace.map(nanos),
         };

@@ -36,6 +36,8 @@
 //! of this one slot *and* the deadline in the same 40 bits came out the same. Slots are reused in
 //! rotation (a chunk of 4096 at the least), so that takes at least 2^32 inserts by that thread's shard
 //! within one interval. An issued id carries 12 random bits on top (see [`IssuedId`]).
+//! Values that are replaced in place (`keyed`) change the incarnation each time, some millions a second: there no
+//! memory depends on it, and who sleeps through such a multiple may end, or renew, the value that is there by then.
 //!
 //! Deadlines are compared by their distance from a tick known to be near (the bucket's next expiration),
 //! never as absolute numbers, so uptime is not limited; timeouts are, to 2^39 - 2 ticks.

@@ -4,7 +4,7 @@
 //! does not pay for it.
 
 use super::idle::Policy;
-use crate::core::lease::{Lease, State};
+use crate::core::lease::Lease;
 use crate::panics::caught;
 use crate::sync::cell::Kept;
 use crate::sync::grace::{Grace, Pin};
@@ -26,8 +26,12 @@ pub(crate) const NONE: u64 = 0;
 /// In a word: there is a policy in front of the node.
 const WITH_POLICY: u64 = 1;
 
+/// In a node's lease: it has been taken, and this is the word of the node whose place it takes. No state that a lease is asked
+/// for in an offer has this bit, nor has a word.
+const TAKEN: u64 = 2;
+
 pub(crate) struct Node<K, V> {
-    /// As an offer, the lease that this is to have, REPLACING. LIVE in the same incarnation once it has moved in.
+    /// As an offer, the lease that this is to have, REPLACING. Once that is taken, see [`TAKEN`].
     lease: AtomicU64,
     held: Kept<(K, V)>,
 }
@@ -110,20 +114,21 @@ impl<K, V> Node<K, V> {
         self.lease.store(lease.0, Ordering::Release);
     }
 
-    /// The lease that it is to have, or has had when it moved in.
+    /// The lease that it is to have; none that is REPLACING, once it has been taken.
     pub(crate) fn lease(&self) -> Lease {
         Lease(self.lease.load(Ordering::Acquire))
     }
 
-    /// It has moved in.
-    pub(crate) fn mark_taken(&self) {
-        let live = self.lease().with_state(State::Live);
+    /// It takes the place of `old`, which is about to leave. By whoever sees to it, all of whom say the same.
+    pub(crate) fn take_place(&self, old: u64) {
         // A read-modify-write: the replacer, who reads this mark after it found its offer cleared, has it in order.
-        self.lease.swap(live.0, Ordering::AcqRel);
+        self.lease.swap(old | TAKEN, Ordering::AcqRel);
     }
 
-    pub(crate) fn is_taken(&self) -> bool {
-        self.lease().state() == State::Live
+    /// The word of the node whose place it takes, if it has been taken. Of one that was offered.
+    pub(crate) fn taken(&self) -> Option<u64> {
+        let old = self.lease.load(Ordering::Acquire);
+        (old & TAKEN != 0).then_some(old & !TAKEN)
     }
 
     /// Its key and value back.

@@ -31,17 +31,16 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             self.help(slot, found.id);
             return None;
         }
-        loop {
+        let old = loop {
             self.help(slot, found.id);
-            if node.is_taken() {
-                break;
+            if let Some(old) = node.taken() {
+                // It may be on its way in, in another thread's hands.
+                self.help(slot, found.id);
+                break old;
             }
             if slot.owner.load(Ordering::Acquire) != word {
-                // Cleared: before it was, it was marked if it had been taken.
-                if node.is_taken() {
-                    break;
-                }
-                return None;
+                // Cleared: before it was, it was marked if it had been taken, and had moved in.
+                break node.taken()?;
             }
             let now = slot.lease();
             let open = now.state() == State::Live && now.incarnation() == lease.incarnation();
@@ -50,16 +49,17 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
                 let withdrawn =
                     slot.owner
                         .compare_exchange(word, NONE, Ordering::AcqRel, Ordering::Acquire);
-                if withdrawn.is_ok() && !node.is_taken() {
-                    return None;
+                if withdrawn.is_ok() {
+                    break node.taken()?;
                 }
             }
-        }
+        };
         let (shard, _) = self.engine.hash(slot.key.load(Ordering::Relaxed));
         self.engine
             .with_stripe(|mine, _| self.count(mine, found.id).replaced.add(1));
-        // SAFETY: of the incarnation that this thread's offer has replaced: out of its slot, and nobody else's.
-        Some(unsafe { Ended::new(found.word, 0, self.engine.index(shard).grace().clone()) })
+        // SAFETY: this thread's offer has taken its place: out of its slot, and nobody else's. (Not `found.word`, which is of the
+        // same incarnation: these come round.)
+        Some(unsafe { Ended::new(old, 0, self.engine.index(shard).grace().clone()) })
     }
 
     /// Sees an offer through, or clears it if it came too late. The caller is pinned.
@@ -112,15 +112,19 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         let live = lease.with_state(State::Live);
         // While the lease is this one, the offer is the one that was taken, the word its or the one's before.
         if offer != NONE {
+            // Leases come round, offers do not.
+            if slot.owner.load(Ordering::Acquire) != offer {
+                return;
+            }
             // SAFETY: found in a slot while pinned.
             let node = unsafe { Node::<K, V>::at(offer) };
             if word != offer {
+                node.take_place(word);
                 // Fails if somebody has done it; while we are pinned no other node has the old one's address.
                 let _ =
                     slot.word
                         .compare_exchange(word, offer, Ordering::AcqRel, Ordering::Relaxed);
             }
-            node.mark_taken();
         }
         if slot.swap_lease(lease, live).is_ok() {
             let deadline = lease.deadline_near(self.engine.about_now());

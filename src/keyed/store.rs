@@ -523,8 +523,8 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     /// Whether an entry's time was up at `now`, although the driver has not come to it yet.
     #[inline]
     pub(super) fn is_over(&self, lease: Lease, now: u64) -> bool {
-        let tick = self.engine.ticks.at(now);
-        lease.deadline_near(tick) <= tick
+        // By what has been caught up with: years later, its deadline could be taken for one that is yet to come.
+        lease.deadline_near(self.engine.about_now()) <= self.engine.ticks.at(now)
     }
 
     /// Ends an entry whose time is up, and tells the listener. False if it has changed meanwhile.

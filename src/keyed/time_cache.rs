@@ -112,7 +112,8 @@ where
             Ok(_) => return Err(BuildError::TooFewBuckets { buckets }),
             Err(_) => u32::MAX,
         };
-        let map = self.map.time_to_live(self.expiration);
+        // What a coarse clock may lag behind would come on top of the window.
+        let map = self.map.time_to_live(self.expiration).exact();
         if self.expiration.is_zero() {
             // Says so itself.
             return Ok(map);

@@ -32,7 +32,7 @@ impl<C> Engine<C> {
     /// been caught up with, but for those of who has stalled; and who sets one is less than [`MAX_LAPSE`] past that.
     #[inline]
     pub(crate) fn about_now(&self) -> u64 {
-        self.ticks.at(self.caught_up.load(Relaxed)) + MAX_LAPSE
+        self.caught_up.load(Relaxed) + MAX_LAPSE
     }
 
     /// The deadline of what begins now, and the clock reading that it was derived from. `default` is the default timeout in
@@ -133,14 +133,8 @@ impl<C> Engine<C> {
     /// By how many ticks the driver is behind the clock reading `now`, if that is more than a lease can express
     /// beside a full timeout: the clock has jumped by years, and nobody has polled since.
     pub(crate) fn lapse(&self, now: u64) -> Option<u64> {
-        let caught_up = self.caught_up.load(Relaxed);
-        // Mostly this will do, and it takes no division.
-        let few = (MAX_LAPSE - 1).saturating_mul(self.ticks.interval_nanos());
-        if now.saturating_sub(caught_up) < few {
-            return None;
-        }
         let tick = self.ticks.at(now);
-        (tick.saturating_sub(self.ticks.at(caught_up)) >= MAX_LAPSE).then_some(tick)
+        (tick.saturating_sub(self.caught_up.load(Relaxed)) >= MAX_LAPSE).then_some(tick)
     }
 
     /// The clock has jumped by more than a lease can express, and nobody has polled since. A new deadline beside old

@@ -72,7 +72,7 @@ use super::index::{Index, Insert, Probe};
 use super::lease::{Lease, State};
 use super::params::{BUCKET, CHUNK};
 use super::slots::{Header, Lowered, NextExpiration, OutOfMemory, Slot, Slots};
-use super::threads::{index, Counter, Stripes};
+use super::threads::{self, index, Counter, Stripes};
 use crate::sync::exclusive::Exclusive;
 use crate::sync::park::Waker;
 use crate::sync::{thread, AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -129,6 +129,8 @@ pub(crate) struct Config {
     pub(crate) interval: u64,
     pub(crate) capacity: Option<usize>,
     pub(crate) clock: Source,
+    /// The exact clock is read for deadlines, whatever the coarse one's lag.
+    pub(crate) exact: bool,
     pub(crate) seed: u64,
     /// By how many nanoseconds late the driver takes it that the process has been stalled; see [`pause`].
     pub(crate) pause_grace: Option<u64>,
@@ -289,11 +291,16 @@ struct Work {
 }
 
 /// See [`Engine::driving`].
-struct Driving<'a, C>(&'a Engine<C>);
+struct Driving<'a, C> {
+    engine: &'a Engine<C>,
+    /// Of the stripe that is marked: an ending thread's is borrowed, and must not be another's meanwhile.
+    index: threads::Index,
+}
 
 impl<C> Drop for Driving<'_, C> {
     fn drop(&mut self) {
-        self.0.with_stripe(|mine, _| mine.driving.set(0));
+        let driving = &self.engine.stripes.get(self.index.get()).driving;
+        driving.set(driving.get() - 1);
     }
 }
 
@@ -358,7 +365,7 @@ pub(crate) struct Engine<C> {
     /// The latest clock reading of a round: time does not go back for the driver. A hint elsewhere: it only ever makes a
     /// deadline later.
     driven: CachePadded<std::sync::atomic::AtomicU64>,
-    /// The latest clock reading up to which everything that was due has been ended. See [`Engine::lapse`].
+    /// The latest tick up to which everything that was due has been ended. See [`Engine::lapse`].
     caught_up: std::sync::atomic::AtomicU64,
     reclaim: reclaim::Reclaim,
     /// Where stalls of the process are looked out for.
@@ -405,7 +412,7 @@ impl<C> Engine<C> {
             stripes: Stripes::new(move || CachePadded::new(Stripe::new(stripe()))),
             ticks,
             // A lag that is small beside the interval is made up for by adding it to every deadline.
-            lag: (lag <= config.interval / 4).then_some(lag),
+            lag: (!config.exact && lag <= config.interval / 4).then_some(lag),
             clock: config.clock,
             credits: config
                 .capacity
@@ -413,7 +420,7 @@ impl<C> Engine<C> {
             wake_at: CachePadded::new(AtomicU64::new(0)),
             waker: Waker::new(),
             driven: CachePadded::new(std::sync::atomic::AtomicU64::new(now)),
-            caught_up: std::sync::atomic::AtomicU64::new(now),
+            caught_up: std::sync::atomic::AtomicU64::new(0),
             reclaim: reclaim::Reclaim::new(),
             watch: config.pause_grace.map(pause::Watch::new),
             refusing: AtomicBool::new(false),
@@ -496,10 +503,14 @@ impl<C> Engine<C> {
         f(self.stripes.get(index.get()), index.get())
     }
 
-    /// Marks this thread as being in a round of the driver until the mark is dropped.
+    /// Marks this thread as being at a shard, or about to go to some, until the mark is dropped. Marks nest.
     fn driving(&self) -> Driving<'_, C> {
-        self.with_stripe(|mine, _| mine.driving.add(1));
-        Driving(self)
+        let index = index();
+        self.stripes.get(index.get()).driving.add(1);
+        Driving {
+            engine: self,
+            index,
+        }
     }
 
     /// Whether this thread is in a round of the driver: in a handler that one has called.
@@ -606,6 +617,8 @@ impl<C> Engine<C> {
         }
         if waiting > 1 {
             let driver = &self.shards[shard].driver;
+            // A grace period may end in there, and who is dropped then may shut the engine down.
+            let _driving = self.driving();
             if driver.enter(|_| self.carry(shard, HELP)).is_some() {
                 self.depart(shard);
             }

@@ -91,7 +91,7 @@ impl<C> Engine<C> {
         }
         let caught_up = |at: usize| self.shards[at].caught_up.load(relaxed);
         if let Some(least) = (0..shards).map(caught_up).min() {
-            self.caught_up.store(least, relaxed);
+            self.caught_up.store(self.ticks.at(least), relaxed);
         }
         self.reclaim(self.has_retired(work.ended > 0, face), tick);
         self.expect();

@@ -95,6 +95,12 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         self
     }
 
+    /// Reads the exact clock for deadlines: entries live no longer for a coarse one's lag.
+    pub(in crate::keyed) fn exact(mut self) -> Self {
+        self.setup.exact = true;
+        self
+    }
+
     /// How much the reaper does before it looks round again: expired entries, buckets, cascades.
     pub fn reaper_budget(mut self, budget: usize) -> Self {
         self.setup.budget = budget;

@@ -34,6 +34,14 @@ impl SessionTracker {
     /// [`ExpiryQueue::wait_time`](crate::ExpiryQueue::wait_time).
     #[must_use]
     pub fn wait_time(&self) -> Option<Duration> {
+        // Ended in a touch or a creation, or by a poll that is about to take it.
+        if self
+            .expired
+            .as_ref()
+            .is_some_and(|expired| !expired.is_empty())
+        {
+            return Some(Duration::ZERO);
+        }
         self.store.engine.wait_time()
     }
 
