@@ -215,7 +215,7 @@ impl<K: fmt::Debug> fmt::Debug for Expired<K> {
 /// Keys that must be touched to live, after ZooKeeper's `ExpiryQueue`: sessions, leases, heartbeats.
 ///
 /// Expiry times are rounded up to the interval: `(t / interval + 1) * interval` at the latest, and never early. A touch of a
-/// live key is one compare-and-swap and moves nothing; it says whether it renewed the key or came too late, and of a touch
+/// live key is at most one compare-and-swap and moves nothing; it says whether it renewed the key or came too late, and of a touch
 /// and an expiry that meet exactly one happens. Whatever the interleaving, no key is lost, stays for ever, expires twice, or
 /// expires after a touch that said it was renewed.
 ///

@@ -542,15 +542,16 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         match found.lease.state() {
             State::Live => {
                 let renewed = found.lease.with_deadline(deadline);
+                if renewed == found.lease {
+                    // When it was found it had this deadline: there is nothing to swap.
+                    self.engine.heed(found.id, deadline);
+                    return Some(Touched::Unchanged);
+                }
                 found.slot.swap_lease(found.lease, renewed).ok()?;
                 // Renewed: no expiry by the old deadline can succeed any more (Q6).
                 self.engine.shortened(found.id, found.lease, deadline);
                 self.engine.heed(found.id, deadline);
-                Some(if renewed == found.lease {
-                    Touched::Unchanged
-                } else {
-                    Touched::Renewed
-                })
+                Some(Touched::Renewed)
             }
             State::Replacing => {
                 self.settle(found.slot, found.id, found.lease);
