@@ -121,6 +121,56 @@ impl Setup {
     }
 }
 
+/// The setters that the builders of all faces have, each with its settings in a field `setup`: of what the face holds, and by
+/// which method one is built that goes by a clock of its own; and what the face has to say of interval and capacity.
+macro_rules! setters {
+    (
+        $things:literal, $manual:literal,
+        $(#[$interval:meta])* interval,
+        $(#[$capacity:meta])* capacity,
+    ) => {
+        $(#[$interval])*
+        pub fn interval(mut self, interval: ::std::time::Duration) -> Self {
+            self.setup.interval = Some(interval);
+            self
+        }
+
+        #[doc = concat!("Into how many shards ", $things, " are spread: a power of two up to 256.")]
+        pub fn shards(mut self, shards: usize) -> Self {
+            self.setup.shards = Some(shards);
+            self
+        }
+
+        $(#[$capacity])*
+        pub fn capacity(mut self, capacity: usize) -> Self {
+            self.setup.capacity = Some(capacity);
+            self
+        }
+
+        #[doc = concat!("The clock to go by. One that does not run with real time is for [`", $manual, "`](Self::", $manual, "):")]
+        /// a reaper thread sleeps by the machine's time and does not notice that a [`ManualClock`](crate::ManualClock) was
+        /// advanced.
+        pub fn clock(mut self, clock: impl $crate::Clock) -> Self {
+            self.setup.clock = Some(::std::sync::Arc::new(clock));
+            self
+        }
+
+        #[doc = concat!("How much the reaper does before it looks round again: expired ", $things, ", buckets, cascades.")]
+        pub fn reaper_budget(mut self, budget: usize) -> Self {
+            self.setup.budget = budget;
+            self
+        }
+
+        /// Makes hashing and ids reproducible. Not for production: whoever knows the seed can choose keys that collide.
+        pub fn seed(mut self, seed: u64) -> Self {
+            self.setup.seed = Some(seed);
+            self
+        }
+    };
+}
+
+pub(crate) use setters;
+
 /// A face's thread that drives its engine, and how to stop it.
 pub(crate) struct Reaper {
     /// Taken by the one who joins it. Locked by shutdowns only.

@@ -12,7 +12,8 @@
 
 #![cfg(expiry_loom)]
 
-use expiry::{AckTracker, AckTrackerBuilder, Clock, ManualClock, Outcome, Reason, RootId};
+use expiry::{AckTracker, AckTrackerBuilder, Cause, Clock, ExpiringMap, ExpiringMapBuilder};
+use expiry::{ManualClock, Outcome, Reason, RootId};
 use loom::sync::{Condvar, Mutex as LoomMutex};
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -218,6 +219,64 @@ impl Rig {
             polled = self.tracker.poll(1 << 20);
         }
         panic!("the driver never gets done: {polled:?}");
+    }
+}
+
+/// A map of one shard without a reaper, on a manual clock, which notes how each value ended.
+#[derive(Clone)]
+pub struct MapRig {
+    /// The map.
+    pub map: Arc<ExpiringMap<u64, u64>>,
+    /// Its clock: standing still until a model moves it.
+    pub clock: ManualClock,
+    told: Arc<Mutex<Vec<(u64, Cause)>>>,
+}
+
+impl MapRig {
+    /// With these settings.
+    #[must_use]
+    pub fn new(
+        settings: impl FnOnce(ExpiringMapBuilder<u64, u64>) -> ExpiringMapBuilder<u64, u64>,
+    ) -> Self {
+        let clock = ManualClock::new();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let into = told.clone();
+        let builder = ExpiringMap::builder()
+            .interval(TICK)
+            .shards(1)
+            .seed(7)
+            .clock(clock.clone())
+            .on_end(move |_: &u64, value: &u64, cause| into.lock().unwrap().push((*value, cause)));
+        MapRig {
+            map: Arc::new(settings(builder).build_manual().unwrap()),
+            clock,
+            told,
+        }
+    }
+
+    /// The value that key 1 has.
+    #[must_use]
+    pub fn get(&self) -> Option<u64> {
+        self.map.get(&1).map(|value| *value)
+    }
+
+    /// How each value ended, in the order told.
+    #[must_use]
+    pub fn told(&self) -> Vec<(u64, Cause)> {
+        self.told.lock().unwrap().clone()
+    }
+
+    /// The same, in the order of values.
+    #[must_use]
+    pub fn ends(&self) -> Vec<(u64, Cause)> {
+        let mut told = self.told();
+        told.sort_unstable_by_key(|&(value, _)| value);
+        told
+    }
+
+    /// Ends what is due.
+    pub fn drive(&self) {
+        while self.map.poll(usize::MAX) {}
     }
 }
 

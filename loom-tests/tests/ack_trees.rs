@@ -74,6 +74,15 @@ fn s02_fail_then_fail_and_ack() {
     });
 }
 
+/// Of two inits of a root, by owners 10 and 11, the one that succeeded.
+fn one_init(a: Result<(), AckError>, b: Result<(), AckError>) -> u64 {
+    match (a, b) {
+        (Ok(()), Err(AckError::Duplicate)) => 10,
+        (Err(AckError::Duplicate), Ok(())) => 11,
+        other => panic!("{other:?}"),
+    }
+}
+
 /// S3, S7: two inits of one key. Guards: the home's version in the swap that publishes.
 #[test]
 fn s03_duplicate_init() {
@@ -82,11 +91,7 @@ fn s03_duplicate_init() {
         let other = rig.clone();
         let a = thread::spawn(move || other.tracker.init(1, 3, 10));
         let b = rig.tracker.init(1, 3, 11);
-        let owner = match (a.join().unwrap(), b) {
-            (Ok(()), Err(AckError::Duplicate)) => 10,
-            (Err(AckError::Duplicate), Ok(())) => 11,
-            other => panic!("{other:?}"),
-        };
+        let owner = one_init(a.join().unwrap(), b);
         assert_eq!(rig.tracker.ack(1, 3), Ok(Ack::Completed));
         assert_eq!(rig.told().len(), 1);
         assert_eq!(rig.told()[0].owner, owner);
@@ -103,11 +108,7 @@ fn s03_duplicate_init_of_an_early_root() {
         let other = rig.clone();
         let a = thread::spawn(move || other.tracker.init(1, 3 ^ 5, 10));
         let b = rig.tracker.init(1, 3 ^ 5, 11);
-        let owner = match (a.join().unwrap(), b) {
-            (Ok(()), Err(AckError::Duplicate)) => 10,
-            (Err(AckError::Duplicate), Ok(())) => 11,
-            other => panic!("{other:?}"),
-        };
+        let owner = one_init(a.join().unwrap(), b);
         assert_eq!(rig.tracker.ack(1, 5), Ok(Ack::Completed));
         assert_eq!(rig.told().len(), 1);
         assert_eq!(rig.told()[0].owner, owner);

@@ -25,6 +25,13 @@ fn one_of_two(a: Inserted, b: Inserted) {
     );
 }
 
+/// Of two insertions of key 5 one was first, and when all has been carried that is what there is.
+fn only_one(index: &Index, a: Inserted, b: Inserted) {
+    one_of_two(a, b);
+    index.carry(100);
+    assert_eq!(all(index, 5).len(), 1, "in a table that is not listed?");
+}
+
 /// The slots under `hash`, in all tables.
 fn all(index: &Index, hash: u32) -> Vec<u32> {
     let mut slots = Vec::new();
@@ -64,9 +71,7 @@ fn w07_growth_with_a_carrier() {
         index.grow();
         index.carry(8);
         let (a, b) = (a.join().unwrap(), b.join().unwrap());
-        one_of_two(a, b);
-        index.carry(100);
-        assert_eq!(all(&index, 5).len(), 1);
+        only_one(&index, a, b);
     });
 }
 
@@ -339,13 +344,7 @@ fn grace_stale_publisher() {
         index.turn();
         index.shrink();
         let b = index.insert(5, 2, EITHER);
-        one_of_two(a.join().unwrap(), b);
-        index.carry(100);
-        assert_eq!(
-            all(&index, 5).len(),
-            1,
-            "it was published in a table that is not listed"
-        );
+        only_one(&index, a.join().unwrap(), b);
     });
 }
 
@@ -512,9 +511,7 @@ fn w07_at_home_against_growth() {
         let a = thread::spawn(move || other.init(5, 1, EITHER));
         index.grow();
         let b = index.init(5, 2, EITHER);
-        one_of_two(a.join().unwrap(), b);
-        index.carry(100);
-        assert_eq!(all(&index, 5).len(), 1);
+        only_one(&index, a.join().unwrap(), b);
     });
 }
 
@@ -528,9 +525,7 @@ fn w07_at_home_with_a_carrier() {
         index.grow();
         index.carry(8);
         let b = index.init(5, 2, EITHER);
-        one_of_two(a.join().unwrap(), b);
-        index.carry(100);
-        assert_eq!(all(&index, 5).len(), 1);
+        only_one(&index, a.join().unwrap(), b);
     });
 }
 
@@ -546,13 +541,7 @@ fn grace_stale_publisher_at_home() {
         index.carry(100);
         index.turn();
         let b = index.init(5, 2, EITHER);
-        one_of_two(a.join().unwrap(), b);
-        index.carry(100);
-        assert_eq!(
-            all(&index, 5).len(),
-            1,
-            "it was published in a table that is not listed"
-        );
+        only_one(&index, a.join().unwrap(), b);
     });
 }
 

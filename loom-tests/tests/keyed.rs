@@ -1,59 +1,19 @@
 //! The races of keyed stores (M1 to M5, W15 and W16, and those of the queue that they share), through the public interface.
 #![cfg(expiry_loom)]
 
-use expiry::{Cause, ExpiringMap, ExpiryQueue, ManualClock, Updated};
-use loom_tests::{large, model, thread, TICK};
-use std::sync::{Arc, Mutex};
+use expiry::{Cause, ExpiryQueue, Handle, ManualClock, Updated};
+use loom_tests::{large, model, thread, MapRig, TICK};
+use std::sync::Arc;
 
-/// A map by itself, of one shard, with a time to live of ten ticks, and what its listener was told.
-#[derive(Clone)]
-struct Rig {
-    map: Arc<ExpiringMap<u64, u64>>,
-    clock: ManualClock,
-    told: Arc<Mutex<Vec<(u64, Cause)>>>,
+/// A map with a time to live of ten ticks.
+fn map() -> MapRig {
+    MapRig::new(|builder| builder.time_to_live(TICK * 10))
 }
 
-impl Rig {
-    fn new() -> Self {
-        let clock = ManualClock::new();
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let map = {
-            let told = told.clone();
-            ExpiringMap::builder()
-                .time_to_live(TICK * 10)
-                .interval(TICK)
-                .shards(1)
-                .seed(7)
-                .clock(clock.clone())
-                .on_end(move |_: &u64, value: &u64, cause| {
-                    told.lock().unwrap().push((*value, cause))
-                })
-                .build_manual()
-                .unwrap()
-        };
-        Rig {
-            map: Arc::new(map),
-            clock,
-            told,
-        }
-    }
-
-    /// How each value ended, in the order of values.
-    fn ends(&self) -> Vec<(u64, Cause)> {
-        let mut told = self.told.lock().unwrap().clone();
-        told.sort_unstable_by_key(|&(value, _)| value);
-        told
-    }
-
-    fn get(&self) -> Option<u64> {
-        self.map.get(&1).map(|value| *value)
-    }
-
-    /// Time passes, and nobody has renewed.
-    fn pass(&self) {
-        self.clock.advance(TICK * 11);
-        while self.map.poll(usize::MAX) {}
-    }
+/// Time passes, and nobody has renewed.
+fn pass(rig: &MapRig) {
+    rig.clock.advance(TICK * 11);
+    rig.drive();
 }
 
 /// Two threads replace one value: one of theirs is replaced too, and the other one is there. Guards: the offer's swap, and
@@ -61,7 +21,7 @@ impl Rig {
 #[test]
 fn two_replacements() {
     large("two_replacements", || {
-        let rig = Rig::new();
+        let rig = map();
         rig.map.insert(1, 10).unwrap();
         let other = rig.clone();
         let a = thread::spawn(move || other.map.insert(1, 20).unwrap().map(|old| *old.value()));
@@ -84,7 +44,7 @@ fn two_replacements() {
 #[test]
 fn w16_replace_and_expire() {
     model("w16_replace_and_expire", || {
-        let rig = Rig::new();
+        let rig = map();
         rig.map.insert(1, 10).unwrap();
         rig.clock.advance(TICK * 10);
         let other = rig.clone();
@@ -95,7 +55,7 @@ fn w16_replace_and_expire() {
         assert_eq!(old, None);
         assert_eq!(rig.ends(), [(10, Cause::Expired)]);
         assert_eq!(rig.get(), Some(20));
-        rig.pass();
+        pass(&rig);
         assert_eq!(rig.ends(), [(10, Cause::Expired), (20, Cause::Expired)]);
         assert!(rig.map.is_empty());
     });
@@ -105,7 +65,7 @@ fn w16_replace_and_expire() {
 #[test]
 fn m5_replace_and_remove() {
     large("m5_replace_and_remove", || {
-        let rig = Rig::new();
+        let rig = map();
         rig.map.insert(1, 10).unwrap();
         let other = rig.clone();
         let a = thread::spawn(move || other.map.remove(&1).map(|old| *old.value()));
@@ -124,7 +84,7 @@ fn m5_replace_and_remove() {
 #[test]
 fn w15_get_and_remove() {
     model("w15_get_and_remove", || {
-        let rig = Rig::new();
+        let rig = map();
         rig.map.insert(1, 10).unwrap();
         let other = rig.clone();
         let a = thread::spawn(move || drop(other.map.remove(&1)));
@@ -139,7 +99,7 @@ fn w15_get_and_remove() {
 #[test]
 fn w15_get_and_replace() {
     model("w15_get_and_replace", || {
-        let rig = Rig::new();
+        let rig = map();
         rig.map.insert(1, 10).unwrap();
         let other = rig.clone();
         let a = thread::spawn(move || drop(other.map.insert(1, 20)));
@@ -158,7 +118,7 @@ fn w15_get_and_replace() {
 #[test]
 fn m2_two_inserts_of_a_fresh_key() {
     large("m2_two_inserts_of_a_fresh_key", || {
-        let rig = Rig::new();
+        let rig = map();
         let other = rig.clone();
         let a = thread::spawn(move || other.map.insert(1, 20).unwrap().map(|old| *old.value()));
         let b = rig.map.insert(1, 30).unwrap().map(|old| *old.value());
@@ -169,7 +129,7 @@ fn m2_two_inserts_of_a_fresh_key() {
             other => panic!("{other:?}"),
         };
         assert_eq!(rig.get(), Some(left));
-        rig.pass();
+        pass(&rig);
         assert!(rig.map.is_empty(), "immortal");
         assert_eq!(rig.ends().len(), 2);
     });
@@ -270,21 +230,27 @@ fn q4_q5_stalled_update_and_poll() {
     });
 }
 
-/// Q6, Q7: a touch meets the poll of its key's old time. If it says "renewed" the key lives on; if not, it has expired, and
-/// stays so.
+/// A touch meets the poll of its key's old time. If it says "renewed" the key lives on; if not, it has expired, and stays so.
+fn touch_and_poll(touch: impl FnOnce(&ExpiryQueue<u64>, Handle) -> bool) {
+    let clock = ManualClock::new();
+    let queue = queue(&clock);
+    let Updated::Inserted { handle, .. } = queue.update(1, TICK * 2).unwrap() else {
+        panic!("it is new")
+    };
+    clock.advance(TICK * 2);
+    let other = queue.clone();
+    let a = thread::spawn(move || expired(&other).len());
+    let renewed = touch(&queue, handle);
+    assert_eq!(a.join().unwrap(), usize::from(!renewed));
+    assert_eq!(queue.len(), usize::from(renewed));
+    assert_eq!(drain(&queue, &clock).len(), usize::from(renewed));
+}
+
+/// Q6, Q7, by key.
 #[test]
 fn q6_q7_touch_and_poll() {
     model("q6_q7_touch_and_poll", || {
-        let clock = ManualClock::new();
-        let queue = queue(&clock);
-        queue.update(1, TICK * 2).unwrap();
-        clock.advance(TICK * 2);
-        let other = queue.clone();
-        let a = thread::spawn(move || expired(&other).len());
-        let renewed = queue.touch(&1, TICK * 5).unwrap();
-        assert_eq!(a.join().unwrap(), usize::from(!renewed));
-        assert_eq!(queue.len(), usize::from(renewed));
-        assert_eq!(drain(&queue, &clock).len(), usize::from(renewed));
+        touch_and_poll(|queue, _| queue.touch(&1, TICK * 5).unwrap());
     });
 }
 
@@ -292,17 +258,7 @@ fn q6_q7_touch_and_poll() {
 #[test]
 fn q6_touch_by_handle_and_poll() {
     model("q6_touch_by_handle_and_poll", || {
-        let clock = ManualClock::new();
-        let queue = queue(&clock);
-        let Updated::Inserted { handle, .. } = queue.update(1, TICK * 2).unwrap() else {
-            panic!("it is new")
-        };
-        clock.advance(TICK * 2);
-        let other = queue.clone();
-        let a = thread::spawn(move || expired(&other).len());
-        let renewed = queue.touch_by(handle, TICK * 5).unwrap();
-        assert_eq!(a.join().unwrap(), usize::from(!renewed));
-        assert_eq!(drain(&queue, &clock).len(), usize::from(renewed));
+        touch_and_poll(|queue, handle| queue.touch_by(handle, TICK * 5).unwrap());
     });
 }
 

@@ -3,58 +3,19 @@
 #![cfg(expiry_loom)]
 
 use expiry::expiring_map::Entry;
-use expiry::{Cause, ExpiringMap, Lifetime, ManualClock, Timeout};
-use loom_tests::{large, model, thread, TICK};
-use std::sync::{Arc, Mutex};
+use expiry::{Cause, Lifetime, Timeout};
+use loom_tests::{large, model, thread, MapRig, TICK};
 
-/// A map by itself, of one shard, and what its listener was told.
-#[derive(Clone)]
-struct Rig {
-    map: Arc<ExpiringMap<u64, u64>>,
-    clock: ManualClock,
-    told: Arc<Mutex<Vec<(u64, Cause)>>>,
+/// A map where nothing expires by itself.
+fn empty() -> MapRig {
+    MapRig::new(|builder| builder)
 }
 
-impl Rig {
-    /// With value 10 under key 1.
-    fn with(lifetime: Lifetime) -> Self {
-        let rig = Rig::empty();
-        rig.map.insert_with(1, 10, lifetime).unwrap();
-        rig
-    }
-
-    fn empty() -> Self {
-        let clock = ManualClock::new();
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let listener = told.clone();
-        let map = ExpiringMap::builder()
-            .interval(TICK)
-            .shards(1)
-            .seed(7)
-            .clock(clock.clone())
-            .on_end(move |_: &u64, value: &u64, cause| {
-                listener.lock().unwrap().push((*value, cause))
-            })
-            .build_manual()
-            .unwrap();
-        Rig {
-            map: Arc::new(map),
-            clock,
-            told,
-        }
-    }
-
-    fn get(&self) -> Option<u64> {
-        self.map.get(&1).map(|value| *value)
-    }
-
-    fn told(&self) -> Vec<(u64, Cause)> {
-        self.told.lock().unwrap().clone()
-    }
-
-    fn drive(&self) {
-        while self.map.poll(usize::MAX) {}
-    }
+/// One with value 10 under key 1.
+fn with(lifetime: Lifetime) -> MapRig {
+    let rig = empty();
+    rig.map.insert_with(1, 10, lifetime).unwrap();
+    rig
 }
 
 fn live(ticks: u32) -> Lifetime {
@@ -70,7 +31,7 @@ fn idle(ticks: u32) -> Lifetime {
 #[test]
 fn m2_told_gone_and_touched() {
     model("m2_told_gone_and_touched", || {
-        let rig = Rig::with(live(10));
+        let rig = with(live(10));
         let other = rig.clone();
         let a = thread::spawn(move || other.map.touch_with(&1, Timeout::After(TICK * 20)).unwrap());
         rig.clock.advance(TICK * 10);
@@ -92,7 +53,7 @@ fn m2_told_gone_and_touched() {
 #[test]
 fn a_read_renews() {
     model("a_read_renews", || {
-        let rig = Rig::with(idle(10));
+        let rig = with(idle(10));
         rig.clock.advance(TICK * 9);
         let other = rig.clone();
         let a = thread::spawn(move || {
@@ -115,7 +76,7 @@ fn a_read_renews() {
 #[test]
 fn a_read_stays_within_the_bound() {
     model("a_read_stays_within_the_bound", || {
-        let rig = Rig::with(idle(10));
+        let rig = with(idle(10));
         rig.clock.advance(TICK);
         let other = rig.clone();
         let a = thread::spawn(move || other.get());
@@ -130,7 +91,7 @@ fn a_read_stays_within_the_bound() {
 #[test]
 fn two_bounds() {
     model("two_bounds", || {
-        let rig = Rig::with(idle(10));
+        let rig = with(idle(10));
         let other = rig.clone();
         let a = thread::spawn(move || other.map.touch_with(&1, Timeout::After(TICK * 3)).unwrap());
         assert_eq!(rig.map.touch_with(&1, Timeout::After(TICK * 5)), Ok(true));
@@ -148,7 +109,7 @@ fn two_bounds() {
 #[test]
 fn a_policy_is_its_own_values() {
     large("a_policy_is_its_own_values, read", || {
-        let rig = Rig::with(idle(10));
+        let rig = with(idle(10));
         rig.clock.advance(TICK);
         let other = rig.clone();
         let a = thread::spawn(move || other.get());
@@ -157,7 +118,7 @@ fn a_policy_is_its_own_values() {
         assert_eq!(rig.map.remaining(&1), Some(TICK * 5));
     });
     large("a_policy_is_its_own_values, touched", || {
-        let rig = Rig::with(live(20));
+        let rig = with(live(20));
         let other = rig.clone();
         let a = thread::spawn(move || other.map.touch_with(&1, Timeout::After(TICK * 20)).unwrap());
         rig.map.insert_with(1, 20, idle(5)).unwrap();
@@ -171,13 +132,9 @@ fn a_policy_is_its_own_values() {
 fn two_upserts() {
     for present in [true, false] {
         large("two_upserts", move || {
-            let rig = if present {
-                Rig::with(live(10))
-            } else {
-                Rig::empty()
-            };
+            let rig = if present { with(live(10)) } else { empty() };
             let other = rig.clone();
-            let add = |rig: &Rig| {
+            let add = |rig: &MapRig| {
                 let one_more = |old: Option<&u64>| old.map_or(11, |old| old + 1);
                 rig.map.upsert(1, one_more).map(drop).unwrap();
             };
@@ -194,7 +151,7 @@ fn two_upserts() {
 #[test]
 fn two_first_readers() {
     large("two_first_readers", || {
-        let rig = Rig::empty();
+        let rig = empty();
         let other = rig.clone();
         let a = thread::spawn(move || *other.map.entry(1).or_insert(20).unwrap());
         let b = *rig.map.entry(1).or_insert(30).unwrap();
@@ -210,7 +167,7 @@ fn two_first_readers() {
 #[test]
 fn a_value_is_removed_by_its_identity() {
     model("a_value_is_removed_by_its_identity, touched", || {
-        let rig = Rig::with(live(10));
+        let rig = with(live(10));
         let other = rig.clone();
         let a = thread::spawn(move || other.map.touch_with(&1, Timeout::After(TICK * 20)).unwrap());
         assert!(rig.map.remove_if(&1, |_, value| *value == 10).is_some());
@@ -218,7 +175,7 @@ fn a_value_is_removed_by_its_identity() {
         assert_eq!(rig.get(), None);
     });
     large("a_value_is_removed_by_its_identity, replaced", || {
-        let rig = Rig::with(live(10));
+        let rig = with(live(10));
         let Entry::Occupied(entry) = rig.map.entry(1) else {
             panic!("it is there")
         };
@@ -237,7 +194,7 @@ fn a_value_is_removed_by_its_identity() {
 #[test]
 fn a_walk_meets_what_is_replaced() {
     large("a_walk_meets_what_is_replaced", || {
-        let rig = Rig::with(live(10));
+        let rig = with(live(10));
         let other = rig.clone();
         let a = thread::spawn(move || other.map.insert(1, 20).map(drop).unwrap());
         let met: Vec<u64> = rig.map.iter().map(|entry| *entry).collect();
@@ -251,7 +208,7 @@ fn a_walk_meets_what_is_replaced() {
 #[test]
 fn a_walk_meets_no_stillborn() {
     large("a_walk_meets_no_stillborn", || {
-        let rig = Rig::empty();
+        let rig = empty();
         let other = rig.clone();
         let a = thread::spawn(move || *other.map.entry(1).or_insert(20).unwrap());
         let third = rig.clone();

@@ -5,8 +5,8 @@ use super::trees::{Settings, Trees};
 use super::{AckTracker, OnDrop};
 use crate::core::engine::Engine;
 use crate::error::BuildError;
-use crate::setup::{Reaper, Setup};
-use crate::time::{nanos, Clock};
+use crate::setup::{setters, Reaper, Setup};
+use crate::time::nanos;
 use rand::RngCore;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,6 +62,19 @@ impl Default for AckTrackerBuilder {
 }
 
 impl AckTrackerBuilder {
+    setters! {
+        "roots", "build_manual",
+        /// The granularity of time: deadlines are rounded up to it. A root times out at its deadline or up to
+        /// one interval (and the reaper's delay) later, never earlier. At least 10 microseconds.
+        ///
+        /// An engine's timeouts can be up to 2^39 - 2 intervals long: 17 years at 1 ms.
+        interval,
+        /// The most entries (roots and early arrivals) there may be at once; beyond it new ones are refused with
+        /// [`AckError::Full`](crate::AckError::Full). Exact. Costs one more atomic operation on a shared counter at the
+        /// beginning and the end of each entry.
+        capacity,
+    }
+
     /// How long a root may take from its init, unless it says otherwise itself.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -71,29 +84,6 @@ impl AckTrackerBuilder {
     /// Roots never time out, unless they say otherwise themselves. Early arrivals still do.
     pub fn timeouts_off(mut self) -> Self {
         self.timeout = None;
-        self
-    }
-
-    /// The granularity of time: deadlines are rounded up to it. A root times out at its deadline or up to
-    /// one interval (and the reaper's delay) later, never earlier. At least 10 microseconds.
-    ///
-    /// An engine's timeouts can be up to 2^39 - 2 intervals long: 17 years at 1 ms.
-    pub fn interval(mut self, interval: Duration) -> Self {
-        self.setup.interval = Some(interval);
-        self
-    }
-
-    /// Into how many shards roots are spread: a power of two up to 256.
-    pub fn shards(mut self, shards: usize) -> Self {
-        self.setup.shards = Some(shards);
-        self
-    }
-
-    /// The most entries (roots and early arrivals) there may be at once; beyond it new ones are refused with
-    /// [`AckError::Full`](crate::AckError::Full). Exact. Costs one more atomic operation on a shared counter at the
-    /// beginning and the end of each entry.
-    pub fn capacity(mut self, capacity: usize) -> Self {
-        self.setup.capacity = Some(capacity);
         self
     }
 
@@ -117,29 +107,9 @@ impl AckTrackerBuilder {
         self
     }
 
-    /// The clock to go by. One that does not run with real time is for [`build_manual`](Self::build_manual): a reaper
-    /// thread sleeps by the machine's time and does not notice that a [`ManualClock`](crate::ManualClock) was advanced.
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.setup.clock = Some(Arc::new(clock));
-        self
-    }
-
     /// What becomes of a [`Tuple`](crate::Tuple) that is dropped without ack or fail.
     pub fn on_drop(mut self, on_drop: OnDrop) -> Self {
         self.on_drop = on_drop;
-        self
-    }
-
-    /// How much the reaper does before it looks round again: expired entries, buckets, cascades.
-    pub fn reaper_budget(mut self, budget: usize) -> Self {
-        self.setup.budget = budget;
-        self
-    }
-
-    /// Makes hashing and ids reproducible. Not for production: whoever knows the seed can choose
-    /// ids that collide.
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.setup.seed = Some(seed);
         self
     }
 

@@ -281,6 +281,15 @@ impl Counter {
     pub(crate) fn set(&self, n: u64) {
         self.0.store(n, Ordering::Relaxed);
     }
+
+    /// What has come less what has gone, by these counters. May be less than nothing.
+    pub(crate) fn balance(come: &[&Counter], gone: &[&Counter]) -> u64 {
+        let sum = |counters: &[&Counter]| {
+            let add = |sum: u64, counter: &&Counter| sum.wrapping_add(counter.get());
+            counters.iter().fold(0, add)
+        };
+        sum(come).wrapping_sub(sum(gone))
+    }
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             let found = self.find(wanted).ok_or(Touched::Gone)?;
             match found.lease.state() {
                 State::Closing => return Err(Touched::Closing),
-                State::Replacing => self.settle(found.slot, found.id, found.lease),
+                State::Replacing => self.see_through(&found),
                 _ => {
                     let closing = found.lease.with_state(State::Closing);
                     if found.slot.swap_lease(found.lease, closing).is_ok() {
@@ -39,12 +39,6 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         let slot = self.engine.slot(place.id)?;
         let (word, lease) = slot.read(place.bits, STAYS)?;
         let same = word != NONE && lease.incarnation() == place.incarnation;
-        same.then_some(Found {
-            id: place.id,
-            slot,
-            word,
-            lease,
-            position: None,
-        })
+        same.then(|| Found::of(place.id, slot, word, lease))
     }
 }

@@ -90,7 +90,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
 
     /// Whether this lease is still the found entry's, and it lives.
     #[inline]
-    pub(super) fn is_still(&self, found: &Found<'_>, lease: Lease) -> bool {
+    fn is_still(&self, found: &Found<'_>, lease: Lease) -> bool {
         lease.incarnation() == found.lease.incarnation() && lease.state() == State::Live
     }
 }

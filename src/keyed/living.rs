@@ -69,7 +69,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     fn is_gone(&self, found: &Found<'_>) -> bool {
         match found.lease.state() {
             State::Replacing => {
-                self.settle(found.slot, found.id, found.lease);
+                self.see_through(found);
                 false
             }
             State::Live => {
@@ -83,7 +83,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     /// Ends an entry that is not living, as expired, or sees through what is being replaced.
     fn make_way(&self, found: &Found<'_>) {
         if found.lease.state() == State::Replacing {
-            self.settle(found.slot, found.id, found.lease);
+            self.see_through(found);
         } else {
             self.expire(found);
         }
@@ -99,12 +99,9 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         replaces: bool,
     ) -> Result<Put<'_, K, V>, StoreError> {
         loop {
-            let found = match self.find(wanted) {
-                Some(found) => found,
-                None => match self.enter(wanted, word, deadline)? {
-                    Entered::Done(_) => return Ok(Put::Inserted),
-                    Entered::Found(found) => found,
-                },
+            let found = match self.find_or_enter(wanted, word, deadline)? {
+                Entered::Done(_) => return Ok(Put::Inserted),
+                Entered::Found(found) => found,
             };
             if !self.is_living(&found) {
                 self.make_way(&found);

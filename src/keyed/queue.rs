@@ -8,8 +8,8 @@ use crate::core::engine::{Claim, Face, Leaves};
 use crate::core::lease::Lease;
 use crate::core::slots::Slot;
 use crate::error::BuildError;
-use crate::setup::{Reaper, Setup};
-use crate::time::{Clock, Timeout};
+use crate::setup::{setters, Reaper, Setup};
+use crate::time::Timeout;
 use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -47,35 +47,13 @@ impl<K> fmt::Debug for ExpiryQueueBuilder<K> {
 }
 
 impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
-    /// The granularity of time: expiry times are rounded up to it. At least 10 microseconds.
-    pub fn interval(mut self, interval: Duration) -> Self {
-        self.setup.interval = Some(interval);
-        self
-    }
-
-    /// Into how many shards keys are spread: a power of two up to 256.
-    pub fn shards(mut self, shards: usize) -> Self {
-        self.setup.shards = Some(shards);
-        self
-    }
-
-    /// The most keys there may be at once, those included whose time is up but which nobody has come to yet; beyond it new ones are
-    /// refused with [`StoreError::Full`]. Exact.
-    pub fn capacity(mut self, capacity: usize) -> Self {
-        self.setup.capacity = Some(capacity);
-        self
-    }
-
-    /// The clock to go by. One that does not run with real time is for [`build`](Self::build) only.
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.setup.clock = Some(Arc::new(clock));
-        self
-    }
-
-    /// How much the reaper does before it looks round again: expired keys, buckets, cascades.
-    pub fn reaper_budget(mut self, budget: usize) -> Self {
-        self.setup.budget = budget;
-        self
+    setters! {
+        "keys", "build",
+        /// The granularity of time: expiry times are rounded up to it. At least 10 microseconds.
+        interval,
+        /// The most keys there may be at once, those included whose time is up but which nobody has come to yet; beyond it new ones are
+        /// refused with [`StoreError::Full`]. Exact.
+        capacity,
     }
 
     /// What the process sleeps through is not held against the keys: where nobody came by for longer than `threshold`
@@ -97,12 +75,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     /// of it counts against any key.
     pub fn pause_grace(mut self, threshold: Duration) -> Self {
         self.setup.pause_grace = Some(threshold);
-        self
-    }
-
-    /// Makes the index's hashing reproducible. Not for production.
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.setup.seed = Some(seed);
         self
     }
 

@@ -2,6 +2,7 @@
 
 use super::node::{Ended, Node, NONE};
 use super::store::{Found, Store};
+use crate::core::engine::Claim;
 use crate::core::lease::{next_incarnation, Lease, State};
 use crate::core::slots::Slot;
 use crate::sync::Ordering;
@@ -99,6 +100,11 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             .compare_exchange(offer, NONE, Ordering::AcqRel, Ordering::Relaxed);
     }
 
+    /// As [`settle`](Self::settle), of an entry that was found REPLACING.
+    pub(super) fn see_through(&self, found: &Found<'_>) {
+        self.settle(found.slot, found.id, found.lease);
+    }
+
     /// Lets the new value move in: `lease` is REPLACING, and from here on whoever looks sees it through. The caller is pinned.
     #[cold]
     #[inline(never)]
@@ -129,12 +135,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         if slot.swap_lease(lease, live).is_ok() {
             let deadline = lease.deadline_near(self.engine.about_now());
             if self.engine.enforce(id, deadline).is_err() {
-                let claim = crate::core::engine::Claim {
-                    id,
-                    incarnation: live.incarnation(),
-                    slot,
-                };
-                self.end_closed(&claim, live);
+                self.end_closed(&Claim::of(id, slot, live), live);
             }
         }
         if offer != NONE {

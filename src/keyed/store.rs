@@ -155,11 +155,7 @@ impl<'a> Found<'a> {
     }
 
     pub(super) fn claim(&self) -> Claim<'a> {
-        Claim {
-            id: self.id,
-            incarnation: self.lease.incarnation(),
-            slot: self.slot,
-        }
+        Claim::of(self.id, self.slot, self.lease)
     }
 }
 
@@ -381,10 +377,6 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             };
             let (shard, hash) = wanted.at;
             let lease = Lease::new(State::Live, claim.incarnation, deadline);
-            if !is_plain::<K, V>() {
-                // SAFETY: not published yet: the caller's.
-                unsafe { Node::<K, V>::at(word) }.ask_for(lease);
-            }
             spot.occupy(wanted.bits, NONE, word, lease);
             mine.face.counts[shard].keys_in.add(1);
             let entering = Entering {
@@ -420,6 +412,20 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
                 bits: wanted.bits,
             }))
         })
+    }
+
+    /// The entry of a key; if it has none, as [`enter`](Self::enter).
+    #[inline(always)]
+    pub(super) fn find_or_enter<F: Fn(&K) -> bool>(
+        &self,
+        wanted: Wanted<'_, F>,
+        word: u64,
+        deadline: u64,
+    ) -> Result<Entered<'_>, StoreError> {
+        match self.find(wanted) {
+            Some(found) => Ok(Entered::Found(found)),
+            None => self.enter(wanted, word, deadline),
+        }
     }
 
     /// Ends what came in while the engine was shut down.
@@ -554,7 +560,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
                 Some(Touched::Renewed)
             }
             State::Replacing => {
-                self.settle(found.slot, found.id, found.lease);
+                self.see_through(found);
                 None
             }
             _ => Some(Touched::Closing),
@@ -614,7 +620,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         loop {
             let found = self.find(wanted)?;
             if found.lease.state() == State::Replacing {
-                self.settle(found.slot, found.id, found.lease);
+                self.see_through(&found);
             } else if self.engine.end(found.slot, found.lease).is_ok() {
                 let ended = self.ended(&found.claim(), found.position, Cause::Removed);
                 return Some((ended, found.lease));
@@ -653,12 +659,9 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         deadline: u64,
     ) -> Result<Result<Place, Touched>, StoreError> {
         loop {
-            let found = match self.find(wanted) {
-                Some(found) => found,
-                None => match self.enter(wanted, word, deadline)? {
-                    Entered::Done(place) => return Ok(Ok(place)),
-                    Entered::Found(found) => found,
-                },
+            let found = match self.find_or_enter(wanted, word, deadline)? {
+                Entered::Done(place) => return Ok(Ok(place)),
+                Entered::Found(found) => found,
             };
             if let Some(touched) = self.renew(&found, deadline) {
                 return Ok(Err(touched));
@@ -768,21 +771,15 @@ impl<K: 'static, V: 'static, S> Face for Store<K, V, S> {
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {
-        let (mut slots, mut keys) = (0u64, 0u64);
-        for share in self.engine.stripes() {
+        self.engine.balance(|share| {
             let counts = &share.counts[shard];
-            slots = slots
-                .wrapping_add(counts.inserted.get())
-                .wrapping_sub(counts.removed.get())
-                .wrapping_sub(counts.expired.get())
-                .wrapping_sub(counts.closed.get());
-            keys = keys
-                .wrapping_add(counts.keys_in.get())
-                .wrapping_sub(counts.keys_out.get());
-        }
-        // Counters are read one after another while others count: a little below zero is zero.
-        let sane = |n: u64| if n > i64::MAX as u64 { 0 } else { n };
-        (sane(slots), sane(keys))
+            let ended = [&counts.removed, &counts.expired, &counts.closed];
+            let slots = Counter::balance(&[&counts.inserted], &ended);
+            (
+                slots,
+                Counter::balance(&[&counts.keys_in], &[&counts.keys_out]),
+            )
+        })
     }
 
     fn leaves(&self) -> Leaves {

@@ -21,18 +21,12 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             }
             let bits = slot.key.load(Ordering::Acquire);
             let pin = self.pin(self.engine.hash(bits).0);
-            let incarnation = lease.incarnation();
-            let claim = Claim {
-                id,
-                incarnation,
-                slot,
-            };
             // In the index, or still its claimer's. Sees through what is being replaced.
-            let published = self.may_end(&claim, lease);
+            let published = self.may_end(&Claim::of(id, slot, lease), lease);
             let word = slot.word.load(Ordering::Acquire);
             // Unless it is the same tenancy afterwards, these may be of different ones.
             let again = slot.lease();
-            if again.incarnation() != incarnation || again.state() == State::Replacing {
+            if again.incarnation() != lease.incarnation() || again.state() == State::Replacing {
                 continue;
             }
             let there = published && again.is_in(HELD);

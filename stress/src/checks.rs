@@ -88,6 +88,13 @@ impl Checks {
         };
         (verdict, texts, self.violations())
     }
+
+    /// The checks that do not hold.
+    #[cfg(test)]
+    pub fn failing(&self) -> Vec<Check> {
+        let failing = self.verdict().0.into_iter().filter(|(_, holds)| !holds);
+        failing.map(|(name, _)| name).collect()
+    }
 }
 
 #[cfg(test)]

@@ -671,10 +671,6 @@ impl Trees {
 
 impl<'a> Found<'a> {
     fn claim(&self) -> Claim<'a> {
-        Claim {
-            id: self.id,
-            incarnation: self.lease.incarnation(),
-            slot: self.slot,
-        }
+        Claim::of(self.id, self.slot, self.lease)
     }
 }

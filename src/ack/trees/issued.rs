@@ -75,15 +75,8 @@ impl Trees {
         // The lease is read first: the key cannot be older than the lease's tenant.
         let lease = slot.lease();
         let same = slot.key.load(Ordering::Acquire) == root.0;
-        let incarnation = lease.incarnation();
-        (same && lease.state() == State::LiveIssued).then_some((
-            Claim {
-                id,
-                incarnation,
-                slot,
-            },
-            lease,
-        ))
+        let live = same && lease.state() == State::LiveIssued;
+        live.then(|| (Claim::of(id, slot, lease), lease))
     }
 
     /// The engine was shut down while a root was on its way in. If this ends it, it never was.
@@ -174,11 +167,7 @@ impl Trees {
                 return false;
             }
         }
-        let claim = Claim {
-            id: IssuedId(root).slot(),
-            incarnation: lease.incarnation(),
-            slot,
-        };
+        let claim = Claim::of(IssuedId(root).slot(), slot, lease);
         self.finish_at(mine, claim, lease, target, Some(Reason::Acked), None);
         true
     }

@@ -465,24 +465,21 @@ impl Face for Trees {
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {
-        let (mut slots, mut keys) = (0u64, 0u64);
-        for share in self.engine.stripes() {
+        self.engine.balance(|share| {
             let counts = &share.counts[shard];
-            slots = slots
-                .wrapping_add(counts.begun.get())
-                .wrapping_add(counts.early_held.get())
-                .wrapping_sub(counts.acked.get())
-                .wrapping_sub(counts.failed.get())
-                .wrapping_sub(counts.expired.get())
-                .wrapping_sub(counts.cancelled.get())
-                .wrapping_sub(counts.early_merged.get())
-                .wrapping_sub(counts.early_expired.get());
-            keys = keys
-                .wrapping_add(counts.keys_in.get())
-                .wrapping_sub(counts.keys_out.get());
-        }
-        // Counters are read one after another while others count: a little below zero is zero.
-        let sane = |n: u64| if n > i64::MAX as u64 { 0 } else { n };
-        (sane(slots), sane(keys))
+            let ended = [
+                &counts.acked,
+                &counts.failed,
+                &counts.expired,
+                &counts.cancelled,
+                &counts.early_merged,
+                &counts.early_expired,
+            ];
+            let slots = Counter::balance(&[&counts.begun, &counts.early_held], &ended);
+            (
+                slots,
+                Counter::balance(&[&counts.keys_in], &[&counts.keys_out]),
+            )
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! Shutting down, and looking at everything.
+//! Shutting down.
 
 use super::{Claim, Engine, Face, SHUT};
 use crate::core::lease::{Lease, State};
@@ -40,41 +40,22 @@ impl<C> Engine<C> {
             for header in self.slots.headers(chunk).into_iter().flatten() {
                 header.next.close();
             }
-            self.each(chunk, |claim, mut lease| {
+            #[allow(clippy::cast_possible_truncation)] // a slot's id
+            let first = (chunk * CHUNK) as u32;
+            for (id, slot) in (first..).zip(self.slots.chunk(chunk).into_iter().flatten()) {
+                let mut lease = slot.lease();
                 // One that is not published yet is its claimer's, who will find the bucket closed.
                 while (lease.state().expires() || lease.state() == State::Closing)
-                    && face.may_end(&claim, lease)
+                    && face.may_end(&Claim::of(id, slot, lease), lease)
                 {
-                    match self.end(claim.slot, lease) {
-                        Ok(()) => return f(claim, lease),
+                    match self.end(slot, lease) {
+                        Ok(()) => {
+                            f(Claim::of(id, slot, lease), lease);
+                            break;
+                        }
                         Err(now) => lease = now,
                     }
                 }
-            });
-        }
-    }
-
-    pub(super) fn each(&self, chunk: usize, mut f: impl FnMut(Claim<'_>, Lease)) {
-        for (at, slot) in self.slots.chunk(chunk).into_iter().flatten().enumerate() {
-            let lease = slot.lease();
-            #[allow(clippy::cast_possible_truncation)]
-            f(
-                Claim {
-                    id: (chunk * CHUNK + at) as u32,
-                    incarnation: lease.incarnation(),
-                    slot,
-                },
-                lease,
-            );
-        }
-    }
-
-    /// Calls `f` with every slot that may be in use, as it is just then. For operators; O(capacity).
-    pub(crate) fn for_each(&self, mut f: impl FnMut(Claim<'_>, Lease)) {
-        for (at, shard) in self.shards.iter().enumerate() {
-            let peak = shard.peak.load(Ordering::Acquire) & !SHUT;
-            for local in 0..peak {
-                self.each(local as usize * self.shards.len() + at, &mut f);
             }
         }
     }

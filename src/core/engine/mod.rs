@@ -152,6 +152,18 @@ pub(crate) struct Claim<'a> {
     pub(crate) slot: &'a Slot,
 }
 
+impl<'a> Claim<'a> {
+    /// Of the tenancy that `lease` is of.
+    #[inline(always)]
+    pub(crate) fn of(id: u32, slot: &'a Slot, lease: Lease) -> Self {
+        Claim {
+            id,
+            incarnation: lease.incarnation(),
+            slot,
+        }
+    }
+}
+
 struct Shard {
     inbox: Inbox,
     /// When something in the shard next expires, or earlier. Lowered by who tells of a bucket, raised by who is at the shard.
@@ -521,6 +533,18 @@ impl<C> Engine<C> {
     /// All stripes that exist.
     pub(crate) fn stripes(&self) -> impl Iterator<Item = &C> {
         self.stripes.iter().map(|stripe| &stripe.face)
+    }
+
+    /// Sums what `of` makes of each thread's share: how many slots are in use, and how many keys there are, by what this thread
+    /// has counted, which may be less than nothing.
+    pub(crate) fn balance(&self, of: impl Fn(&C) -> (u64, u64)) -> (u64, u64) {
+        let add = |sum: (u64, u64), (slots, keys): (u64, u64)| {
+            (sum.0.wrapping_add(slots), sum.1.wrapping_add(keys))
+        };
+        let (slots, keys) = self.stripes().map(of).fold((0, 0), add);
+        // Counters are read one after another while others count: a little below zero is zero.
+        let sane = |n: u64| if n > i64::MAX as u64 { 0 } else { n };
+        (sane(slots), sane(keys))
     }
 
     /// Makes sure that the reaper looks at slot `id` by `tick`. Call after its lease was set to expire then.

@@ -304,11 +304,7 @@ impl<C> Engine<C> {
             if deadline > instant.tick {
                 return deadline;
             }
-            let claim = Claim {
-                id: first + at as u32,
-                incarnation: lease.incarnation(),
-                slot,
-            };
+            let claim = Claim::of(first + at as u32, slot, lease);
             if !face.may_end(&claim, lease) {
                 return instant.tick + 1;
             }

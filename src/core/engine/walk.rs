@@ -1,6 +1,7 @@
 //! Walking over all slots, a bucket at a time, while others come and go.
 
-use super::{Engine, BUCKET_U32, SHUT};
+use super::{Claim, Engine, BUCKET_U32, SHUT};
+use crate::core::lease::Lease;
 use crate::core::params::CHUNK_BUCKETS;
 use crate::core::slots::Slot;
 use crate::sync::Ordering;
@@ -29,6 +30,17 @@ impl<C> Engine<C> {
             walk.bucket += 1;
             if let Some(slots) = self.slots.bucket(first) {
                 return Some((first, slots));
+            }
+        }
+    }
+
+    /// Calls `f` with every slot that may be in use, as it is just then. For operators; O(capacity).
+    pub(crate) fn for_each(&self, mut f: impl FnMut(Claim<'_>, Lease)) {
+        let mut walk = Walk::default();
+        while let Some((first, slots)) = self.next_bucket(&mut walk) {
+            for (id, slot) in (first..).zip(slots) {
+                let lease = slot.lease();
+                f(Claim::of(id, slot, lease), lease);
             }
         }
     }

@@ -3,8 +3,7 @@
 use super::ExpiringMap;
 use crate::error::BuildError;
 use crate::keyed::store::{Cause, Listener, Store};
-use crate::setup::Setup;
-use crate::time::Clock;
+use crate::setup::{setters, Setup};
 #[cfg(doc)]
 use crate::StoreError;
 use std::fmt;
@@ -56,6 +55,16 @@ impl<K, V> Default for ExpiringMapBuilder<K, V> {
 }
 
 impl<K, V, S> ExpiringMapBuilder<K, V, S> {
+    setters! {
+        "entries", "build_manual",
+        /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds. Where times to idle, or lifetimes of
+        /// entries, are much shorter than the time to live, set it by the shortest.
+        interval,
+        /// The most entries there may be at once, those included whose time is up but which nobody has come to yet; beyond it new keys
+        /// are refused with [`StoreError::Full`]. Exact.
+        capacity,
+    }
+
     /// How long an entry lives after it was inserted, replaced or touched, unless it says otherwise itself.
     pub fn time_to_live(mut self, time: Duration) -> Self {
         self.time_to_live = Some(time);
@@ -69,47 +78,9 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         self
     }
 
-    /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds. Where times to idle, or lifetimes of
-    /// entries, are much shorter than the time to live, set it by the shortest.
-    pub fn interval(mut self, interval: Duration) -> Self {
-        self.setup.interval = Some(interval);
-        self
-    }
-
-    /// Into how many shards entries are spread: a power of two up to 256.
-    pub fn shards(mut self, shards: usize) -> Self {
-        self.setup.shards = Some(shards);
-        self
-    }
-
-    /// The most entries there may be at once, those included whose time is up but which nobody has come to yet; beyond it new keys
-    /// are refused with [`StoreError::Full`]. Exact.
-    pub fn capacity(mut self, capacity: usize) -> Self {
-        self.setup.capacity = Some(capacity);
-        self
-    }
-
-    /// The clock to go by. One that does not run with real time is for [`build_manual`](Self::build_manual).
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.setup.clock = Some(Arc::new(clock));
-        self
-    }
-
     /// Reads the exact clock for deadlines: entries live no longer for a coarse one's lag.
     pub(in crate::keyed) fn exact(mut self) -> Self {
         self.setup.exact = true;
-        self
-    }
-
-    /// How much the reaper does before it looks round again: expired entries, buckets, cascades.
-    pub fn reaper_budget(mut self, budget: usize) -> Self {
-        self.setup.budget = budget;
-        self
-    }
-
-    /// Makes the index's hashing reproducible. Not for production.
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.setup.seed = Some(seed);
         self
     }
 

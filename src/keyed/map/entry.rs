@@ -67,7 +67,7 @@ where
         match self {
             Entry::Occupied(entry) => Ok(entry.entry),
             Entry::Vacant(VacantEntry { map, key }) => {
-                let settled = map.insert_new(key, value(), Lifetime::new())?;
+                let settled = map.put(key, value(), Lifetime::new(), false)?;
                 Ok(settled.entry)
             }
         }
@@ -208,7 +208,7 @@ where
         value: V,
         lifetime: impl Into<Lifetime>,
     ) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
-        let settled = self.map.insert_new(self.key, value, lifetime.into())?;
+        let settled = self.map.put(self.key, value, lifetime.into(), false)?;
         match settled.refused {
             None => Ok(settled.entry),
             Some((key, value)) => {

@@ -116,11 +116,13 @@ impl<K, V: fmt::Debug> fmt::Debug for Ref<'_, K, V> {
     }
 }
 
-/// What an insertion where there may be something came to.
+/// What an insertion came to.
 struct Settled<'a, K: 'static, V: 'static> {
     /// What there is.
     entry: Ref<'a, K, V>,
-    /// What was to be inserted, if that is something else.
+    /// What it has replaced.
+    replaced: Option<Ended<K, V>>,
+    /// What was to be inserted, if that is not what there is.
     refused: Option<(K, V)>,
 }
 
@@ -272,26 +274,8 @@ where
         value: V,
         lifetime: impl Into<Lifetime>,
     ) -> Result<Option<Ended<K, V>>, InsertError<K, V>> {
-        let store = &*self.store;
-        let (deadline, policy) = match store.term(lifetime.into()) {
-            Ok(term) => term,
-            Err(error) => return Err(InsertError { key, value, error }),
-        };
-        let (at, bits) = self.place(&key);
-        let pin = store.engine.index(at.0).pin();
-        let fresh = Node::fresh(key, value, policy, &pin);
-        let is_key = |other: &K| other == fresh.key();
-        let wanted = Store::<K, V, S>::wanted_at(at, bits, &is_key);
-        match store.put(wanted, fresh.word(), deadline, true) {
-            Ok(put) => {
-                fresh.settle_in();
-                Ok(match put {
-                    Put::Replaced(old) => Some(old),
-                    _ => None,
-                })
-            }
-            Err(error) => Err(InsertError::of(fresh, error)),
-        }
+        let settled = self.put(key, value, lifetime.into(), true)?;
+        Ok(settled.replaced)
     }
 
     /// Shard and hash of a key, and what its slot is to have as its key.
@@ -301,12 +285,14 @@ where
         (self.store.engine.hash(bits), bits)
     }
 
-    /// Inserts a value unless the key has one, which has then been used.
-    fn insert_new(
+    /// Inserts a value. One that the key has is replaced, or, where it is to stay, has been used.
+    #[inline]
+    fn put(
         &self,
         key: K,
         value: V,
         lifetime: Lifetime,
+        replaces: bool,
     ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
         let store = &*self.store;
         let (deadline, policy) = match store.term(lifetime) {
@@ -318,20 +304,24 @@ where
         let fresh = Node::fresh(key, value, policy, &pin);
         let is_key = |other: &K| other == fresh.key();
         let wanted = Store::<K, V, S>::wanted_at(at, bits, &is_key);
-        let (word, refused) = loop {
-            match store.put(wanted, fresh.word(), deadline, false) {
+        let (word, replaced, refused) = loop {
+            match store.put(wanted, fresh.word(), deadline, replaces) {
+                Ok(Put::Inserted) => break (fresh.settle_in(), None, None),
+                Ok(Put::Replaced(old)) => break (fresh.settle_in(), Some(old), None),
                 Ok(Put::Kept(found)) => {
                     if self.is_used(&found) {
-                        break (found.word, Some(fresh.give_back()));
+                        break (found.word, None, Some(fresh.give_back()));
                     }
                 }
-                Ok(_) => break (fresh.settle_in(), None),
                 Err(error) => return Err(InsertError::of(fresh, error)),
             }
         };
-        // SAFETY: in, or found, after the pin.
-        let entry = unsafe { Ref::new(word, Some(pin)) };
-        Ok(Settled { entry, refused })
+        Ok(Settled {
+            // SAFETY: in, or found, after the pin.
+            entry: unsafe { Ref::new(word, Some(pin)) },
+            replaced,
+            refused,
+        })
     }
 
     /// The entry of a key, to be looked at and then replaced, removed, or inserted. It has been used if there is one.

@@ -6,8 +6,8 @@ use super::{Bounds, Inner, SessionId, SessionInfo, SessionTracker};
 use crate::error::BuildError;
 use crate::keyed::stack::Stack;
 use crate::keyed::store::{Cause, Listener, Store};
-use crate::setup::Setup;
-use crate::time::{nanos, Clock, Ticks};
+use crate::setup::{setters, Setup};
+use crate::time::{nanos, Ticks};
 use crossbeam_utils::CachePadded;
 use std::fmt;
 use std::sync::Arc;
@@ -69,10 +69,13 @@ impl Default for SessionTrackerBuilder {
 }
 
 impl SessionTrackerBuilder {
-    /// The granularity of time: expiry times are rounded up to it. At least 10 microseconds.
-    pub fn interval(mut self, interval: Duration) -> Self {
-        self.setup.interval = Some(interval);
-        self
+    setters! {
+        "sessions", "build",
+        /// The granularity of time: expiry times are rounded up to it. At least 10 microseconds.
+        interval,
+        /// The most sessions there may be at once, those included that are being closed, or whose time is up though nobody has come to
+        /// them yet; beyond it new ones are refused with [`StoreError::Full`](crate::StoreError::Full). Exact.
+        capacity,
     }
 
     /// The shortest timeout that is granted, at least the interval; who asks for less gets this.
@@ -108,41 +111,10 @@ impl SessionTrackerBuilder {
         self
     }
 
-    /// Into how many shards sessions are spread: a power of two up to 256.
-    pub fn shards(mut self, shards: usize) -> Self {
-        self.setup.shards = Some(shards);
-        self
-    }
-
-    /// The most sessions there may be at once, those included that are being closed, or whose time is up though nobody has come to
-    /// them yet; beyond it new ones are refused with [`StoreError::Full`](crate::StoreError::Full). Exact.
-    pub fn capacity(mut self, capacity: usize) -> Self {
-        self.setup.capacity = Some(capacity);
-        self
-    }
-
-    /// The clock to go by. One that does not run with real time is for [`build`](Self::build) only.
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.setup.clock = Some(Arc::new(clock));
-        self
-    }
-
-    /// How much the reaper does before it looks round again: expired sessions, buckets, cascades.
-    pub fn reaper_budget(mut self, budget: usize) -> Self {
-        self.setup.budget = budget;
-        self
-    }
-
     /// After a stall of the process of more than `threshold`, sessions that could not have been renewed get its length added
     /// instead of expiring. As [`ExpiryQueueBuilder::pause_grace`](crate::ExpiryQueueBuilder::pause_grace).
     pub fn pause_grace(mut self, threshold: Duration) -> Self {
         self.setup.pause_grace = Some(threshold);
-        self
-    }
-
-    /// Makes the index's hashing reproducible. Not for production.
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.setup.seed = Some(seed);
         self
     }
 

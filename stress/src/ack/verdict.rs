@@ -113,12 +113,7 @@ mod tests {
         spoil(&mut tally, &mut metrics, &mut left);
         let checks = Checks::new(&NAMES);
         verdict(&tally, &metrics, left, &checks);
-        let (verdict, ..) = checks.verdict();
-        verdict
-            .into_iter()
-            .filter(|(_, holds)| !holds)
-            .map(|(name, _)| name)
-            .collect()
+        checks.failing()
     }
 
     #[test]

@@ -280,8 +280,7 @@ mod tests {
         };
         let checks = Checks::new(&NAMES);
         verdict(&plan, &[judged], &checks);
-        let failing = checks.verdict().0.into_iter().filter(|(_, holds)| !holds);
-        failing.map(|(name, _)| name).collect()
+        checks.failing()
     }
 
     #[test]

@@ -172,8 +172,7 @@ mod tests {
         let (ledger, checks) = (Ledger::new(2), Checks::new(&NAMES));
         story(&ledger, number(1, 70_000), &checks);
         let ends = ledger.close(&checks);
-        let failing = checks.verdict().0.into_iter().filter(|(_, holds)| !holds);
-        (ends, failing.map(|(name, _)| name).collect())
+        (ends, checks.failing())
     }
 
     #[test]

@@ -371,13 +371,7 @@ mod tests {
             expired: AtomicU64::new(0),
         };
         act(&books, &Value::new(0, 1000, 100, 8));
-        let failing = books
-            .checks
-            .verdict()
-            .0
-            .into_iter()
-            .filter(|(_, holds)| !holds);
-        failing.map(|(name, _)| name).collect()
+        books.checks.failing()
     }
 
     #[test]

@@ -393,8 +393,7 @@ mod tests {
         both.poll();
         both.remove(1);
         both.close();
-        let failing = checks.verdict().0.into_iter().filter(|(_, holds)| !holds);
-        failing.map(|(name, _)| name).collect()
+        checks.failing()
     }
 
     fn entry(both: &mut Both<'_, u64>, change: impl FnOnce(&mut Entry)) {

@@ -53,12 +53,7 @@ fn failing(spoil: impl FnOnce(&mut Seen)) -> Vec<Check> {
     spoil(&mut seen);
     let checks = Checks::new(&NAMES);
     verdict(&seen, &checks);
-    let (verdict, ..) = checks.verdict();
-    verdict
-        .into_iter()
-        .filter(|(_, holds)| !holds)
-        .map(|(name, _)| name)
-        .collect()
+    checks.failing()
 }
 
 #[test]
