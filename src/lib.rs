@@ -52,6 +52,7 @@
 struct ReadmeDoctests;
 
 mod ack;
+mod channel;
 mod core;
 mod error;
 mod keyed;
@@ -68,8 +69,9 @@ pub mod wheel;
 pub use ack::{
     edge, Ack, AckError, AckMany, AckTracker, AckTrackerBuilder, Done, Fate, Handler, InFlight,
     Lateness, Metrics, OnDrop, Outcome, Outcomes, Polled, Reason, Root, RootId, ShardMetrics,
-    Tuple, WhenFull,
+    Tuple,
 };
+pub use channel::{Receiver, WhenFull};
 pub use error::BuildError;
 pub use keyed::{
     Cause, Ended, Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder,

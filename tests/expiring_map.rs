@@ -408,15 +408,21 @@ fn a_listener_may_shut_the_map_down_or_drop_it() {
     let map = reentrant(Some(&clock), move |map, key, cause| {
         if cause == Cause::Expired && key == 5 {
             map.shutdown();
-            assert_eq!(map.insert(77, 7).unwrap_err().error, StoreError::Closed);
+            for key in [77, 177] {
+                let refused = map.insert(key, 7).unwrap_err();
+                assert_eq!(refused.error, StoreError::Closed);
+            }
         }
         counter.fetch_add(1, Relaxed);
     });
     for key in 0..100 {
-        map.insert(key, key).unwrap();
+        let time = [Timeout::Default, Timeout::Never][usize::from(key >= 50)];
+        map.insert_with(key, key, time).unwrap();
     }
     clock.advance(SECOND * 11);
     drive(&map);
+    assert_eq!((closed.load(Relaxed), map.len()), (100, 0));
+    assert_eq!(map.metrics().listener_panics, 0);
     map.shutdown();
     assert_eq!((closed.load(Relaxed), map.len()), (100, 0));
 

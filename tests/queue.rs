@@ -1,7 +1,8 @@
 //! Polling by many, waiting, and stalls of the process: one test per promise, in simulated time.
 #![cfg(not(expiry_loom))]
 
-use expiry::{BuildError, Cause, ExpiringMap, ExpiryQueue, ExpiryQueueBuilder, ManualClock};
+use expiry::{BuildError, Cause, Expired, ExpiringMap, ExpiryQueue, ExpiryQueueBuilder};
+use expiry::{ManualClock, Receiver, StoreError, WhenFull};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Arc, Barrier, Mutex};
@@ -27,7 +28,7 @@ impl Random {
 }
 
 /// Keys and expiry times in seconds, as polled.
-fn seconds(expired: &[expiry::Expired<u64>]) -> Vec<(u64, u64)> {
+fn seconds(expired: &[Expired<u64>]) -> Vec<(u64, u64)> {
     expired
         .iter()
         .map(|key| (key.expiry().as_secs(), **key))
@@ -605,4 +606,133 @@ fn what_a_touch_has_ended_after_a_jump_is_polled() {
     while queue.poll_into(&mut expired, 1) {}
     assert_eq!(expired.iter().map(|key| **key).collect::<Vec<_>>(), ["b"]);
     assert_eq!(queue.len(), 1);
+}
+
+/// What comes out of a channel by then, which is long.
+fn received(channel: &Receiver<Expired<u64>>, keys: usize) -> Vec<u64> {
+    let next = |_| {
+        *channel
+            .next_within(Duration::from_secs(60))
+            .expect("a key")
+            .key()
+    };
+    let mut keys: Vec<u64> = (0..keys).map(next).collect();
+    keys.sort_unstable();
+    keys
+}
+
+/// A queue with a reaper and a channel of one, into which keys expire.
+fn with_channel(when_full: WhenFull, keys: u64) -> (ExpiryQueue<u64>, Receiver<Expired<u64>>) {
+    let builder = ExpiryQueue::builder().interval(Duration::from_millis(1));
+    let (queue, channel) = builder.build_with_channel(1, when_full).unwrap();
+    for key in 0..keys {
+        queue.update(key, Duration::from_millis(1)).unwrap();
+    }
+    (queue, channel)
+}
+
+#[test]
+fn a_full_channel_waits_spills_or_drops_as_it_was_told() {
+    let (queue, mut channel) = with_channel(WhenFull::Wait, 100);
+    assert_eq!(received(&channel, 100), (0..100).collect::<Vec<_>>());
+    assert_eq!(
+        (queue.metrics().spilled, queue.metrics().undelivered),
+        (0, 0)
+    );
+    drop(queue);
+    assert!(channel.next().is_none());
+
+    let (queue, channel) = with_channel(WhenFull::Spill, 100);
+    while !queue.is_empty() {
+        std::thread::yield_now();
+    }
+    assert_eq!(received(&channel, 100), (0..100).collect::<Vec<_>>());
+    assert!(queue.metrics().spilled > 0);
+
+    let (queue, channel) = with_channel(WhenFull::Drop, 100);
+    // The reaper has come back for the last one, and so told of the others.
+    while queue.metrics().undelivered < 99 {
+        std::thread::yield_now();
+    }
+    assert_eq!(channel.len(), 1);
+    assert_eq!(queue.metrics().undelivered, 99);
+}
+
+#[test]
+fn a_shutdown_does_not_wait_for_who_reads_the_channel() {
+    let (queue, channel) = with_channel(WhenFull::Wait, 100);
+    while channel.is_empty() {
+        std::thread::yield_now();
+    }
+    let left = queue.shutdown();
+    let mut all: Vec<u64> = left.iter().map(|key| *key.key()).collect();
+    all.extend(std::iter::from_fn(|| channel.try_next()).map(|key| *key.key()));
+    all.sort_unstable();
+    assert_eq!(all, (0..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_channel_needs_room() {
+    let channel = ExpiryQueue::<u64>::builder().build_with_channel(0, WhenFull::Wait);
+    assert_eq!(channel.err(), Some(BuildError::ZeroChannel));
+}
+
+#[test]
+fn a_shutdown_returns_what_there_was() {
+    let clock = ManualClock::new();
+    let queue = builder(&clock).build().unwrap();
+    for (key, seconds) in [(1, 5), (2, 3), (3, 9)] {
+        queue.update(key, Duration::from_secs(seconds)).unwrap();
+    }
+    queue.remove(&3);
+    let handle = queue.get(&1).unwrap().1;
+    assert_eq!(seconds(&queue.shutdown()), [(3, 2), (5, 1)]);
+    assert_eq!(
+        queue.update(4, Duration::from_secs(1)),
+        Err(StoreError::Closed)
+    );
+    assert_eq!(queue.touch(&1, Duration::from_secs(1)), Ok(false));
+    assert_eq!(queue.touch_by(handle, Duration::from_secs(1)), Ok(false));
+    assert!(queue.is_empty() && queue.poll().is_empty());
+    assert_eq!(seconds(&queue.shutdown()), []);
+}
+
+#[test]
+fn a_key_is_looked_at_without_touching_it() {
+    let clock = ManualClock::new();
+    let queue = builder(&clock).build().unwrap();
+    assert_eq!(queue.get(&1), None);
+    queue.update(1, Duration::from_secs(5)).unwrap();
+    clock.advance(Duration::from_secs(2));
+    let (expiry, handle) = queue.get(&1).unwrap();
+    assert_eq!(expiry, Duration::from_secs(5));
+    assert!(queue.touch_by(handle, Duration::from_secs(5)).unwrap());
+    assert_eq!(queue.get(&1).unwrap().0, Duration::from_secs(7));
+    clock.advance(Duration::from_secs(5));
+    assert!(queue.contains(&1), "nobody has polled it");
+    assert_eq!(seconds(&queue.poll()), [(7, 1)]);
+    assert!(!queue.contains(&1));
+}
+
+#[test]
+fn what_a_poll_finds_goes_where_it_was_to_go() {
+    let clock = ManualClock::new();
+    let told = Arc::new(AtomicUsize::new(0));
+    let into = told.clone();
+    let handled = builder(&clock)
+        .build_with_handler(move |_: &u64| {
+            into.fetch_add(1, Relaxed);
+        })
+        .unwrap();
+    let (sent, channel) = builder(&clock)
+        .build_with_channel(10, WhenFull::Wait)
+        .unwrap();
+    handled.update(1, SECOND).unwrap();
+    sent.update(1, SECOND).unwrap();
+    clock.advance(SECOND * 2);
+    while told.load(Relaxed) == 0 || channel.is_empty() {
+        assert!(handled.poll().is_empty() && sent.poll().is_empty());
+    }
+    assert_eq!(received(&channel, 1), [1]);
+    assert_eq!(told.load(Relaxed), 1);
 }

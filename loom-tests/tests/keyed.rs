@@ -281,3 +281,18 @@ fn q10_two_pollers() {
         assert!(queue.is_empty());
     });
 }
+
+/// W8: an update of a fresh key meets the shutdown: it is refused, or the key is returned. Guards: who ends what came in
+/// late says so.
+#[test]
+fn w08_update_and_shutdown() {
+    model("w08_update_and_shutdown", || {
+        let clock = ManualClock::new();
+        let queue = queue(&clock);
+        let other = queue.clone();
+        let a = thread::spawn(move || other.update(1, TICK * 2).is_ok());
+        let left = queue.shutdown();
+        assert_eq!(a.join().unwrap(), left.len() == 1);
+        assert!(queue.is_empty());
+    });
+}

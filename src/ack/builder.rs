@@ -1,8 +1,9 @@
 //! Building a tracker: every setting, its default, and what is refused.
 
-use super::deliver::{Deliver, Handler, Outcomes, Target, WhenFull};
+use super::deliver::{Deliver, Handler, Target};
 use super::trees::{Settings, Trees};
-use super::{AckTracker, OnDrop};
+use super::{AckTracker, OnDrop, Outcomes};
+use crate::channel::{channel, WhenFull};
 use crate::core::engine::Engine;
 use crate::error::BuildError;
 use crate::setup::{setters, Reaper, Setup};
@@ -159,8 +160,8 @@ impl AckTrackerBuilder {
         if self.handler.is_some() {
             return Err(BuildError::TwoReceivers);
         }
-        let (target, outcomes) = Target::channel(length, when_full);
-        Ok((self.with_reaper(target)?, outcomes))
+        let (sender, outcomes) = channel(length, when_full);
+        Ok((self.with_reaper(Target::Channel(sender))?, outcomes))
     }
 
     /// Builds the tracker without a thread: nothing expires but in [`AckTracker::poll`].

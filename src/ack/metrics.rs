@@ -163,6 +163,7 @@ impl Trees {
                 early_refused: a.early_refused + b.early_refused,
             });
         let relaxed = std::sync::atomic::Ordering::Relaxed;
+        let (spilled, undelivered) = self.deliver.astray();
         Metrics {
             shards,
             total,
@@ -176,8 +177,8 @@ impl Trees {
             reaper_busy: Duration::from_nanos(self.busy.get()),
             reaper_rounds: self.rounds.get(),
             handler_panics: self.deliver.panics.load(relaxed),
-            spilled: self.deliver.spilled.load(relaxed),
-            undelivered: self.deliver.undelivered.load(relaxed),
+            spilled,
+            undelivered,
         }
     }
 

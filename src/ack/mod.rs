@@ -9,7 +9,7 @@ mod trees;
 mod tuple;
 
 pub use builder::AckTrackerBuilder;
-pub use deliver::{Handler, Outcomes, WhenFull};
+pub use deliver::Handler;
 pub use error::AckError;
 pub use metrics::{InFlight, Lateness, Metrics, ShardMetrics};
 pub use outcome::{Ack, Done, Outcome, Reason, Root, RootId};
@@ -17,12 +17,17 @@ pub use tuple::Tuple;
 
 use crate::setup::Reaper;
 use crate::time::Timeout;
+#[cfg(doc)]
+use crate::WhenFull;
 use rand::{rngs::SmallRng, RngCore, SeedableRng};
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use trees::Trees;
+
+/// The receiving end of a tracker's channel.
+pub type Outcomes = crate::Receiver<Outcome>;
 
 /// What becomes of a [`Tuple`] that is dropped without ack or fail, by a panic or an early return for instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -100,13 +100,15 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     ) -> Result<Put<'_, K, V>, StoreError> {
         loop {
             let found = match self.find_or_enter(wanted, word, deadline)? {
-                Entered::Done(_) => return Ok(Put::Inserted),
+                Entered::Done(_) | Entered::Closed => return Ok(Put::Inserted),
                 Entered::Found(found) => found,
             };
             if !self.is_living(&found) {
                 self.make_way(&found);
             } else if !replaces {
                 return Ok(Put::Kept(found));
+            } else if self.engine.is_refusing() {
+                return Err(StoreError::Closed);
             } else if let Some(old) = self.replace(&found, word, deadline) {
                 self.tell(&old, Cause::Replaced);
                 return Ok(Put::Replaced(old));

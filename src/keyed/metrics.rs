@@ -29,6 +29,10 @@ pub struct StoreMetrics {
     pub closed: u64,
     /// Panics of the listener, or handler, that were caught.
     pub listener_panics: u64,
+    /// Keys that went to the second queue of a channel; see [`WhenFull::Spill`](crate::WhenFull::Spill).
+    pub spilled: u64,
+    /// Keys that nobody got: dropped by [`WhenFull::Drop`](crate::WhenFull::Drop), or the receiver was gone.
+    pub undelivered: u64,
     /// Panics of keys' and values' `Drop` that were caught, in all keyed stores of this process: memory outlives its store.
     pub drop_panics: u64,
 }

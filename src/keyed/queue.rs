@@ -2,8 +2,9 @@
 
 use super::node::{is_plain, key_of, Ended, NoValue, Node};
 use super::stack::Stack;
-use super::store::{Cause, Place, Store, Touched};
+use super::store::{Cause, Place, Store, Touched, Update};
 use super::{StoreError, StoreMetrics};
+use crate::channel::{channel, Receiver, Sender, WhenFull};
 use crate::core::engine::{Claim, Face, Leaves};
 use crate::core::lease::Lease;
 use crate::core::slots::Slot;
@@ -84,14 +85,11 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     ///
     /// [`BuildError`] says which setting is out of range, or what the system refused.
     pub fn build(self) -> Result<ExpiryQueue<K>, BuildError> {
-        Ok(ExpiryQueue {
-            store: Arc::new(self.store(None)?),
-            reaper: None,
-            lapsed: Stack::new(),
-        })
+        self.told_to(Target::Poll(Stack::new()))
     }
 
-    /// Builds a queue whose reaper thread hands what expires to `handler`.
+    /// Builds a queue whose reaper thread hands what expires to `handler`, which may use the queue, be slow, or panic: that is
+    /// caught and counted.
     ///
     /// # Errors
     ///
@@ -100,27 +98,51 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
         self,
         handler: impl Fn(&K) + Send + Sync + 'static,
     ) -> Result<ExpiryQueue<K>, BuildError> {
-        let budget = self.setup.budget;
-        let store = Arc::new(
-            self.store(Some(Box::new(move |key: &K, _: &NoValue, cause| {
-                if cause == Cause::Expired {
-                    handler(key);
-                }
-            })))?,
-        );
-        let reaper = store.start(budget)?;
-        Ok(ExpiryQueue {
-            store,
-            reaper: Some(reaper),
-            lapsed: Stack::new(),
-        })
+        self.told_to(Target::Handler(Box::new(handler)))?.started()
     }
 
-    fn store(
-        &self,
-        listener: Option<super::store::Listener<K, NoValue>>,
-    ) -> Result<Inner<K>, BuildError> {
-        Store::build(&self.setup, Hasher::default(), None, None, listener)
+    /// Builds a queue whose reaper thread sends what expires into a channel of `length`.
+    ///
+    /// ```
+    /// use expiry::{ExpiryQueue, WhenFull};
+    /// use std::time::Duration;
+    ///
+    /// let ms = Duration::from_millis;
+    /// let (leases, mut expired) = ExpiryQueue::builder()
+    ///     .interval(ms(10))
+    ///     .build_with_channel(1000, WhenFull::Wait)?;
+    /// leases.update("worker 1", ms(30))?;
+    /// assert_eq!(*expired.next().unwrap().key(), "worker 1");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build), and [`BuildError::ZeroChannel`].
+    pub fn build_with_channel(
+        self,
+        length: usize,
+        when_full: WhenFull,
+    ) -> Result<(ExpiryQueue<K>, Receiver<Expired<K>>), BuildError> {
+        if length == 0 {
+            return Err(BuildError::ZeroChannel);
+        }
+        let (sender, receiver) = channel(length, when_full);
+        let queue = self.told_to(Target::Channel(sender))?.started()?;
+        Ok((queue, receiver))
+    }
+
+    fn told_to(self, target: Target<K>) -> Result<ExpiryQueue<K>, BuildError> {
+        let store = Store::build(&self.setup, Hasher::default(), None, None, None)?;
+        let budget = self.setup.budget;
+        Ok(ExpiryQueue {
+            shared: Arc::new(Shared {
+                store,
+                target,
+                budget,
+            }),
+            reaper: None,
+        })
     }
 }
 
@@ -213,29 +235,52 @@ impl<K: fmt::Debug> fmt::Debug for Expired<K> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ExpiryQueue<K: 'static> {
-    store: Arc<Inner<K>>,
+    shared: Arc<Shared<K>>,
     reaper: Option<Reaper>,
+}
+
+/// What a queue shares with its reaper.
+struct Shared<K: 'static> {
+    store: Inner<K>,
+    target: Target<K>,
+    /// The reaper's.
+    budget: usize,
+}
+
+/// Where what expires goes, unless a poll has found it.
+enum Target<K: 'static> {
     /// What has expired in an update or a touch, to be polled.
-    lapsed: Stack<Expired<K>>,
+    Poll(Stack<Expired<K>>),
+    Handler(Box<dyn Fn(&K) + Send + Sync>),
+    Channel(Sender<Expired<K>>),
 }
 
 impl<K: Hash + Eq + Send + Sync + 'static> fmt::Debug for ExpiryQueue<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExpiryQueue")
             .field("len", &self.len())
-            .field("interval", &self.store.engine.ticks.interval())
+            .field("interval", &self.shared.store.engine.ticks.interval())
             .field("reaper", &self.reaper.is_some())
             .finish_non_exhaustive()
     }
 }
 
-/// A driver's round whose finds go to `into`.
-struct Collect<'a, K: 'static, F> {
-    store: &'a Inner<K>,
-    into: F,
+impl<K: 'static> Shared<K> {
+    /// How long after the queue was built a tick begins.
+    fn since_start(&self, tick: u64) -> Duration {
+        Duration::from_nanos(tick.saturating_mul(self.store.engine.ticks.interval_nanos()))
+    }
+
+    /// What has expired in this slot, which the caller has ended.
+    fn expired(&self, claim: &Claim<'_>, deadline: u64) -> Expired<K> {
+        Expired {
+            ended: self.store.ended(claim, None, Cause::Expired),
+            expiry: self.since_start(deadline),
+        }
+    }
 }
 
-impl<K, F: Fn(Expired<K>)> Face for Collect<'_, K, F> {
+impl<K: 'static> Face for Shared<K> {
     fn may_end(&self, claim: &Claim<'_>, lease: Lease) -> bool {
         self.store.may_end(claim, lease)
     }
@@ -245,9 +290,12 @@ impl<K, F: Fn(Expired<K>)> Face for Collect<'_, K, F> {
     }
 
     fn expired(&self, claim: Claim<'_>, _lease: Lease, deadline: u64, _now: u64) {
-        let ended = self.store.ended(&claim, None, Cause::Expired);
-        let expiry = since_start(self.store, deadline);
-        (self.into)(Expired { ended, expiry });
+        let expired = self.expired(&claim, deadline);
+        match &self.target {
+            Target::Poll(stack) => stack.push(expired),
+            Target::Handler(handler) => self.store.guard(|| handler(expired.key())),
+            Target::Channel(sender) => sender.send(expired),
+        }
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {
@@ -255,16 +303,39 @@ impl<K, F: Fn(Expired<K>)> Face for Collect<'_, K, F> {
     }
 
     fn leaves(&self) -> Leaves {
-        match self.store.leaves() {
-            Leaves::Nothing => Leaves::Nothing,
-            _ => Leaves::Lent,
+        match self.target {
+            Target::Handler(_) => self.store.leaves(),
+            Target::Poll(_) | Target::Channel(_) => self.store.lends(),
         }
     }
 }
 
-/// How long after the queue was built a tick begins.
-fn since_start<K: 'static>(store: &Inner<K>, tick: u64) -> Duration {
-    Duration::from_nanos(tick.saturating_mul(store.engine.ticks.interval_nanos()))
+/// A driver's round whose finds go to `into`.
+struct Poll<'a, K: 'static, F> {
+    shared: &'a Shared<K>,
+    into: F,
+}
+
+impl<K, F: Fn(Expired<K>)> Face for Poll<'_, K, F> {
+    fn may_end(&self, claim: &Claim<'_>, lease: Lease) -> bool {
+        self.shared.may_end(claim, lease)
+    }
+
+    fn prepare(&self, slot: &Slot, lease: Lease) {
+        self.shared.prepare(slot, lease);
+    }
+
+    fn expired(&self, claim: Claim<'_>, _lease: Lease, deadline: u64, _now: u64) {
+        (self.into)(self.shared.expired(&claim, deadline));
+    }
+
+    fn live(&self, shard: usize) -> (u64, u64) {
+        self.shared.live(shard)
+    }
+
+    fn leaves(&self) -> Leaves {
+        self.shared.store.lends()
+    }
 }
 
 impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
@@ -276,23 +347,28 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         }
     }
 
-    fn since_start(&self, tick: u64) -> Duration {
-        since_start(&self.store, tick)
+    /// With its reaper.
+    fn started(mut self) -> Result<Self, BuildError> {
+        let reaper = Reaper::start(
+            &self.shared,
+            |shared| &shared.store.engine,
+            self.shared.budget,
+            |_, _| {},
+            |shared| shared.store.close(),
+        )?;
+        self.reaper = Some(reaper);
+        Ok(self)
     }
 
-    /// The deadline of what begins, or is renewed, now.
+    fn store(&self) -> &Inner<K> {
+        &self.shared.store
+    }
+
+    /// The deadline of what begins, or is renewed, now. After a jump of the clock by years it ends what is due.
     #[inline]
     fn deadline(&self, timeout: Duration) -> Result<u64, StoreError> {
-        let (store, timeout) = (&*self.store, Timeout::After(timeout));
-        if self.reaper.is_some() {
-            return store.deadline(timeout);
-        }
-        // After a jump of the clock by years it ends what is due, and somebody is to poll that.
-        let collect = Collect {
-            store,
-            into: |key| self.lapsed.push(key),
-        };
-        Ok(store.engine.renewal(timeout, None, &collect)?)
+        let (shared, timeout) = (&*self.shared, Timeout::After(timeout));
+        Ok(shared.store.engine.renewal(timeout, None, shared)?)
     }
 
     /// Inserts the key, or renews it: it expires `timeout` from now, rounded up to the interval.
@@ -300,19 +376,20 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// # Errors
     ///
     /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`], and for a new key [`StoreError::Full`],
-    /// [`StoreError::OutOfMemory`].
+    /// [`StoreError::OutOfMemory`], [`StoreError::Closed`].
     pub fn update(&self, key: K, timeout: Duration) -> Result<Updated, StoreError> {
-        let store = &*self.store;
+        let store = self.store();
         let deadline = self.deadline(timeout)?;
         let bits = store.bits(&key);
-        let expiry = self.since_start(deadline);
+        let expiry = self.shared.since_start(deadline);
         Ok(match store.update(key, bits, NoValue, deadline)? {
-            Ok(place) => Updated::Inserted {
+            Update::Entered(place) => Updated::Inserted {
                 expiry,
                 handle: Handle(place),
             },
-            Err(Touched::Unchanged) => Updated::Unchanged,
-            Err(_) => Updated::Renewed { expiry },
+            Update::Closed => return Err(StoreError::Closed),
+            Update::Touched(Touched::Unchanged) => Updated::Unchanged,
+            Update::Touched(_) => Updated::Renewed { expiry },
         })
     }
 
@@ -330,7 +407,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     where
         K: Borrow<Q>,
     {
-        let store = &*self.store;
+        let store = self.store();
         let deadline = self.deadline(timeout)?;
         let touched = store.touch(store.bits(key), |other| other.borrow() == key, deadline);
         Ok(touched.is_alive())
@@ -344,7 +421,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     #[inline]
     pub fn touch_by(&self, handle: Handle, timeout: Duration) -> Result<bool, StoreError> {
         let deadline = self.deadline(timeout)?;
-        let touched = self.store.touch_at(handle.0, deadline);
+        let touched = self.store().touch_at(handle.0, deadline);
         Ok(touched.is_alive())
     }
 
@@ -353,16 +430,44 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     where
         K: Borrow<Q>,
     {
-        let store = &*self.store;
+        let store = self.store();
         let removed = store.remove(store.bits(key), |other| other.borrow() == key);
-        removed.map(|(_, lease)| self.since_start(lease.deadline_near(store.engine.about_now())))
+        removed.map(|(_, lease)| self.expiry(lease))
+    }
+
+    /// When a key is due.
+    fn expiry(&self, lease: Lease) -> Duration {
+        let deadline = lease.deadline_near(self.store().engine.about_now());
+        self.shared.since_start(deadline)
+    }
+
+    /// When the key expires, and a handle of it; `None` if it is not there. Changes nothing.
+    pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<(Duration, Handle)>
+    where
+        K: Borrow<Q>,
+    {
+        let store = self.store();
+        let is_key = |other: &K| other.borrow() == key;
+        let wanted = store.wanted(store.bits(key), &is_key);
+        let _pin = store.pin(wanted.at.0);
+        let found = store.find(wanted)?;
+        Some((self.expiry(found.lease), Handle(found.place(wanted.bits))))
+    }
+
+    /// Whether the key is there, be it that its time is up.
+    pub fn contains<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.get(key).is_some()
     }
 
     /// What has expired, all of it, however far the clock has jumped. Never waits.
     ///
     /// Any number of threads may poll, and share the work: a shard is polled by one of them at a time, the others leave it out.
     /// Each key is given to one of them. One that comes back with nothing found nothing due, or only in shards that
-    /// others were at. (A poll in a handler finds nothing.)
+    /// others were at. (A poll in a handler finds nothing.) Where there is a handler or a channel, that is given what a poll
+    /// finds, and the poll returns nothing.
     ///
     /// Sorted by [expiry](Expired::expiry), keys of the same in no order. Between polls of several threads there is no
     /// order: of two keys the one due later may be given out first, in another shard. What one thread's poll returns was due
@@ -387,15 +492,18 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     }
 
     fn gather(&self, into: &mut Vec<Expired<K>>, budget: usize) -> bool {
-        let before = into.len();
-        into.extend(self.lapsed.take());
+        let (before, shared) = (into.len(), &*self.shared);
+        let engine = &shared.store.engine;
+        let Target::Poll(lapsed) = &shared.target else {
+            return engine.poll_shared(budget, shared, || false);
+        };
+        into.extend(lapsed.take());
         let into = RefCell::new(into);
-        let collect = Collect {
-            store: &*self.store,
+        let poll = Poll {
+            shared,
             into: |key| into.borrow_mut().push(key),
         };
-        let found = || into.borrow().len() > before;
-        self.store.engine.poll_shared(budget, &collect, found)
+        engine.poll_shared(budget, &poll, || into.borrow().len() > before)
     }
 
     /// How long until something is due: zero if something is, `None` if nothing will be. Wait-free, O(shards).
@@ -431,10 +539,10 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// ```
     #[must_use]
     pub fn wait_time(&self) -> Option<Duration> {
-        if !self.lapsed.is_empty() {
-            return Some(Duration::ZERO);
+        match &self.shared.target {
+            Target::Poll(lapsed) if !lapsed.is_empty() => Some(Duration::ZERO),
+            _ => self.store().engine.wait_time(),
         }
-        self.store.engine.wait_time()
     }
 
     /// Which keys expire when: expiry time to keys. O(capacity); no snapshot.
@@ -444,16 +552,14 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         K: Clone,
     {
         let mut dump = BTreeMap::<_, Vec<K>>::new();
-        let about_now = self.store.engine.about_now();
-        self.store.each(|found, bits| {
+        self.store().each(|found, bits| {
             let key = if is_plain::<K, NoValue>() {
                 key_of(bits)
             } else {
                 // SAFETY: held by `each`, which has found it in its slot.
                 unsafe { Node::<K, NoValue>::at(found.word) }.key().clone()
             };
-            let expiry = self.since_start(found.lease.deadline_near(about_now));
-            dump.entry(expiry).or_default().push(key);
+            dump.entry(self.expiry(found.lease)).or_default().push(key);
         });
         dump
     }
@@ -461,13 +567,17 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// What it has been doing. O(threads x shards).
     #[must_use]
     pub fn metrics(&self) -> StoreMetrics {
-        self.store.metrics()
+        let mut metrics = self.store().metrics();
+        if let Target::Channel(sender) = &self.shared.target {
+            (metrics.spilled, metrics.undelivered) = sender.astray();
+        }
+        metrics
     }
 
     /// Keys now, expired ones included that nobody has polled yet. O(threads x shards).
     #[must_use]
     pub fn len(&self) -> usize {
-        self.store.len()
+        self.store().len()
     }
 
     /// Whether there are none.
@@ -475,11 +585,43 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Ends all keys, and stops the reaper, for which it waits. Returns what there was, as it would have expired: a key whose
+    /// update said that it was inserted, and that has neither been removed nor given to anybody, is in here, once. From then on
+    /// updates of new keys are refused with [`StoreError::Closed`]. A channel under [`WhenFull::Wait`] is treated as under
+    /// [`WhenFull::Spill`] from here on.
+    ///
+    /// In the handler it only stops the reaper, which then ends what there is, untold: look at [`dump`](Self::dump) first.
+    #[must_use = "what is not looked at is lost"]
+    pub fn shutdown(&self) -> Vec<Expired<K>> {
+        let mut left = Vec::new();
+        self.close_channel();
+        self.store()
+            .shut_with(self.reaper.as_ref(), |ended, lease| {
+                let expiry = self.expiry(lease);
+                left.push(Expired { ended, expiry });
+            });
+        if let Target::Poll(lapsed) = &self.shared.target {
+            left.extend(lapsed.take());
+        }
+        left.sort_unstable_by_key(Expired::expiry);
+        left
+    }
+}
+
+impl<K: 'static> ExpiryQueue<K> {
+    /// Who waits for room in the channel waits no longer.
+    fn close_channel(&self) {
+        if let Target::Channel(sender) = &self.shared.target {
+            sender.close();
+        }
+    }
 }
 
 impl<K: 'static> Drop for ExpiryQueue<K> {
     fn drop(&mut self) {
-        self.store.shut(self.reaper.as_ref());
+        self.close_channel();
+        self.shared.store.shut(self.reaper.as_ref());
     }
 }
 
@@ -507,15 +649,22 @@ mod tests {
                 .update(key.to_string(), Duration::from_secs(1))
                 .unwrap();
         }
-        let round = queue.store.engine.poll(SECOND, usize::MAX, &*queue.store);
+        let round = queue
+            .store()
+            .engine
+            .poll(SECOND, usize::MAX, &queue.shared.store);
         assert!(queue.is_empty() && !round.more);
         (queue, round.next)
     }
 
     /// The tick to come back at after a round at `tick`.
     fn round(queue: &ExpiryQueue<String>, tick: u64) -> Option<u64> {
-        let now = queue.store.engine.ticks.begins(tick);
-        queue.store.engine.poll(now, usize::MAX, &*queue.store).next
+        let now = queue.store().engine.ticks.begins(tick);
+        queue
+            .store()
+            .engine
+            .poll(now, usize::MAX, &queue.shared.store)
+            .next
     }
 
     #[test]

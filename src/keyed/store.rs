@@ -154,6 +154,15 @@ impl<'a> Found<'a> {
         is_integer::<K>() || is_key(unsafe { Node::<K, V>::at(self.word) }.key())
     }
 
+    /// Where it is, its slot having `bits` as its key.
+    pub(super) fn place(&self, bits: u64) -> Place {
+        Place {
+            id: self.id,
+            incarnation: self.lease.incarnation(),
+            bits,
+        }
+    }
+
     pub(super) fn claim(&self) -> Claim<'a> {
         Claim::of(self.id, self.slot, self.lease)
     }
@@ -191,8 +200,20 @@ pub(crate) struct Place {
 pub(super) enum Entered<'a> {
     /// It is in.
     Done(Place),
+    /// It was in, and this call has ended it again, because the store is shut down.
+    Closed,
     /// Something is there already.
     Found(Found<'a>),
+}
+
+/// What became of an update.
+pub(super) enum Update {
+    /// The key was not there: it is in.
+    Entered(Place),
+    /// As [`Entered::Closed`].
+    Closed,
+    /// It was there.
+    Touched(Touched),
 }
 
 pub(crate) struct Store<K: 'static, V: 'static, S> {
@@ -403,8 +424,8 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             // If the engine was shut down meanwhile it ends here, unless it has ended.
             let enforced = self.engine.enforce_in(spot.header, claim.id, deadline);
             self.engine.heed(claim.id, deadline);
-            if enforced.is_err() {
-                self.end_closed(&claim, lease);
+            if enforced.is_err() && self.end_closed(&claim, lease) {
+                return Ok(Entered::Closed);
             }
             Ok(Entered::Done(Place {
                 id: claim.id,
@@ -428,10 +449,10 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         }
     }
 
-    /// Ends what came in while the engine was shut down.
+    /// Ends what came in while the engine was shut down. False if it has ended before.
     #[cold]
     #[inline(never)]
-    pub(super) fn end_closed(&self, claim: &Claim<'_>, mut lease: Lease) {
+    pub(super) fn end_closed(&self, claim: &Claim<'_>, mut lease: Lease) -> bool {
         while lease.incarnation() == claim.incarnation && lease.is_in(HELD) {
             if lease.state() == State::Replacing {
                 self.settle(claim.slot, claim.id, lease);
@@ -441,11 +462,12 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             match self.engine.end(claim.slot, lease) {
                 Ok(()) => {
                     self.ended(claim, None, Cause::Closed);
-                    return;
+                    return true;
                 }
                 Err(now) => lease = now,
             }
         }
+        false
     }
 
     /// What the one who ended a slot does: [`finish`](Self::finish), and the listener is told.
@@ -517,10 +539,15 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     /// Tells the listener. Never panics.
     #[inline]
     pub(super) fn tell(&self, ended: &Ended<K, V>, cause: Cause) {
-        let Some(listener) = &self.listener else {
-            return;
-        };
-        if caught(|| listener(ended.key(), ended.value(), cause)) {
+        if let Some(listener) = &self.listener {
+            self.guard(|| listener(ended.key(), ended.value(), cause));
+        }
+    }
+
+    /// Runs what the user wants to be called. Never panics.
+    #[inline]
+    pub(super) fn guard(&self, told: impl FnOnce()) {
+        if caught(told) {
             self.panics
                 .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
@@ -629,13 +656,13 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     }
 
     /// Inserts an entry without a value, or renews the one that the key has.
-    pub(crate) fn update(
+    pub(super) fn update(
         &self,
         key: K,
         bits: u64,
         value: V,
         deadline: u64,
-    ) -> Result<Result<Place, Touched>, StoreError>
+    ) -> Result<Update, StoreError>
     where
         K: Eq,
     {
@@ -646,7 +673,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         let fresh = Node::fresh(key, value, None, &pin);
         let same = |other: &K| fresh.key() == other;
         let updated = self.update_with(Self::wanted_at(at, bits, &same), fresh.word(), deadline);
-        if let Ok(Ok(_)) = updated {
+        if let Ok(Update::Entered(_) | Update::Closed) = updated {
             fresh.settle_in();
         }
         updated
@@ -657,14 +684,15 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         wanted: Wanted<'_, F>,
         word: u64,
         deadline: u64,
-    ) -> Result<Result<Place, Touched>, StoreError> {
+    ) -> Result<Update, StoreError> {
         loop {
             let found = match self.find_or_enter(wanted, word, deadline)? {
-                Entered::Done(place) => return Ok(Ok(place)),
+                Entered::Done(place) => return Ok(Update::Entered(place)),
+                Entered::Closed => return Ok(Update::Closed),
                 Entered::Found(found) => found,
             };
             if let Some(touched) = self.renew(&found, deadline) {
-                return Ok(Err(touched));
+                return Ok(Update::Touched(touched));
             }
         }
     }
@@ -718,6 +746,32 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             }
             None => self.close(),
         }
+    }
+
+    /// What is left of entries that a driver ends and gives away.
+    pub(super) fn lends(&self) -> Leaves {
+        match self.leaves() {
+            Leaves::Nothing => Leaves::Nothing,
+            Leaves::Retired | Leaves::Lent => Leaves::Lent,
+        }
+    }
+
+    /// As [`shut`](Self::shut), and gives what there was, with its lease, to `left`, and not to the listener. In a round of the driver
+    /// nothing is given, as the reaper closes when it stops.
+    pub(super) fn shut_with(
+        &self,
+        reaper: Option<&Reaper>,
+        mut left: impl FnMut(Ended<K, V>, Lease),
+    ) {
+        if !self.engine.is_driving() {
+            self.engine.close(self, |claim, lease| {
+                let ended = self
+                    .engine
+                    .with_stripe(|mine, _| self.finish(mine, &claim, None, Cause::Closed));
+                left(ended, lease);
+            });
+        }
+        self.shut(reaper);
     }
 
     /// Entries now; about, while others come and go.

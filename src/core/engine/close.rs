@@ -12,7 +12,6 @@ impl<C> Engine<C> {
         self.asks.store(true, Ordering::Release);
     }
 
-    /// Whether new entries are refused. Who has found a bucket closed finds this too.
     pub(crate) fn is_refusing(&self) -> bool {
         self.refusing.load(Ordering::Relaxed)
     }
@@ -34,7 +33,11 @@ impl<C> Engine<C> {
     }
 
     fn close_shard(&self, at: usize, face: &impl Face, f: &mut impl FnMut(Claim<'_>, Lease)) {
-        let peak = self.shards[at].peak.fetch_or(SHUT, Ordering::AcqRel) & !SHUT;
+        let peak = self.shards[at].peak.fetch_or(SHUT, Ordering::AcqRel);
+        if peak & SHUT != 0 {
+            // Closed before. What is on its way in finds its bucket closed, and is its claimer's to end: nobody else would say so.
+            return;
+        }
         for local in 0..peak {
             let chunk = local as usize * self.shards.len() + at;
             for header in self.slots.headers(chunk).into_iter().flatten() {

@@ -438,7 +438,12 @@ where
     /// of threads may poll: a shard that another one is at is left to it. Does nothing in a listener that a poll has called.
     pub fn poll(&self, budget: usize) -> bool {
         let store = &*self.store;
-        store.engine.poll_shared(budget, store, || false)
+        let more = store.engine.poll_shared(budget, store, || false);
+        if self.reaper.is_none() && store.engine.is_refusing() {
+            // A listener of this round may have asked for it.
+            store.shut(None);
+        }
+        more
     }
 
     /// Entries now, those included whose time is up but which nobody has come to yet. O(threads x shards).
@@ -462,8 +467,8 @@ where
     /// Ends all entries, tells the listener ([`Cause::Closed`](crate::Cause::Closed)), and stops the reaper. From here on insertions are
     /// refused with [`StoreError::Closed`], and nothing is found. Dropping the map does the same.
     ///
-    /// Waits for a round of the reaper that is under way, unless a listener in such a round calls it: then the reaper
-    /// does the rest when that round is over.
+    /// Waits for a round of the reaper that is under way, unless a listener in such a round calls it: then the reaper, or whoever
+    /// polls, does the rest when that round is over.
     pub fn shutdown(&self) {
         self.store.shut(self.reaper.as_ref());
     }

@@ -155,9 +155,7 @@ impl SessionTrackerBuilder {
         let listener: Listener<SessionId, Seat> =
             Box::new(move |&id: &SessionId, seat: &Seat, cause| {
                 if cause == Cause::Expired {
-                    if let Some(session) = seat.end(id, Some(Duration::ZERO)) {
-                        expired(&session);
-                    }
+                    expired(&seat.end(id, Some(Duration::ZERO)));
                 }
             });
         let store: Inner = Store::build(&self.setup, (), None, None, Some(listener))?;

@@ -1,9 +1,8 @@
 //! How sessions end.
 
 use super::{SessionError, SessionId, SessionInfo, SessionTracker};
-use crate::core::engine::Claim;
 use crate::core::lease::Lease;
-use crate::keyed::store::{Cause, Touched};
+use crate::keyed::store::Touched;
 use crate::keyed::Ended;
 use std::time::Duration;
 
@@ -64,11 +63,11 @@ impl SessionTracker {
     /// Ends a session, whether it lives or is being closed. Returns it, to one of several who remove it; `None` if there is none.
     pub fn remove(&self, id: SessionId) -> Option<SessionInfo> {
         let (ended, lease) = self.store.remove(id.0, |_| true)?;
-        self.ended(&ended, lease)
+        Some(self.ended(&ended, lease))
     }
 
     /// What it was, by who has ended it.
-    fn ended(&self, ended: &Ended<SessionId, super::Seat>, lease: Lease) -> Option<SessionInfo> {
+    fn ended(&self, ended: &Ended<SessionId, super::Seat>, lease: Lease) -> SessionInfo {
         let remaining = self.remaining(lease, self.store.engine.clock.now());
         ended.value().end(*ended.key(), remaining)
     }
@@ -79,16 +78,10 @@ impl SessionTracker {
     /// In the handler it only stops the reaper, which then ends what there is, untold: look [at all](Self::for_each) first.
     #[must_use = "what is not looked at is lost"]
     pub fn shutdown(&self) -> Vec<SessionInfo> {
-        let (store, mut left) = (&*self.store, Vec::new());
-        if !store.engine.is_driving() {
-            store.engine.close(store, |claim: Claim<'_>, lease| {
-                let ended = store
-                    .engine
-                    .with_stripe(|mine, _| store.finish(mine, &claim, None, Cause::Closed));
-                left.extend(self.ended(&ended, lease));
-            });
-        }
-        store.shut(self.reaper.as_ref());
+        let mut left = Vec::new();
+        self.store.shut_with(self.reaper.as_ref(), |ended, lease| {
+            left.push(self.ended(&ended, lease));
+        });
         left
     }
 }

@@ -210,11 +210,7 @@ impl SessionTracker {
 
     /// Where it is. (The slot's own key may be another's by now.)
     fn place(found: &Found<'_>) -> Place {
-        Place {
-            id: found.id,
-            incarnation: found.lease.incarnation(),
-            bits: Self::node(found).key().0,
-        }
+        found.place(Self::node(found).key().0)
     }
 
     /// What `f` makes of the session, if it is there.
@@ -327,22 +323,21 @@ impl SessionTracker {
         let pin = store.engine.index(wanted.at.0).pin();
         let fresh = Node::fresh(id, Seat::new(timeout, owner, global), None, &pin);
         loop {
-            let place = match store.enter(wanted, fresh.word(), self.deadline(timeout))? {
-                Entered::Done(place) => place,
-                Entered::Found(found) => match there(&found) {
-                    Some(made) => return Ok(Err(made)),
-                    None => continue,
-                },
-            };
-            let word = fresh.word();
-            fresh.settle_in();
-            // SAFETY: it was this one's until it went in, which was after the pin.
-            let seat = unsafe { Node::<SessionId, Seat>::at(word) }.value();
-            // Where a shutdown has come between it has ended. One word says whether that, or whoever else ended it, tells of it.
-            if store.engine.is_refusing() && store.stay(place).is_none() && seat.refuse() {
-                return Err(StoreError::Closed);
+            match store.enter(wanted, fresh.word(), self.deadline(timeout))? {
+                Entered::Done(place) => {
+                    fresh.settle_in();
+                    return Ok(Ok(Session { place, timeout }));
+                }
+                Entered::Closed => {
+                    fresh.settle_in();
+                    return Err(StoreError::Closed);
+                }
+                Entered::Found(found) => {
+                    if let Some(made) = there(&found) {
+                        return Ok(Err(made));
+                    }
+                }
             }
-            return Ok(Ok(Session { place, timeout }));
         }
     }
 }

@@ -11,10 +11,8 @@ pub(super) const NOBODY: u64 = 0;
 const GLOBAL: u32 = 1;
 /// Touched since the last taking came to it: it is on the pile, or about to be put there by whoever set this.
 const TOUCHED: u32 = 2;
-/// Has ended, and is told to somebody: who has ended it has looked at the other flags.
+/// Has ended, and who has ended it has looked at the other flags.
 const ENDED: u32 = 4;
-/// Has ended in a shutdown that it met on its way in, and nobody is told but who created it.
-const REFUSED: u32 = 8;
 
 /// A session's value: 24 bytes.
 pub(crate) struct Seat {
@@ -64,10 +62,10 @@ impl Seat {
         self.flags.fetch_and(!TOUCHED, Ordering::AcqRel);
     }
 
-    /// By who has ended it: what it was in the end, unless it has been refused.
-    pub(super) fn end(&self, id: SessionId, remaining: Option<Duration>) -> Option<SessionInfo> {
+    /// By who has ended it: what it was in the end.
+    pub(super) fn end(&self, id: SessionId, remaining: Option<Duration>) -> SessionInfo {
         let flags = self.flags.fetch_or(ENDED, Ordering::AcqRel);
-        (flags & REFUSED == 0).then(|| self.info(id, flags, remaining))
+        self.info(id, flags, remaining)
     }
 
     /// What it is just now.
@@ -83,11 +81,6 @@ impl Seat {
             is_global: flags & GLOBAL != 0,
             remaining,
         }
-    }
-
-    /// By who has created it, and finds that a shutdown has ended it: whether nobody has been told, or will be.
-    pub(super) fn refuse(&self) -> bool {
-        self.flags.fetch_or(REFUSED, Ordering::AcqRel) & ENDED == 0
     }
 }
 

@@ -1,0 +1,178 @@
+//! A bounded channel with a stated policy for when it is full, for what has ended.
+
+use crossbeam_channel::{SendTimeoutError, TrySendError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What happens to what has no room in the channel. Nothing is lost silently under any of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WhenFull {
+    /// The thread that ended the entry waits for room: back-pressure. While the reaper waits, nothing
+    /// expires. The channel must then be read by a thread that never ends entries itself: an ack, fail, poll or shutdown on
+    /// the receiving thread would wait for itself once the channel is full.
+    #[default]
+    Wait,
+    /// It goes to a second, unbounded queue, from which the receiver reads once the first is
+    /// empty. Order between the two is not kept, and the second has no bound: watch `spilled` in the metrics.
+    Spill,
+    /// It is dropped and counted as `undelivered` in the metrics.
+    Drop,
+}
+
+/// The receiving end of a channel of what has ended. Cloned, each item goes to one of the clones.
+#[derive(Debug)]
+pub struct Receiver<T> {
+    bounded: crossbeam_channel::Receiver<T>,
+    spill: crossbeam_channel::Receiver<T>,
+}
+
+impl<T> Clone for Receiver<T> {
+    fn clone(&self) -> Self {
+        Receiver {
+            bounded: self.bounded.clone(),
+            spill: self.spill.clone(),
+        }
+    }
+}
+
+impl<T> Receiver<T> {
+    /// The next item, if one is there. Never waits.
+    #[must_use]
+    pub fn try_next(&self) -> Option<T> {
+        self.bounded
+            .try_recv()
+            .or_else(|_| self.spill.try_recv())
+            .ok()
+    }
+
+    /// The next item; waits up to `limit` for it. `None` if none came, or the sending side has been dropped.
+    #[must_use]
+    pub fn next_within(&self, limit: Duration) -> Option<T> {
+        if let Some(item) = self.try_next() {
+            return Some(item);
+        }
+        crossbeam_channel::select! {
+            recv(self.bounded) -> item => item.ok().or_else(|| self.spill.try_recv().ok()),
+            recv(self.spill) -> item => item.ok().or_else(|| self.bounded.try_recv().ok()),
+            default(limit) => None,
+        }
+    }
+
+    /// Appends up to `most` items that are there to `into`; returns how many. Never waits.
+    pub fn drain_into(&self, into: &mut Vec<T>, most: usize) -> usize {
+        let before = into.len();
+        into.extend(self.bounded.try_iter().take(most));
+        let room = most - (into.len() - before);
+        into.extend(self.spill.try_iter().take(room));
+        into.len() - before
+    }
+
+    /// How many items wait here.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bounded.len() + self.spill.len()
+    }
+
+    /// Whether none waits here.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<T> Iterator for Receiver<T> {
+    type Item = T;
+
+    /// The next item; waits for it. `None` when the sending side has been dropped (all shares of it, not only shut down) and
+    /// everything was received. After a shutdown, [`try_next`](Receiver::try_next) until `None` gets the rest.
+    fn next(&mut self) -> Option<T> {
+        if let Some(item) = self.try_next() {
+            return Some(item);
+        }
+        // Either end closes only when the sending side is dropped, both at once.
+        crossbeam_channel::select! {
+            recv(self.bounded) -> item => item.ok().or_else(|| self.spill.try_recv().ok()),
+            recv(self.spill) -> item => item.ok().or_else(|| self.bounded.try_recv().ok()),
+        }
+    }
+}
+
+/// How often who waits for room looks whether there is a shutdown.
+const LOOK_UP: Duration = Duration::from_millis(20);
+
+pub(crate) struct Sender<T> {
+    bounded: crossbeam_channel::Sender<T>,
+    spill: crossbeam_channel::Sender<T>,
+    when_full: WhenFull,
+    spilled: AtomicU64,
+    undelivered: AtomicU64,
+    /// Nobody waits for room any more.
+    closing: AtomicBool,
+}
+
+/// A channel for `length` items, at least one.
+pub(crate) fn channel<T>(length: usize, when_full: WhenFull) -> (Sender<T>, Receiver<T>) {
+    let (bounded, from_bounded) = crossbeam_channel::bounded(length);
+    let (spill, from_spill) = crossbeam_channel::unbounded();
+    let sender = Sender {
+        bounded,
+        spill,
+        when_full,
+        spilled: AtomicU64::new(0),
+        undelivered: AtomicU64::new(0),
+        closing: AtomicBool::new(false),
+    };
+    let receiver = Receiver {
+        bounded: from_bounded,
+        spill: from_spill,
+    };
+    (sender, receiver)
+}
+
+impl<T> Sender<T> {
+    /// There is a shutdown, perhaps by the very thread that reads the channel: from here on, and for those
+    /// that wait already, what has no room spills.
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    /// How many have gone to the second queue, and how many nobody got.
+    pub(crate) fn astray(&self) -> (u64, u64) {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (of(&self.spilled), of(&self.undelivered))
+    }
+
+    #[inline(never)] // keeps its callers short
+    pub(crate) fn send(&self, item: T) {
+        let sent = match self.when_full {
+            WhenFull::Wait => self.wait(item),
+            WhenFull::Drop => self.bounded.try_send(item).is_ok(),
+            WhenFull::Spill => match self.bounded.try_send(item) {
+                Ok(()) => true,
+                Err(TrySendError::Full(item)) => self.spill(item),
+                Err(TrySendError::Disconnected(_)) => false,
+            },
+        };
+        if !sent {
+            self.undelivered.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn wait(&self, mut item: T) -> bool {
+        loop {
+            item = match self.bounded.send_timeout(item, LOOK_UP) {
+                Ok(()) => return true,
+                Err(SendTimeoutError::Timeout(item)) => item,
+                Err(SendTimeoutError::Disconnected(_)) => return false,
+            };
+            if self.closing.load(Ordering::Acquire) {
+                return self.spill(item);
+            }
+        }
+    }
+
+    fn spill(&self, item: T) -> bool {
+        self.spilled.fetch_add(1, Ordering::Relaxed);
+        self.spill.send(item).is_ok()
+    }
+}
