@@ -1,0 +1,213 @@
+//! What users write: spouts, bolts, and what they are told.
+
+use crate::collect::{BoltCollector, SpoutCollector};
+use crate::inbox::Bell;
+use crate::replay::Failure;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Which task this is.
+#[derive(Clone)]
+pub struct Context {
+    pub(crate) component: Arc<str>,
+    pub(crate) task: usize,
+    pub(crate) tasks: usize,
+    pub(crate) bell: Arc<Bell>,
+}
+
+impl Context {
+    /// The component's name.
+    #[must_use]
+    pub fn component(&self) -> &str {
+        &self.component
+    }
+
+    /// The task's number in its component, from 0.
+    #[must_use]
+    pub fn task(&self) -> usize {
+        self.task
+    }
+
+    /// How many tasks the component has.
+    #[must_use]
+    pub fn tasks(&self) -> usize {
+        self.tasks
+    }
+
+    /// Wakes this task's thread: for whoever has something for a spout that has said [`Next::Idle`].
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        Waker(self.bell.clone())
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}[{} of {}]", self.component, self.task, self.tasks)
+    }
+}
+
+/// Wakes a task's thread; see [`Context::waker`].
+#[derive(Clone)]
+pub struct Waker(Arc<Bell>);
+
+impl Waker {
+    /// Makes it look again. Costs a fence where it is awake.
+    pub fn wake(&self) {
+        self.0.ring();
+    }
+}
+
+impl fmt::Debug for Waker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Waker")
+    }
+}
+
+/// What a spout says when it has been asked for messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Ask again at once.
+    Ready,
+    /// There is nothing just now. It is asked again after a pause of a millisecond at most, or when its [`Waker`] is used.
+    Idle,
+    /// There will be nothing more. It is not asked again, but still told what becomes of what it has emitted.
+    Done,
+}
+
+/// A source of messages. All of its functions are called by its own thread, one after another, so none of them should block: while
+/// one does, it is not told of acks, and nothing of it is emitted again.
+pub trait Spout<M>: Send {
+    /// Before anything else, also after a restart.
+    fn open(&mut self, context: &Context) {
+        let _ = context;
+    }
+
+    /// Asks for messages: to be emitted now, one or a few, while there is [room](SpoutCollector::room). Not called while there is none,
+    /// nor while the topology is inactive.
+    fn next(&mut self, out: &mut SpoutCollector<'_, M>) -> Next;
+
+    /// All that was derived from the message with this token has been acked. Once for each.
+    fn ack(&mut self, id: u64) {
+        let _ = id;
+    }
+
+    /// The message with this token is given up: its last attempt has failed or timed out. Once for each, instead of an ack.
+    fn fail(&mut self, id: u64, failure: Failure) {
+        let _ = (id, failure);
+    }
+
+    /// The topology has become active, or is so from the beginning: `next` is called from now on.
+    fn activate(&mut self) {}
+
+    /// It has become inactive: `next` is not called, the rest goes on.
+    fn deactivate(&mut self) {}
+
+    /// The last call.
+    fn close(&mut self) {}
+}
+
+/// A step of the work. All of its functions are called by its own thread, one after another.
+pub trait Bolt<M>: Send {
+    /// Before anything else, also after a restart.
+    fn prepare(&mut self, context: &Context) {
+        let _ = context;
+    }
+
+    /// A tuple has come: to be acked or failed, now or later. A panic fails it, and the bolt is made anew.
+    fn execute(&mut self, tuple: crate::Tuple<M>, out: &mut BoltCollector<'_, M>);
+
+    /// The time that [`tick_every`](crate::BoltSpec::tick_every) asked for has passed.
+    fn tick(&mut self, out: &mut BoltCollector<'_, M>) {
+        let _ = out;
+    }
+
+    /// The last call.
+    fn cleanup(&mut self) {}
+}
+
+/// A bolt that is a function of messages: what it emits is derived from its input, which is acked if it returns `Ok`, and failed if not.
+pub struct Basic<F>(pub F);
+
+impl<F> fmt::Debug for Basic<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Basic")
+    }
+}
+
+/// Emits what a [`Basic`] bolt derives from its input.
+pub struct Derive<'a, 'b, M> {
+    pub(crate) tuple: &'a crate::Tuple<M>,
+    pub(crate) out: &'a mut BoltCollector<'b, M>,
+}
+
+impl<M> fmt::Debug for Derive<'_, '_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Derive")
+    }
+}
+
+impl<M: Clone + Send + 'static> Derive<'_, '_, M> {
+    /// Emits a message on the default stream.
+    pub fn emit(&mut self, message: M) {
+        self.out.emit(self.tuple, message);
+    }
+}
+
+impl<M, E, F> Bolt<M> for Basic<F>
+where
+    M: Clone + Send + 'static,
+    E: fmt::Display,
+    F: FnMut(&M, &mut Derive<'_, '_, M>) -> Result<(), E> + Send,
+{
+    fn execute(&mut self, tuple: crate::Tuple<M>, out: &mut BoltCollector<'_, M>) {
+        let done = (self.0)(&tuple.message, &mut Derive { tuple: &tuple, out });
+        match done {
+            Ok(()) => out.ack(tuple),
+            Err(error) => {
+                out.report(&error);
+                out.fail(tuple);
+            }
+        }
+    }
+}
+
+/// Told of what happens, by the thread to which it happens: for tracing and one's own metrics. A panic in here is taken for
+/// one of the component.
+pub trait Hook<M>: Send + Sync {
+    /// A message was emitted on this stream.
+    fn emit(&self, task: &Context, stream: &str, message: &M) {
+        let _ = (task, stream, message);
+    }
+
+    /// A bolt has executed a tuple, in so much time.
+    fn execute(&self, task: &Context, took: Duration) {
+        let _ = (task, took);
+    }
+
+    /// A bolt has acked a tuple.
+    fn ack(&self, task: &Context) {
+        let _ = task;
+    }
+
+    /// A bolt has failed a tuple.
+    fn fail(&self, task: &Context) {
+        let _ = task;
+    }
+
+    /// A spout is told that a message was acked, so long after its first emission.
+    fn spout_ack(&self, task: &Context, id: u64, took: Duration) {
+        let _ = (task, id, took);
+    }
+
+    /// A spout's attempt has not succeeded; there is another one if it `is_last` is false.
+    fn spout_fail(&self, task: &Context, id: u64, failure: Failure, is_last: bool) {
+        let _ = (task, id, failure, is_last);
+    }
+
+    /// A component reports an error, or has panicked.
+    fn error(&self, task: &Context, error: &str) {
+        let _ = (task, error);
+    }
+}

@@ -1,0 +1,198 @@
+//! What can be wrong with a topology, and what a collector refuses.
+
+use std::fmt;
+
+/// Why a topology cannot be built. Names the component.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A component has no name.
+    EmptyName,
+    /// Two components have this name.
+    DuplicateName(String),
+    /// Two of a component's streams have this name.
+    DuplicateStream {
+        /// Whose.
+        component: String,
+        /// Which.
+        stream: String,
+    },
+    /// Two fields of a stream have this name.
+    DuplicateField {
+        /// Whose.
+        component: String,
+        /// Which.
+        field: String,
+    },
+    /// A component has no tasks, no threads, or more threads than tasks.
+    BadParallelism {
+        /// Which component.
+        component: String,
+        /// How many tasks.
+        tasks: usize,
+        /// On how many threads.
+        threads: usize,
+    },
+    /// There is no spout: nothing would ever happen.
+    NoSpout,
+    /// A bolt listens to nobody.
+    NoInput(String),
+    /// A bolt listens to a component that does not exist.
+    UnknownComponent {
+        /// Who listens.
+        component: String,
+        /// To whom.
+        source: String,
+    },
+    /// A bolt listens to a stream that its source does not declare.
+    UnknownStream {
+        /// Who listens.
+        component: String,
+        /// To whom.
+        source: String,
+        /// The stream.
+        stream: String,
+    },
+    /// A bolt groups by a field that the stream does not declare.
+    UnknownField {
+        /// Who listens.
+        component: String,
+        /// To whom.
+        source: String,
+        /// The field.
+        field: String,
+    },
+    /// A bolt groups by no fields at all.
+    NoFields(String),
+    /// No spout leads to these bolts: they only listen to each other.
+    Unreachable(Vec<String>),
+    /// A setting is out of range.
+    Setting {
+        /// Of a component, or of the topology if this is empty.
+        component: String,
+        /// Which one.
+        setting: &'static str,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The tracker refused its settings.
+    Tracker(expiry::BuildError),
+    /// The system gave no thread.
+    NoThread(String),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildError::EmptyName => f.write_str("a component has no name"),
+            BuildError::DuplicateName(name) => write!(f, "two components are called {name:?}"),
+            BuildError::DuplicateStream { component, stream } => {
+                write!(f, "{component:?} declares the stream {stream:?} twice")
+            }
+            BuildError::DuplicateField { component, field } => {
+                write!(f, "{component:?} declares the field {field:?} twice on one stream")
+            }
+            BuildError::BadParallelism { component, tasks, threads } => write!(
+                f,
+                "{component:?} has {tasks} tasks on {threads} threads; it takes at least one of each, and no more threads than tasks"
+            ),
+            BuildError::NoSpout => f.write_str("there is no spout: nothing would ever happen"),
+            BuildError::NoInput(component) => {
+                write!(f, "{component:?} listens to nobody; give it a grouping")
+            }
+            BuildError::UnknownComponent { component, source } => {
+                write!(f, "{component:?} listens to {source:?}, which does not exist")
+            }
+            BuildError::UnknownStream { component, source, stream } => write!(
+                f,
+                "{component:?} listens to the stream {stream:?} of {source:?}, which does not declare it"
+            ),
+            BuildError::UnknownField { component, source, field } => write!(
+                f,
+                "{component:?} groups by {field:?}, which {source:?} does not declare"
+            ),
+            BuildError::NoFields(component) => {
+                write!(f, "{component:?} groups by no fields; name some, or use global")
+            }
+            BuildError::Unreachable(components) => {
+                write!(f, "no spout leads to {components:?}: they only listen to each other")
+            }
+            BuildError::Setting { component, setting, why } if component.is_empty() => {
+                write!(f, "{setting} {why}")
+            }
+            BuildError::Setting { component, setting, why } => {
+                write!(f, "{setting} of {component:?} {why}")
+            }
+            BuildError::Tracker(error) => error.fmt(f),
+            BuildError::NoThread(why) => write!(f, "the system gave no thread: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BuildError::Tracker(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<expiry::BuildError> for BuildError {
+    fn from(error: expiry::BuildError) -> Self {
+        BuildError::Tracker(error)
+    }
+}
+
+/// Why a message was not emitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refused {
+    /// As many messages are pending as may be. Emit it when `next` is called again.
+    MaxPending,
+    /// The component does not declare this stream.
+    UndeclaredStream,
+    /// Of those who listen to this stream by direct grouping nobody has a task of this number.
+    NoSuchTask,
+    /// The tracker has no room, or no memory, for another root.
+    Tracker(expiry::AckError),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::MaxPending => f.write_str("as many messages are pending as may be"),
+            Refused::UndeclaredStream => f.write_str("the component does not declare this stream"),
+            Refused::NoSuchTask => {
+                f.write_str("nobody who listens directly has a task of this number")
+            }
+            Refused::Tracker(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// A message that was not emitted, and why.
+pub struct EmitError<M> {
+    /// The message.
+    pub message: M,
+    /// Why it was not emitted.
+    pub why: Refused,
+}
+
+impl<M> fmt::Debug for EmitError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmitError")
+            .field("why", &self.why)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M> fmt::Display for EmitError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.why.fmt(f)
+    }
+}
+
+impl<M> std::error::Error for EmitError<M> {}

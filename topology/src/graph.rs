@@ -1,0 +1,234 @@
+//! Who listens to whom, and by which grouping: checked, and made into routes.
+
+use crate::builder::{Input, Kind, Spec};
+use crate::error::BuildError;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hasher;
+use std::sync::Arc;
+
+/// Hashes a field of a message.
+pub(crate) type FieldHash<M> = Arc<dyn Fn(&M, &mut dyn Hasher) + Send + Sync>;
+
+/// The name of the stream that every component has.
+pub const DEFAULT: &str = "default";
+
+/// Which tasks of a bolt get a message. After Storm's groupings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Grouping {
+    Shuffle,
+    LocalOrShuffle,
+    Fields(Vec<String>),
+    All,
+    Global,
+    Direct,
+}
+
+/// The same, with what it takes to choose.
+pub(crate) enum Choice<M> {
+    Shuffle,
+    Local,
+    Fields(Vec<FieldHash<M>>),
+    All,
+    Global,
+    Direct,
+}
+
+/// Where the messages of a stream go, to one of its listeners: to some of these tasks, by their lanes.
+pub(crate) struct Route<M> {
+    pub(crate) first: usize,
+    pub(crate) tasks: usize,
+    pub(crate) choice: Choice<M>,
+}
+
+/// A stream of a component.
+pub(crate) struct Stream<M> {
+    pub(crate) name: Arc<str>,
+    pub(crate) routes: Vec<Route<M>>,
+}
+
+/// The checked graph.
+pub(crate) struct Graph<M> {
+    /// Of each component, in the order in which they were declared.
+    pub(crate) streams: Vec<Arc<[Stream<M>]>>,
+    /// Of each component, its first lane; bolts only.
+    pub(crate) first_lane: Vec<usize>,
+    /// Of each component, whether what it emits may come back to it.
+    pub(crate) in_cycle: Vec<bool>,
+}
+
+impl<M> Graph<M> {
+    pub(crate) fn new(specs: &[Spec<M>]) -> Result<Self, BuildError> {
+        let names = names(specs)?;
+        let sources = sources(specs, &names)?;
+        reachable(specs, &sources)?;
+        let mut first_lane = Vec::new();
+        let mut lanes = 0;
+        for spec in specs {
+            first_lane.push(lanes);
+            if matches!(spec.kind, Kind::Bolt(_)) {
+                lanes += spec.tasks;
+            }
+        }
+        let mut streams: Vec<Vec<Stream<M>>> = specs
+            .iter()
+            .map(|spec| {
+                let stream = |stream: &crate::builder::StreamSpec<M>| Stream {
+                    name: stream.name.as_str().into(),
+                    routes: Vec::new(),
+                };
+                spec.streams.iter().map(stream).collect()
+            })
+            .collect();
+        for (at, (spec, from)) in specs.iter().zip(&sources).enumerate() {
+            for (input, &source) in spec.inputs().iter().zip(from) {
+                let (stream, choice) = choose(spec, input, &specs[source])?;
+                streams[source][stream].routes.push(Route {
+                    first: first_lane[at],
+                    tasks: spec.tasks,
+                    choice,
+                });
+            }
+        }
+        Ok(Graph {
+            streams: streams.into_iter().map(Into::into).collect(),
+            first_lane,
+            in_cycle: (0..specs.len())
+                .map(|at| comes_back(at, &sources))
+                .collect(),
+        })
+    }
+}
+
+/// Where each component is, by its name.
+fn names<M>(specs: &[Spec<M>]) -> Result<HashMap<&str, usize>, BuildError> {
+    let mut names = HashMap::new();
+    for (at, spec) in specs.iter().enumerate() {
+        if spec.name.is_empty() {
+            return Err(BuildError::EmptyName);
+        }
+        if names.insert(spec.name.as_str(), at).is_some() {
+            return Err(BuildError::DuplicateName(spec.name.clone()));
+        }
+        let mut streams = HashSet::new();
+        for stream in &spec.streams {
+            if !streams.insert(&stream.name) {
+                return Err(BuildError::DuplicateStream {
+                    component: spec.name.clone(),
+                    stream: stream.name.clone(),
+                });
+            }
+            let mut fields = HashSet::new();
+            if let Some((field, _)) = stream.fields.iter().find(|(name, _)| !fields.insert(name)) {
+                return Err(BuildError::DuplicateField {
+                    component: spec.name.clone(),
+                    field: field.clone(),
+                });
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// Of each component, whom it listens to, input by input.
+fn sources<M>(
+    specs: &[Spec<M>],
+    names: &HashMap<&str, usize>,
+) -> Result<Vec<Vec<usize>>, BuildError> {
+    let of = |spec: &Spec<M>| {
+        let source = |input: &Input| match names.get(input.source.as_str()) {
+            Some(&at) => Ok(at),
+            None => Err(BuildError::UnknownComponent {
+                component: spec.name.clone(),
+                source: input.source.clone(),
+            }),
+        };
+        if matches!(spec.kind, Kind::Bolt(_)) && spec.inputs().is_empty() {
+            return Err(BuildError::NoInput(spec.name.clone()));
+        }
+        spec.inputs().iter().map(source).collect()
+    };
+    specs.iter().map(of).collect()
+}
+
+/// Whether a spout leads to every bolt.
+fn reachable<M>(specs: &[Spec<M>], sources: &[Vec<usize>]) -> Result<(), BuildError> {
+    let is_spout = |spec: &Spec<M>| matches!(spec.kind, Kind::Spout(_));
+    let mut reached: Vec<bool> = specs.iter().map(is_spout).collect();
+    if !reached.contains(&true) {
+        return Err(BuildError::NoSpout);
+    }
+    loop {
+        let more = |&at: &usize| !reached[at] && sources[at].iter().any(|&source| reached[source]);
+        match (0..specs.len()).find(more) {
+            Some(at) => reached[at] = true,
+            None => break,
+        }
+    }
+    let left = specs.iter().zip(&reached).filter(|(_, reached)| !**reached);
+    let left: Vec<String> = left.map(|(spec, _)| spec.name.clone()).collect();
+    if left.is_empty() {
+        Ok(())
+    } else {
+        Err(BuildError::Unreachable(left))
+    }
+}
+
+/// Whether a component listens, by others or not, to itself.
+fn comes_back(at: usize, sources: &[Vec<usize>]) -> bool {
+    let mut seen = vec![false; sources.len()];
+    let mut next = sources[at].clone();
+    while let Some(source) = next.pop() {
+        if source == at {
+            return true;
+        }
+        if !std::mem::replace(&mut seen[source], true) {
+            next.extend(&sources[source]);
+        }
+    }
+    false
+}
+
+/// The number of the stream that `spec` listens to, and how tasks are chosen.
+fn choose<M>(
+    spec: &Spec<M>,
+    input: &Input,
+    source: &Spec<M>,
+) -> Result<(usize, Choice<M>), BuildError> {
+    let at = source
+        .streams
+        .iter()
+        .position(|stream| stream.name == input.stream);
+    let Some(at) = at else {
+        return Err(BuildError::UnknownStream {
+            component: spec.name.clone(),
+            source: source.name.clone(),
+            stream: input.stream.clone(),
+        });
+    };
+    let choice = match &input.grouping {
+        Grouping::Shuffle => Choice::Shuffle,
+        Grouping::LocalOrShuffle => Choice::Local,
+        Grouping::All => Choice::All,
+        Grouping::Global => Choice::Global,
+        Grouping::Direct => Choice::Direct,
+        Grouping::Fields(fields) => {
+            if fields.is_empty() {
+                return Err(BuildError::NoFields(spec.name.clone()));
+            }
+            let hash = |field: &String| {
+                let declared = source.streams[at]
+                    .fields
+                    .iter()
+                    .find(|(name, _)| name == field);
+                let unknown = || BuildError::UnknownField {
+                    component: spec.name.clone(),
+                    source: source.name.clone(),
+                    field: field.clone(),
+                };
+                declared.map(|(_, hash)| hash.clone()).ok_or_else(unknown)
+            };
+            Choice::Fields(fields.iter().map(hash).collect::<Result<_, _>>()?)
+        }
+    };
+    Ok((at, choice))
+}

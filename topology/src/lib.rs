@@ -1,0 +1,72 @@
+//! Spouts, bolts, and the executor around [`expiry`]'s ack trees: pipelines in one process that account for every message. After
+//! Apache Storm.
+//!
+//! ```
+//! use expiry_topology::{Basic, Next, Spout, SpoutCollector, TopologyBuilder};
+//! use std::convert::Infallible;
+//! use std::time::Duration;
+//!
+//! struct Lines(Vec<String>);
+//!
+//! impl Spout<String> for Lines {
+//!     fn next(&mut self, out: &mut SpoutCollector<'_, String>) -> Next {
+//!         match self.0.pop() {
+//!             Some(line) => out.emit(line, 0).map_or(Next::Idle, |()| Next::Ready),
+//!             None => Next::Done,
+//!         }
+//!     }
+//! }
+//!
+//! let mut topology = TopologyBuilder::new();
+//! topology.spout("lines", |_| Lines(vec!["to be or not to be".to_string()]));
+//! topology
+//!     .bolt("split", |_| {
+//!         Basic(|line: &String, out: &mut expiry_topology::Derive<'_, '_, String>| {
+//!             line.split(' ').for_each(|word| out.emit(word.to_string()));
+//!             Ok::<_, Infallible>(())
+//!         })
+//!     })
+//!     .shuffle("lines")
+//!     .field("word", |word: &String| word);
+//! topology
+//!     .bolt("print", |_| {
+//!         Basic(|word: &String, _: &mut expiry_topology::Derive<'_, '_, String>| {
+//!             println!("{word}");
+//!             Ok::<_, Infallible>(())
+//!         })
+//!     })
+//!     .parallelism(2)
+//!     .fields("split", ["word"]);
+//! let topology = topology.start()?;
+//! topology.wait(Duration::from_secs(10))?;
+//! assert_eq!(topology.metrics()[0].acked, 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod bolt_task;
+mod builder;
+mod collect;
+mod component;
+mod emit;
+mod error;
+mod graph;
+mod inbox;
+mod metrics;
+mod replay;
+mod run;
+mod spout_task;
+mod task;
+mod tuple;
+mod wait;
+
+pub use builder::{BoltSpec, Source, SpoutSpec, TopologyBuilder};
+pub use collect::{BoltCollector, SpoutCollector};
+pub use component::{Basic, Bolt, Context, Derive, Hook, Next, Spout, Waker};
+pub use error::{BuildError, EmitError, Refused};
+pub use graph::DEFAULT;
+pub use metrics::ComponentMetrics;
+pub use replay::{DeadLetter, Failure, Replay};
+pub use run::{ManualTopology, Stuck, StuckComponent, Topology};
+pub use tuple::{Parents, Tuple};
+pub use wait::{Parking, Progressive, Sleeping, Wait, WaitStrategy};

@@ -1,0 +1,195 @@
+//! What operators can see.
+
+use hdrhistogram::Histogram;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Written by one task, read by anybody: no read-modify-write.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    #[inline]
+    pub(crate) fn add(&self, n: u64) {
+        let sum = self.0.load(Ordering::Relaxed).wrapping_add(n);
+        // Release, and acquire below: who has read that a message was executed reads what that has emitted.
+        self.0.store(sum, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// One task's.
+#[derive(Debug)]
+pub(crate) struct Stats {
+    pub(crate) emitted: Count,
+    pub(crate) transferred: Count,
+    pub(crate) executed: Count,
+    pub(crate) acked: Count,
+    pub(crate) failed: Count,
+    pub(crate) timed_out: Count,
+    pub(crate) replayed: Count,
+    pub(crate) dead: Count,
+    pub(crate) panics: Count,
+    pub(crate) errors: Count,
+    /// Messages pending: in flight, or to be emitted again.
+    pub(crate) pending: Count,
+    /// Batches that had no room downstream, now.
+    pub(crate) overflow: Count,
+    pub(crate) skipped_max_pending: Count,
+    pub(crate) skipped_inactive: Count,
+    pub(crate) skipped_back_pressure: Count,
+    pub(crate) is_spout: bool,
+    /// It is a spout that has no more messages.
+    pub(crate) is_done: AtomicBool,
+    /// Since which clock reading the component's own code has been running; 0 if it is not.
+    pub(crate) busy_since: Count,
+    /// Execute latency of bolts, complete latency of spouts, in nanoseconds.
+    latency: Mutex<Histogram<u64>>,
+}
+
+impl Stats {
+    pub(crate) fn new(is_spout: bool) -> Self {
+        Stats {
+            emitted: Count::default(),
+            transferred: Count::default(),
+            executed: Count::default(),
+            acked: Count::default(),
+            failed: Count::default(),
+            timed_out: Count::default(),
+            replayed: Count::default(),
+            dead: Count::default(),
+            panics: Count::default(),
+            errors: Count::default(),
+            pending: Count::default(),
+            overflow: Count::default(),
+            skipped_max_pending: Count::default(),
+            skipped_inactive: Count::default(),
+            skipped_back_pressure: Count::default(),
+            is_spout,
+            is_done: AtomicBool::new(false),
+            busy_since: Count::default(),
+            latency: Mutex::new(Histogram::new(2).expect("2 digits are allowed")),
+        }
+    }
+
+    /// Contended only while somebody takes a snapshot.
+    pub(crate) fn took(&self, nanos: u64) {
+        let mut latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
+        latency.saturating_record(nanos.max(1));
+    }
+}
+
+/// A component's, all its tasks together. Monotonic but for `pending`, `queued` and `overflow`; read one after another
+/// while others count.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ComponentMetrics {
+    /// Its name.
+    pub name: String,
+    /// How many tasks it has.
+    pub tasks: usize,
+    /// Messages that it emitted.
+    pub emitted: u64,
+    /// Copies of these that were sent: one for each task that one goes to.
+    pub transferred: u64,
+    /// Tuples that it executed. Of bolts.
+    pub executed: u64,
+    /// Of a bolt, tuples acked; of a spout, messages whose tree was.
+    pub acked: u64,
+    /// Of a bolt, tuples failed; of a spout, attempts that failed, timeouts not included.
+    pub failed: u64,
+    /// Attempts that timed out. Of spouts.
+    pub timed_out: u64,
+    /// Messages emitted again. Of spouts.
+    pub replayed: u64,
+    /// Messages given up. Of spouts.
+    pub dead_letters: u64,
+    /// Panics that were caught, each followed by a restart.
+    pub panics: u64,
+    /// Errors that it has reported.
+    pub errors: u64,
+    /// Messages pending now: in flight, or waiting to be emitted again. Of spouts.
+    pub pending: u64,
+    /// Batches in its queues now. Of bolts.
+    pub queued: usize,
+    /// Batches that it could not send on yet, now.
+    pub overflow: u64,
+    /// Time in which nothing was emitted because as much was pending as may be, summed over its tasks. Of spouts.
+    pub skipped_max_pending: Duration,
+    /// The same, because it was not active.
+    pub skipped_inactive: Duration,
+    /// Time in which it did nothing new because those after it had no room.
+    pub skipped_back_pressure: Duration,
+    /// Nanoseconds: of a bolt, from the call of `execute` to its return, one in 16 taken; of a spout, from the first emission of a
+    /// message to its ack, attempts and pauses included.
+    pub latency: Histogram<u64>,
+}
+
+impl ComponentMetrics {
+    pub(crate) fn new(name: &str) -> Self {
+        ComponentMetrics {
+            name: name.to_string(),
+            tasks: 0,
+            emitted: 0,
+            transferred: 0,
+            executed: 0,
+            acked: 0,
+            failed: 0,
+            timed_out: 0,
+            replayed: 0,
+            dead_letters: 0,
+            panics: 0,
+            errors: 0,
+            pending: 0,
+            queued: 0,
+            overflow: 0,
+            skipped_max_pending: Duration::ZERO,
+            skipped_inactive: Duration::ZERO,
+            skipped_back_pressure: Duration::ZERO,
+            latency: Histogram::new(2).expect("2 digits are allowed"),
+        }
+    }
+
+    pub(crate) fn add(&mut self, stats: &Stats, queued: usize) {
+        self.tasks += 1;
+        self.queued += queued;
+        for (sum, count) in [
+            (&mut self.emitted, &stats.emitted),
+            (&mut self.transferred, &stats.transferred),
+            (&mut self.executed, &stats.executed),
+            (&mut self.acked, &stats.acked),
+            (&mut self.failed, &stats.failed),
+            (&mut self.timed_out, &stats.timed_out),
+            (&mut self.replayed, &stats.replayed),
+            (&mut self.dead_letters, &stats.dead),
+            (&mut self.panics, &stats.panics),
+            (&mut self.errors, &stats.errors),
+            (&mut self.pending, &stats.pending),
+            (&mut self.overflow, &stats.overflow),
+        ] {
+            *sum += count.get();
+        }
+        for (sum, count) in [
+            (&mut self.skipped_max_pending, &stats.skipped_max_pending),
+            (&mut self.skipped_inactive, &stats.skipped_inactive),
+            (
+                &mut self.skipped_back_pressure,
+                &stats.skipped_back_pressure,
+            ),
+        ] {
+            *sum += Duration::from_nanos(count.get());
+        }
+        let latency = stats.latency.lock().unwrap_or_else(PoisonError::into_inner);
+        self.latency.add(&*latency).expect("it resizes itself");
+    }
+}

@@ -1,0 +1,188 @@
+//! What becomes of messages whose tree failed or timed out.
+
+use rand::Rng;
+use std::time::Duration;
+
+/// When, and how often, a message is emitted again: the nth pause is `base * factor^(n - 1)`, at most `cap`, more or less by up to
+/// `jitter` of it, so that what failed together does not come again together.
+///
+/// The default is 5 attempts, 100 ms, twice as long each time, at most 30 s, and a fifth of jitter.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Replay {
+    pub(crate) attempts: u32,
+    pub(crate) base: Duration,
+    pub(crate) factor: f64,
+    pub(crate) cap: Duration,
+    pub(crate) jitter: f64,
+}
+
+impl Default for Replay {
+    fn default() -> Self {
+        Replay {
+            attempts: 5,
+            base: Duration::from_millis(100),
+            factor: 2.0,
+            cap: Duration::from_secs(30),
+            jitter: 0.2,
+        }
+    }
+}
+
+impl Replay {
+    /// How many attempts a message gets in all, the first one included. Then it is a dead letter.
+    #[must_use]
+    pub fn attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts;
+        self
+    }
+
+    /// For ever.
+    #[must_use]
+    pub fn without_limit(self) -> Self {
+        self.attempts(u32::MAX)
+    }
+
+    /// The pause before the second attempt; zero for none, which makes the others zero too.
+    #[must_use]
+    pub fn base(mut self, base: Duration) -> Self {
+        self.base = base;
+        self
+    }
+
+    /// How many times as long each further pause is: 1 and above.
+    #[must_use]
+    pub fn factor(mut self, factor: f64) -> Self {
+        self.factor = factor;
+        self
+    }
+
+    /// The longest pause, jitter not included.
+    #[must_use]
+    pub fn cap(mut self, cap: Duration) -> Self {
+        self.cap = cap;
+        self
+    }
+
+    /// By which share of it a pause is longer or shorter at the most: 0 to 1.
+    #[must_use]
+    pub fn jitter(mut self, jitter: f64) -> Self {
+        self.jitter = jitter;
+        self
+    }
+
+    /// What is wrong with it.
+    pub(crate) fn check(&self) -> Option<&'static str> {
+        if self.attempts == 0 {
+            Some("has no attempts; it takes one at least")
+        } else if !(self.factor.is_finite() && self.factor >= 1.0) {
+            Some("has a factor below 1")
+        } else if !(0.0..=1.0).contains(&self.jitter) {
+            Some("has a jitter that is not between 0 and 1")
+        } else {
+            None
+        }
+    }
+
+    /// The pause after attempt number `attempt`, counted from 1, in nanoseconds; `None` if that was the last one.
+    pub(crate) fn pause(&self, attempt: u32, random: &mut impl Rng) -> Option<u64> {
+        if attempt >= self.attempts {
+            return None;
+        }
+        if self.base.is_zero() {
+            return Some(0);
+        }
+        let power = i32::try_from(attempt - 1).unwrap_or(i32::MAX);
+        let pause = (self.base.as_secs_f64() * self.factor.powi(power)).min(self.cap.as_secs_f64());
+        let pause = pause * (1.0 + self.jitter * random.random_range(-1.0..=1.0));
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
+        Some((pause.max(0.0) * 1e9) as u64)
+    }
+}
+
+/// Why an attempt did not succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Failure {
+    /// A bolt failed one of its tuples, or panicked over it.
+    Failed,
+    /// Not all was acked in time.
+    TimedOut,
+    /// The topology was stopped first.
+    Stopped,
+}
+
+/// A message that is given up.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct DeadLetter<M> {
+    /// The message.
+    pub message: M,
+    /// The spout's token for it.
+    pub id: u64,
+    /// The spout.
+    pub component: String,
+    /// How many attempts it has had.
+    pub attempts: u32,
+    /// What became of the last one.
+    pub failure: Failure,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{rngs::SmallRng, SeedableRng};
+
+    fn pauses(replay: Replay) -> Vec<u64> {
+        let mut random = SmallRng::seed_from_u64(1);
+        (1..)
+            .map_while(|attempt| replay.pause(attempt, &mut random))
+            .collect()
+    }
+
+    #[test]
+    fn pauses_grow_up_to_the_cap_and_end_with_the_attempts() {
+        let replay = Replay::default()
+            .attempts(6)
+            .base(Duration::from_secs(1))
+            .factor(3.0)
+            .cap(Duration::from_secs(20))
+            .jitter(0.0);
+        assert_eq!(
+            pauses(replay),
+            [1, 3, 9, 20, 20].map(|seconds| seconds * 1_000_000_000)
+        );
+        assert_eq!(pauses(replay.attempts(1)), [] as [u64; 0]);
+        assert_eq!(pauses(replay.base(Duration::ZERO)), [0; 5]);
+    }
+
+    #[test]
+    fn jitter_stays_within_its_share_and_is_not_the_same_each_time() {
+        let replay = Replay::default()
+            .attempts(1000)
+            .base(Duration::from_secs(1))
+            .factor(1.0)
+            .jitter(0.25);
+        let pauses = pauses(replay);
+        assert!(pauses
+            .iter()
+            .all(|pause| (750_000_000..=1_250_000_000).contains(pause)));
+        assert!(pauses.iter().any(|&pause| pause < 800_000_000));
+        assert!(pauses.iter().any(|&pause| pause > 1_200_000_000));
+    }
+
+    #[test]
+    fn no_arithmetic_overflows() {
+        let replay = Replay::default()
+            .without_limit()
+            .factor(f64::MAX)
+            .cap(Duration::MAX);
+        let mut random = SmallRng::seed_from_u64(1);
+        for attempt in [1, 2, 1000, u32::MAX - 1] {
+            assert!(replay.pause(attempt, &mut random).is_some());
+            assert_eq!(
+                replay.base(Duration::ZERO).pause(attempt, &mut random),
+                Some(0)
+            );
+        }
+    }
+}

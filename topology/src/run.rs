@@ -1,0 +1,595 @@
+//! Topologies at work: on threads, or step by step.
+
+use crate::bolt_task::BoltTask;
+use crate::builder::{Kind, TopologyBuilder};
+use crate::component::Context;
+use crate::emit::{Batch, Emitter, Hooks, Outbox};
+use crate::error::BuildError;
+use crate::inbox::{Bell, Inbox};
+use crate::metrics::{ComponentMetrics, Stats};
+use crate::replay::Failure;
+use crate::spout_task::{Ended, SpoutParts, SpoutTask};
+use crate::task::{Shared, Task};
+use crate::wait::{Wait, WaitStrategy};
+use crossbeam_utils::sync::Parker;
+use expiry::{AckTracker, Clock, CoarseClock, Fate, Outcome, Reason};
+use rand::rngs::SmallRng;
+use rand::{RngCore, SeedableRng};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a thread sleeps at most that waits for room downstream, or goes by a clock that it cannot sleep by.
+const NAP: Duration = Duration::from_millis(1);
+
+/// How often who waits for a topology looks at it.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// What one task shows to others.
+struct Window {
+    component: usize,
+    stats: Arc<Stats>,
+    queued: Box<dyn Fn() -> usize + Send + Sync>,
+}
+
+/// What is known of a topology from outside.
+struct Board {
+    names: Vec<String>,
+    windows: Vec<Window>,
+    bells: Vec<Arc<Bell>>,
+    shared: Arc<Shared>,
+}
+
+impl Board {
+    fn metrics(&self) -> Vec<ComponentMetrics> {
+        let mut metrics: Vec<_> = self
+            .names
+            .iter()
+            .map(|name| ComponentMetrics::new(name))
+            .collect();
+        for window in &self.windows {
+            metrics[window.component].add(&window.stats, (window.queued)());
+        }
+        metrics
+    }
+
+    fn activate(&self, active: bool) {
+        self.shared.active.store(active, Ordering::Release);
+        self.bells.iter().for_each(|bell| bell.ring());
+    }
+
+    /// Whether nothing is under way: every message that was sent has been executed, and no spout has something pending.
+    fn is_quiet(&self) -> bool {
+        let stats = || self.windows.iter().map(|window| &window.stats);
+        let pending = || stats().any(|stats| stats.pending.get() != 0);
+        if pending() {
+            return false;
+        }
+        // What was executed is read first: what that has sent is then in the sum that is read next, which is never less.
+        let executed: u64 = stats().map(|stats| stats.executed.get()).sum();
+        let sent: u64 = stats().map(|stats| stats.transferred.get()).sum();
+        executed == sent && !pending()
+    }
+
+    fn is_done(&self) -> bool {
+        let spouts = |window: &&Window| window.stats.is_spout;
+        self.windows
+            .iter()
+            .filter(spouts)
+            .all(|window| window.stats.is_done.load(Ordering::Acquire))
+    }
+
+    /// Who keeps a topology from coming to rest.
+    fn stuck(&self) -> Stuck {
+        let now = self.shared.clock.now();
+        let metrics = self.metrics();
+        let mut components = Vec::new();
+        for (at, metrics) in metrics.iter().enumerate() {
+            let since = self.windows.iter().filter(|window| window.component == at);
+            let since = since
+                .map(|window| window.stats.busy_since.get())
+                .filter(|&since| since != 0)
+                .min();
+            let busy = Duration::from_nanos(since.map_or(0, |since| now.saturating_sub(since)));
+            if metrics.pending > 0 || metrics.queued > 0 || metrics.overflow > 0 || since.is_some()
+            {
+                components.push(StuckComponent {
+                    name: metrics.name.clone(),
+                    pending: metrics.pending,
+                    queued: metrics.queued,
+                    busy,
+                });
+            }
+        }
+        Stuck { components }
+    }
+}
+
+/// A topology has not come to rest in time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stuck {
+    /// Those who are not at rest.
+    pub components: Vec<StuckComponent>,
+}
+
+/// A component that is not at rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StuckComponent {
+    /// Its name.
+    pub name: String,
+    /// Messages that it has pending. Of spouts.
+    pub pending: u64,
+    /// Batches in its queues. Of bolts.
+    pub queued: usize,
+    /// For how long one of its tasks has been in a call of its own code: a spout that blocks, say.
+    pub busy: Duration,
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the topology has not come to rest in time:")?;
+        for component in &self.components {
+            let StuckComponent {
+                name,
+                pending,
+                queued,
+                busy,
+            } = component;
+            write!(f, " {name:?} ({pending} pending, {queued} batches queued, in its own code for {busy:?})")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Stuck {}
+
+/// A topology's tasks, thread by thread, before they run.
+struct Parts {
+    board: Board,
+    threads: Vec<Thread>,
+    wait: Arc<dyn WaitStrategy>,
+    /// Whether a thread can sleep by the clock.
+    real: bool,
+}
+
+/// What a thread runs.
+struct Thread {
+    name: String,
+    tasks: Vec<Box<dyn Task>>,
+    bell: Arc<Bell>,
+    parker: Parker,
+}
+
+/// Tells spouts of their outcomes. Never waits: each has room for as many as it may have pending.
+struct Desks(Vec<Arc<Inbox<Ended>>>);
+
+impl expiry::Handler for Desks {
+    fn outcome(&self, outcome: &Outcome) {
+        let failure = match outcome.reason {
+            Reason::Acked => None,
+            Reason::TimedOut { .. } => Some(Failure::TimedOut),
+            Reason::Cancelled => Some(Failure::Stopped),
+            _ => Some(Failure::Failed),
+        };
+        #[allow(clippy::cast_possible_truncation)] // its halves
+        let (spout, place) = ((outcome.owner >> 32) as usize, outcome.owner as u32);
+        let told = self.0[spout].push(Ended { place, failure });
+        debug_assert!(told.is_ok(), "more outcomes than messages pending");
+    }
+}
+
+fn assemble<M: Clone + Send + 'static>(
+    builder: TopologyBuilder<M>,
+    manual: bool,
+) -> Result<Parts, BuildError> {
+    let graph = builder.check()?;
+    let real = builder.clock.is_none();
+    let clock: Arc<dyn Clock> = builder
+        .clock
+        .unwrap_or_else(|| Arc::new(CoarseClock::new()));
+    let mut random = builder
+        .seed
+        .map_or_else(SmallRng::from_os_rng, SmallRng::seed_from_u64);
+
+    // A bell for each thread, an inbox for each task.
+    let mut bells = Vec::new();
+    let mut lanes: Vec<Arc<Inbox<Batch<M>>>> = Vec::new();
+    let mut desks: Vec<Arc<Inbox<Ended>>> = Vec::new();
+    for spec in &builder.specs {
+        let threads: Vec<_> = (0..spec.threads()).map(|_| Bell::new()).collect();
+        for task in 0..spec.tasks {
+            let bell = threads[task % threads.len()].0.clone();
+            match &spec.kind {
+                Kind::Spout(spout) => desks.push(Arc::new(Inbox::new(spout.max_pending, bell))),
+                Kind::Bolt(_) => lanes.push(Arc::new(Inbox::new(builder.queue, bell))),
+            }
+        }
+        bells.push(threads);
+    }
+
+    let tracker = if builder.acking {
+        let mut tracker = AckTracker::builder()
+            .timeout(builder.timeout)
+            .clock(clock.clone())
+            .on_outcome(Desks(desks.clone()));
+        if let Some(interval) = builder.interval {
+            tracker = tracker.interval(interval);
+        }
+        if let Some(seed) = builder.seed {
+            tracker = tracker.seed(seed);
+        }
+        let tracker = if manual || !real {
+            tracker.build_manual()
+        } else {
+            tracker.build()
+        };
+        Some(Arc::new(tracker?))
+    } else {
+        None
+    };
+    let shared = Arc::new(Shared {
+        tracker,
+        clock,
+        flush_every: u64::try_from(builder.flush_every.as_nanos()).unwrap_or(u64::MAX),
+        active: AtomicBool::new(!builder.inactive),
+        stopping: AtomicBool::new(false),
+    });
+    let hooks: Hooks<M> = builder.hooks.into();
+    let on_dead_letter = builder.on_dead_letter.map(Arc::new);
+    let hasher = foldhash::quality::FixedState::with_seed(random.next_u64());
+
+    let mut board = Board {
+        names: builder.specs.iter().map(|spec| spec.name.clone()).collect(),
+        windows: Vec::new(),
+        bells: bells
+            .iter()
+            .flatten()
+            .map(|(bell, _)| bell.clone())
+            .collect(),
+        shared: shared.clone(),
+    };
+    let mut threads = Vec::new();
+    let mut desks = desks.into_iter().zip(0u32..);
+    for (at, (spec, bells)) in builder.specs.into_iter().zip(bells).enumerate() {
+        let name: Arc<str> = spec.name.as_str().into();
+        let mut tasks: Vec<Vec<Box<dyn Task>>> = bells.iter().map(|_| Vec::new()).collect();
+        for task in 0..spec.tasks {
+            let thread = task % bells.len();
+            let context = Context {
+                component: name.clone(),
+                task,
+                tasks: spec.tasks,
+                bell: bells[thread].0.clone(),
+            };
+            let stats = Arc::new(Stats::new(matches!(spec.kind, Kind::Spout(_))));
+            let emitter = Emitter::new(
+                at,
+                context,
+                Outbox::new(&lanes, builder.batch),
+                stats.clone(),
+                hooks.clone(),
+                graph.streams[at].clone(),
+                hasher.clone(),
+                SmallRng::seed_from_u64(random.next_u64()),
+            );
+            let queued: Box<dyn Fn() -> usize + Send + Sync>;
+            let made: Box<dyn Task> = match &spec.kind {
+                Kind::Spout(spout) => {
+                    queued = Box::new(|| 0);
+                    let Some((outcomes, number)) = desks.next() else {
+                        unreachable!("there is a desk for each task of a spout");
+                    };
+                    Box::new(SpoutTask::new(SpoutParts {
+                        emitter,
+                        shared: shared.clone(),
+                        number,
+                        outcomes,
+                        factory: spout.factory.clone(),
+                        max_pending: spout.max_pending,
+                        timeout: spout.timeout,
+                        replay: spout.replay,
+                        on_dead_letter: on_dead_letter.clone(),
+                    }))
+                }
+                Kind::Bolt(bolt) => {
+                    let inbox = lanes[graph.first_lane[at] + task].clone();
+                    let window = inbox.clone();
+                    queued = Box::new(move || window.len());
+                    Box::new(BoltTask::new(
+                        at,
+                        emitter,
+                        shared.clone(),
+                        inbox,
+                        bolt.factory.clone(),
+                        bolt.tick,
+                        graph.in_cycle[at],
+                    ))
+                }
+            };
+            board.windows.push(Window {
+                component: at,
+                stats,
+                queued,
+            });
+            tasks[thread].push(made);
+        }
+        for (nth, (tasks, (bell, parker))) in tasks.into_iter().zip(bells).enumerate() {
+            threads.push(Thread {
+                name: format!("{}-{nth}", spec.name),
+                tasks,
+                bell,
+                parker,
+            });
+        }
+    }
+    Ok(Parts {
+        board,
+        threads,
+        wait: builder.wait,
+        real,
+    })
+}
+
+impl Thread {
+    /// Runs its tasks until the topology is stopped.
+    fn run(mut self, shared: &Shared, wait: &dyn WaitStrategy, real: bool) {
+        let mut fruitless = 0;
+        while !shared.is_stopping() {
+            if !real {
+                poll(shared);
+            }
+            let mut due: Option<u64> = None;
+            let mut worked = false;
+            for task in &mut self.tasks {
+                let step = task.step();
+                worked |= step.worked;
+                due = due.into_iter().chain(step.due).min();
+            }
+            if worked {
+                fruitless = 0;
+                continue;
+            }
+            self.pause(wait.wait(fruitless), due, shared, real);
+            fruitless = fruitless.saturating_add(1);
+        }
+        self.tasks.iter_mut().for_each(|task| task.close());
+    }
+
+    fn pause(&self, wait: Wait, due: Option<u64>, shared: &Shared, real: bool) {
+        let mut limit = if real { Duration::MAX } else { NAP };
+        if let Some(due) = due {
+            let until = Duration::from_nanos(due.saturating_sub(shared.clock.now()));
+            // What is due and cannot be done waits for room.
+            limit = limit.min(if until.is_zero() { NAP } else { until });
+        }
+        match wait {
+            Wait::Spin => std::hint::spin_loop(),
+            Wait::Yield => std::thread::yield_now(),
+            Wait::Sleep(time) => std::thread::sleep(time.min(limit)),
+            Wait::Park(time) => self.bell.sleep(&self.parker, time.min(limit), || {
+                shared.is_stopping() || self.tasks.iter().any(|task| task.has_input())
+            }),
+        }
+    }
+}
+
+/// Ends what is due, where nobody else does.
+fn poll(shared: &Shared) {
+    if let Some(tracker) = &shared.tracker {
+        while tracker.poll(4096).more {}
+    }
+}
+
+/// A topology on its threads. Dropping it is as [`kill`](Self::kill).
+pub struct Topology {
+    board: Board,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Topology")
+            .field("components", &self.board.names)
+            .field("threads", &self.threads.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Topology {
+    pub(crate) fn start<M: Clone + Send + 'static>(
+        builder: TopologyBuilder<M>,
+    ) -> Result<Self, BuildError> {
+        let Parts {
+            board,
+            threads,
+            wait,
+            real,
+        } = assemble(builder, false)?;
+        let mut topology = Topology {
+            board,
+            threads: Vec::new(),
+        };
+        for thread in threads {
+            let (shared, wait) = (topology.board.shared.clone(), wait.clone());
+            let handle = std::thread::Builder::new()
+                .name(thread.name.clone())
+                .spawn(move || thread.run(&shared, &*wait, real))
+                .map_err(|error| BuildError::NoThread(error.to_string()))?;
+            topology.threads.push(handle);
+        }
+        Ok(topology)
+    }
+
+    /// What its components have been doing, in the order in which they were declared.
+    #[must_use]
+    pub fn metrics(&self) -> Vec<ComponentMetrics> {
+        self.board.metrics()
+    }
+
+    /// The tracker behind it, if there is acking: for its metrics.
+    #[must_use]
+    pub fn tracker(&self) -> Option<&AckTracker> {
+        self.board.shared.tracker.as_deref()
+    }
+
+    /// Spouts are asked for messages from now on.
+    pub fn activate(&self) {
+        self.board.activate(true);
+    }
+
+    /// Spouts are asked for no more messages. What is pending goes on, replays included.
+    pub fn deactivate(&self) {
+        self.board.activate(false);
+    }
+
+    /// Waits until all spouts are [done](crate::Next::Done) and everything has come to its end: each message acked or given up, and
+    /// every tuple executed. (Bolts may hold tuples back.)
+    ///
+    /// # Errors
+    ///
+    /// [`Stuck`] if that has not happened in time, naming who is not at rest. The topology goes on.
+    pub fn wait(&self, limit: Duration) -> Result<(), Stuck> {
+        self.until(limit, |board| board.is_done() && board.is_quiet())
+    }
+
+    fn until(&self, limit: Duration, done: impl Fn(&Board) -> bool) -> Result<(), Stuck> {
+        let began = Instant::now();
+        while !done(&self.board) {
+            if began.elapsed() >= limit {
+                return Err(self.board.stuck());
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Stops it when everything has come to its end: asks spouts for no more, waits for what is pending, and ends the threads.
+    /// Returns what it has been doing.
+    ///
+    /// # Errors
+    ///
+    /// [`Stuck`] if that has not happened in time, and then it is stopped all the same.
+    pub fn drain(mut self, limit: Duration) -> Result<Vec<ComponentMetrics>, Stuck> {
+        self.deactivate();
+        let rest = self.until(limit, Board::is_quiet);
+        self.stop();
+        rest.map(|()| self.metrics())
+    }
+
+    /// Stops it at once: what is pending is left alone, and the spouts are not told. Waits until each thread has come to the end
+    /// of what it is at.
+    pub fn kill(mut self) -> Vec<ComponentMetrics> {
+        self.stop();
+        self.metrics()
+    }
+
+    fn stop(&mut self) {
+        let shared = &self.board.shared;
+        shared.stopping.store(true, Ordering::Release);
+        self.board.bells.iter().for_each(|bell| bell.ring());
+        for thread in self.threads.drain(..) {
+            // Components' panics are caught in there. If a thread has died all the same, there is nothing to join.
+            let _ = thread.join();
+        }
+        if let Some(tracker) = &shared.tracker {
+            tracker.shutdown(Fate::Return);
+        }
+    }
+}
+
+impl Drop for Topology {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A topology without threads: see [`TopologyBuilder::start_manual`].
+pub struct ManualTopology<M> {
+    board: Board,
+    tasks: Vec<Box<dyn Task>>,
+    due: Option<u64>,
+    _messages: std::marker::PhantomData<fn(M)>,
+}
+
+impl<M> fmt::Debug for ManualTopology<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ManualTopology")
+            .field("components", &self.board.names)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M: Clone + Send + 'static> ManualTopology<M> {
+    pub(crate) fn start(builder: TopologyBuilder<M>) -> Result<Self, BuildError> {
+        let Parts { board, threads, .. } = assemble(builder, true)?;
+        Ok(ManualTopology {
+            board,
+            tasks: threads
+                .into_iter()
+                .flat_map(|thread| thread.tasks)
+                .collect(),
+            due: None,
+            _messages: std::marker::PhantomData,
+        })
+    }
+
+    /// Ends what is due, and lets each task do a little. Whether one of them had something to do.
+    pub fn step(&mut self) -> bool {
+        poll(&self.board.shared);
+        let mut worked = false;
+        self.due = None;
+        for task in &mut self.tasks {
+            let step = task.step();
+            worked |= step.worked;
+            self.due = self.due.into_iter().chain(step.due).min();
+        }
+        worked
+            || self
+                .tasks
+                .iter()
+                .any(|task| task.has_input() || !task.is_idle())
+    }
+
+    /// Steps until there is nothing more to do at this time, or `most` steps have been done: false then.
+    pub fn settle(&mut self, most: usize) -> bool {
+        (0..most).any(|_| !self.step())
+    }
+
+    /// Whether all spouts are done, every message is acked or given up, and every tuple executed.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.board.is_done() && self.board.is_quiet()
+    }
+
+    /// What its components have been doing.
+    #[must_use]
+    pub fn metrics(&self) -> Vec<ComponentMetrics> {
+        self.board.metrics()
+    }
+
+    /// The tracker behind it, if there is acking.
+    #[must_use]
+    pub fn tracker(&self) -> Option<&AckTracker> {
+        self.board.shared.tracker.as_deref()
+    }
+
+    /// As [`Topology::activate`].
+    pub fn activate(&self) {
+        self.board.activate(true);
+    }
+
+    /// As [`Topology::deactivate`].
+    pub fn deactivate(&self) {
+        self.board.activate(false);
+    }
+}
+
+impl<M> Drop for ManualTopology<M> {
+    fn drop(&mut self) {
+        self.tasks.iter_mut().for_each(|task| task.close());
+    }
+}

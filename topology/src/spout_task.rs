@@ -1,0 +1,512 @@
+//! A spout at work: what it has pending, what is emitted again, what it is told.
+
+use crate::builder::{OnDeadLetter, SpoutFactory};
+use crate::component::{Next, Spout};
+use crate::emit::Emitter;
+use crate::error::{EmitError, Refused};
+use crate::inbox::Inbox;
+use crate::replay::{DeadLetter, Failure, Replay};
+use crate::task::{guarded, Shared, Step, Task};
+use crate::tuple::{Anchor, Anchors};
+use expiry::{AckError, Timeout};
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How an attempt ended, on its way to the spout's thread. There is room for one of each pending message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ended {
+    pub(crate) place: u32,
+    pub(crate) failure: Option<Failure>,
+}
+
+/// How long after the tracker was full a message is tried again, in nanoseconds.
+const FULL_PAUSE: u64 = 1_000_000;
+
+/// How long a spout that has nothing is left alone, in nanoseconds.
+const IDLE_PAUSE: u64 = 1_000_000;
+
+/// A message that is pending: in flight, or waiting to be emitted again.
+struct Pending<M> {
+    id: u64,
+    stream: usize,
+    direct: Option<usize>,
+    /// Kept if it may have to be emitted again, or be a dead letter.
+    message: Option<M>,
+    attempts: u32,
+    /// When it was emitted first.
+    began: u64,
+}
+
+/// What a spout's collector works on.
+pub(crate) struct Desk<M> {
+    pub(crate) emitter: Emitter<M>,
+    shared: Arc<Shared>,
+    places: Vec<Option<Pending<M>>>,
+    free: Vec<u32>,
+    max_pending: usize,
+    timeout: Timeout,
+    keeps: bool,
+    /// The number of this spout's task among all spouts'.
+    number: u32,
+    /// Messages that were emitted without tracking: acked as soon as the spout has returned.
+    at_once: VecDeque<u64>,
+    now: u64,
+}
+
+impl<M: Clone> Desk<M> {
+    pub(crate) fn room(&self) -> usize {
+        // With acking nothing is acked at once, and without it nothing has a place.
+        self.max_pending - (self.places.len() - self.free.len()) - self.at_once.len()
+    }
+
+    /// Emits a new message.
+    pub(crate) fn emit(
+        &mut self,
+        stream: Result<usize, Refused>,
+        direct: Option<usize>,
+        message: M,
+        id: u64,
+    ) -> Result<(), EmitError<M>> {
+        let refuse = |message, why| Err(EmitError { message, why });
+        let stream = match stream {
+            Ok(stream) => stream,
+            Err(why) => return refuse(message, why),
+        };
+        if self.room() == 0 {
+            return refuse(message, Refused::MaxPending);
+        }
+        if self.shared.tracker.is_none() {
+            return match self.emitter.targets(stream, &message, direct) {
+                Ok(targets) => {
+                    self.emitter
+                        .send(stream, &targets, message, |_| Anchors::new());
+                    self.at_once.push_back(id);
+                    Ok(())
+                }
+                Err(why) => refuse(message, why),
+            };
+        }
+        let Some(place) = self.free.pop() else {
+            return refuse(message, Refused::MaxPending);
+        };
+        let kept = self.keeps.then(|| message.clone());
+        // Before it is sent: its outcome may come at once.
+        self.places[place as usize] = Some(Pending {
+            id,
+            stream,
+            direct,
+            message: kept,
+            attempts: 1,
+            began: self.now,
+        });
+        match self.attempt(place, stream, direct, message) {
+            Ok(()) => {
+                self.count_pending();
+                Ok(())
+            }
+            Err(refused) => {
+                self.release(place);
+                Err(refused)
+            }
+        }
+    }
+
+    /// Emits a message that nobody tracks.
+    pub(crate) fn emit_untracked(
+        &mut self,
+        stream: Result<usize, Refused>,
+        direct: Option<usize>,
+        message: M,
+    ) -> Result<(), EmitError<M>> {
+        let targets =
+            stream.and_then(|stream| Ok((stream, self.emitter.targets(stream, &message, direct)?)));
+        match targets {
+            Ok((stream, targets)) => {
+                self.emitter
+                    .send(stream, &targets, message, |_| Anchors::new());
+                Ok(())
+            }
+            Err(why) => Err(EmitError { message, why }),
+        }
+    }
+
+    /// Begins a tree for a message, and sends it.
+    fn attempt(
+        &mut self,
+        place: u32,
+        stream: usize,
+        direct: Option<usize>,
+        message: M,
+    ) -> Result<(), EmitError<M>> {
+        let targets = match self.emitter.targets(stream, &message, direct) {
+            Ok(targets) => targets,
+            Err(why) => return Err(EmitError { message, why }),
+        };
+        let mut edges = smallvec::SmallVec::<[u64; 4]>::new();
+        edges.extend(
+            targets
+                .iter()
+                .map(|_| Emitter::<M>::edge(&mut self.emitter.random)),
+        );
+        let xor = edges.iter().fold(0, |xor, edge| xor ^ edge);
+        let owner = u64::from(self.number) << 32 | u64::from(place);
+        let Some(tracker) = &self.shared.tracker else {
+            return Ok(());
+        };
+        match tracker.issue_with(xor, owner, self.timeout) {
+            Ok(root) => {
+                let mut edges = edges.into_iter();
+                self.emitter.send(stream, &targets, message, |_| {
+                    let edge = edges.next().map(Cell::new);
+                    edge.map(|xor| Anchor { root, xor }).into_iter().collect()
+                });
+                Ok(())
+            }
+            Err(error) => Err(EmitError {
+                message,
+                why: Refused::Tracker(error),
+            }),
+        }
+    }
+
+    fn release(&mut self, place: u32) {
+        self.places[place as usize] = None;
+        self.free.push(place);
+        self.count_pending();
+    }
+
+    fn count_pending(&self) {
+        let pending = self.places.len() - self.free.len();
+        self.emitter.stats.pending.set(pending as u64);
+    }
+}
+
+pub(crate) struct SpoutTask<M> {
+    spout: Option<Box<dyn Spout<M>>>,
+    factory: SpoutFactory<M>,
+    desk: Desk<M>,
+    outcomes: Arc<Inbox<Ended>>,
+    replay: Option<Replay>,
+    /// When which message is to be emitted again.
+    later: BinaryHeap<Reverse<(u64, u32)>>,
+    on_dead_letter: Option<Arc<OnDeadLetter<M>>>,
+    is_active: bool,
+    is_done: bool,
+    /// Until when the spout, which had nothing, is left alone.
+    idle_until: u64,
+    flushed: u64,
+    last: u64,
+}
+
+/// What a spout's task is made of.
+pub(crate) struct SpoutParts<M> {
+    pub(crate) emitter: Emitter<M>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) number: u32,
+    pub(crate) outcomes: Arc<Inbox<Ended>>,
+    pub(crate) factory: SpoutFactory<M>,
+    pub(crate) max_pending: usize,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) replay: Option<Replay>,
+    pub(crate) on_dead_letter: Option<Arc<OnDeadLetter<M>>>,
+}
+
+impl<M: Clone + Send + 'static> SpoutTask<M> {
+    pub(crate) fn new(parts: SpoutParts<M>) -> Self {
+        let places = if parts.shared.tracker.is_some() {
+            parts.max_pending
+        } else {
+            0
+        };
+        let last = parts.shared.clock.now();
+        SpoutTask {
+            spout: None,
+            desk: Desk {
+                emitter: parts.emitter,
+                shared: parts.shared,
+                places: (0..places).map(|_| None).collect(),
+                #[allow(clippy::cast_possible_truncation)] // checked by the builder
+                free: (0..places as u32).rev().collect(),
+                max_pending: parts.max_pending,
+                timeout: parts.timeout.map_or(Timeout::Default, Timeout::After),
+                keeps: parts.replay.is_some() || parts.on_dead_letter.is_some(),
+                number: parts.number,
+                at_once: VecDeque::new(),
+                now: last,
+            },
+            factory: parts.factory,
+            outcomes: parts.outcomes,
+            replay: parts.replay,
+            later: BinaryHeap::new(),
+            on_dead_letter: parts.on_dead_letter,
+            is_active: false,
+            is_done: false,
+            idle_until: 0,
+            flushed: last,
+            last,
+        }
+    }
+
+    /// Calls the spout, which is made first, or again, if there is none. `None` if it has panicked: then it is gone.
+    fn call<R>(&mut self, f: impl FnOnce(&mut dyn Spout<M>, &mut Desk<M>) -> R) -> Option<R> {
+        let SpoutTask {
+            spout,
+            factory,
+            desk,
+            is_active,
+            ..
+        } = self;
+        let now = desk.now;
+        let done = guarded(
+            desk,
+            |desk| &desk.emitter.stats,
+            now,
+            |desk| {
+                let context = &desk.emitter.context;
+                let spout = spout.get_or_insert_with(|| {
+                    let mut spout = factory(context);
+                    spout.open(context);
+                    if *is_active {
+                        spout.activate();
+                    }
+                    spout
+                });
+                f(spout.as_mut(), desk)
+            },
+        );
+        if done.is_none() {
+            self.spout = None;
+            self.desk
+                .emitter
+                .report(&"it has panicked, and is restarted");
+        }
+        done
+    }
+
+    /// Tells the spout of what has ended. Whether there was something.
+    fn settle(&mut self) -> bool {
+        let mut any = false;
+        while let Some(id) = self.desk.at_once.pop_front() {
+            any = true;
+            self.acked(id, self.desk.now);
+        }
+        while let Some(Ended { place, failure }) = self.outcomes.pop() {
+            any = true;
+            match failure {
+                None => {
+                    if let Some(pending) = self.desk.places[place as usize].take() {
+                        self.desk.release(place);
+                        self.acked(pending.id, pending.began);
+                    }
+                }
+                Some(failure) => self.failed(place, failure),
+            }
+        }
+        any
+    }
+
+    fn acked(&mut self, id: u64, began: u64) {
+        let took = self.desk.now.saturating_sub(began);
+        let emitter = &self.desk.emitter;
+        emitter.stats.acked.add(1);
+        emitter.stats.took(took);
+        for hook in &*emitter.hooks {
+            hook.spout_ack(&emitter.context, id, Duration::from_nanos(took));
+        }
+        self.call(|spout, _| spout.ack(id));
+    }
+
+    fn failed(&mut self, place: u32, failure: Failure) {
+        let stats = &self.desk.emitter.stats;
+        match failure {
+            Failure::TimedOut => stats.timed_out.add(1),
+            _ => stats.failed.add(1),
+        }
+        let Some(pending) = &self.desk.places[place as usize] else {
+            return;
+        };
+        let (id, attempts) = (pending.id, pending.attempts);
+        let replay = self.replay.filter(|_| failure != Failure::Stopped);
+        let pause = replay.and_then(|replay| replay.pause(attempts, &mut self.desk.emitter.random));
+        for hook in &*self.desk.emitter.hooks {
+            hook.spout_fail(&self.desk.emitter.context, id, failure, pause.is_none());
+        }
+        match pause {
+            Some(pause) => self
+                .later
+                .push(Reverse((self.desk.now.saturating_add(pause), place))),
+            None => self.give_up(place, failure),
+        }
+    }
+
+    fn give_up(&mut self, place: u32, failure: Failure) {
+        let Some(pending) = self.desk.places[place as usize].take() else {
+            return;
+        };
+        self.desk.release(place);
+        self.desk.emitter.stats.dead.add(1);
+        if let (Some(handler), Some(message)) = (self.on_dead_letter.clone(), pending.message) {
+            let letter = DeadLetter {
+                message,
+                id: pending.id,
+                component: self.desk.emitter.context.component().to_string(),
+                attempts: pending.attempts,
+                failure,
+            };
+            let now = self.desk.now;
+            let told = guarded(
+                &mut self.desk,
+                |desk| &desk.emitter.stats,
+                now,
+                |_| handler(letter),
+            );
+            if told.is_none() {
+                self.desk
+                    .emitter
+                    .report(&"the handler of dead letters has panicked");
+            }
+        }
+        self.call(|spout, _| spout.fail(pending.id, failure));
+    }
+
+    /// Emits again what is due. Whether there was something.
+    fn replay(&mut self) -> bool {
+        let mut any = false;
+        while let Some(&Reverse((due, place))) = self.later.peek() {
+            if due > self.desk.now {
+                break;
+            }
+            self.later.pop();
+            any = true;
+            let Some(pending) = &mut self.desk.places[place as usize] else {
+                continue;
+            };
+            let Some(message) = pending.message.clone() else {
+                continue;
+            };
+            pending.attempts += 1;
+            let (stream, direct) = (pending.stream, pending.direct);
+            match self.desk.attempt(place, stream, direct, message) {
+                Ok(()) => self.desk.emitter.stats.replayed.add(1),
+                Err(refused) => self.put_off(place, refused.why),
+            }
+        }
+        any
+    }
+
+    /// There was no room for another attempt: it does not count.
+    fn put_off(&mut self, place: u32, why: Refused) {
+        if let Some(pending) = &mut self.desk.places[place as usize] {
+            pending.attempts -= 1;
+        }
+        if why == Refused::Tracker(AckError::Closed) {
+            return self.give_up(place, Failure::Stopped);
+        }
+        self.later
+            .push(Reverse((self.desk.now + FULL_PAUSE, place)));
+    }
+
+    /// Asks the spout for more, if it may emit. What it said, unless there was a reason not to ask.
+    fn ask(&mut self, since: u64) -> Option<Next> {
+        let wants_active = self.desk.shared.is_active();
+        if wants_active != self.is_active {
+            self.is_active = wants_active;
+            self.call(|spout, _| {
+                if wants_active {
+                    spout.activate()
+                } else {
+                    spout.deactivate()
+                }
+            });
+        }
+        if self.is_done {
+            return None;
+        }
+        let (stats, now) = (&self.desk.emitter.stats, self.desk.now);
+        if !self.is_active {
+            stats.skipped_inactive.add(since);
+            return None;
+        }
+        if self.desk.room() == 0 {
+            stats.skipped_max_pending.add(since);
+            return None;
+        }
+        if now < self.idle_until {
+            return None;
+        }
+        let next = self.call(|spout, desk| spout.next(&mut crate::SpoutCollector { desk }));
+        match next {
+            // One that panics whenever it is asked is not asked all the time.
+            Some(Next::Idle) | None => self.idle_until = now + IDLE_PAUSE,
+            Some(Next::Done) => {
+                self.is_done = true;
+                self.desk
+                    .emitter
+                    .stats
+                    .is_done
+                    .store(true, Ordering::Release);
+            }
+            Some(Next::Ready) => {}
+        }
+        next
+    }
+}
+
+impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
+    fn step(&mut self) -> Step {
+        let now = self.desk.shared.clock.now();
+        let since = now.saturating_sub(std::mem::replace(&mut self.last, now));
+        self.desk.now = now;
+        if self.spout.is_none() {
+            self.call(|_, _| ());
+        }
+        let mut worked = self.settle();
+        if self.desk.emitter.retry() {
+            self.desk.emitter.stats.skipped_back_pressure.add(since);
+            // Nobody tells when there is room again.
+            return Step {
+                worked,
+                due: Some(now),
+            };
+        }
+        worked |= self.replay();
+        let emitted = self.desk.emitter.stats.emitted.get();
+        let next = self.ask(since);
+        worked |= next == Some(Next::Ready) || self.desk.emitter.stats.emitted.get() != emitted;
+        worked |= self.settle();
+        if !worked
+            || now.saturating_sub(self.flushed) >= self.desk.shared.flush_every
+            || self.desk.room() == 0
+        {
+            self.flushed = now;
+            self.desk.emitter.flush();
+        }
+        let later = self.later.peek().map(|Reverse((due, _))| *due);
+        let asked = self.is_active && !self.is_done && self.desk.room() > 0;
+        let again = asked.then_some(self.idle_until.max(now));
+        Step {
+            worked,
+            due: later.into_iter().chain(again).min(),
+        }
+    }
+
+    fn has_input(&self) -> bool {
+        !self.outcomes.is_empty() || self.desk.shared.is_active() != self.is_active
+    }
+
+    fn is_idle(&self) -> bool {
+        self.desk.emitter.outbox.is_empty()
+    }
+
+    fn close(&mut self) {
+        self.desk.now = self.desk.shared.clock.now();
+        self.settle();
+        if self.spout.is_some() {
+            self.call(|spout, _| spout.close());
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Messages on their way, and the trees that they belong to.
+
+use expiry::Root;
+use smallvec::SmallVec;
+use std::cell::Cell;
+use std::fmt;
+
+/// A tree that a tuple is a part of.
+#[derive(Clone)]
+pub(crate) struct Anchor {
+    pub(crate) root: Root,
+    /// What its ack says: its own edge, and those derived from it.
+    pub(crate) xor: Cell<u64>,
+}
+
+pub(crate) type Anchors = SmallVec<[Anchor; 1]>;
+pub(crate) type Roots = SmallVec<[Root; 1]>;
+
+/// Where a tuple comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) component: u32,
+    pub(crate) stream: u32,
+    /// The task's number in its component.
+    pub(crate) task: u32,
+}
+
+/// A message that has come to a bolt, and the trees that it is a part of: to be acked or failed, once, through the
+/// [collector](crate::BoltCollector), now or later. One that is dropped lets its trees time out.
+#[must_use = "a tuple that is neither acked nor failed lets its trees time out"]
+pub struct Tuple<M> {
+    pub(crate) message: M,
+    pub(crate) anchors: Anchors,
+    pub(crate) origin: Origin,
+}
+
+impl<M> Tuple<M> {
+    /// The message.
+    pub fn message(&self) -> &M {
+        &self.message
+    }
+
+    /// The number of the task that emitted it, in its component.
+    pub fn source_task(&self) -> usize {
+        self.origin.task as usize
+    }
+
+    /// The trees that it is a part of: none if it was emitted untracked, several behind a join.
+    pub fn roots(&self) -> impl Iterator<Item = Root> + '_ {
+        self.anchors.iter().map(|anchor| anchor.root)
+    }
+}
+
+impl<M> std::ops::Deref for Tuple<M> {
+    type Target = M;
+
+    fn deref(&self) -> &M {
+        &self.message
+    }
+}
+
+impl<M: fmt::Debug> fmt::Debug for Tuple<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tuple")
+            .field("message", &self.message)
+            .field("roots", &self.roots().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What an emitted message is derived from: `&tuple`, `&[&a, &b]` for a join, or `()` for nothing, untracked.
+pub trait Parents<M>: sealed::Parents<M> {}
+
+impl<M, P: sealed::Parents<M>> Parents<M> for P {}
+
+pub(crate) mod sealed {
+    use super::{Anchor, Anchors, Cell, Roots, Tuple};
+
+    #[allow(private_interfaces)] // that nobody else can implement it is the point
+    pub trait Parents<M> {
+        /// Calls `f` with every tree once, by one of the anchors that are parts of it.
+        #[doc(hidden)]
+        fn each(&self, f: &mut dyn FnMut(&Anchor));
+    }
+
+    #[allow(private_interfaces)]
+    impl<M> Parents<M> for () {
+        fn each(&self, _f: &mut dyn FnMut(&Anchor)) {}
+    }
+
+    #[allow(private_interfaces)]
+    impl<M> Parents<M> for &Tuple<M> {
+        fn each(&self, f: &mut dyn FnMut(&Anchor)) {
+            self.anchors.iter().for_each(f);
+        }
+    }
+
+    #[allow(private_interfaces)]
+    impl<M> Parents<M> for &[&Tuple<M>] {
+        fn each(&self, f: &mut dyn FnMut(&Anchor)) {
+            let mut seen = Roots::new();
+            for anchor in self.iter().flat_map(|tuple| &tuple.anchors) {
+                // In each tree an edge is derived once, whether several of these are parts of it, or one is given twice:
+                // counted twice it would cancel itself out, and the tree would end while it is outstanding.
+                if !seen.contains(&anchor.root) {
+                    seen.push(anchor.root);
+                    f(anchor);
+                }
+            }
+        }
+    }
+
+    #[allow(private_interfaces)]
+    impl<M, const N: usize> Parents<M> for &[&Tuple<M>; N] {
+        fn each(&self, f: &mut dyn FnMut(&Anchor)) {
+            Parents::<M>::each(&&self[..], f);
+        }
+    }
+
+    /// The anchors of a message that is derived from these, with an edge of its own in each of their trees.
+    pub(crate) fn derive<M>(from: &impl Parents<M>, mut edge: impl FnMut() -> u64) -> Anchors {
+        let mut anchors = Anchors::new();
+        from.each(&mut |anchor| {
+            let edge = edge();
+            anchor.xor.set(anchor.xor.get() ^ edge);
+            anchors.push(Anchor {
+                root: anchor.root,
+                xor: Cell::new(edge),
+            });
+        });
+        anchors
+    }
+}
