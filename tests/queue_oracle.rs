@@ -150,11 +150,11 @@ fn setup() -> impl Strategy<Value = Setup> {
     )
 }
 
-/// A key that is there: when it is due, in intervals, and which of all stays it is.
+/// A key that is there: when it is due, in intervals, and which of all handles is its.
 #[derive(Debug, Clone, Copy)]
 struct Stay {
     due: u64,
-    number: u64,
+    handle: usize,
 }
 
 struct Run<K: Key> {
@@ -175,7 +175,9 @@ struct Run<K: Key> {
     looks: BTreeSet<u64>,
     /// Up to when the queue has expired all that was due, at least and at most: how far a small budget went is its own business.
     caught_up: (u64, u64),
-    handles: Vec<(Handle, K, u64)>,
+    /// Of all stays, with their keys.
+    handles: Vec<(Handle, K)>,
+    /// By the queue's count.
     expired: u64,
 }
 
@@ -269,11 +271,9 @@ impl<K: Key> Run<K> {
         if must || ended > 0 {
             self.expired += ended;
             self.caught_up = (now, now);
-            let (over, live) = std::mem::take(&mut self.live)
-                .into_iter()
-                .partition(|(_, stay)| stay.due <= now);
+            let all = std::mem::take(&mut self.live).into_iter();
+            let (over, live): (BTreeMap<_, _>, _) = all.partition(|(_, stay)| stay.due <= now);
             self.live = live;
-            let over: BTreeMap<_, _> = over;
             for (key, stay) in over {
                 self.lapsed.insert((key, self.time(stay.due)));
             }
@@ -283,15 +283,9 @@ impl<K: Key> Run<K> {
 
     /// The key is due then, from now on.
     fn renew(&mut self, key: &K, due: u64) {
-        let before = self
-            .live
-            .get_mut(key)
-            .map(|stay| (stay.due, stay.due = due));
-        self.looks.extend(
-            before
-                .map(|(before, ())| before)
-                .filter(|&before| before != due),
-        );
+        if let Some(stay) = self.live.get_mut(key) {
+            self.looks.insert(std::mem::replace(&mut stay.due, due));
+        }
     }
 
     fn update(&mut self, number: u64, term: Term) -> Found {
@@ -306,9 +300,9 @@ impl<K: Key> Run<K> {
             (Ok(Updated::Inserted { expiry, handle }), Ok(due), None) => {
                 prop_assert!(!full);
                 prop_assert_eq!(expiry, self.time(due));
-                let number = self.handles.len() as u64;
-                self.live.insert(key.clone(), Stay { due, number });
-                self.handles.push((handle, key, number));
+                self.handles.push((handle, key.clone()));
+                let handle = self.handles.len() - 1;
+                self.live.insert(key, Stay { due, handle });
             }
             (Ok(Updated::Renewed { expiry }), Ok(due), Some(before)) => {
                 prop_assert_eq!(expiry, self.time(due));
@@ -326,32 +320,29 @@ impl<K: Key> Run<K> {
         let touched = self.queue.touch(&key, timeout);
         let due = self.renewal(timeout)?;
         prop_assert_eq!(touched, due.map(|_| self.live.contains_key(&key)));
-        due.into_iter().for_each(|due| self.renew(&key, due));
+        if let Ok(due) = due {
+            self.renew(&key, due);
+        }
         Ok(())
     }
 
     /// Mostly by one of the last handles: its key is there, or has ended, or ended and come again.
     fn touch_by(&mut self, pick: u64, term: Term) -> Found {
-        let recent = if pick % 4 == 0 {
-            self.handles.len()
-        } else {
-            self.handles.len().min(40)
-        };
-        let Some(back) = (pick / 4).checked_rem(recent as u64) else {
+        let all = self.handles.len();
+        let recent = if pick % 4 == 0 { all } else { all.min(40) };
+        let Some(back) = (pick as usize / 4).checked_rem(recent) else {
             return Ok(());
         };
-        let (handle, key, number) = self.handles[self.handles.len() - 1 - back as usize].clone();
+        let at = all - 1 - back;
+        let (handle, key) = self.handles[at].clone();
         let timeout = self.timeout(term);
         let touched = self.queue.touch_by(handle, timeout);
         let due = self.renewal(timeout)?;
-        let same = self
-            .live
-            .get(&key)
-            .is_some_and(|stay| stay.number == number);
-        prop_assert_eq!(touched, due.map(|_| same));
-        due.into_iter()
-            .filter(|_| same)
-            .for_each(|due| self.renew(&key, due));
+        let is_its = self.live.get(&key).is_some_and(|stay| stay.handle == at);
+        prop_assert_eq!(touched, due.map(|_| is_its));
+        if let (Ok(due), true) = (due, is_its) {
+            self.renew(&key, due);
+        }
         Ok(())
     }
 

@@ -174,11 +174,24 @@ fn rounds<K: Key>(options: &Sessions) -> Result<Report, Error> {
     Ok(report)
 }
 
+/// How many keys, or sessions, a round has.
+///
+/// # Errors
+///
+/// If they are too many.
+fn keys(options: &Sessions) -> Result<u32, Error> {
+    let keys = options.keys.unwrap_or(4096);
+    u32::try_from(keys).map_err(|_| Error::Option {
+        option: "--keys",
+        why: "is more than a round can have; use at most 4294967295, or --contended".into(),
+    })
+}
+
 /// How many threads poll.
 ///
 /// # Errors
 ///
-/// If the options make no sense.
+/// If nobody would see simulated time pass, or nothing would be there to be removed.
 fn pollers(options: &Sessions) -> Result<usize, Error> {
     let pollers = options
         .pollers
@@ -202,11 +215,7 @@ fn pollers(options: &Sessions) -> Result<usize, Error> {
 impl<'a, K: Key> Run<'a, K> {
     fn new(options: &'a Sessions) -> Result<Self, Error> {
         let threads = threads(options.threads);
-        let keys = options.keys.unwrap_or(4096);
-        let keys = u32::try_from(keys).map_err(|_| Error::Option {
-            option: "--keys",
-            why: "is more than a round can have; use at most 4294967295, or --contended".into(),
-        })? as usize;
+        let keys = keys(options)? as usize;
         let pollers = pollers(options)?;
         let time = Timeline::new(options.simulated);
         let told = Arc::new(Told::default());

@@ -243,7 +243,7 @@ fn reports(events: &[Event], end: &Event, earliest: u64, promise: &Promise<'_>, 
     }
 }
 
-/// An owner that was told had been given the session, and nobody else had been since. (All owners of a run differ.)
+/// An owner that was told had been given the session, and nobody else had been since. (All owners of a round differ.)
 fn owners(events: &[Event], found: &mut Found) {
     let given = |event: &Event| match event.did {
         Did::Created { owner, .. } | Did::Moved { owner, .. } | Did::NotMoved { owner } => {

@@ -107,7 +107,7 @@ pub fn run(options: &Sessions) -> Result<Report, Error> {
         options,
         time: Timeline::new(options.simulated),
         pollers: super::pollers(options)?,
-        sessions: options.keys.unwrap_or(4096),
+        sessions: super::keys(options)?.into(),
         checks: Checks::new(&NAMES),
         threads: (0..threads(options.threads) as u64)
             .map(|at| SmallRng::seed_from_u64(options.seed.wrapping_mul(64) + at))
@@ -210,18 +210,10 @@ impl Run<'_> {
             takings = collected.1;
             whole
         });
-        let left = sessions.len() as u64;
-        self.checks.equal(
-            "every_session_ends",
-            "sessions in the tracker after its shutdown",
-            left,
-            0,
-        );
-        log.extend(
-            lock(told)
-                .drain(..)
-                .map(|(session, event)| (session.id, event)),
-        );
+        let (what, left) = ("sessions left by the shutdown", sessions.len() as u64);
+        self.checks.equal("every_session_ends", what, left, 0);
+        let told = std::mem::take(&mut *lock(told)).into_iter();
+        log.extend(told.map(|(session, event)| (session.id, event)));
         self.judge(log, &takings);
         self.tally.rounds += 1;
         Ok(whole)
