@@ -1,17 +1,19 @@
 //! Long random histories of one `ExpiringMap` beside a sequential oracle, on a manual clock: every result, every end that the
 //! listener is told, and the entries after each step.
 //!
-//! As `tests/oracle.rs`: `EXPIRY_PROP_CASES` and `EXPIRY_PROP_SEED` for more and for other histories.
+//! For more and for other histories see `tests/support/histories.rs`.
 #![cfg(not(expiry_loom))]
 
 use expiry::expiring_map::Entry;
 use expiry::{Cause, ExpiringMap, Lifetime, ManualClock, StoreError, Timeout};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+#[path = "support/histories.rs"]
+mod histories;
 
 const INTERVAL: u64 = 1000;
 
@@ -527,39 +529,15 @@ impl Run {
     }
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 #[test]
-fn histories() {
-    let cases = number("EXPIRY_PROP_CASES").map_or(400, |n| u32::try_from(n).unwrap_or(u32::MAX));
-    let mut seed = [11u8; 32];
-    seed[..8].copy_from_slice(&number("EXPIRY_PROP_SEED").unwrap_or(0).to_le_bytes());
-    let config = Config {
-        cases,
-        failure_persistence: None,
-        ..Config::default()
-    };
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
-    let mut runner = TestRunner::new_with_rng(config, rng);
+fn random_histories_match_the_oracle() {
     let default = || prop::option::of(INTERVAL..9000u64);
-    let strategy = (default(), default(), prop::collection::vec(op(), 1..200));
-    let result = runner.run(&strategy, |(live, idle, ops)| {
+    let setup = (default(), default());
+    histories::run((400, 11), setup, (op(), 200), |&(live, idle), ops| {
         let mut run = Run::new(live, idle);
-        for &op in &ops {
+        for &op in ops {
             run.step(op)?;
         }
         run.finish()
     });
-    match result {
-        Ok(()) => {}
-        Err(TestError::Fail(why, (live, idle, ops))) => {
-            panic!(
-                "{why}\nlive {live:?}, idle {idle:?}, {} steps:\n{ops:?}",
-                ops.len()
-            )
-        }
-        Err(TestError::Abort(why)) => panic!("{why}"),
-    }
 }

@@ -3,11 +3,12 @@
 //! Every result, every outcome and, after each step, the number of entries must be what the oracle says. `oracle/model.rs` is
 //! the oracle, `oracle/drive.rs` compares the two; here is what histories are made of.
 //!
-//! The default run is deterministic. For a longer one: `EXPIRY_PROP_CASES=5000 cargo test --release --test oracle`, and
-//! `EXPIRY_PROP_SEED=7` for other histories.
+//! For a longer run: `EXPIRY_PROP_CASES=5000 cargo test --release --test oracle`, and `EXPIRY_PROP_SEED=7` for other histories.
 
 #[path = "oracle/drive.rs"]
 mod drive;
+#[path = "support/histories.rs"]
+mod histories;
 #[path = "oracle/model.rs"]
 mod model;
 
@@ -15,7 +16,6 @@ use drive::{Keys, Kind, Move, Op, Pick, Run, Setup, Xor};
 use expiry::Fate;
 use proptest::prelude::*;
 use proptest::strategy::Union;
-use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 use std::time::Duration;
 
 /// Weights of the steps, for histories of different character.
@@ -209,43 +209,14 @@ fn setup() -> impl Strategy<Value = Setup> {
         )
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| {
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}"))
-    })
-}
-
 fn histories(cases: u32, length: usize, mix: Mix, setup: impl Strategy<Value = Setup>) {
-    let cases = number("EXPIRY_PROP_CASES").map_or(cases, |n| u32::try_from(n).unwrap_or(u32::MAX));
-    let mut seed = [7u8; 32];
-    seed[..8].copy_from_slice(&number("EXPIRY_PROP_SEED").unwrap_or(0).to_le_bytes());
-    let config = Config {
-        cases,
-        failure_persistence: None,
-        max_shrink_iters: number("PROPTEST_MAX_SHRINK_ITERS").map_or(4000, |n| n as u32),
-        ..Config::default()
-    };
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
-    let mut runner = TestRunner::new_with_rng(config, rng);
-    let strategy = (setup, prop::collection::vec(op(mix), 1..length));
-    let result = runner.run(&strategy, |(setup, ops)| {
-        let mut run = Run::new(&setup)?;
-        for op in &ops {
+    histories::run((cases, 7), setup, (op(mix), length), |setup, ops| {
+        let mut run = Run::new(setup)?;
+        for op in ops {
             run.step(op)?;
         }
         run.finish()
     });
-    match result {
-        Ok(()) => {}
-        Err(TestError::Fail(why, (setup, ops))) => {
-            panic!(
-                "{why}\nsmallest history found, of {} steps:\n{setup:#?}\n{ops:?}",
-                ops.len()
-            )
-        }
-        Err(TestError::Abort(why)) => panic!("{why}"),
-    }
 }
 
 /// A1, A2, A4, A9, A10, A12: everything mixed, the clock only going forwards.

@@ -2,7 +2,7 @@
 #![cfg(not(expiry_loom))]
 
 use expiry::{BuildError, Cause, Expired, ExpiringMap, ExpiryQueue, ExpiryQueueBuilder};
-use expiry::{ManualClock, Receiver, StoreError, WhenFull};
+use expiry::{ManualClock, Receiver, StoreError, Updated, WhenFull};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Arc, Barrier, Mutex};
@@ -89,6 +89,27 @@ fn a_poll_with_a_budget_carries_the_rest_forward() {
     let mut keys: Vec<u64> = expired.iter().map(|key| **key).collect();
     keys.sort_unstable();
     assert!(keys.into_iter().eq(0..20_000));
+}
+
+/// W6: a handle is of one stay, also where the same key has come again into the same slot.
+#[test]
+fn a_handle_of_an_earlier_stay_renews_nothing() {
+    let queue = builder(&ManualClock::new()).shards(1).build().unwrap();
+    let insert = || match queue.update(7, SECOND) {
+        Ok(Updated::Inserted { handle, .. }) => handle,
+        other => panic!("{other:?}"),
+    };
+    // Slots are reused in rotation: more stays than there are slots.
+    let mut handles = Vec::new();
+    while queue.metrics().slots * 2 >= handles.len() as u64 {
+        handles.push(insert());
+        assert!(queue.remove(&7).is_some());
+    }
+    let last = insert();
+    assert!(handles
+        .iter()
+        .all(|&old| queue.touch_by(old, SECOND * 2) == Ok(false)));
+    assert_eq!(queue.touch_by(last, SECOND * 2), Ok(true));
 }
 
 /// C7: while one poller is held up in one shard, others poll the rest, and do not wait.

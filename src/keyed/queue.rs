@@ -511,7 +511,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// Never longer than that, also while others update and poll: when [`update`](Self::update) or a touch has returned,
     /// this is at most the time until then (but for an update of another thread that was held up half-way until after its
     /// own time: what [`poll`](Self::poll) cannot find yet, this does not count). It may be shorter: of keys that
-    /// were removed or renewed the old time counts until it has come and somebody has polled.
+    /// were removed or renewed the old time counts until it has come and a poll has been through; and where keys are due in more
+    /// than 2^27 - 1 intervals, a poll looks that far.
     ///
     /// After ZooKeeper's `getWaitTime`. Who sleeps for as long is not woken by an update with a shorter timeout: sleep
     /// no longer than the shortest one, or wait for whoever updates, or have a reaper.

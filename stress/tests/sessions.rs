@@ -61,6 +61,45 @@ fn fresh_strings_with_two_pollers_and_three_threads() {
     assert!(report["notes"].to_string().contains("polled_removes"));
 }
 
+fn tracker(args: &str) -> serde_json::Value {
+    let report = run(&format!(
+        "--tracker --seconds 0.5 --keys 1000 --threads 3 --allowance 20s {args}"
+    ));
+    for more_than_none in [
+        "touched",
+        "closings",
+        "found_closing",
+        "moved",
+        "owners_told",
+        "upgraded",
+        "unknown",
+        "reported",
+        "removed",
+        "expired",
+        "left",
+    ] {
+        assert!(
+            count(&report, more_than_none) > 0,
+            "{more_than_none}: {report}"
+        );
+    }
+    let ends = ["removed", "expired", "left"];
+    let ends: u64 = ends.iter().map(|end| count(&report, end)).sum();
+    assert_eq!(count(&report, "created"), ends);
+    report
+}
+
+#[test]
+fn a_trackers_sessions_told_by_the_handler() {
+    assert_eq!(count(&tracker(""), "pollers"), 0);
+}
+
+#[test]
+fn a_trackers_sessions_told_to_pollers() {
+    assert_eq!(count(&tracker("--pollers 2"), "pollers"), 2);
+    tracker("--simulated --interval 1s --longest 30");
+}
+
 #[test]
 fn a_report_in_a_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -89,6 +128,11 @@ fn options_that_make_no_sense_are_refused() {
         ("--simulated --pollers 0", "reaper does not notice"),
         ("--removes 1", "nothing to remove"),
         ("--contended --threads 1", "nobody meets alone"),
+        ("--tracker --strings", "cannot be used with"),
+        (
+            "--tracker --simulated --pollers 0",
+            "reaper does not notice",
+        ),
         ("--peer zookeeper", "--contended"),
         ("--keys 0", "keys"),
         ("--longest 0", "longest"),

@@ -1,15 +1,14 @@
 //! Random programs of one tracker beside a plain sequential oracle, on a manual clock: every result, and all that there is after
 //! each step, must be what the oracle says.
 //!
-//! The default run is deterministic. For a longer one: `EXPIRY_PROP_CASES=1000 cargo test --release --test sessions random`, and
+//! For a longer run: `EXPIRY_PROP_CASES=1000 cargo test --release --test sessions random`, and
 //! `EXPIRY_PROP_SEED=7` for other programs.
 
-use super::ids;
+use super::{histories, ids};
 use expiry::{
     ManualClock, Session, SessionError, SessionId, SessionInfo, SessionTracker, StoreError, Tracked,
 };
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -606,26 +605,9 @@ fn setup() -> impl Strategy<Value = Setup> {
     )
 }
 
-fn number(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    let number = text.parse();
-    Some(number.unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")))
-}
-
 fn programs(cases: u32, years: bool) {
-    let cases = number("EXPIRY_PROP_CASES").map_or(cases, |n| u32::try_from(n).unwrap_or(u32::MAX));
-    let mut seed = [9u8; 32];
-    seed[..8].copy_from_slice(&number("EXPIRY_PROP_SEED").unwrap_or(0).to_le_bytes());
-    let config = Config {
-        cases,
-        failure_persistence: None,
-        ..Config::default()
-    };
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
-    let mut runner = TestRunner::new_with_rng(config, rng);
-    let strategy = (setup(), prop::collection::vec(op(years), 1..600));
-    let result = runner.run(&strategy, |(setup, ops)| {
-        let mut run = Run::new(&setup);
+    histories::run((cases, 9), setup(), (op(years), 600), |setup, ops| {
+        let mut run = Run::new(setup);
         for (at, op) in ops.iter().enumerate() {
             run.step(op)
                 .map_err(|why| TestCaseError::fail(format!("step {at}, {op:?}: {why}")))?;
@@ -635,16 +617,6 @@ fn programs(cases: u32, years: bool) {
         }
         run.finish()
     });
-    match result {
-        Ok(()) => {}
-        Err(TestError::Fail(why, (setup, ops))) => {
-            panic!(
-                "{why}\nsmallest program found, of {} steps:\n{setup:#?}\n{ops:?}",
-                ops.len()
-            )
-        }
-        Err(TestError::Abort(why)) => panic!("{why}"),
-    }
 }
 
 /// C5, C9, Q13.

@@ -15,6 +15,9 @@ is right, every stay of the key ends once, and none expires before its last dead
 are updates, gone are touches and removes that found nothing, histories the keys that were judged; the time is that under \
 load, without the judging.
 
+With --tracker, the same of the sessions of a tracker: created, touched by id, by handle and in batches, closed, moved, upgraded, \
+removed, or returned by its shutdown, while their touches are collected for a leader. Keys are sessions then.
+
 With --contended, keys are fresh: threads meet on one, update it up to three times each with timeouts of 0 to 4 \
 intervals (0 must be refused), and never touch it again. After each batch all time passes, and what is still there is \
 stranded. Time is simulated. --peer drives an algorithm of others in the same way.";
@@ -61,6 +64,9 @@ pub struct Sessions {
     /// --contended, 0 and 0.25 in turn]
     #[arg(long, value_parser = rate, value_name = "RATE")]
     pub removes: Option<f64>,
+    /// Sessions of a tracker instead of keys of a queue
+    #[arg(long, conflicts_with_all = ["strings", "contended"])]
+    pub tracker: bool,
     /// Fresh keys on which threads meet with a few updates and which nobody touches again
     #[arg(long)]
     pub contended: bool,

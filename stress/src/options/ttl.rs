@@ -11,15 +11,16 @@ pub const HELP: &str = "\
 A row says what a cache's load is made of. Its operations are these on the map:
   get, gets          get; one that finds nothing inserts, as who uses a cache does (but with --no-fill)
   set                insert
-  add                get, and insert if nothing was found
-  replace            get, and insert if something was found
-  cas                insert, if the key of this thread's last gets still has the value that it found
-  append, prepend    get, and insert what was found, longer by an eighth, for the rest of its time to live
-  incr, decr         get, and insert anew what was found, for the rest of its time to live
+  add                insert by the entry, if it is vacant
+  replace            insert by the entry, if it is occupied
+  cas                insert by the entry, if the key of this thread's last gets still has the value that it found
+  append, prepend    insert by the entry what is there, longer by an eighth, for the rest of its time to live
+  incr, decr         insert by the entry what is there anew, for the rest of its time to live
   delete             remove
 Shares of operations and of times to live are made to add up to 1; an exponent that is NA counts as 0. Times to live \
 are divided by the squeeze, so that they pass within the run. In the report fills are misses that inserted, stored the \
-requests that did, not_stored those that did not find the key as they wanted it.
+requests that did, not_stored those that did not find the key as they wanted it, \
+changed the entries that had changed since they were looked at, and were looked at again.
 
 With --simulated one thread runs the row in simulated time, at the row's rate, beside a sequential model: each result, each \
 end that is told and the number of entries must be the model's, and nothing may be over before its time to live, or be found \

@@ -4,6 +4,8 @@
 //! reaper's handler or by pollers. Then all stop, time passes, nothing may be left, and for each key what everybody noted and
 //! was told is put together and judged (see `history`). Memory is proportional to the keys of a round.
 //!
+//! `--tracker` is the same on a `SessionTracker`: see `tracker`.
+//!
 //! `--contended` is another drive, for one kind of mistake only, and many more keys: see `contended`.
 
 mod contended;
@@ -11,6 +13,7 @@ mod history;
 mod keys;
 mod meet;
 mod stays;
+mod tracker;
 mod worker;
 mod zookeeper;
 
@@ -54,6 +57,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 ///
 /// If the options make no sense.
 pub fn run(options: &Sessions) -> Result<Report, Error> {
+    if options.tracker {
+        return tracker::run(options);
+    }
     match (options.contended, options.strings) {
         (true, false) => meet::run::<u64>(options),
         (true, true) => meet::run::<String>(options),
@@ -168,31 +174,49 @@ fn rounds<K: Key>(options: &Sessions) -> Result<Report, Error> {
     Ok(report)
 }
 
+/// How many keys, or sessions, a round has.
+///
+/// # Errors
+///
+/// If they are too many.
+fn keys(options: &Sessions) -> Result<u32, Error> {
+    let keys = options.keys.unwrap_or(4096);
+    u32::try_from(keys).map_err(|_| Error::Option {
+        option: "--keys",
+        why: "is more than a round can have; use at most 4294967295, or --contended".into(),
+    })
+}
+
+/// How many threads poll.
+///
+/// # Errors
+///
+/// If nobody would see simulated time pass, or nothing would be there to be removed.
+fn pollers(options: &Sessions) -> Result<usize, Error> {
+    let pollers = options
+        .pollers
+        .map_or(usize::from(options.simulated), |n| n as usize);
+    if options.simulated && pollers == 0 {
+        return Err(Error::Option {
+            option: "--pollers",
+            why: "is 0, and a reaper does not notice that simulated time passes; use at least 1"
+                .into(),
+        });
+    }
+    if options.removes.is_some_and(|removes| removes >= 1.0) {
+        return Err(Error::Option {
+            option: "--removes",
+            why: "is 1, and there would be nothing to remove; use less".into(),
+        });
+    }
+    Ok(pollers)
+}
+
 impl<'a, K: Key> Run<'a, K> {
     fn new(options: &'a Sessions) -> Result<Self, Error> {
         let threads = threads(options.threads);
-        let keys = options.keys.unwrap_or(4096);
-        let keys = u32::try_from(keys).map_err(|_| Error::Option {
-            option: "--keys",
-            why: "is more than a round can have; use at most 4294967295, or --contended".into(),
-        })? as usize;
-        let pollers = options
-            .pollers
-            .map_or(usize::from(options.simulated), |n| n as usize);
-        if options.simulated && pollers == 0 {
-            return Err(Error::Option {
-                option: "--pollers",
-                why:
-                    "is 0, and a reaper does not notice that simulated time passes; use at least 1"
-                        .into(),
-            });
-        }
-        if options.removes.is_some_and(|removes| removes >= 1.0) {
-            return Err(Error::Option {
-                option: "--removes",
-                why: "is 1, and there would be nothing to remove; use less".into(),
-            });
-        }
+        let keys = keys(options)? as usize;
+        let pollers = pollers(options)?;
         let time = Timeline::new(options.simulated);
         let told = Arc::new(Told::default());
         let builder = ExpiryQueue::<K>::builder()

@@ -91,6 +91,13 @@ pub trait Cache {
     fn get(&mut self, key: usize) -> Option<Seen>;
     /// Inserts a new value, or replaces the one that is there.
     fn insert(&mut self, key: usize, length: usize, ttl: u64);
+    /// Looks at a key's entry and puts a value of this length, for this time, in its place if `wanted` says so; as one step. Whether
+    /// it has.
+    fn update(
+        &mut self,
+        key: usize,
+        wanted: impl FnMut(Option<Seen>) -> Option<(usize, u64)>,
+    ) -> bool;
     /// Removes a key. Whether it was there.
     fn remove(&mut self, key: usize) -> bool;
 }
@@ -133,6 +140,7 @@ impl Client {
     /// Does what is requested.
     pub fn request(&mut self, cache: &mut impl Cache, request: Request) {
         let key = request.key;
+        let fresh = (self.value_bytes, request.ttl);
         self.done.requests += 1;
         match request.operation {
             Operation::Get => {
@@ -142,24 +150,23 @@ impl Client {
                 let seen = self.get(cache, request);
                 self.last_gets = seen.map(|seen| (key, seen.number));
             }
-            Operation::Set => self.store(cache, request, true),
+            Operation::Set => {
+                cache.insert(key, fresh.0, fresh.1);
+                self.done.stored += 1;
+            }
             Operation::Add => {
-                let absent = cache.get(key).is_none();
-                self.store(cache, request, absent);
+                self.update(cache, key, |seen| seen.is_none().then_some(fresh));
             }
-            Operation::Replace => {
-                let there = cache.get(key).is_some();
-                self.store(cache, request, there);
-            }
+            Operation::Replace => self.update(cache, key, |seen| seen.map(|_| fresh)),
             Operation::Cas => {
                 let (key, expected) = self.last_gets.take().unwrap_or((key, u64::MAX));
-                let same = cache.get(key).is_some_and(|seen| seen.number == expected);
-                self.store(cache, Request { key, ..request }, same);
+                let same = |seen: Option<Seen>| seen.filter(|seen| seen.number == expected);
+                self.update(cache, key, |seen| same(seen).map(|_| fresh));
             }
             Operation::Append | Operation::Prepend => {
-                self.change(cache, key, |seen| seen.length + seen.length.div_ceil(8));
+                self.change(cache, key, |length| length + length.div_ceil(8));
             }
-            Operation::Incr | Operation::Decr => self.change(cache, key, |seen| seen.length),
+            Operation::Incr | Operation::Decr => self.change(cache, key, |length| length),
             Operation::Delete => self.done.deleted += u64::from(cache.remove(key)),
         }
     }
@@ -179,9 +186,13 @@ impl Client {
         seen
     }
 
-    fn store(&mut self, cache: &mut impl Cache, request: Request, wanted: bool) {
-        if wanted {
-            cache.insert(request.key, self.value_bytes, request.ttl);
+    fn update(
+        &mut self,
+        cache: &mut impl Cache,
+        key: usize,
+        wanted: impl FnMut(Option<Seen>) -> Option<(usize, u64)>,
+    ) {
+        if cache.update(key, wanted) {
             self.done.stored += 1;
         } else {
             self.done.not_stored += 1;
@@ -189,21 +200,14 @@ impl Client {
     }
 
     /// A new value in place of what is found, for the rest of its time.
-    fn change(&mut self, cache: &mut impl Cache, key: usize, length: impl Fn(&Seen) -> usize) {
-        let seen = cache.get(key).filter(|seen| seen.rest > 0);
-        let Some(seen) = seen else {
-            self.done.not_stored += 1;
-            return;
-        };
-        let length = length(&seen);
+    fn change(&mut self, cache: &mut impl Cache, key: usize, length: impl Fn(usize) -> usize) {
+        let usual = self.value_bytes;
         // Values that only ever grow are cut back to what the row says.
-        let length = if length > 4 * self.value_bytes {
-            self.value_bytes
-        } else {
-            length
-        };
-        cache.insert(key, length, seen.rest);
-        self.done.stored += 1;
+        let cut = |length| if length > 4 * usual { usual } else { length };
+        self.update(cache, key, |seen| {
+            let seen = seen.filter(|seen| seen.rest > 0)?;
+            Some((cut(length(seen.length)), seen.rest))
+        });
     }
 }
 
@@ -298,6 +302,17 @@ mod tests {
                 rest,
             };
             self.values.insert(key, seen);
+        }
+
+        fn update(
+            &mut self,
+            key: usize,
+            mut wanted: impl FnMut(Option<Seen>) -> Option<(usize, u64)>,
+        ) -> bool {
+            let wanted = wanted(self.get(key));
+            wanted
+                .map(|(length, ttl)| self.insert(key, length, ttl))
+                .is_some()
         }
 
         fn remove(&mut self, key: usize) -> bool {

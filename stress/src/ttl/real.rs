@@ -12,7 +12,8 @@ use crate::progress::Progress;
 use crate::report::thousands;
 use crate::timeline::Timeline;
 use crossbeam_channel::{bounded, RecvTimeoutError};
-use expiry::{Cause, ExpiringMap, Timeout};
+use expiry::expiring_map::Entry;
+use expiry::{Cause, ExpiringMap, StoreError, Timeout};
 use rand::rngs::SmallRng;
 use rand::SeedableRng;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -125,15 +126,105 @@ struct Shopper<'a, K: CacheKey> {
     thread: usize,
     inserted: u64,
     calls: u64,
+    /// Entries that had changed since they were looked at.
+    changed: u64,
     get_time: Latency,
     insert_time: Latency,
+    update_time: Latency,
     remove_time: Latency,
 }
 
-impl<K: CacheKey> Shopper<'_, K> {
+impl<'a, K: CacheKey> Shopper<'a, K> {
+    fn new(
+        (map, keys, books): (&'a ExpiringMap<K, Value>, &'a [K], &'a Books),
+        thread: usize,
+    ) -> Self {
+        Shopper {
+            map,
+            keys,
+            books,
+            thread,
+            inserted: 0,
+            calls: 0,
+            changed: 0,
+            get_time: Latency::new(),
+            insert_time: Latency::new(),
+            update_time: Latency::new(),
+            remove_time: Latency::new(),
+        }
+    }
+
     fn timed(&mut self) -> Option<Instant> {
         self.calls += 1;
         (self.calls & (TIMED - 1) == 0).then(Instant::now)
+    }
+
+    /// A value that was found by a look that began then.
+    fn seen(&self, value: &Value, began: u64) -> Seen {
+        self.books.found(value, began);
+        Seen {
+            number: value.number,
+            length: value.len(),
+            rest: value.due().saturating_sub(self.books.time.now()),
+        }
+    }
+
+    /// A new value, if there is room in the ledger for what becomes of it; and for how long it is to be inserted.
+    fn value(&mut self, length: usize, ttl: u64) -> Option<(Value, Timeout)> {
+        let number = number(self.thread, self.inserted);
+        if !self.books.ledger.has_room(number) {
+            self.books.checks.violated("no_surprises", || {
+                "there are more values than this program can keep account of: use fewer --seconds".into()
+            });
+            return None;
+        }
+        self.inserted += 1;
+        let value = Value::new(number, self.books.time.now(), ttl, length);
+        Some((value, Timeout::After(Duration::from_nanos(ttl))))
+    }
+
+    /// A value went in, and took the place of another one.
+    fn inserted(&self, number: u64, replaced: Option<u64>) {
+        self.books.ledger.inserted(number);
+        if let Some(old) = replaced {
+            self.books.ledger.returned(old, Returned::Replaced);
+        }
+    }
+
+    fn refused(&self, error: StoreError) {
+        self.books
+            .checks
+            .violated("no_surprises", || format!("an insert was refused: {error}"));
+    }
+
+    /// As [`update`](Cache::update), once: `None` if the entry has changed since it was looked at.
+    fn try_update(
+        &mut self,
+        key: usize,
+        wanted: &mut impl FnMut(Option<Seen>) -> Option<(usize, u64)>,
+    ) -> Option<bool> {
+        let began = self.books.time.now();
+        let entry = self.map.entry(self.keys[key].clone());
+        let seen = match &entry {
+            Entry::Occupied(entry) => Some(self.seen(entry.get(), began)),
+            Entry::Vacant(_) => None,
+        };
+        let Some((value, after)) = wanted(seen).and_then(|(length, ttl)| self.value(length, ttl))
+        else {
+            return Some(false);
+        };
+        let number = value.number;
+        let done = match entry {
+            Entry::Occupied(entry) => entry.insert_with(value, after),
+            Entry::Vacant(entry) => entry.insert_with(value, after),
+        };
+        match done.map(drop).map_err(|refused| refused.error) {
+            // What it has replaced is this very value.
+            Ok(()) => self.inserted(number, seen.map(|seen| seen.number)),
+            Err(StoreError::Changed) => return None,
+            Err(error) => self.refused(error),
+        }
+        Some(true)
     }
 }
 
@@ -145,44 +236,41 @@ impl<K: CacheKey> Cache for Shopper<'_, K> {
         if let Some(timed) = timed {
             self.get_time.record(timed.elapsed());
         }
-        let value = found?;
-        self.books.found(&value, began);
-        Some(Seen {
-            number: value.number,
-            length: value.len(),
-            rest: value.due().saturating_sub(self.books.time.now()),
-        })
+        found.map(|value| self.seen(&value, began))
     }
 
     fn insert(&mut self, key: usize, length: usize, ttl: u64) {
-        let number = number(self.thread, self.inserted);
-        if !self.books.ledger.has_room(number) {
-            return self.books.checks.violated("no_surprises", || {
-                "there are more values than this program can keep account of: use fewer --seconds".into()
-            });
-        }
-        self.inserted += 1;
-        let key = self.keys[key].clone();
         let timed = self.timed();
-        let value = Value::new(number, self.books.time.now(), ttl, length);
-        let after = Timeout::After(Duration::from_nanos(ttl));
-        let done = self.map.insert_with(key, value, after);
+        let Some((value, after)) = self.value(length, ttl) else {
+            return;
+        };
+        let number = value.number;
+        let done = self.map.insert_with(self.keys[key].clone(), value, after);
         if let Some(timed) = timed {
             self.insert_time.record(timed.elapsed());
         }
         match done {
-            Ok(replaced) => {
-                self.books.ledger.inserted(number);
-                if let Some(old) = replaced {
-                    self.books
-                        .ledger
-                        .returned(old.value().number, Returned::Replaced);
-                }
-            }
-            Err(refused) => self.books.checks.violated("no_surprises", || {
-                format!("an insert was refused: {}", refused.error)
-            }),
+            Ok(replaced) => self.inserted(number, replaced.map(|old| old.value().number)),
+            Err(refused) => self.refused(refused.error),
         }
+    }
+
+    fn update(
+        &mut self,
+        key: usize,
+        mut wanted: impl FnMut(Option<Seen>) -> Option<(usize, u64)>,
+    ) -> bool {
+        let timed = self.timed();
+        let done = loop {
+            match self.try_update(key, &mut wanted) {
+                Some(done) => break done,
+                None => self.changed += 1,
+            }
+        };
+        if let Some(timed) = timed {
+            self.update_time.record(timed.elapsed());
+        }
+        done
     }
 
     fn remove(&mut self, key: usize) -> bool {
@@ -204,7 +292,8 @@ impl<K: CacheKey> Cache for Shopper<'_, K> {
 /// What a thread brings back.
 struct Brought {
     done: Done,
-    times: [(&'static str, Latency); 3],
+    changed: u64,
+    times: [(&'static str, Latency); 4],
 }
 
 /// Runs the row.
@@ -260,8 +349,9 @@ pub fn run<K: CacheKey>(
         ("replaced", ends.replaced),
         ("closed", ends.closed),
         ("live_at_the_end", live),
+        ("changed", brought.iter().map(|one| one.changed).sum()),
     ]);
-    for at in 0..3 {
+    for at in 0..4 {
         let mut all = Latency::new();
         brought.iter().for_each(|one| all.add(&one.times[at].1));
         summary
@@ -296,17 +386,7 @@ fn crowd<K: CacheKey>(
                     let mut rng =
                         SmallRng::seed_from_u64(options.seed.wrapping_mul(256) + thread as u64);
                     let mut client = Client::new(&setting.row, !options.no_fill);
-                    let mut shopper = Shopper {
-                        map,
-                        keys,
-                        books,
-                        thread,
-                        inserted: 0,
-                        calls: 0,
-                        get_time: Latency::new(),
-                        insert_time: Latency::new(),
-                        remove_time: Latency::new(),
-                    };
+                    let mut shopper = Shopper::new((map, keys, books), thread);
                     let mut told = Done::default();
                     while began.elapsed() < length {
                         for _ in 0..LOOK {
@@ -318,9 +398,11 @@ fn crowd<K: CacheKey>(
                     }
                     Brought {
                         done: client.done,
+                        changed: shopper.changed,
                         times: [
                             ("get", shopper.get_time),
                             ("insert", shopper.insert_time),
+                            ("update", shopper.update_time),
                             ("remove", shopper.remove_time),
                         ],
                     }
@@ -356,9 +438,8 @@ fn crowd<K: CacheKey>(
 mod tests {
     use super::*;
 
-    /// The checks that fail when a value that was made at 1000 for 100 is told as expired, or found, with a spoilt reading.
-    fn failing(act: impl FnOnce(&Books, &Value)) -> Vec<Check> {
-        let books = Books {
+    fn books() -> Books {
+        Books {
             ledger: Ledger::new(1),
             time: Timeline::new(true),
             checks: Checks::new(&NAMES),
@@ -369,7 +450,12 @@ mod tests {
             requests: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             expired: AtomicU64::new(0),
-        };
+        }
+    }
+
+    /// The checks that fail when a value that was made at 1000 for 100 is told as expired, or found, with a spoilt reading.
+    fn failing(act: impl FnOnce(&Books, &Value)) -> Vec<Check> {
+        let books = books();
         act(&books, &Value::new(0, 1000, 100, 8));
         books.checks.failing()
     }
@@ -407,5 +493,36 @@ mod tests {
             failing(|books, value| books.found(value, 1116)),
             ["none_found_late"]
         );
+    }
+
+    #[test]
+    fn an_entry_that_has_changed_is_looked_at_again() {
+        let books = Arc::new(books());
+        let told = books.clone();
+        let map = ExpiringMap::builder()
+            .clock(books.time.clock())
+            .on_end(move |_: &u64, value: &Value, cause| told.told(value, cause))
+            .build_manual()
+            .unwrap();
+        let keys = [0];
+        let mut shopper = Shopper::new((&map, &keys, &books), 0);
+        let hour = 3_600_000_000_000;
+        let other = Value::new(number(0, 99), 0, hour, 8);
+        let (mut other, mut looks) = (Some(other), Vec::new());
+        let stored = shopper.update(0, |seen| {
+            looks.push(seen.map(|seen| seen.number));
+            if let Some(other) = other.take() {
+                assert!(map.insert(0, other).is_ok());
+                books.ledger.inserted(number(0, 99));
+            }
+            Some((8, hour))
+        });
+        assert!(stored && looks == [None, Some(99)], "{looks:?}");
+        assert_eq!(shopper.changed, 1);
+        assert!(!shopper.update(0, |_| None));
+        drop(map);
+        let ends = books.ledger.close(&books.checks);
+        assert_eq!((ends.inserted, ends.replaced, ends.closed), (2, 1, 1));
+        assert_eq!(books.checks.failing(), [""; 0]);
     }
 }

@@ -12,7 +12,8 @@ use crate::latency::Latency;
 use crate::options::Ttl;
 use crate::progress::Progress;
 use crate::report::thousands;
-use expiry::{Cause, Clock, ExpiringMap, ManualClock, Timeout};
+use expiry::expiring_map::Entry as Place;
+use expiry::{Cause, Clock, ExpiringMap, ManualClock, StoreError, Timeout};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeSet, HashMap};
@@ -84,7 +85,7 @@ impl Model {
 
 /// The map and its model, and what is told of ends.
 struct Both<'a, K: CacheKey> {
-    map: ExpiringMap<K, Value>,
+    map: Arc<ExpiringMap<K, Value>>,
     clock: ManualClock,
     model: Model,
     told: Arc<Mutex<Vec<End>>>,
@@ -141,7 +142,7 @@ impl<'a, K: CacheKey> Both<'a, K> {
             })
             .build_manual()?;
         Ok(Both {
-            map,
+            map: Arc::new(map),
             started: clock.now(),
             clock,
             model: Model::default(),
@@ -233,25 +234,24 @@ impl<'a, K: CacheKey> Both<'a, K> {
                 .violated("no_surprises", || "a map cannot be built any more".into());
             return (self.inserted, self.ended, self.lateness);
         };
-        drop(std::mem::replace(&mut self.map, empty));
+        drop(std::mem::replace(&mut self.map, Arc::new(empty)));
         self.ends(expected);
         (self.inserted, self.ended, self.lateness)
     }
-}
 
-impl<K: CacheKey> Cache for Both<'_, K> {
-    fn get(&mut self, key: usize) -> Option<Seen> {
+    /// Holds what a look at a key has found against the model.
+    fn seen(&self, what: &str, key: usize, found: Option<&Value>) -> Option<Seen> {
         let now = self.clock.now();
         let entry = self.model.entries.get(&key).copied();
         let expected = entry.filter(|entry| entry.due > now);
-        let found = self.map.get(&self.keys[key]).map(|value| {
+        let found = found.map(|value| {
             self.checks.expect("values_intact", value.is_intact(), || {
                 format!("value {} of key {key} is not intact", value.number)
             });
             (value.number, value.len())
         });
         self.result(
-            "get",
+            what,
             key,
             found.map(|found| found.0),
             expected.map(|entry| entry.number),
@@ -279,20 +279,22 @@ impl<K: CacheKey> Cache for Both<'_, K> {
         })
     }
 
-    fn insert(&mut self, key: usize, length: usize, ttl: u64) {
+    /// Puts a new value into the model and, by `into`, into the map. That says which value it has replaced.
+    fn put(
+        &mut self,
+        key: usize,
+        (length, ttl): (usize, u64),
+        into: impl FnOnce(Value, Timeout) -> Result<Option<u64>, StoreError>,
+    ) {
         let (number, made) = (self.inserted, self.clock.now());
         self.inserted += 1;
         let (old, mut ends) = self.take(key);
         let value = Value::new(number, made, ttl, length);
-        let after = Timeout::After(Duration::from_nanos(ttl));
-        match self.map.insert_with(self.keys[key].clone(), value, after) {
-            Ok(replaced) => {
-                let replaced = replaced.map(|ended| ended.value().number);
-                self.result("insert", key, replaced, old.map(|old| old.number));
-            }
-            Err(refused) => self.checks.violated("no_surprises", || {
-                format!("an insert was refused: {}", refused.error)
-            }),
+        match into(value, Timeout::After(Duration::from_nanos(ttl))) {
+            Ok(replaced) => self.result("insert", key, replaced, old.map(|old| old.number)),
+            Err(error) => self
+                .checks
+                .violated("no_surprises", || format!("an insert was refused: {error}")),
         }
         ends.extend(old.map(|old| (old, "replaced")));
         let due = self.due(ttl);
@@ -305,6 +307,47 @@ impl<K: CacheKey> Cache for Both<'_, K> {
         };
         self.model.put(key, entry);
         self.ends(ends);
+    }
+}
+
+impl<K: CacheKey> Cache for Both<'_, K> {
+    fn get(&mut self, key: usize) -> Option<Seen> {
+        self.seen("get", key, self.map.get(&self.keys[key]).as_deref())
+    }
+
+    fn insert(&mut self, key: usize, length: usize, ttl: u64) {
+        let (map, name) = (self.map.clone(), self.keys[key].clone());
+        self.put(key, (length, ttl), |value, after| {
+            let replaced = map.insert_with(name, value, after);
+            let replaced = replaced.map_err(|refused| refused.error)?;
+            Ok(replaced.map(|ended| ended.value().number))
+        });
+    }
+
+    fn update(
+        &mut self,
+        key: usize,
+        mut wanted: impl FnMut(Option<Seen>) -> Option<(usize, u64)>,
+    ) -> bool {
+        let map = self.map.clone();
+        let place = map.entry(self.keys[key].clone());
+        let found = match &place {
+            Place::Occupied(entry) => Some(entry.get()),
+            Place::Vacant(_) => None,
+        };
+        let seen = self.seen("entry", key, found);
+        let Some(fresh) = wanted(seen) else {
+            return false;
+        };
+        self.put(key, fresh, |value, after| {
+            let inserted = match place {
+                Place::Occupied(entry) => entry.insert_with(value, after),
+                Place::Vacant(entry) => entry.insert_with(value, after),
+            };
+            inserted.map_err(|refused| refused.error)?;
+            Ok(seen.map(|seen| seen.number))
+        });
+        true
     }
 
     fn remove(&mut self, key: usize) -> bool {
