@@ -575,7 +575,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         metrics
     }
 
-    /// Keys now, expired ones included that nobody has polled yet. O(threads x shards).
+    /// Keys now, those included whose time is up but which nobody has come to yet. O(threads x shards).
     #[must_use]
     pub fn len(&self) -> usize {
         self.store().len()

@@ -22,7 +22,7 @@ pub(crate) struct Bench<M> {
     component: u64,
 }
 
-impl<M> Bench<M> {
+impl<M: Clone> Bench<M> {
     pub(crate) fn ack(&mut self, tuple: Tuple<M>) {
         self.acks.extend(
             tuple
@@ -31,10 +31,7 @@ impl<M> Bench<M> {
                 .map(|anchor| (anchor.root, anchor.xor.get())),
         );
         self.emitter.stats.acked.add(1);
-        self.emitter
-            .hooks
-            .iter()
-            .for_each(|hook| hook.ack(&self.emitter.context));
+        self.emitter.tell(|hook| hook.ack(&self.emitter.context));
     }
 
     pub(crate) fn fail(&mut self, roots: impl Iterator<Item = Root>) {
@@ -45,10 +42,7 @@ impl<M> Bench<M> {
             }
         }
         self.emitter.stats.failed.add(1);
-        self.emitter
-            .hooks
-            .iter()
-            .for_each(|hook| hook.fail(&self.emitter.context));
+        self.emitter.tell(|hook| hook.fail(&self.emitter.context));
     }
 
     fn flush_acks(&mut self) {
@@ -160,11 +154,9 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
             let took = self.bench.shared.clock.now().saturating_sub(began);
             let emitter = &self.bench.emitter;
             if sampled {
-                emitter.stats.took(took);
+                emitter.stats.took(&[took]);
             }
-            for hook in &*emitter.hooks {
-                hook.execute(&emitter.context, Duration::from_nanos(took));
-            }
+            emitter.tell(|hook| hook.execute(&emitter.context, Duration::from_nanos(took)));
         }
         self.bench.emitter.stats.executed.add(1);
     }
@@ -189,15 +181,16 @@ impl<M: Clone + Send + 'static> Task for BoltTask<M> {
         if self.bolt.is_none() {
             self.call(|_, _| ());
         }
-        if self.bench.emitter.retry() && !self.in_cycle {
+        let (sent, waits) = self.bench.emitter.retry();
+        if waits && !self.in_cycle {
             self.bench.emitter.stats.skipped_back_pressure.add(since);
             // Nobody tells when there is room again.
             return Step {
-                worked: false,
+                worked: sent,
                 due: Some(self.now),
             };
         }
-        let mut worked = self.tick();
+        let mut worked = self.tick() || sent;
         if let Some(batch) = self.inbox.pop() {
             worked = true;
             batch.into_iter().for_each(|tuple| self.execute(tuple));
@@ -218,11 +211,8 @@ impl<M: Clone + Send + 'static> Task for BoltTask<M> {
     }
 
     fn has_input(&self) -> bool {
-        !self.inbox.is_empty()
-    }
-
-    fn is_idle(&self) -> bool {
-        self.bench.emitter.outbox.is_empty() && self.inbox.is_empty()
+        let waits = self.bench.emitter.outbox.overflow() > 0 && !self.in_cycle;
+        !waits && !self.inbox.is_empty()
     }
 
     fn close(&mut self) {

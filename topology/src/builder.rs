@@ -99,7 +99,11 @@ impl<M> Spec<M> {
             }
             Kind::Spout(spout) => {
                 let replay = spout.replay.as_ref().and_then(Replay::check);
-                replay.map(|why| ("replay", why))
+                let zero = spout
+                    .timeout
+                    .filter(Duration::is_zero)
+                    .map(|_| ("timeout", "is zero"));
+                replay.map(|why| ("replay", why)).or(zero)
             }
             Kind::Bolt(bolt) if bolt.tick == Some(Duration::ZERO) => {
                 Some(("tick_every", "is zero"))

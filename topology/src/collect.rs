@@ -157,6 +157,13 @@ impl<M: Clone> BoltCollector<'_, M> {
         }
     }
 
+    /// Which component has emitted a tuple, and on which of its streams.
+    #[must_use]
+    pub fn source(&self, tuple: &Tuple<M>) -> (&str, &str) {
+        let (component, streams) = &self.bench.shared.names[tuple.origin.component as usize];
+        (component, &streams[tuple.origin.stream as usize])
+    }
+
     /// Done with a tuple. If its tree has ended it is too late, and nothing happens.
     pub fn ack(&mut self, tuple: Tuple<M>) {
         self.bench.ack(tuple);
@@ -172,9 +179,10 @@ impl<M: Clone> BoltCollector<'_, M> {
         let Some(tracker) = &self.bench.shared.tracker else {
             return true;
         };
-        tuple
+        let renewed = tuple
             .roots()
-            .fold(true, |all, root| tracker.reset_timeout(root).is_ok() && all)
+            .filter(|&root| tracker.reset_timeout(root).is_ok());
+        renewed.count() == tuple.anchors.len()
     }
 
     /// Notes an error: it is counted, and hooks are told.

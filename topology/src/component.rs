@@ -1,8 +1,10 @@
 //! What users write: spouts, bolts, and what they are told.
 
 use crate::collect::{BoltCollector, SpoutCollector};
+use crate::error::EmitError;
 use crate::inbox::Bell;
 use crate::replay::Failure;
+use crate::tuple::Tuple;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,7 +118,7 @@ pub trait Bolt<M>: Send {
     }
 
     /// A tuple has come: to be acked or failed, now or later. A panic fails it, and the bolt is made anew.
-    fn execute(&mut self, tuple: crate::Tuple<M>, out: &mut BoltCollector<'_, M>);
+    fn execute(&mut self, tuple: Tuple<M>, out: &mut BoltCollector<'_, M>);
 
     /// The time that [`tick_every`](crate::BoltSpec::tick_every) asked for has passed.
     fn tick(&mut self, out: &mut BoltCollector<'_, M>) {
@@ -127,8 +129,23 @@ pub trait Bolt<M>: Send {
     fn cleanup(&mut self) {}
 }
 
-/// A bolt that is a function of messages: what it emits is derived from its input, which is acked if it returns `Ok`, and failed if not.
-pub struct Basic<F>(pub F);
+/// A bolt that is a function of messages: what it emits is derived from its input, which is acked when it returns, or failed if it
+/// returns an error.
+///
+/// ```
+/// # use expiry_topology::{basic, BoltCollector, Tuple};
+/// let parse = || basic(|text: &String, out| text.parse::<u32>().map(|n| out.emit(n.to_string())));
+/// let print = || basic(|text: &String, _| println!("{text}"));
+/// # let mut topology = expiry_topology::TopologyBuilder::new();
+/// # topology.bolt("parse", move |_| parse());
+/// # topology.bolt("print", move |_| print());
+/// ```
+pub fn basic<M, D: Done, F: FnMut(&M, &mut Derive<'_, '_, M>) -> D>(f: F) -> Basic<F> {
+    Basic(f)
+}
+
+/// See [`basic`].
+pub struct Basic<F>(F);
 
 impl<F> fmt::Debug for Basic<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -136,10 +153,28 @@ impl<F> fmt::Debug for Basic<F> {
     }
 }
 
-/// Emits what a [`Basic`] bolt derives from its input.
+/// What a [`basic`] bolt may return: nothing, or an error.
+pub trait Done {
+    /// Why the input is to be failed, if it is.
+    fn failure(self) -> Option<String>;
+}
+
+impl Done for () {
+    fn failure(self) -> Option<String> {
+        None
+    }
+}
+
+impl<E: fmt::Display> Done for Result<(), E> {
+    fn failure(self) -> Option<String> {
+        self.err().map(|error| error.to_string())
+    }
+}
+
+/// Emits what a [`basic`] bolt derives from its input.
 pub struct Derive<'a, 'b, M> {
-    pub(crate) tuple: &'a crate::Tuple<M>,
-    pub(crate) out: &'a mut BoltCollector<'b, M>,
+    tuple: &'a Tuple<M>,
+    out: &'a mut BoltCollector<'b, M>,
 }
 
 impl<M> fmt::Debug for Derive<'_, '_, M> {
@@ -148,24 +183,33 @@ impl<M> fmt::Debug for Derive<'_, '_, M> {
     }
 }
 
-impl<M: Clone + Send + 'static> Derive<'_, '_, M> {
+impl<M: Clone> Derive<'_, '_, M> {
     /// Emits a message on the default stream.
     pub fn emit(&mut self, message: M) {
         self.out.emit(self.tuple, message);
     }
+
+    /// Emits a message on another stream.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::UndeclaredStream`](crate::Refused::UndeclaredStream), with the message.
+    pub fn emit_on(&mut self, stream: &str, message: M) -> Result<(), EmitError<M>> {
+        self.out.emit_on(stream, self.tuple, message)
+    }
 }
 
-impl<M, E, F> Bolt<M> for Basic<F>
+impl<M, D, F> Bolt<M> for Basic<F>
 where
-    M: Clone + Send + 'static,
-    E: fmt::Display,
-    F: FnMut(&M, &mut Derive<'_, '_, M>) -> Result<(), E> + Send,
+    M: Clone,
+    D: Done,
+    F: FnMut(&M, &mut Derive<'_, '_, M>) -> D + Send,
 {
-    fn execute(&mut self, tuple: crate::Tuple<M>, out: &mut BoltCollector<'_, M>) {
+    fn execute(&mut self, tuple: Tuple<M>, out: &mut BoltCollector<'_, M>) {
         let done = (self.0)(&tuple.message, &mut Derive { tuple: &tuple, out });
-        match done {
-            Ok(()) => out.ack(tuple),
-            Err(error) => {
+        match done.failure() {
+            None => out.ack(tuple),
+            Some(error) => {
                 out.report(&error);
                 out.fail(tuple);
             }
@@ -173,8 +217,8 @@ where
     }
 }
 
-/// Told of what happens, by the thread to which it happens: for tracing and one's own metrics. A panic in here is taken for
-/// one of the component.
+/// Told of what happens, by the thread to which it happens: for tracing and one's own metrics. A panic in here is
+/// caught, and counted as one of the component.
 pub trait Hook<M>: Send + Sync {
     /// A message was emitted on this stream.
     fn emit(&self, task: &Context, stream: &str, message: &M) {

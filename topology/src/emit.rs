@@ -10,6 +10,7 @@ use crate::error::Refused;
 use crate::graph::{Choice, Stream};
 use crate::inbox::Inbox;
 use crate::metrics::Stats;
+use crate::task::caught;
 use crate::tuple::{Anchors, Origin, Tuple};
 use rand::rngs::SmallRng;
 use rand::RngCore;
@@ -108,10 +109,6 @@ impl<M> Outbox<M> {
 
     pub(crate) fn overflow(&self) -> usize {
         self.overflow
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.overflow == 0 && self.filled.is_empty()
     }
 }
 
@@ -236,9 +233,7 @@ impl<M: Clone> Emitter<M> {
         message: M,
         mut anchors: impl FnMut(&mut SmallRng) -> Anchors,
     ) {
-        for hook in &*self.hooks {
-            hook.emit(&self.context, &self.streams[stream].name, &message);
-        }
+        self.tell(|hook| hook.emit(&self.context, &self.streams[stream].name, &message));
         self.stats.emitted.add(1);
         self.stats.transferred.add(targets.len() as u64);
         #[allow(clippy::cast_possible_truncation)] // nobody declares 2^32 streams
@@ -268,11 +263,12 @@ impl<M: Clone> Emitter<M> {
         );
     }
 
-    /// What has not been sent may go now. Whether something has no room.
-    pub(crate) fn retry(&mut self) -> bool {
+    /// What has not been sent may go now. Whether something has, and whether something still has no room.
+    pub(crate) fn retry(&mut self) -> (bool, bool) {
+        let before = self.outbox.overflow();
         let left = self.outbox.retry();
         self.stats.overflow.set(self.outbox.overflow() as u64);
-        left
+        (self.outbox.overflow() < before, left)
     }
 
     /// Sends what has been collected.
@@ -283,11 +279,15 @@ impl<M: Clone> Emitter<M> {
 
     pub(crate) fn report(&self, error: &dyn std::fmt::Display) {
         self.stats.errors.add(1);
-        if !self.hooks.is_empty() {
-            let error = error.to_string();
-            self.hooks
-                .iter()
-                .for_each(|hook| hook.error(&self.context, &error));
+        self.tell(|hook| hook.error(&self.context, &error.to_string()));
+    }
+
+    /// Tells the hooks. A panic of one of them is caught, and counted.
+    pub(crate) fn tell(&self, f: impl Fn(&dyn Hook<M>)) {
+        for hook in &*self.hooks {
+            if caught(|| f(&**hook)).is_none() {
+                self.stats.panics.add(1);
+            }
         }
     }
 }

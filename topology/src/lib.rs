@@ -2,8 +2,7 @@
 //! Apache Storm.
 //!
 //! ```
-//! use expiry_topology::{Basic, Next, Spout, SpoutCollector, TopologyBuilder};
-//! use std::convert::Infallible;
+//! use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
 //! use std::time::Duration;
 //!
 //! struct Lines(Vec<String>);
@@ -20,21 +19,11 @@
 //! let mut topology = TopologyBuilder::new();
 //! topology.spout("lines", |_| Lines(vec!["to be or not to be".to_string()]));
 //! topology
-//!     .bolt("split", |_| {
-//!         Basic(|line: &String, out: &mut expiry_topology::Derive<'_, '_, String>| {
-//!             line.split(' ').for_each(|word| out.emit(word.to_string()));
-//!             Ok::<_, Infallible>(())
-//!         })
-//!     })
+//!     .bolt("split", |_| basic(|line: &String, out| line.split(' ').for_each(|word| out.emit(word.into()))))
 //!     .shuffle("lines")
 //!     .field("word", |word: &String| word);
 //! topology
-//!     .bolt("print", |_| {
-//!         Basic(|word: &String, _: &mut expiry_topology::Derive<'_, '_, String>| {
-//!             println!("{word}");
-//!             Ok::<_, Infallible>(())
-//!         })
-//!     })
+//!     .bolt("print", |_| basic(|word: &String, _| println!("{word}")))
 //!     .parallelism(2)
 //!     .fields("split", ["word"]);
 //! let topology = topology.start()?;
@@ -62,10 +51,10 @@ mod wait;
 
 pub use builder::{BoltSpec, Source, SpoutSpec, TopologyBuilder};
 pub use collect::{BoltCollector, SpoutCollector};
-pub use component::{Basic, Bolt, Context, Derive, Hook, Next, Spout, Waker};
+pub use component::{basic, Basic, Bolt, Context, Derive, Done, Hook, Next, Spout, Waker};
 pub use error::{BuildError, EmitError, Refused};
 pub use graph::DEFAULT;
-pub use metrics::ComponentMetrics;
+pub use metrics::{ComponentMetrics, Latency};
 pub use replay::{DeadLetter, Failure, Replay};
 pub use run::{ManualTopology, Stuck, StuckComponent, Topology};
 pub use tuple::{Parents, Tuple};

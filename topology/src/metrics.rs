@@ -1,6 +1,7 @@
 //! What operators can see.
 
 use hdrhistogram::Histogram;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -28,8 +29,52 @@ impl Count {
     }
 }
 
+/// How long something took: a histogram with two significant digits.
+#[derive(Clone)]
+pub struct Latency(Histogram<u64>);
+
+impl Latency {
+    fn new() -> Self {
+        Latency(Histogram::new(2).expect("2 digits are allowed"))
+    }
+
+    /// How many were taken.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// What so many per cent took at most; zero if there are none.
+    #[must_use]
+    pub fn percentile(&self, percent: f64) -> Duration {
+        Duration::from_nanos(self.0.value_at_percentile(percent))
+    }
+
+    /// The mean.
+    #[must_use]
+    pub fn mean(&self) -> Duration {
+        Duration::from_secs_f64(self.0.mean() / 1e9)
+    }
+
+    /// The longest.
+    #[must_use]
+    pub fn max(&self) -> Duration {
+        Duration::from_nanos(self.0.max())
+    }
+}
+
+impl fmt::Debug for Latency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Latency")
+            .field("count", &self.count())
+            .field("p50", &self.percentile(50.0))
+            .field("p99", &self.percentile(99.0))
+            .field("max", &self.max())
+            .finish()
+    }
+}
+
 /// One task's.
-#[derive(Debug)]
 pub(crate) struct Stats {
     pub(crate) emitted: Count,
     pub(crate) transferred: Count,
@@ -49,12 +94,14 @@ pub(crate) struct Stats {
     pub(crate) skipped_inactive: Count,
     pub(crate) skipped_back_pressure: Count,
     pub(crate) is_spout: bool,
+    /// It is a spout that may be asked for messages just now. See [`SpoutTask::ask`](crate::spout_task::SpoutTask).
+    pub(crate) asks: AtomicBool,
     /// It is a spout that has no more messages.
     pub(crate) is_done: AtomicBool,
     /// Since which clock reading the component's own code has been running; 0 if it is not.
     pub(crate) busy_since: Count,
     /// Execute latency of bolts, complete latency of spouts, in nanoseconds.
-    latency: Mutex<Histogram<u64>>,
+    latency: Mutex<Latency>,
 }
 
 impl Stats {
@@ -76,16 +123,19 @@ impl Stats {
             skipped_inactive: Count::default(),
             skipped_back_pressure: Count::default(),
             is_spout,
+            asks: AtomicBool::new(false),
             is_done: AtomicBool::new(false),
             busy_since: Count::default(),
-            latency: Mutex::new(Histogram::new(2).expect("2 digits are allowed")),
+            latency: Mutex::new(Latency::new()),
         }
     }
 
     /// Contended only while somebody takes a snapshot.
-    pub(crate) fn took(&self, nanos: u64) {
+    pub(crate) fn took(&self, nanos: &[u64]) {
         let mut latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
-        latency.saturating_record(nanos.max(1));
+        nanos
+            .iter()
+            .for_each(|nanos| latency.0.saturating_record((*nanos).max(1)));
     }
 }
 
@@ -130,9 +180,9 @@ pub struct ComponentMetrics {
     pub skipped_inactive: Duration,
     /// Time in which it did nothing new because those after it had no room.
     pub skipped_back_pressure: Duration,
-    /// Nanoseconds: of a bolt, from the call of `execute` to its return, one in 16 taken; of a spout, from the first emission of a
+    /// Of a bolt, from the call of `execute` to its return, one in 16 taken; of a spout, from the first emission of a
     /// message to its ack, attempts and pauses included.
-    pub latency: Histogram<u64>,
+    pub latency: Latency,
 }
 
 impl ComponentMetrics {
@@ -156,7 +206,7 @@ impl ComponentMetrics {
             skipped_max_pending: Duration::ZERO,
             skipped_inactive: Duration::ZERO,
             skipped_back_pressure: Duration::ZERO,
-            latency: Histogram::new(2).expect("2 digits are allowed"),
+            latency: Latency::new(),
         }
     }
 
@@ -190,6 +240,6 @@ impl ComponentMetrics {
             *sum += Duration::from_nanos(count.get());
         }
         let latency = stats.latency.lock().unwrap_or_else(PoisonError::into_inner);
-        self.latency.add(&*latency).expect("it resizes itself");
+        self.latency.0.add(&latency.0).expect("it resizes itself");
     }
 }

@@ -1,7 +1,7 @@
 //! Topologies at work: on threads, or step by step.
 
 use crate::bolt_task::BoltTask;
-use crate::builder::{Kind, TopologyBuilder};
+use crate::builder::{Kind, Spec, TopologyBuilder};
 use crate::component::Context;
 use crate::emit::{Batch, Emitter, Hooks, Outbox};
 use crate::error::BuildError;
@@ -16,7 +16,7 @@ use expiry::{AckTracker, Clock, CoarseClock, Fate, Outcome, Reason};
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{fence, AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -57,6 +57,8 @@ impl Board {
 
     fn activate(&self, active: bool) {
         self.shared.active.store(active, Ordering::Release);
+        // See `SpoutTask::follow`.
+        fence(Ordering::SeqCst);
         self.bells.iter().for_each(|bell| bell.ring());
     }
 
@@ -71,6 +73,12 @@ impl Board {
         let executed: u64 = stats().map(|stats| stats.executed.get()).sum();
         let sent: u64 = stats().map(|stats| stats.transferred.get()).sum();
         executed == sent && !pending()
+    }
+
+    /// Whether no spout is asked for messages, nor is about to be.
+    fn is_silent(&self) -> bool {
+        let asks = |window: &Window| window.stats.asks.load(Ordering::Acquire);
+        !self.windows.iter().any(asks)
     }
 
     fn is_done(&self) -> bool {
@@ -158,6 +166,7 @@ struct Parts {
 
 /// What a thread runs.
 struct Thread {
+    component: usize,
     name: String,
     tasks: Vec<Box<dyn Task>>,
     bell: Arc<Bell>,
@@ -180,6 +189,18 @@ impl expiry::Handler for Desks {
         let told = self.0[spout].push(Ended { place, failure });
         debug_assert!(told.is_ok(), "more outcomes than messages pending");
     }
+}
+
+/// What components, and their streams, are called.
+fn names<M>(specs: &[Spec<M>]) -> Vec<(Arc<str>, Vec<Arc<str>>)> {
+    let of = |spec: &Spec<M>| {
+        let streams = spec
+            .streams
+            .iter()
+            .map(|stream| stream.name.as_str().into());
+        (spec.name.as_str().into(), streams.collect())
+    };
+    specs.iter().map(of).collect()
 }
 
 fn assemble<M: Clone + Send + 'static>(
@@ -235,6 +256,7 @@ fn assemble<M: Clone + Send + 'static>(
         tracker,
         clock,
         flush_every: u64::try_from(builder.flush_every.as_nanos()).unwrap_or(u64::MAX),
+        names: names(&builder.specs),
         active: AtomicBool::new(!builder.inactive),
         stopping: AtomicBool::new(false),
     });
@@ -319,6 +341,7 @@ fn assemble<M: Clone + Send + 'static>(
         }
         for (nth, (tasks, (bell, parker))) in tasks.into_iter().zip(bells).enumerate() {
             threads.push(Thread {
+                component: at,
                 name: format!("{}-{nth}", spec.name),
                 tasks,
                 bell,
@@ -377,10 +400,16 @@ impl Thread {
     }
 }
 
-/// Ends what is due, where nobody else does.
-fn poll(shared: &Shared) {
-    if let Some(tracker) = &shared.tracker {
-        while tracker.poll(4096).more {}
+/// Ends what is due, where nobody else does. The clock reading at which to do so again.
+fn poll(shared: &Shared) -> Option<u64> {
+    let tracker = shared.tracker.as_ref()?;
+    loop {
+        let now = shared.clock.now();
+        let polled = tracker.poll(4096);
+        if !polled.more {
+            let next = u64::try_from(polled.next?.as_nanos()).unwrap_or(u64::MAX);
+            return Some(now.saturating_add(next));
+        }
     }
 }
 
@@ -475,7 +504,7 @@ impl Topology {
     /// [`Stuck`] if that has not happened in time, and then it is stopped all the same.
     pub fn drain(mut self, limit: Duration) -> Result<Vec<ComponentMetrics>, Stuck> {
         self.deactivate();
-        let rest = self.until(limit, Board::is_quiet);
+        let rest = self.until(limit, |board| board.is_silent() && board.is_quiet());
         self.stop();
         rest.map(|()| self.metrics())
     }
@@ -510,7 +539,9 @@ impl Drop for Topology {
 /// A topology without threads: see [`TopologyBuilder::start_manual`].
 pub struct ManualTopology<M> {
     board: Board,
-    tasks: Vec<Box<dyn Task>>,
+    /// Each with its component, and whether that is held.
+    tasks: Vec<(usize, bool, Box<dyn Task>)>,
+    /// The clock reading at which something is to be done, as far as the last step has seen.
     due: Option<u64>,
     _messages: std::marker::PhantomData<fn(M)>,
 }
@@ -526,12 +557,16 @@ impl<M> fmt::Debug for ManualTopology<M> {
 impl<M: Clone + Send + 'static> ManualTopology<M> {
     pub(crate) fn start(builder: TopologyBuilder<M>) -> Result<Self, BuildError> {
         let Parts { board, threads, .. } = assemble(builder, true)?;
-        Ok(ManualTopology {
-            board,
-            tasks: threads
+        let tasks = threads.into_iter().flat_map(|thread| {
+            let component = thread.component;
+            thread
+                .tasks
                 .into_iter()
-                .flat_map(|thread| thread.tasks)
-                .collect(),
+                .map(move |task| (component, false, task))
+        });
+        Ok(ManualTopology {
+            tasks: tasks.collect(),
+            board,
             due: None,
             _messages: std::marker::PhantomData,
         })
@@ -539,24 +574,46 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
 
     /// Ends what is due, and lets each task do a little. Whether one of them had something to do.
     pub fn step(&mut self) -> bool {
-        poll(&self.board.shared);
+        self.due = poll(&self.board.shared);
         let mut worked = false;
-        self.due = None;
-        for task in &mut self.tasks {
-            let step = task.step();
-            worked |= step.worked;
-            self.due = self.due.into_iter().chain(step.due).min();
+        for (_, held, task) in &mut self.tasks {
+            if !*held {
+                let step = task.step();
+                worked |= step.worked;
+                self.due = self.due.into_iter().chain(step.due).min();
+            }
         }
         worked
             || self
                 .tasks
                 .iter()
-                .any(|task| task.has_input() || !task.is_idle())
+                .any(|(_, held, task)| !held && task.has_input())
+    }
+
+    /// Stops the tasks of a component from doing anything, or lets them go on: a stall. False if there is no such component.
+    pub fn hold(&mut self, component: &str, held: bool) -> bool {
+        let Some(at) = self.board.names.iter().position(|name| name == component) else {
+            return false;
+        };
+        let tasks = self
+            .tasks
+            .iter_mut()
+            .filter(|(component, ..)| *component == at);
+        tasks.for_each(|(_, is_held, _)| *is_held = held);
+        true
     }
 
     /// Steps until there is nothing more to do at this time, or `most` steps have been done: false then.
     pub fn settle(&mut self, most: usize) -> bool {
         (0..most).any(|_| !self.step())
+    }
+
+    /// How long until there is something to do, if nothing is now: a timeout, a pause, a tick, a spout that had nothing. `None`: never.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Duration> {
+        let now = self.board.shared.clock.now();
+        self.due
+            .map(|due| Duration::from_nanos(due.saturating_sub(now)))
     }
 
     /// Whether all spouts are done, every message is acked or given up, and every tuple executed.
@@ -590,6 +647,6 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
 
 impl<M> Drop for ManualTopology<M> {
     fn drop(&mut self) {
-        self.tasks.iter_mut().for_each(|task| task.close());
+        self.tasks.iter_mut().for_each(|(.., task)| task.close());
     }
 }

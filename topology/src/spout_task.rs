@@ -12,7 +12,7 @@ use expiry::{AckError, Timeout};
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{fence, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -198,6 +198,8 @@ pub(crate) struct SpoutTask<M> {
     is_done: bool,
     /// Until when the spout, which had nothing, is left alone.
     idle_until: u64,
+    /// Of messages that were acked, on their way to the metrics.
+    latencies: Vec<u64>,
     flushed: u64,
     last: u64,
 }
@@ -246,6 +248,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             is_active: false,
             is_done: false,
             idle_until: 0,
+            latencies: Vec::new(),
             flushed: last,
             last,
         }
@@ -306,6 +309,10 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
                 Some(failure) => self.failed(place, failure),
             }
         }
+        if !self.latencies.is_empty() {
+            self.desk.emitter.stats.took(&self.latencies);
+            self.latencies.clear();
+        }
         any
     }
 
@@ -313,10 +320,8 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
         let took = self.desk.now.saturating_sub(began);
         let emitter = &self.desk.emitter;
         emitter.stats.acked.add(1);
-        emitter.stats.took(took);
-        for hook in &*emitter.hooks {
-            hook.spout_ack(&emitter.context, id, Duration::from_nanos(took));
-        }
+        self.latencies.push(took);
+        emitter.tell(|hook| hook.spout_ack(&emitter.context, id, Duration::from_nanos(took)));
         self.call(|spout, _| spout.ack(id));
     }
 
@@ -332,9 +337,8 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
         let (id, attempts) = (pending.id, pending.attempts);
         let replay = self.replay.filter(|_| failure != Failure::Stopped);
         let pause = replay.and_then(|replay| replay.pause(attempts, &mut self.desk.emitter.random));
-        for hook in &*self.desk.emitter.hooks {
-            hook.spout_fail(&self.desk.emitter.context, id, failure, pause.is_none());
-        }
+        let emitter = &self.desk.emitter;
+        emitter.tell(|hook| hook.spout_fail(&emitter.context, id, failure, pause.is_none()));
         match pause {
             Some(pause) => self
                 .later
@@ -410,19 +414,33 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             .push(Reverse((self.desk.now + FULL_PAUSE, place)));
     }
 
+    /// Becomes active, or inactive, as the topology is.
+    ///
+    /// Who deactivates a topology says so, and then looks whether a spout may still be asked; who is about to ask says so, and
+    /// then looks whether the topology is still active. With a fence between the two on both sides one of them sees the other.
+    fn follow(&mut self) {
+        let asks = self.desk.shared.is_active();
+        if asks == self.is_active {
+            return;
+        }
+        if asks {
+            self.desk.emitter.stats.asks.store(true, Ordering::Release);
+            fence(Ordering::SeqCst);
+            if self.desk.shared.is_active() {
+                self.call(|spout, _| spout.activate());
+                // Not before: an instance that was made in the call has been told.
+                self.is_active = true;
+                return;
+            }
+        } else {
+            self.call(|spout, _| spout.deactivate());
+            self.is_active = false;
+        }
+        self.desk.emitter.stats.asks.store(false, Ordering::Release);
+    }
+
     /// Asks the spout for more, if it may emit. What it said, unless there was a reason not to ask.
     fn ask(&mut self, since: u64) -> Option<Next> {
-        let wants_active = self.desk.shared.is_active();
-        if wants_active != self.is_active {
-            self.is_active = wants_active;
-            self.call(|spout, _| {
-                if wants_active {
-                    spout.activate()
-                } else {
-                    spout.deactivate()
-                }
-            });
-        }
         if self.is_done {
             return None;
         }
@@ -465,7 +483,10 @@ impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
             self.call(|_, _| ());
         }
         let mut worked = self.settle();
-        if self.desk.emitter.retry() {
+        self.follow();
+        let (sent, waits) = self.desk.emitter.retry();
+        worked |= sent;
+        if waits {
             self.desk.emitter.stats.skipped_back_pressure.add(since);
             // Nobody tells when there is room again.
             return Step {
@@ -496,10 +517,6 @@ impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
 
     fn has_input(&self) -> bool {
         !self.outcomes.is_empty() || self.desk.shared.is_active() != self.is_active
-    }
-
-    fn is_idle(&self) -> bool {
-        self.desk.emitter.outbox.is_empty()
     }
 
     fn close(&mut self) {

@@ -13,6 +13,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     /// In nanoseconds.
     pub(crate) flush_every: u64,
+    /// What components, and their streams, are called.
+    pub(crate) names: Vec<(Arc<str>, Vec<Arc<str>>)>,
     pub(crate) active: AtomicBool,
     pub(crate) stopping: AtomicBool,
 }
@@ -43,9 +45,6 @@ pub(crate) trait Task: Send {
     /// Whether something has come since the last step. Looked at before a thread sleeps.
     fn has_input(&self) -> bool;
 
-    /// Whether all that it has emitted has been sent.
-    fn is_idle(&self) -> bool;
-
     /// The last call.
     fn close(&mut self);
 }
@@ -58,12 +57,19 @@ pub(crate) fn guarded<D, R>(
     f: impl FnOnce(&mut D) -> R,
 ) -> Option<R> {
     stats(desk).busy_since.set(now.max(1));
-    let done = catch_unwind(AssertUnwindSafe(|| f(desk)));
+    let done = caught(|| f(desk));
     stats(desk).busy_since.set(0);
-    match done {
+    if done.is_none() {
+        stats(desk).panics.add(1);
+    }
+    done
+}
+
+/// Calls what may panic. `None` if it has.
+pub(crate) fn caught<R>(f: impl FnOnce() -> R) -> Option<R> {
+    match catch_unwind(AssertUnwindSafe(f)) {
         Ok(made) => Some(made),
         Err(payload) => {
-            stats(desk).panics.add(1);
             // Its drop may panic too.
             let again = catch_unwind(AssertUnwindSafe(|| drop(payload)));
             again.unwrap_or_else(std::mem::forget);

@@ -84,7 +84,18 @@ fn quick() -> Vec<Step> {
         cargo("doc tests", &["test", "--locked", "--workspace", "--doc"]),
         Step {
             env: vec![("RUSTDOCFLAGS", "-D warnings".into())],
-            ..cargo("docs", &["doc", "--locked", "--no-deps", "-p", "expiry"])
+            ..cargo(
+                "docs",
+                &[
+                    "doc",
+                    "--locked",
+                    "--no-deps",
+                    "-p",
+                    "expiry",
+                    "-p",
+                    "expiry-topology",
+                ],
+            )
         },
     ]
 }

@@ -1,0 +1,177 @@
+//! Parts of which the tests' topologies are made. All in simulated time, unless they say otherwise.
+#![allow(dead_code)] // each test uses its own share
+
+use expiry::ManualClock;
+use expiry_topology::{
+    Bolt, BoltCollector, Context, Failure, ManualTopology, Next, Refused, Spout, SpoutCollector,
+    TopologyBuilder, Tuple,
+};
+use std::iter::Peekable;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+pub const SECOND: Duration = Duration::from_secs(1);
+
+/// What somebody has noted.
+#[derive(Debug, Default)]
+pub struct Log<T>(Arc<Mutex<Vec<T>>>);
+
+impl<T> Clone for Log<T> {
+    fn clone(&self) -> Self {
+        Log(self.0.clone())
+    }
+}
+
+impl<T: Clone> Log<T> {
+    pub fn new() -> Self {
+        Log(Arc::default())
+    }
+
+    pub fn note(&self, item: T) {
+        self.0.lock().unwrap().push(item);
+    }
+
+    pub fn all(&self) -> Vec<T> {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub fn take(&self) -> Vec<T> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+/// What a spout was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    Open,
+    Activate,
+    Deactivate,
+    Emitted(u64),
+    Ack(u64),
+    Fail(u64, Failure),
+    Close,
+}
+
+/// Emits numbers, each under itself as its id, a given many each time it is asked, and is done then.
+pub struct Numbers {
+    left: Peekable<Box<dyn Iterator<Item = u64> + Send>>,
+    at_once: usize,
+    told: Log<Told>,
+}
+
+impl Numbers {
+    pub fn new<I>(numbers: I, told: &Log<Told>) -> Self
+    where
+        I: IntoIterator<Item = u64>,
+        I::IntoIter: Send + 'static,
+    {
+        let numbers: Box<dyn Iterator<Item = u64> + Send> = Box::new(numbers.into_iter());
+        Numbers {
+            left: numbers.peekable(),
+            at_once: 1,
+            told: told.clone(),
+        }
+    }
+
+    /// So many each time that it is asked.
+    pub fn at_once(mut self, at_once: usize) -> Self {
+        self.at_once = at_once;
+        self
+    }
+}
+
+impl Spout<u64> for Numbers {
+    fn open(&mut self, _context: &Context) {
+        self.told.note(Told::Open);
+    }
+
+    fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+        for _ in 0..self.at_once {
+            let Some(&number) = self.left.peek() else {
+                return Next::Done;
+            };
+            match out.emit(number, number) {
+                Ok(()) => {
+                    self.left.next();
+                    self.told.note(Told::Emitted(number));
+                }
+                Err(refused) => {
+                    assert_eq!((refused.why, out.room()), (Refused::MaxPending, 0));
+                    break;
+                }
+            }
+        }
+        Next::Ready
+    }
+
+    fn ack(&mut self, id: u64) {
+        self.told.note(Told::Ack(id));
+    }
+
+    fn fail(&mut self, id: u64, failure: Failure) {
+        self.told.note(Told::Fail(id, failure));
+    }
+
+    fn activate(&mut self) {
+        self.told.note(Told::Activate);
+    }
+
+    fn deactivate(&mut self) {
+        self.told.note(Told::Deactivate);
+    }
+
+    fn close(&mut self) {
+        self.told.note(Told::Close);
+    }
+}
+
+/// A bolt that is a function of tuples and collector.
+pub struct Each<F>(pub F);
+
+impl<F: FnMut(Tuple<u64>, &mut BoltCollector<'_, u64>) + Send> Bolt<u64> for Each<F> {
+    fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
+        (self.0)(tuple, out);
+    }
+}
+
+/// Types the closure.
+pub fn each<F: FnMut(Tuple<u64>, &mut BoltCollector<'_, u64>) + Send>(f: F) -> Each<F> {
+    Each(f)
+}
+
+/// A builder on a manual clock, with timeouts of ten seconds in steps of one.
+pub fn builder(clock: &ManualClock) -> TopologyBuilder<u64> {
+    let mut builder = TopologyBuilder::new();
+    builder
+        .clock(clock.clone())
+        .timeout(SECOND * 10)
+        .interval(SECOND)
+        .seed(7);
+    builder
+}
+
+/// Lets it run at this time until there is nothing to do.
+pub fn settle(topology: &mut ManualTopology<u64>) {
+    assert!(
+        topology.settle(1_000_000),
+        "it never comes to rest: {:?}",
+        topology.metrics()
+    );
+}
+
+/// Moves the clock from one thing that is due to the next, until all is done or `limit` has passed. How long that took.
+pub fn run(topology: &mut ManualTopology<u64>, clock: &ManualClock, limit: Duration) -> Duration {
+    let mut passed = Duration::ZERO;
+    loop {
+        settle(topology);
+        if topology.is_finished() {
+            return passed;
+        }
+        let Some(due) = topology.next_due().filter(|due| passed + *due <= limit) else {
+            return passed;
+        };
+        let due = due.max(Duration::from_millis(1));
+        clock.advance(due);
+        passed += due;
+    }
+}

@@ -1,0 +1,517 @@
+//! Who waits for whom: full queues, cycles, order, inactive spouts, ticks; and what a panic costs.
+
+mod common;
+
+use common::*;
+use expiry::ManualClock;
+use expiry_topology::{
+    Context, Failure, Hook, Next, Replay, Spout, SpoutCollector, Tuple, Wait, WaitStrategy,
+};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A bolt that takes nothing for minutes: what is to go to it waits, in order, and bounded; and then it goes on.
+#[test]
+fn full_queues_for_minutes_lose_and_reorder_nothing() {
+    let (clock, told, came) = (ManualClock::new(), Log::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.queue(1).batch(1).timeout(SECOND * 1000);
+    builder
+        .spout("numbers", {
+            let told = told.clone();
+            move |_| Numbers::new(0..100, &told)
+        })
+        .max_pending(20);
+    builder
+        .bolt("pass", |_| {
+            each(|tuple, out| {
+                // Two of each, so that it has more than its queue holds.
+                out.emit(&tuple, *tuple * 2);
+                out.emit(&tuple, *tuple * 2 + 1);
+                out.ack(tuple);
+            })
+        })
+        .shuffle("numbers");
+    builder
+        .bolt("sink", {
+            let came = came.clone();
+            move |_| {
+                let came = came.clone();
+                each(move |tuple, out| {
+                    came.note(*tuple);
+                    out.ack(tuple);
+                })
+            }
+        })
+        .shuffle("pass");
+    let mut topology = builder.start_manual().unwrap();
+    assert!(topology.hold("sink", true) && !topology.hold("nobody", true));
+    for _ in 0..300 {
+        settle(&mut topology);
+        clock.advance(SECOND);
+    }
+    let metrics = topology.metrics();
+    assert!(
+        metrics[0].pending <= 20 && metrics[1].overflow > 0,
+        "{metrics:?}"
+    );
+    assert!(
+        metrics[1].executed < 20,
+        "it goes on without room: {metrics:?}"
+    );
+    assert!(metrics[1].skipped_back_pressure > SECOND * 250);
+    assert!(came.all().is_empty());
+    topology.hold("sink", false);
+    settle(&mut topology);
+    assert!(topology.is_finished());
+    assert_eq!(came.all(), (0..200).collect::<Vec<_>>());
+    assert_eq!(topology.metrics()[0].acked, 100);
+}
+
+/// A queue that is full for real: the bolt behind it is slow, on threads. Nothing waits for itself, and all arrives.
+#[test]
+fn a_slow_bolt_slows_the_spout_down_and_nothing_else() {
+    let (told, came) = (Log::new(), Log::new());
+    let mut builder = expiry_topology::TopologyBuilder::new();
+    builder.queue(1).batch(2).timeout(Duration::from_secs(600));
+    builder.spout("numbers", {
+        let told = told.clone();
+        move |_| Numbers::new(0..2000, &told)
+    });
+    builder
+        .bolt("pass", |_| {
+            each(|tuple, out| {
+                out.emit(&tuple, *tuple);
+                out.ack(tuple);
+            })
+        })
+        .shuffle("numbers");
+    builder
+        .bolt("slow", {
+            let came = came.clone();
+            move |_| {
+                let came = came.clone();
+                each(move |tuple, out| {
+                    for _ in 0..100 {
+                        std::hint::black_box(());
+                        std::thread::yield_now();
+                    }
+                    came.note(*tuple);
+                    out.ack(tuple);
+                })
+            }
+        })
+        .shuffle("pass");
+    let topology = builder.start().unwrap();
+    topology.wait(Duration::from_secs(300)).unwrap();
+    assert_eq!(came.all(), (0..2000).collect::<Vec<_>>(), "in order");
+    let metrics = topology.kill();
+    assert_eq!((metrics[0].acked, metrics[0].dead_letters), (2000, 0));
+    assert_eq!(
+        told.all()
+            .iter()
+            .filter(|told| matches!(told, Told::Ack(_)))
+            .count(),
+        2000
+    );
+}
+
+/// A cycle: each message goes round until it has been counted down. Queues of one batch of one message do not make it wait for itself.
+#[test]
+fn a_cycle_does_not_wait_for_itself() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.queue(1).batch(1);
+    builder
+        .spout("numbers", {
+            let told = told.clone();
+            move |_| Numbers::new(1..=200, &told).at_once(50)
+        })
+        .max_pending(50);
+    builder
+        .bolt("down", |_| {
+            each(|tuple, out| {
+                if *tuple > 0 {
+                    out.emit(&tuple, *tuple / 2);
+                }
+                out.ack(tuple);
+            })
+        })
+        .shuffle("numbers")
+        .shuffle("back");
+    builder
+        .bolt("back", |_| {
+            each(|tuple, out| {
+                out.emit(&tuple, *tuple);
+                out.ack(tuple);
+            })
+        })
+        .shuffle("down");
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    assert!(topology.is_finished(), "{:?}", topology.metrics());
+    assert_eq!(topology.metrics()[0].acked, 200);
+}
+
+#[test]
+fn an_inactive_start_emits_nothing_until_it_is_activated() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.start_inactive();
+    builder
+        .spout("numbers", {
+            let told = told.clone();
+            move |_| Numbers::new(0..10, &told)
+        })
+        .max_pending(2);
+    let held = Log::new();
+    builder
+        .bolt("drop", {
+            let held = held.clone();
+            move |_| {
+                let held = held.clone();
+                each(move |tuple, _| held.note(*tuple))
+            }
+        })
+        .shuffle("numbers");
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    clock.advance(SECOND * 5);
+    settle(&mut topology);
+    assert_eq!(told.all(), [Told::Open]);
+    assert!(topology.metrics()[0].skipped_inactive >= SECOND * 5);
+    topology.activate();
+    settle(&mut topology);
+    assert_eq!(
+        told.take(),
+        [
+            Told::Open,
+            Told::Activate,
+            Told::Emitted(0),
+            Told::Emitted(1)
+        ]
+    );
+    topology.deactivate();
+    clock.advance(SECOND * 12);
+    settle(&mut topology);
+    // What was pending comes to its end all the same.
+    let mut ends = told.take();
+    assert!(ends.contains(&Told::Deactivate));
+    ends.retain(|told| *told != Told::Deactivate);
+    ends.sort_by_key(|told| format!("{told:?}"));
+    assert_eq!(ends, [0, 1].map(|id| Told::Fail(id, Failure::TimedOut)));
+    drop(topology);
+    assert_eq!(told.all(), [Told::Close]);
+}
+
+#[test]
+fn ticks_come_at_their_time() {
+    struct Ticking(Log<u64>, ManualClock);
+    impl expiry_topology::Bolt<u64> for Ticking {
+        fn execute(
+            &mut self,
+            tuple: Tuple<u64>,
+            out: &mut expiry_topology::BoltCollector<'_, u64>,
+        ) {
+            out.ack(tuple);
+        }
+        fn tick(&mut self, out: &mut expiry_topology::BoltCollector<'_, u64>) {
+            self.0.note(expiry::Clock::now(&self.1) / 1_000_000_000);
+            out.emit((), 1);
+        }
+    }
+    let (clock, ticks, came) = (ManualClock::new(), Log::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.spout("numbers", |_| Numbers::new([], &Log::new()));
+    builder
+        .bolt("ticking", {
+            let (ticks, clock) = (ticks.clone(), clock.clone());
+            move |_| Ticking(ticks.clone(), clock.clone())
+        })
+        .shuffle("numbers")
+        .tick_every(SECOND * 3);
+    builder
+        .bolt("sink", {
+            let came = came.clone();
+            move |_| {
+                let came = came.clone();
+                each(move |tuple, out| {
+                    came.note(*tuple);
+                    out.ack(tuple);
+                })
+            }
+        })
+        .shuffle("ticking");
+    let mut topology = builder.start_manual().unwrap();
+    for _ in 0..10 {
+        settle(&mut topology);
+        clock.advance(SECOND);
+    }
+    // A long pause is one tick, not many.
+    clock.advance(SECOND * 100);
+    settle(&mut topology);
+    assert_eq!(ticks.all(), [3, 6, 9, 110]);
+    assert_eq!(came.all(), [1; 4]);
+}
+
+/// A bolt that panics fails its tuple, at once, and is made anew; the message is emitted again.
+#[test]
+fn a_panic_fails_the_tuple_and_restarts_the_bolt() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let made = Arc::new(AtomicUsize::new(0));
+    let mut builder = builder(&clock);
+    builder
+        .spout("numbers", {
+            let told = told.clone();
+            move |_| Numbers::new(0..10, &told)
+        })
+        .replay(Replay::default().base(Duration::ZERO));
+    builder
+        .bolt("panics", {
+            let made = made.clone();
+            move |_| {
+                let instance = made.fetch_add(1, Relaxed);
+                each(move |tuple, out| {
+                    // Each number once, by the instance of its number.
+                    if *tuple == instance as u64 {
+                        std::panic::resume_unwind(Box::new("it was to panic"));
+                    }
+                    out.ack(tuple);
+                })
+            }
+        })
+        .shuffle("numbers");
+    let mut topology = builder.start_manual().unwrap();
+    run(&mut topology, &clock, SECOND * 5);
+    assert!(topology.is_finished());
+    let metrics = topology.metrics();
+    assert_eq!(metrics[1].panics, made.load(Relaxed) as u64 - 1);
+    assert!(metrics[1].panics >= 1);
+    assert_eq!((metrics[0].acked, metrics[0].timed_out), (10, 0));
+    assert_eq!(metrics[0].failed, metrics[1].panics);
+}
+
+/// A spout that panics is made anew, and the new instance is told what becomes of what the old one has emitted.
+#[test]
+fn a_spout_that_panics_is_restarted() {
+    struct Panics(Numbers, Arc<AtomicUsize>);
+    impl Spout<u64> for Panics {
+        fn open(&mut self, context: &Context) {
+            self.0.open(context);
+        }
+        fn activate(&mut self) {
+            self.0.activate();
+        }
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+            let asked = self.1.fetch_add(1, Relaxed);
+            if asked == 1 {
+                std::panic::resume_unwind(Box::new("it was to panic"));
+            }
+            self.0.next(out)
+        }
+        fn ack(&mut self, id: u64) {
+            self.0.ack(id);
+        }
+    }
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let mut builder = builder(&clock);
+    builder.spout("panics", {
+        let (told, asked) = (told.clone(), asked.clone());
+        move |_| {
+            let first = asked.load(Relaxed) as u64;
+            Panics(Numbers::new([first], &told), asked.clone())
+        }
+    });
+    builder
+        .bolt("late", |_| {
+            let mut kept = None;
+            each(move |tuple, out| {
+                if let Some(kept) = kept.replace(tuple) {
+                    out.ack(kept);
+                }
+            })
+        })
+        .shuffle("panics");
+    let mut topology = builder.start_manual().unwrap();
+    run(&mut topology, &clock, SECOND * 5);
+    let expected = [
+        Told::Open,
+        Told::Activate,
+        Told::Emitted(0),
+        Told::Open,
+        Told::Activate,
+        Told::Emitted(2),
+        Told::Ack(0),
+    ];
+    assert_eq!(told.all(), expected);
+    assert_eq!(topology.metrics()[0].panics, 1);
+}
+
+/// Hooks are told of everything, and one that panics does no harm.
+#[test]
+fn hooks_are_told() {
+    struct Tell(Log<String>);
+    impl Hook<u64> for Tell {
+        fn emit(&self, task: &Context, stream: &str, message: &u64) {
+            self.0
+                .note(format!("{} emits {message} on {stream}", task.component()));
+        }
+        fn execute(&self, task: &Context, _took: Duration) {
+            self.0.note(format!("{} executes", task.component()));
+        }
+        fn ack(&self, task: &Context) {
+            self.0.note(format!("{} acks", task.component()));
+        }
+        fn fail(&self, task: &Context) {
+            self.0.note(format!("{} fails", task.component()));
+        }
+        fn spout_ack(&self, _: &Context, id: u64, _took: Duration) {
+            self.0.note(format!("{id} is acked"));
+        }
+        fn spout_fail(&self, _: &Context, id: u64, failure: Failure, is_last: bool) {
+            self.0.note(format!("{id} has {failure:?}, {is_last}"));
+        }
+        fn error(&self, task: &Context, error: &str) {
+            self.0.note(format!("{}: {error}", task.component()));
+        }
+    }
+    struct Rude;
+    impl Hook<u64> for Rude {
+        fn spout_ack(&self, _: &Context, _: u64, _: Duration) {
+            std::panic::resume_unwind(Box::new("rude"));
+        }
+    }
+    let (clock, heard) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.hook(Rude).hook(Tell(heard.clone()));
+    builder.spout("numbers", |_| Numbers::new([1, 2], &Log::new()));
+    builder
+        .bolt("even", |_| {
+            each(|tuple, out| {
+                if *tuple % 2 == 0 {
+                    out.ack(tuple);
+                } else {
+                    out.report(&"odd");
+                    out.fail(tuple);
+                }
+            })
+        })
+        .shuffle("numbers");
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    let mut heard = heard.all();
+    heard.sort();
+    let expected = [
+        "1 has Failed, true",
+        "2 is acked",
+        "even acks",
+        "even executes",
+        "even executes",
+        "even fails",
+        "even: odd",
+        "numbers emits 1 on default",
+        "numbers emits 2 on default",
+    ];
+    assert_eq!(heard, expected);
+    assert_eq!(
+        (topology.metrics()[0].panics, topology.metrics()[1].errors),
+        (1, 1)
+    );
+}
+
+/// Strategies decide how a thread waits, and are asked in rounds counted from the last time that there was something to do.
+#[test]
+fn waiting_goes_by_the_strategy() {
+    use expiry_topology::{Parking, Progressive, Sleeping};
+    let progressive = Progressive {
+        spins: 2,
+        yields: 1,
+    };
+    let waits: Vec<Wait> = (0..5).map(|nth| progressive.wait(nth)).collect();
+    let park = Wait::Park(Duration::MAX);
+    assert_eq!(waits, [Wait::Spin, Wait::Spin, Wait::Yield, park, park]);
+    assert_eq!(Parking.wait(0), park);
+    assert_eq!(Sleeping(SECOND).wait(7), Wait::Sleep(SECOND));
+
+    for strategy in 0..3 {
+        let mut builder = expiry_topology::TopologyBuilder::new();
+        match strategy {
+            0 => builder.wait(Parking),
+            1 => builder.wait(Sleeping(Duration::from_micros(100))),
+            _ => builder.wait(|_: u32| Wait::Yield),
+        };
+        builder
+            .spout("numbers", |_| Numbers::new(0..1000, &Log::new()))
+            .max_pending(3);
+        builder
+            .bolt("sink", |_| each(|tuple, out| out.ack(tuple)))
+            .shuffle("numbers");
+        let topology = builder.start().unwrap();
+        topology.wait(Duration::from_secs(60)).unwrap();
+        assert_eq!(topology.metrics()[0].acked, 1000);
+    }
+}
+
+/// A spout that blocks is named by who waits for the topology.
+#[test]
+fn a_spout_that_blocks_is_named() {
+    struct Blocks(std::sync::mpsc::Receiver<()>);
+    impl Spout<u64> for Blocks {
+        fn next(&mut self, _: &mut SpoutCollector<'_, u64>) -> Next {
+            let _ = self.0.recv();
+            Next::Done
+        }
+    }
+    let (release, blocked) = std::sync::mpsc::channel();
+    let blocked = std::sync::Mutex::new(Some(blocked));
+    let mut builder = expiry_topology::TopologyBuilder::new();
+    builder.spout("blocks", move |_| {
+        Blocks(blocked.lock().unwrap().take().unwrap())
+    });
+    builder
+        .bolt("sink", |_| each(|tuple, out| out.ack(tuple)))
+        .shuffle("blocks");
+    let topology = builder.start().unwrap();
+    // Until it is in there.
+    let stuck = loop {
+        let stuck = topology.wait(Duration::from_millis(1)).unwrap_err();
+        if !stuck.components.is_empty() {
+            break stuck;
+        }
+    };
+    assert_eq!(stuck.components[0].name, "blocks");
+    assert!(stuck.to_string().contains("blocks"));
+    drop(release);
+    topology.wait(Duration::from_secs(60)).unwrap();
+}
+
+/// Drained while it is at it: each message that was emitted has been acked.
+#[test]
+fn a_drain_leaves_nothing_behind() {
+    for _ in 0..20 {
+        let told = Log::new();
+        let mut builder = expiry_topology::TopologyBuilder::new();
+        builder
+            .spout("numbers", {
+                let told = told.clone();
+                move |_| Numbers::new(0.., &told)
+            })
+            .max_pending(10);
+        builder
+            .bolt("sink", |_| each(|tuple, out| out.ack(tuple)))
+            .shuffle("numbers");
+        let topology = builder.start().unwrap();
+        while told.all().len() < 100 {
+            std::thread::yield_now();
+        }
+        let metrics = topology.drain(Duration::from_secs(60)).unwrap();
+        let told = told.all();
+        let count = |of: fn(&Told) -> bool| told.iter().filter(|told| of(told)).count() as u64;
+        let emitted = count(|told| matches!(told, Told::Emitted(_)));
+        assert_eq!(count(|told| matches!(told, Told::Ack(_))), emitted);
+        assert_eq!((metrics[0].emitted, metrics[0].acked), (emitted, emitted));
+        assert_eq!(told.last(), Some(&Told::Close));
+    }
+}
