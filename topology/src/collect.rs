@@ -144,11 +144,13 @@ impl<M: Clone> BoltCollector<'_, M> {
         message: M,
     ) -> Result<(), EmitError<M>> {
         let emitter = &mut self.bench.emitter;
-        let targets =
-            stream.and_then(|stream| Ok((stream, emitter.targets(stream, &message, direct)?)));
-        match targets {
-            Ok((stream, targets)) => {
-                emitter.send(stream, &targets, message, |random| -> Anchors {
+        let found = stream.and_then(|stream| {
+            emitter.find(stream, &message, direct)?;
+            Ok(stream)
+        });
+        match found {
+            Ok(stream) => {
+                emitter.send(stream, message, |random| -> Anchors {
                     derive(parents, || Emitter::<M>::edge(random))
                 });
                 Ok(())

@@ -7,14 +7,13 @@
 
 use crate::component::{Context, Hook};
 use crate::error::Refused;
-use crate::graph::{Choice, Stream};
+use crate::graph::{Choice, Route, Stream};
 use crate::inbox::Inbox;
 use crate::metrics::Stats;
 use crate::task::caught;
 use crate::tuple::{Anchors, Origin, Tuple};
 use rand::rngs::SmallRng;
 use rand::RngCore;
-use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -125,13 +124,12 @@ pub(crate) struct Emitter<M> {
     streams: Arc<[Stream<M>]>,
     /// Of each route of each stream, whose turn it is.
     turns: Vec<Vec<usize>>,
+    /// The lanes of the tasks that the message at hand goes to.
+    found: Vec<usize>,
     /// The same in all tasks: equal fields go to the same one.
     hasher: foldhash::quality::FixedState,
     origin: Origin,
 }
-
-/// The tasks that a message goes to, by their lanes.
-pub(crate) type Targets = SmallVec<[usize; 4]>;
 
 impl<M: Clone> Emitter<M> {
     #[allow(clippy::too_many_arguments)] // called once
@@ -146,10 +144,10 @@ impl<M: Clone> Emitter<M> {
         mut random: SmallRng,
     ) -> Self {
         // Tasks do not all begin with the same one.
-        let mut turn = || random.next_u32() as usize;
+        let mut turn = |route: &Route<M>| random.next_u32() as usize % route.tasks;
         let turns = streams
             .iter()
-            .map(|stream| stream.routes.iter().map(|_| turn()).collect())
+            .map(|stream| stream.routes.iter().map(&mut turn).collect())
             .collect();
         #[allow(clippy::cast_possible_truncation)] // checked by the builder
         let origin = Origin {
@@ -165,6 +163,7 @@ impl<M: Clone> Emitter<M> {
             random,
             streams,
             turns,
+            found: Vec::new(),
             hasher,
             origin,
         }
@@ -186,29 +185,34 @@ impl<M: Clone> Emitter<M> {
         }
     }
 
-    /// Which tasks get a message on this stream; with `direct`, those of that number of whom listens directly.
-    pub(crate) fn targets(
+    /// Finds the tasks that get a message on this stream, for [`send`](Self::send); with `direct`, those of that number of whoever
+    /// listens directly. How many there are.
+    pub(crate) fn find(
         &mut self,
         stream: usize,
         message: &M,
         direct: Option<usize>,
-    ) -> Result<Targets, Refused> {
-        let mut targets = Targets::new();
+    ) -> Result<usize, Refused> {
+        let found = &mut self.found;
+        found.clear();
         let routes = self.streams[stream].routes.iter();
         for (route, turn) in routes.zip(&mut self.turns[stream]) {
             let task = match (&route.choice, direct) {
                 (Choice::Direct, Some(task)) if task < route.tasks => task,
-                (Choice::Direct, _) => continue,
-                (_, Some(_)) => continue,
+                (Choice::Direct, _) | (_, Some(_)) => continue,
                 (Choice::All, None) => {
-                    targets.extend(route.first..route.first + route.tasks);
+                    found.extend(route.first..route.first + route.tasks);
                     continue;
                 }
                 (Choice::Global, None) => 0,
                 (Choice::Local, None) => self.context.task % route.tasks,
                 (Choice::Shuffle, None) => {
-                    *turn = turn.wrapping_add(1);
-                    *turn % route.tasks
+                    *turn = if *turn + 1 < route.tasks {
+                        *turn + 1
+                    } else {
+                        0
+                    };
+                    *turn
                 }
                 (Choice::Fields(fields), None) => {
                     let mut hasher = self.hasher.build_hasher();
@@ -217,50 +221,47 @@ impl<M: Clone> Emitter<M> {
                     ((u128::from(hasher.finish()) * route.tasks as u128) >> 64) as usize
                 }
             };
-            targets.push(route.first + task);
+            found.push(route.first + task);
         }
-        if direct.is_some() && targets.is_empty() {
-            return Err(Refused::NoSuchTask);
+        match (direct, found.len()) {
+            (Some(_), 0) => Err(Refused::NoSuchTask),
+            (_, found) => Ok(found),
         }
-        Ok(targets)
     }
 
-    /// Sends a message to these tasks, each copy with its `anchors`.
+    /// Sends a message to the tasks that were [found](Self::find) for it, each copy with its `anchors`.
     pub(crate) fn send(
         &mut self,
         stream: usize,
-        targets: &Targets,
         message: M,
         mut anchors: impl FnMut(&mut SmallRng) -> Anchors,
     ) {
         self.tell(|hook| hook.emit(&self.context, &self.streams[stream].name, &message));
+        let found = self.found.len();
         self.stats.emitted.add(1);
-        self.stats.transferred.add(targets.len() as u64);
+        self.stats.transferred.add(found as u64);
         #[allow(clippy::cast_possible_truncation)] // nobody declares 2^32 streams
         let origin = Origin {
             stream: stream as u32,
             ..self.origin
         };
-        let Some((&last, others)) = targets.split_last() else {
-            return;
-        };
-        for &target in others {
+        for nth in 1..found {
             let tuple = Tuple {
                 message: message.clone(),
                 anchors: anchors(&mut self.random),
                 origin,
             };
-            self.outbox.push(target, tuple);
+            self.outbox.push(self.found[nth], tuple);
         }
-        let anchors = anchors(&mut self.random);
-        self.outbox.push(
-            last,
-            Tuple {
+        if let Some(&first) = self.found.first() {
+            let anchors = anchors(&mut self.random);
+            let tuple = Tuple {
                 message,
                 anchors,
                 origin,
-            },
-        );
+            };
+            self.outbox.push(first, tuple);
+        }
     }
 
     /// What has not been sent may go now. Whether something has, and whether something still has no room.

@@ -236,6 +236,8 @@ fn assemble<M: Clone + Send + 'static>(
         let mut tracker = AckTracker::builder()
             .timeout(builder.timeout)
             .clock(clock.clone())
+            // Spouts take it, over all attempts.
+            .latency_sampling(0.0)
             .on_outcome(Desks(desks.clone()));
         if let Some(interval) = builder.interval {
             tracker = tracker.interval(interval);

@@ -6,7 +6,7 @@ use crate::emit::Emitter;
 use crate::error::{EmitError, Refused};
 use crate::inbox::Inbox;
 use crate::replay::{DeadLetter, Failure, Replay};
-use crate::task::{guarded, Shared, Step, Task};
+use crate::task::{guarded, Shared, Step, Task, SAMPLED};
 use crate::tuple::{Anchor, Anchors};
 use expiry::{AckError, Timeout};
 use std::cell::Cell;
@@ -52,15 +52,17 @@ pub(crate) struct Desk<M> {
     keeps: bool,
     /// The number of this spout's task among all spouts'.
     number: u32,
-    /// Messages that were emitted without tracking: acked as soon as the spout has returned.
-    at_once: VecDeque<u64>,
+    /// Messages that were acked, of which the spout is yet to be told, and when they were emitted first.
+    acked: VecDeque<(u64, u64)>,
+    /// Of the message at hand, an edge for each task that it goes to.
+    edges: Vec<u64>,
     now: u64,
 }
 
 impl<M: Clone> Desk<M> {
     pub(crate) fn room(&self) -> usize {
-        // With acking nothing is acked at once, and without it nothing has a place.
-        self.max_pending - (self.places.len() - self.free.len()) - self.at_once.len()
+        // Without acking nothing has a place, and what has been emitted since the spout was asked counts.
+        self.max_pending - (self.places.len() - self.free.len()) - self.acked.len()
     }
 
     /// Emits a new message.
@@ -80,15 +82,10 @@ impl<M: Clone> Desk<M> {
             return refuse(message, Refused::MaxPending);
         }
         if self.shared.tracker.is_none() {
-            return match self.emitter.targets(stream, &message, direct) {
-                Ok(targets) => {
-                    self.emitter
-                        .send(stream, &targets, message, |_| Anchors::new());
-                    self.at_once.push_back(id);
-                    Ok(())
-                }
-                Err(why) => refuse(message, why),
-            };
+            self.emit_untracked(Ok(stream), direct, message)?;
+            // Acked as soon as the spout has returned.
+            self.acked.push_back((id, self.now));
+            return Ok(());
         }
         let Some(place) = self.free.pop() else {
             return refuse(message, Refused::MaxPending);
@@ -122,12 +119,13 @@ impl<M: Clone> Desk<M> {
         direct: Option<usize>,
         message: M,
     ) -> Result<(), EmitError<M>> {
-        let targets =
-            stream.and_then(|stream| Ok((stream, self.emitter.targets(stream, &message, direct)?)));
-        match targets {
-            Ok((stream, targets)) => {
-                self.emitter
-                    .send(stream, &targets, message, |_| Anchors::new());
+        let found = stream.and_then(|stream| {
+            self.emitter.find(stream, &message, direct)?;
+            Ok(stream)
+        });
+        match found {
+            Ok(stream) => {
+                self.emitter.send(stream, message, |_| Anchors::new());
                 Ok(())
             }
             Err(why) => Err(EmitError { message, why }),
@@ -142,27 +140,29 @@ impl<M: Clone> Desk<M> {
         direct: Option<usize>,
         message: M,
     ) -> Result<(), EmitError<M>> {
-        let targets = match self.emitter.targets(stream, &message, direct) {
-            Ok(targets) => targets,
+        let found = match self.emitter.find(stream, &message, direct) {
+            Ok(found) => found,
             Err(why) => return Err(EmitError { message, why }),
         };
-        let mut edges = smallvec::SmallVec::<[u64; 4]>::new();
-        edges.extend(
-            targets
-                .iter()
-                .map(|_| Emitter::<M>::edge(&mut self.emitter.random)),
-        );
-        let xor = edges.iter().fold(0, |xor, edge| xor ^ edge);
+        self.edges.clear();
+        let random = &mut self.emitter.random;
+        self.edges
+            .extend((0..found).map(|_| Emitter::<M>::edge(random)));
+        let xor = self.edges.iter().fold(0, |xor, edge| xor ^ edge);
         let owner = u64::from(self.number) << 32 | u64::from(place);
         let Some(tracker) = &self.shared.tracker else {
             return Ok(());
         };
         match tracker.issue_with(xor, owner, self.timeout) {
             Ok(root) => {
-                let mut edges = edges.into_iter();
-                self.emitter.send(stream, &targets, message, |_| {
-                    let edge = edges.next().map(Cell::new);
-                    edge.map(|xor| Anchor { root, xor }).into_iter().collect()
+                let mut edges = self.edges.iter();
+                self.emitter.send(stream, message, |_| {
+                    let mut anchors = Anchors::new();
+                    if let Some(&edge) = edges.next() {
+                        let xor = Cell::new(edge);
+                        anchors.push(Anchor { root, xor });
+                    }
+                    anchors
                 });
                 Ok(())
             }
@@ -198,8 +198,6 @@ pub(crate) struct SpoutTask<M> {
     is_done: bool,
     /// Until when the spout, which had nothing, is left alone.
     idle_until: u64,
-    /// Of messages that were acked, on their way to the metrics.
-    latencies: Vec<u64>,
     flushed: u64,
     last: u64,
 }
@@ -237,7 +235,8 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
                 timeout: parts.timeout.map_or(Timeout::Default, Timeout::After),
                 keeps: parts.replay.is_some() || parts.on_dead_letter.is_some(),
                 number: parts.number,
-                at_once: VecDeque::new(),
+                acked: VecDeque::new(),
+                edges: Vec::new(),
                 now: last,
             },
             factory: parts.factory,
@@ -248,7 +247,6 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             is_active: false,
             is_done: false,
             idle_until: 0,
-            latencies: Vec::new(),
             flushed: last,
             last,
         }
@@ -292,37 +290,43 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
 
     /// Tells the spout of what has ended. Whether there was something.
     fn settle(&mut self) -> bool {
-        let mut any = false;
-        while let Some(id) = self.desk.at_once.pop_front() {
-            any = true;
-            self.acked(id, self.desk.now);
-        }
+        let mut any = !self.desk.acked.is_empty();
         while let Some(Ended { place, failure }) = self.outcomes.pop() {
             any = true;
             match failure {
                 None => {
                     if let Some(pending) = self.desk.places[place as usize].take() {
-                        self.desk.release(place);
-                        self.acked(pending.id, pending.began);
+                        self.desk.free.push(place);
+                        self.desk.acked.push_back((pending.id, pending.began));
                     }
                 }
                 Some(failure) => self.failed(place, failure),
             }
         }
-        if !self.latencies.is_empty() {
-            self.desk.emitter.stats.took(&self.latencies);
-            self.latencies.clear();
+        if !self.desk.acked.is_empty() {
+            self.tell_acked();
         }
         any
     }
 
-    fn acked(&mut self, id: u64, began: u64) {
-        let took = self.desk.now.saturating_sub(began);
-        let emitter = &self.desk.emitter;
-        emitter.stats.acked.add(1);
-        self.latencies.push(took);
-        emitter.tell(|hook| hook.spout_ack(&emitter.context, id, Duration::from_nanos(took)));
-        self.call(|spout, _| spout.ack(id));
+    /// Tells the spout which messages have been acked: all in one call of its code, unless it panics.
+    fn tell_acked(&mut self) {
+        while !self.desk.acked.is_empty() {
+            self.call(|spout, desk| {
+                while let Some((id, began)) = desk.acked.pop_front() {
+                    let took = desk.now.saturating_sub(began);
+                    let emitter = &desk.emitter;
+                    emitter.stats.acked.add(1);
+                    if emitter.stats.acked.get() % SAMPLED == 1 {
+                        emitter.stats.took(took);
+                    }
+                    let took = Duration::from_nanos(took);
+                    emitter.tell(|hook| hook.spout_ack(&emitter.context, id, took));
+                    spout.ack(id);
+                }
+            });
+        }
+        self.desk.count_pending();
     }
 
     fn failed(&mut self, place: u32, failure: Failure) {

@@ -6,6 +6,9 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
+/// Of so many latencies one is taken.
+pub(crate) const SAMPLED: u64 = 16;
+
 /// What all tasks of a topology share.
 pub(crate) struct Shared {
     /// None if there is no acking.
