@@ -52,7 +52,7 @@ impl Spread {
     }
 }
 
-/// What the issue asks of a figure's median.
+/// What is asked of a figure's median.
 #[derive(Debug, Clone, Copy)]
 pub enum Target {
     /// At least this.

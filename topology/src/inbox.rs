@@ -1,8 +1,7 @@
 //! Where a task's input lies, and how its thread is woken.
 
+use crate::sync::{fence, AtomicBool, Ordering, Parker, Unparker};
 use crossbeam_queue::ArrayQueue;
-use crossbeam_utils::sync::{Parker, Unparker};
-use std::sync::atomic::{fence, AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,7 +38,8 @@ impl Bell {
         limit: Duration,
         is_something: impl FnOnce() -> bool,
     ) {
-        self.asleep.store(true, Ordering::Relaxed);
+        // A swap: of one of these and one in `ring` it is plain which came first.
+        self.asleep.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);
         if !is_something() {
             if limit == Duration::MAX {

@@ -39,12 +39,17 @@ mod collect;
 mod component;
 mod emit;
 mod error;
+mod gate;
 mod graph;
 mod inbox;
 mod metrics;
+#[cfg(expiry_loom)]
+#[doc(hidden)]
+pub mod model;
 mod replay;
 mod run;
 mod spout_task;
+mod sync;
 mod task;
 mod tuple;
 mod wait;

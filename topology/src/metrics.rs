@@ -1,5 +1,6 @@
 //! What operators can see.
 
+use crate::gate::Visitor;
 use hdrhistogram::Histogram;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -94,8 +95,8 @@ pub(crate) struct Stats {
     pub(crate) skipped_inactive: Count,
     pub(crate) skipped_back_pressure: Count,
     pub(crate) is_spout: bool,
-    /// It is a spout that may be asked for messages just now. See [`SpoutTask::ask`](crate::spout_task::SpoutTask).
-    pub(crate) asks: AtomicBool,
+    /// Inside while it is a spout that may be asked for messages.
+    pub(crate) visitor: Visitor,
     /// It is a spout that has no more messages.
     pub(crate) is_done: AtomicBool,
     /// Since which clock reading the component's own code has been running; 0 if it is not.
@@ -123,7 +124,7 @@ impl Stats {
             skipped_inactive: Count::default(),
             skipped_back_pressure: Count::default(),
             is_spout,
-            asks: AtomicBool::new(false),
+            visitor: Visitor::new(),
             is_done: AtomicBool::new(false),
             busy_since: Count::default(),
             latency: Mutex::new(Latency::new()),

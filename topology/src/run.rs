@@ -5,18 +5,19 @@ use crate::builder::{Kind, Spec, TopologyBuilder};
 use crate::component::Context;
 use crate::emit::{Batch, Emitter, Hooks, Outbox};
 use crate::error::BuildError;
+use crate::gate::Gate;
 use crate::inbox::{Bell, Inbox};
 use crate::metrics::{ComponentMetrics, Stats};
 use crate::replay::Failure;
 use crate::spout_task::{Ended, SpoutParts, SpoutTask};
+use crate::sync::Parker;
 use crate::task::{Shared, Task};
 use crate::wait::{Wait, WaitStrategy};
-use crossbeam_utils::sync::Parker;
 use expiry::{AckTracker, Clock, CoarseClock, Fate, Outcome, Reason};
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 use std::fmt;
-use std::sync::atomic::{fence, AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -56,9 +57,7 @@ impl Board {
     }
 
     fn activate(&self, active: bool) {
-        self.shared.active.store(active, Ordering::Release);
-        // See `SpoutTask::follow`.
-        fence(Ordering::SeqCst);
+        self.shared.gate.set(active);
         self.bells.iter().for_each(|bell| bell.ring());
     }
 
@@ -77,8 +76,10 @@ impl Board {
 
     /// Whether no spout is asked for messages, nor is about to be.
     fn is_silent(&self) -> bool {
-        let asks = |window: &Window| window.stats.asks.load(Ordering::Acquire);
-        !self.windows.iter().any(asks)
+        !self
+            .windows
+            .iter()
+            .any(|window| window.stats.visitor.is_inside())
     }
 
     fn is_done(&self) -> bool {
@@ -259,7 +260,7 @@ fn assemble<M: Clone + Send + 'static>(
         clock,
         flush_every: u64::try_from(builder.flush_every.as_nanos()).unwrap_or(u64::MAX),
         names: names(&builder.specs),
-        active: AtomicBool::new(!builder.inactive),
+        gate: Gate::new(!builder.inactive),
         stopping: AtomicBool::new(false),
     });
     let hooks: Hooks<M> = builder.hooks.into();

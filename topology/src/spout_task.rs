@@ -12,7 +12,7 @@ use expiry::{AckError, Timeout};
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::sync::atomic::{fence, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -419,28 +419,23 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
     }
 
     /// Becomes active, or inactive, as the topology is.
-    ///
-    /// Who deactivates a topology says so, and then looks whether a spout may still be asked; who is about to ask says so, and
-    /// then looks whether the topology is still active. With a fence between the two on both sides one of them sees the other.
     fn follow(&mut self) {
-        let asks = self.desk.shared.is_active();
-        if asks == self.is_active {
+        let is_open = self.desk.shared.gate.is_open();
+        if is_open == self.is_active {
             return;
         }
-        if asks {
-            self.desk.emitter.stats.asks.store(true, Ordering::Release);
-            fence(Ordering::SeqCst);
-            if self.desk.shared.is_active() {
+        if is_open {
+            let desk = &self.desk;
+            if desk.emitter.stats.visitor.enter(&desk.shared.gate) {
                 self.call(|spout, _| spout.activate());
                 // Not before: an instance that was made in the call has been told.
                 self.is_active = true;
-                return;
             }
         } else {
             self.call(|spout, _| spout.deactivate());
             self.is_active = false;
+            self.desk.emitter.stats.visitor.leave();
         }
-        self.desk.emitter.stats.asks.store(false, Ordering::Release);
     }
 
     /// Asks the spout for more, if it may emit. What it said, unless there was a reason not to ask.
@@ -520,7 +515,7 @@ impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
     }
 
     fn has_input(&self) -> bool {
-        !self.outcomes.is_empty() || self.desk.shared.is_active() != self.is_active
+        !self.outcomes.is_empty() || self.desk.shared.gate.is_open() != self.is_active
     }
 
     fn close(&mut self) {

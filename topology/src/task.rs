@@ -1,5 +1,6 @@
 //! What tasks of both kinds have in common.
 
+use crate::gate::Gate;
 use crate::metrics::Stats;
 use expiry::{AckTracker, Clock};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -18,15 +19,11 @@ pub(crate) struct Shared {
     pub(crate) flush_every: u64,
     /// What components, and their streams, are called.
     pub(crate) names: Vec<(Arc<str>, Vec<Arc<str>>)>,
-    pub(crate) active: AtomicBool,
+    pub(crate) gate: Gate,
     pub(crate) stopping: AtomicBool,
 }
 
 impl Shared {
-    pub(crate) fn is_active(&self) -> bool {
-        self.active.load(Ordering::Acquire)
-    }
-
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }

@@ -1,7 +1,7 @@
 //! Prints the published figures of `expiry`, as ratios of interleaved rounds.
 
 use expiry_benches::figures::{
-    child, expiry, growth, idle, keyed, lifecycle, memory, touch, wheel, Options,
+    child, expiry, growth, idle, keyed, lifecycle, memory, topology, touch, wheel, Options,
 };
 use expiry_benches::report::Report;
 use expiry_benches::window::Order;
@@ -9,12 +9,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
-usage: figures [lifecycle|expiry|touch|memory|growth|idle|wheel|keyed|all]... [options]
+usage: figures [lifecycle|expiry|touch|memory|growth|idle|wheel|keyed|topology|all]... [options]
        keyed is all of keyed-maps keyed-queues keyed-expiry keyed-memory
 
   --rounds N            interleaved rounds of each table (default 5; a third of it at 10 M)
   --in-flight N,N,..    these loads in place of each figure's own
-  --threads N,N,..      of the lifecycle and the keyed stores (default 1,2)
+  --threads N,N,..      of the lifecycle, the keyed stores and the topology (default 1,2)
   --order fifo|random   of the lifecycle (default both)
   --only NAME           of the lifecycle, the wheel and the keyed stores, only those whose name contains this; for profiling
   --keys u64|String     of the keyed stores (default both)
@@ -79,7 +79,8 @@ fn parse(args: &[String]) -> Option<Command> {
             "--json" => command.options.json = true,
             "--strict" => command.strict = true,
             "lifecycle" | "expiry" | "touch" | "memory" | "growth" | "idle" | "wheel" | "keyed"
-            | "keyed-maps" | "keyed-queues" | "keyed-expiry" | "keyed-memory" | "all" => {
+            | "topology" | "keyed-maps" | "keyed-queues" | "keyed-expiry" | "keyed-memory"
+            | "all" => {
                 command.figures.push(arg.clone());
             }
             _ => return None,
@@ -120,7 +121,7 @@ fn main() -> ExitCode {
     } else {
         memory::run
     };
-    let figures: [(&str, Run); 12] = [
+    let figures: [(&str, Run); 13] = [
         ("lifecycle", lifecycle::run),
         ("expiry", expiry::run),
         ("touch", touch::run),
@@ -133,6 +134,7 @@ fn main() -> ExitCode {
         ("keyed-queues", keyed::queues),
         ("keyed-expiry", keyed::expiry),
         ("keyed-memory", keyed::memory),
+        ("topology", topology::run),
     ];
     for (name, run) in figures {
         if wanted(name) {

@@ -1,0 +1,178 @@
+//! What acking costs a topology: the same pipeline with it and without, in turn.
+
+use super::Options;
+use crate::report::{Report, Spread, Target};
+use expiry_topology::{basic, Latency, Next, Spout, SpoutCollector, TopologyBuilder};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// How many messages a spout emits each time it is asked.
+const AT_ONCE: u64 = 64;
+
+/// Emits a given number of messages.
+struct Source {
+    left: u64,
+}
+
+impl Spout<u64> for Source {
+    fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+        let now = AT_ONCE.min(out.room() as u64).min(self.left);
+        for _ in 0..now {
+            if out.emit(self.left, self.left).is_ok() {
+                self.left -= 1;
+            }
+        }
+        if self.left == 0 {
+            Next::Done
+        } else {
+            Next::Ready
+        }
+    }
+}
+
+/// Does nothing useful so many times.
+fn work(turns: u64) {
+    for turn in 0..turns {
+        std::hint::black_box(turn);
+    }
+}
+
+/// How many turns of [`work`] take a microsecond.
+fn turns_of_a_microsecond() -> u64 {
+    let turns = 10_000_000;
+    let fastest = (0..5).map(|_| {
+        let began = Instant::now();
+        work(turns);
+        began.elapsed()
+    });
+    let fastest = fastest.min().unwrap_or_default().as_secs_f64();
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss
+    )]
+    let turns = (turns as f64 / (fastest * 1e6)) as u64;
+    turns.max(1)
+}
+
+/// What is run.
+#[derive(Clone, Copy)]
+struct Pipeline {
+    bolts: usize,
+    /// Tasks of each component, a thread each.
+    tasks: usize,
+    /// Turns of work for each tuple at each bolt.
+    turns: u64,
+    messages: u64,
+}
+
+/// Runs a pipeline to its end. Messages per second, and how long they took.
+fn run_once(pipeline: Pipeline, acking: bool) -> (f64, Latency) {
+    let Pipeline {
+        bolts,
+        tasks,
+        turns,
+        messages,
+    } = pipeline;
+    let mut builder = TopologyBuilder::new();
+    builder.acking(acking);
+    let each = messages / tasks as u64;
+    builder
+        .spout("source", move |_| Source { left: each })
+        .parallelism(tasks)
+        .max_pending(4096);
+    let names: Vec<String> = (0..bolts).map(|nth| format!("bolt {nth}")).collect();
+    for (nth, name) in names.iter().enumerate() {
+        let is_last = nth + 1 == bolts;
+        let made = move |_: &expiry_topology::Context| {
+            basic(move |message: &u64, out| {
+                work(turns);
+                if !is_last {
+                    out.emit(*message);
+                }
+            })
+        };
+        let before = nth.checked_sub(1).map_or("source", |nth| &names[nth]);
+        builder.bolt(name, made).parallelism(tasks).shuffle(before);
+    }
+    let began = Instant::now();
+    let topology = builder.start().expect("a pipeline");
+    topology
+        .wait(Duration::from_secs(600))
+        .expect("it comes to its end");
+    let took = began.elapsed().as_secs_f64();
+    let metrics = topology.kill();
+    assert_eq!(metrics[0].acked, each * tasks as u64);
+    #[allow(clippy::cast_precision_loss)] // below 2^53
+    (messages as f64 / took, metrics[0].latency.clone())
+}
+
+/// Runs the figure.
+pub fn run(options: &Options, report: &mut Report) {
+    let microsecond = turns_of_a_microsecond();
+    for (what, turns, messages, asked) in [
+        ("empty tuples", 0, 4_000_000, 0.4),
+        ("1 us of work", microsecond, 1_000_000, 0.15),
+    ] {
+        for bolts in [1, 2] {
+            for &tasks in &options.threads {
+                let pipeline = Pipeline {
+                    bolts,
+                    tasks,
+                    turns,
+                    messages,
+                };
+                let shape = ["spout -> bolt", "spout -> bolt -> bolt"][bolts - 1];
+                let table = format!("topology, {shape}, {tasks} thread(s) each, {what}");
+                let rounds = options.rounds;
+                report.head(&table, &format!("{messages} messages, {rounds} rounds"));
+                let (mut with, mut without, mut cost) = (Vec::new(), Vec::new(), Vec::new());
+                let mut latency = [50.0, 99.0, 99.9].map(|percent| (percent, Vec::new()));
+                for round in 0..rounds {
+                    // The one that comes first is not always the same.
+                    let mut rates = [0.0; 2];
+                    for turn in 0..2 {
+                        let acking = (turn + round) % 2 == 0;
+                        let (rate, took) = run_once(pipeline, acking);
+                        rates[usize::from(acking)] = rate;
+                        if acking {
+                            for (percent, all) in &mut latency {
+                                all.push(took.percentile(*percent).as_secs_f64() * 1e6);
+                            }
+                        }
+                    }
+                    without.push(rates[0] / 1e6);
+                    with.push(rates[1] / 1e6);
+                    cost.push(1.0 - rates[1] / rates[0]);
+                }
+                let load =
+                    json!({ "messages": messages, "bolts": bolts, "tasks": tasks, "turns": turns });
+                report.figure(
+                    &table,
+                    "without acking",
+                    "M messages/s",
+                    Spread::of(without),
+                    &load,
+                );
+                report.figure(
+                    &table,
+                    "with acking",
+                    "M messages/s",
+                    Spread::of(with),
+                    &load,
+                );
+                for (percent, all) in latency {
+                    let name = format!("from emission to ack, p{percent}");
+                    report.figure(&table, &name, "us", Spread::of(all), &load);
+                }
+                report.check(
+                    &table,
+                    "what acking costs",
+                    "of 1",
+                    Spread::of(cost),
+                    Target::AtMost(asked),
+                );
+            }
+        }
+    }
+}

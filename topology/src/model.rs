@@ -1,0 +1,78 @@
+//! The bell and the gate by themselves, for the models in `loom-tests`. Thin shells: what runs is the real code.
+
+use crate::gate::{Gate as InnerGate, Visitor as InnerVisitor};
+use crate::inbox::Bell as InnerBell;
+use crate::sync::Parker;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A bell.
+#[derive(Clone)]
+pub struct Bell(Arc<InnerBell>);
+
+/// What its owner sleeps by.
+pub struct Sleeper(Parker);
+
+impl Bell {
+    /// One that nobody has rung.
+    #[must_use]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> (Self, Sleeper) {
+        let (bell, parker) = InnerBell::new();
+        (Bell(bell), Sleeper(parker))
+    }
+
+    /// After something was sent.
+    pub fn ring(&self) {
+        self.0.ring();
+    }
+
+    /// Sleeps until it rings, unless there is something.
+    pub fn sleep(&self, sleeper: &Sleeper, is_something: impl FnOnce() -> bool) {
+        self.0.sleep(&sleeper.0, Duration::MAX, is_something);
+    }
+}
+
+/// The gate that spouts go through.
+pub struct Gate(InnerGate);
+
+impl Gate {
+    /// An open one.
+    #[must_use]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Gate(InnerGate::new(true))
+    }
+
+    /// Closes it.
+    pub fn close(&self) {
+        self.0.set(false);
+    }
+}
+
+/// A spout's task.
+pub struct Visitor(InnerVisitor);
+
+impl Visitor {
+    /// One that is outside.
+    #[must_use]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Visitor(InnerVisitor::new())
+    }
+
+    /// Goes in, if it is open.
+    pub fn enter(&self, gate: &Gate) -> bool {
+        self.0.enter(&gate.0)
+    }
+
+    /// Goes out.
+    pub fn leave(&self) {
+        self.0.leave();
+    }
+
+    /// Whether it is inside.
+    pub fn is_inside(&self) -> bool {
+        self.0.is_inside()
+    }
+}
