@@ -600,3 +600,60 @@ fn a_time_cache_does_what_the_old_one_did() {
         Some(BuildError::IntervalTooShort { .. })
     ));
 }
+
+#[test]
+fn entries_and_upserts_may_have_lifetimes_of_their_own() {
+    let clock = ManualClock::new();
+    let map = ExpiringMap::builder()
+        .time_to_live(SECOND * 10)
+        .interval(SECOND)
+        .clock(clock.clone())
+        .build_manual()
+        .unwrap();
+    map.entry(1).or_insert_for(SECOND * 3, || 10).unwrap();
+    map.entry(1).or_insert_for(SECOND * 100, || 11).unwrap();
+    map.upsert_for(2, SECOND * 3, |old| old.map_or(20, |old| old + 1))
+        .unwrap();
+    let left = |key: u64| map.remaining(&key).map(|left| left.as_secs());
+    assert_eq!((left(1), left(2)), (Some(3), Some(3)));
+    assert_eq!(map.get_cloned(&1), Some(10));
+    clock.advance(SECOND * 2);
+    map.upsert_for(2, SECOND * 5, |old| old.map_or(20, |old| old + 1))
+        .unwrap();
+    clock.advance(SECOND * 2);
+    assert_eq!((left(1), left(2)), (None, Some(3)));
+    assert_eq!(map.get_cloned(&2), Some(21));
+    let refused = map.upsert_for(2, Duration::ZERO, |_| 0).unwrap_err();
+    assert_eq!((refused.key, refused.error), (2, StoreError::ZeroTimeout));
+    assert_eq!(map.get_cloned(&2), Some(21));
+}
+
+#[test]
+fn a_full_map_ends_what_is_due_before_it_refuses() {
+    let clock = ManualClock::new();
+    let told = Arc::new(AtomicUsize::new(0));
+    let counter = told.clone();
+    let map = ExpiringMap::builder()
+        .time_to_live(SECOND * 10)
+        .interval(SECOND)
+        .capacity(100)
+        .clock(clock.clone())
+        .on_end(move |_: &u64, _: &u64, cause| {
+            assert_eq!(cause, Cause::Expired);
+            counter.fetch_add(1, Relaxed);
+        })
+        .build_manual()
+        .unwrap();
+    let fill = |keys: std::ops::Range<u64>| {
+        let inserted = keys.map(|key| map.insert(key, key));
+        inserted.filter(Result::is_ok).count()
+    };
+    assert_eq!(fill(0..150), 100);
+    clock.advance(SECOND * 9);
+    assert_eq!((fill(200..201), told.load(Relaxed)), (0, 0));
+    clock.advance(SECOND * 2);
+    // Nobody polls.
+    assert_eq!(fill(200..350), 100);
+    assert_eq!((told.load(Relaxed), map.len()), (100, 100));
+    assert!(map.contains_key(&200) && !map.contains_key(&0));
+}

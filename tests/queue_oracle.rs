@@ -281,6 +281,32 @@ impl<K: Key> Run<K> {
         Ok(due)
     }
 
+    /// A new key came while the queue was full: what has been ended for it, which is some of what was due, if anything was.
+    fn room_was_made(&mut self, refused: Option<StoreError>) -> Found {
+        let now = self.tick();
+        let due: Vec<K> = {
+            let due = self.live.iter().filter(|(_, stay)| stay.due <= now);
+            due.map(|(key, _)| key.clone()).collect()
+        };
+        let mut ended = 0;
+        for key in &due {
+            if !self.queue.contains(key) {
+                let stay = self.live.remove(key).expect("it was there");
+                self.lapsed.insert((key.clone(), self.time(stay.due)));
+                ended += 1;
+            }
+        }
+        prop_assert_eq!(ended, self.queue.metrics().expired - self.expired);
+        match refused {
+            None => prop_assert!(ended > 0),
+            Some(StoreError::Full) => prop_assert!(due.is_empty(), "{due:?} are due"),
+            Some(_) => prop_assert_eq!(ended, 0),
+        }
+        self.expired += ended;
+        self.looked(now);
+        Ok(())
+    }
+
     /// The key is due then, from now on.
     fn renew(&mut self, key: &K, due: u64) {
         if let Some(stay) = self.live.get_mut(key) {
@@ -290,7 +316,11 @@ impl<K: Key> Run<K> {
 
     fn update(&mut self, number: u64, term: Term) -> Found {
         let (key, timeout) = (K::of(number % self.keys), self.timeout(term));
+        let wants_room = self.live.len() >= self.capacity && !self.live.contains_key(&key);
         let updated = self.queue.update(key.clone(), timeout);
+        if wants_room && self.tick() - self.caught_up.0 < BEHIND {
+            self.room_was_made(updated.err())?;
+        }
         let due = self.renewal(timeout)?;
         let before = self.live.get(&key).copied();
         let full = self.live.len() >= self.capacity;

@@ -52,8 +52,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
         "keys", "build",
         /// The granularity of time: expiry times are rounded up to it. At least 10 microseconds.
         interval,
-        /// The most keys there may be at once, those included whose time is up but which nobody has come to yet; beyond it new ones are
-        /// refused with [`StoreError::Full`]. Exact.
+        /// The most keys there may be at once; beyond it new ones are refused with [`StoreError::Full`], unless something is due, which is
+        /// then expired first. Exact.
         capacity,
     }
 
@@ -382,15 +382,17 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         let deadline = self.deadline(timeout)?;
         let bits = store.bits(&key);
         let expiry = self.shared.since_start(deadline);
-        Ok(match store.update(key, bits, NoValue, deadline)? {
-            Update::Entered(place) => Updated::Inserted {
-                expiry,
-                handle: Handle(place),
+        Ok(
+            match store.update(key, bits, NoValue, deadline, &*self.shared)? {
+                Update::Entered(place) => Updated::Inserted {
+                    expiry,
+                    handle: Handle(place),
+                },
+                Update::Closed => return Err(StoreError::Closed),
+                Update::Touched(Touched::Unchanged) => Updated::Unchanged,
+                Update::Touched(_) => Updated::Renewed { expiry },
             },
-            Update::Closed => return Err(StoreError::Closed),
-            Update::Touched(Touched::Unchanged) => Updated::Unchanged,
-            Update::Touched(_) => Updated::Renewed { expiry },
-        })
+        )
     }
 
     /// Renews the key if it is there, be it that its time is up. True if it was; then it does not expire by its old time any more.

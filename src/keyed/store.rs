@@ -20,6 +20,10 @@ use std::sync::atomic::AtomicU64 as Statistic;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How many steps of work who finds the store full does to make room, and how often it tries again.
+const ROOM: usize = 64;
+const ATTEMPTS: u32 = 16;
+
 /// States of an entry that its index word leads to.
 pub(super) const HELD: u16 = set(&[State::Live, State::Replacing, State::Closing, State::Lapsed]);
 
@@ -662,17 +666,20 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         bits: u64,
         value: V,
         deadline: u64,
+        face: &impl Face,
     ) -> Result<Update, StoreError>
     where
         K: Eq,
     {
         let at = self.engine.hash(bits);
         let Some(pin) = self.pin(at.0) else {
-            return self.update_with(Self::wanted_at(at, bits, &|_: &K| true), NONE, deadline);
+            let any = |_: &K| true;
+            return self.update_with(Self::wanted_at(at, bits, &any), NONE, deadline, face);
         };
         let fresh = Node::fresh(key, value, None, &pin);
         let same = |other: &K| fresh.key() == other;
-        let updated = self.update_with(Self::wanted_at(at, bits, &same), fresh.word(), deadline);
+        let wanted = Self::wanted_at(at, bits, &same);
+        let updated = self.update_with(wanted, fresh.word(), deadline, face);
         if let Ok(Update::Entered(_) | Update::Closed) = updated {
             fresh.settle_in();
         }
@@ -684,12 +691,20 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         wanted: Wanted<'_, F>,
         word: u64,
         deadline: u64,
+        face: &impl Face,
     ) -> Result<Update, StoreError> {
+        let mut attempts = 0;
         loop {
-            let found = match self.find_or_enter(wanted, word, deadline)? {
-                Entered::Done(place) => return Ok(Update::Entered(place)),
-                Entered::Closed => return Ok(Update::Closed),
-                Entered::Found(found) => found,
+            let found = match self.find_or_enter(wanted, word, deadline) {
+                Ok(Entered::Done(place)) => return Ok(Update::Entered(place)),
+                Ok(Entered::Closed) => return Ok(Update::Closed),
+                Ok(Entered::Found(found)) => found,
+                Err(error) => {
+                    if self.makes_room(error, &mut attempts, face) {
+                        continue;
+                    }
+                    return Err(error);
+                }
             };
             if let Some(touched) = self.renew(&found, deadline) {
                 return Ok(Update::Touched(touched));
@@ -746,6 +761,24 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             }
             None => self.close(),
         }
+    }
+
+    /// An insertion was refused with this error. Whether to try again: the store was full, and something that was due may have
+    /// made room.
+    #[cold]
+    pub(super) fn makes_room(
+        &self,
+        error: StoreError,
+        attempts: &mut u32,
+        face: &impl Face,
+    ) -> bool {
+        let now = self.engine.clock.now();
+        *attempts += 1;
+        let tries = error == StoreError::Full && *attempts < ATTEMPTS && self.engine.is_due(now);
+        if tries {
+            self.engine.poll_beside(now, ROOM, face);
+        }
+        tries
     }
 
     /// What is left of entries that a driver ends and gives away.

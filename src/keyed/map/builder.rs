@@ -60,8 +60,8 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds. Where times to idle, or lifetimes of
         /// entries, are much shorter than the time to live, set it by the shortest.
         interval,
-        /// The most entries there may be at once, those included whose time is up but which nobody has come to yet; beyond it new keys
-        /// are refused with [`StoreError::Full`]. Exact.
+        /// The most entries there may be at once; beyond it new keys are refused with [`StoreError::Full`], unless something is due, which
+        /// is then ended first. Exact.
         capacity,
     }
 

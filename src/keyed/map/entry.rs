@@ -64,10 +64,23 @@ where
         self,
         value: impl FnOnce() -> V,
     ) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
+        self.or_insert_for(Lifetime::new(), value)
+    }
+
+    /// As [`or_insert_with`](Self::or_insert_with), with a lifetime of its own for what is inserted.
+    ///
+    /// # Errors
+    ///
+    /// As [`ExpiringMap::insert_with`].
+    pub fn or_insert_for(
+        self,
+        lifetime: impl Into<Lifetime>,
+        value: impl FnOnce() -> V,
+    ) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
         match self {
             Entry::Occupied(entry) => Ok(entry.entry),
             Entry::Vacant(VacantEntry { map, key }) => {
-                let settled = map.put(key, value(), Lifetime::new(), false)?;
+                let settled = map.put(key, value(), lifetime.into(), false)?;
                 Ok(settled.entry)
             }
         }

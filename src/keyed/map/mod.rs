@@ -304,6 +304,7 @@ where
         let fresh = Node::fresh(key, value, policy, &pin);
         let is_key = |other: &K| other == fresh.key();
         let wanted = Store::<K, V, S>::wanted_at(at, bits, &is_key);
+        let mut attempts = 0;
         let (word, replaced, refused) = loop {
             match store.put(wanted, fresh.word(), deadline, replaces) {
                 Ok(Put::Inserted) => break (fresh.settle_in(), None, None),
@@ -313,7 +314,11 @@ where
                         break (found.word, None, Some(fresh.give_back()));
                     }
                 }
-                Err(error) => return Err(InsertError::of(fresh, error)),
+                Err(error) => {
+                    if !store.makes_room(error, &mut attempts, store) {
+                        return Err(InsertError::of(fresh, error));
+                    }
+                }
             }
         };
         Ok(Settled {
@@ -359,16 +364,30 @@ where
     pub fn upsert(
         &self,
         key: K,
+        value: impl FnMut(Option<&V>) -> V,
+    ) -> Result<Ref<'_, K, V>, InsertError<K, V>> {
+        self.upsert_for(key, Lifetime::new(), value)
+    }
+
+    /// As [`upsert`](Self::upsert), with a lifetime of its own, which begins now.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert_with`](Self::insert_with).
+    pub fn upsert_for(
+        &self,
+        key: K,
+        lifetime: impl Into<Lifetime>,
         mut value: impl FnMut(Option<&V>) -> V,
     ) -> Result<Ref<'_, K, V>, InsertError<K, V>> {
-        let mut key = key;
+        let (mut key, lifetime) = (key, lifetime.into());
         loop {
             let changed = match self.entry(key) {
                 Entry::Occupied(entry) => {
                     let new = value(Some(entry.get()));
-                    entry.insert(new)
+                    entry.insert_with(new, lifetime)
                 }
-                Entry::Vacant(entry) => entry.insert(value(None)),
+                Entry::Vacant(entry) => entry.insert_with(value(None), lifetime),
             };
             match changed {
                 Err(refused) if refused.error == StoreError::Changed => key = refused.key,

@@ -73,8 +73,8 @@ impl SessionTrackerBuilder {
         "sessions", "build",
         /// The granularity of time: expiry times are rounded up to it. At least 10 microseconds.
         interval,
-        /// The most sessions there may be at once, those included that are being closed, or whose time is up though nobody has come to
-        /// them yet; beyond it new ones are refused with [`StoreError::Full`](crate::StoreError::Full). Exact.
+        /// The most sessions there may be at once, those included that are being closed; beyond it new ones are refused with
+        /// [`StoreError::Full`](crate::StoreError::Full), unless something is due, which is then expired first. Exact.
         capacity,
     }
 

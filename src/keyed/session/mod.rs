@@ -322,19 +322,25 @@ impl SessionTracker {
         let wanted = store.wanted(id.0, &any);
         let pin = store.engine.index(wanted.at.0).pin();
         let fresh = Node::fresh(id, Seat::new(timeout, owner, global), None, &pin);
+        let mut attempts = 0;
         loop {
-            match store.enter(wanted, fresh.word(), self.deadline(timeout))? {
-                Entered::Done(place) => {
+            match store.enter(wanted, fresh.word(), self.deadline(timeout)) {
+                Ok(Entered::Done(place)) => {
                     fresh.settle_in();
                     return Ok(Ok(Session { place, timeout }));
                 }
-                Entered::Closed => {
+                Ok(Entered::Closed) => {
                     fresh.settle_in();
                     return Err(StoreError::Closed);
                 }
-                Entered::Found(found) => {
+                Ok(Entered::Found(found)) => {
                     if let Some(made) = there(&found) {
                         return Ok(Err(made));
+                    }
+                }
+                Err(error) => {
+                    if !store.makes_room(error, &mut attempts, store) {
+                        return Err(error);
                     }
                 }
             }
