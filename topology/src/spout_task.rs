@@ -290,30 +290,40 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
         done
     }
 
+    /// Whether there is an instance; if not, one is made, unless that panics.
+    fn is_made(&mut self) -> bool {
+        self.spout.is_some() || self.call(|_, _| ()).is_some()
+    }
+
     /// Tells the spout of what has ended. Whether there was something.
     fn settle(&mut self) -> bool {
         let mut any = false;
-        while let Some(id) = self.desk.at_once.pop_front() {
-            any = true;
-            self.acked(id, self.desk.now);
-        }
-        while let Some(Ended { place, failure }) = self.outcomes.pop() {
-            any = true;
-            match failure {
-                None => {
-                    if let Some(pending) = self.desk.places[place as usize].take() {
-                        self.desk.release(place);
-                        self.acked(pending.id, pending.began);
-                    }
-                }
-                Some(failure) => self.failed(place, failure),
+        // An outcome that is taken out while there is nobody to be told of it would be lost.
+        while self.is_made() {
+            if let Some(id) = self.desk.at_once.pop_front() {
+                self.acked(id, self.desk.now);
+            } else if let Some(Ended { place, failure }) = self.outcomes.pop() {
+                self.ended(place, failure);
+            } else {
+                break;
             }
+            any = true;
         }
         if !self.latencies.is_empty() {
             self.desk.emitter.stats.took(&self.latencies);
             self.latencies.clear();
         }
         any
+    }
+
+    fn ended(&mut self, place: u32, failure: Option<Failure>) {
+        if let Some(failure) = failure {
+            self.failed(place, failure);
+        } else if let Some(pending) = self.desk.places[place as usize].take() {
+            self.acked(pending.id, pending.began);
+            // Last: whoever finds nothing pending finds that the spout has been told.
+            self.desk.release(place);
+        }
     }
 
     fn acked(&mut self, id: u64, began: u64) {
@@ -351,7 +361,6 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
         let Some(pending) = self.desk.places[place as usize].take() else {
             return;
         };
-        self.desk.release(place);
         self.desk.emitter.stats.dead.add(1);
         if let (Some(handler), Some(message)) = (self.on_dead_letter.clone(), pending.message) {
             let letter = DeadLetter {
@@ -375,6 +384,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             }
         }
         self.call(|spout, _| spout.fail(pending.id, failure));
+        self.desk.release(place);
     }
 
     /// Emits again what is due. Whether there was something.
@@ -479,9 +489,6 @@ impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
         let now = self.desk.shared.clock.now();
         let since = now.saturating_sub(std::mem::replace(&mut self.last, now));
         self.desk.now = now;
-        if self.spout.is_none() {
-            self.call(|_, _| ());
-        }
         let mut worked = self.settle();
         self.follow();
         let (sent, waits) = self.desk.emitter.retry();
@@ -509,14 +516,17 @@ impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
         let later = self.later.peek().map(|Reverse((due, _))| *due);
         let asked = self.is_active && !self.is_done && self.desk.room() > 0;
         let again = asked.then_some(self.idle_until.max(now));
+        // One that panics whenever it is made is not made all the time.
+        let made = self.spout.is_none().then_some(now + IDLE_PAUSE);
         Step {
             worked,
-            due: later.into_iter().chain(again).min(),
+            due: later.into_iter().chain(again).chain(made).min(),
         }
     }
 
     fn has_input(&self) -> bool {
-        !self.outcomes.is_empty() || self.desk.shared.is_active() != self.is_active
+        let is_told = self.spout.is_some() && !self.outcomes.is_empty();
+        is_told || self.desk.shared.is_active() != self.is_active
     }
 
     fn close(&mut self) {
