@@ -61,8 +61,7 @@ pub(crate) struct Desk<M> {
 
 impl<M: Clone> Desk<M> {
     pub(crate) fn room(&self) -> usize {
-        // Without acking nothing has a place, and what has been emitted since the spout was asked counts.
-        self.max_pending - (self.places.len() - self.free.len()) - self.acked.len()
+        self.max_pending - self.pending()
     }
 
     /// Emits a new message.
@@ -85,6 +84,7 @@ impl<M: Clone> Desk<M> {
             self.emit_untracked(Ok(stream), direct, message)?;
             // Acked as soon as the spout has returned.
             self.acked.push_back((id, self.now));
+            self.count_pending();
             return Ok(());
         }
         let Some(place) = self.free.pop() else {
@@ -179,9 +179,13 @@ impl<M: Clone> Desk<M> {
         self.count_pending();
     }
 
+    /// Messages in their places, and those of which the spout is yet to be told. (Without acking there are no places.)
+    fn pending(&self) -> usize {
+        self.places.len() - self.free.len() + self.acked.len()
+    }
+
     fn count_pending(&self) {
-        let pending = self.places.len() - self.free.len();
-        self.emitter.stats.pending.set(pending as u64);
+        self.emitter.stats.pending.set(self.pending() as u64);
     }
 }
 
@@ -288,10 +292,19 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
         done
     }
 
+    /// Whether there is an instance; if not, one is made, unless that panics.
+    fn is_made(&mut self) -> bool {
+        self.spout.is_some() || self.call(|_, _| ()).is_some()
+    }
+
     /// Tells the spout of what has ended. Whether there was something.
     fn settle(&mut self) -> bool {
         let mut any = !self.desk.acked.is_empty();
-        while let Some(Ended { place, failure }) = self.outcomes.pop() {
+        // An outcome that is taken out while there is nobody to be told of it would be lost.
+        while self.is_made() {
+            let Some(Ended { place, failure }) = self.outcomes.pop() else {
+                break;
+            };
             any = true;
             match failure {
                 None => {
@@ -311,7 +324,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
 
     /// Tells the spout which messages have been acked: all in one call of its code, unless it panics.
     fn tell_acked(&mut self) {
-        while !self.desk.acked.is_empty() {
+        while !self.desk.acked.is_empty() && self.is_made() {
             self.call(|spout, desk| {
                 while let Some((id, began)) = desk.acked.pop_front() {
                     let took = desk.now.saturating_sub(began);
@@ -326,6 +339,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
                 }
             });
         }
+        // Last: whoever finds nothing pending finds that the spout has been told.
         self.desk.count_pending();
     }
 
@@ -355,7 +369,6 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
         let Some(pending) = self.desk.places[place as usize].take() else {
             return;
         };
-        self.desk.release(place);
         self.desk.emitter.stats.dead.add(1);
         if let (Some(handler), Some(message)) = (self.on_dead_letter.clone(), pending.message) {
             let letter = DeadLetter {
@@ -379,6 +392,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             }
         }
         self.call(|spout, _| spout.fail(pending.id, failure));
+        self.desk.release(place);
     }
 
     /// Emits again what is due. Whether there was something.
@@ -478,9 +492,6 @@ impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
         let now = self.desk.shared.clock.now();
         let since = now.saturating_sub(std::mem::replace(&mut self.last, now));
         self.desk.now = now;
-        if self.spout.is_none() {
-            self.call(|_, _| ());
-        }
         let mut worked = self.settle();
         self.follow();
         let (sent, waits) = self.desk.emitter.retry();
@@ -508,14 +519,17 @@ impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
         let later = self.later.peek().map(|Reverse((due, _))| *due);
         let asked = self.is_active && !self.is_done && self.desk.room() > 0;
         let again = asked.then_some(self.idle_until.max(now));
+        // One that panics whenever it is made is not made all the time.
+        let made = self.spout.is_none().then_some(now + IDLE_PAUSE);
         Step {
             worked,
-            due: later.into_iter().chain(again).min(),
+            due: later.into_iter().chain(again).chain(made).min(),
         }
     }
 
     fn has_input(&self) -> bool {
-        !self.outcomes.is_empty() || self.desk.shared.gate.is_open() != self.is_active
+        let is_told = self.spout.is_some() && !self.outcomes.is_empty();
+        is_told || self.desk.shared.gate.is_open() != self.is_active
     }
 
     fn close(&mut self) {

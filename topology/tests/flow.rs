@@ -349,6 +349,140 @@ fn a_spout_that_panics_is_restarted() {
     assert_eq!(topology.metrics()[0].panics, 1);
 }
 
+/// A spout that panics, and cannot be made again at once: what has ended meanwhile waits for an instance that it can be told to.
+#[test]
+fn outcomes_wait_for_a_spout_that_cannot_be_made() {
+    struct Panics(Numbers, bool);
+    impl Spout<u64> for Panics {
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+            self.0.next(out)
+        }
+        fn ack(&mut self, id: u64) {
+            self.0.ack(id);
+            if self.1 {
+                std::panic::resume_unwind(Box::new("it was to panic"));
+            }
+        }
+    }
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let made = AtomicUsize::new(0);
+    let mut builder = builder(&clock);
+    builder.spout("panics", {
+        let told = told.clone();
+        move |_| match made.fetch_add(1, Relaxed) {
+            0 => Panics(Numbers::new(0..4, &told).at_once(4), true),
+            1..=3 => std::panic::resume_unwind(Box::new("it cannot be made")),
+            _ => Panics(Numbers::new([], &told), false),
+        }
+    });
+    builder
+        .bolt("ack", |_| each(|tuple, out| out.ack(tuple)))
+        .shuffle("panics");
+    let mut topology = builder.start_manual().unwrap();
+    run(&mut topology, &clock, SECOND);
+    let mut acks = told.all();
+    acks.retain(|told| matches!(told, Told::Ack(_)));
+    acks.sort_by_key(|told| format!("{told:?}"));
+    assert_eq!(acks, [0, 1, 2, 3].map(Told::Ack));
+    assert_eq!(topology.metrics()[0].panics, 4);
+    assert!(topology.is_finished());
+}
+
+/// Who has waited for a topology finds that its spouts have been told of everything.
+#[test]
+fn nothing_is_at_rest_before_the_spout_has_been_told() {
+    struct Slow(
+        Numbers,
+        std::sync::mpsc::Sender<()>,
+        std::sync::mpsc::Receiver<()>,
+    );
+    impl Slow {
+        fn told(&self) {
+            self.1.send(()).unwrap();
+            self.2.recv().unwrap();
+        }
+    }
+    impl Spout<u64> for Slow {
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+            self.0.next(out)
+        }
+        fn ack(&mut self, _: u64) {
+            self.told();
+        }
+        fn fail(&mut self, _: u64, _: Failure) {
+            self.told();
+        }
+    }
+    for fails in [false, true] {
+        let (in_call, is_in_call) = std::sync::mpsc::channel();
+        let (release, released) = std::sync::mpsc::channel();
+        // Done as soon as it has emitted.
+        let numbers = Numbers::new([1], &Log::new()).at_once(2);
+        let spout = Slow(numbers, in_call, released);
+        let spout = std::sync::Mutex::new(Some(spout));
+        let mut builder = expiry_topology::TopologyBuilder::new();
+        builder.spout("slow", move |_| spout.lock().unwrap().take().unwrap());
+        builder
+            .bolt("end", move |_| {
+                each(move |tuple, out| match fails {
+                    true => out.fail(tuple),
+                    false => out.ack(tuple),
+                })
+            })
+            .shuffle("slow");
+        let topology = builder.start().unwrap();
+        is_in_call.recv().unwrap();
+        let waited = topology.wait(Duration::from_millis(20));
+        release.send(()).unwrap();
+        assert_eq!(waited.unwrap_err().components[0].name, "slow");
+        topology.wait(Duration::from_secs(60)).unwrap();
+        let metrics = &topology.metrics()[0];
+        assert_eq!(
+            (metrics.acked, metrics.dead_letters),
+            if fails { (0, 1) } else { (1, 0) }
+        );
+    }
+}
+
+/// What takes ten seconds is counted as ten seconds.
+#[test]
+fn latencies_are_what_they_were() {
+    let clock = ManualClock::new();
+    let mut builder = builder(&clock);
+    builder
+        .spout("numbers", |_| Numbers::new(0..100, &Log::new()))
+        .timeout(SECOND * 100);
+    builder
+        .bolt("takes", {
+            let clock = clock.clone();
+            move |_| {
+                let clock = clock.clone();
+                each(move |tuple, out| {
+                    clock.advance(SECOND / 10);
+                    out.ack(tuple);
+                })
+            }
+        })
+        .shuffle("numbers");
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    let near =
+        |latency: Duration, seconds: f64| (latency.as_secs_f64() / seconds - 1.0).abs() < 0.02;
+    let [spout, bolt] = &topology.metrics()[..] else {
+        panic!()
+    };
+    assert!(near(bolt.latency.percentile(50.0), 0.1), "{bolt:?}");
+    assert!(near(bolt.latency.max(), 0.1), "{bolt:?}");
+    assert!(
+        spout.latency.max() > SECOND && spout.latency.mean() > SECOND,
+        "{spout:?}"
+    );
+    assert_eq!(
+        (spout.latency.count(), bolt.latency.count()),
+        (100_u64.div_ceil(16), 100_u64.div_ceil(16))
+    );
+}
+
 /// Hooks are told of everything, and one that panics does no harm.
 #[test]
 fn hooks_are_told() {
