@@ -77,4 +77,7 @@ pub enum Error {
     /// A tracker or a store refused its settings.
     #[error("the tracker or store cannot be built: {0}")]
     Build(#[from] expiry::BuildError),
+    /// The topology could not be started.
+    #[error("the topology cannot be started: {0}")]
+    Topology(#[from] expiry_topology::BuildError),
 }

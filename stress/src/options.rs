@@ -80,7 +80,7 @@ pub struct Wordcount {
     /// Share of tuples that fail
     #[arg(long, default_value_t = 0.0, value_parser = rate, value_name = "RATE")]
     pub fail: f64,
-    /// Share of tuples that are delivered twice: counted twice, and acked twice with the same id
+    /// Share of tuples that are processed twice, and acked once
     #[arg(long, default_value_t = 0.0, value_parser = rate, value_name = "RATE")]
     pub duplicate: f64,
     /// Share of tuples that are processed but acked only after the line's timeout has passed

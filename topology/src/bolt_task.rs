@@ -6,7 +6,7 @@ use crate::emit::{Batch, Emitter};
 use crate::inbox::Inbox;
 use crate::task::{guarded, Shared, Step, Task, SAMPLED};
 use crate::tuple::{Roots, Tuple};
-use expiry::Root;
+use expiry::{Ack, AckError, Root};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,25 +31,41 @@ impl<M: Clone> Bench<M> {
     pub(crate) fn fail(&mut self, roots: impl Iterator<Item = Root>) {
         if let Some(tracker) = &self.shared.tracker {
             for root in roots {
-                // Refused if it has ended, which is as well.
-                let _ = tracker.fail_by(root, self.component);
+                match tracker.fail_by(root, self.component) {
+                    Ok(_) => self.emitter.stats.trees_failed.add(1),
+                    Err(error) => refused(&self.emitter, error),
+                }
             }
         }
         self.emitter.stats.failed.add(1);
         self.emitter.tell(|hook| hook.fail(&self.emitter.context));
     }
 
-    fn flush_acks(&mut self) {
-        if let Some(tracker) = self
-            .shared
-            .tracker
-            .as_ref()
-            .filter(|_| !self.acks.is_empty())
-        {
-            // Refused where the tree has ended: a late ack, and the spout knows better.
-            tracker.ack_batch(&self.acks, |_, _| ());
+    /// Tells the tracker of the acks so far. False if one of them was refused.
+    pub(crate) fn flush_acks(&mut self) -> bool {
+        let (mut ended, mut all) = (0, true);
+        if let Some(tracker) = &self.shared.tracker {
+            tracker.ack_batch(&self.acks, |_, acked| match acked {
+                Ok(acked) => ended += u64::from(acked == Ack::Completed),
+                Err(error) => {
+                    all = false;
+                    refused(&self.emitter, error);
+                }
+            });
         }
+        self.emitter.stats.trees_acked.add(ended);
         self.acks.clear();
+        all
+    }
+}
+
+/// Counts an ack or a fail that was refused.
+#[cold]
+fn refused<M: Clone>(emitter: &Emitter<M>, error: AckError) {
+    match error {
+        // The spout has been told what has become of it.
+        AckError::NotLive => emitter.stats.late.add(1),
+        other => emitter.report(&other),
     }
 }
 

@@ -171,6 +171,13 @@ impl<M: Clone> BoltCollector<'_, M> {
         self.bench.ack(tuple);
     }
 
+    /// As [`ack`](Self::ack), but told to the tracker at once, not with the others of its batch. False if one of its trees had ended.
+    pub fn ack_now(&mut self, tuple: Tuple<M>) -> bool {
+        self.bench.flush_acks();
+        self.bench.ack(tuple);
+        self.bench.flush_acks()
+    }
+
     /// Fails all trees that a tuple is a part of.
     pub fn fail(&mut self, tuple: Tuple<M>) {
         self.bench.fail(tuple.roots());

@@ -5,6 +5,7 @@ use crate::error::EmitError;
 use crate::inbox::Bell;
 use crate::replay::Failure;
 use crate::tuple::Tuple;
+use expiry::Reason;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,6 +99,12 @@ pub trait Spout<M>: Send {
     /// The message with this token is given up: its last attempt has failed or timed out. Once for each, instead of an ack.
     fn fail(&mut self, id: u64, failure: Failure) {
         let _ = (id, failure);
+    }
+
+    /// An attempt at the message with this token has failed or timed out, and there is another one, after the pause: with `message`,
+    /// which may be changed for it, say to count the attempts.
+    fn replay(&mut self, id: u64, reason: Reason, message: &mut M) {
+        let _ = (id, reason, message);
     }
 
     /// The topology has become active, or is so from the beginning: `next` is called from now on.

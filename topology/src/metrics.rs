@@ -82,6 +82,9 @@ pub(crate) struct Stats {
     pub(crate) executed: Count,
     pub(crate) acked: Count,
     pub(crate) failed: Count,
+    pub(crate) trees_acked: Count,
+    pub(crate) trees_failed: Count,
+    pub(crate) late: Count,
     pub(crate) timed_out: Count,
     pub(crate) replayed: Count,
     pub(crate) dead: Count,
@@ -113,6 +116,9 @@ impl Stats {
             executed: Count::default(),
             acked: Count::default(),
             failed: Count::default(),
+            trees_acked: Count::default(),
+            trees_failed: Count::default(),
+            late: Count::default(),
             timed_out: Count::default(),
             replayed: Count::default(),
             dead: Count::default(),
@@ -158,6 +164,12 @@ pub struct ComponentMetrics {
     pub acked: u64,
     /// Of a bolt, tuples failed; of a spout, attempts that failed, timeouts not included.
     pub failed: u64,
+    /// Trees that ended with one of its acks. Of bolts.
+    pub trees_acked: u64,
+    /// Trees that ended with one of its fails, panics included. Of bolts.
+    pub trees_failed: u64,
+    /// Acks and fails that came when their tree had ended: without effect. Of bolts.
+    pub late: u64,
     /// Attempts that timed out. Of spouts.
     pub timed_out: u64,
     /// Messages emitted again. Of spouts.
@@ -195,6 +207,9 @@ impl ComponentMetrics {
             executed: 0,
             acked: 0,
             failed: 0,
+            trees_acked: 0,
+            trees_failed: 0,
+            late: 0,
             timed_out: 0,
             replayed: 0,
             dead_letters: 0,
@@ -219,6 +234,9 @@ impl ComponentMetrics {
             (&mut self.executed, &stats.executed),
             (&mut self.acked, &stats.acked),
             (&mut self.failed, &stats.failed),
+            (&mut self.trees_acked, &stats.trees_acked),
+            (&mut self.trees_failed, &stats.trees_failed),
+            (&mut self.late, &stats.late),
             (&mut self.timed_out, &stats.timed_out),
             (&mut self.replayed, &stats.replayed),
             (&mut self.dead_letters, &stats.dead),

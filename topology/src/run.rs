@@ -8,12 +8,11 @@ use crate::error::BuildError;
 use crate::gate::Gate;
 use crate::inbox::{Bell, Inbox};
 use crate::metrics::{ComponentMetrics, Stats};
-use crate::replay::Failure;
 use crate::spout_task::{Ended, SpoutParts, SpoutTask};
 use crate::sync::Parker;
 use crate::task::{Shared, Task};
 use crate::wait::{Wait, WaitStrategy};
-use expiry::{AckTracker, Clock, CoarseClock, Fate, Outcome, Reason};
+use expiry::{AckTracker, Clock, CoarseClock, Fate, Outcome};
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 use std::fmt;
@@ -179,15 +178,10 @@ struct Desks(Vec<Arc<Inbox<Ended>>>);
 
 impl expiry::Handler for Desks {
     fn outcome(&self, outcome: &Outcome) {
-        let failure = match outcome.reason {
-            Reason::Acked => None,
-            Reason::TimedOut { .. } => Some(Failure::TimedOut),
-            Reason::Cancelled => Some(Failure::Stopped),
-            _ => Some(Failure::Failed),
-        };
         #[allow(clippy::cast_possible_truncation)] // its halves
         let (spout, place) = ((outcome.owner >> 32) as usize, outcome.owner as u32);
-        let told = self.0[spout].push(Ended { place, failure });
+        let reason = outcome.reason;
+        let told = self.0[spout].push(Ended { place, reason });
         debug_assert!(told.is_ok(), "more outcomes than messages pending");
     }
 }
@@ -462,10 +456,10 @@ impl Topology {
         self.board.metrics()
     }
 
-    /// The tracker behind it, if there is acking: for its metrics.
+    /// The tracker behind it, if there is acking: for its metrics, also when the topology has gone.
     #[must_use]
-    pub fn tracker(&self) -> Option<&AckTracker> {
-        self.board.shared.tracker.as_deref()
+    pub fn tracker(&self) -> Option<&Arc<AckTracker>> {
+        self.board.shared.tracker.as_ref()
     }
 
     /// Spouts are asked for messages from now on.
@@ -633,8 +627,8 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
 
     /// The tracker behind it, if there is acking.
     #[must_use]
-    pub fn tracker(&self) -> Option<&AckTracker> {
-        self.board.shared.tracker.as_deref()
+    pub fn tracker(&self) -> Option<&Arc<AckTracker>> {
+        self.board.shared.tracker.as_ref()
     }
 
     /// As [`Topology::activate`].

@@ -8,7 +8,7 @@ use crate::inbox::Inbox;
 use crate::replay::{DeadLetter, Failure, Replay};
 use crate::task::{guarded, Shared, Step, Task, SAMPLED};
 use crate::tuple::{Anchor, Anchors};
-use expiry::{AckError, Timeout};
+use expiry::{AckError, Reason, Timeout};
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -20,7 +20,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ended {
     pub(crate) place: u32,
-    pub(crate) failure: Option<Failure>,
+    pub(crate) reason: Reason,
 }
 
 /// How long after the tracker was full a message is tried again, in nanoseconds.
@@ -302,18 +302,15 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
         let mut any = !self.desk.acked.is_empty();
         // An outcome that is taken out while there is nobody to be told of it would be lost.
         while self.is_made() {
-            let Some(Ended { place, failure }) = self.outcomes.pop() else {
+            let Some(Ended { place, reason }) = self.outcomes.pop() else {
                 break;
             };
             any = true;
-            match failure {
-                None => {
-                    if let Some(pending) = self.desk.places[place as usize].take() {
-                        self.desk.free.push(place);
-                        self.desk.acked.push_back((pending.id, pending.began));
-                    }
-                }
-                Some(failure) => self.failed(place, failure),
+            if reason != Reason::Acked {
+                self.failed(place, reason);
+            } else if let Some(pending) = self.desk.places[place as usize].take() {
+                self.desk.free.push(place);
+                self.desk.acked.push_back((pending.id, pending.began));
             }
         }
         if !self.desk.acked.is_empty() {
@@ -343,7 +340,12 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
         self.desk.count_pending();
     }
 
-    fn failed(&mut self, place: u32, failure: Failure) {
+    fn failed(&mut self, place: u32, reason: Reason) {
+        let failure = match reason {
+            Reason::TimedOut { .. } => Failure::TimedOut,
+            Reason::Cancelled => Failure::Stopped,
+            _ => Failure::Failed,
+        };
         let stats = &self.desk.emitter.stats;
         match failure {
             Failure::TimedOut => stats.timed_out.add(1),
@@ -357,12 +359,17 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
         let pause = replay.and_then(|replay| replay.pause(attempts, &mut self.desk.emitter.random));
         let emitter = &self.desk.emitter;
         emitter.tell(|hook| hook.spout_fail(&emitter.context, id, failure, pause.is_none()));
-        match pause {
-            Some(pause) => self
-                .later
-                .push(Reverse((self.desk.now.saturating_add(pause), place))),
-            None => self.give_up(place, failure),
-        }
+        let Some(pause) = pause else {
+            return self.give_up(place, failure);
+        };
+        self.call(|spout, desk| {
+            let pending = desk.places[place as usize].as_mut();
+            if let Some(message) = pending.and_then(|pending| pending.message.as_mut()) {
+                spout.replay(id, reason, message);
+            }
+        });
+        let due = self.desk.now.saturating_add(pause);
+        self.later.push(Reverse((due, place)));
     }
 
     fn give_up(&mut self, place: u32, failure: Failure) {

@@ -3,8 +3,10 @@
 mod common;
 
 use common::*;
-use expiry::ManualClock;
-use expiry_topology::{DeadLetter, Failure, Replay, Tuple};
+use expiry::{ManualClock, Reason};
+use expiry_topology::{
+    Bolt, BoltCollector, DeadLetter, Failure, Next, Replay, Spout, SpoutCollector, Tuple,
+};
 use std::time::Duration;
 
 /// Branches: a message goes to two bolts, one of which derives three more. It is acked when all of them are.
@@ -389,4 +391,107 @@ fn without_acking_a_message_is_acked_at_once() {
     clock.advance(Duration::from_secs(1000));
     settle(&mut topology);
     assert_eq!(topology.metrics()[0].timed_out, 0);
+}
+
+/// A spout is told of each attempt that has another one, with the tracker's reason, and may change the message for it.
+#[test]
+fn a_spout_may_change_what_is_emitted_again() {
+    struct Counts(Log<(u64, Reason)>, bool);
+    impl Spout<u64> for Counts {
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+            let _ = out.emit(10, 7);
+            Next::Done
+        }
+
+        fn replay(&mut self, id: u64, reason: Reason, message: &mut u64) {
+            self.0.note((id, reason));
+            *message += 1;
+            assert!(!self.1, "what is changed before a panic is kept");
+        }
+    }
+    for panics in [false, true] {
+        let (clock, told, came) = (ManualClock::new(), Log::new(), Log::new());
+        let mut builder = builder(&clock);
+        builder
+            .spout("counts", {
+                let told = told.clone();
+                move |_| Counts(told.clone(), panics)
+            })
+            .replay(Replay::default().attempts(3));
+        builder
+            .bolt("picky", {
+                let came = came.clone();
+                move |_| {
+                    let came = came.clone();
+                    each(move |tuple, out| {
+                        came.note(*tuple);
+                        match *tuple {
+                            10 => out.fail(tuple),
+                            11 => drop(tuple),
+                            _ => out.ack(tuple),
+                        }
+                    })
+                }
+            })
+            .shuffle("counts");
+        let mut topology = builder.start_manual().unwrap();
+        run(&mut topology, &clock, SECOND * 60);
+        assert_eq!(came.all(), [10, 11, 12]);
+        let told = told.all();
+        assert_eq!(told.len(), 2, "not of the last one");
+        assert_eq!(told[0], (7, Reason::Failed { by: Some(1) }));
+        let (7, Reason::TimedOut { due, seen }) = told[1] else {
+            panic!("{told:?}");
+        };
+        assert!(due >= SECOND * 10 && seen >= due, "{due:?} {seen:?}");
+        let spout = &topology.metrics()[0];
+        assert_eq!((spout.acked, spout.panics), (1, 2 * u64::from(panics)));
+    }
+}
+
+/// Bolts' metrics say what their acks and fails did to trees, and a bolt can learn it at once.
+#[test]
+fn acks_and_fails_that_come_late_are_counted() {
+    struct Keeps(Vec<Tuple<u64>>, Log<(u64, bool)>);
+    impl Bolt<u64> for Keeps {
+        fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
+            match *tuple {
+                1 => out.ack(tuple),
+                2 => out.fail(tuple),
+                _ => self.0.push(tuple),
+            }
+        }
+
+        fn tick(&mut self, out: &mut BoltCollector<'_, u64>) {
+            for tuple in self.0.drain(..) {
+                match *tuple {
+                    5 => out.fail(tuple),
+                    6 => out.ack(tuple),
+                    number => self.1.note((number, out.ack_now(tuple))),
+                }
+            }
+        }
+    }
+    for (tick, acked, late) in [(SECOND, true, 0), (SECOND * 20, false, 4)] {
+        let (clock, log) = (ManualClock::new(), Log::new());
+        let mut builder = builder(&clock);
+        builder.spout("numbers", |_| Numbers::new(1..7, &Log::new()));
+        builder
+            .bolt("keeps", {
+                let log = log.clone();
+                move |_| Keeps(Vec::new(), log.clone())
+            })
+            .tick_every(tick)
+            .shuffle("numbers");
+        let mut topology = builder.start_manual().unwrap();
+        settle(&mut topology);
+        clock.advance(tick);
+        settle(&mut topology);
+        assert_eq!(log.all(), [(3, acked), (4, acked)]);
+        let bolt = &topology.metrics()[1];
+        let effective = u64::from(acked);
+        assert_eq!(bolt.trees_acked, 1 + 3 * effective);
+        assert_eq!(bolt.trees_failed, 1 + effective);
+        assert_eq!((bolt.late, bolt.errors), (late, 0));
+    }
 }

@@ -1,7 +1,10 @@
-//! Attempts at lines, and the books in which each ends: what it counted that the line may not keep.
+//! What travels, and the attempts at lines that it belongs to, with the books in which each ends: what it counted that the line may
+//! not keep.
 
+use super::faults::LINE;
 use super::words::{add, show, words, Counts};
 use crate::checks::Checks;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
@@ -13,6 +16,46 @@ pub struct Line {
     pub id: u64,
     /// What it says.
     pub text: Box<[u8]>,
+}
+
+/// A tuple: a line, or one of its words. Those of one attempt share it, so that none of them allocates.
+#[derive(Debug, Clone)]
+pub struct Piece {
+    /// The attempt.
+    pub attempt: Arc<Attempt>,
+    /// The word's number in its line, or [`LINE`].
+    pub number: u32,
+    start: u32,
+    end: u32,
+}
+
+impl Piece {
+    /// The whole line.
+    pub fn line(attempt: Arc<Attempt>) -> Self {
+        let end = attempt.line.text.len();
+        Piece::new(attempt, LINE, 0..end)
+    }
+
+    /// A word.
+    pub fn word(&self, number: u32, place: Range<usize>) -> Self {
+        Piece::new(self.attempt.clone(), number, place)
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // lines are cut long before
+    fn new(attempt: Arc<Attempt>, number: u32, place: Range<usize>) -> Self {
+        Piece {
+            attempt,
+            number,
+            start: place.start as u32,
+            end: place.end as u32,
+        }
+    }
+
+    /// What it says.
+    #[inline]
+    pub fn text(&self) -> &[u8] {
+        &self.attempt.line.text[self.start as usize..self.end as usize]
+    }
 }
 
 /// How an attempt has ended.
@@ -29,7 +72,7 @@ pub enum End {
 
 /// One attempt at a line: one root. When nobody refers to it any more, it is entered in the books.
 #[derive(Debug)]
-pub struct Attempt<'a> {
+pub struct Attempt {
     /// The line.
     pub line: Arc<Line>,
     /// Which attempt at it, from 0.
@@ -39,12 +82,12 @@ pub struct Attempt<'a> {
     end: AtomicU8,
     /// How often each of its words was counted, once it is known how many it has.
     counted: OnceLock<Box<[AtomicU8]>>,
-    books: &'a Books,
+    books: Arc<Books>,
 }
 
-impl<'a> Attempt<'a> {
+impl Attempt {
     /// An attempt that begins now.
-    pub fn new(line: Arc<Line>, number: u32, books: &'a Books) -> Self {
+    pub fn new(line: Arc<Line>, number: u32, books: Arc<Books>) -> Self {
         Attempt {
             line,
             number,
@@ -89,7 +132,7 @@ impl<'a> Attempt<'a> {
     }
 }
 
-impl Drop for Attempt<'_> {
+impl Drop for Attempt {
     fn drop(&mut self) {
         let counted = self.counted.take().unwrap_or_default();
         let counts = counted.iter().map(|count| count.load(Ordering::Relaxed));
@@ -182,11 +225,11 @@ impl Books {
         }
     }
 
-    /// The surplus of each word.
-    pub fn into_surplus(self) -> Counts {
-        match self.surplus.into_inner() {
-            Ok(surplus) => surplus,
-            Err(poisoned) => poisoned.into_inner(),
+    /// The surplus of each word, which is no longer in the books then.
+    pub fn take_surplus(&self) -> Counts {
+        match self.surplus.lock() {
+            Ok(mut surplus) => std::mem::take(&mut surplus),
+            Err(poisoned) => std::mem::take(&mut poisoned.into_inner()),
         }
     }
 }
@@ -197,14 +240,14 @@ mod tests {
 
     const NAMES: [&str; 2] = ["every_root_ended", "acked_means_counted"];
 
-    fn books() -> (Books, Arc<Checks>) {
+    fn books() -> (Arc<Books>, Arc<Checks>) {
         let checks = Arc::new(Checks::new(&NAMES));
-        (Books::new(checks.clone()), checks)
+        (Arc::new(Books::new(checks.clone())), checks)
     }
 
-    fn attempt<'a>(books: &'a Books, end: End, counts: &[u8]) -> Attempt<'a> {
+    fn attempt(books: &Arc<Books>, end: End, counts: &[u8]) -> Attempt {
         let text = b"a b a".to_vec().into();
-        let attempt = Attempt::new(Arc::new(Line { id: 7, text }), 0, books);
+        let attempt = Attempt::new(Arc::new(Line { id: 7, text }), 0, books.clone());
         attempt.has_words(3);
         for (word, &count) in counts.iter().enumerate() {
             (0..count).for_each(|_| attempt.count(word as u32));
@@ -220,7 +263,7 @@ mod tests {
         assert!(books.surplus.lock().unwrap().is_empty());
         drop(attempt(&books, End::Acked, &[1, 3, 1]));
         assert_eq!(books.duplicated.load(Ordering::Relaxed), 2);
-        assert_eq!(books.into_surplus()[&b"b"[..]], 2);
+        assert_eq!(books.take_surplus()[&b"b"[..]], 2);
         assert_eq!(checks.violations(), 0);
     }
 
@@ -230,7 +273,7 @@ mod tests {
         drop(attempt(&books, End::Unsuccessful, &[1, 0, 2]));
         assert_eq!(books.unsuccessful.load(Ordering::Relaxed), 2);
         assert_eq!(books.duplicated.load(Ordering::Relaxed), 1);
-        let surplus = books.into_surplus();
+        let surplus = books.take_surplus();
         assert_eq!((surplus.len(), surplus[&b"a"[..]]), (1, 3));
         assert_eq!(checks.violations(), 0);
     }
@@ -242,7 +285,7 @@ mod tests {
         assert!(!checks.holds("acked_means_counted"));
         let (books, checks) = self::books();
         let text = b"never split".to_vec().into();
-        let attempt = Attempt::new(Arc::new(Line { id: 7, text }), 0, &books);
+        let attempt = Attempt::new(Arc::new(Line { id: 7, text }), 0, books);
         attempt.end(End::Acked);
         drop(attempt);
         assert!(!checks.holds("acked_means_counted"));

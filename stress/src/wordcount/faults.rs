@@ -11,7 +11,7 @@ pub enum Fault {
     Drop,
     /// It fails instead of being processed.
     Fail,
-    /// It is processed twice and acked twice, both times with the same id.
+    /// It is processed twice and acked once. (To ack an edge twice is nothing that a bolt can write; `stress ack --duplicate-rate` does.)
     Duplicate,
     /// It is processed, but its ack comes after the line's timeout has passed.
     Late,
@@ -19,7 +19,8 @@ pub enum Fault {
     Stall,
 }
 
-const FAULTS: [Fault; 5] = [
+/// All of them, in the order of their numbers.
+pub const FAULTS: [Fault; 5] = [
     Fault::Drop,
     Fault::Fail,
     Fault::Duplicate,
@@ -36,7 +37,6 @@ pub struct Faults {
     seed: u64,
     /// Of 2^64 draws, how many are below each fault's bound in the first attempt.
     bounds: [u64; FAULTS.len()],
-    duplicates: bool,
 }
 
 impl Faults {
@@ -68,7 +68,6 @@ impl Faults {
         Ok(Faults {
             seed: options.seed,
             bounds,
-            duplicates: options.duplicate > 0.0,
         })
     }
 
@@ -89,14 +88,6 @@ impl Faults {
             .iter()
             .position(|bound| draw < bound >> attempt)?;
         Some(FAULTS[at])
-    }
-
-    /// Whether one of the first `words` tuples of a line, or the line's own, is duplicated.
-    pub fn duplicates(&self, line: u64, attempt: u32, words: u32) -> bool {
-        self.duplicates
-            && (0..words)
-                .chain([LINE])
-                .any(|word| self.draw(line, attempt, word) == Some(Fault::Duplicate))
     }
 }
 

@@ -1,25 +1,23 @@
-//! Scenario `wordcount`: counts the words of real files in a tracked pipeline, injects faults, sends again
-//! what they hit, and holds the result against a direct count.
+//! Scenario `wordcount`: counts the words of real files in a topology, injects faults, has what they hit emitted again, and holds the
+//! result against a direct count.
 //!
 //! ```text
-//! files -> spouts -> split workers -> count workers (each word's worker is given by its hash)
-//!            ^                             |
-//!            +--------- outcomes ----------+
+//! lines (reads files) -- shuffle --> split -- fields: word --> count
+//!   ^                                                            |
+//!   +------------------------- outcomes -------------------------+
 //! ```
 //!
-//! Each line is a root, each word a child. Channels are bounded, so that memory is: the lines in flight (at most
+//! Each line is a root, each word a child. Queues are bounded, so that memory is: the lines in flight (at most
 //! `--max-pending`, and 64 MiB of text), and the distinct words.
 
 mod attempt;
+mod bolts;
 mod direct;
 mod faults;
 mod files;
-mod handle;
 mod spout;
-mod stages;
 mod verdict;
 mod words;
-mod worker;
 
 use crate::checks::Checks;
 use crate::error::Error;
@@ -27,59 +25,89 @@ use crate::latency::{human, Latency};
 use crate::options::{threads, Wordcount};
 use crate::progress::Progress;
 use crate::report::{thousands, Report};
-use attempt::Books;
-use crossbeam_channel::{bounded, RecvTimeoutError};
+use attempt::{Books, Piece};
+use bolts::{Count, Split, Worker};
 use expiry::AckTracker;
-use faults::Faults;
+use expiry_topology::{ComponentMetrics, Replay, Topology, TopologyBuilder};
+use faults::{Fault, Faults, FAULTS};
 use files::Files;
-use spout::{Desk, Shared, Spout, SpoutTally, PENDING_BYTES};
+use spout::{Reader, SpoutTally};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use verdict::{verdict, Seen};
 use words::Counts;
-use worker::{Worker, WorkerTally};
 
-/// How many messages each channel of the pipeline holds.
-const CHANNEL: usize = 16;
+/// How much text may be pending, all spouts together, however long the lines are.
+const PENDING_BYTES: usize = 64 << 20;
 /// How long after a timeout is due its late acks are sent.
 const SURELY: Duration = Duration::from_millis(50);
-
-/// How long after everything in flight should have ended a spout gives up waiting.
+/// How often bolts look whether a late ack is due.
+const TICK: Duration = Duration::from_millis(5);
+/// The first pause before a line is emitted again. Short: the faults do not depend on time.
+const PAUSE: Duration = Duration::from_millis(1);
+/// How long after everything in flight should have ended it is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the progress line shows. Relaxed counters, not used for any check.
+/// What a run has, for all its tasks.
+pub struct Run {
+    /// The input.
+    files: Files,
+    /// What happens to whom.
+    faults: Faults,
+    /// Who is told that something is wrong.
+    checks: Arc<Checks>,
+    /// Where attempts end.
+    books: Arc<Books>,
+    timeout: Duration,
+    /// From when on after its issue a line has surely timed out, unless the reaper is slow.
+    late_after: Duration,
+    stall_for: Duration,
+    /// How many lines a spout may have pending.
+    max_pending: usize,
+    /// How much text.
+    max_bytes: usize,
+    stats: Stats,
+    /// Of each spout, when it has stopped.
+    spouts: Mutex<Vec<SpoutTally>>,
+    /// Of all bolts that count, when they have stopped.
+    counted: Mutex<Counts>,
+}
+
+/// What the metrics of a topology do not have.
 #[derive(Debug, Default)]
-pub struct Stats {
-    lines: AtomicU64,
+struct Stats {
+    /// Bytes read.
     bytes: AtomicU64,
-    words: AtomicU64,
-    in_flight: AtomicU64,
-    acked: AtomicU64,
-    failed: AtomicU64,
-    timed_out: AtomicU64,
-    replays: AtomicU64,
-    stalls: AtomicU64,
+    /// Faults of each kind.
+    faults: [AtomicU64; FAULTS.len()],
+    /// Tuples that wait for their late ack.
+    held: AtomicU64,
     /// The latest that a timeout was seen after it was due, in nanoseconds.
     latest: AtomicU64,
 }
 
 impl Stats {
-    fn show(&self, progress: &mut Progress) {
-        let get = |count: &AtomicU64| count.load(Relaxed);
-        let done = get(&self.acked);
-        progress.show(get(&self.bytes), done, |rate| {
+    fn fault(&self, fault: Fault) -> u64 {
+        self.faults[fault as usize].load(Relaxed)
+    }
+
+    fn show(&self, components: &[ComponentMetrics], progress: &mut Progress) {
+        let [lines, .., count] = components else {
+            return;
+        };
+        progress.show(self.bytes.load(Relaxed), lines.acked, |rate| {
             format!(
                 "{} lines, {} in flight, {} words, {}/s completed, {} failed, {} timed out, {} replayed, lateness max {}{}",
-                get(&self.lines),
-                get(&self.in_flight),
-                get(&self.words),
+                lines.emitted - lines.replayed.min(lines.emitted),
+                lines.pending,
+                count.executed,
                 thousands(rate),
-                get(&self.failed),
-                get(&self.timed_out),
-                get(&self.replays),
-                human(get(&self.latest)),
-                match get(&self.stalls) {
+                lines.failed,
+                lines.timed_out,
+                lines.replayed,
+                human(self.latest.load(Relaxed)),
+                match self.fault(Fault::Stall) {
                     0 => String::new(),
                     stalls => format!(", {stalls} stalls"),
                 },
@@ -102,139 +130,128 @@ pub fn run(options: &Wordcount) -> Result<Report, Error> {
             why: format!("is below one for each spout; use at least {spouts}"),
         });
     }
-    let checks = Arc::new(Checks::new(verdict::names(faults.off())));
-    let most = options.max_pending as usize / spouts;
-    let (senders, outcomes): (Vec<_>, Vec<_>) = (0..spouts).map(|_| bounded(most)).unzip();
-    let mut builder = AckTracker::builder()
-        .timeout(options.timeout)
-        .on_outcome(Desk {
-            spouts: senders,
-            checks: checks.clone(),
-        });
-    if let Some(interval) = options.interval {
-        builder = builder.interval(interval);
-    }
     // The tracker's settings are tried before a large folder is.
-    let tracker = builder.build()?;
-    let files = Files::list(options.path.as_deref())?;
-    let books = Books::new(checks.clone());
-    let stats = Stats::default();
-    let shared = Shared {
-        tracker: &tracker,
-        timeout: options.timeout,
-        patience: options.timeout.saturating_mul(2).saturating_add(PATIENCE),
-        files: &files,
-        books: &books,
-        faults: &faults,
-        checks: &checks,
-        stats: &stats,
-    };
-    let began = Instant::now();
-    let ran = pipeline(options, shared, outcomes, most);
-    let took = began.elapsed();
-    if ran.spouts.iter().all(|spout| spout.lines == 0) {
-        return Err(files.no_text());
+    let mut tracker = AckTracker::builder().timeout(options.timeout);
+    if let Some(interval) = options.interval {
+        tracker = tracker.interval(interval);
     }
-    let metrics = tracker.metrics();
-    // Nothing is in flight any more; whatever there is all the same would be returned.
-    let left = tracker.shutdown(expiry::Fate::Return).len() as u64;
-    let direct = direct::count(&files, &checks);
+    let interval = tracker.build_manual()?.interval();
+    let checks = Arc::new(Checks::new(verdict::names(faults.off())));
+    let run = Arc::new(Run {
+        files: Files::list(options.path.as_deref())?,
+        faults,
+        books: Arc::new(Books::new(checks.clone())),
+        checks,
+        timeout: options.timeout,
+        // A coarse clock may add a little to a deadline; the interval always does.
+        late_after: options.timeout + 2 * interval + SURELY,
+        stall_for: options.stall_for.unwrap_or(options.timeout * 5 / 4),
+        max_pending: options.max_pending as usize / spouts,
+        max_bytes: PENDING_BYTES / spouts,
+        stats: Stats::default(),
+        spouts: Mutex::default(),
+        counted: Mutex::default(),
+    });
+    let began = Instant::now();
+    let topology = topology(options, &run).start()?;
+    let patience = options.timeout.saturating_mul(2).saturating_add(PATIENCE);
+    finish(&topology, &run, patience);
+    // There is acking, so there is a tracker.
+    let tracker = topology.tracker().expect("a tracker").clone();
+    let components = topology.kill();
+    let took = began.elapsed();
+    let spouts = std::mem::take(&mut *held(&run.spouts));
+    if spouts.iter().all(|spout| spout.lines == 0) {
+        return Err(run.files.no_text());
+    }
     let seen = Seen {
-        direct,
-        unsuccessful: books.unsuccessful.load(Relaxed),
-        duplicated: books.duplicated.load(Relaxed),
-        surplus: books.into_surplus(),
-        counted: ran.counted,
-        spouts: ran.spouts,
-        worker: ran.worker,
-        metrics,
-        left,
-        faults_off: faults.off(),
+        direct: direct::count(&run.files, &run.checks),
+        unsuccessful: run.books.unsuccessful.load(Relaxed),
+        duplicated: run.books.duplicated.load(Relaxed),
+        surplus: run.books.take_surplus(),
+        counted: std::mem::take(&mut *held(&run.counted)),
+        spouts,
+        topology: (&components[..]).into(),
+        metrics: tracker.metrics(),
+        faults: FAULTS.map(|fault| run.stats.fault(fault)),
+        held: run.stats.held.load(Relaxed),
+        faults_off: run.faults.off(),
     };
-    verdict(&seen, &checks);
-    Ok(verdict::report(&seen, options, took, &files, &checks))
+    verdict(&seen, &run.checks);
+    Ok(verdict::report(
+        &seen,
+        options,
+        took,
+        &run.files,
+        &run.checks,
+    ))
 }
 
-/// What came out of the pipeline.
-struct Ran {
-    spouts: Vec<SpoutTally>,
-    counted: Counts,
-    worker: WorkerTally,
+/// Where all tasks put something at their end.
+fn held<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
+    place.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs the pipeline to its end.
-fn pipeline<'a>(
-    options: &Wordcount,
-    shared: Shared<'a>,
-    outcomes: Vec<crossbeam_channel::Receiver<spout::Ended>>,
-    most: usize,
-) -> Ran {
+/// The topology.
+fn topology(options: &Wordcount, run: &Arc<Run>) -> TopologyBuilder<Piece> {
     let threads = threads(options.threads);
-    let stall_for = options.stall_for.unwrap_or(options.timeout * 5 / 4);
-    // A coarse clock may add a little to a deadline; the interval always does.
-    let late_after = options.timeout + 2 * shared.tracker.interval() + SURELY;
-    let hasher = foldhash::fast::FixedState::with_seed(options.seed);
-    let worker = move || {
-        Worker::new(
-            (shared.faults, shared.checks, shared.stats),
-            late_after,
-            stall_for,
-        )
-    };
-    let (jobs_in, jobs) = bounded(CHANNEL);
-    let (counters, batches): (Vec<_>, Vec<_>) = (0..threads).map(|_| bounded(CHANNEL)).unzip();
-    // Nothing is sent on it: it closes when the last worker has gone.
-    let (alive, gone) = bounded::<()>(0);
-    std::thread::scope(|scope| {
-        let mut spouts = Vec::new();
-        for (number, outcomes) in outcomes.into_iter().enumerate() {
-            let limits = (most, PENDING_BYTES / options.spouts as usize);
-            let spout = Spout::new(number, shared, (outcomes, jobs_in.clone()), limits);
-            spouts.push(scope.spawn(move || spout.run()));
+    let mut topology = TopologyBuilder::new();
+    topology.timeout(options.timeout).seed(options.seed);
+    if let Some(interval) = options.interval {
+        topology.interval(interval);
+    }
+    let own = run.clone();
+    topology
+        .spout("lines", move |_| Reader::new(&own))
+        .parallelism(options.spouts as usize)
+        .max_pending(run.max_pending)
+        .replay(Replay::default().without_limit().base(PAUSE).factor(1.0));
+    let own = run.clone();
+    topology
+        .bolt("split", move |_| Worker::new(Split::default(), &own))
+        .parallelism(threads)
+        .tick_every(TICK)
+        .shuffle("lines")
+        .field("word", Piece::text);
+    let own = run.clone();
+    topology
+        .bolt("count", move |_| Worker::new(Count::default(), &own))
+        .parallelism(threads)
+        .tick_every(TICK)
+        .fields("split", ["word"]);
+    topology
+}
+
+/// Waits until every line has been acked and every late ack sent, or nothing more happens.
+fn finish(topology: &Topology, run: &Run, patience: Duration) {
+    let mut progress = Progress::new(Some(run.files.bytes));
+    let (mut before, mut last) = ((0, 0), Instant::now());
+    loop {
+        let rest = topology.wait(progress.pause().min(patience)).is_ok();
+        if rest && run.stats.held.load(Relaxed) == 0 {
+            break;
         }
-        drop(jobs_in);
-        let mut splits = Vec::new();
-        for _ in 0..threads {
-            let (jobs, counters, hasher) = (jobs.clone(), counters.clone(), hasher.clone());
-            splits.push(scope.spawn(move || stages::split(worker(), &jobs, &counters, &hasher)));
+        if rest {
+            std::thread::sleep(TICK);
         }
-        drop((jobs, counters));
-        let mut counts = Vec::new();
-        for batches in batches {
-            let alive = alive.clone();
-            counts.push(scope.spawn(move || {
-                let _alive = alive;
-                stages::count(worker(), &batches, shared.stats)
-            }));
+        let components = topology.metrics();
+        run.stats.show(&components, &mut progress);
+        let ended = components
+            .iter()
+            .map(|of| of.acked + of.failed + of.timed_out);
+        let now = (ended.sum(), run.stats.bytes.load(Relaxed));
+        let pending: u64 = components.iter().map(|of| of.pending).sum();
+        if pending == 0 || before != now {
+            (before, last) = (now, Instant::now());
+        } else if last.elapsed() > patience {
+            // The books will name each line.
+            run.checks.violated("every_root_ended", || {
+                format!("{pending} lines have no outcome long after their timeout")
+            });
+            break;
         }
-        drop(alive);
-        let mut progress = Progress::new(Some(shared.files.bytes));
-        while gone.recv_timeout(progress.pause()) == Err(RecvTimeoutError::Timeout) {
-            shared.stats.show(&mut progress);
-        }
-        progress.finish();
-        // A panic in a worker is a bug in this program: pass it on.
-        let mut ran = Ran {
-            spouts: spouts
-                .into_iter()
-                .map(|spout| spout.join().expect("a spout panicked"))
-                .collect(),
-            counted: Counts::default(),
-            worker: WorkerTally::default(),
-        };
-        for split in splits {
-            ran.worker
-                .add(&split.join().expect("a split worker panicked"));
-        }
-        for count in counts {
-            let (counted, tally) = count.join().expect("a count worker panicked");
-            ran.worker.add(&tally);
-            for (word, n) in counted {
-                words::add(&mut ran.counted, &word, n);
-            }
-        }
-        ran
-    })
+    }
+    progress.finish();
 }
 
 /// All spouts' histograms of one kind together.
@@ -243,3 +260,6 @@ fn together(spouts: &[SpoutTally], which: impl Fn(&SpoutTally) -> &Latency) -> L
     spouts.iter().for_each(|spout| all.add(which(spout)));
     all
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,115 +1,131 @@
-//! Tests of a spout's own checks: outcomes that come twice, to nobody, for another root, or too early.
+//! Tests of a spout's own checks: outcomes that come twice, to nobody or too early, and room that is not what it should be.
 
 use super::*;
-use crate::wordcount::verdict::names;
-use crossbeam_channel::bounded;
+use crate::wordcount::bolts::{Split, Worker};
+use crate::wordcount::tests::{begun, options, prepared};
+use crate::wordcount::topology;
+use expiry::{Fate, ManualClock};
+use expiry_topology::TopologyBuilder;
 
-fn checks() -> Arc<Checks> {
-    Arc::new(Checks::new(names(true)))
+/// A spout with an attempt at its first place, all of whose words are counted.
+fn begun_by_hand(run: &Arc<Run>) -> Reader {
+    let mut reader = Reader::new(run);
+    let line = reader.read().unwrap();
+    let place = reader.free.pop().unwrap();
+    reader.bytes += line.text.len();
+    let piece = reader.begin(place, line, 0);
+    piece.attempt.has_words(1);
+    piece.attempt.count(0);
+    assert_eq!(place, 0);
+    reader
 }
 
 #[test]
-fn outcomes_of_nobody_and_outcomes_too_many_are_violations() {
-    let tracker = AckTracker::builder().build_manual().unwrap();
-    let root = RootId::Issued(tracker.issue(1, 0).unwrap());
-    let of = |owner| tracker_outcome(root, owner);
-    let checks = checks();
-    let (spout, _outcomes) = bounded(1);
-    let desk = Desk {
-        spouts: vec![spout],
-        checks: checks.clone(),
+fn outcomes_too_many_and_outcomes_of_nobody_are_violations() {
+    let (run, _dir) = prepared("");
+    let mut reader = begun_by_hand(&run);
+    let mut end = |id| {
+        reader.ack(id);
+        run.checks.violations()
     };
-    desk.outcome(&of(owner(0, 0, 0)));
-    assert_eq!(checks.violations(), 0);
-    desk.outcome(&of(owner(0, 0, 1)));
-    assert_eq!(checks.violations(), 1);
-    desk.outcome(&of(owner(1, 0, 0)));
-    assert_eq!(checks.violations(), 2);
-    assert!(!checks.holds("one_outcome_each"));
-}
-
-/// An outcome of the given root and owner, from a tracker that was made to give one.
-fn tracker_outcome(root: RootId, owner: u64) -> Outcome {
-    let (tracker, outcomes) = AckTracker::builder()
-        .build_with_channel(1, expiry::WhenFull::Wait)
-        .unwrap();
-    let issued = tracker.issue(1, owner).unwrap();
-    tracker.ack(issued, 1).unwrap();
-    let mut outcome = outcomes.try_next().unwrap();
-    outcome.root = root;
-    outcome
+    assert_eq!(end(0), 0);
+    // Again; the next tenant, who has not come; a place that there is not; one that nobody has.
+    assert_eq!(end(0), 1);
+    assert_eq!(end(1), 2);
+    assert_eq!(end(7 << 32), 3);
+    assert_eq!(end(1 << 32), 4);
+    assert_eq!(run.checks.failing(), ["one_outcome_each"]);
 }
 
 #[test]
-fn a_spout_refuses_outcomes_that_are_not_its_own() {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("a"), "one\ntwo\n").unwrap();
-    let files = Files::list(Some(dir.path())).unwrap();
-    let tracker = AckTracker::builder().build_manual().unwrap();
-    let options = "stress wordcount --drop 0".split(' ');
-    let Some(crate::options::Scenario::Wordcount(options)) =
-        <crate::options::Cli as clap::Parser>::parse_from(options).scenario
-    else {
-        unreachable!()
-    };
-    let faults = Faults::new(&options).unwrap();
-    let checks = checks();
-    let books = Books::new(checks.clone());
-    let stats = Stats::default();
-    let shared = Shared {
-        tracker: &tracker,
-        timeout: Duration::from_secs(1),
-        patience: Duration::from_millis(1),
-        files: &files,
-        books: &books,
-        faults: &faults,
-        checks: &checks,
-        stats: &stats,
-    };
-    let (_in, outcomes) = bounded(1);
-    let (out, _jobs) = bounded(1);
-    let mut spout = Spout::new(0, shared, (outcomes, out), (2, 1 << 20));
-    let mut jobs = spout.fill();
-    assert_eq!(jobs.len(), 2);
-    jobs.iter().for_each(|job| job.attempt.has_words(1));
-    jobs.iter().for_each(|job| job.attempt.count(0));
-    let end = |spout: &mut Spout, place, tenant, root| {
-        let outcome = tracker_outcome(RootId::Issued(root), owner(0, place, tenant));
-        spout.ended(&Ended { outcome, at: None }, Instant::now());
-        checks.violations()
-    };
-    let roots: Vec<Root> = spout
-        .places
-        .iter()
-        .map(|place| place.pending.as_ref().unwrap().root)
-        .collect();
-    assert_eq!(end(&mut spout, 0, 0, roots[0]), 0);
-    // Again; the next tenant, who has not come; a place that there is not; another's root.
-    assert_eq!(end(&mut spout, 0, 0, roots[0]), 1);
-    assert_eq!(end(&mut spout, 0, 1, roots[0]), 2);
-    assert_eq!(end(&mut spout, 7, 0, roots[0]), 3);
-    assert_eq!(end(&mut spout, 1, 0, roots[0]), 4);
-    assert!(!checks.holds("one_outcome_each"));
-    jobs.clear();
-    // The tracker is never polled: a root that was let go of has no outcome, ever.
-    assert!(checks.holds("every_root_ended"));
-    spout.again.push_back((
-        Arc::new(Line {
-            id: 9,
-            text: b"three".to_vec().into(),
-        }),
-        0,
-    ));
-    spout.run();
-    assert!(!checks.holds("every_root_ended"));
+fn a_line_that_is_given_up_or_ends_otherwise_is_a_violation() {
+    let (run, _dir) = prepared("");
+    let mut reader = begun_by_hand(&run);
+    let mut message = Piece::line(reader.places[0].attempt.clone().unwrap());
+    reader.replay(0, Reason::Failed { by: None }, &mut message);
+    assert_eq!((message.attempt.number, reader.tally.failed), (1, 1));
+    assert_eq!(run.checks.violations(), 0);
+    reader.replay(0, Reason::Cancelled, &mut message);
+    assert_eq!(run.checks.violations(), 1);
+    reader.fail(0, Failure::Stopped);
+    assert_eq!(run.checks.violations(), 2);
+    assert_eq!(run.checks.failing(), ["no_surprises"]);
+    // The attempt that it was at has had no outcome.
+    drop((reader, message));
+    assert!(!run.checks.holds("every_root_ended"));
 }
 
 #[test]
-fn a_timeout_that_is_early_by_either_clock_is_a_violation() {
-    let ms = Duration::from_millis;
-    for (due, seen, took, sound) in [(10, 10, 10, true), (10, 9, 10, false), (10, 12, 9, false)] {
-        let checks = checks();
-        not_early(&checks, (ms(due), ms(seen)), ms(took), ms(10));
-        assert_eq!(checks.holds("none_early"), sound);
+fn a_line_that_is_refused_is_a_violation_and_comes_again() {
+    let (run, _dir) = prepared("");
+    let mut builder = topology(&options(""), &run);
+    builder.clock(ManualClock::new());
+    let mut topology = builder.start_manual().unwrap();
+    topology.tracker().unwrap().shutdown(Fate::Return);
+    (0..10).for_each(|_| assert!(topology.step() || topology.next_due().is_some()));
+    drop(topology);
+    assert_eq!(run.checks.failing(), ["no_surprises"]);
+    let tally = &held(&run.spouts)[0];
+    assert_eq!((tally.lines, tally.issued), (1, 0));
+}
+
+#[test]
+fn room_for_more_or_fewer_lines_is_a_violation() {
+    for (most, sound) in [(1, false), (2, true), (3, false)] {
+        let (run, _dir) = prepared("");
+        let mut builder = TopologyBuilder::new();
+        builder.clock(ManualClock::new());
+        let own = run.clone();
+        builder
+            .spout("lines", move |_| Reader::new(&own))
+            .max_pending(most);
+        let own = run.clone();
+        builder
+            .bolt("split", move |_| Worker::new(Split::default(), &own))
+            .shuffle("lines");
+        let mut topology = builder.start_manual().unwrap();
+        topology.step();
+        assert_eq!(run.checks.holds("max_pending_exact"), sound, "{most}");
     }
+}
+
+#[test]
+fn a_timeout_that_is_early_by_any_clock_is_a_violation() {
+    let ms = Duration::from_millis;
+    for (due, seen, began, took, sound) in [
+        (10, 10, 0, 10, true),
+        (10, 9, 0, 10, false),
+        (10, 12, 0, 9, false),
+        (10, 12, 2, 10, true),
+        (10, 12, 3, 10, false),
+    ] {
+        let checks = Checks::new(&["none_early"]);
+        not_early(&checks, (ms(due), ms(seen)), (ms(began), ms(took)), ms(10));
+        // Each of them may be violated twice.
+        assert_eq!(
+            checks.holds("none_early"),
+            sound,
+            "{due} {seen} {began} {took}"
+        );
+    }
+}
+
+#[test]
+fn a_line_that_times_out_comes_again_as_another_attempt() {
+    let args = "--drop 1 --timeout 1s --interval 1ms";
+    let (run, _dir) = prepared(args);
+    let clock = ManualClock::new();
+    let mut topology = begun(args, &run, &clock);
+    clock.advance(Duration::from_secs(2));
+    assert!(topology.settle(1000));
+    clock.advance(Duration::from_millis(2));
+    assert!(topology.settle(1000));
+    assert_eq!(topology.metrics()[0].replayed, 2);
+    drop(topology);
+    let tally = &held(&run.spouts)[0];
+    assert_eq!(
+        (tally.timed_out, tally.issued, tally.most_attempts),
+        (2, 4, 2)
+    );
+    assert_eq!(tally.lateness.percentiles().count, 2);
 }

@@ -1,20 +1,21 @@
-//! The verdict: what the pipeline has counted against the direct count, and the tracker's metrics against
-//! what was seen of it.
+//! The verdict: what the topology has counted against the direct count, and its metrics and the tracker's against what was seen of
+//! it.
 
 use super::direct::Direct;
+use super::faults::{Fault, FAULTS};
 use super::files::Files;
 use super::spout::SpoutTally;
 use super::together;
 use super::words::{show, Counts};
-use super::worker::WorkerTally;
 use crate::checks::{Check, Checks};
 use crate::options::Wordcount;
 use crate::report::Report;
 use expiry::Metrics;
+use expiry_topology::ComponentMetrics;
 use std::time::Duration;
 
 /// Every check of this scenario.
-const NAMES: [Check; 12] = [
+const NAMES: [Check; 13] = [
     // Only where faults are off; the rest hold always.
     "counts_exact",
     "counts_explained",
@@ -24,6 +25,7 @@ const NAMES: [Check; 12] = [
     "one_outcome_each",
     "none_early",
     "late_refused",
+    "max_pending_exact",
     "nothing_left",
     "metrics_add_up",
     "same_input",
@@ -36,6 +38,53 @@ pub fn names(faults_off: bool) -> &'static [Check] {
         &NAMES
     } else {
         &NAMES[1..]
+    }
+}
+
+/// What the metrics of a topology say, all components together.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// Of the spouts.
+    pub emitted: u64,
+    /// Lines acked.
+    pub acked: u64,
+    /// Attempts.
+    pub failed: u64,
+    /// Attempts.
+    pub timed_out: u64,
+    /// Attempts but the first ones.
+    pub replayed: u64,
+    /// Acks that completed their tree.
+    pub trees_acked: u64,
+    /// Fails that took effect.
+    pub trees_failed: u64,
+    /// Acks and fails that were refused because the tree had ended.
+    pub late: u64,
+    /// Panics, reported errors, dead letters, and tuples that were not executed.
+    pub mishaps: u64,
+}
+
+impl From<&[ComponentMetrics]> for Told {
+    fn from(components: &[ComponentMetrics]) -> Self {
+        let mut told = Told::default();
+        let (mut sent, mut executed) = (0, 0);
+        for of in components {
+            told.trees_acked += of.trees_acked;
+            told.trees_failed += of.trees_failed;
+            told.late += of.late;
+            told.mishaps += of.panics + of.errors + of.dead_letters;
+            sent += of.transferred;
+            executed += of.executed;
+        }
+        told.mishaps += sent.abs_diff(executed);
+        if let Some(spouts) = components.first() {
+            told.emitted = spouts.emitted;
+            told.acked = spouts.acked;
+            told.failed = spouts.failed;
+            told.timed_out = spouts.timed_out;
+            told.replayed = spouts.replayed;
+        }
+        told
     }
 }
 
@@ -53,12 +102,14 @@ pub struct Seen {
     pub duplicated: u64,
     /// What each spout saw.
     pub spouts: Vec<SpoutTally>,
-    /// What the workers saw together.
-    pub worker: WorkerTally,
+    /// What the topology says.
+    pub topology: Told,
     /// What the tracker says.
     pub metrics: Metrics,
-    /// Roots that were in flight after the end.
-    pub left: u64,
+    /// How many tuples met each fault.
+    pub faults: [u64; FAULTS.len()],
+    /// How many tuples still waited for their late ack.
+    pub held: u64,
     /// Whether there were no faults.
     pub faults_off: bool,
 }
@@ -88,7 +139,7 @@ pub fn verdict(seen: &Seen, checks: &Checks) {
     checks.equal(
         "one_outcome_each",
         "acks that completed",
-        seen.worker.completed,
+        seen.topology.trees_acked,
         acked,
     );
 
@@ -106,13 +157,18 @@ pub fn verdict(seen: &Seen, checks: &Checks) {
     checks.equal(
         "one_outcome_each",
         "fails that took effect",
-        seen.worker.failed,
+        seen.topology.trees_failed,
         failed,
     );
 
     let (metrics, total) = (&seen.metrics, &seen.metrics.total);
     checks.equal("nothing_left", "entries at the end", total.live, 0);
-    checks.equal("nothing_left", "roots returned at shutdown", seen.left, 0);
+    checks.equal(
+        "nothing_left",
+        "roots returned at shutdown",
+        total.cancelled,
+        0,
+    );
     let ended = total.acked + total.failed + total.expired + total.cancelled;
     for (what, is, should) in [
         ("inserted", total.inserted, issued),
@@ -124,7 +180,7 @@ pub fn verdict(seen: &Seen, checks: &Checks) {
         ("acked", total.acked, acked),
         ("failed", total.failed, failed),
         ("expired", total.expired, timed_out),
-        ("late", total.late, seen.worker.refused),
+        ("late", total.late, seen.topology.late),
         (
             "expirations in the lateness histogram",
             metrics.lateness.total(),
@@ -135,6 +191,19 @@ pub fn verdict(seen: &Seen, checks: &Checks) {
     ] {
         checks.equal("metrics_add_up", what, is, should);
     }
+    let told = &seen.topology;
+    for (what, is, should) in [
+        ("emitted", told.emitted, issued),
+        ("lines acked", told.acked, acked),
+        ("attempts failed", told.failed, failed),
+        ("attempts timed out", told.timed_out, timed_out),
+        ("replayed", told.replayed + lines, issued),
+    ] {
+        checks.equal("metrics_add_up", what, is, should);
+    }
+    checks.equal("late_refused", "late acks not sent", seen.held, 0);
+    let mishaps = "panics, errors, dead letters and tuples lost";
+    checks.equal("no_surprises", mishaps, told.mishaps, 0);
     // Last, because it may say the most.
     counts(seen, checks);
 }
@@ -218,12 +287,12 @@ pub fn report(
         ("acked", seen.sum(|spout| spout.acked)),
         ("failed", seen.sum(|spout| spout.failed)),
         ("timed_out", timed_out),
-        ("refused_as_late", seen.worker.refused),
-        ("fault_drop", seen.worker.dropped),
-        ("fault_fail", seen.worker.fails),
-        ("fault_duplicate", seen.worker.duplicated),
-        ("fault_late", seen.worker.late),
-        ("fault_stall", seen.worker.stalls),
+        ("refused_as_late", seen.topology.late),
+        ("fault_drop", seen.faults[Fault::Drop as usize]),
+        ("fault_fail", seen.faults[Fault::Fail as usize]),
+        ("fault_duplicate", seen.faults[Fault::Duplicate as usize]),
+        ("fault_late", seen.faults[Fault::Late as usize]),
+        ("fault_stall", seen.faults[Fault::Stall as usize]),
     ]);
     #[allow(clippy::cast_precision_loss)] // counts below 2^53
     report.figures.extend([

@@ -35,14 +35,19 @@ fn sound() -> Seen {
             failed: 1,
             ..SpoutTally::default()
         }],
-        worker: WorkerTally {
-            completed: 2,
+        topology: Told {
+            emitted: 3,
+            acked: 2,
             failed: 1,
-            refused: 1,
-            ..WorkerTally::default()
+            replayed: 1,
+            trees_acked: 2,
+            trees_failed: 1,
+            late: 1,
+            ..Told::default()
         },
         metrics: tracker.metrics(),
-        left: 0,
+        faults: [0; FAULTS.len()],
+        held: 0,
         faults_off: false,
     }
 }
@@ -98,18 +103,19 @@ fn a_lost_line_is_seen() {
 #[test]
 fn completions_and_fails_must_match_outcomes() {
     assert_eq!(
-        failing(|seen| seen.worker.completed += 1),
+        failing(|seen| seen.topology.trees_acked += 1),
         ["one_outcome_each"]
     );
     assert_eq!(
-        failing(|seen| seen.worker.failed -= 1),
+        failing(|seen| seen.topology.trees_failed -= 1),
         ["one_outcome_each"]
     );
 }
 
 #[test]
 fn what_is_left_is_seen() {
-    assert_eq!(failing(|seen| seen.left = 1), ["nothing_left"]);
+    let left = failing(|seen| seen.metrics.total.cancelled = 1);
+    assert_eq!(left, ["metrics_add_up", "nothing_left"]);
     assert_eq!(
         failing(|seen| seen.metrics.total.live = 1),
         ["nothing_left"]
@@ -123,12 +129,23 @@ fn metrics_must_add_up() {
         |seen: &mut Seen| seen.metrics.total.acked += 1,
         |seen: &mut Seen| seen.metrics.total.failed += 1,
         |seen: &mut Seen| seen.metrics.total.expired += 1,
-        |seen: &mut Seen| seen.metrics.total.cancelled += 1,
         |seen: &mut Seen| seen.metrics.total.late += 1,
         |seen: &mut Seen| seen.metrics.lateness.counts[0] += 1,
         |seen: &mut Seen| seen.metrics.handler_panics += 1,
         |seen: &mut Seen| seen.metrics.undelivered += 1,
+        |seen: &mut Seen| seen.topology.emitted += 1,
+        |seen: &mut Seen| seen.topology.acked += 1,
+        |seen: &mut Seen| seen.topology.failed += 1,
+        |seen: &mut Seen| seen.topology.timed_out += 1,
+        |seen: &mut Seen| seen.topology.replayed += 1,
+        |seen: &mut Seen| seen.topology.late += 1,
     ] {
         assert_eq!(failing(spoil), ["metrics_add_up"]);
     }
+}
+
+#[test]
+fn mishaps_and_late_acks_not_sent_are_seen() {
+    assert_eq!(failing(|seen| seen.topology.mishaps += 1), ["no_surprises"]);
+    assert_eq!(failing(|seen| seen.held += 1), ["late_refused"]);
 }
