@@ -444,6 +444,44 @@ fn nothing_is_at_rest_before_the_spout_has_been_told() {
     }
 }
 
+/// The same of bolts, where nobody waits for an ack.
+#[test]
+fn nothing_is_at_rest_while_a_bolt_executes() {
+    struct Untracked;
+    impl Spout<u64> for Untracked {
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+            out.emit_untracked(1).unwrap();
+            Next::Done
+        }
+    }
+    let (in_call, is_in_call) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let ends = std::sync::Mutex::new(Some((in_call, released)));
+    let mut builder = expiry_topology::TopologyBuilder::new();
+    builder.spout("untracked", |_| Untracked);
+    builder
+        .bolt("slow", move |_| {
+            let (in_call, released) = ends.lock().unwrap().take().unwrap();
+            each(move |tuple, out| {
+                in_call.send(()).unwrap();
+                released.recv().unwrap();
+                out.emit(&tuple, 2);
+                out.ack(tuple);
+            })
+        })
+        .shuffle("untracked");
+    builder
+        .bolt("sink", |_| each(|tuple, out| out.ack(tuple)))
+        .shuffle("slow");
+    let topology = builder.start().unwrap();
+    is_in_call.recv().unwrap();
+    let waited = topology.wait(Duration::from_millis(20));
+    release.send(()).unwrap();
+    assert_eq!(waited.unwrap_err().components[0].name, "slow");
+    topology.wait(Duration::from_secs(60)).unwrap();
+    assert_eq!(topology.metrics()[2].executed, 1);
+}
+
 /// What takes ten seconds is counted as ten seconds.
 #[test]
 fn latencies_are_what_they_were() {
