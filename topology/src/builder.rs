@@ -167,7 +167,8 @@ macro_rules! common_settings {
             self
         }
 
-        /// Declares a field of the stream declared last (the default one, to begin with), by which listeners may group.
+        /// Declares a field of the stream declared last (the default one, to begin with), by which listeners may group. It is borrowed from
+        /// the message; of an enum, a variant that has none may give a constant.
         pub fn field<T, F>(&mut self, name: &str, field: F) -> &mut Self
         where
             T: Hash + ?Sized,
@@ -198,8 +199,8 @@ impl<M: 'static> SpoutSpec<'_, M> {
         self
     }
 
-    /// The most messages that each of its tasks may have pending: in flight, or waiting to be emitted again. Exact. 4096 unless said
-    /// otherwise.
+    /// The most messages that each of its tasks may have pending: in flight, held by bolts, or waiting to be emitted again. Exact. 4096
+    /// unless said otherwise. If a bolt acks with its ticks only, no more than that goes through between two.
     pub fn max_pending(&mut self, most: usize) -> &mut Self {
         self.set(|spout| spout.max_pending = most)
     }
@@ -399,7 +400,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
         &mut self.specs[last]
     }
 
-    /// How long all that is derived from a message may take.
+    /// How long all that is derived from a message may take, from each attempt on, the time in which bolts hold it included.
     pub fn timeout(&mut self, timeout: Duration) -> &mut Self {
         self.timeout = timeout;
         self
@@ -460,7 +461,8 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
         self
     }
 
-    /// Who gets the messages that are given up, by the spout's thread, before the spout is told.
+    /// Who gets the messages that are given up, on the spout's thread, before the spout is told. With such a handler, or with
+    /// [`replay`](SpoutSpec::replay), a copy of each message is kept while it is pending.
     pub fn on_dead_letter(
         &mut self,
         handler: impl Fn(DeadLetter<M>) + Send + Sync + 'static,

@@ -26,7 +26,7 @@ impl<M: Clone> SpoutCollector<'_, M> {
     }
 
     /// Emits a message on the default stream, and tracks all that is derived from it. The spout is told of `id`, once, what has become
-    /// of it. Never waits.
+    /// of it, when `next` has returned. If nobody listens to the stream it is acked. Never waits.
     ///
     /// # Errors
     ///
@@ -178,7 +178,7 @@ impl<M: Clone> BoltCollector<'_, M> {
         self.bench.flush_acks()
     }
 
-    /// Fails all trees that a tuple is a part of.
+    /// Fails all trees that a tuple is a part of. Other tuples of these trees are executed all the same.
     pub fn fail(&mut self, tuple: Tuple<M>) {
         self.bench.fail(tuple.roots());
     }

@@ -80,15 +80,18 @@ pub enum Next {
 }
 
 /// A source of messages. All of its functions are called by its own thread, one after another, so none of them should block: while
-/// one does, it is not told of acks, and nothing of it is emitted again.
+/// one does, it is not told of acks, and nothing of it is emitted again. An instance that panics is replaced, without a
+/// [`close`](Self::close); the next one is told what becomes of the messages that it has emitted, by their tokens. These need
+/// not differ for the topology, but if a message cannot be told by its token the spout does not know which one has ended.
 pub trait Spout<M>: Send {
-    /// Before anything else, also after a restart.
+    /// Before anything else, also after a restart. It can neither fail nor report: what may go wrong is for
+    /// [`next`](Self::next).
     fn open(&mut self, context: &Context) {
         let _ = context;
     }
 
     /// Asks for messages: to be emitted now, one or a few, while there is [room](SpoutCollector::room). Not called while there is none,
-    /// nor while the topology is inactive.
+    /// nor while bolts have none for what was emitted before, nor while the topology is inactive.
     fn next(&mut self, out: &mut SpoutCollector<'_, M>) -> Next;
 
     /// All that was derived from the message with this token has been acked. Once for each.
@@ -96,7 +99,8 @@ pub trait Spout<M>: Send {
         let _ = id;
     }
 
-    /// The message with this token is given up: its last attempt has failed or timed out. Once for each, instead of an ack.
+    /// The message with this token is given up: its last attempt has failed or timed out. Once for each, instead of an ack. Without
+    /// [`replay`](crate::SpoutSpec::replay) the first attempt is the last one.
     fn fail(&mut self, id: u64, failure: Failure) {
         let _ = (id, failure);
     }
@@ -113,21 +117,24 @@ pub trait Spout<M>: Send {
     /// It has become inactive: `next` is not called, the rest goes on.
     fn deactivate(&mut self) {}
 
-    /// The last call.
+    /// The last call, also if the topology is killed or dropped: of what is pending by then it is not told.
     fn close(&mut self) {}
 }
 
-/// A step of the work. All of its functions are called by its own thread, one after another.
+/// A step of the work. All of its functions are called by its own thread, one after another. An instance that panics is replaced,
+/// without a [`cleanup`](Self::cleanup); what it held times out.
 pub trait Bolt<M>: Send {
     /// Before anything else, also after a restart.
     fn prepare(&mut self, context: &Context) {
         let _ = context;
     }
 
-    /// A tuple has come: to be acked or failed, now or later. A panic fails it, and the bolt is made anew.
+    /// A tuple has come: to be acked or failed, now or later, in a call of this bolt. A panic fails it, and the bolt is made anew. It
+    /// may come for a message whose tree has ended, by a failure elsewhere or a timeout: its ack does nothing then.
     fn execute(&mut self, tuple: Tuple<M>, out: &mut BoltCollector<'_, M>);
 
-    /// The time that [`tick_every`](crate::BoltSpec::tick_every) asked for has passed.
+    /// The time that [`tick_every`](crate::BoltSpec::tick_every) asked for has passed: also while the topology is inactive or drained,
+    /// and not while what this bolt has emitted finds no room.
     fn tick(&mut self, out: &mut BoltCollector<'_, M>) {
         let _ = out;
     }
@@ -137,7 +144,7 @@ pub trait Bolt<M>: Send {
 }
 
 /// A bolt that is a function of messages: what it emits is derived from its input, which is acked when it returns, or failed if it
-/// returns an error.
+/// returns an error. The error is [reported](BoltCollector::report), at each attempt; a [`DeadLetter`](crate::DeadLetter) does not have it.
 ///
 /// ```
 /// # use expiry_topology::{basic, BoltCollector, Tuple};
@@ -227,7 +234,7 @@ where
 /// Told of what happens, by the thread to which it happens: for tracing and one's own metrics. A panic in here is
 /// caught, and counted as one of the component.
 pub trait Hook<M>: Send + Sync {
-    /// A message was emitted on this stream.
+    /// A message was emitted on this stream; by a spout, at each attempt.
     fn emit(&self, task: &Context, stream: &str, message: &M) {
         let _ = (task, stream, message);
     }

@@ -126,6 +126,8 @@ pub(crate) struct Emitter<M> {
     turns: Vec<Vec<usize>>,
     /// The lanes of the tasks that the message at hand goes to.
     found: Vec<usize>,
+    /// Its copies for all of them but one.
+    copies: Vec<M>,
     /// The same in all tasks: equal fields go to the same one.
     hasher: foldhash::quality::FixedState,
     origin: Origin,
@@ -164,6 +166,7 @@ impl<M: Clone> Emitter<M> {
             streams,
             turns,
             found: Vec::new(),
+            copies: Vec::new(),
             hasher,
             origin,
         }
@@ -186,13 +189,13 @@ impl<M: Clone> Emitter<M> {
     }
 
     /// Finds the tasks that get a message on this stream, for [`send`](Self::send); with `direct`, those of that number of whoever
-    /// listens directly. How many there are.
+    /// listens directly.
     pub(crate) fn find(
         &mut self,
         stream: usize,
         message: &M,
         direct: Option<usize>,
-    ) -> Result<usize, Refused> {
+    ) -> Result<(), Refused> {
         let found = &mut self.found;
         found.clear();
         let routes = self.streams[stream].routes.iter();
@@ -223,10 +226,19 @@ impl<M: Clone> Emitter<M> {
             };
             found.push(route.first + task);
         }
-        match (direct, found.len()) {
-            (Some(_), 0) => Err(Refused::NoSuchTask),
-            (_, found) => Ok(found),
+        let found = found.len();
+        if direct.is_some() && found == 0 {
+            return Err(Refused::NoSuchTask);
         }
+        // Hashing and copying may panic: until here nothing has been counted, issued or sent.
+        self.copies.clear();
+        self.copies.extend((1..found).map(|_| message.clone()));
+        Ok(())
+    }
+
+    /// How many tasks have been found.
+    pub(crate) fn found(&self) -> usize {
+        self.found.len()
     }
 
     /// Sends a message to the tasks that were [found](Self::find) for it, each copy with its `anchors`.
@@ -245,9 +257,9 @@ impl<M: Clone> Emitter<M> {
             stream: stream as u32,
             ..self.origin
         };
-        for nth in 1..found {
+        for (nth, message) in (1..found).zip(self.copies.drain(..)) {
             let tuple = Tuple {
-                message: message.clone(),
+                message,
                 anchors: anchors(&mut self.random),
                 origin,
             };

@@ -1,6 +1,12 @@
 //! Spouts, bolts, and the executor around [`expiry`]'s ack trees: pipelines in one process that account for every message. After
 //! Apache Storm.
 //!
+//! A [`Spout`] emits messages. A [`Bolt`] is given [`Tuple`]s, emits messages that are derived from them, and acks or fails them. When
+//! all that was derived from a message has been acked the spout is told so. What fails, or takes too long, is emitted again if
+//! the spout has a [`Replay`]: bolts may see a message more than once, and none is lost without its spout being told.
+//! Messages of one topology are of one type, which is cloned where one goes to several tasks: an enum, if components exchange different
+//! things.
+//!
 //! ```
 //! use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
 //! use std::time::Duration;
@@ -10,7 +16,11 @@
 //! impl Spout<String> for Lines {
 //!     fn next(&mut self, out: &mut SpoutCollector<'_, String>) -> Next {
 //!         match self.0.pop() {
-//!             Some(line) => out.emit(line, 0).map_or(Next::Idle, |()| Next::Ready),
+//!             Some(line) => {
+//!                 // It is asked only while there is room.
+//!                 out.emit(line, 0).expect("there is room for a message");
+//!                 Next::Ready
+//!             }
 //!             None => Next::Done,
 //!         }
 //!     }

@@ -154,15 +154,15 @@ pub struct ComponentMetrics {
     pub name: String,
     /// How many tasks it has.
     pub tasks: usize,
-    /// Messages that it emitted.
+    /// Messages that it emitted; by a spout, each attempt counted.
     pub emitted: u64,
     /// Copies of these that were sent: one for each task that one goes to.
     pub transferred: u64,
-    /// Tuples that it executed. Of bolts.
+    /// Tuples that it executed, those that it panicked over included: at rest, as many in all as were transferred. Of bolts.
     pub executed: u64,
     /// Of a bolt, tuples acked; of a spout, messages whose tree was.
     pub acked: u64,
-    /// Of a bolt, tuples failed; of a spout, attempts that failed, timeouts not included.
+    /// Of a bolt, tuples failed, those that it panicked over included; of a spout, attempts that failed, timeouts not included.
     pub failed: u64,
     /// Trees that ended with one of its acks. Of bolts.
     pub trees_acked: u64,
@@ -178,7 +178,7 @@ pub struct ComponentMetrics {
     pub dead_letters: u64,
     /// Panics that were caught, each followed by a restart.
     pub panics: u64,
-    /// Errors that it has reported.
+    /// Errors that it has reported, and one for each restart.
     pub errors: u64,
     /// Messages pending now: in flight, or waiting to be emitted again. Of spouts.
     pub pending: u64,

@@ -472,8 +472,9 @@ impl Topology {
         self.board.activate(false);
     }
 
-    /// Waits until all spouts are [done](crate::Next::Done) and everything has come to its end: each message acked or given up, and
-    /// every tuple executed. (Bolts may hold tuples back.)
+    /// Waits until all spouts are [done](crate::Next::Done) and everything has come to its end: each message acked or given up, the spouts
+    /// told, and every tuple executed. (Bolts may still hold tuples that were not tracked, or whose trees have ended.) Where a
+    /// spout is never done, [`drain`](Self::drain).
     ///
     /// # Errors
     ///
@@ -493,8 +494,8 @@ impl Topology {
         Ok(())
     }
 
-    /// Stops it when everything has come to its end: asks spouts for no more, waits for what is pending, and ends the threads.
-    /// Returns what it has been doing.
+    /// Stops it when everything has come to its end: asks spouts for no more, waits for what is pending, replays and what bolts hold
+    /// until a tick included, and ends the threads. Returns what it has been doing.
     ///
     /// # Errors
     ///

@@ -87,10 +87,14 @@ impl<M: Clone> Desk<M> {
             self.count_pending();
             return Ok(());
         }
+        // What may panic comes first.
+        if let Err(why) = self.emitter.find(stream, &message, direct) {
+            return refuse(message, why);
+        }
+        let kept = self.keeps.then(|| message.clone());
         let Some(place) = self.free.pop() else {
             return refuse(message, Refused::MaxPending);
         };
-        let kept = self.keeps.then(|| message.clone());
         // Before it is sent: its outcome may come at once.
         self.places[place as usize] = Some(Pending {
             id,
@@ -100,7 +104,7 @@ impl<M: Clone> Desk<M> {
             attempts: 1,
             began: self.now,
         });
-        match self.attempt(place, stream, direct, message) {
+        match self.attempt(place, stream, message) {
             Ok(()) => {
                 self.count_pending();
                 Ok(())
@@ -133,18 +137,9 @@ impl<M: Clone> Desk<M> {
     }
 
     /// Begins a tree for a message, and sends it.
-    fn attempt(
-        &mut self,
-        place: u32,
-        stream: usize,
-        direct: Option<usize>,
-        message: M,
-    ) -> Result<(), EmitError<M>> {
-        let found = match self.emitter.find(stream, &message, direct) {
-            Ok(found) => found,
-            Err(why) => return Err(EmitError { message, why }),
-        };
+    fn attempt(&mut self, place: u32, stream: usize, message: M) -> Result<(), EmitError<M>> {
         self.edges.clear();
+        let found = self.emitter.found();
         let random = &mut self.emitter.random;
         self.edges
             .extend((0..found).map(|_| Emitter::<M>::edge(random)));
@@ -171,6 +166,14 @@ impl<M: Clone> Desk<M> {
                 why: Refused::Tracker(error),
             }),
         }
+    }
+
+    /// The message that waits in this place, and its stream, when the tasks have been found that it goes to.
+    fn find_again(&mut self, place: u32) -> Option<Result<(usize, M), Refused>> {
+        let pending = self.places[place as usize].as_ref()?;
+        let message = pending.message.clone()?;
+        let found = self.emitter.find(pending.stream, &message, pending.direct);
+        Some(found.map(|()| (pending.stream, message)))
     }
 
     fn release(&mut self, place: u32) {
@@ -411,27 +414,42 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             }
             self.later.pop();
             any = true;
-            let Some(pending) = &mut self.desk.places[place as usize] else {
-                continue;
-            };
-            let Some(message) = pending.message.clone() else {
-                continue;
-            };
-            pending.attempts += 1;
-            let (stream, direct) = (pending.stream, pending.direct);
-            match self.desk.attempt(place, stream, direct, message) {
-                Ok(()) => self.desk.emitter.stats.replayed.add(1),
-                Err(refused) => self.put_off(place, refused.why),
+            let now = self.desk.now;
+            let found = guarded(
+                &mut self.desk,
+                |desk| &desk.emitter.stats,
+                now,
+                |desk| desk.find_again(place),
+            );
+            match found {
+                Some(Some(Ok((stream, message)))) => self.attempt_again(place, stream, message),
+                Some(Some(Err(why))) => self.put_off(place, why),
+                Some(None) => {}
+                None => {
+                    self.desk
+                        .emitter
+                        .report(&"a message has panicked when it was to be emitted again");
+                    self.give_up(place, Failure::Failed);
+                }
             }
         }
         any
     }
 
+    fn attempt_again(&mut self, place: u32, stream: usize, message: M) {
+        match self.desk.attempt(place, stream, message) {
+            Ok(()) => {
+                self.desk.emitter.stats.replayed.add(1);
+                if let Some(pending) = &mut self.desk.places[place as usize] {
+                    pending.attempts += 1;
+                }
+            }
+            Err(refused) => self.put_off(place, refused.why),
+        }
+    }
+
     /// There was no room for another attempt: it does not count.
     fn put_off(&mut self, place: u32, why: Refused) {
-        if let Some(pending) = &mut self.desk.places[place as usize] {
-            pending.attempts -= 1;
-        }
         if why == Refused::Tracker(AckError::Closed) {
             return self.give_up(place, Failure::Stopped);
         }

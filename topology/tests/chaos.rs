@@ -603,7 +603,7 @@ fn rest(topology: &Topology, book: &Book) {
         if rests.is_ok() && held == 0 && executed() == before {
             return;
         }
-        let wrong = book.wrong.lock().unwrap();
+        let wrong = book.wrong.lock().unwrap().clone();
         assert!(wrong.is_empty(), "{:?}: {wrong:?}", book.plan);
         assert!(
             began.elapsed() < LIMIT,
@@ -621,11 +621,11 @@ fn check_metrics(book: &Book, metrics: &[ComponentMetrics]) {
     // A panic loses no tuple: that which it was over has been executed, and failed.
     assert_eq!(sum(|of| of.transferred), sum(|of| of.executed));
     assert_eq!(sum(|of| of.overflow) + sum(|of| of.queued as u64), 0);
+    assert!(sum(|of| of.panics) > 0);
     for of in metrics {
         let tally = &book.tallies[of.name.as_str()];
         assert_eq!(of.panics, count(&tally.panics), "{of:?}");
         assert_eq!(of.errors, of.panics, "{of:?}");
-        assert!(of.panics > 0, "{of:?}");
         let made = count(&tally.panics_made);
         if of.name == "source" {
             assert_eq!(of.emitted, count(&tally.emitted) + of.replayed, "{of:?}");

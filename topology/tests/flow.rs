@@ -444,6 +444,44 @@ fn nothing_is_at_rest_before_the_spout_has_been_told() {
     }
 }
 
+/// The same of bolts, where nobody waits for an ack.
+#[test]
+fn nothing_is_at_rest_while_a_bolt_executes() {
+    struct Untracked;
+    impl Spout<u64> for Untracked {
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+            out.emit_untracked(1).unwrap();
+            Next::Done
+        }
+    }
+    let (in_call, is_in_call) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let ends = std::sync::Mutex::new(Some((in_call, released)));
+    let mut builder = expiry_topology::TopologyBuilder::new();
+    builder.spout("untracked", |_| Untracked);
+    builder
+        .bolt("slow", move |_| {
+            let (in_call, released) = ends.lock().unwrap().take().unwrap();
+            each(move |tuple, out| {
+                in_call.send(()).unwrap();
+                released.recv().unwrap();
+                out.emit(&tuple, 2);
+                out.ack(tuple);
+            })
+        })
+        .shuffle("untracked");
+    builder
+        .bolt("sink", |_| each(|tuple, out| out.ack(tuple)))
+        .shuffle("slow");
+    let topology = builder.start().unwrap();
+    is_in_call.recv().unwrap();
+    let waited = topology.wait(Duration::from_millis(20));
+    release.send(()).unwrap();
+    assert_eq!(waited.unwrap_err().components[0].name, "slow");
+    topology.wait(Duration::from_secs(60)).unwrap();
+    assert_eq!(topology.metrics()[2].executed, 1);
+}
+
 /// What takes ten seconds is counted as ten seconds.
 #[test]
 fn latencies_are_what_they_were() {
@@ -648,4 +686,58 @@ fn a_drain_leaves_nothing_behind() {
         assert_eq!((metrics[0].emitted, metrics[0].acked), (emitted, emitted));
         assert_eq!(told.last(), Some(&Told::Close));
     }
+}
+
+/// A message that panics when it is copied to be emitted again is given up, and holds nothing up.
+#[test]
+fn a_message_that_cannot_be_copied_is_a_dead_letter() {
+    struct Fragile(Arc<AtomicUsize>);
+    impl Clone for Fragile {
+        fn clone(&self) -> Self {
+            if self.0.fetch_add(1, Relaxed) == 1 {
+                std::panic::resume_unwind(Box::new("it was to panic"));
+            }
+            Fragile(self.0.clone())
+        }
+    }
+    struct Once(Option<Fragile>, Log<Told>);
+    impl Spout<Fragile> for Once {
+        fn next(&mut self, out: &mut SpoutCollector<'_, Fragile>) -> Next {
+            if let Some(message) = self.0.take() {
+                out.emit(message, 7).unwrap();
+            }
+            Next::Done
+        }
+        fn fail(&mut self, id: u64, failure: Failure) {
+            self.1.note(Told::Fail(id, failure));
+        }
+    }
+    let (clock, told, letters) = (ManualClock::new(), Log::new(), Log::new());
+    let mut builder = expiry_topology::TopologyBuilder::new();
+    builder.clock(clock.clone());
+    builder
+        .spout("once", {
+            let told = told.clone();
+            move |_| Once(Some(Fragile(Arc::default())), told.clone())
+        })
+        .replay(Replay::default().base(Duration::ZERO));
+    builder
+        .bolt("no", |_| {
+            expiry_topology::basic(|_: &Fragile, _| Err::<(), _>("no"))
+        })
+        .shuffle("once");
+    builder.on_dead_letter({
+        let letters = letters.clone();
+        move |letter: expiry_topology::DeadLetter<Fragile>| letters.note(letter.id)
+    });
+    let mut topology = builder.start_manual().unwrap();
+    assert!(topology.settle(1000));
+    assert!(topology.is_finished());
+    let metrics = &topology.metrics()[0];
+    assert_eq!(
+        (metrics.panics, metrics.dead_letters, metrics.pending),
+        (1, 1, 0)
+    );
+    assert_eq!(letters.all(), [7]);
+    assert_eq!(told.all(), [Told::Fail(7, Failure::Failed)]);
 }

@@ -367,6 +367,28 @@ fn what_waits_to_be_emitted_again_counts_as_pending() {
     assert_eq!((emitted(), topology.metrics()[0].dead_letters), (10, 10));
 }
 
+/// A message that goes to nobody has nothing outstanding.
+#[test]
+fn what_nobody_listens_to_is_acked_at_once() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.spout("numbers", {
+        let told = told.clone();
+        move |_| Numbers::new([1], &told)
+    });
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    assert!(topology.is_finished());
+    assert_eq!(told.all().last(), Some(&Told::Ack(1)));
+    assert_eq!(
+        (
+            topology.metrics()[0].emitted,
+            topology.metrics()[0].transferred
+        ),
+        (1, 0)
+    );
+}
+
 /// With acking off a message is acked as soon as it is emitted.
 #[test]
 fn without_acking_a_message_is_acked_at_once() {
