@@ -100,8 +100,8 @@ pub(crate) mod sealed {
         fn each(&self, f: &mut dyn FnMut(&Anchor)) {
             let mut seen = Roots::new();
             for anchor in self.iter().flat_map(|tuple| &tuple.anchors) {
-                // In each tree an edge is derived once, whether several of these are parts of it, or one is given twice:
-                // counted twice it would cancel itself out, and the tree would end while it is outstanding.
+                // One edge in each tree is enough, whichever of these are parts of it. (The same one in two anchors of a tree would
+                // cancel itself out there, and the tree would end while it is outstanding.)
                 if !seen.contains(&anchor.root) {
                     seen.push(anchor.root);
                     f(anchor);
