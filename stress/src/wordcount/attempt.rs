@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 /// A line of text.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Line {
     /// The number of its file, and its number in there.
     pub id: u64,
     /// What it says.
-    pub text: Box<[u8]>,
+    pub text: Arc<[u8]>,
 }
 
 /// A tuple: a line, or one of its words. Those of one attempt share it, so that none of them allocates.
@@ -74,7 +74,7 @@ pub enum End {
 #[derive(Debug)]
 pub struct Attempt {
     /// The line.
-    pub line: Arc<Line>,
+    pub line: Line,
     /// Which attempt at it, from 0.
     pub number: u32,
     /// A clock reading from before its root was issued.
@@ -87,7 +87,7 @@ pub struct Attempt {
 
 impl Attempt {
     /// An attempt that begins now.
-    pub fn new(line: Arc<Line>, number: u32, books: Arc<Books>) -> Self {
+    pub fn new(line: Line, number: u32, books: Arc<Books>) -> Self {
         Attempt {
             line,
             number,
@@ -247,7 +247,7 @@ mod tests {
 
     fn attempt(books: &Arc<Books>, end: End, counts: &[u8]) -> Attempt {
         let text = b"a b a".to_vec().into();
-        let attempt = Attempt::new(Arc::new(Line { id: 7, text }), 0, books.clone());
+        let attempt = Attempt::new(Line { id: 7, text }, 0, books.clone());
         attempt.has_words(3);
         for (word, &count) in counts.iter().enumerate() {
             (0..count).for_each(|_| attempt.count(word as u32));
@@ -285,7 +285,7 @@ mod tests {
         assert!(!checks.holds("acked_means_counted"));
         let (books, checks) = self::books();
         let text = b"never split".to_vec().into();
-        let attempt = Attempt::new(Arc::new(Line { id: 7, text }), 0, books);
+        let attempt = Attempt::new(Line { id: 7, text }, 0, books);
         attempt.end(End::Acked);
         drop(attempt);
         assert!(!checks.holds("acked_means_counted"));

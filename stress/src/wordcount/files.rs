@@ -257,22 +257,23 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The next line, without its end; `None` after the last one.
+    /// Reads the next line, without its end; false after the last one.
     ///
     /// # Errors
     ///
     /// What the system reports, and then the line that it happened in is lost.
-    pub fn next_line(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let mut line = std::mem::take(&mut self.rest);
+    pub fn next_line(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
+        line.clear();
+        line.append(&mut self.rest);
         let room = LONGEST_LINE - line.len();
         let more = self
             .text
             .by_ref()
             .take(room as u64)
-            .read_until(b'\n', &mut line)?;
+            .read_until(b'\n', line)?;
         self.bytes += more as u64;
         if line.is_empty() {
-            return Ok(None);
+            return Ok(false);
         }
         self.cuts += u64::from(std::mem::take(&mut self.cut));
         if line.last() == Some(&b'\n') {
@@ -283,7 +284,7 @@ impl<R: BufRead> Lines<R> {
                 self.rest = line.split_off(at + 1);
             }
         }
-        Ok(Some(line))
+        Ok(true)
     }
 }
 

@@ -40,6 +40,8 @@ use words::Counts;
 
 /// How much text may be pending, all spouts together, however long the lines are.
 const PENDING_BYTES: usize = 64 << 20;
+/// How many lines, or words, travel together.
+const BATCH: usize = 256;
 /// How long after a timeout is due its late acks are sent.
 const SURELY: Duration = Duration::from_millis(50);
 /// How often bolts look whether a late ack is due.
@@ -196,7 +198,10 @@ fn held<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
 fn topology(options: &Wordcount, run: &Arc<Run>) -> TopologyBuilder<Piece> {
     let threads = threads(options.threads);
     let mut topology = TopologyBuilder::new();
-    topology.timeout(options.timeout).seed(options.seed);
+    topology
+        .timeout(options.timeout)
+        .seed(options.seed)
+        .batch(BATCH);
     if let Some(interval) = options.interval {
         topology.interval(interval);
     }

@@ -57,9 +57,11 @@ pub struct Reader {
     bytes: usize,
     reading: Option<(usize, Lines<Text>)>,
     line: u64,
+    /// The line that was read last.
+    text: Vec<u8>,
     exhausted: bool,
     /// A line that was not emitted, because something is wrong.
-    refused: Option<Arc<Line>>,
+    refused: Option<Line>,
     tally: SpoutTally,
 }
 
@@ -74,6 +76,7 @@ impl Reader {
             bytes: 0,
             reading: None,
             line: 0,
+            text: Vec::new(),
             exhausted: false,
             refused: None,
             tally: SpoutTally::default(),
@@ -81,7 +84,7 @@ impl Reader {
     }
 
     /// The next line of the input.
-    fn read(&mut self) -> Option<Arc<Line>> {
+    fn read(&mut self) -> Option<Line> {
         while !self.exhausted {
             let Some((number, lines)) = &mut self.reading else {
                 self.reading = self.run.files.next_text();
@@ -90,15 +93,15 @@ impl Reader {
                 continue;
             };
             let before = lines.bytes;
-            let next = lines.next_line();
+            let next = lines.next_line(&mut self.text);
             let more = lines.bytes - before;
             self.run.stats.bytes.fetch_add(more, Relaxed);
-            if let Ok(Some(text)) = next {
+            if let Ok(true) = next {
                 self.tally.lines += 1;
                 let id = (*number as u64) << 32 | self.line & 0xffff_ffff;
                 self.line += 1;
-                let text = text.into();
-                return Some(Arc::new(Line { id, text }));
+                let text = self.text[..].into();
+                return Some(Line { id, text });
             }
             let source = &self.run.files.list[*number];
             source.read.store(lines.bytes, Relaxed);
@@ -114,7 +117,7 @@ impl Reader {
     }
 
     /// Begins an attempt at the line of a place.
-    fn begin(&mut self, place: usize, line: Arc<Line>, number: u32) -> Piece {
+    fn begin(&mut self, place: usize, line: Line, number: u32) -> Piece {
         let attempt = Arc::new(Attempt::new(line, number, self.run.books.clone()));
         self.places[place].attempt = Some(attempt.clone());
         self.tally.issued += 1;
@@ -123,7 +126,7 @@ impl Reader {
     }
 
     /// Emits a line. False if that was refused, which it should not be.
-    fn emit(&mut self, line: Arc<Line>, out: &mut SpoutCollector<'_, Piece>) -> bool {
+    fn emit(&mut self, line: Line, out: &mut SpoutCollector<'_, Piece>) -> bool {
         let Some(place) = self.free.pop() else {
             self.refused = Some(line);
             return false;
