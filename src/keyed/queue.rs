@@ -98,7 +98,9 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
         self,
         handler: impl Fn(&K) + Send + Sync + 'static,
     ) -> Result<ExpiryQueue<K>, BuildError> {
-        self.told_to(Target::Handler(Box::new(handler)))?.started()
+        let budget = self.setup.budget;
+        self.told_to(Target::Handler(Box::new(handler)))?
+            .started(budget)
     }
 
     /// Builds a queue whose reaper thread sends what expires into a channel of `length`.
@@ -128,19 +130,15 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
             return Err(BuildError::ZeroChannel);
         }
         let (sender, receiver) = channel(length, when_full);
-        let queue = self.told_to(Target::Channel(sender))?.started()?;
+        let budget = self.setup.budget;
+        let queue = self.told_to(Target::Channel(sender))?.started(budget)?;
         Ok((queue, receiver))
     }
 
     fn told_to(self, target: Target<K>) -> Result<ExpiryQueue<K>, BuildError> {
         let store = Store::build(&self.setup, Hasher::default(), None, None, None)?;
-        let budget = self.setup.budget;
         Ok(ExpiryQueue {
-            shared: Arc::new(Shared {
-                store,
-                target,
-                budget,
-            }),
+            shared: Arc::new(Shared { store, target }),
             reaper: None,
         })
     }
@@ -243,8 +241,6 @@ pub struct ExpiryQueue<K: 'static> {
 struct Shared<K: 'static> {
     store: Inner<K>,
     target: Target<K>,
-    /// The reaper's.
-    budget: usize,
 }
 
 /// Where what expires goes, unless a poll has found it.
@@ -348,11 +344,11 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     }
 
     /// With its reaper.
-    fn started(mut self) -> Result<Self, BuildError> {
+    fn started(mut self, budget: usize) -> Result<Self, BuildError> {
         let reaper = Reaper::start(
             &self.shared,
             |shared| &shared.store.engine,
-            self.shared.budget,
+            budget,
             |_, _| {},
             |shared| shared.store.close(),
         )?;

@@ -83,7 +83,6 @@ pub(crate) struct BoltTask<M> {
 }
 
 impl<M: Clone + Send + 'static> BoltTask<M> {
-    #[allow(clippy::too_many_arguments)] // called once
     pub(crate) fn new(
         component: usize,
         emitter: Emitter<M>,

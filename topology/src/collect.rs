@@ -4,7 +4,7 @@ use crate::bolt_task::Bench;
 use crate::emit::Emitter;
 use crate::error::{EmitError, Refused};
 use crate::spout_task::Desk;
-use crate::tuple::{sealed::derive, Anchors, Parents, Tuple};
+use crate::tuple::{sealed::derive, Parents, Tuple};
 use std::fmt;
 
 /// What a spout emits with, while it is asked for messages.
@@ -143,20 +143,8 @@ impl<M: Clone> BoltCollector<'_, M> {
         parents: &impl Parents<M>,
         message: M,
     ) -> Result<(), EmitError<M>> {
-        let emitter = &mut self.bench.emitter;
-        let found = stream.and_then(|stream| {
-            emitter.find(stream, &message, direct)?;
-            Ok(stream)
-        });
-        match found {
-            Ok(stream) => {
-                emitter.send(stream, message, |random| -> Anchors {
-                    derive(parents, || Emitter::<M>::edge(random))
-                });
-                Ok(())
-            }
-            Err(why) => Err(EmitError { message, why }),
-        }
+        let anchors = |random: &mut _| derive(parents, || Emitter::<M>::edge(random));
+        self.bench.emitter.emit(stream, direct, message, anchors)
     }
 
     /// Which component has emitted a tuple, and on which of its streams.

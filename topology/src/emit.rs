@@ -6,7 +6,7 @@
 //! for a bolt that nobody holds up. What overflows on a cycle is bounded by what the spouts have pending.
 
 use crate::component::{Context, Hook};
-use crate::error::Refused;
+use crate::error::{EmitError, Refused};
 use crate::graph::{Choice, Route, Stream};
 use crate::inbox::Inbox;
 use crate::metrics::Stats;
@@ -234,6 +234,27 @@ impl<M: Clone> Emitter<M> {
         self.copies.clear();
         self.copies.extend((1..found).map(|_| message.clone()));
         Ok(())
+    }
+
+    /// Emits a message whose copies have these `anchors`, unless it has nobody to go to or its stream is not declared.
+    pub(crate) fn emit(
+        &mut self,
+        stream: Result<usize, Refused>,
+        direct: Option<usize>,
+        message: M,
+        anchors: impl FnMut(&mut SmallRng) -> Anchors,
+    ) -> Result<(), EmitError<M>> {
+        let found = stream.and_then(|stream| {
+            self.find(stream, &message, direct)?;
+            Ok(stream)
+        });
+        match found {
+            Ok(stream) => {
+                self.send(stream, message, anchors);
+                Ok(())
+            }
+            Err(why) => Err(EmitError { message, why }),
+        }
     }
 
     /// How many tasks have been found.

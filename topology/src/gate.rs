@@ -12,7 +12,7 @@ pub(crate) struct Gate {
 /// Who closes the gate says so, and looks then whether somebody is inside; who enters says so, and looks then whether the gate is
 /// still open. With a fence between the two on both sides one of them sees the other: when the gate is closed and nobody is
 /// inside, nobody comes in.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Visitor {
     inside: AtomicBool,
 }
@@ -36,12 +36,6 @@ impl Gate {
 }
 
 impl Visitor {
-    pub(crate) fn new() -> Self {
-        Visitor {
-            inside: AtomicBool::new(false),
-        }
-    }
-
     /// Goes in, if the gate is open. Whether it did.
     pub(crate) fn enter(&self, gate: &Gate) -> bool {
         self.inside.store(true, Ordering::Release);

@@ -34,11 +34,13 @@ impl Count {
 #[derive(Clone)]
 pub struct Latency(Histogram<u64>);
 
-impl Latency {
-    fn new() -> Self {
+impl Default for Latency {
+    fn default() -> Self {
         Latency(Histogram::new(2).expect("2 digits are allowed"))
     }
+}
 
+impl Latency {
     /// How many were taken.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -76,6 +78,7 @@ impl fmt::Debug for Latency {
 }
 
 /// One task's.
+#[derive(Default)]
 pub(crate) struct Stats {
     pub(crate) emitted: Count,
     pub(crate) transferred: Count,
@@ -111,29 +114,8 @@ pub(crate) struct Stats {
 impl Stats {
     pub(crate) fn new(is_spout: bool) -> Self {
         Stats {
-            emitted: Count::default(),
-            transferred: Count::default(),
-            executed: Count::default(),
-            acked: Count::default(),
-            failed: Count::default(),
-            trees_acked: Count::default(),
-            trees_failed: Count::default(),
-            late: Count::default(),
-            timed_out: Count::default(),
-            replayed: Count::default(),
-            dead: Count::default(),
-            panics: Count::default(),
-            errors: Count::default(),
-            pending: Count::default(),
-            overflow: Count::default(),
-            skipped_max_pending: Count::default(),
-            skipped_inactive: Count::default(),
-            skipped_back_pressure: Count::default(),
             is_spout,
-            visitor: Visitor::new(),
-            is_done: AtomicBool::new(false),
-            busy_since: Count::default(),
-            latency: Mutex::new(Latency::new()),
+            ..Stats::default()
         }
     }
 
@@ -147,7 +129,7 @@ impl Stats {
 
 /// A component's, all its tasks together. Monotonic but for `pending`, `queued` and `overflow`; read one after another
 /// while others count.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ComponentMetrics {
     /// Its name.
@@ -201,27 +183,7 @@ impl ComponentMetrics {
     pub(crate) fn new(name: &str) -> Self {
         ComponentMetrics {
             name: name.to_string(),
-            tasks: 0,
-            emitted: 0,
-            transferred: 0,
-            executed: 0,
-            acked: 0,
-            failed: 0,
-            trees_acked: 0,
-            trees_failed: 0,
-            late: 0,
-            timed_out: 0,
-            replayed: 0,
-            dead_letters: 0,
-            panics: 0,
-            errors: 0,
-            pending: 0,
-            queued: 0,
-            overflow: 0,
-            skipped_max_pending: Duration::ZERO,
-            skipped_inactive: Duration::ZERO,
-            skipped_back_pressure: Duration::ZERO,
-            latency: Latency::new(),
+            ..ComponentMetrics::default()
         }
     }
 

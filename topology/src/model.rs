@@ -58,7 +58,7 @@ impl Visitor {
     #[must_use]
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        Visitor(InnerVisitor::new())
+        Visitor(InnerVisitor::default())
     }
 
     /// Goes in, if it is open.

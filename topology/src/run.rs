@@ -36,19 +36,19 @@ struct Window {
 
 /// What is known of a topology from outside.
 struct Board {
-    names: Vec<String>,
     windows: Vec<Window>,
     bells: Vec<Arc<Bell>>,
     shared: Arc<Shared>,
 }
 
 impl Board {
+    /// What its components are called, in the order in which they were declared.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.shared.names.iter().map(|(name, _)| &**name)
+    }
+
     fn metrics(&self) -> Vec<ComponentMetrics> {
-        let mut metrics: Vec<_> = self
-            .names
-            .iter()
-            .map(|name| ComponentMetrics::new(name))
-            .collect();
+        let mut metrics: Vec<_> = self.names().map(ComponentMetrics::new).collect();
         for window in &self.windows {
             metrics[window.component].add(&window.stats, (window.queued)());
         }
@@ -262,7 +262,6 @@ fn assemble<M: Clone + Send + 'static>(
     let hasher = foldhash::quality::FixedState::with_seed(random.next_u64());
 
     let mut board = Board {
-        names: builder.specs.iter().map(|spec| spec.name.clone()).collect(),
         windows: Vec::new(),
         bells: bells
             .iter()
@@ -419,7 +418,7 @@ pub struct Topology {
 impl fmt::Debug for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Topology")
-            .field("components", &self.board.names)
+            .field("components", &self.board.names().collect::<Vec<_>>())
             .field("threads", &self.threads.len())
             .finish_non_exhaustive()
     }
@@ -547,7 +546,7 @@ pub struct ManualTopology<M> {
 impl<M> fmt::Debug for ManualTopology<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ManualTopology")
-            .field("components", &self.board.names)
+            .field("components", &self.board.names().collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }
@@ -590,7 +589,7 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
 
     /// Stops the tasks of a component from doing anything, or lets them go on: a stall. False if there is no such component.
     pub fn hold(&mut self, component: &str, held: bool) -> bool {
-        let Some(at) = self.board.names.iter().position(|name| name == component) else {
+        let Some(at) = self.board.names().position(|name| name == component) else {
             return false;
         };
         let tasks = self

@@ -123,17 +123,8 @@ impl<M: Clone> Desk<M> {
         direct: Option<usize>,
         message: M,
     ) -> Result<(), EmitError<M>> {
-        let found = stream.and_then(|stream| {
-            self.emitter.find(stream, &message, direct)?;
-            Ok(stream)
-        });
-        match found {
-            Ok(stream) => {
-                self.emitter.send(stream, message, |_| Anchors::new());
-                Ok(())
-            }
-            Err(why) => Err(EmitError { message, why }),
-        }
+        self.emitter
+            .emit(stream, direct, message, |_| Anchors::new())
     }
 
     /// Begins a tree for a message, and sends it.
@@ -295,6 +286,12 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
         done
     }
 
+    /// Calls what else users have written, with the desk. `None` if it has panicked.
+    fn guard<R>(&mut self, f: impl FnOnce(&mut Desk<M>) -> R) -> Option<R> {
+        let now = self.desk.now;
+        guarded(&mut self.desk, |desk| &desk.emitter.stats, now, f)
+    }
+
     /// Whether there is an instance; if not, one is made, unless that panics.
     fn is_made(&mut self) -> bool {
         self.spout.is_some() || self.call(|_, _| ()).is_some()
@@ -388,14 +385,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
                 attempts: pending.attempts,
                 failure,
             };
-            let now = self.desk.now;
-            let told = guarded(
-                &mut self.desk,
-                |desk| &desk.emitter.stats,
-                now,
-                |_| handler(letter),
-            );
-            if told.is_none() {
+            if self.guard(|_| handler(letter)).is_none() {
                 self.desk
                     .emitter
                     .report(&"the handler of dead letters has panicked");
@@ -414,14 +404,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             }
             self.later.pop();
             any = true;
-            let now = self.desk.now;
-            let found = guarded(
-                &mut self.desk,
-                |desk| &desk.emitter.stats,
-                now,
-                |desk| desk.find_again(place),
-            );
-            match found {
+            match self.guard(|desk| desk.find_again(place)) {
                 Some(Some(Ok((stream, message)))) => self.attempt_again(place, stream, message),
                 Some(Some(Err(why))) => self.put_off(place, why),
                 Some(None) => {}

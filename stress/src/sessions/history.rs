@@ -4,6 +4,7 @@
 //! which does not contradict time: what had ended before another began comes before it. The key is absent at first and at the
 //! end. Found by search, as Wing and Gong do; few operations on a key overlap, so it is short.
 
+use crate::timeline::Reading;
 use expiry::Handle;
 use std::collections::HashSet;
 
@@ -30,9 +31,9 @@ pub enum Did {
 /// An event, with readings from before and after it. Of an expiry, those of the poll that found it; a handler has none from
 /// before it was called.
 #[derive(Debug, Clone, Copy)]
-pub struct Event {
+pub struct Event<D = Did> {
     /// What happened.
-    pub did: Did,
+    pub did: D,
     /// Real time, in which events are ordered.
     pub began: u64,
     pub ended: u64,
@@ -41,6 +42,20 @@ pub struct Event {
     pub to: u64,
     /// Of what sets a deadline: how long the key was to live.
     pub timeout: u64,
+}
+
+impl<D> Event<D> {
+    /// One between two readings.
+    pub fn between(did: D, before: Reading, after: Reading, timeout: u64) -> Self {
+        Event {
+            did,
+            began: before.real,
+            ended: after.real,
+            from: before.clock,
+            to: after.clock,
+            timeout,
+        }
+    }
 }
 
 /// What the queue has promised.

@@ -338,7 +338,7 @@ impl<'a, K: Key> Run<'a, K> {
 
 /// Notes that a key was told as expired.
 fn tell<K: Key>(told: &Told, key: &K, before: Reading, after: Reading) {
-    lock(told).push((key.number(), worker::event(Did::Expired, before, after, 0)));
+    lock(told).push((key.number(), Event::between(Did::Expired, before, after, 0)));
 }
 
 /// Polls until it is told to stop.

@@ -3,7 +3,7 @@
 use super::history::{Did, Event};
 use super::keys::Key;
 use crate::checks::Checks;
-use crate::timeline::{Reading, Timeline};
+use crate::timeline::Timeline;
 use expiry::{ExpiryQueue, Handle, Updated};
 use rand::rngs::SmallRng;
 use rand::Rng;
@@ -112,7 +112,7 @@ impl Worker {
                 if let Did::Inserted { handle, .. } = did {
                     self.handles[at] = Some(handle);
                 }
-                let event = event(did, before, after, timeout);
+                let event = Event::between(did, before, after, timeout);
                 self.log.push((at as u32, event));
             }
             Err(error) => shared.checks.violated("no_surprises", || {
@@ -146,18 +146,6 @@ fn touched(
             Did::Gone { by }
         }
     })
-}
-
-/// An event between two readings.
-pub fn event(did: Did, before: Reading, after: Reading, timeout: u64) -> Event {
-    Event {
-        did,
-        began: before.real,
-        ended: after.real,
-        from: before.clock,
-        to: after.clock,
-        timeout,
-    }
 }
 
 fn nanos(time: Duration) -> u64 {

@@ -40,19 +40,8 @@ pub enum End {
     Left,
 }
 
-/// An event, with readings from before and after it, as in `history`. A handler has none from before.
-#[derive(Debug, Clone, Copy)]
-pub struct Event {
-    pub did: Did,
-    /// Real time.
-    pub began: u64,
-    pub ended: u64,
-    /// The tracker's clock.
-    pub from: u64,
-    pub to: u64,
-    /// Of what renews it: for how long.
-    pub timeout: u64,
-}
+/// An event in a session's life, as of a queue's key.
+pub type Event = super::super::history::Event<Did>;
 
 impl Event {
     fn is_before(&self, other: &Event) -> bool {

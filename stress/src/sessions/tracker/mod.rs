@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use worker::{event, Shared, Worker};
+use worker::{Shared, Worker};
 
 const NAMES: [Check; 16] = [
     "every_session_ends",
@@ -262,7 +262,7 @@ impl Run<'_> {
 /// Notes that a session was told as expired.
 fn tell(told: &Told, session: &SessionInfo, before: Reading, after: Reading) {
     let did = Did::Ended(End::Expired, *session);
-    lock(told).push((*session, event(did, before, after, 0)));
+    lock(told).push((*session, Event::between(did, before, after, 0)));
 }
 
 /// Polls until it is told to stop, and then once more.
@@ -292,7 +292,7 @@ fn collect(shared: &Shared<'_>, stop: &AtomicBool) -> (Log, Takings) {
         let touched = shared.sessions.take_touched();
         let after = shared.time.after();
         takings.push((before.real, after.real, after.clock));
-        let reported = |(id, _)| (id, event(Did::Reported, before, after, 0));
+        let reported = |(id, _)| (id, Event::between(Did::Reported, before, after, 0));
         log.extend(touched.into_iter().map(reported));
         std::thread::yield_now();
     }
@@ -328,7 +328,7 @@ fn shut_down(shared: &Shared<'_>, before: u64) -> Log {
     let left = left.into_iter().map(|session| {
         (
             session.id,
-            event(Did::Ended(End::Left, session), before, after, 0),
+            Event::between(Did::Ended(End::Left, session), before, after, 0),
         )
     });
     left.collect()

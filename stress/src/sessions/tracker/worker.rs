@@ -4,7 +4,7 @@ use super::super::lock;
 use super::law::{Did, End, Event};
 use crate::checks::Checks;
 use crate::options::Sessions;
-use crate::timeline::{Reading, Timeline};
+use crate::timeline::Timeline;
 use expiry::{Session, SessionError, SessionId, SessionTracker, StoreError};
 use rand::rngs::SmallRng;
 use rand::Rng;
@@ -46,18 +46,6 @@ pub struct Worker<'a, 's> {
     rng: &'s mut SmallRng,
     /// Events, each with its session.
     pub log: Vec<(SessionId, Event)>,
-}
-
-/// An event between two readings.
-pub fn event(did: Did, before: Reading, after: Reading, timeout: u64) -> Event {
-    Event {
-        did,
-        began: before.real,
-        ended: after.real,
-        from: before.clock,
-        to: after.clock,
-        timeout,
-    }
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -124,7 +112,7 @@ impl<'a, 's> Worker<'a, 's> {
     fn note(&mut self, id: SessionId, timeout: Duration, operation: impl FnOnce() -> Did) {
         let before = self.shared.time.before();
         let did = operation();
-        let event = event(did, before, self.shared.time.after(), nanos(timeout));
+        let event = Event::between(did, before, self.shared.time.after(), nanos(timeout));
         self.log.push((id, event));
     }
 
@@ -199,7 +187,7 @@ impl<'a, 's> Worker<'a, 's> {
         match created {
             Ok(session) => {
                 let did = Did::Created { owner, global };
-                let event = event(did, before, after, nanos(session.timeout()));
+                let event = Event::between(did, before, after, nanos(session.timeout()));
                 self.log.push((session.id(), event));
                 *lock(&self.shared.places[place]) = Some(session);
                 self.shared.created.fetch_add(1, Relaxed);
@@ -224,7 +212,7 @@ impl<'a, 's> Worker<'a, 's> {
         let done = self.shared.sessions.touch_batch(&items);
         let after = self.shared.time.after();
         for (&(id, timeout), done) in items.iter().zip(done) {
-            let event = event(touched(done), before, after, nanos(timeout));
+            let event = Event::between(touched(done), before, after, nanos(timeout));
             self.log.push((id, event));
         }
     }
