@@ -268,6 +268,24 @@ fn duplicates_full_tables_and_too_many_early_arrivals() {
     assert_eq!(told.take().len(), 2);
 }
 
+#[test]
+fn the_longest_timeout_is_the_longest() {
+    let (tracker, ..) = manual();
+    let longest = tracker.longest_timeout();
+    let mut into = Vec::new();
+    for (timeout, issued) in [
+        (longest, Ok(())),
+        (longest + MS, Err(AckError::TimeoutTooLong)),
+    ] {
+        assert_eq!(tracker.issue_with(5, 0, after(timeout)).map(|_| ()), issued);
+        assert_eq!(
+            tracker.issue_batch_with(&[(5, 0)], after(timeout), &mut into),
+            issued
+        );
+    }
+    assert_eq!((tracker.len(), into.len()), (2, 1));
+}
+
 /// Timeouts of single roots are checked as the tracker's is, and the root stays as it was.
 #[test]
 fn bad_timeouts_of_single_roots() {
@@ -290,6 +308,9 @@ fn bad_timeouts_of_single_roots() {
         assert_eq!(tracker.reset_timeout_to(1, timeout), Err(error));
         assert_eq!(tracker.reset_timeout_to(9, timeout), Err(error));
         assert_eq!(Tuple::root_with(&tracker, 0, timeout).err(), Some(error));
+        let mut into = Vec::new();
+        let issued = tracker.issue_batch_with(&[(5, 0)], timeout, &mut into);
+        assert_eq!((issued, into.len()), (Err(error), 0));
     }
     says_what_to_do(&AckError::TimeoutTooLong);
     assert_eq!(tracker.len(), 3);

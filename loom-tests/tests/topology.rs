@@ -1,7 +1,7 @@
 //! What the topology's executor rests on beside crossbeam's queues: the bell, and the gate that spouts go through.
 #![cfg(expiry_loom)]
 
-use expiry_topology::model::{Bell, Gate, Visitor};
+use expiry_topology::model::{Bell, Gate, Room, Visitor};
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom_tests::{model, thread};
 use std::sync::Arc;
@@ -13,6 +13,18 @@ struct Queue(Arc<AtomicU32>);
 impl Queue {
     fn push(&self) {
         self.0.fetch_add(1, Ordering::Release);
+    }
+
+    fn pop(&self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Puts something in if it holds less than `full`.
+    fn push_up_to(&self, full: u32) {
+        let put = |len| (len < full).then_some(len + 1);
+        let _ = self
+            .0
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, put);
     }
 
     fn len(&self) -> u32 {
@@ -44,6 +56,44 @@ fn no_bell_is_missed() {
         senders
             .into_iter()
             .for_each(|sender| sender.join().unwrap());
+    });
+}
+
+/// A queue of two, worth coming to when there is one item at most. It is full; its owner takes both out. One sender sleeps until it is
+/// worth coming; another one sees to it that it may be full again before the first has looked. Guards: both fences of the room,
+/// saying that one waits before the last look, and not before one has said that one sleeps. A wake-up that is lost is a deadlock.
+#[test]
+fn nobody_sleeps_beside_an_empty_queue() {
+    model("nobody_sleeps_beside_an_empty_queue", || {
+        let (bell, sleeper) = Bell::new();
+        let room = Arc::new(Room::new());
+        let queue = Queue(Arc::new(AtomicU32::new(2)));
+        let has_room = |queue: &Queue| queue.len() <= 1;
+        let take = {
+            let (bell, room, queue) = (bell.clone(), room.clone(), queue.clone());
+            move || {
+                queue.pop();
+                if has_room(&queue) && room.is_wanted() {
+                    bell.ring();
+                }
+            }
+        };
+        let other = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.push_up_to(2))
+        };
+        let owner = thread::spawn(move || {
+            take();
+            take();
+        });
+        while !has_room(&queue) {
+            bell.sleep(&sleeper, || {
+                room.want();
+                has_room(&queue)
+            });
+        }
+        other.join().unwrap();
+        owner.join().unwrap();
     });
 }
 

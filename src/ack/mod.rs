@@ -337,6 +337,20 @@ impl AckTracker {
         self.trees.issue_batch(items, Timeout::Default, into)
     }
 
+    /// As [`issue_batch`](Self::issue_batch), with a timeout of their own.
+    ///
+    /// # Errors
+    ///
+    /// As [`issue_with`](Self::issue_with); the roots issued until then are in `into`.
+    pub fn issue_batch_with(
+        &self,
+        items: &[(u64, u64)],
+        timeout: Timeout,
+        into: &mut Vec<Root>,
+    ) -> Result<(), AckError> {
+        self.trees.issue_batch(items, timeout, into)
+    }
+
     /// Inits each `(id, xor, owner)` and calls `each` with its place and result. The
     /// memory of a group is fetched before its first member is looked at.
     pub fn init_batch(
@@ -382,6 +396,12 @@ impl AckTracker {
     #[doc(hidden)]
     pub fn chunks(&self) -> (u32, Vec<u32>) {
         self.trees.engine.chunks()
+    }
+
+    /// The longest timeout that the [interval](Self::interval) allows: 2^39 intervals, about.
+    #[must_use]
+    pub fn longest_timeout(&self) -> Duration {
+        self.trees.engine.ticks.longest()
     }
 
     /// The granularity of its deadlines.

@@ -4,11 +4,14 @@ use crate::builder::BoltFactory;
 use crate::component::Bolt;
 use crate::emit::{Batch, Emitter};
 use crate::inbox::Inbox;
-use crate::task::{guarded, Shared, Step, Task, SAMPLED};
+use crate::task::{guarded, Panicked, Shared, Step, Task, SAMPLED};
 use crate::tuple::{Roots, Tuple};
 use expiry::{Ack, AckError, Root};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Of a batch of tuples that are executed quickly, the clock is looked at after so many.
+const SELDOM: u64 = 8;
 
 /// What a bolt's collector works on.
 pub(crate) struct Bench<M> {
@@ -28,10 +31,11 @@ impl<M: Clone> Bench<M> {
         self.emitter.tell(|hook| hook.ack(&self.emitter.context));
     }
 
-    pub(crate) fn fail(&mut self, roots: impl Iterator<Item = Root>) {
-        if let Some(tracker) = &self.shared.tracker {
+    pub(crate) fn fail(&mut self, roots: impl Iterator<Item = Root>, why: Option<&Arc<str>>) {
+        let Shared { tracker, desks, .. } = &*self.shared;
+        if let Some(tracker) = tracker {
             for root in roots {
-                match tracker.fail_by(root, self.component) {
+                match desks.because(why, || tracker.fail_by(root, self.component)) {
                     Ok(_) => self.emitter.stats.trees_failed.add(1),
                     Err(error) => refused(&self.emitter, error),
                 }
@@ -43,14 +47,20 @@ impl<M: Clone> Bench<M> {
 
     /// Tells the tracker of the acks so far. False if one of them was refused.
     pub(crate) fn flush_acks(&mut self) -> bool {
+        if self.acks.is_empty() {
+            return true;
+        }
         let (mut ended, mut all) = (0, true);
-        if let Some(tracker) = &self.shared.tracker {
-            tracker.ack_batch(&self.acks, |_, acked| match acked {
-                Ok(acked) => ended += u64::from(acked == Ack::Completed),
-                Err(error) => {
-                    all = false;
-                    refused(&self.emitter, error);
-                }
+        let Shared { tracker, desks, .. } = &*self.shared;
+        if let Some(tracker) = tracker {
+            desks.together(|| {
+                tracker.ack_batch(&self.acks, |_, acked| match acked {
+                    Ok(acked) => ended += u64::from(acked == Ack::Completed),
+                    Err(error) => {
+                        all = false;
+                        refused(&self.emitter, error);
+                    }
+                });
             });
         }
         self.emitter.stats.trees_acked.add(ended);
@@ -77,6 +87,10 @@ pub(crate) struct BoltTask<M> {
     in_cycle: bool,
     tick: Option<u64>,
     next_tick: u64,
+    /// Tuples executed since the last flush: counted when the tracker has been told of their acks.
+    executed: u64,
+    /// After so many of them the clock is looked at.
+    look_after: u64,
     flushed: u64,
     last: u64,
     now: u64,
@@ -107,14 +121,16 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
             in_cycle,
             next_tick: now.saturating_add(tick.unwrap_or(0)),
             tick,
+            executed: 0,
+            look_after: 1,
             flushed: now,
             last: now,
             now,
         }
     }
 
-    /// Calls the bolt, which is made first, or again, if there is none. False if it has panicked: then it is gone.
-    fn call(&mut self, f: impl FnOnce(&mut dyn Bolt<M>, &mut Bench<M>)) -> bool {
+    /// Calls the bolt, which is made first, or again, if there is none. If it panics it is gone.
+    fn call(&mut self, f: impl FnOnce(&mut dyn Bolt<M>, &mut Bench<M>)) -> Result<(), Panicked> {
         let BoltTask {
             bolt,
             factory,
@@ -136,20 +152,19 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
                 f(bolt.as_mut(), bench);
             },
         );
-        if done.is_none() {
+        if let Err(panicked) = &done {
             self.bolt = None;
-            self.bench
-                .emitter
-                .report(&"it has panicked, and is restarted");
+            self.bench.emitter.report(panicked);
         }
-        done.is_some()
+        done
     }
 
     fn execute(&mut self, tuple: Tuple<M>) {
         let mut roots = Roots::new();
         // Not collected: that takes as long as the rest of this.
         tuple.roots().for_each(|root| roots.push(root));
-        let sampled = self.bench.emitter.stats.executed.get() % SAMPLED == 0;
+        let stats = &self.bench.emitter.stats;
+        let sampled = (stats.executed.get() + self.executed) % SAMPLED == 0;
         let timed = sampled || !self.bench.emitter.hooks.is_empty();
         let began = if timed {
             self.bench.shared.clock.now()
@@ -158,8 +173,9 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         };
         let done =
             self.call(|bolt, bench| bolt.execute(tuple, &mut crate::BoltCollector { bench }));
-        if !done {
-            self.bench.fail(roots.into_iter());
+        if let Err(panicked) = done {
+            let why = panicked.to_string().into();
+            self.bench.fail(roots.into_iter(), Some(&why));
         }
         if timed {
             let took = self.bench.shared.clock.now().saturating_sub(began);
@@ -169,7 +185,37 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
             }
             emitter.tell(|hook| hook.execute(&emitter.context, Duration::from_nanos(took)));
         }
-        self.bench.emitter.stats.executed.add(1);
+        self.executed += 1;
+    }
+
+    /// Executes a batch. What its first tuples have come to does not wait for the last one for longer than the topology says.
+    fn execute_all(&mut self, batch: Batch<M>) {
+        for tuple in batch {
+            self.execute(tuple);
+            if self.executed >= self.look_after {
+                let now = self.bench.shared.clock.coarse();
+                if now.saturating_sub(self.flushed) >= self.bench.shared.flush_every {
+                    self.flush(now);
+                } else {
+                    self.look_after += self.look_after.min(SELDOM);
+                }
+            }
+        }
+    }
+
+    /// Tells the tracker of the acks so far, and counts what has been executed: who finds a tuple counted finds it acked.
+    fn settle(&mut self) {
+        self.bench.flush_acks();
+        let stats = &self.bench.emitter.stats;
+        stats.executed.add(std::mem::take(&mut self.executed));
+        self.look_after = 1;
+    }
+
+    /// The same, and sends what has been emitted.
+    fn flush(&mut self, now: u64) {
+        self.settle();
+        self.flushed = now;
+        self.bench.emitter.flush();
     }
 
     fn tick(&mut self) -> bool {
@@ -178,7 +224,8 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         };
         // Those that it was too busy for are left out.
         self.next_tick = self.now.saturating_add(tick);
-        self.call(|bolt, bench| bolt.tick(&mut crate::BoltCollector { bench }));
+        // That it has panicked is counted.
+        let _ = self.call(|bolt, bench| bolt.tick(&mut crate::BoltCollector { bench }));
         true
     }
 }
@@ -190,46 +237,44 @@ impl<M: Clone + Send + 'static> Task for BoltTask<M> {
             .now
             .saturating_sub(std::mem::replace(&mut self.last, self.now));
         if self.bolt.is_none() {
-            self.call(|_, _| ());
+            // That it has panicked is counted; it is tried again.
+            let _ = self.call(|_, _| ());
         }
         let (sent, waits) = self.bench.emitter.retry();
         if waits && !self.in_cycle {
             self.bench.emitter.stats.skipped_back_pressure.add(since);
-            // Nobody tells when there is room again.
             return Step {
                 worked: sent,
-                due: Some(self.now),
+                due: None,
             };
         }
         let mut worked = self.tick() || sent;
         if let Some(batch) = self.inbox.pop() {
             worked = true;
-            batch.into_iter().for_each(|tuple| self.execute(tuple));
+            self.execute_all(batch);
         }
-        self.bench.flush_acks();
+        self.settle();
         if self.inbox.is_empty()
             || self.now.saturating_sub(self.flushed) >= self.bench.shared.flush_every
         {
-            self.flushed = self.now;
-            self.bench.emitter.flush();
+            self.flush(self.now);
         }
-        let overflow = self.bench.emitter.outbox.overflow() > 0;
-        let tick = self.tick.map(|_| self.next_tick);
         Step {
             worked,
-            due: tick.into_iter().chain(overflow.then_some(self.now)).min(),
+            due: self.tick.map(|_| self.next_tick),
         }
     }
 
     fn has_input(&self) -> bool {
-        let waits = self.bench.emitter.outbox.overflow() > 0 && !self.in_cycle;
-        !waits && !self.inbox.is_empty()
+        let waits = self.bench.emitter.outbox.overflow() > 0;
+        let takes = !waits || self.in_cycle;
+        (takes && !self.inbox.is_empty()) || (waits && self.bench.emitter.outbox.look_for_room())
     }
 
     fn close(&mut self) {
         if self.bolt.is_some() {
-            self.call(|bolt, _| bolt.cleanup());
+            let _ = self.call(|bolt, _| bolt.cleanup());
         }
-        self.bench.flush_acks();
+        self.settle();
     }
 }

@@ -174,8 +174,25 @@ macro_rules! common_settings {
             T: Hash + ?Sized,
             F: Fn(&M) -> &T + Send + Sync + 'static,
         {
-            let hash: FieldHash<M> =
-                Arc::new(move |message, mut hasher| field(message).hash(&mut hasher));
+            self.declare(
+                name,
+                Arc::new(move |message, mut hasher| field(message).hash(&mut hasher)),
+            )
+        }
+
+        /// As [`field`](Self::field), of what is made from the message: `|order| order.customer / 100`.
+        pub fn computed_field<T, F>(&mut self, name: &str, field: F) -> &mut Self
+        where
+            T: Hash,
+            F: Fn(&M) -> T + Send + Sync + 'static,
+        {
+            self.declare(
+                name,
+                Arc::new(move |message, mut hasher| field(message).hash(&mut hasher)),
+            )
+        }
+
+        fn declare(&mut self, name: &str, hash: FieldHash<M>) -> &mut Self {
             if let Some(stream) = self.spec.streams.last_mut() {
                 stream.fields.push((name.to_string(), hash));
             }

@@ -30,7 +30,7 @@ impl<M: Clone> SpoutCollector<'_, M> {
     ///
     /// # Errors
     ///
-    /// [`Refused::MaxPending`] if there is no [room](Self::room), [`Refused::Tracker`]; with the message.
+    /// [`Refused::MaxPending`] if there is no [room](Self::room), with the message.
     pub fn emit(&mut self, message: M, id: u64) -> Result<(), EmitError<M>> {
         self.desk.emit(Ok(0), None, message, id)
     }
@@ -168,7 +168,14 @@ impl<M: Clone> BoltCollector<'_, M> {
 
     /// Fails all trees that a tuple is a part of. Other tuples of these trees are executed all the same.
     pub fn fail(&mut self, tuple: Tuple<M>) {
-        self.bench.fail(tuple.roots());
+        self.bench.fail(tuple.roots(), None);
+    }
+
+    /// As [`fail`](Self::fail), and says why: to the spouts, their hooks, and who gets dead letters, in
+    /// [`Failure::Failed`](crate::Failure). An allocation.
+    pub fn fail_with(&mut self, tuple: Tuple<M>, why: impl fmt::Display) {
+        self.bench
+            .fail(tuple.roots(), Some(&why.to_string().into()));
     }
 
     /// Gives the trees that a tuple is a part of the topology's timeout again, from now on. False if one of them has ended.

@@ -5,7 +5,6 @@ use crate::error::EmitError;
 use crate::inbox::Bell;
 use crate::replay::Failure;
 use crate::tuple::Tuple;
-use expiry::Reason;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,14 +100,14 @@ pub trait Spout<M>: Send {
 
     /// The message with this token is given up: its last attempt has failed or timed out. Once for each, instead of an ack. Without
     /// [`replay`](crate::SpoutSpec::replay) the first attempt is the last one.
-    fn fail(&mut self, id: u64, failure: Failure) {
+    fn fail(&mut self, id: u64, failure: &Failure) {
         let _ = (id, failure);
     }
 
     /// An attempt at the message with this token has failed or timed out, and there is another one, after the pause: with `message`,
     /// which may be changed for it, say to count the attempts.
-    fn replay(&mut self, id: u64, reason: Reason, message: &mut M) {
-        let _ = (id, reason, message);
+    fn replay(&mut self, id: u64, failure: &Failure, message: &mut M) {
+        let _ = (id, failure, message);
     }
 
     /// The topology has become active, or is so from the beginning: `next` is called from now on.
@@ -144,7 +143,7 @@ pub trait Bolt<M>: Send {
 }
 
 /// A bolt that is a function of messages: what it emits is derived from its input, which is acked when it returns, or failed if it
-/// returns an error. The error is [reported](BoltCollector::report), at each attempt; a [`DeadLetter`](crate::DeadLetter) does not have it.
+/// returns an error. The error is [reported](BoltCollector::report), and the spout is told of it, at each attempt.
 ///
 /// ```
 /// # use expiry_topology::{basic, BoltCollector, Tuple};
@@ -225,7 +224,7 @@ where
             None => out.ack(tuple),
             Some(error) => {
                 out.report(&error);
-                out.fail(tuple);
+                out.fail_with(tuple, &error);
             }
         }
     }
@@ -260,7 +259,7 @@ pub trait Hook<M>: Send + Sync {
     }
 
     /// A spout's attempt has not succeeded; there is another one if it `is_last` is false.
-    fn spout_fail(&self, task: &Context, id: u64, failure: Failure, is_last: bool) {
+    fn spout_fail(&self, task: &Context, id: u64, failure: &Failure, is_last: bool) {
         let _ = (task, id, failure, is_last);
     }
 

@@ -53,7 +53,8 @@ impl<M> Outbox<M> {
         }
     }
 
-    fn push(&mut self, at: usize, tuple: Tuple<M>) {
+    #[inline]
+    pub(crate) fn push(&mut self, at: usize, tuple: Tuple<M>) {
         let lane = &mut self.lanes[at];
         if lane.filling.is_empty() {
             self.filled.push(at);
@@ -106,9 +107,55 @@ impl<M> Outbox<M> {
         self.overflow > 0
     }
 
+    /// Whether something that has overflowed can go. The last look before a thread sleeps.
+    pub(crate) fn look_for_room(&self) -> bool {
+        let waits = |lane: &&Lane<M>| !lane.overflow.is_empty();
+        let mut lanes = self.lanes.iter().filter(waits);
+        self.overflow > 0 && lanes.any(|lane| lane.inbox.look_for_room())
+    }
+
     pub(crate) fn overflow(&self) -> usize {
         self.overflow
     }
+}
+
+/// Whom a message goes to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Found {
+    /// The task of this lane.
+    One(usize),
+    /// Those that the emitter has noted: any number of them.
+    Some,
+}
+
+/// The lane of the task that a message goes to, on a route that leads each message to one.
+#[inline]
+fn choose<M>(
+    route: &Route<M>,
+    turn: &mut usize,
+    own: usize,
+    hasher: &foldhash::quality::FixedState,
+    message: &M,
+) -> usize {
+    let task = match &route.choice {
+        Choice::Local => own % route.tasks,
+        Choice::Shuffle => {
+            *turn = if *turn + 1 < route.tasks {
+                *turn + 1
+            } else {
+                0
+            };
+            *turn
+        }
+        Choice::Fields(fields) => {
+            let mut hasher = hasher.build_hasher();
+            fields.iter().for_each(|field| field(message, &mut hasher));
+            // The high half of the product: a number below the number of tasks.
+            ((u128::from(hasher.finish()) * route.tasks as u128) >> 64) as usize
+        }
+        Choice::Global | Choice::All | Choice::Direct => 0,
+    };
+    route.first + task
 }
 
 /// Who is told what happens; usually nobody.
@@ -124,9 +171,9 @@ pub(crate) struct Emitter<M> {
     streams: Arc<[Stream<M>]>,
     /// Of each route of each stream, whose turn it is.
     turns: Vec<Vec<usize>>,
-    /// The lanes of the tasks that the message at hand goes to.
+    /// The lanes of the tasks that the message at hand goes to, if it is not one.
     found: Vec<usize>,
-    /// Its copies for all of them but one.
+    /// Its copies for all of them but the first.
     copies: Vec<M>,
     /// The same in all tasks: equal fields go to the same one.
     hasher: foldhash::quality::FixedState,
@@ -188,52 +235,54 @@ impl<M: Clone> Emitter<M> {
         }
     }
 
-    /// Finds the tasks that get a message on this stream, for [`send`](Self::send); with `direct`, those of that number of whoever
-    /// listens directly.
+    /// Finds the tasks that get a message on this stream; with `direct`, those of that number of whoever listens directly.
+    #[inline]
     pub(crate) fn find(
         &mut self,
         stream: usize,
         message: &M,
         direct: Option<usize>,
-    ) -> Result<(), Refused> {
+    ) -> Result<Found, Refused> {
+        match (&self.streams[stream].routes[..], direct) {
+            ([route], None) if route.is_to_one() => {
+                let turn = &mut self.turns[stream][0];
+                let to = choose(route, turn, self.context.task, &self.hasher, message);
+                Ok(Found::One(to))
+            }
+            _ => self.find_all(stream, message, direct),
+        }
+    }
+
+    fn find_all(
+        &mut self,
+        stream: usize,
+        message: &M,
+        direct: Option<usize>,
+    ) -> Result<Found, Refused> {
         let found = &mut self.found;
         found.clear();
         let routes = self.streams[stream].routes.iter();
         for (route, turn) in routes.zip(&mut self.turns[stream]) {
-            let task = match (&route.choice, direct) {
-                (Choice::Direct, Some(task)) if task < route.tasks => task,
-                (Choice::Direct, _) | (_, Some(_)) => continue,
-                (Choice::All, None) => {
-                    found.extend(route.first..route.first + route.tasks);
-                    continue;
+            match (&route.choice, direct) {
+                (Choice::Direct, Some(task)) if task < route.tasks => {
+                    found.push(route.first + task);
                 }
-                (Choice::Global, None) => 0,
-                (Choice::Local, None) => self.context.task % route.tasks,
-                (Choice::Shuffle, None) => {
-                    *turn = if *turn + 1 < route.tasks {
-                        *turn + 1
-                    } else {
-                        0
-                    };
-                    *turn
+                (Choice::Direct, _) | (_, Some(_)) => {}
+                (Choice::All, None) => found.extend(route.first..route.first + route.tasks),
+                (_, None) => {
+                    let to = choose(route, turn, self.context.task, &self.hasher, message);
+                    found.push(to);
                 }
-                (Choice::Fields(fields), None) => {
-                    let mut hasher = self.hasher.build_hasher();
-                    fields.iter().for_each(|field| field(message, &mut hasher));
-                    // The high half of the product: a number below the number of tasks.
-                    ((u128::from(hasher.finish()) * route.tasks as u128) >> 64) as usize
-                }
-            };
-            found.push(route.first + task);
+            }
         }
-        let found = found.len();
-        if direct.is_some() && found == 0 {
+        if direct.is_some() && found.is_empty() {
             return Err(Refused::NoSuchTask);
         }
         // Hashing and copying may panic: until here nothing has been counted, issued or sent.
         self.copies.clear();
-        self.copies.extend((1..found).map(|_| message.clone()));
-        Ok(())
+        self.copies
+            .extend((1..found.len()).map(|_| message.clone()));
+        Ok(Found::Some)
     }
 
     /// Emits a message whose copies have these `anchors`, unless it has nobody to go to or its stream is not declared.
@@ -245,56 +294,89 @@ impl<M: Clone> Emitter<M> {
         anchors: impl FnMut(&mut SmallRng) -> Anchors,
     ) -> Result<(), EmitError<M>> {
         let found = stream.and_then(|stream| {
-            self.find(stream, &message, direct)?;
-            Ok(stream)
+            let found = self.find(stream, &message, direct)?;
+            Ok((stream, found))
         });
         match found {
-            Ok(stream) => {
-                self.send(stream, message, anchors);
+            Ok((stream, found)) => {
+                self.emit_found(stream, found, message, anchors);
                 Ok(())
             }
             Err(why) => Err(EmitError { message, why }),
         }
     }
 
-    /// How many tasks have been found.
-    pub(crate) fn found(&self) -> usize {
-        self.found.len()
-    }
-
-    /// Sends a message to the tasks that were [found](Self::find) for it, each copy with its `anchors`.
-    pub(crate) fn send(
+    /// Emits a message for which the tasks have been found that it goes to.
+    #[inline]
+    pub(crate) fn emit_found(
         &mut self,
         stream: usize,
+        found: Found,
         message: M,
         mut anchors: impl FnMut(&mut SmallRng) -> Anchors,
     ) {
-        self.tell(|hook| hook.emit(&self.context, &self.streams[stream].name, &message));
-        let found = self.found.len();
-        self.stats.emitted.add(1);
-        self.stats.transferred.add(found as u64);
+        let origin = self.origin(stream);
+        self.copies(stream, found, message, |random, outbox, to, message| {
+            let anchors = anchors(random);
+            outbox.push(
+                to,
+                Tuple {
+                    message,
+                    anchors,
+                    origin,
+                },
+            );
+        });
+    }
+
+    /// Where the messages of a stream come from.
+    #[inline]
+    fn origin(&self, stream: usize) -> Origin {
         #[allow(clippy::cast_possible_truncation)] // nobody declares 2^32 streams
-        let origin = Origin {
+        Origin {
             stream: stream as u32,
             ..self.origin
-        };
-        for (nth, message) in (1..found).zip(self.copies.drain(..)) {
-            let tuple = Tuple {
-                message,
-                anchors: anchors(&mut self.random),
-                origin,
-            };
-            self.outbox.push(self.found[nth], tuple);
+        }
+    }
+
+    /// Counts a message as sent to the tasks that were [found](Self::find) for it, and calls `each` with every one of them and its
+    /// copy, which is yet to be sent.
+    #[inline]
+    pub(crate) fn copies(
+        &mut self,
+        stream: usize,
+        found: Found,
+        message: M,
+        mut each: impl FnMut(&mut SmallRng, &mut Outbox<M>, usize, M),
+    ) {
+        self.tell(|hook| hook.emit(&self.context, &self.streams[stream].name, &message));
+        self.stats.emitted.add(1);
+        if let Found::One(to) = found {
+            self.stats.transferred.add(1);
+            return each(&mut self.random, &mut self.outbox, to, message);
+        }
+        self.stats.transferred.add(self.found.len() as u64);
+        let mut each = |to, message| each(&mut self.random, &mut self.outbox, to, message);
+        for (&to, message) in self.found.iter().skip(1).zip(self.copies.drain(..)) {
+            each(to, message);
         }
         if let Some(&first) = self.found.first() {
-            let anchors = anchors(&mut self.random);
-            let tuple = Tuple {
+            each(first, message);
+        }
+    }
+
+    /// Sends a copy that has been counted.
+    #[inline]
+    pub(crate) fn send(&mut self, stream: usize, to: usize, message: M, anchors: Anchors) {
+        let origin = self.origin(stream);
+        self.outbox.push(
+            to,
+            Tuple {
                 message,
                 anchors,
                 origin,
-            };
-            self.outbox.push(first, tuple);
-        }
+            },
+        );
     }
 
     /// What has not been sent may go now. Whether something has, and whether something still has no room.
@@ -319,7 +401,7 @@ impl<M: Clone> Emitter<M> {
     /// Tells the hooks. A panic of one of them is caught, and counted.
     pub(crate) fn tell(&self, f: impl Fn(&dyn Hook<M>)) {
         for hook in &*self.hooks {
-            if caught(|| f(&**hook)).is_none() {
+            if caught(|| f(&**hook)).is_err() {
                 self.stats.panics.add(1);
             }
         }

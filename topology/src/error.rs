@@ -154,8 +154,6 @@ pub enum Refused {
     UndeclaredStream,
     /// Of those who listen to this stream by direct grouping nobody has a task of this number.
     NoSuchTask,
-    /// The tracker has no room, or no memory, for another root.
-    Tracker(expiry::AckError),
 }
 
 impl fmt::Display for Refused {
@@ -166,7 +164,6 @@ impl fmt::Display for Refused {
             Refused::NoSuchTask => {
                 f.write_str("nobody who listens directly has a task of this number")
             }
-            Refused::Tracker(error) => error.fmt(f),
         }
     }
 }

@@ -40,6 +40,14 @@ pub(crate) struct Route<M> {
     pub(crate) choice: Choice<M>,
 }
 
+impl<M> Route<M> {
+    /// Whether each message goes to one task, of which the sender need not say which one.
+    #[inline]
+    pub(crate) fn is_to_one(&self) -> bool {
+        !matches!(self.choice, Choice::All | Choice::Direct)
+    }
+}
+
 /// A stream of a component.
 pub(crate) struct Stream<M> {
     pub(crate) name: Arc<str>,
@@ -52,6 +60,8 @@ pub(crate) struct Graph<M> {
     pub(crate) streams: Vec<Arc<[Stream<M>]>>,
     /// Of each component, its first lane; bolts only.
     pub(crate) first_lane: Vec<usize>,
+    /// Of each component, those that it listens to, each once.
+    pub(crate) senders: Vec<Vec<usize>>,
     /// Of each component, whether what it emits may come back to it.
     pub(crate) in_cycle: Vec<bool>,
 }
@@ -95,6 +105,7 @@ impl<M> Graph<M> {
             in_cycle: (0..specs.len())
                 .map(|at| comes_back(at, &sources))
                 .collect(),
+            senders: sources.into_iter().map(each_once).collect(),
         })
     }
 }
@@ -171,6 +182,12 @@ fn reachable<M>(specs: &[Spec<M>], sources: &[Vec<usize>]) -> Result<(), BuildEr
     } else {
         Err(BuildError::Unreachable(left))
     }
+}
+
+fn each_once(mut components: Vec<usize>) -> Vec<usize> {
+    components.sort_unstable();
+    components.dedup();
+    components
 }
 
 /// Whether a component listens, by others or not, to itself.

@@ -1,4 +1,4 @@
-//! Where a task's input lies, and how its thread is woken.
+//! Where a task's input lies, how its thread is woken, and how those are who wait for room in it.
 
 use crate::sync::{fence, AtomicBool, Ordering, Parker, Unparker};
 use crossbeam_queue::ArrayQueue;
@@ -52,17 +52,44 @@ impl Bell {
     }
 }
 
-/// A bounded lock-free queue, and the bell of the thread that empties it.
+/// Whether somebody sleeps until there is room in a queue. Who goes to sleep (and has said so to his bell) says it here, and looks for
+/// room then; who takes something out does so first, and looks then whether somebody sleeps: with a fence between the two on both
+/// sides one of them sees the other. To say it any earlier would not do: it may be taken for somebody who is awake.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    wanted: AtomicBool,
+}
+
+impl Room {
+    /// Before the last look for room.
+    pub(crate) fn want(&self) {
+        self.wanted.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// After some was made. Whether to ring for those who sleep.
+    pub(crate) fn is_wanted(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// A bounded lock-free queue, the bell of the thread that empties it, and those of the threads that fill it.
 pub(crate) struct Inbox<T> {
     queue: ArrayQueue<T>,
     bell: Arc<Bell>,
+    room: Room,
+    senders: Vec<Arc<Bell>>,
 }
 
 impl<T> Inbox<T> {
-    pub(crate) fn new(length: usize, bell: Arc<Bell>) -> Self {
+    /// `senders` are those who may have to wait for room.
+    pub(crate) fn new(length: usize, bell: Arc<Bell>, senders: Vec<Arc<Bell>>) -> Self {
         Inbox {
             queue: ArrayQueue::new(length),
             bell,
+            room: Room::default(),
+            senders,
         }
     }
 
@@ -74,9 +101,25 @@ impl<T> Inbox<T> {
         Ok(())
     }
 
+    /// Takes an item out, and rings for those who wait for room when it is half empty: not for each item, they would come for one.
     #[inline]
     pub(crate) fn pop(&self) -> Option<T> {
-        self.queue.pop()
+        let item = self.queue.pop()?;
+        if !self.senders.is_empty() && self.has_room() && self.room.is_wanted() {
+            self.senders.iter().for_each(|bell| bell.ring());
+        }
+        Some(item)
+    }
+
+    /// Whether there is room again; if not, the bells are rung when there is. The last look before going to sleep.
+    pub(crate) fn look_for_room(&self) -> bool {
+        self.room.want();
+        self.has_room()
+    }
+
+    /// Whether it is worth coming.
+    fn has_room(&self) -> bool {
+        self.queue.len() <= self.queue.capacity() / 2
     }
 
     #[inline]

@@ -56,6 +56,7 @@ mod metrics;
 #[cfg(expiry_loom)]
 #[doc(hidden)]
 pub mod model;
+mod outcomes;
 mod replay;
 mod run;
 mod spout_task;

@@ -1,7 +1,7 @@
-//! The bell and the gate by themselves, for the models in `loom-tests`. Thin shells: what runs is the real code.
+//! The bell, the room and the gate by themselves, for the models in `loom-tests`. Thin shells: what runs is the real code.
 
 use crate::gate::{Gate as InnerGate, Visitor as InnerVisitor};
-use crate::inbox::Bell as InnerBell;
+use crate::inbox::{Bell as InnerBell, Room as InnerRoom};
 use crate::sync::Parker;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +30,28 @@ impl Bell {
     /// Sleeps until it rings, unless there is something.
     pub fn sleep(&self, sleeper: &Sleeper, is_something: impl FnOnce() -> bool) {
         self.0.sleep(&sleeper.0, Duration::MAX, is_something);
+    }
+}
+
+/// Who waits for room in a queue.
+pub struct Room(InnerRoom);
+
+impl Room {
+    /// Nobody.
+    #[must_use]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Room(InnerRoom::default())
+    }
+
+    /// Before the last look.
+    pub fn want(&self) {
+        self.0.want();
+    }
+
+    /// After something was taken out.
+    pub fn is_wanted(&self) -> bool {
+        self.0.is_wanted()
     }
 }
 

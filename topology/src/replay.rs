@@ -1,6 +1,8 @@
 //! What becomes of messages whose tree failed or timed out.
 
 use rand::Rng;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// When, and how often, a message is emitted again: the nth pause is `base * factor^(n - 1)`, at most `cap`, more or less by up to
@@ -100,15 +102,41 @@ impl Replay {
 }
 
 /// Why an attempt did not succeed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
     /// A bolt failed one of its tuples, or panicked over it.
-    Failed,
+    Failed {
+        /// The bolt; `None` if somebody else has failed its root at the [tracker](crate::Topology::tracker).
+        by: Option<Arc<str>>,
+        /// What it said to that: see [`fail_with`](crate::BoltCollector::fail_with).
+        why: Option<Arc<str>>,
+    },
     /// Not all was acked in time.
-    TimedOut,
+    TimedOut {
+        /// When it should have been: clock time since the topology was started, rounded up to the interval.
+        due: Duration,
+        /// When that was seen, on the same scale.
+        seen: Duration,
+    },
     /// The topology was stopped first.
     Stopped,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Failed { by, why } => {
+                f.write_str("it was failed")?;
+                by.iter().try_for_each(|by| write!(f, " by {by:?}"))?;
+                why.iter().try_for_each(|why| write!(f, ": {why}"))
+            }
+            Failure::TimedOut { due, seen } => {
+                write!(f, "it was not acked by {due:?} (seen at {seen:?})")
+            }
+            Failure::Stopped => f.write_str("the topology was stopped"),
+        }
+    }
 }
 
 /// A message that is given up.

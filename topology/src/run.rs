@@ -8,11 +8,12 @@ use crate::error::BuildError;
 use crate::gate::Gate;
 use crate::inbox::{Bell, Inbox};
 use crate::metrics::{ComponentMetrics, Stats};
-use crate::spout_task::{Ended, SpoutParts, SpoutTask};
+use crate::outcomes::{Desks, Ended};
+use crate::spout_task::{SpoutParts, SpoutTask};
 use crate::sync::Parker;
 use crate::task::{Shared, Task};
 use crate::wait::{Wait, WaitStrategy};
-use expiry::{AckTracker, Clock, CoarseClock, Fate, Outcome};
+use expiry::{AckTracker, Clock, CoarseClock, Fate};
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 use std::fmt;
@@ -62,15 +63,21 @@ impl Board {
 
     /// Whether nothing is under way: every message that was sent has been executed, and no spout has something pending.
     fn is_quiet(&self) -> bool {
+        let pending = || {
+            self.windows
+                .iter()
+                .any(|window| window.stats.pending.get() != 0)
+        };
+        !pending() && self.under_way() == 0 && !pending()
+    }
+
+    /// How many tuples were sent that have not been executed.
+    fn under_way(&self) -> u64 {
         let stats = || self.windows.iter().map(|window| &window.stats);
-        let pending = || stats().any(|stats| stats.pending.get() != 0);
-        if pending() {
-            return false;
-        }
         // What was executed is read first: what that has sent is then in the sum that is read next, which is never less.
         let executed: u64 = stats().map(|stats| stats.executed.get()).sum();
         let sent: u64 = stats().map(|stats| stats.transferred.get()).sum();
-        executed == sent && !pending()
+        sent - executed
     }
 
     /// Whether no spout is asked for messages, nor is about to be.
@@ -107,11 +114,15 @@ impl Board {
                     name: metrics.name.clone(),
                     pending: metrics.pending,
                     queued: metrics.queued,
+                    overflow: metrics.overflow,
                     busy,
                 });
             }
         }
-        Stuck { components }
+        Stuck {
+            components,
+            under_way: self.under_way(),
+        }
     }
 }
 
@@ -121,6 +132,8 @@ impl Board {
 pub struct Stuck {
     /// Those who are not at rest.
     pub components: Vec<StuckComponent>,
+    /// Tuples that were sent and have not been executed. (Those that bolts hold have been.)
+    pub under_way: u64,
 }
 
 /// A component that is not at rest.
@@ -133,21 +146,28 @@ pub struct StuckComponent {
     pub pending: u64,
     /// Batches in its queues. Of bolts.
     pub queued: usize,
+    /// Batches that it could not send on yet.
+    pub overflow: u64,
     /// For how long one of its tasks has been in a call of its own code: a spout that blocks, say.
     pub busy: Duration,
 }
 
 impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the topology has not come to rest in time:")?;
+        let under_way = self.under_way;
+        write!(
+            f,
+            "the topology has not come to rest in time: {under_way} tuples are under way;"
+        )?;
         for component in &self.components {
             let StuckComponent {
                 name,
                 pending,
                 queued,
+                overflow,
                 busy,
             } = component;
-            write!(f, " {name:?} ({pending} pending, {queued} batches queued, in its own code for {busy:?})")?;
+            write!(f, " {name:?} ({pending} pending, {queued} batches queued, {overflow} held back, in its own code for {busy:?})")?;
         }
         Ok(())
     }
@@ -173,19 +193,6 @@ struct Thread {
     parker: Parker,
 }
 
-/// Tells spouts of their outcomes. Never waits: each has room for as many as it may have pending.
-struct Desks(Vec<Arc<Inbox<Ended>>>);
-
-impl expiry::Handler for Desks {
-    fn outcome(&self, outcome: &Outcome) {
-        #[allow(clippy::cast_possible_truncation)] // its halves
-        let (spout, place) = ((outcome.owner >> 32) as usize, outcome.owner as u32);
-        let reason = outcome.reason;
-        let told = self.0[spout].push(Ended { place, reason });
-        debug_assert!(told.is_ok(), "more outcomes than messages pending");
-    }
-}
-
 /// What components, and their streams, are called.
 fn names<M>(specs: &[Spec<M>]) -> Vec<(Arc<str>, Vec<Arc<str>>)> {
     let of = |spec: &Spec<M>| {
@@ -196,6 +203,20 @@ fn names<M>(specs: &[Spec<M>]) -> Vec<(Arc<str>, Vec<Arc<str>>)> {
         (spec.name.as_str().into(), streams.collect())
     };
     specs.iter().map(of).collect()
+}
+
+/// Whether the interval allows the spouts' timeouts.
+fn check_timeouts<M>(specs: &[Spec<M>], longest: Duration) -> Result<(), BuildError> {
+    for spec in specs {
+        if matches!(&spec.kind, Kind::Spout(spout) if spout.timeout > Some(longest)) {
+            return Err(BuildError::Setting {
+                component: spec.name.clone(),
+                setting: "timeout",
+                why: "is above 2^39 intervals; give the topology a longer interval",
+            });
+        }
+    }
+    Ok(())
 }
 
 fn assemble<M: Clone + Send + 'static>(
@@ -212,20 +233,26 @@ fn assemble<M: Clone + Send + 'static>(
         .map_or_else(SmallRng::from_os_rng, SmallRng::seed_from_u64);
 
     // A bell for each thread, an inbox for each task.
-    let mut bells = Vec::new();
+    let threads = |spec: &Spec<M>| (0..spec.threads()).map(|_| Bell::new()).collect();
+    let bells: Vec<Vec<(Arc<Bell>, Parker)>> = builder.specs.iter().map(threads).collect();
     let mut lanes: Vec<Arc<Inbox<Batch<M>>>> = Vec::new();
-    let mut desks: Vec<Arc<Inbox<Ended>>> = Vec::new();
-    for spec in &builder.specs {
-        let threads: Vec<_> = (0..spec.threads()).map(|_| Bell::new()).collect();
+    let mut outcomes: Vec<Arc<Inbox<Ended>>> = Vec::new();
+    for (at, (spec, threads)) in builder.specs.iter().zip(&bells).enumerate() {
+        let senders = graph.senders[at].iter().flat_map(|&from| &bells[from]);
+        let senders: Vec<_> = senders.map(|(bell, _)| bell.clone()).collect();
         for task in 0..spec.tasks {
             let bell = threads[task % threads.len()].0.clone();
             match &spec.kind {
-                Kind::Spout(spout) => desks.push(Arc::new(Inbox::new(spout.max_pending, bell))),
-                Kind::Bolt(_) => lanes.push(Arc::new(Inbox::new(builder.queue, bell))),
+                Kind::Spout(spout) => {
+                    outcomes.push(Arc::new(Inbox::new(spout.max_pending, bell, Vec::new())));
+                }
+                Kind::Bolt(_) => {
+                    lanes.push(Arc::new(Inbox::new(builder.queue, bell, senders.clone())));
+                }
             }
         }
-        bells.push(threads);
     }
+    let desks = Desks::new(outcomes.clone());
 
     let tracker = if builder.acking {
         let mut tracker = AckTracker::builder()
@@ -233,7 +260,7 @@ fn assemble<M: Clone + Send + 'static>(
             .clock(clock.clone())
             // Spouts take it, over all attempts.
             .latency_sampling(0.0)
-            .on_outcome(Desks(desks.clone()));
+            .on_outcome(desks.clone());
         if let Some(interval) = builder.interval {
             tracker = tracker.interval(interval);
         }
@@ -245,12 +272,15 @@ fn assemble<M: Clone + Send + 'static>(
         } else {
             tracker.build()
         };
-        Some(Arc::new(tracker?))
+        let tracker = tracker?;
+        check_timeouts(&builder.specs, tracker.longest_timeout())?;
+        Some(Arc::new(tracker))
     } else {
         None
     };
     let shared = Arc::new(Shared {
         tracker,
+        desks,
         clock,
         flush_every: u64::try_from(builder.flush_every.as_nanos()).unwrap_or(u64::MAX),
         names: names(&builder.specs),
@@ -271,7 +301,7 @@ fn assemble<M: Clone + Send + 'static>(
         shared: shared.clone(),
     };
     let mut threads = Vec::new();
-    let mut desks = desks.into_iter().zip(0u32..);
+    let mut outcomes = outcomes.into_iter().zip(0u32..);
     for (at, (spec, bells)) in builder.specs.into_iter().zip(bells).enumerate() {
         let name: Arc<str> = spec.name.as_str().into();
         let mut tasks: Vec<Vec<Box<dyn Task>>> = bells.iter().map(|_| Vec::new()).collect();
@@ -298,8 +328,8 @@ fn assemble<M: Clone + Send + 'static>(
             let made: Box<dyn Task> = match &spec.kind {
                 Kind::Spout(spout) => {
                     queued = Box::new(|| 0);
-                    let Some((outcomes, number)) = desks.next() else {
-                        unreachable!("there is a desk for each task of a spout");
+                    let Some((outcomes, number)) = outcomes.next() else {
+                        unreachable!("there is one for each task of a spout");
                     };
                     Box::new(SpoutTask::new(SpoutParts {
                         emitter,

@@ -2,13 +2,15 @@
 
 use crate::builder::{OnDeadLetter, SpoutFactory};
 use crate::component::{Next, Spout};
-use crate::emit::Emitter;
+use crate::emit::{Emitter, Found};
 use crate::error::{EmitError, Refused};
 use crate::inbox::Inbox;
+use crate::outcomes::Ended;
 use crate::replay::{DeadLetter, Failure, Replay};
-use crate::task::{guarded, Shared, Step, Task, SAMPLED};
+use crate::task::{guarded, Panicked, Shared, Step, Task, SAMPLED};
 use crate::tuple::{Anchor, Anchors};
-use expiry::{AckError, Reason, Timeout};
+use expiry::{AckError, Reason, Root, Timeout};
+use rand::rngs::SmallRng;
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -16,18 +18,14 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How an attempt ended, on its way to the spout's thread. There is room for one of each pending message.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Ended {
-    pub(crate) place: u32,
-    pub(crate) reason: Reason,
-}
-
-/// How long after the tracker was full a message is tried again, in nanoseconds.
+/// How long after the tracker was full it is tried again, in nanoseconds.
 const FULL_PAUSE: u64 = 1_000_000;
 
 /// How long a spout that has nothing is left alone, in nanoseconds.
 const IDLE_PAUSE: u64 = 1_000_000;
+
+/// So many trees are begun together.
+const TOGETHER: usize = 64;
 
 /// A message that is pending: in flight, or waiting to be emitted again.
 struct Pending<M> {
@@ -41,27 +39,40 @@ struct Pending<M> {
     began: u64,
 }
 
+/// A message on its way to one task, whose tree has no root yet.
+struct Rootless<M> {
+    /// Which of the trees that are to begin it is a part of. If it is tracked by nobody, the next one.
+    tree: usize,
+    /// Its edge in that tree; 0 if it is tracked by nobody.
+    edge: u64,
+    to: usize,
+    stream: usize,
+    message: M,
+}
+
 /// What a spout's collector works on.
 pub(crate) struct Desk<M> {
     pub(crate) emitter: Emitter<M>,
     shared: Arc<Shared>,
     places: Vec<Option<Pending<M>>>,
     free: Vec<u32>,
-    max_pending: usize,
     timeout: Timeout,
     keeps: bool,
     /// The number of this spout's task among all spouts'.
     number: u32,
-    /// Messages that were acked, of which the spout is yet to be told, and when they were emitted first.
-    acked: VecDeque<(u64, u64)>,
-    /// Of the message at hand, an edge for each task that it goes to.
-    edges: Vec<u64>,
+    /// The places of messages that were acked, of which the spout is yet to be told.
+    acked: VecDeque<u32>,
+    /// Trees that are to begin: the XOR of their edges, and who is told. All at once, it is cheaper.
+    trees: Vec<(u64, u64)>,
+    /// What is sent then, in order.
+    rootless: Vec<Rootless<M>>,
+    roots: Vec<Root>,
     now: u64,
 }
 
 impl<M: Clone> Desk<M> {
     pub(crate) fn room(&self) -> usize {
-        self.max_pending - self.pending()
+        self.free.len()
     }
 
     /// Emits a new message.
@@ -77,25 +88,16 @@ impl<M: Clone> Desk<M> {
             Ok(stream) => stream,
             Err(why) => return refuse(message, why),
         };
-        if self.room() == 0 {
-            return refuse(message, Refused::MaxPending);
-        }
-        if self.shared.tracker.is_none() {
-            self.emit_untracked(Ok(stream), direct, message)?;
-            // Acked as soon as the spout has returned.
-            self.acked.push_back((id, self.now));
-            self.count_pending();
-            return Ok(());
-        }
-        // What may panic comes first.
-        if let Err(why) = self.emitter.find(stream, &message, direct) {
-            return refuse(message, why);
-        }
-        let kept = self.keeps.then(|| message.clone());
-        let Some(place) = self.free.pop() else {
+        let Some(&place) = self.free.last() else {
             return refuse(message, Refused::MaxPending);
         };
-        // Before it is sent: its outcome may come at once.
+        // What may panic comes first.
+        let found = match self.emitter.find(stream, &message, direct) {
+            Ok(found) => found,
+            Err(why) => return refuse(message, why),
+        };
+        let kept = self.keeps.then(|| message.clone());
+        self.free.pop();
         self.places[place as usize] = Some(Pending {
             id,
             stream,
@@ -104,16 +106,20 @@ impl<M: Clone> Desk<M> {
             attempts: 1,
             began: self.now,
         });
-        match self.attempt(place, stream, message) {
-            Ok(()) => {
-                self.count_pending();
-                Ok(())
-            }
-            Err(refused) => {
-                self.release(place);
-                Err(refused)
-            }
+        self.count_pending();
+        if self.shared.tracker.is_some() {
+            self.attempt(place, stream, found, message);
+        } else {
+            let emitter = &mut self.emitter;
+            emitter.emit_found(stream, found, message, |_| Anchors::new());
+            // As soon as the spout has returned.
+            self.acked.push_back(place);
         }
+        if self.trees.len() >= TOGETHER {
+            // What has no room for its root is tried again when the spout has returned.
+            let _ = self.begin();
+        }
+        Ok(())
     }
 
     /// Emits a message that nobody tracks.
@@ -123,48 +129,103 @@ impl<M: Clone> Desk<M> {
         direct: Option<usize>,
         message: M,
     ) -> Result<(), EmitError<M>> {
-        self.emitter
-            .emit(stream, direct, message, |_| Anchors::new())
-    }
-
-    /// Begins a tree for a message, and sends it.
-    fn attempt(&mut self, place: u32, stream: usize, message: M) -> Result<(), EmitError<M>> {
-        self.edges.clear();
-        let found = self.emitter.found();
-        let random = &mut self.emitter.random;
-        self.edges
-            .extend((0..found).map(|_| Emitter::<M>::edge(random)));
-        let xor = self.edges.iter().fold(0, |xor, edge| xor ^ edge);
-        let owner = u64::from(self.number) << 32 | u64::from(place);
-        let Some(tracker) = &self.shared.tracker else {
-            return Ok(());
-        };
-        match tracker.issue_with(xor, owner, self.timeout) {
-            Ok(root) => {
-                let mut edges = self.edges.iter();
-                self.emitter.send(stream, message, |_| {
-                    let mut anchors = Anchors::new();
-                    if let Some(&edge) = edges.next() {
-                        let xor = Cell::new(edge);
-                        anchors.push(Anchor { root, xor });
-                    }
-                    anchors
-                });
+        if self.trees.is_empty() {
+            return self
+                .emitter
+                .emit(stream, direct, message, |_| Anchors::new());
+        }
+        let found = stream.and_then(|stream| {
+            let found = self.emitter.find(stream, &message, direct)?;
+            Ok((stream, found))
+        });
+        match found {
+            Ok((stream, found)) => {
+                self.collect(stream, found, message, |_| 0);
                 Ok(())
             }
-            Err(error) => Err(EmitError {
-                message,
-                why: Refused::Tracker(error),
-            }),
+            Err(why) => Err(EmitError { message, why }),
         }
     }
 
+    /// An attempt at the message in this place, for which the tasks have been found that it goes to.
+    fn attempt(&mut self, place: u32, stream: usize, found: Found, message: M) {
+        let owner = u64::from(self.number) << 32 | u64::from(place);
+        let xor = self.collect(stream, found, message, Emitter::<M>::edge);
+        self.trees.push((xor, owner));
+    }
+
+    /// Puts a message by until its tree has a root. The XOR of its edges.
+    fn collect(
+        &mut self,
+        stream: usize,
+        found: Found,
+        message: M,
+        mut edge: impl FnMut(&mut SmallRng) -> u64,
+    ) -> u64 {
+        let (rootless, tree) = (&mut self.rootless, self.trees.len());
+        let mut xor = 0;
+        self.emitter
+            .copies(stream, found, message, |random, _, to, message| {
+                let edge = edge(random);
+                xor ^= edge;
+                rootless.push(Rootless {
+                    tree,
+                    edge,
+                    to,
+                    stream,
+                    message,
+                });
+            });
+        xor
+    }
+
+    /// Begins the trees of the messages that were emitted, and sends these. If the tracker refuses one, that and what was emitted
+    /// after it stay where they are.
+    fn begin(&mut self) -> Result<(), AckError> {
+        let Some(tracker) = self
+            .shared
+            .tracker
+            .as_ref()
+            .filter(|_| !self.trees.is_empty())
+        else {
+            return Ok(());
+        };
+        self.roots.clear();
+        let begun = tracker.issue_batch_with(&self.trees, self.timeout, &mut self.roots);
+        let issued = self.roots.len();
+        let is_sent = |copy: &Rootless<M>| copy.tree + usize::from(copy.edge != 0) <= issued;
+        let sent = if begun.is_ok() {
+            self.rootless.len()
+        } else {
+            self.rootless
+                .iter()
+                .take_while(|copy| is_sent(copy))
+                .count()
+        };
+        for copy in self.rootless.drain(..sent) {
+            let anchors = if copy.edge == 0 {
+                Anchors::new()
+            } else {
+                let (root, xor) = (self.roots[copy.tree], Cell::new(copy.edge));
+                Anchors::from_buf([Anchor { root, xor }])
+            };
+            self.emitter
+                .send(copy.stream, copy.to, copy.message, anchors);
+        }
+        self.trees.drain(..issued);
+        self.rootless
+            .iter_mut()
+            .for_each(|copy| copy.tree -= issued);
+        begun
+    }
+
     /// The message that waits in this place, and its stream, when the tasks have been found that it goes to.
-    fn find_again(&mut self, place: u32) -> Option<Result<(usize, M), Refused>> {
+    fn find_again(&mut self, place: u32) -> Option<(usize, Found, M)> {
         let pending = self.places[place as usize].as_ref()?;
         let message = pending.message.clone()?;
+        // It has been found before.
         let found = self.emitter.find(pending.stream, &message, pending.direct);
-        Some(found.map(|()| (pending.stream, message)))
+        Some((pending.stream, found.ok()?, message))
     }
 
     fn release(&mut self, place: u32) {
@@ -173,13 +234,9 @@ impl<M: Clone> Desk<M> {
         self.count_pending();
     }
 
-    /// Messages in their places, and those of which the spout is yet to be told. (Without acking there are no places.)
-    fn pending(&self) -> usize {
-        self.places.len() - self.free.len() + self.acked.len()
-    }
-
     fn count_pending(&self) {
-        self.emitter.stats.pending.set(self.pending() as u64);
+        let pending = self.places.len() - self.free.len();
+        self.emitter.stats.pending.set(pending as u64);
     }
 }
 
@@ -194,6 +251,8 @@ pub(crate) struct SpoutTask<M> {
     on_dead_letter: Option<Arc<OnDeadLetter<M>>>,
     is_active: bool,
     is_done: bool,
+    /// When the tracker, which was full, is tried again.
+    full_until: u64,
     /// Until when the spout, which had nothing, is left alone.
     idle_until: u64,
     flushed: u64,
@@ -215,11 +274,7 @@ pub(crate) struct SpoutParts<M> {
 
 impl<M: Clone + Send + 'static> SpoutTask<M> {
     pub(crate) fn new(parts: SpoutParts<M>) -> Self {
-        let places = if parts.shared.tracker.is_some() {
-            parts.max_pending
-        } else {
-            0
-        };
+        let places = parts.max_pending;
         let last = parts.shared.clock.now();
         SpoutTask {
             spout: None,
@@ -229,12 +284,13 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
                 places: (0..places).map(|_| None).collect(),
                 #[allow(clippy::cast_possible_truncation)] // checked by the builder
                 free: (0..places as u32).rev().collect(),
-                max_pending: parts.max_pending,
                 timeout: parts.timeout.map_or(Timeout::Default, Timeout::After),
                 keeps: parts.replay.is_some() || parts.on_dead_letter.is_some(),
                 number: parts.number,
                 acked: VecDeque::new(),
-                edges: Vec::new(),
+                trees: Vec::new(),
+                rootless: Vec::new(),
+                roots: Vec::new(),
                 now: last,
             },
             factory: parts.factory,
@@ -244,6 +300,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             on_dead_letter: parts.on_dead_letter,
             is_active: false,
             is_done: false,
+            full_until: 0,
             idle_until: 0,
             flushed: last,
             last,
@@ -277,17 +334,15 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
                 f(spout.as_mut(), desk)
             },
         );
-        if done.is_none() {
+        if let Err(panicked) = &done {
             self.spout = None;
-            self.desk
-                .emitter
-                .report(&"it has panicked, and is restarted");
+            self.desk.emitter.report(panicked);
         }
-        done
+        done.ok()
     }
 
-    /// Calls what else users have written, with the desk. `None` if it has panicked.
-    fn guard<R>(&mut self, f: impl FnOnce(&mut Desk<M>) -> R) -> Option<R> {
+    /// Calls what else users have written, with the desk.
+    fn guard<R>(&mut self, f: impl FnOnce(&mut Desk<M>) -> R) -> Result<R, Panicked> {
         let now = self.desk.now;
         guarded(&mut self.desk, |desk| &desk.emitter.stats, now, f)
     }
@@ -302,16 +357,11 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
         let mut any = !self.desk.acked.is_empty();
         // An outcome that is taken out while there is nobody to be told of it would be lost.
         while self.is_made() {
-            let Some(Ended { place, reason }) = self.outcomes.pop() else {
+            let Some(ended) = self.outcomes.pop() else {
                 break;
             };
             any = true;
-            if reason != Reason::Acked {
-                self.failed(place, reason);
-            } else if let Some(pending) = self.desk.places[place as usize].take() {
-                self.desk.free.push(place);
-                self.desk.acked.push_back((pending.id, pending.began));
-            }
+            self.ended(ended);
         }
         if !self.desk.acked.is_empty() {
             self.tell_acked();
@@ -319,12 +369,34 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
         any
     }
 
+    fn ended(&mut self, ended: Ended) {
+        let (place, reason, why) = match ended {
+            Ended::Acked(places) => return self.desk.acked.extend(places),
+            Ended::Otherwise { place, reason, why } => (place, reason, why),
+        };
+        let failure = match reason {
+            Reason::TimedOut { due, seen } => Failure::TimedOut { due, seen },
+            Reason::Cancelled => Failure::Stopped,
+            Reason::Failed { by } => {
+                let by = by.and_then(|by| self.desk.shared.names.get(usize::try_from(by).ok()?));
+                let by = by.map(|(name, _)| name.clone());
+                Failure::Failed { by, why }
+            }
+            _ => Failure::Failed { by: None, why },
+        };
+        self.failed(place, failure);
+    }
+
     /// Tells the spout which messages have been acked: all in one call of its code, unless it panics.
     fn tell_acked(&mut self) {
         while !self.desk.acked.is_empty() && self.is_made() {
             self.call(|spout, desk| {
-                while let Some((id, began)) = desk.acked.pop_front() {
-                    let took = desk.now.saturating_sub(began);
+                while let Some(place) = desk.acked.pop_front() {
+                    desk.free.push(place);
+                    let Some(pending) = desk.places[place as usize].take() else {
+                        continue;
+                    };
+                    let (id, took) = (pending.id, desk.now.saturating_sub(pending.began));
                     let emitter = &desk.emitter;
                     emitter.stats.acked.add(1);
                     if emitter.stats.acked.get() % SAMPLED == 1 {
@@ -340,15 +412,10 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
         self.desk.count_pending();
     }
 
-    fn failed(&mut self, place: u32, reason: Reason) {
-        let failure = match reason {
-            Reason::TimedOut { .. } => Failure::TimedOut,
-            Reason::Cancelled => Failure::Stopped,
-            _ => Failure::Failed,
-        };
+    fn failed(&mut self, place: u32, failure: Failure) {
         let stats = &self.desk.emitter.stats;
         match failure {
-            Failure::TimedOut => stats.timed_out.add(1),
+            Failure::TimedOut { .. } => stats.timed_out.add(1),
             _ => stats.failed.add(1),
         }
         let Some(pending) = &self.desk.places[place as usize] else {
@@ -358,14 +425,14 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
         let replay = self.replay.filter(|_| failure != Failure::Stopped);
         let pause = replay.and_then(|replay| replay.pause(attempts, &mut self.desk.emitter.random));
         let emitter = &self.desk.emitter;
-        emitter.tell(|hook| hook.spout_fail(&emitter.context, id, failure, pause.is_none()));
+        emitter.tell(|hook| hook.spout_fail(&emitter.context, id, &failure, pause.is_none()));
         let Some(pause) = pause else {
             return self.give_up(place, failure);
         };
         self.call(|spout, desk| {
             let pending = desk.places[place as usize].as_mut();
             if let Some(message) = pending.and_then(|pending| pending.message.as_mut()) {
-                spout.replay(id, reason, message);
+                spout.replay(id, &failure, message);
             }
         });
         let due = self.desk.now.saturating_add(pause);
@@ -383,15 +450,14 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
                 id: pending.id,
                 component: self.desk.emitter.context.component().to_string(),
                 attempts: pending.attempts,
-                failure,
+                failure: failure.clone(),
             };
-            if self.guard(|_| handler(letter)).is_none() {
-                self.desk
-                    .emitter
-                    .report(&"the handler of dead letters has panicked");
+            if let Err(panicked) = self.guard(|_| handler(letter)) {
+                let error = format!("the handler of dead letters {panicked}");
+                self.desk.emitter.report(&error);
             }
         }
-        self.call(|spout, _| spout.fail(pending.id, failure));
+        self.call(|spout, _| spout.fail(pending.id, &failure));
         self.desk.release(place);
     }
 
@@ -405,39 +471,47 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             self.later.pop();
             any = true;
             match self.guard(|desk| desk.find_again(place)) {
-                Some(Some(Ok((stream, message)))) => self.attempt_again(place, stream, message),
-                Some(Some(Err(why))) => self.put_off(place, why),
-                Some(None) => {}
-                None => {
-                    self.desk
-                        .emitter
-                        .report(&"a message has panicked when it was to be emitted again");
-                    self.give_up(place, Failure::Failed);
+                Ok(Some((stream, found, message))) => {
+                    self.desk.attempt(place, stream, found, message);
+                    self.desk.emitter.stats.replayed.add(1);
+                    if let Some(pending) = &mut self.desk.places[place as usize] {
+                        pending.attempts += 1;
+                    }
+                }
+                Ok(None) => {}
+                Err(panicked) => {
+                    let why = format!("emitting it again {panicked}");
+                    self.desk.emitter.report(&why);
+                    let why = Some(why.into());
+                    self.give_up(place, Failure::Failed { by: None, why });
                 }
             }
         }
         any
     }
 
-    fn attempt_again(&mut self, place: u32, stream: usize, message: M) {
-        match self.desk.attempt(place, stream, message) {
-            Ok(()) => {
-                self.desk.emitter.stats.replayed.add(1);
-                if let Some(pending) = &mut self.desk.places[place as usize] {
-                    pending.attempts += 1;
+    /// Begins the trees of what was emitted. False if the tracker has no room: then nothing new is emitted until it has.
+    fn begin(&mut self) -> bool {
+        match self.desk.begin() {
+            Ok(()) => true,
+            Err(AckError::Closed) => {
+                // Somebody has shut the tracker down.
+                for copy in self.desk.rootless.drain(..) {
+                    let (emitter, anchors) = (&mut self.desk.emitter, Anchors::new());
+                    emitter.send(copy.stream, copy.to, copy.message, anchors);
                 }
+                for (_, owner) in std::mem::take(&mut self.desk.trees) {
+                    #[allow(clippy::cast_possible_truncation)] // its lower half
+                    self.give_up(owner as u32, Failure::Stopped);
+                }
+                true
             }
-            Err(refused) => self.put_off(place, refused.why),
+            Err(error) => {
+                self.desk.emitter.report(&error);
+                self.full_until = self.desk.now + FULL_PAUSE;
+                false
+            }
         }
-    }
-
-    /// There was no room for another attempt: it does not count.
-    fn put_off(&mut self, place: u32, why: Refused) {
-        if why == Refused::Tracker(AckError::Closed) {
-            return self.give_up(place, Failure::Stopped);
-        }
-        self.later
-            .push(Reverse((self.desk.now + FULL_PAUSE, place)));
     }
 
     /// Becomes active, or inactive, as the topology is.
@@ -506,16 +580,20 @@ impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
         worked |= sent;
         if waits {
             self.desk.emitter.stats.skipped_back_pressure.add(since);
-            // Nobody tells when there is room again.
+            return Step { worked, due: None };
+        }
+        let is_full = !self.desk.trees.is_empty() && (now < self.full_until || !self.begin());
+        if is_full {
             return Step {
                 worked,
-                due: Some(now),
+                due: Some(self.full_until),
             };
         }
         worked |= self.replay();
         let emitted = self.desk.emitter.stats.emitted.get();
         let next = self.ask(since);
         worked |= next == Some(Next::Ready) || self.desk.emitter.stats.emitted.get() != emitted;
+        self.begin();
         worked |= self.settle();
         if !worked
             || now.saturating_sub(self.flushed) >= self.desk.shared.flush_every
@@ -537,7 +615,9 @@ impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
 
     fn has_input(&self) -> bool {
         let is_told = self.spout.is_some() && !self.outcomes.is_empty();
-        is_told || self.desk.shared.gate.is_open() != self.is_active
+        is_told
+            || self.desk.shared.gate.is_open() != self.is_active
+            || self.desk.emitter.outbox.look_for_room()
     }
 
     fn close(&mut self) {

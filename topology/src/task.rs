@@ -2,7 +2,10 @@
 
 use crate::gate::Gate;
 use crate::metrics::Stats;
+use crate::outcomes::Desks;
 use expiry::{AckTracker, Clock};
+use std::any::Any;
+use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -14,6 +17,7 @@ pub(crate) const SAMPLED: u64 = 16;
 pub(crate) struct Shared {
     /// None if there is no acking.
     pub(crate) tracker: Option<Arc<AckTracker>>,
+    pub(crate) desks: Desks,
     pub(crate) clock: Arc<dyn Clock>,
     /// In nanoseconds.
     pub(crate) flush_every: u64,
@@ -42,38 +46,49 @@ pub(crate) struct Step {
 pub(crate) trait Task: Send {
     fn step(&mut self) -> Step;
 
-    /// Whether something has come since the last step. Looked at before a thread sleeps.
+    /// Whether something has come since the last step: the last look before a thread sleeps.
     fn has_input(&self) -> bool;
 
     /// The last call.
     fn close(&mut self);
 }
 
-/// Calls a component's own code with `desk`. `None` if it has panicked, which is counted.
+/// Calls a component's own code with `desk`. If it panics that is counted, and what it said comes back.
 pub(crate) fn guarded<D, R>(
     desk: &mut D,
     stats: fn(&D) -> &Stats,
     now: u64,
     f: impl FnOnce(&mut D) -> R,
-) -> Option<R> {
+) -> Result<R, Panicked> {
     stats(desk).busy_since.set(now.max(1));
     let done = caught(|| f(desk));
     stats(desk).busy_since.set(0);
-    if done.is_none() {
+    if done.is_err() {
         stats(desk).panics.add(1);
     }
     done
 }
 
-/// Calls what may panic. `None` if it has.
-pub(crate) fn caught<R>(f: impl FnOnce() -> R) -> Option<R> {
-    match catch_unwind(AssertUnwindSafe(f)) {
-        Ok(made) => Some(made),
-        Err(payload) => {
-            // Its drop may panic too.
-            let again = catch_unwind(AssertUnwindSafe(|| drop(payload)));
-            again.unwrap_or_else(std::mem::forget);
-            None
-        }
+/// What somebody said who has panicked.
+pub(crate) struct Panicked(String);
+
+impl fmt::Display for Panicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "panicked: {}", self.0)
     }
+}
+
+/// Calls what may panic.
+pub(crate) fn caught<R>(f: impl FnOnce() -> R) -> Result<R, Panicked> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(panicked)
+}
+
+#[cold]
+fn panicked(payload: Box<dyn Any + Send>) -> Panicked {
+    let text = payload.downcast_ref::<&str>().map(ToString::to_string);
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+    // Its drop may panic too.
+    let again = catch_unwind(AssertUnwindSafe(|| drop(payload)));
+    again.unwrap_or_else(std::mem::forget);
+    Panicked(text.unwrap_or_else(|| "with something that is no text".to_string()))
 }

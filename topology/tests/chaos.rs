@@ -229,7 +229,7 @@ impl Spout<Job> for Source {
         self.maybe_panic(300);
     }
 
-    fn fail(&mut self, id: u64, failure: Failure) {
+    fn fail(&mut self, id: u64, failure: &Failure) {
         if self.end(id, "a failure") {
             self.book.ledgers[self.task].lock().unwrap().failed += 1;
             let right = self.book.plan.attempts < u32::MAX;

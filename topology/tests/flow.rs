@@ -200,7 +200,7 @@ fn an_inactive_start_emits_nothing_until_it_is_activated() {
     assert!(ends.contains(&Told::Deactivate));
     ends.retain(|told| *told != Told::Deactivate);
     ends.sort_by_key(|told| format!("{told:?}"));
-    assert_eq!(ends, [0, 1].map(|id| Told::Fail(id, Failure::TimedOut)));
+    assert_eq!(ends, [0, 1].map(|id| Told::Fail(id, Why::TimedOut)));
     drop(topology);
     assert_eq!(told.all(), [Told::Close]);
 }
@@ -409,7 +409,7 @@ fn nothing_is_at_rest_before_the_spout_has_been_told() {
         fn ack(&mut self, _: u64) {
             self.told();
         }
-        fn fail(&mut self, _: u64, _: Failure) {
+        fn fail(&mut self, _: u64, _: &Failure) {
             self.told();
         }
     }
@@ -542,8 +542,8 @@ fn hooks_are_told() {
         fn spout_ack(&self, _: &Context, id: u64, _took: Duration) {
             self.0.note(format!("{id} is acked"));
         }
-        fn spout_fail(&self, _: &Context, id: u64, failure: Failure, is_last: bool) {
-            self.0.note(format!("{id} has {failure:?}, {is_last}"));
+        fn spout_fail(&self, _: &Context, id: u64, failure: &Failure, is_last: bool) {
+            self.0.note(format!("{id}: {failure}, {is_last}"));
         }
         fn error(&self, task: &Context, error: &str) {
             self.0.note(format!("{}: {error}", task.component()));
@@ -566,7 +566,7 @@ fn hooks_are_told() {
                     out.ack(tuple);
                 } else {
                     out.report(&"odd");
-                    out.fail(tuple);
+                    out.fail_with(tuple, "even ones only");
                 }
             })
         })
@@ -576,7 +576,7 @@ fn hooks_are_told() {
     let mut heard = heard.all();
     heard.sort();
     let expected = [
-        "1 has Failed, true",
+        "1: it was failed by \"even\": even ones only, true",
         "2 is acked",
         "even acks",
         "even executes",
@@ -708,8 +708,8 @@ fn a_message_that_cannot_be_copied_is_a_dead_letter() {
             }
             Next::Done
         }
-        fn fail(&mut self, id: u64, failure: Failure) {
-            self.1.note(Told::Fail(id, failure));
+        fn fail(&mut self, id: u64, failure: &Failure) {
+            self.1.note(Told::Fail(id, failure.into()));
         }
     }
     let (clock, told, letters) = (ManualClock::new(), Log::new(), Log::new());
@@ -739,5 +739,99 @@ fn a_message_that_cannot_be_copied_is_a_dead_letter() {
         (1, 1, 0)
     );
     assert_eq!(letters.all(), [7]);
-    assert_eq!(told.all(), [Told::Fail(7, Failure::Failed)]);
+    assert_eq!(told.all(), [Told::Fail(7, Why::Failed)]);
+}
+
+/// What the first tuples of a batch have come to is told while the last ones still take their time.
+#[test]
+fn a_slow_tuple_holds_no_acks_back() {
+    let (clock, live) = (ManualClock::new(), Log::new());
+    let tracker = Arc::new(std::sync::OnceLock::<Arc<expiry::AckTracker>>::new());
+    let mut builder = builder(&clock);
+    builder.flush_every(Duration::from_millis(1));
+    builder.spout("numbers", |_| Numbers::new(0..40, &Log::new()).at_once(40));
+    builder
+        .bolt("slow", {
+            let (clock, live, tracker) = (clock.clone(), live.clone(), tracker.clone());
+            move |_| {
+                let (clock, live, tracker) = (clock.clone(), live.clone(), tracker.clone());
+                each(move |tuple, out| {
+                    live.note(tracker.get().unwrap().len());
+                    if *tuple >= 20 {
+                        clock.advance(Duration::from_millis(10));
+                    }
+                    out.ack(tuple);
+                })
+            }
+        })
+        .shuffle("numbers");
+    let mut topology = builder.start_manual().unwrap();
+    assert!(tracker.set(topology.tracker().unwrap().clone()).is_ok());
+    settle(&mut topology);
+    let live = live.all();
+    assert_eq!(live[..20], [40; 20], "quick ones are acked together");
+    // The clock is looked at after eight quick ones at the latest.
+    assert!(live[28] < 40, "{live:?}");
+    let slow = (29..40).all(|nth| live[nth] == 40 - nth);
+    assert!(slow, "each slow one is acked at once: {live:?}");
+}
+
+/// With a tracker that somebody has shut down nothing can be tracked: messages are given up, none is lost untold, and it comes to rest.
+#[test]
+fn a_tracker_that_was_shut_down_gives_messages_up() {
+    let (clock, told, came) = (ManualClock::new(), Log::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder
+        .spout("numbers", {
+            let told = told.clone();
+            move |_| Numbers::new([1, 2, 3], &told).at_once(2)
+        })
+        .replay(Replay::default());
+    builder
+        .bolt("sink", {
+            let came = came.clone();
+            move |_| {
+                let came = came.clone();
+                each(move |tuple, _out| came.note(*tuple))
+            }
+        })
+        .shuffle("numbers");
+    let mut topology = builder.start_manual().unwrap();
+    topology.tracker().unwrap().shutdown(expiry::Fate::Cancel);
+    settle(&mut topology);
+    assert!(topology.is_finished());
+    let failed: Vec<Told> = told.all();
+    let failed = failed
+        .iter()
+        .filter(|told| matches!(told, Told::Fail(_, Why::Stopped)));
+    assert_eq!(failed.count(), 3);
+    assert_eq!(topology.metrics()[0].dead_letters, 3);
+}
+
+/// Who waits for room, asleep, is woken when there is some: by nothing else, here.
+#[test]
+fn room_wakes_who_waits_for_it() {
+    let mut builder = expiry_topology::TopologyBuilder::new();
+    builder.queue(1).batch(1).wait(expiry_topology::Parking);
+    for name in ["left", "right"] {
+        let mut spout = builder.spout(name, |_| Numbers::new(0..3000, &Log::new()).at_once(8));
+        spout.max_pending(64).parallelism(2);
+    }
+    builder
+        .bolt("pass", |_| {
+            expiry_topology::basic(|number: &u64, out| out.emit(*number))
+        })
+        .shuffle("left")
+        .shuffle("right");
+    builder
+        .bolt("sink", |_| expiry_topology::basic(|_: &u64, _| ()))
+        .global("pass");
+    let topology = builder.start().unwrap();
+    topology.wait(Duration::from_secs(60)).unwrap();
+    let metrics = topology.kill();
+    assert_eq!(metrics[3].executed, 12_000);
+    let waited = metrics
+        .iter()
+        .any(|metrics| !metrics.skipped_back_pressure.is_zero());
+    assert!(waited, "there was always room: {metrics:?}");
 }

@@ -27,6 +27,7 @@ fn sink(
             "parity",
             |number: &u64| if number % 2 == 0 { &0 } else { &1 },
         )
+        .computed_field("odd", |number: &u64| (number % 2) as i32)
         .field("number", |number: &u64| number);
     let mut bolt = builder.bolt("sink", {
         let came = came.clone();
@@ -78,6 +79,11 @@ fn equal_fields_go_to_the_same_task_whoever_emits() {
             .filter(|numbers| numbers.iter().any(|number| number % 2 == parity));
         assert_eq!(tasks.count(), 1);
     }
+    // What is computed is hashed as what is borrowed.
+    let computed = sink(3, 100, 4, |bolt| {
+        bolt.fields("numbers", ["odd"]);
+    });
+    assert_eq!(computed, came);
     let came = sink(2, 500, 4, |bolt| {
         bolt.fields("numbers", ["parity", "number"]);
     });
@@ -361,4 +367,10 @@ fn bad_settings_are_refused_by_name() {
         spout.timeout(Duration::ZERO);
     });
     assert_eq!(setting(spout_timeout), ("numbers".into(), "timeout"));
+    let long_timeout = refused(|builder| {
+        builder.interval(Duration::from_millis(1));
+        let mut spout = builder.spout("numbers", |_| Numbers::new([], &Log::new()));
+        spout.timeout(Duration::from_secs(18 * 365 * 86_400));
+    });
+    assert_eq!(setting(long_timeout), ("numbers".into(), "timeout"));
 }

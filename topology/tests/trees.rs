@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use expiry::{ManualClock, Reason};
+use expiry::ManualClock;
 use expiry_topology::{
     Bolt, BoltCollector, DeadLetter, Failure, Next, Replay, Spout, SpoutCollector, Tuple,
 };
@@ -100,17 +100,14 @@ fn a_join_is_in_the_trees_of_all_that_it_joins() {
         let mut ends: Vec<Told> = told.all().split_off(5);
         ends.sort_by_key(|told| format!("{told:?}"));
         let expected = if fails {
-            [
-                Told::Fail(1, Failure::Failed),
-                Told::Fail(2, Failure::Failed),
-            ]
+            [Told::Fail(1, Why::Failed), Told::Fail(2, Why::Failed)]
         } else {
             [Told::Ack(1), Told::Ack(2)]
         };
         assert_eq!(ends, expected, "the third is held");
         clock.advance(SECOND * 12);
         settle(&mut topology);
-        assert_eq!(told.all().last(), Some(&Told::Fail(3, Failure::TimedOut)));
+        assert_eq!(told.all().last(), Some(&Told::Fail(3, Why::TimedOut)));
     }
 }
 
@@ -169,7 +166,7 @@ fn an_edge_is_derived_once_in_a_tree() {
     );
     clock.advance(SECOND * 12);
     settle(&mut topology);
-    assert_eq!(told.all().last(), Some(&Told::Fail(1, Failure::TimedOut)));
+    assert_eq!(told.all().last(), Some(&Told::Fail(1, Why::TimedOut)));
 }
 
 /// Timeouts and failures are told apart, and a timeout comes also while as many messages are pending as may be.
@@ -218,9 +215,9 @@ fn timeouts_come_while_max_pending_holds_the_spout_up() {
     run(&mut topology, &clock, SECOND * 60);
     for number in 1..=7 {
         let failure = if number % 2 == 0 {
-            Failure::Failed
+            Why::Failed
         } else {
-            Failure::TimedOut
+            Why::TimedOut
         };
         let told = told
             .all()
@@ -295,7 +292,7 @@ fn replays_back_off_and_end_in_a_dead_letter() {
                     if *tuple == 2 && attempts == 3 {
                         out.ack(tuple);
                     } else {
-                        out.fail(tuple);
+                        out.fail_with(tuple, format_args!("not at attempt {attempts}"));
                     }
                 })
             }
@@ -304,7 +301,12 @@ fn replays_back_off_and_end_in_a_dead_letter() {
     builder.on_dead_letter({
         let letters = letters.clone();
         move |letter: DeadLetter<u64>| {
-            letters.note((letter.message, letter.id, letter.attempts, letter.failure))
+            letters.note((
+                letter.message,
+                letter.id,
+                letter.attempts,
+                letter.failure.to_string(),
+            ))
         }
     });
     let mut topology = builder.start_manual().unwrap();
@@ -319,13 +321,21 @@ fn replays_back_off_and_end_in_a_dead_letter() {
     roots.sort();
     roots.dedup();
     assert_eq!(roots.len(), 7, "each attempt has a root of its own");
-    assert_eq!(letters.all(), [(1, 1, 4, Failure::Failed)]);
+    assert_eq!(
+        letters.all(),
+        [(
+            1,
+            1,
+            4,
+            "it was failed by \"picky\": not at attempt 3".to_string()
+        )]
+    );
     let ends: Vec<Told> = told
         .all()
         .into_iter()
         .filter(|told| matches!(told, Told::Ack(_) | Told::Fail(..)))
         .collect();
-    assert_eq!(ends, [Told::Ack(2), Told::Fail(1, Failure::Failed)]);
+    assert_eq!(ends, [Told::Ack(2), Told::Fail(1, Why::Failed)]);
     let metrics = &topology.metrics()[0];
     assert_eq!(
         (
@@ -418,15 +428,15 @@ fn without_acking_a_message_is_acked_at_once() {
 /// A spout is told of each attempt that has another one, with the tracker's reason, and may change the message for it.
 #[test]
 fn a_spout_may_change_what_is_emitted_again() {
-    struct Counts(Log<(u64, Reason)>, bool);
+    struct Counts(Log<(u64, Failure)>, bool);
     impl Spout<u64> for Counts {
         fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
             let _ = out.emit(10, 7);
             Next::Done
         }
 
-        fn replay(&mut self, id: u64, reason: Reason, message: &mut u64) {
-            self.0.note((id, reason));
+        fn replay(&mut self, id: u64, failure: &Failure, message: &mut u64) {
+            self.0.note((id, failure.clone()));
             *message += 1;
             assert!(!self.1, "what is changed before a panic is kept");
         }
@@ -461,8 +471,9 @@ fn a_spout_may_change_what_is_emitted_again() {
         assert_eq!(came.all(), [10, 11, 12]);
         let told = told.all();
         assert_eq!(told.len(), 2, "not of the last one");
-        assert_eq!(told[0], (7, Reason::Failed { by: Some(1) }));
-        let (7, Reason::TimedOut { due, seen }) = told[1] else {
+        let failed = |failure: &Failure| matches!(failure, Failure::Failed { by: Some(by), why: None } if &**by == "picky");
+        assert!(told[0].0 == 7 && failed(&told[0].1), "{told:?}");
+        let (7, Failure::TimedOut { due, seen }) = told[1] else {
             panic!("{told:?}");
         };
         assert!(due >= SECOND * 10 && seen >= due, "{due:?} {seen:?}");

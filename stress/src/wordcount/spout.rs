@@ -211,14 +211,14 @@ impl Spout<Piece> for Reader {
         self.release(place(id), &attempt);
     }
 
-    fn replay(&mut self, id: u64, reason: Reason, message: &mut Piece) {
+    fn replay(&mut self, id: u64, failure: &Failure, message: &mut Piece) {
         let Some(attempt) = self.take(id) else {
             return;
         };
         let run = &self.run;
-        match reason {
-            Reason::Failed { .. } => self.tally.failed += 1,
-            Reason::TimedOut { due, seen } => {
+        match *failure {
+            Failure::Failed { .. } => self.tally.failed += 1,
+            Failure::TimedOut { due, seen } => {
                 self.tally.timed_out += 1;
                 let took = attempt.issued.elapsed();
                 let began = attempt.issued - self.opened;
@@ -228,15 +228,15 @@ impl Spout<Piece> for Reader {
                 let late = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
                 run.stats.latest.fetch_max(late, Relaxed);
             }
-            other => run
+            _ => run
                 .checks
-                .violated("no_surprises", || format!("a root ended as {other:?}")),
+                .violated("no_surprises", || format!("a root ended so: {failure}")),
         }
         attempt.end(End::Unsuccessful);
         *message = self.begin(place(id), attempt.line.clone(), attempt.number + 1);
     }
 
-    fn fail(&mut self, id: u64, failure: Failure) {
+    fn fail(&mut self, id: u64, failure: &Failure) {
         let checks = &self.run.checks;
         checks.violated("no_surprises", || {
             format!("a line was given up: {id:#x}, {failure:?}")

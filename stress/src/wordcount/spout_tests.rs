@@ -47,7 +47,7 @@ fn a_line_that_is_given_up_or_ends_otherwise_is_a_violation() {
     assert_eq!(run.checks.violations(), 0);
     reader.replay(0, Reason::Cancelled, &mut message);
     assert_eq!(run.checks.violations(), 1);
-    reader.fail(0, Failure::Stopped);
+    reader.fail(0, &Failure::Stopped);
     assert_eq!(run.checks.violations(), 2);
     assert_eq!(run.checks.failing(), ["no_surprises"]);
     // The attempt that it was at has had no outcome.

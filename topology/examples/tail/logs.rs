@@ -159,7 +159,7 @@ pub fn topology(
         if let Record::Line(line) = &letter.message {
             match parse(&line.text) {
                 Err(why) => on_dead(line, why),
-                Ok(_) => on_dead(line, &format!("{:?}", letter.failure)),
+                Ok(_) => on_dead(line, &letter.failure.to_string()),
             }
         }
     });
@@ -401,8 +401,8 @@ impl Spout<Record> for Tail {
         self.settle(id);
     }
 
-    fn fail(&mut self, id: u64, failure: Failure) {
-        if failure != Failure::Stopped {
+    fn fail(&mut self, id: u64, failure: &Failure) {
+        if *failure != Failure::Stopped {
             self.settle(id);
         }
     }

@@ -40,6 +40,25 @@ impl<T: Clone> Log<T> {
     }
 }
 
+/// What became of a message that was given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    Failed,
+    TimedOut,
+    Stopped,
+}
+
+impl From<&Failure> for Why {
+    fn from(failure: &Failure) -> Self {
+        match failure {
+            Failure::Failed { .. } => Why::Failed,
+            Failure::TimedOut { .. } => Why::TimedOut,
+            Failure::Stopped => Why::Stopped,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 /// What a spout was told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
@@ -48,7 +67,7 @@ pub enum Told {
     Deactivate,
     Emitted(u64),
     Ack(u64),
-    Fail(u64, Failure),
+    Fail(u64, Why),
     Close,
 }
 
@@ -108,8 +127,8 @@ impl Spout<u64> for Numbers {
         self.told.note(Told::Ack(id));
     }
 
-    fn fail(&mut self, id: u64, failure: Failure) {
-        self.told.note(Told::Fail(id, failure));
+    fn fail(&mut self, id: u64, failure: &Failure) {
+        self.told.note(Told::Fail(id, failure.into()));
     }
 
     fn activate(&mut self) {

@@ -1,0 +1,111 @@
+//! How attempts ended, on the way to the spouts' threads from whichever thread has ended them.
+//!
+//! The tracker tells of one at a time. While a bolt acks a batch its own thread is the one that is told, and holds them until all are
+//! acked: then there is one push, one ring and one line of memory to pull over for each spout's task, instead of one for each message.
+//! Nothing waits: a queue has room for as many endings as messages may be pending, and each is of one message at least.
+
+use crate::inbox::Inbox;
+use expiry::{Handler, Outcome, Reason};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+/// How attempts ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// Those in these places were acked.
+    Acked(Vec<u32>),
+    /// One was not.
+    Otherwise {
+        place: u32,
+        reason: Reason,
+        /// What the bolt said that failed it.
+        why: Option<Arc<str>>,
+    },
+}
+
+/// Of each task of a spout, where it is told.
+#[derive(Clone)]
+pub(crate) struct Desks(Arc<[Arc<Inbox<Ended>>]>);
+
+/// Of the tasks of spouts, the places of messages that were acked.
+type Held = Vec<(usize, Vec<u32>)>;
+
+thread_local! {
+    /// Whose acks this thread holds: the address of a topology's desks, or 0. (Another topology's trees may end meanwhile, in a hook.)
+    static WHOSE: Cell<usize> = const { Cell::new(0) };
+    static HELD: RefCell<Held> = const { RefCell::new(Vec::new()) };
+    /// Why this thread fails what it is about to fail.
+    static WHY: Cell<Option<Arc<str>>> = const { Cell::new(None) };
+}
+
+impl Desks {
+    pub(crate) fn new(desks: Vec<Arc<Inbox<Ended>>>) -> Self {
+        Desks(desks.into())
+    }
+
+    fn address(&self) -> usize {
+        self.0.as_ptr() as usize
+    }
+
+    fn tell(&self, spout: usize, ended: Ended) {
+        let told = self.0[spout].push(ended);
+        debug_assert!(told.is_ok(), "more outcomes than messages pending");
+    }
+
+    /// Tells of what is acked in `f`, on this thread, when that is over.
+    pub(crate) fn together(&self, f: impl FnOnce()) {
+        let (whose, before) = (WHOSE.replace(self.address()), HELD.take());
+        f();
+        WHOSE.set(whose);
+        for (spout, places) in HELD.replace(before) {
+            self.tell(spout, Ended::Acked(places));
+        }
+    }
+
+    /// Tells of what fails in `f`, on this thread, for this reason.
+    pub(crate) fn because<R>(&self, why: Option<&Arc<str>>, f: impl FnOnce() -> R) -> R {
+        WHY.set(why.cloned());
+        let done = f();
+        WHY.set(None);
+        done
+    }
+}
+
+/// Holds an ack until the others are told.
+#[inline]
+fn hold(held: &mut Held, spout: usize, place: u32) {
+    /// So many at once, most often.
+    const BATCH: usize = 64;
+    match held.last_mut() {
+        Some((last, places)) if *last == spout => places.push(place),
+        _ => match held.iter_mut().find(|(to, _)| *to == spout) {
+            Some((_, places)) => places.push(place),
+            None => {
+                let mut places = Vec::with_capacity(BATCH);
+                places.push(place);
+                held.push((spout, places));
+            }
+        },
+    }
+}
+
+impl Handler for Desks {
+    fn outcome(&self, outcome: &Outcome) {
+        #[allow(clippy::cast_possible_truncation)] // its halves
+        let (spout, place) = ((outcome.owner >> 32) as usize, outcome.owner as u32);
+        let reason = outcome.reason;
+        if reason == Reason::Acked {
+            if WHOSE.get() == self.address() {
+                HELD.with_borrow_mut(|held| hold(held, spout, place));
+            } else {
+                self.tell(spout, Ended::Acked(vec![place]));
+            }
+            return;
+        }
+        let why = match reason {
+            Reason::Failed { by: Some(_) } => WHY.take(),
+            _ => None,
+        };
+        self.tell(spout, Ended::Otherwise { place, reason, why });
+    }
+}
