@@ -107,7 +107,8 @@ pub enum Failure {
     Failed,
     /// Not all was acked in time.
     TimedOut,
-    /// The topology was stopped first.
+    /// The tracker was shut down first, by who has it from [`Topology::tracker`](crate::Topology::tracker). It is no reason to think that
+    /// there is something wrong with the message. (One who is killed is told nothing.)
     Stopped,
 }
 
