@@ -465,8 +465,8 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     }
 
     /// Who gets the messages that are given up, on the spout's thread, before the spout is told. With such a handler, or with
-    /// [`replay`](SpoutSpec::replay), a copy of each message is kept while it is pending. If it panics, that is counted, the letter
-    /// is gone, and the spout is told all the same.
+    /// [`replay`](SpoutSpec::replay), a copy of each message is kept while it is pending. If it panics, that is counted, the
+    /// letter is gone, and the spout is told all the same.
     pub fn on_dead_letter(
         &mut self,
         handler: impl Fn(DeadLetter<M>) + Send + Sync + 'static,
@@ -491,8 +491,8 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     }
 
     /// Makes it without threads: its tasks run in [`ManualTopology::step`], in turn. With a
-    /// [`ManualClock`](expiry::ManualClock), a simulation that is the same every time, for one [`seed`](Self::seed). This is how a
-    /// bolt of one's own is tested, between a spout that emits what it is to be given and a bolt that keeps what it emits: see
+    /// [`ManualClock`](expiry::ManualClock), a simulation that is the same every time, for one [`seed`](Self::seed). This is how
+    /// a bolt of one's own is tested, between a spout that emits what it is to be given and a bolt that keeps what it emits: see
     /// [`ManualTopology`].
     ///
     /// # Errors

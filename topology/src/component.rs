@@ -101,7 +101,8 @@ pub trait Spout<M>: Send {
     }
 
     /// The message with this token is given up: its last attempt has failed or timed out. Once for each, instead of an ack. Without
-    /// [`replay`](crate::SpoutSpec::replay) the first attempt is the last one, and the spout may emit it again by itself, as in Storm.
+    /// [`replay`](crate::SpoutSpec::replay) the first attempt is the last one, and the spout may emit it again by itself, as in
+    /// Storm.
     fn fail(&mut self, id: u64, failure: Failure) {
         let _ = (id, failure);
     }
@@ -140,8 +141,8 @@ pub trait Bolt<M>: Send {
         let _ = out;
     }
 
-    /// The last call, also if the topology is killed or dropped. Nothing can be emitted or acked any more; when a topology has been
-    /// [drained](crate::Topology::drain) no bolt holds anything that is pending.
+    /// The last call, also if the topology is killed or dropped. Nothing can be emitted or acked any more; when a topology has
+    /// been [drained](crate::Topology::drain) no bolt holds anything that is pending.
     fn cleanup(&mut self) {}
 }
 

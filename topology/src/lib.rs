@@ -8,8 +8,8 @@
 //! things. Clocks, the [reason](expiry::Reason) of a replay and the [tracker](expiry::AckTracker) are those of [`expiry`].
 //!
 //! Who knows Storm: messages are emitted again by the topology, not by the spout, which is told of each attempt by
-//! [`replay`](Spout::replay), and by [`fail`](Spout::fail) only when one is given up. A [`basic`] bolt is a `BaseBasicBolt`; any other
-//! one acks and fails by itself, and names what its messages are derived from whenever it emits.
+//! [`replay`](Spout::replay), and by [`fail`](Spout::fail) only when one is given up. A [`basic`] bolt is a `BaseBasicBolt`; any
+//! other one acks and fails by itself, and names what its messages are derived from whenever it emits.
 //!
 //! ```
 //! use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};

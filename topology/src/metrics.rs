@@ -158,7 +158,8 @@ pub struct ComponentMetrics {
     pub replayed: u64,
     /// Messages given up. Of spouts.
     pub dead_letters: u64,
-    /// Panics that were caught: of its instances, each followed by a restart, and of hooks and the handler of dead letters, which are not.
+    /// Panics that were caught: of its instances, each followed by a restart; and of hooks and the handler of dead letters, which
+    /// go on.
     pub panics: u64,
     /// Errors that it has reported, and one for each panic.
     pub errors: u64,

@@ -494,8 +494,8 @@ impl Topology {
     }
 
     /// Stops it when everything has come to its end: asks spouts for no more, waits for what is pending, replays and what bolts hold
-    /// until a tick included, and ends the threads. Returns what it has been doing. What spouts have not emitted by now (what is still
-    /// in a channel, say) they keep: to have that done too, let them be `Done`, and [`wait`](Self::wait).
+    /// until a tick included, and ends the threads. Returns what it has been doing. What spouts have not emitted by now (what is
+    /// still in a channel, say) they keep: to have that done too, let them be `Done`, and [`wait`](Self::wait).
     ///
     /// # Errors
     ///
