@@ -107,8 +107,8 @@ pub enum Failure {
     Failed,
     /// Not all was acked in time.
     TimedOut,
-    /// The tracker was shut down first, by who has it from [`Topology::tracker`](crate::Topology::tracker): no reason to think that
-    /// something is wrong with the message. (A topology that is killed tells its spouts nothing.)
+    /// The tracker was shut down first, by who has it from [`Topology::tracker`](crate::Topology::tracker): no reason to think
+    /// that something is wrong with the message. (A topology that is killed tells its spouts nothing.)
     Stopped,
 }
 
