@@ -168,7 +168,8 @@ macro_rules! common_settings {
         }
 
         /// Declares a field of the stream declared last (the default one, to begin with), by which listeners may group. It is borrowed from
-        /// the message; of an enum, a variant that has none may give a constant.
+        /// the message, so what is computed has to be put there by who emits it; of an enum, a variant that has none may give a
+        /// constant: `|record| match record { Record::Word(word) => word.as_str(), _ => "" }`.
         pub fn field<T, F>(&mut self, name: &str, field: F) -> &mut Self
         where
             T: Hash + ?Sized,
@@ -233,7 +234,7 @@ impl<M: 'static> SpoutSpec<'_, M> {
     }
 }
 
-/// A bolt's settings.
+/// A bolt's settings. Groupings add up: one that listens twice to a stream gets each of its messages twice.
 pub struct BoltSpec<'a, M> {
     spec: &'a mut Spec<M>,
 }
@@ -293,7 +294,8 @@ impl<M: 'static> BoltSpec<'_, M> {
         self.listen(source.into(), Grouping::Direct)
     }
 
-    /// Has [`tick`](Bolt::tick) called in each of its tasks, about so often.
+    /// Has [`tick`](Bolt::tick) called in each of its tasks, about so often. If it acks in there the
+    /// [timeout](TopologyBuilder::timeout) has to be longer, or all that it holds times out.
     pub fn tick_every(&mut self, time: Duration) -> &mut Self {
         self.set(|bolt| bolt.tick = Some(time))
     }
@@ -418,12 +420,13 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     }
 
     /// How long all that is derived from a message may take, from each attempt on, the time in which bolts hold it included.
+    /// `Duration::MAX` for as long as it likes.
     pub fn timeout(&mut self, timeout: Duration) -> &mut Self {
         self.timeout = timeout;
         self
     }
 
-    /// The granularity of timeouts.
+    /// The granularity of timeouts. If it is not given, a 300th of the timeout, between 1 ms and 1 s.
     pub fn interval(&mut self, interval: Duration) -> &mut Self {
         self.interval = Some(interval);
         self
@@ -479,7 +482,8 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     }
 
     /// Who gets the messages that are given up, on the spout's thread, before the spout is told. With such a handler, or with
-    /// [`replay`](SpoutSpec::replay), a copy of each message is kept while it is pending.
+    /// [`replay`](SpoutSpec::replay), a copy of each message is kept while it is pending. If it panics, that is counted, the
+    /// letter is gone, and the spout is told all the same.
     pub fn on_dead_letter(
         &mut self,
         handler: impl Fn(DeadLetter<M>) + Send + Sync + 'static,
@@ -504,7 +508,9 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     }
 
     /// Makes it without threads: its tasks run in [`ManualTopology::step`], in turn. With a
-    /// [`ManualClock`](expiry::ManualClock), a simulation that is the same every time, for one [`seed`](Self::seed).
+    /// [`ManualClock`](expiry::ManualClock), a simulation that is the same every time, for one [`seed`](Self::seed). This is how
+    /// a bolt of one's own is tested, between a spout that emits what it is to be given and a bolt that keeps what it emits: see
+    /// [`ManualTopology`].
     ///
     /// # Errors
     ///

@@ -37,7 +37,8 @@ impl Context {
         self.tasks
     }
 
-    /// Wakes this task's thread: for whoever has something for a spout that has said [`Next::Idle`].
+    /// Wakes this task's thread: for whoever has something for a spout that has said [`Next::Idle`]. To be had where an instance
+    /// is made, or in [`open`](Spout::open); it is good for all instances of the task.
     #[must_use]
     pub fn waker(&self) -> Waker {
         Waker(self.bell.clone())
@@ -55,7 +56,7 @@ impl fmt::Debug for Context {
 pub struct Waker(Arc<Bell>);
 
 impl Waker {
-    /// Makes it look again. Costs a fence where it is awake.
+    /// Makes it look again. To be called when there is something to see: send first, then wake. Costs a fence where it is awake.
     pub fn wake(&self) {
         self.0.ring();
     }
@@ -99,13 +100,14 @@ pub trait Spout<M>: Send {
     }
 
     /// The message with this token is given up: its last attempt has failed or timed out. Once for each, instead of an ack. Without
-    /// [`replay`](crate::SpoutSpec::replay) the first attempt is the last one.
+    /// [`replay`](crate::SpoutSpec::replay) the first attempt is the last one, and the spout may emit it again by itself, as in
+    /// Storm.
     fn fail(&mut self, id: u64, failure: &Failure) {
         let _ = (id, failure);
     }
 
     /// An attempt at the message with this token has failed or timed out, and there is another one, after the pause: with `message`,
-    /// which may be changed for it, say to count the attempts.
+    /// which may be changed for it, say to count the attempts. It is emitted by the topology: nothing is to be done here.
     fn replay(&mut self, id: u64, failure: &Failure, message: &mut M) {
         let _ = (id, failure, message);
     }
@@ -138,7 +140,8 @@ pub trait Bolt<M>: Send {
         let _ = out;
     }
 
-    /// The last call.
+    /// The last call, also if the topology is killed or dropped. Nothing can be emitted or acked any more; when a topology has
+    /// been [drained](crate::Topology::drain) no bolt holds anything that is pending.
     fn cleanup(&mut self) {}
 }
 

@@ -158,9 +158,10 @@ pub struct ComponentMetrics {
     pub replayed: u64,
     /// Messages given up. Of spouts.
     pub dead_letters: u64,
-    /// Panics that were caught, each followed by a restart.
+    /// Panics that were caught: of its instances, each followed by a restart; and of hooks and the handler of dead letters, which
+    /// go on.
     pub panics: u64,
-    /// Errors that it has reported, and one for each restart.
+    /// Errors that it has reported, and one for each panic.
     pub errors: u64,
     /// Messages pending now: in flight, or waiting to be emitted again. Of spouts.
     pub pending: u64,

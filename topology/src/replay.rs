@@ -119,7 +119,8 @@ pub enum Failure {
         /// When that was seen, on the same scale.
         seen: Duration,
     },
-    /// The topology was stopped first.
+    /// The tracker was shut down first, by who has it from [`Topology::tracker`](crate::Topology::tracker): no reason to think
+    /// that something is wrong with the message. (A topology that is killed tells its spouts nothing.)
     Stopped,
 }
 

@@ -524,11 +524,12 @@ impl Topology {
     }
 
     /// Stops it when everything has come to its end: asks spouts for no more, waits for what is pending, replays and what bolts hold
-    /// until a tick included, and ends the threads. Returns what it has been doing.
+    /// until a tick included, and ends the threads. Returns what it has been doing. What spouts have not emitted by now (what is
+    /// still in a channel, say) they keep: to have that done too, let them be `Done`, and [`wait`](Self::wait).
     ///
     /// # Errors
     ///
-    /// [`Stuck`] if that has not happened in time, and then it is stopped all the same.
+    /// [`Stuck`] if that has not happened in time, and then it is stopped all the same, as by [`kill`](Self::kill).
     pub fn drain(mut self, limit: Duration) -> Result<Vec<ComponentMetrics>, Stuck> {
         self.deactivate();
         let rest = self.until(limit, |board| board.is_silent() && board.is_quiet());
@@ -563,7 +564,53 @@ impl Drop for Topology {
     }
 }
 
-/// A topology without threads: see [`TopologyBuilder::start_manual`].
+/// A topology without threads: see [`TopologyBuilder::start_manual`]. Dropping it closes spouts and cleans bolts up.
+///
+/// Nothing passes the time but the test:
+///
+/// ```
+/// use expiry::{Clock, ManualClock};
+/// use expiry_topology::{Bolt, BoltCollector, Next, Spout, SpoutCollector, TopologyBuilder, Tuple};
+/// use std::time::Duration;
+///
+/// struct One(bool);
+///
+/// impl Spout<u32> for One {
+///     fn next(&mut self, out: &mut SpoutCollector<'_, u32>) -> Next {
+///         if std::mem::replace(&mut self.0, true) {
+///             return Next::Done;
+///         }
+///         out.emit(1, 0).expect("there is room");
+///         Next::Ready
+///     }
+/// }
+///
+/// /// Acks with its ticks.
+/// struct Hold(Vec<Tuple<u32>>);
+///
+/// impl Bolt<u32> for Hold {
+///     fn execute(&mut self, tuple: Tuple<u32>, _: &mut BoltCollector<'_, u32>) {
+///         self.0.push(tuple);
+///     }
+///
+///     fn tick(&mut self, out: &mut BoltCollector<'_, u32>) {
+///         self.0.drain(..).for_each(|tuple| out.ack(tuple));
+///     }
+/// }
+///
+/// let clock = ManualClock::new();
+/// let mut topology = TopologyBuilder::new();
+/// topology.clock(clock.clone()).seed(1);
+/// topology.spout("one", |_| One(false));
+/// topology.bolt("hold", |_| Hold(Vec::new())).shuffle("one").tick_every(Duration::from_secs(20));
+/// let mut topology = topology.start_manual()?;
+/// while topology.settle(1_000) && !topology.is_finished() {
+///     clock.advance(topology.next_due().expect("there is a tick"));
+/// }
+/// assert_eq!(topology.metrics()[0].acked, 1);
+/// assert_eq!(clock.now(), 20_000_000_000); // at once
+/// # Ok::<(), expiry_topology::BuildError>(())
+/// ```
 pub struct ManualTopology<M> {
     board: Board,
     /// Each with its component, and whether that is held.
@@ -643,7 +690,7 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
             .map(|due| Duration::from_nanos(due.saturating_sub(now)))
     }
 
-    /// Whether all spouts are done, every message is acked or given up, and every tuple executed.
+    /// Whether all spouts are done, every message is acked or given up, and every tuple executed. Never so if one is not done.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.board.is_done() && self.board.is_quiet()

@@ -68,7 +68,8 @@ impl<M: fmt::Debug> fmt::Debug for Tuple<M> {
     }
 }
 
-/// What an emitted message is derived from: `&tuple`, `&[&a, &b]` for a join, or `()` for nothing, untracked.
+/// What an emitted message is derived from: `&tuple`; `&[&a, &b]` for a join, or any slice of references, `&held[..]` of a
+/// `held: Vec<&Tuple<M>>`; or `()` for nothing, untracked.
 pub trait Parents<M>: sealed::Parents<M> {}
 
 impl<M, P: sealed::Parents<M>> Parents<M> for P {}
