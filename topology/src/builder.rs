@@ -81,6 +81,10 @@ impl<M> Spec<M> {
         self.threads.unwrap_or(self.tasks)
     }
 
+    fn replays(&self) -> bool {
+        matches!(&self.kind, Kind::Spout(spout) if spout.replay.is_some())
+    }
+
     /// What is wrong with its own settings.
     fn check(&self) -> Result<(), BuildError> {
         let (tasks, threads) = (self.tasks, self.threads());
@@ -110,6 +114,12 @@ impl<M> Spec<M> {
             }
             Kind::Bolt(_) => None,
         };
+        let names = self.streams.iter().flat_map(|stream| {
+            let fields = stream.fields.iter().map(|(name, _)| ("field", name));
+            fields.chain([("stream", &stream.name)])
+        });
+        let unnamed = names.filter(|(_, name)| name.is_empty());
+        let wrong = wrong.or_else(|| unnamed.map(|(what, _)| (what, "has no name")).next());
         match wrong {
             Some((setting, why)) => Err(BuildError::Setting {
                 component: self.name.clone(),
@@ -522,6 +532,24 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// Checks all of it.
     pub(crate) fn check(&self) -> Result<Graph<M>, BuildError> {
         self.specs.iter().try_for_each(Spec::check)?;
+        if let Some(spec) = self
+            .specs
+            .iter()
+            .find(|spec| spec.replays() && !self.acking)
+        {
+            return Err(BuildError::Setting {
+                component: spec.name.clone(),
+                setting: "replay",
+                why: "is never used without acking",
+            });
+        }
+        if self.timeout.is_zero() {
+            return Err(BuildError::Setting {
+                component: String::new(),
+                setting: "timeout",
+                why: "is zero; for none it takes Duration::MAX",
+            });
+        }
         for (setting, value) in [("queue", self.queue), ("batch", self.batch)] {
             let why = match value {
                 0 => "is zero",

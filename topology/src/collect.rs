@@ -6,6 +6,7 @@ use crate::error::{EmitError, Refused};
 use crate::spout_task::Desk;
 use crate::tuple::{sealed::derive, Parents, Tuple};
 use std::fmt;
+use std::time::Duration;
 
 /// What a spout emits with, while it is asked for messages.
 pub struct SpoutCollector<'a, M> {
@@ -19,6 +20,12 @@ impl<M> fmt::Debug for SpoutCollector<'_, M> {
 }
 
 impl<M: Clone> SpoutCollector<'_, M> {
+    /// The topology's time, from its clock's origin on. In simulations it is the simulated one.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.desk.time()
+    }
+
     /// How many more messages may be emitted before as many are pending as may be.
     #[must_use]
     pub fn room(&self) -> usize {
@@ -98,6 +105,12 @@ impl<M> fmt::Debug for BoltCollector<'_, M> {
 }
 
 impl<M: Clone> BoltCollector<'_, M> {
+    /// The topology's time, from its clock's origin on. In simulations it is the simulated one.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.bench.shared.time()
+    }
+
     /// Emits a message on the default stream that is derived from `parents`: `&tuple`, `&[&a, &b]`, or `()` for nothing, untracked.
     /// Never waits. To be called before the parents are acked, which the compiler sees to.
     pub fn emit(&mut self, parents: impl Parents<M>, message: M) {

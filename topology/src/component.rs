@@ -2,7 +2,7 @@
 
 use crate::collect::{BoltCollector, SpoutCollector};
 use crate::error::EmitError;
-use crate::inbox::Bell;
+use crate::inbox::Call;
 use crate::replay::Failure;
 use crate::tuple::Tuple;
 use std::fmt;
@@ -15,7 +15,7 @@ pub struct Context {
     pub(crate) component: Arc<str>,
     pub(crate) task: usize,
     pub(crate) tasks: usize,
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) call: Arc<Call>,
 }
 
 impl Context {
@@ -41,7 +41,7 @@ impl Context {
     /// is made, or in [`open`](Spout::open); it is good for all instances of the task.
     #[must_use]
     pub fn waker(&self) -> Waker {
-        Waker(self.bell.clone())
+        Waker(self.call.clone())
     }
 }
 
@@ -53,12 +53,12 @@ impl fmt::Debug for Context {
 
 /// Wakes a task's thread; see [`Context::waker`].
 #[derive(Clone)]
-pub struct Waker(Arc<Bell>);
+pub struct Waker(Arc<Call>);
 
 impl Waker {
     /// Makes it look again. To be called when there is something to see: send first, then wake. Costs a fence where it is awake.
     pub fn wake(&self) {
-        self.0.ring();
+        self.0.call();
     }
 }
 
@@ -73,8 +73,10 @@ impl fmt::Debug for Waker {
 pub enum Next {
     /// Ask again at once.
     Ready,
-    /// There is nothing just now. It is asked again after a pause of a millisecond at most, or when its [`Waker`] is used.
+    /// There is nothing just now. It is asked again after a millisecond, or when its [`Waker`] is used.
     Idle,
+    /// There is nothing until its [`Waker`] is used: it is not asked before. (Nor by an instance that follows a panic.)
+    Asleep,
     /// There will be nothing more. It is not asked again, but still told what becomes of what it has emitted.
     Done,
 }

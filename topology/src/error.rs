@@ -24,7 +24,7 @@ pub enum BuildError {
         /// Which.
         field: String,
     },
-    /// A component has no tasks, no threads, or more threads than tasks.
+    /// A component has no tasks, no threads, more threads than tasks, or more than 65,536 tasks.
     BadParallelism {
         /// Which component.
         component: String,
@@ -59,6 +59,8 @@ pub enum BuildError {
         component: String,
         /// To whom.
         source: String,
+        /// Which of its streams.
+        stream: String,
         /// The field.
         field: String,
     },
@@ -94,7 +96,7 @@ impl fmt::Display for BuildError {
             }
             BuildError::BadParallelism { component, tasks, threads } => write!(
                 f,
-                "{component:?} has {tasks} tasks on {threads} threads; it takes at least one of each, and no more threads than tasks"
+                "{component:?} has {tasks} tasks on {threads} threads; it takes at least one of each, at most 65,536 tasks, and no more threads than tasks"
             ),
             BuildError::NoSpout => f.write_str("there is no spout: nothing would ever happen"),
             BuildError::NoInput(component) => {
@@ -107,9 +109,9 @@ impl fmt::Display for BuildError {
                 f,
                 "{component:?} listens to the stream {stream:?} of {source:?}, which does not declare it"
             ),
-            BuildError::UnknownField { component, source, field } => write!(
+            BuildError::UnknownField { component, source, stream, field } => write!(
                 f,
-                "{component:?} groups by {field:?}, which {source:?} does not declare"
+                "{component:?} groups by {field:?}, which the stream {stream:?} of {source:?} does not declare"
             ),
             BuildError::NoFields(component) => {
                 write!(f, "{component:?} groups by no fields; name some, or use global")

@@ -240,6 +240,7 @@ fn choose<M>(
                 let unknown = || BuildError::UnknownField {
                     component: spec.name.clone(),
                     source: source.name.clone(),
+                    stream: input.stream.clone(),
                     field: field.clone(),
                 };
                 declared.map(|(_, hash)| hash.clone()).ok_or_else(unknown)

@@ -52,6 +52,36 @@ impl Bell {
     }
 }
 
+/// Calls a spout that has nothing. Who calls has sent before; who is called takes the call before it looks, so that what is sent while
+/// it looks is another call.
+pub(crate) struct Call {
+    is_there: AtomicBool,
+    bell: Arc<Bell>,
+}
+
+impl Call {
+    pub(crate) fn new(bell: Arc<Bell>) -> Self {
+        Call {
+            is_there: AtomicBool::new(false),
+            bell,
+        }
+    }
+
+    pub(crate) fn call(&self) {
+        self.is_there.store(true, Ordering::Release);
+        self.bell.ring();
+    }
+
+    /// Whether there was one.
+    pub(crate) fn take(&self) -> bool {
+        self.is_there() && self.is_there.swap(false, Ordering::AcqRel)
+    }
+
+    pub(crate) fn is_there(&self) -> bool {
+        self.is_there.load(Ordering::Relaxed)
+    }
+}
+
 /// Whether somebody sleeps until there is room in a queue. Who goes to sleep (and has said so to his bell) says it here, and looks for
 /// room then; who takes something out does so first, and looks then whether somebody sleeps: with a fence between the two on both
 /// sides one of them sees the other. To say it any earlier would not do: it may be taken for somebody who is awake.

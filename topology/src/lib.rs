@@ -5,7 +5,7 @@
 //! all that was derived from a message has been acked the spout is told so. What fails, or takes too long, is emitted again if
 //! the spout has a [`Replay`]: bolts may see a message more than once, and none is lost without its spout being told.
 //! Messages of one topology are of one type, which is cloned where one goes to several tasks: an enum, if components exchange different
-//! things. Clocks, the [reason](expiry::Reason) of a replay and the [tracker](expiry::AckTracker) are those of [`expiry`].
+//! things.
 //!
 //! Who knows Storm: messages are emitted again by the topology, not by the spout, which is told of each attempt by
 //! [`replay`](Spout::replay), and by [`fail`](Spout::fail) only when one is given up. A [`basic`] bolt is a `BaseBasicBolt`; any
@@ -70,6 +70,9 @@ mod tuple;
 mod wait;
 
 pub use builder::{BoltSpec, Source, SpoutSpec, TopologyBuilder};
+/// Of [`expiry`], what it takes to use a topology.
+pub use expiry::{AckTracker, Clock, CoarseClock, ManualClock, Root};
+
 pub use collect::{BoltCollector, SpoutCollector};
 pub use component::{basic, Basic, Bolt, Context, Derive, Done, Hook, Next, Spout, Waker};
 pub use error::{BuildError, EmitError, Refused};

@@ -127,7 +127,7 @@ impl Stats {
     }
 }
 
-/// A component's, all its tasks together. Monotonic but for `pending`, `queued` and `overflow`; read one after another
+/// A component's, all its tasks together. Monotonic but for `pending`, `held`, `queued` and `overflow`; read one after another
 /// while others count.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
@@ -146,6 +146,8 @@ pub struct ComponentMetrics {
     pub acked: u64,
     /// Of a bolt, tuples failed, those that it panicked over included; of a spout, attempts that failed, timeouts not included.
     pub failed: u64,
+    /// Tuples that it was given and has neither acked nor failed: which it holds now, or has dropped. Of bolts.
+    pub held: u64,
     /// Trees that ended with one of its acks. Of bolts.
     pub trees_acked: u64,
     /// Trees that ended with one of its fails, panics included. Of bolts.
@@ -209,6 +211,11 @@ impl ComponentMetrics {
             (&mut self.overflow, &stats.overflow),
         ] {
             *sum += count.get();
+        }
+        if !stats.is_spout {
+            let done = stats.acked.get() + stats.failed.get();
+            // One that is acked by a bolt that panics then is failed too.
+            self.held += stats.executed.get().saturating_sub(done);
         }
         for (sum, count) in [
             (&mut self.skipped_max_pending, &stats.skipped_max_pending),

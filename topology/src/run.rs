@@ -6,7 +6,7 @@ use crate::component::Context;
 use crate::emit::{Batch, Emitter, Hooks, Outbox};
 use crate::error::BuildError;
 use crate::gate::Gate;
-use crate::inbox::{Bell, Inbox};
+use crate::inbox::{Bell, Call, Inbox};
 use crate::metrics::{ComponentMetrics, Stats};
 use crate::outcomes::{Desks, Ended};
 use crate::spout_task::{SpoutParts, SpoutTask};
@@ -108,13 +108,20 @@ impl Board {
                 .filter(|&since| since != 0)
                 .min();
             let busy = Duration::from_nanos(since.map_or(0, |since| now.saturating_sub(since)));
-            if metrics.pending > 0 || metrics.queued > 0 || metrics.overflow > 0 || since.is_some()
-            {
+            let ComponentMetrics {
+                pending,
+                held,
+                queued,
+                overflow,
+                ..
+            } = *metrics;
+            if pending + held + overflow > 0 || queued > 0 || since.is_some() {
                 components.push(StuckComponent {
                     name: metrics.name.clone(),
-                    pending: metrics.pending,
-                    queued: metrics.queued,
-                    overflow: metrics.overflow,
+                    pending,
+                    held,
+                    queued,
+                    overflow,
                     busy,
                 });
             }
@@ -144,6 +151,8 @@ pub struct StuckComponent {
     pub name: String,
     /// Messages that it has pending. Of spouts.
     pub pending: u64,
+    /// Tuples that it has neither acked nor failed. Of bolts.
+    pub held: u64,
     /// Batches in its queues. Of bolts.
     pub queued: usize,
     /// Batches that it could not send on yet.
@@ -160,14 +169,21 @@ impl fmt::Display for Stuck {
             "the topology has not come to rest in time: {under_way} tuples are under way;"
         )?;
         for component in &self.components {
-            let StuckComponent {
-                name,
-                pending,
-                queued,
-                overflow,
-                busy,
-            } = component;
-            write!(f, " {name:?} ({pending} pending, {queued} batches queued, {overflow} held back, in its own code for {busy:?})")?;
+            write!(f, " {:?} (", component.name)?;
+            let figures = [
+                (component.pending, "pending"),
+                (component.held, "held"),
+                (component.queued as u64, "batches queued"),
+                (component.overflow, "batches without room"),
+            ];
+            for (figure, what) in figures.into_iter().filter(|(figure, _)| *figure > 0) {
+                write!(f, "{figure} {what}, ")?;
+            }
+            if component.busy.is_zero() {
+                f.write_str("not in its own code)")?;
+            } else {
+                write!(f, "in its own code for {:?})", component.busy)?;
+            }
         }
         Ok(())
     }
@@ -311,7 +327,7 @@ fn assemble<M: Clone + Send + 'static>(
                 component: name.clone(),
                 task,
                 tasks: spec.tasks,
-                bell: bells[thread].0.clone(),
+                call: Arc::new(Call::new(bells[thread].0.clone())),
             };
             let stats = Arc::new(Stats::new(matches!(spec.kind, Kind::Spout(_))));
             let emitter = Emitter::new(
@@ -688,6 +704,32 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
         let now = self.board.shared.clock.now();
         self.due
             .map(|due| Duration::from_nanos(due.saturating_sub(now)))
+    }
+
+    /// Lets the clock pass from one thing that is due to the next, by `advance`, until nothing is under way and no spout has more, or
+    /// is asked for more, or nothing is ever due: as [`wait`](Topology::wait), or after [`deactivate`](Self::deactivate) as
+    /// [`drain`](Topology::drain). False if that takes more than `most` steps.
+    pub fn run(&mut self, most: usize, mut advance: impl FnMut(Duration)) -> bool {
+        for _ in 0..most {
+            if self.step() {
+                continue;
+            }
+            if self.is_at_rest() {
+                return true;
+            }
+            let Some(due) = self.next_due() else {
+                return false;
+            };
+            // What is due and could not be done has to wait.
+            advance(due.max(Duration::from_micros(1)));
+        }
+        false
+    }
+
+    /// Whether nothing is under way, and no spout has more, or is asked for more.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        (self.board.is_done() || self.board.is_silent()) && self.board.is_quiet()
     }
 
     /// Whether all spouts are done, every message is acked or given up, and every tuple executed. Never so if one is not done.

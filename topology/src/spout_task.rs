@@ -75,6 +75,10 @@ impl<M: Clone> Desk<M> {
         self.free.len()
     }
 
+    pub(crate) fn time(&self) -> Duration {
+        self.shared.time()
+    }
+
     /// Emits a new message.
     pub(crate) fn emit(
         &mut self,
@@ -534,6 +538,11 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
         }
     }
 
+    /// Whether it may emit.
+    fn is_asked(&self) -> bool {
+        self.is_active && !self.is_done && self.desk.room() > 0
+    }
+
     /// Asks the spout for more, if it may emit. What it said, unless there was a reason not to ask.
     fn ask(&mut self, since: u64) -> Option<Next> {
         if self.is_done {
@@ -548,13 +557,15 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             stats.skipped_max_pending.add(since);
             return None;
         }
-        if now < self.idle_until {
+        let is_called = self.desk.emitter.context.call.take();
+        if now < self.idle_until && !is_called {
             return None;
         }
         let next = self.call(|spout, desk| spout.next(&mut crate::SpoutCollector { desk }));
         match next {
             // One that panics whenever it is asked is not asked all the time.
             Some(Next::Idle) | None => self.idle_until = now + IDLE_PAUSE,
+            Some(Next::Asleep) => self.idle_until = u64::MAX,
             Some(Next::Done) => {
                 self.is_done = true;
                 self.desk
@@ -563,7 +574,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
                     .is_done
                     .store(true, Ordering::Release);
             }
-            Some(Next::Ready) => {}
+            Some(Next::Ready) => self.idle_until = 0,
         }
         next
     }
@@ -603,8 +614,7 @@ impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
             self.desk.emitter.flush();
         }
         let later = self.later.peek().map(|Reverse((due, _))| *due);
-        let asked = self.is_active && !self.is_done && self.desk.room() > 0;
-        let again = asked.then_some(self.idle_until.max(now));
+        let again = Some(self.idle_until.max(now)).filter(|&due| self.is_asked() && due < u64::MAX);
         // One that panics whenever it is made is not made all the time.
         let made = self.spout.is_none().then_some(now + IDLE_PAUSE);
         Step {
@@ -615,14 +625,19 @@ impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
 
     fn has_input(&self) -> bool {
         let is_told = self.spout.is_some() && !self.outcomes.is_empty();
+        let outbox = &self.desk.emitter.outbox;
+        let is_free = self.is_asked() && outbox.overflow() == 0 && self.desk.trees.is_empty();
         is_told
             || self.desk.shared.gate.is_open() != self.is_active
-            || self.desk.emitter.outbox.look_for_room()
+            || outbox.look_for_room()
+            || (is_free && self.desk.emitter.context.call.is_there())
     }
 
     fn close(&mut self) {
         self.desk.now = self.desk.shared.clock.now();
-        self.settle();
+        if self.spout.is_some() {
+            self.settle();
+        }
         if self.spout.is_some() {
             self.call(|spout, _| spout.close());
         }

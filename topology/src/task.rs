@@ -9,6 +9,7 @@ use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Of so many latencies one is taken.
 pub(crate) const SAMPLED: u64 = 16;
@@ -28,6 +29,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    pub(crate) fn time(&self) -> Duration {
+        Duration::from_nanos(self.clock.now())
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }

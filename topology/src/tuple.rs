@@ -68,8 +68,8 @@ impl<M: fmt::Debug> fmt::Debug for Tuple<M> {
     }
 }
 
-/// What an emitted message is derived from: `&tuple`; `&[&a, &b]` for a join, or any slice of references, `&held[..]` of a
-/// `held: Vec<&Tuple<M>>`; or `()` for nothing, untracked.
+/// What an emitted message is derived from: `&tuple`; `&[&a, &b]` for a join, or `&held` of a `Vec` or a slice of tuples or of
+/// references to them; or `()` for nothing, untracked.
 pub trait Parents<M>: sealed::Parents<M> {}
 
 impl<M, P: sealed::Parents<M>> Parents<M> for P {}
@@ -99,15 +99,28 @@ pub(crate) mod sealed {
     #[allow(private_interfaces)]
     impl<M> Parents<M> for &[&Tuple<M>] {
         fn each(&self, f: &mut dyn FnMut(&Anchor)) {
-            let mut seen = Roots::new();
-            for anchor in self.iter().flat_map(|tuple| &tuple.anchors) {
-                // One edge in each tree is enough, whichever of these are parts of it. (The same one in two anchors of a tree would
-                // cancel itself out there, and the tree would end while it is outstanding.)
-                if !seen.contains(&anchor.root) {
-                    seen.push(anchor.root);
-                    f(anchor);
-                }
-            }
+            once_each(self.iter().copied(), f);
+        }
+    }
+
+    #[allow(private_interfaces)]
+    impl<M> Parents<M> for &[Tuple<M>] {
+        fn each(&self, f: &mut dyn FnMut(&Anchor)) {
+            once_each(self.iter(), f);
+        }
+    }
+
+    #[allow(private_interfaces)]
+    impl<M> Parents<M> for &Vec<Tuple<M>> {
+        fn each(&self, f: &mut dyn FnMut(&Anchor)) {
+            once_each(self.iter(), f);
+        }
+    }
+
+    #[allow(private_interfaces)]
+    impl<M> Parents<M> for &Vec<&Tuple<M>> {
+        fn each(&self, f: &mut dyn FnMut(&Anchor)) {
+            once_each(self.iter().copied(), f);
         }
     }
 
@@ -115,6 +128,21 @@ pub(crate) mod sealed {
     impl<M, const N: usize> Parents<M> for &[&Tuple<M>; N] {
         fn each(&self, f: &mut dyn FnMut(&Anchor)) {
             Parents::<M>::each(&&self[..], f);
+        }
+    }
+
+    /// One edge in each tree is enough, whichever of these are parts of it. (The same one in two anchors of a tree would cancel itself
+    /// out there, and the tree would end while it is outstanding.)
+    fn once_each<'a, M: 'a>(
+        tuples: impl Iterator<Item = &'a Tuple<M>>,
+        f: &mut dyn FnMut(&Anchor),
+    ) {
+        let mut seen = Roots::new();
+        for anchor in tuples.flat_map(|tuple| &tuple.anchors) {
+            if !seen.contains(&anchor.root) {
+                seen.push(anchor.root);
+                f(anchor);
+            }
         }
     }
 

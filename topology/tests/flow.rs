@@ -8,7 +8,7 @@ use expiry_topology::{
     Context, Failure, Hook, Next, Replay, Spout, SpoutCollector, Tuple, Wait, WaitStrategy,
 };
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A bolt that takes nothing for minutes: what is to go to it waits, in order, and bounded; and then it goes on.
@@ -834,4 +834,56 @@ fn room_wakes_who_waits_for_it() {
         .iter()
         .any(|metrics| !metrics.skipped_back_pressure.is_zero());
     assert!(waited, "there was always room: {metrics:?}");
+}
+
+/// A spout that sleeps is asked when it is called, and not before; one that has nothing, after its pause or when it is called.
+#[test]
+fn a_spout_is_asked_when_it_is_called() {
+    struct Fed {
+        feed: Arc<Mutex<Vec<u64>>>,
+        asked: Arc<AtomicUsize>,
+        otherwise: Next,
+    }
+    impl Spout<u64> for Fed {
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+            self.asked.fetch_add(1, Relaxed);
+            let Some(number) = self.feed.lock().unwrap().pop() else {
+                return self.otherwise;
+            };
+            out.emit(number, number).unwrap();
+            Next::Ready
+        }
+    }
+    for otherwise in [Next::Idle, Next::Asleep] {
+        let (clock, asked) = (ManualClock::new(), Arc::new(AtomicUsize::new(0)));
+        let (feed, waker) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(None)));
+        let mut builder = builder(&clock);
+        builder.spout("fed", {
+            let (feed, asked, waker) = (feed.clone(), asked.clone(), waker.clone());
+            move |context| {
+                *waker.lock().unwrap() = Some(context.waker());
+                let (feed, asked) = (feed.clone(), asked.clone());
+                Fed {
+                    feed,
+                    asked,
+                    otherwise,
+                }
+            }
+        });
+        let bolt = |_: &Context| each(|tuple, out| out.ack(tuple));
+        builder.bolt("sink", bolt).shuffle("fed");
+        let mut topology = builder.start_manual().unwrap();
+        settle(&mut topology);
+        assert_eq!(asked.load(Relaxed), 1);
+        feed.lock().unwrap().push(1);
+        settle(&mut topology);
+        assert_eq!(asked.load(Relaxed), 1, "nobody has called");
+        waker.lock().unwrap().as_ref().unwrap().wake();
+        settle(&mut topology);
+        assert_eq!((asked.load(Relaxed), topology.metrics()[0].acked), (3, 1));
+        clock.advance(SECOND);
+        settle(&mut topology);
+        let again = usize::from(otherwise == Next::Idle);
+        assert_eq!(asked.load(Relaxed), 3 + again);
+    }
 }

@@ -244,6 +244,7 @@ fn bad_graphs_are_refused_by_name() {
         UnknownField {
             component: "bolt".into(),
             source: "numbers".into(),
+            stream: "default".into(),
             field: "colour".into()
         }
     );
@@ -360,8 +361,28 @@ fn bad_settings_are_refused_by_name() {
         topology(|builder| {
             builder.timeout(Duration::ZERO);
         }),
-        BuildError::Tracker(expiry::BuildError::ZeroTimeout)
+        BuildError::Setting {
+            component: String::new(),
+            setting: "timeout",
+            why: "is zero; for none it takes Duration::MAX"
+        }
     );
+    let replays = refused(|builder| {
+        builder.acking(false);
+        let mut spout = builder.spout("numbers", |_| Numbers::new([], &Log::new()));
+        spout.replay(Default::default());
+    });
+    assert_eq!(setting(replays), ("numbers".into(), "replay"));
+    let unnamed = refused(|builder| {
+        let mut spout = builder.spout("numbers", |_| Numbers::new([], &Log::new()));
+        spout.stream("");
+    });
+    assert_eq!(setting(unnamed), ("numbers".into(), "stream"));
+    let unnamed = refused(|builder| {
+        let mut spout = builder.spout("numbers", |_| Numbers::new([], &Log::new()));
+        spout.field("", |number| number);
+    });
+    assert_eq!(setting(unnamed), ("numbers".into(), "field"));
     let spout_timeout = refused(|builder| {
         let mut spout = builder.spout("numbers", |_| Numbers::new([], &Log::new()));
         spout.timeout(Duration::ZERO);
