@@ -4,7 +4,7 @@ use crate::builder::BoltFactory;
 use crate::component::Bolt;
 use crate::emit::{Batch, Emitter};
 use crate::inbox::Inbox;
-use crate::task::{guarded, Panicked, Shared, Step, Task, SAMPLED};
+use crate::task::{discard, guarded, Panicked, Shared, Step, Task, SAMPLED};
 use crate::tuple::{Roots, Tuple};
 use expiry::{Ack, AckError, Root};
 use std::sync::Arc;
@@ -144,16 +144,17 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
             *now,
             |bench| {
                 let context = &bench.emitter.context;
-                let bolt = bolt.get_or_insert_with(|| {
-                    let mut bolt = factory(context);
+                let is_new = bolt.is_none();
+                // Kept before it is prepared: one that panics there is not dropped while that panic goes on.
+                let bolt = bolt.get_or_insert_with(|| factory(context));
+                if is_new {
                     bolt.prepare(context);
-                    bolt
-                });
+                }
                 f(bolt.as_mut(), bench);
             },
         );
         if let Err(panicked) = &done {
-            self.bolt = None;
+            discard(self.bolt.take());
             self.bench.emitter.report(panicked);
         }
         done
@@ -274,6 +275,7 @@ impl<M: Clone + Send + 'static> Task for BoltTask<M> {
     fn close(&mut self) {
         if self.bolt.is_some() {
             let _ = self.call(|bolt, _| bolt.cleanup());
+            discard(self.bolt.take());
         }
         self.settle();
     }

@@ -7,7 +7,7 @@ use crate::error::{EmitError, Refused};
 use crate::inbox::Inbox;
 use crate::outcomes::Ended;
 use crate::replay::{DeadLetter, Failure, Replay};
-use crate::task::{guarded, Panicked, Shared, Step, Task, SAMPLED};
+use crate::task::{discard, guarded, Panicked, Shared, Step, Task, SAMPLED};
 use crate::tuple::{Anchor, Anchors};
 use expiry::{AckError, Reason, Root, Timeout};
 use rand::rngs::SmallRng;
@@ -233,7 +233,7 @@ impl<M: Clone> Desk<M> {
     }
 
     fn release(&mut self, place: u32) {
-        self.places[place as usize] = None;
+        discard(self.places[place as usize].take());
         self.free.push(place);
         self.count_pending();
     }
@@ -327,19 +327,20 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             now,
             |desk| {
                 let context = &desk.emitter.context;
-                let spout = spout.get_or_insert_with(|| {
-                    let mut spout = factory(context);
+                let is_new = spout.is_none();
+                // Kept before it is opened: one that panics there is not dropped while that panic goes on.
+                let spout = spout.get_or_insert_with(|| factory(context));
+                if is_new {
                     spout.open(context);
                     if *is_active {
                         spout.activate();
                     }
-                    spout
-                });
+                }
                 f(spout.as_mut(), desk)
             },
         );
         if let Err(panicked) = &done {
-            self.spout = None;
+            discard(self.spout.take());
             self.desk.emitter.report(panicked);
         }
         done.ok()
@@ -358,7 +359,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
 
     /// Tells the spout of what has ended. Whether there was something.
     fn settle(&mut self) -> bool {
-        let mut any = !self.desk.acked.is_empty();
+        let mut any = false;
         // An outcome that is taken out while there is nobody to be told of it would be lost.
         while self.is_made() {
             let Some(ended) = self.outcomes.pop() else {
@@ -367,10 +368,11 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             any = true;
             self.ended(ended);
         }
-        if !self.desk.acked.is_empty() {
+        let left = self.desk.acked.len();
+        if left > 0 {
             self.tell_acked();
         }
-        any
+        any || self.desk.acked.len() < left
     }
 
     fn ended(&mut self, ended: Ended) {
@@ -401,6 +403,9 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
                         continue;
                     };
                     let (id, took) = (pending.id, desk.now.saturating_sub(pending.began));
+                    if pending.message.is_some() {
+                        discard(pending.message);
+                    }
                     let emitter = &desk.emitter;
                     emitter.stats.acked.add(1);
                     if emitter.stats.acked.get() % SAMPLED == 1 {
@@ -448,18 +453,21 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             return;
         };
         self.desk.emitter.stats.dead.add(1);
-        if let (Some(handler), Some(message)) = (self.on_dead_letter.clone(), pending.message) {
-            let letter = DeadLetter {
-                message,
-                id: pending.id,
-                component: self.desk.emitter.context.component().to_string(),
-                attempts: pending.attempts,
-                failure: failure.clone(),
-            };
-            if let Err(panicked) = self.guard(|_| handler(letter)) {
-                let error = format!("the handler of dead letters {panicked}");
-                self.desk.emitter.report(&error);
+        match (self.on_dead_letter.clone(), pending.message) {
+            (Some(handler), Some(message)) => {
+                let letter = DeadLetter {
+                    message,
+                    id: pending.id,
+                    component: self.desk.emitter.context.component().to_string(),
+                    attempts: pending.attempts,
+                    failure: failure.clone(),
+                };
+                if let Err(panicked) = self.guard(|_| handler(letter)) {
+                    let error = format!("the handler of dead letters {panicked}");
+                    self.desk.emitter.report(&error);
+                }
             }
+            (_, message) => discard(message),
         }
         self.call(|spout, _| spout.fail(pending.id, &failure));
         self.desk.release(place);
@@ -483,6 +491,11 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
                     }
                 }
                 Ok(None) => {}
+                // Given up, it would be told of to nobody.
+                Err(_) if !self.is_made() => {
+                    let due = self.desk.now.saturating_add(IDLE_PAUSE);
+                    self.later.push(Reverse((due, place)));
+                }
                 Err(panicked) => {
                     let why = format!("emitting it again {panicked}");
                     self.desk.emitter.report(&why);
@@ -512,7 +525,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             }
             Err(error) => {
                 self.desk.emitter.report(&error);
-                self.full_until = self.desk.now + FULL_PAUSE;
+                self.full_until = self.desk.now.saturating_add(FULL_PAUSE);
                 false
             }
         }
@@ -564,7 +577,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
         let next = self.call(|spout, desk| spout.next(&mut crate::SpoutCollector { desk }));
         match next {
             // One that panics whenever it is asked is not asked all the time.
-            Some(Next::Idle) | None => self.idle_until = now + IDLE_PAUSE,
+            Some(Next::Idle) | None => self.idle_until = now.saturating_add(IDLE_PAUSE),
             Some(Next::Asleep) => self.idle_until = u64::MAX,
             Some(Next::Done) => {
                 self.is_done = true;
@@ -616,7 +629,8 @@ impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
         let later = self.later.peek().map(|Reverse((due, _))| *due);
         let again = Some(self.idle_until.max(now)).filter(|&due| self.is_asked() && due < u64::MAX);
         // One that panics whenever it is made is not made all the time.
-        let made = self.spout.is_none().then_some(now + IDLE_PAUSE);
+        let again_at = now.saturating_add(IDLE_PAUSE);
+        let made = self.spout.is_none().then_some(again_at);
         Step {
             worked,
             due: later.into_iter().chain(again).chain(made).min(),
@@ -640,6 +654,7 @@ impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
         }
         if self.spout.is_some() {
             self.call(|spout, _| spout.close());
+            discard(self.spout.take());
         }
     }
 }

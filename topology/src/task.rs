@@ -74,6 +74,11 @@ pub(crate) fn guarded<D, R>(
     done
 }
 
+/// Drops what users have written. That may panic too, and costs nobody anything then.
+pub(crate) fn discard<T>(what: T) {
+    let _ = caught(|| drop(what));
+}
+
 /// What somebody said who has panicked.
 pub(crate) struct Panicked(String);
 
