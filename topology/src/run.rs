@@ -384,7 +384,8 @@ fn assemble<M: Clone + Send + 'static>(
         for (nth, (tasks, (bell, parker))) in tasks.into_iter().zip(bells).enumerate() {
             threads.push(Thread {
                 component: at,
-                name: format!("{}-{nth}", spec.name),
+                // The system's names of threads end with a NUL, and std panics over one.
+                name: format!("{}-{nth}", spec.name).replace('\0', ""),
                 tasks,
                 bell,
                 parker,
