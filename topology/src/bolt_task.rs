@@ -244,6 +244,8 @@ impl<M: Clone + Send + 'static> Task for BoltTask<M> {
         let (sent, waits) = self.bench.emitter.retry();
         if waits && !self.in_cycle {
             self.bench.emitter.stats.skipped_back_pressure.add(since);
+            // What others have room for does not wait too.
+            self.bench.emitter.flush();
             return Step {
                 worked: sent,
                 due: None,

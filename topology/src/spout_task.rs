@@ -604,10 +604,13 @@ impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
         worked |= sent;
         if waits {
             self.desk.emitter.stats.skipped_back_pressure.add(since);
+            // What others have room for does not wait too.
+            self.desk.emitter.flush();
             return Step { worked, due: None };
         }
         let is_full = !self.desk.trees.is_empty() && (now < self.full_until || !self.begin());
         if is_full {
+            self.desk.emitter.flush();
             return Step {
                 worked,
                 due: Some(self.full_until),
