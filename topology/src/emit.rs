@@ -28,7 +28,7 @@ pub(crate) struct Lane<M> {
     overflow: VecDeque<Batch<M>>,
 }
 
-/// A task's way to all others.
+/// A task's way to those who listen to it.
 pub(crate) struct Outbox<M> {
     lanes: Vec<Lane<M>>,
     batch: usize,
@@ -39,14 +39,14 @@ pub(crate) struct Outbox<M> {
 }
 
 impl<M> Outbox<M> {
-    pub(crate) fn new(inboxes: &[Arc<Inbox<Batch<M>>>], batch: usize) -> Self {
-        let lane = |inbox: &Arc<Inbox<Batch<M>>>| Lane {
-            inbox: inbox.clone(),
+    pub(crate) fn new(inboxes: impl Iterator<Item = Arc<Inbox<Batch<M>>>>, batch: usize) -> Self {
+        let lane = |inbox| Lane {
+            inbox,
             filling: Vec::new(),
             overflow: VecDeque::new(),
         };
         Outbox {
-            lanes: inboxes.iter().map(lane).collect(),
+            lanes: inboxes.map(lane).collect(),
             batch,
             filled: Vec::new(),
             overflow: 0,

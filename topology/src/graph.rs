@@ -33,7 +33,8 @@ pub(crate) enum Choice<M> {
     Direct,
 }
 
-/// Where the messages of a stream go, to one of its listeners: to some of these tasks, by their lanes.
+/// Where the messages of a stream go, to one of its listeners: to some of these tasks, by the numbers of their lanes in the
+/// sender's [`lanes`](Graph::lanes).
 pub(crate) struct Route<M> {
     pub(crate) first: usize,
     pub(crate) tasks: usize,
@@ -62,6 +63,8 @@ pub(crate) struct Graph<M> {
     pub(crate) first_lane: Vec<usize>,
     /// Of each component, those that it listens to, each once.
     pub(crate) senders: Vec<Vec<usize>>,
+    /// Of each component, the lanes of those who listen to it, each once: two streams to one task keep their order.
+    pub(crate) lanes: Vec<Vec<usize>>,
     /// Of each component, whether what it emits may come back to it.
     pub(crate) in_cycle: Vec<bool>,
 }
@@ -89,11 +92,18 @@ impl<M> Graph<M> {
                 spec.streams.iter().map(stream).collect()
             })
             .collect();
+        let mut to: Vec<Vec<usize>> = vec![Vec::new(); specs.len()];
         for (at, (spec, from)) in specs.iter().zip(&sources).enumerate() {
             for (input, &source) in spec.inputs().iter().zip(from) {
                 let (stream, choice) = choose(spec, input, &specs[source])?;
+                let (first, lanes) = (first_lane[at], &mut to[source]);
+                let known = lanes.iter().position(|&lane| lane == first);
+                let here = known.unwrap_or(lanes.len());
+                if known.is_none() {
+                    lanes.extend(first..first + spec.tasks);
+                }
                 streams[source][stream].routes.push(Route {
-                    first: first_lane[at],
+                    first: here,
                     tasks: spec.tasks,
                     choice,
                 });
@@ -102,6 +112,7 @@ impl<M> Graph<M> {
         Ok(Graph {
             streams: streams.into_iter().map(Into::into).collect(),
             first_lane,
+            lanes: to,
             in_cycle: (0..specs.len())
                 .map(|at| comes_back(at, &sources))
                 .collect(),

@@ -333,7 +333,10 @@ fn assemble<M: Clone + Send + 'static>(
             let emitter = Emitter::new(
                 at,
                 context,
-                Outbox::new(&lanes, builder.batch),
+                Outbox::new(
+                    graph.lanes[at].iter().map(|&lane| lanes[lane].clone()),
+                    builder.batch,
+                ),
                 stats.clone(),
                 hooks.clone(),
                 graph.streams[at].clone(),
