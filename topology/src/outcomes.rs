@@ -48,8 +48,11 @@ impl Desks {
     }
 
     fn tell(&self, spout: usize, ended: Ended) {
-        let told = self.0[spout].push(ended);
-        debug_assert!(told.is_ok(), "more outcomes than messages pending");
+        // Nobody's, if somebody else has issued it.
+        if let Some(desk) = self.0.get(spout) {
+            let told = desk.push(ended);
+            debug_assert!(told.is_ok(), "more outcomes than messages pending");
+        }
     }
 
     /// Tells of what is acked in `f`, on this thread, when that is over.

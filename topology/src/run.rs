@@ -505,7 +505,8 @@ impl Topology {
         self.board.metrics()
     }
 
-    /// The tracker behind it, if there is acking: for its metrics, also when the topology has gone.
+    /// The tracker behind it, if there is acking: for its metrics, also when the topology has gone. Owners of its roots are the
+    /// topology's: who issues some by himself may have spouts told what is not so.
     #[must_use]
     pub fn tracker(&self) -> Option<&Arc<AckTracker>> {
         self.board.shared.tracker.as_ref()

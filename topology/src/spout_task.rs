@@ -232,6 +232,11 @@ impl<M: Clone> Desk<M> {
         Some((pending.stream, found.ok()?, message))
     }
 
+    /// What is in a place. Nothing where there is none: the owner of a root that somebody else has issued.
+    fn take(&mut self, place: u32) -> Option<Pending<M>> {
+        self.places.get_mut(place as usize)?.take()
+    }
+
     fn release(&mut self, place: u32) {
         discard(self.places[place as usize].take());
         self.free.push(place);
@@ -398,10 +403,10 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
         while !self.desk.acked.is_empty() && self.is_made() {
             self.call(|spout, desk| {
                 while let Some(place) = desk.acked.pop_front() {
-                    desk.free.push(place);
-                    let Some(pending) = desk.places[place as usize].take() else {
+                    let Some(pending) = desk.take(place) else {
                         continue;
                     };
+                    desk.free.push(place);
                     let (id, took) = (pending.id, desk.now.saturating_sub(pending.began));
                     if pending.message.is_some() {
                         discard(pending.message);
@@ -427,7 +432,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             Failure::TimedOut { .. } => stats.timed_out.add(1),
             _ => stats.failed.add(1),
         }
-        let Some(pending) = &self.desk.places[place as usize] else {
+        let Some(Some(pending)) = self.desk.places.get(place as usize) else {
             return;
         };
         let (id, attempts) = (pending.id, pending.attempts);
@@ -449,7 +454,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
     }
 
     fn give_up(&mut self, place: u32, failure: Failure) {
-        let Some(pending) = self.desk.places[place as usize].take() else {
+        let Some(pending) = self.desk.take(place) else {
             return;
         };
         self.desk.emitter.stats.dead.add(1);
