@@ -160,11 +160,15 @@ impl<M: Clone> BoltCollector<'_, M> {
         self.bench.emitter.emit(stream, direct, message, anchors)
     }
 
-    /// Which component has emitted a tuple, and on which of its streams.
+    /// Which component has emitted a tuple, and on which of its streams. Nonsense, or two empty names, for a tuple of another topology.
     #[must_use]
     pub fn source(&self, tuple: &Tuple<M>) -> (&str, &str) {
-        let (component, streams) = &self.bench.shared.names[tuple.origin.component as usize];
-        (component, &streams[tuple.origin.stream as usize])
+        let origin = &tuple.origin;
+        let names = self.bench.shared.names.get(origin.component as usize);
+        let found = names.and_then(|(component, streams)| {
+            Some((&**component, &**streams.get(origin.stream as usize)?))
+        });
+        found.unwrap_or_default()
     }
 
     /// Done with a tuple. If its tree has ended it is too late, and nothing happens.
