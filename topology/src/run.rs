@@ -459,7 +459,8 @@ fn poll(shared: &Shared) -> Option<u64> {
     }
 }
 
-/// A topology on its threads. Dropping it is as [`kill`](Self::kill).
+/// A topology on its threads. Dropping it is as [`kill`](Self::kill). By one of its own components too: that one's thread
+/// is not waited for.
 pub struct Topology {
     board: Board,
     threads: Vec<JoinHandle<()>>,
@@ -570,6 +571,10 @@ impl Topology {
         shared.stopping.store(true, Ordering::Release);
         self.board.bells.iter().for_each(|bell| bell.ring());
         for thread in self.threads.drain(..) {
+            if thread.thread().id() == std::thread::current().id() {
+                // A component of its own had the last of it: this thread ends when that returns.
+                continue;
+            }
             // Components' panics are caught in there. If a thread has died all the same, there is nothing to join.
             let _ = thread.join();
         }
