@@ -96,8 +96,8 @@ impl Board {
             .all(|window| window.stats.is_done.load(Ordering::Acquire))
     }
 
-    /// Who keeps a topology from coming to rest.
-    fn stuck(&self) -> Stuck {
+    /// Who keeps a topology from coming to rest; with `is_done_asked`, also who is not done.
+    fn stuck(&self, is_done_asked: bool) -> Stuck {
         let now = self.shared.clock.now();
         let metrics = self.metrics();
         let mut components = Vec::new();
@@ -115,13 +115,19 @@ impl Board {
                 overflow,
                 ..
             } = *metrics;
-            if pending + held + overflow > 0 || queued > 0 || since.is_some() {
+            let mut tasks = self.windows.iter().filter(|window| window.component == at);
+            let is_awaited = is_done_asked
+                && tasks
+                    .any(|task| task.stats.is_spout && !task.stats.is_done.load(Ordering::Acquire));
+            let has_some = pending + held + overflow > 0 || queued > 0;
+            if is_awaited || has_some || since.is_some() {
                 components.push(StuckComponent {
                     name: metrics.name.clone(),
                     pending,
                     held,
                     queued,
                     overflow,
+                    is_awaited,
                     busy,
                 });
             }
@@ -143,7 +149,7 @@ pub struct Stuck {
     pub under_way: u64,
 }
 
-/// A component that is not at rest.
+/// A component that is not at rest: to [`Topology::wait`] also a spout that is not done, with nothing pending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StuckComponent {
@@ -157,6 +163,8 @@ pub struct StuckComponent {
     pub queued: usize,
     /// Batches that it could not send on yet.
     pub overflow: u64,
+    /// It is a spout, it is not done, and somebody waits for that.
+    pub is_awaited: bool,
     /// For how long one of its tasks has been in a call of its own code: a spout that blocks, say.
     pub busy: Duration,
 }
@@ -176,6 +184,9 @@ impl fmt::Display for Stuck {
                 (component.queued as u64, "batches queued"),
                 (component.overflow, "batches without room"),
             ];
+            if component.is_awaited {
+                f.write_str("not done, ")?;
+            }
             for (figure, what) in figures.into_iter().filter(|(figure, _)| *figure > 0) {
                 write!(f, "{figure} {what}, ")?;
             }
@@ -531,14 +542,19 @@ impl Topology {
     ///
     /// [`Stuck`] if that has not happened in time, naming who is not at rest. The topology goes on.
     pub fn wait(&self, limit: Duration) -> Result<(), Stuck> {
-        self.until(limit, |board| board.is_done() && board.is_quiet())
+        self.until(limit, true, |board| board.is_done() && board.is_quiet())
     }
 
-    fn until(&self, limit: Duration, done: impl Fn(&Board) -> bool) -> Result<(), Stuck> {
+    fn until(
+        &self,
+        limit: Duration,
+        is_done_asked: bool,
+        done: impl Fn(&Board) -> bool,
+    ) -> Result<(), Stuck> {
         let began = Instant::now();
         while !done(&self.board) {
             if began.elapsed() >= limit {
-                return Err(self.board.stuck());
+                return Err(self.board.stuck(is_done_asked));
             }
             std::thread::sleep(LOOK);
         }
@@ -554,7 +570,7 @@ impl Topology {
     /// [`Stuck`] if that has not happened in time, and then it is stopped all the same, as by [`kill`](Self::kill).
     pub fn drain(mut self, limit: Duration) -> Result<Vec<ComponentMetrics>, Stuck> {
         self.deactivate();
-        let rest = self.until(limit, |board| board.is_silent() && board.is_quiet());
+        let rest = self.until(limit, false, |board| board.is_silent() && board.is_quiet());
         self.stop();
         rest.map(|()| self.metrics())
     }
