@@ -472,7 +472,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
         self
     }
 
-    /// The clock that timeouts, pauses and ticks go by. With one that does not run with real time threads look at it once a
+    /// The clock that timeouts, pauses and ticks go by: it must not panic. With one that does not run with real time threads look at it once a
     /// millisecond; better is [`start_manual`](Self::start_manual).
     pub fn clock(&mut self, clock: impl Clock) -> &mut Self {
         self.clock = Some(Arc::new(clock));

@@ -11,7 +11,7 @@ use crate::metrics::{ComponentMetrics, Stats};
 use crate::outcomes::{Desks, Ended};
 use crate::spout_task::{SpoutParts, SpoutTask};
 use crate::sync::Parker;
-use crate::task::{Shared, Task};
+use crate::task::{caught, Shared, Task};
 use crate::wait::{Wait, WaitStrategy};
 use expiry::{AckTracker, Clock, CoarseClock, Fate};
 use rand::rngs::SmallRng;
@@ -433,7 +433,8 @@ impl Thread {
                 fruitless = 0;
                 continue;
             }
-            self.pause(wait.wait(fruitless), due, shared, real);
+            let wait = caught(|| wait.wait(fruitless)).unwrap_or(Wait::Park(Duration::MAX));
+            self.pause(wait, due, shared, real);
             fruitless = fruitless.saturating_add(1);
         }
         self.tasks.iter_mut().for_each(|task| task.close());

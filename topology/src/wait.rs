@@ -16,7 +16,7 @@ pub enum Wait {
     Park(Duration),
 }
 
-/// Decides how a thread waits. Implemented by functions of the count of rounds.
+/// Decides how a thread waits. Implemented by functions of the count of rounds. Where it panics the thread parks.
 pub trait WaitStrategy: Send + Sync + 'static {
     /// What to do in the `nth` round in a row in which there was nothing to do, counted from 0.
     fn wait(&self, nth: u32) -> Wait;
