@@ -25,6 +25,8 @@ pub(crate) type Batch<M> = Vec<Tuple<M>>;
 pub(crate) struct Lane<M> {
     inbox: Arc<Inbox<Batch<M>>>,
     filling: Batch<M>,
+    /// How many messages the last batch had: for so many the next one has room.
+    last: usize,
     overflow: VecDeque<Batch<M>>,
 }
 
@@ -43,6 +45,7 @@ impl<M> Outbox<M> {
         let lane = |inbox| Lane {
             inbox,
             filling: Vec::new(),
+            last: 1,
             overflow: VecDeque::new(),
         };
         Outbox {
@@ -58,7 +61,7 @@ impl<M> Outbox<M> {
         let lane = &mut self.lanes[at];
         if lane.filling.is_empty() {
             self.filled.push(at);
-            lane.filling.reserve_exact(self.batch);
+            lane.filling.reserve_exact(lane.last);
         }
         lane.filling.push(tuple);
         if lane.filling.len() >= self.batch {
@@ -72,6 +75,7 @@ impl<M> Outbox<M> {
         if batch.is_empty() {
             return;
         }
+        lane.last = batch.len();
         let refused = if lane.overflow.is_empty() {
             lane.inbox.push(batch).err()
         } else {
