@@ -228,7 +228,7 @@ impl<M: 'static> SpoutSpec<'_, M> {
     }
 
     /// The most messages that each of its tasks may have pending: in flight, held by bolts, or waiting to be emitted again. Exact. 4096
-    /// unless said otherwise. If a bolt acks with its ticks only, no more than that goes through between two.
+    /// unless said otherwise; each takes a hundred bytes and its message, from the start. If a bolt acks with its ticks only, no more than that goes through between two.
     pub fn max_pending(&mut self, most: usize) -> &mut Self {
         self.set(|spout| spout.max_pending = most)
     }
