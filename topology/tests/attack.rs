@@ -95,7 +95,7 @@ fn drops_of_instances_may_panic() {
 /// The copy of a message that is kept for another attempt is dropped by the executor.
 #[test]
 fn drops_of_messages_may_panic() {
-    struct Message(Option<Bomb>);
+    struct Message(#[allow(dead_code)] Option<Bomb>); // dropped
     impl Clone for Message {
         fn clone(&self) -> Self {
             Message(Some(Bomb))
@@ -565,9 +565,9 @@ fn who_issues_with_the_topology_s_tracker_ends_no_thread() {
     assert_eq!(topology.metrics()[0].panics, 0);
 }
 
-/// As many tasks as the builder allows: nobody has a way to those who do not listen to it.
+/// Tens of thousands of tasks: none has a way to those that do not listen to it. (With one they take 64 GB.)
 #[test]
-fn as_many_tasks_as_may_be() {
+fn many_tasks_have_no_ways_that_they_do_not_need() {
     let (clock, told) = (ManualClock::new(), Log::new());
     let mut builder = builder(&clock);
     builder.queue(1);
@@ -582,7 +582,7 @@ fn as_many_tasks_as_may_be() {
                 out.ack(tuple);
             })
         })
-        .parallelism(1 << 16)
+        .parallelism(1 << 15)
         .threads(1)
         .shuffle("numbers");
     builder
@@ -758,7 +758,7 @@ fn a_storm_at_the_gate() {
             });
         }
     });
-    let metrics = topology.drain(SECOND * 120).unwrap();
+    let metrics = topology.drain(SECOND * 60).unwrap();
     assert_eq!(
         (metrics[0].pending, metrics[0].acked),
         (0, metrics[0].emitted)
