@@ -228,7 +228,8 @@ impl<M: 'static> SpoutSpec<'_, M> {
     }
 
     /// The most messages that each of its tasks may have pending: in flight, held by bolts, or waiting to be emitted again. Exact. 4096
-    /// unless said otherwise; each takes a hundred bytes and its message, from the start. If a bolt acks with its ticks only, no more than that goes through between two.
+    /// unless said otherwise; each takes a hundred bytes and its message, from the start. If a bolt acks with its ticks only, no more
+    /// than that goes through between two.
     pub fn max_pending(&mut self, most: usize) -> &mut Self {
         self.set(|spout| spout.max_pending = most)
     }
@@ -472,8 +473,8 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
         self
     }
 
-    /// The clock that timeouts, pauses and ticks go by: it must not panic. With one that does not run with real time threads look at it once a
-    /// millisecond; better is [`start_manual`](Self::start_manual).
+    /// The clock that timeouts, pauses and ticks go by: it must not panic. With one that does not run with real time threads look at
+    /// it once a millisecond; better is [`start_manual`](Self::start_manual).
     pub fn clock(&mut self, clock: impl Clock) -> &mut Self {
         self.clock = Some(Arc::new(clock));
         self

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use expiry::{ManualClock, Reason};
+use expiry::ManualClock;
 use expiry_topology::{
     Bolt, BoltCollector, Context, Failure, Hook, Next, Replay, Spout, SpoutCollector,
     TopologyBuilder, Tuple, Wait, Waker,
@@ -110,8 +110,8 @@ fn drops_of_messages_may_panic() {
         fn ack(&mut self, id: u64) {
             self.0.note(Told::Ack(id));
         }
-        fn fail(&mut self, id: u64, failure: Failure) {
-            self.0.note(Told::Fail(id, failure));
+        fn fail(&mut self, id: u64, failure: &Failure) {
+            self.0.note(Told::Fail(id, failure.into()));
         }
     }
     struct AcksOne(bool);
@@ -136,7 +136,7 @@ fn drops_of_messages_may_panic() {
     builder.bolt("acks one", |_| AcksOne(false)).shuffle("two");
     let mut topology = builder.start_manual().unwrap();
     assert!(topology.settle(1000));
-    assert_eq!(told.all(), [Told::Fail(1, Failure::Failed), Told::Ack(0)]);
+    assert_eq!(told.all(), [Told::Fail(1, Why::Failed), Told::Ack(0)]);
     assert!(topology.is_finished());
 }
 
@@ -196,7 +196,7 @@ fn a_message_that_is_given_up_waits_for_a_spout_to_be_told() {
             }
             Next::Idle
         }
-        fn fail(&mut self, id: u64, _: expiry_topology::Failure) {
+        fn fail(&mut self, id: u64, _: &expiry_topology::Failure) {
             self.2.note(id);
         }
     }
@@ -852,11 +852,11 @@ fn everything_may_panic() {
             self.1.note(Told::Ack(id));
             self.2.roll();
         }
-        fn fail(&mut self, id: u64, failure: Failure) {
-            self.1.note(Told::Fail(id, failure));
+        fn fail(&mut self, id: u64, failure: &Failure) {
+            self.1.note(Told::Fail(id, failure.into()));
             self.2.roll();
         }
-        fn replay(&mut self, _: u64, _: Reason, message: &mut Message) {
+        fn replay(&mut self, _: u64, _: &Failure, message: &mut Message) {
             self.2.roll();
             message.0 += 1;
             self.2.roll();
@@ -906,7 +906,7 @@ fn everything_may_panic() {
         fn spout_ack(&self, _: &Context, _: u64, _: Duration) {
             self.0.roll();
         }
-        fn spout_fail(&self, _: &Context, _: u64, _: Failure, _: bool) {
+        fn spout_fail(&self, _: &Context, _: u64, _: &Failure, _: bool) {
             self.0.roll();
         }
         fn error(&self, _: &Context, _: &str) {
