@@ -528,3 +528,68 @@ fn acks_and_fails_that_come_late_are_counted() {
         assert_eq!((bolt.late, bolt.errors), (late, 0));
     }
 }
+
+/// A window: what has been held until a tick goes on as one message, derived from all of it. A simulation runs to its end by itself,
+/// also where a spout is never done; what bolts hold is counted meanwhile.
+#[test]
+fn a_window_is_derived_from_all_that_it_holds() {
+    struct Endless(Log<u64>);
+    impl Spout<u64> for Endless {
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+            let number = self.0.all().len() as u64;
+            if number < 6 && out.emit(number, number).is_ok() {
+                self.0.note(number);
+                return Next::Ready;
+            }
+            Next::Asleep
+        }
+    }
+    struct Window(Vec<Tuple<u64>>, Log<Duration>);
+    impl Bolt<u64> for Window {
+        fn execute(&mut self, tuple: Tuple<u64>, _: &mut BoltCollector<'_, u64>) {
+            self.0.push(tuple);
+        }
+        fn tick(&mut self, out: &mut BoltCollector<'_, u64>) {
+            self.1.note(out.now());
+            let sum = self.0.iter().map(|tuple| **tuple).sum();
+            let references: Vec<&Tuple<u64>> = self.0.iter().collect();
+            out.emit(&references, sum);
+            out.emit(&self.0, sum + 100);
+            out.emit(&self.0[..], sum + 200);
+            self.0.drain(..).for_each(|tuple| out.ack(tuple));
+        }
+    }
+    let (clock, ticks, came) = (ManualClock::new(), Log::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.spout("endless", |_| Endless(Log::new()));
+    builder
+        .bolt("window", {
+            let ticks = ticks.clone();
+            move |_| Window(Vec::new(), ticks.clone())
+        })
+        .shuffle("endless")
+        .tick_every(SECOND * 3);
+    builder
+        .bolt("sink", {
+            let came = came.clone();
+            move |_| {
+                let came = came.clone();
+                each(move |tuple, out| {
+                    came.note((*tuple, tuple.roots().count()));
+                    out.ack(tuple);
+                })
+            }
+        })
+        .shuffle("window");
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    assert_eq!(topology.metrics()[1].held, 6);
+    assert!(!topology.run(5, |_| ()), "it is at rest too early");
+    topology.deactivate();
+    assert!(topology.run(100, |due| clock.advance(due)));
+    assert_eq!(ticks.all(), [SECOND * 3]);
+    assert_eq!(came.all(), [(15, 6), (115, 6), (215, 6)]);
+    let metrics = topology.metrics();
+    assert_eq!((metrics[0].acked, metrics[1].held), (6, 0));
+    assert!(topology.is_at_rest() && !topology.is_finished());
+}

@@ -5,7 +5,6 @@ use super::files::{Lines, Skip, Text};
 use super::{held, Run};
 use crate::checks::Checks;
 use crate::latency::Latency;
-use expiry::Reason;
 use expiry_topology::{EmitError, Failure, Next, Spout, SpoutCollector};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
