@@ -58,13 +58,17 @@ impl<M> Outbox<M> {
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, at: usize, tuple: Tuple<M>) {
+    pub(crate) fn push(&mut self, at: usize, origin: Origin, message: M, anchors: Anchors) {
         let lane = &mut self.lanes[at];
         if lane.filling.is_empty() {
             self.filled.push(at);
             lane.filling.reserve_exact(lane.last);
         }
-        lane.filling.push(tuple);
+        lane.filling.push(Tuple {
+            message,
+            anchors,
+            origin,
+        });
         if lane.filling.len() >= self.batch {
             self.send(at);
         }
@@ -240,22 +244,28 @@ impl<M: Clone> Emitter<M> {
         }
     }
 
-    /// Finds the tasks that get a message on this stream; with `direct`, those of that number of whoever listens directly.
+    /// Finds the tasks that get a message on this stream, if it is one; with `direct`, those of that number of whoever listens
+    /// directly.
     #[inline]
     pub(crate) fn find(
         &mut self,
-        stream: usize,
+        stream: Result<usize, Refused>,
         message: &M,
         direct: Option<usize>,
-    ) -> Result<Found, Refused> {
-        match (&self.streams[stream].routes[..], direct) {
+    ) -> Result<(usize, Found), Refused> {
+        let stream = stream?;
+        let found = match (&self.streams[stream].routes[..], direct) {
             ([route], None) if route.is_to_one() => {
                 let turn = &mut self.turns[stream][0];
                 let to = choose(route, turn, self.context.task, &self.hasher, message);
-                Ok(Found::One(to))
+                Found::One(to)
             }
-            _ => self.find_all(stream, message, direct),
-        }
+            _ => {
+                self.find_all(stream, message, direct)?;
+                Found::Some
+            }
+        };
+        Ok((stream, found))
     }
 
     fn find_all(
@@ -263,7 +273,7 @@ impl<M: Clone> Emitter<M> {
         stream: usize,
         message: &M,
         direct: Option<usize>,
-    ) -> Result<Found, Refused> {
+    ) -> Result<(), Refused> {
         let found = &mut self.found;
         found.clear();
         let routes = self.streams[stream].routes.iter();
@@ -287,7 +297,7 @@ impl<M: Clone> Emitter<M> {
         self.copies.clear();
         self.copies
             .extend((1..found.len()).map(|_| message.clone()));
-        Ok(Found::Some)
+        Ok(())
     }
 
     /// Emits a message whose copies have these `anchors`, unless it has nobody to go to or its stream is not declared.
@@ -298,11 +308,7 @@ impl<M: Clone> Emitter<M> {
         message: M,
         anchors: impl FnMut(&mut SmallRng) -> Anchors,
     ) -> Result<(), EmitError<M>> {
-        let found = stream.and_then(|stream| {
-            let found = self.find(stream, &message, direct)?;
-            Ok((stream, found))
-        });
-        match found {
+        match self.find(stream, &message, direct) {
             Ok((stream, found)) => {
                 self.emit_found(stream, found, message, anchors);
                 Ok(())
@@ -323,14 +329,7 @@ impl<M: Clone> Emitter<M> {
         let origin = self.origin(stream);
         self.copies(stream, found, message, |random, outbox, to, message| {
             let anchors = anchors(random);
-            outbox.push(
-                to,
-                Tuple {
-                    message,
-                    anchors,
-                    origin,
-                },
-            );
+            outbox.push(to, origin, message, anchors);
         });
     }
 
@@ -374,14 +373,7 @@ impl<M: Clone> Emitter<M> {
     #[inline]
     pub(crate) fn send(&mut self, stream: usize, to: usize, message: M, anchors: Anchors) {
         let origin = self.origin(stream);
-        self.outbox.push(
-            to,
-            Tuple {
-                message,
-                anchors,
-                origin,
-            },
-        );
+        self.outbox.push(to, origin, message, anchors);
     }
 
     /// What has not been sent may go now. Whether something has, and whether something still has no room.
@@ -404,7 +396,15 @@ impl<M: Clone> Emitter<M> {
     }
 
     /// Tells the hooks. A panic of one of them is caught, and counted.
+    #[inline]
     pub(crate) fn tell(&self, f: impl Fn(&dyn Hook<M>)) {
+        if !self.hooks.is_empty() {
+            self.tell_all(f);
+        }
+    }
+
+    #[cold]
+    fn tell_all(&self, f: impl Fn(&dyn Hook<M>)) {
         for hook in &*self.hooks {
             if caught(|| f(&**hook)).is_err() {
                 self.stats.panics.add(1);

@@ -87,18 +87,14 @@ impl<M: Clone> Desk<M> {
         message: M,
         id: u64,
     ) -> Result<(), EmitError<M>> {
-        let refuse = |message, why| Err(EmitError { message, why });
-        let stream = match stream {
-            Ok(stream) => stream,
-            Err(why) => return refuse(message, why),
-        };
         let Some(&place) = self.free.last() else {
-            return refuse(message, Refused::MaxPending);
+            let why = Refused::MaxPending;
+            return Err(EmitError { message, why });
         };
         // What may panic comes first.
-        let found = match self.emitter.find(stream, &message, direct) {
+        let (stream, found) = match self.emitter.find(stream, &message, direct) {
             Ok(found) => found,
-            Err(why) => return refuse(message, why),
+            Err(why) => return Err(EmitError { message, why }),
         };
         let kept = self.keeps.then(|| message.clone());
         self.free.pop();
@@ -138,11 +134,7 @@ impl<M: Clone> Desk<M> {
                 .emitter
                 .emit(stream, direct, message, |_| Anchors::new());
         }
-        let found = stream.and_then(|stream| {
-            let found = self.emitter.find(stream, &message, direct)?;
-            Ok((stream, found))
-        });
-        match found {
+        match self.emitter.find(stream, &message, direct) {
             Ok((stream, found)) => {
                 self.collect(stream, found, message, |_| 0);
                 Ok(())
@@ -228,8 +220,9 @@ impl<M: Clone> Desk<M> {
         let pending = self.places[place as usize].as_ref()?;
         let message = pending.message.clone()?;
         // It has been found before.
-        let found = self.emitter.find(pending.stream, &message, pending.direct);
-        Some((pending.stream, found.ok()?, message))
+        let (stream, direct) = (Ok(pending.stream), pending.direct);
+        let (stream, found) = self.emitter.find(stream, &message, direct).ok()?;
+        Some((stream, found, message))
     }
 
     /// What is in a place. Nothing where there is none: the owner of a root that somebody else has issued.

@@ -6,7 +6,7 @@ use common::*;
 use expiry::ManualClock;
 use expiry_topology::{
     Bolt, BoltCollector, Context, Failure, Hook, Next, Replay, Spout, SpoutCollector,
-    TopologyBuilder, Tuple, Wait, Waker,
+    TopologyBuilder, Tuple, Wait,
 };
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -274,35 +274,6 @@ fn a_name_may_hold_a_nul() {
     assert_eq!(acks(&told), [0, 1, 2, 3]);
 }
 
-/// Idle, and woken.
-#[test]
-fn a_waker_has_an_idle_spout_asked() {
-    struct Idle(Arc<AtomicUsize>, Arc<Mutex<Option<Waker>>>);
-    impl Spout<u64> for Idle {
-        fn open(&mut self, context: &Context) {
-            *self.1.lock().unwrap() = Some(context.waker());
-        }
-        fn next(&mut self, _: &mut SpoutCollector<'_, u64>) -> Next {
-            self.0.fetch_add(1, Relaxed);
-            Next::Idle
-        }
-    }
-    let clock = ManualClock::new();
-    let (asked, waker): (_, Arc<Mutex<Option<Waker>>>) =
-        (Arc::new(AtomicUsize::new(0)), Arc::default());
-    let mut builder = builder(&clock);
-    builder.spout("idle", {
-        let (asked, waker) = (asked.clone(), Arc::clone(&waker));
-        move |_| Idle(asked.clone(), waker.clone())
-    });
-    let mut topology = builder.start_manual().unwrap();
-    settle(&mut topology);
-    assert_eq!(asked.load(Relaxed), 1);
-    waker.lock().unwrap().as_ref().unwrap().wake();
-    settle(&mut topology);
-    assert_eq!(asked.load(Relaxed), 2);
-}
-
 /// Who waits for room at one task does not keep back what it has for another one.
 #[test]
 fn what_has_room_is_not_held_up_by_what_has_none() {
@@ -346,49 +317,6 @@ fn what_has_room_is_not_held_up_by_what_has_none() {
         clock.advance(SECOND);
     }
     assert_eq!(came.all(), [0]);
-}
-
-/// A slow bolt: what it has acked and emitted of a batch is told, and sent, while it is at the rest of it. On threads.
-#[test]
-fn what_a_slow_bolt_has_done_does_not_wait_for_its_batch() {
-    let (clock, told) = (ManualClock::new(), Log::new());
-    let (sent, came) = std::sync::mpsc::channel();
-    let came = Arc::new(Mutex::new(came));
-    let mut builder = builder(&clock);
-    builder.spout("numbers", {
-        let told = told.clone();
-        move |_| Numbers::new(0..64, &told).at_once(64)
-    });
-    builder
-        .bolt("slow", {
-            let clock = clock.clone();
-            move |_| {
-                let (clock, came) = (clock.clone(), came.clone());
-                each(move |tuple, out| {
-                    if *tuple == 63 {
-                        let came = came.lock().unwrap().recv_timeout(SECOND * 60);
-                        assert_eq!(came, Ok(0), "it waits");
-                    }
-                    clock.advance(Duration::from_millis(2));
-                    out.emit(&tuple, *tuple);
-                    out.ack(tuple);
-                })
-            }
-        })
-        .shuffle("numbers");
-    builder
-        .bolt("next", move |_| {
-            let sent = sent.clone();
-            each(move |tuple, out| {
-                let _ = sent.send(*tuple);
-                out.ack_now(tuple);
-            })
-        })
-        .shuffle("slow");
-    let topology = builder.start().unwrap();
-    topology.wait(SECOND * 120).unwrap();
-    let metrics = topology.kill();
-    assert_eq!((metrics[0].acked, metrics[1].panics), (64, 0));
 }
 
 /// Who is asked for ever is named.
