@@ -7,6 +7,7 @@ use crate::inbox::Inbox;
 use crate::task::{discard, guarded, Panicked, Shared, Step, Task, SAMPLED};
 use crate::tuple::{Roots, Tuple};
 use expiry::{Ack, AckError, Root};
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,6 +88,8 @@ pub(crate) struct BoltTask<M> {
     in_cycle: bool,
     tick: Option<u64>,
     next_tick: u64,
+    /// It has executed something since its last tick.
+    is_fresh: bool,
     /// Tuples executed since the last flush: counted when the tracker has been told of their acks.
     executed: u64,
     /// After so many of them the clock is looked at.
@@ -121,6 +124,7 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
             in_cycle,
             next_tick: now.saturating_add(tick.unwrap_or(0)),
             tick,
+            is_fresh: false,
             executed: 0,
             look_after: 1,
             flushed: now,
@@ -187,6 +191,7 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
             emitter.tell(|hook| hook.execute(&emitter.context, Duration::from_nanos(took)));
         }
         self.executed += 1;
+        self.is_fresh = true;
     }
 
     /// Executes a batch. What its first tuples have come to does not wait for the last one for longer than the topology says.
@@ -219,10 +224,18 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         self.bench.emitter.flush();
     }
 
+    /// Whether the next tick comes early: the topology is drained, and what this bolt may hold came after its last one.
+    fn hurries(&self) -> bool {
+        let is_drained = || self.bench.shared.draining.load(Ordering::Acquire);
+        self.tick.is_some() && self.is_fresh && self.inbox.is_empty() && is_drained()
+    }
+
     fn tick(&mut self) -> bool {
-        let Some(tick) = self.tick.filter(|_| self.next_tick <= self.now) else {
+        let is_due = self.next_tick <= self.now || self.hurries();
+        let Some(tick) = self.tick.filter(|_| is_due) else {
             return false;
         };
+        self.is_fresh = false;
         // Those that it was too busy for are left out.
         self.next_tick = self.now.saturating_add(tick);
         // That it has panicked is counted.
@@ -271,7 +284,8 @@ impl<M: Clone + Send + 'static> Task for BoltTask<M> {
     fn has_input(&self) -> bool {
         let waits = self.bench.emitter.outbox.overflow() > 0;
         let takes = !waits || self.in_cycle;
-        (takes && !self.inbox.is_empty()) || (waits && self.bench.emitter.outbox.look_for_room())
+        (takes && (!self.inbox.is_empty() || self.hurries()))
+            || (waits && self.bench.emitter.outbox.look_for_room())
     }
 
     fn close(&mut self) {

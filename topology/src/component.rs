@@ -136,8 +136,9 @@ pub trait Bolt<M>: Send {
     /// may come for a message whose tree has ended, by a failure elsewhere or a timeout: its ack does nothing then.
     fn execute(&mut self, tuple: Tuple<M>, out: &mut BoltCollector<'_, M>);
 
-    /// The time that [`tick_every`](crate::BoltSpec::tick_every) asked for has passed: also while the topology is inactive or drained,
-    /// and not while what this bolt has emitted finds no room.
+    /// The time that [`tick_every`](crate::BoltSpec::tick_every) asked for has passed: also while the topology is inactive, and not
+    /// while what this bolt has emitted finds no room. While the topology is [drained](crate::Topology::drain) it comes early, once for
+    /// what was executed last.
     fn tick(&mut self, out: &mut BoltCollector<'_, M>) {
         let _ = out;
     }

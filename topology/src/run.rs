@@ -312,6 +312,7 @@ fn assemble<M: Clone + Send + 'static>(
         flush_every: u64::try_from(builder.flush_every.as_nanos()).unwrap_or(u64::MAX),
         names: names(&builder.specs),
         gate: Gate::new(!builder.inactive),
+        draining: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
     });
     let hooks: Hooks<M> = builder.hooks.into();
@@ -570,6 +571,8 @@ impl Topology {
     ///
     /// [`Stuck`] if that has not happened in time, and then it is stopped all the same, as by [`kill`](Self::kill).
     pub fn drain(mut self, limit: Duration) -> Result<Vec<ComponentMetrics>, Stuck> {
+        let draining = &self.board.shared.draining;
+        draining.store(true, Ordering::Release);
         self.deactivate();
         let rest = self.until(limit, false, |board| board.is_silent() && board.is_quiet());
         self.stop();

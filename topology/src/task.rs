@@ -25,6 +25,8 @@ pub(crate) struct Shared {
     /// What components, and their streams, are called.
     pub(crate) names: Vec<(Arc<str>, Vec<Arc<str>>)>,
     pub(crate) gate: Gate,
+    /// It is being drained: bolts need not wait for their ticks.
+    pub(crate) draining: AtomicBool,
     pub(crate) stopping: AtomicBool,
 }
 

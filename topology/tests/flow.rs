@@ -887,3 +887,38 @@ fn a_spout_is_asked_when_it_is_called() {
         assert_eq!(asked.load(Relaxed), 3 + again);
     }
 }
+
+/// Who drains does not wait for a tick that is an hour away: bolts tick when they have nothing more to execute, one after another.
+#[test]
+fn a_drain_does_not_wait_for_ticks() {
+    struct Hold(Vec<Tuple<u64>>, bool);
+    impl expiry_topology::Bolt<u64> for Hold {
+        fn execute(&mut self, tuple: Tuple<u64>, _: &mut expiry_topology::BoltCollector<'_, u64>) {
+            self.0.push(tuple);
+        }
+        fn tick(&mut self, out: &mut expiry_topology::BoltCollector<'_, u64>) {
+            if self.1 {
+                out.emit(&self.0, self.0.len() as u64);
+            }
+            self.0.drain(..).for_each(|tuple| out.ack(tuple));
+        }
+    }
+    let hour = Duration::from_secs(3600);
+    let mut builder = expiry_topology::TopologyBuilder::new();
+    builder.timeout(hour * 2).wait(expiry_topology::Parking);
+    builder.spout("numbers", |_| {
+        Numbers::new(0..1000, &Log::new()).at_once(10)
+    });
+    let mut first = builder.bolt("first", |_| Hold(Vec::new(), true));
+    first.shuffle("numbers").tick_every(hour).parallelism(2);
+    let mut second = builder.bolt("second", |_| Hold(Vec::new(), false));
+    second.shuffle("first").tick_every(hour);
+    let topology = builder.start().unwrap();
+    // All of them are held, and nothing else will happen.
+    while topology.metrics()[1].held < 1000 {
+        std::thread::yield_now();
+    }
+    let metrics = topology.drain(Duration::from_secs(60)).unwrap();
+    assert_eq!((metrics[0].acked, metrics[0].pending), (1000, 0));
+    assert!(metrics[2].acked >= 2);
+}
