@@ -4,7 +4,7 @@ use crate::builder::BoltFactory;
 use crate::component::Bolt;
 use crate::emit::{Batch, Emitter};
 use crate::inbox::Inbox;
-use crate::task::{discard, guarded, Panicked, Shared, Step, Task, SAMPLED};
+use crate::task::{discard, guarded, Panicked, Remake, Shared, Step, Task, SAMPLED};
 use crate::tuple::{Roots, Tuple};
 use expiry::{Ack, AckError, Root};
 use std::sync::atomic::Ordering;
@@ -85,6 +85,9 @@ pub(crate) struct BoltTask<M> {
     factory: BoltFactory<M>,
     bench: Bench<M>,
     inbox: Arc<Inbox<Batch<M>>>,
+    /// What is left of the batch that was taken last: something if the instance is gone, and another one cannot be made.
+    batch: std::vec::IntoIter<Tuple<M>>,
+    remake: Remake,
     in_cycle: bool,
     tick: Option<u64>,
     next_tick: u64,
@@ -121,6 +124,8 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
                 component: component as u64,
             },
             inbox,
+            batch: Vec::new().into_iter(),
+            remake: Remake::default(),
             in_cycle,
             next_tick: now.saturating_add(tick.unwrap_or(0)),
             tick,
@@ -133,8 +138,11 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         }
     }
 
-    /// Calls the bolt, which is made first, or again, if there is none. If it panics it is gone.
-    fn call(&mut self, f: impl FnOnce(&mut dyn Bolt<M>, &mut Bench<M>)) -> Result<(), Panicked> {
+    /// Whether there is an instance; if not, one is made, unless that panics, or has a moment ago.
+    fn is_made(&mut self) -> bool {
+        if self.bolt.is_some() || self.now < self.remake.due() {
+            return self.bolt.is_some();
+        }
         let BoltTask {
             bolt,
             factory,
@@ -142,21 +150,39 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
             now,
             ..
         } = self;
-        let done = guarded(
+        let made = guarded(
             bench,
             |bench| &bench.emitter.stats,
             *now,
             |bench| {
                 let context = &bench.emitter.context;
-                let is_new = bolt.is_none();
                 // Kept before it is prepared: one that panics there is not dropped while that panic goes on.
-                let bolt = bolt.get_or_insert_with(|| factory(context));
-                if is_new {
-                    bolt.prepare(context);
-                }
-                f(bolt.as_mut(), bench);
+                bolt.insert(factory(context)).prepare(context);
             },
         );
+        self.remake.tried(self.now, made.is_ok());
+        self.lives(made).is_ok()
+    }
+
+    /// Calls the bolt, if there is one. If it panics it is gone.
+    fn call(&mut self, f: impl FnOnce(&mut dyn Bolt<M>, &mut Bench<M>)) -> Result<(), Panicked> {
+        let BoltTask {
+            bolt, bench, now, ..
+        } = self;
+        let Some(bolt) = bolt else {
+            return Ok(());
+        };
+        let done = guarded(
+            bench,
+            |bench| &bench.emitter.stats,
+            *now,
+            |bench| f(bolt.as_mut(), bench),
+        );
+        self.lives(done)
+    }
+
+    /// What an instance has done. One that has panicked is gone.
+    fn lives(&mut self, done: Result<(), Panicked>) -> Result<(), Panicked> {
         if let Err(panicked) = &done {
             discard(self.bolt.take());
             self.bench.emitter.report(panicked);
@@ -194,9 +220,13 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         self.is_fresh = true;
     }
 
-    /// Executes a batch. What its first tuples have come to does not wait for the last one for longer than the topology says.
-    fn execute_all(&mut self, batch: Batch<M>) {
-        for tuple in batch {
+    /// Executes the batch at hand, as long as there is an instance. What its first tuples have come to does not wait for the last
+    /// one for longer than the topology says.
+    fn execute_all(&mut self) {
+        while self.batch.len() > 0 && self.is_made() {
+            let Some(tuple) = self.batch.next() else {
+                break;
+            };
             self.execute(tuple);
             if self.executed >= self.look_after {
                 let now = self.bench.shared.clock.coarse();
@@ -250,10 +280,6 @@ impl<M: Clone + Send + 'static> Task for BoltTask<M> {
         let since = self
             .now
             .saturating_sub(std::mem::replace(&mut self.last, self.now));
-        if self.bolt.is_none() {
-            // That it has panicked is counted; it is tried again.
-            let _ = self.call(|_, _| ());
-        }
         let (sent, waits) = self.bench.emitter.retry();
         if waits && !self.in_cycle {
             self.bench.emitter.stats.skipped_back_pressure.add(since);
@@ -264,10 +290,14 @@ impl<M: Clone + Send + 'static> Task for BoltTask<M> {
                 due: None,
             };
         }
-        let mut worked = self.tick() || sent;
-        if let Some(batch) = self.inbox.pop() {
-            worked = true;
-            self.execute_all(batch);
+        let mut worked = sent;
+        if self.is_made() {
+            worked |= self.tick();
+            if self.batch.len() == 0 {
+                self.batch = self.inbox.pop().unwrap_or_default().into_iter();
+            }
+            worked |= self.batch.len() > 0;
+            self.execute_all();
         }
         self.settle();
         if self.inbox.is_empty()
@@ -275,15 +305,17 @@ impl<M: Clone + Send + 'static> Task for BoltTask<M> {
         {
             self.flush(self.now);
         }
-        Step {
-            worked,
-            due: self.tick.map(|_| self.next_tick),
-        }
+        let due = if self.bolt.is_none() {
+            Some(self.remake.due())
+        } else {
+            self.tick.map(|_| self.next_tick)
+        };
+        Step { worked, due }
     }
 
     fn has_input(&self) -> bool {
         let waits = self.bench.emitter.outbox.overflow() > 0;
-        let takes = !waits || self.in_cycle;
+        let takes = (!waits || self.in_cycle) && self.bolt.is_some();
         (takes && (!self.inbox.is_empty() || self.hurries()))
             || (waits && self.bench.emitter.outbox.look_for_room())
     }

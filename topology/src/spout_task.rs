@@ -7,7 +7,7 @@ use crate::error::{EmitError, Refused};
 use crate::inbox::Inbox;
 use crate::outcomes::Ended;
 use crate::replay::{DeadLetter, Failure, Replay};
-use crate::task::{discard, guarded, Panicked, Shared, Step, Task, SAMPLED};
+use crate::task::{discard, guarded, Panicked, Remake, Shared, Step, Task, SAMPLED};
 use crate::tuple::{Anchor, Anchors};
 use expiry::{AckError, Reason, Root, Timeout};
 use rand::rngs::SmallRng;
@@ -251,6 +251,7 @@ pub(crate) struct SpoutTask<M> {
     /// When which message is to be emitted again.
     later: BinaryHeap<Reverse<(u64, u32)>>,
     on_dead_letter: Option<Arc<OnDeadLetter<M>>>,
+    remake: Remake,
     is_active: bool,
     is_done: bool,
     /// When the tracker, which was full, is tried again.
@@ -300,6 +301,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             replay: parts.replay,
             later: BinaryHeap::new(),
             on_dead_letter: parts.on_dead_letter,
+            remake: Remake::default(),
             is_active: false,
             is_done: false,
             full_until: 0,
@@ -309,8 +311,12 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
         }
     }
 
-    /// Calls the spout, which is made first, or again, if there is none. `None` if it has panicked: then it is gone.
-    fn call<R>(&mut self, f: impl FnOnce(&mut dyn Spout<M>, &mut Desk<M>) -> R) -> Option<R> {
+    /// Whether there is an instance; if not, one is made, unless that panics, or has a moment ago.
+    fn is_made(&mut self) -> bool {
+        let now = self.desk.now;
+        if self.spout.is_some() || now < self.remake.due() {
+            return self.spout.is_some();
+        }
         let SpoutTask {
             spout,
             factory,
@@ -318,25 +324,42 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             is_active,
             ..
         } = self;
-        let now = desk.now;
-        let done = guarded(
+        let made = guarded(
             desk,
             |desk| &desk.emitter.stats,
             now,
             |desk| {
                 let context = &desk.emitter.context;
-                let is_new = spout.is_none();
                 // Kept before it is opened: one that panics there is not dropped while that panic goes on.
-                let spout = spout.get_or_insert_with(|| factory(context));
-                if is_new {
-                    spout.open(context);
-                    if *is_active {
-                        spout.activate();
-                    }
+                let spout = spout.insert(factory(context));
+                spout.open(context);
+                if *is_active {
+                    spout.activate();
                 }
-                f(spout.as_mut(), desk)
             },
         );
+        self.remake.tried(now, made.is_ok());
+        self.lives(made).is_some()
+    }
+
+    /// Calls the spout, which is made first, or again, if there is none. `None` if it has panicked: then it is gone.
+    fn call<R>(&mut self, f: impl FnOnce(&mut dyn Spout<M>, &mut Desk<M>) -> R) -> Option<R> {
+        if !self.is_made() {
+            return None;
+        }
+        let SpoutTask { spout, desk, .. } = self;
+        let (spout, now) = (spout.as_mut()?, desk.now);
+        let done = guarded(
+            desk,
+            |desk| &desk.emitter.stats,
+            now,
+            |desk| f(spout.as_mut(), desk),
+        );
+        self.lives(done)
+    }
+
+    /// What an instance has done. One that has panicked is gone.
+    fn lives<R>(&mut self, done: Result<R, Panicked>) -> Option<R> {
         if let Err(panicked) = &done {
             discard(self.spout.take());
             self.desk.emitter.report(panicked);
@@ -348,11 +371,6 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
     fn guard<R>(&mut self, f: impl FnOnce(&mut Desk<M>) -> R) -> Result<R, Panicked> {
         let now = self.desk.now;
         guarded(&mut self.desk, |desk| &desk.emitter.stats, now, f)
-    }
-
-    /// Whether there is an instance; if not, one is made, unless that panics.
-    fn is_made(&mut self) -> bool {
-        self.spout.is_some() || self.call(|_, _| ()).is_some()
     }
 
     /// Tells the spout of what has ended. Whether there was something.
@@ -491,8 +509,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
                 Ok(None) => {}
                 // Given up, it would be told of to nobody.
                 Err(_) if !self.is_made() => {
-                    let due = self.desk.now.saturating_add(IDLE_PAUSE);
-                    self.later.push(Reverse((due, place)));
+                    self.later.push(Reverse((self.remake.due(), place)));
                 }
                 Err(panicked) => {
                     let why = format!("emitting it again {panicked}");
@@ -629,9 +646,7 @@ impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
         }
         let later = self.later.peek().map(|Reverse((due, _))| *due);
         let again = Some(self.idle_until.max(now)).filter(|&due| self.is_asked() && due < u64::MAX);
-        // One that panics whenever it is made is not made all the time.
-        let again_at = now.saturating_add(IDLE_PAUSE);
-        let made = self.spout.is_none().then_some(again_at);
+        let made = self.spout.is_none().then_some(self.remake.due());
         Step {
             worked,
             due: later.into_iter().chain(again).chain(made).min(),

@@ -60,6 +60,30 @@ pub(crate) trait Task: Send {
     fn close(&mut self);
 }
 
+/// When an instance is made again that could not be made: after a pause of a millisecond, and twice as long each time, up to a second.
+#[derive(Debug, Default)]
+pub(crate) struct Remake {
+    pause: u64,
+    due: u64,
+}
+
+impl Remake {
+    /// The clock reading from which on it may be tried.
+    pub(crate) fn due(&self) -> u64 {
+        self.due
+    }
+
+    /// It was tried.
+    pub(crate) fn tried(&mut self, now: u64, is_made: bool) {
+        self.pause = if is_made {
+            0
+        } else {
+            (self.pause * 2).clamp(1_000_000, 1_000_000_000)
+        };
+        self.due = now.saturating_add(self.pause);
+    }
+}
+
 /// Calls a component's own code with `desk`. If it panics that is counted, and what it said comes back.
 pub(crate) fn guarded<D, R>(
     desk: &mut D,

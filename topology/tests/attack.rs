@@ -214,7 +214,7 @@ fn a_message_that_is_given_up_waits_for_a_spout_to_be_told() {
         .spout("one", {
             let told = told.clone();
             move |_| match made.fetch_add(1, Relaxed) {
-                made @ (0 | 2000..) => One(made, 0, told.clone()),
+                made @ (0 | 12..) => One(made, 0, told.clone()),
                 _ => panic(),
             }
         })

@@ -922,3 +922,51 @@ fn a_drain_does_not_wait_for_ticks() {
     assert_eq!((metrics[0].acked, metrics[0].pending), (1000, 0));
     assert!(metrics[2].acked >= 2);
 }
+
+/// A bolt that cannot be made for a while, say because its database is away, costs no message: they wait for it. It is tried again
+/// after pauses that grow.
+#[test]
+fn messages_wait_for_a_bolt_that_cannot_be_made() {
+    let (clock, told, tries) = (ManualClock::new(), Log::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.batch(4);
+    builder.spout("numbers", {
+        let told = told.clone();
+        move |_| Numbers::new(0..10, &told).at_once(10)
+    });
+    builder
+        .bolt("late", {
+            let (clock, tries) = (clock.clone(), tries.clone());
+            // It is away from the beginning, and again after its sixth tuple, which it panics over.
+            move |_| {
+                let now = expiry::Clock::now(&clock) / 1_000_000;
+                tries.note(now);
+                assert!(
+                    (3000..3001).contains(&(now / 1000 * 1000)) || now >= 6000,
+                    "away"
+                );
+                each(move |tuple, out| {
+                    if *tuple == 5 {
+                        std::panic::resume_unwind(Box::new("five"));
+                    }
+                    out.ack(tuple);
+                })
+            }
+        })
+        .shuffle("numbers");
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    let took = run(&mut topology, &clock, SECOND * 60);
+    assert!(topology.is_finished());
+    assert!(took < SECOND * 10, "{took:?}");
+    let acked = told
+        .all()
+        .iter()
+        .filter(|told| matches!(told, Told::Ack(_)))
+        .count();
+    let failed = told.all().contains(&Told::Fail(5, Why::Failed));
+    assert_eq!((acked, failed, topology.metrics()[0].failed), (9, true, 1));
+    let tries = tries.all();
+    assert_eq!(tries[..6], [0, 1, 3, 7, 15, 31], "{tries:?}");
+    assert!(tries.len() < 20, "{tries:?}");
+}
