@@ -9,6 +9,7 @@ use super::node::Ended;
 use super::store::{Cause, Entered, Found, Store, Wanted};
 use super::{Lifetime, StoreError};
 use crate::core::lease::State;
+use crate::inject::{hit, Bug};
 use crate::time::Timeout;
 
 /// What an insertion came to.
@@ -48,7 +49,8 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     pub(super) fn living<F: Fn(&K) -> bool>(&self, wanted: Wanted<'_, F>) -> Option<Found<'_>> {
         loop {
             let found = self.find(wanted)?;
-            if self.is_living(&found) {
+            let over = found.lease.state() != State::Replacing;
+            if self.is_living(&found) || over && hit(Bug::Resurrect) {
                 return Some(found);
             }
             if self.is_gone(&found) {
@@ -72,6 +74,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
                 self.see_through(found);
                 false
             }
+            State::Live if hit(Bug::Unlapsed) => true,
             State::Live => {
                 let lapsed = found.lease.with_state(State::Lapsed);
                 found.slot.swap_lease(found.lease, lapsed).is_ok()
