@@ -1,0 +1,304 @@
+//! The checker: whether the history of an object is linearizable, given a sequential model of the object.
+//!
+//! A history is a list of calls, each with its answer and with the interval in which it was made. It is linearizable (Herlihy &
+//! Wing 1990) if each call can be given a point of its interval such that the model, taking the calls in the order of their
+//! points, answers as was answered. That is local: a history of several objects is linearizable if each object's part of it is.
+//!
+//! The search is that of Wing & Gong (1993) with the memory of Lowe (2017): of all orders that lead to the same state by the same
+//! calls only one is followed. It goes along the history, so that its length does not matter: kept is the set of
+//! *configurations*, each a state of the model and which of the calls that are under way have had their points. A call is given
+//! its point as late as possible, when its own end or another's asks for it (Lowe's just-in-time linearization). No order is
+//! missed by that: the calls that have their points before one that ends now, and have none yet, have begun and not ended.
+//! Where no configuration is left the history has no explanation; where one is left at the end it has.
+//!
+//! A model may allow several next states, and a call may take effect in several steps between which others come.
+
+use std::collections::HashSet;
+use std::fmt::Debug;
+use std::hash::Hash;
+
+/// The most calls of one object that are under way at the same time.
+const MOST: usize = 64;
+
+/// The most configurations that are followed.
+const WIDEST: usize = 1 << 16;
+
+/// A call, its answer, and when it was made.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<D> {
+    /// Real time: it was made between these two. Calls whose intervals share a reading overlap.
+    pub began: u64,
+    pub ended: u64,
+    /// The tick of the object's clock at the beginning and at the end.
+    pub from: u32,
+    pub to: u32,
+    /// Who made it.
+    pub thread: u8,
+    /// What was called, and what was answered.
+    pub did: D,
+}
+
+/// Whether a call is through after a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    Done,
+    /// It has another step to make, at which this is what it remembers. Not zero.
+    Goes(u32),
+}
+
+/// A sequential model of an object.
+pub trait Model {
+    type State: Clone + Eq + Hash + Debug + Send + Sync;
+    type Did: Copy + Debug + Send + Sync;
+
+    /// What may come of the next step of `call`: into `next`. Nothing if it cannot be made in this state. `memory` is what its last
+    /// step has left, 0 if this is the first.
+    fn step(
+        state: &Self::State,
+        call: &Call<Self::Did>,
+        memory: u32,
+        next: &mut Vec<(Self::State, Then)>,
+    );
+
+    /// Whether the call never changes anything: a history that has no explanation has none with it left out if it had none because of
+    /// others.
+    fn only_looks(did: &Self::Did) -> bool;
+}
+
+/// A state, which calls under way have had all of their points (bits), and what those remember that have had some.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Configuration<S> {
+    state: S,
+    done: u64,
+    halfway: Vec<(u8, u32)>,
+}
+
+impl<S> Configuration<S> {
+    fn memory(&self, place: u8) -> u32 {
+        let halfway = self.halfway.iter().find(|(at, _)| *at == place);
+        halfway.map_or(0, |(_, memory)| *memory)
+    }
+}
+
+/// A history without an explanation, cut down to what has none.
+#[derive(Debug)]
+pub struct Bad<M: Model> {
+    /// What the object may have been when nothing was under way.
+    pub states: Vec<M::State>,
+    /// What came from then on, in order of beginnings.
+    pub calls: Vec<Call<M::Did>>,
+    /// The call at whose end nothing was left.
+    pub culprit: usize,
+}
+
+/// What a history with an explanation was like.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Size {
+    /// The most configurations at once.
+    pub widest: usize,
+    /// How often no call was under way.
+    pub pauses: usize,
+}
+
+/// A call that is under way.
+#[derive(Clone, Copy)]
+struct Pending {
+    ended: u64,
+    call: usize,
+    place: u8,
+}
+
+struct Search<'a, M: Model> {
+    calls: &'a [Call<M::Did>],
+    pending: Vec<Pending>,
+    configurations: Vec<Configuration<M::State>>,
+    known: HashSet<Configuration<M::State>, foldhash::fast::RandomState>,
+    next: Vec<(M::State, Then)>,
+    size: Size,
+}
+
+/// Where a search came to nothing: the call that ended, and the first one of those that were made since the last pause.
+struct Stuck<S> {
+    call: usize,
+    since: usize,
+    states: Vec<S>,
+}
+
+/// Whether the calls, sorted by their beginnings, are linearizable beginning with `initial`.
+///
+/// # Errors
+///
+/// The part of it that has no explanation.
+pub fn check<M: Model>(initial: M::State, calls: &[Call<M::Did>]) -> Result<Size, Box<Bad<M>>> {
+    let stuck = match Search::<M>::new(&[initial], calls).run(u64::MAX) {
+        Ok(size) => return Ok(size),
+        Err(stuck) => stuck,
+    };
+    // What begins after the culprit has ended has no part in it.
+    let end = calls[stuck.call].ended;
+    let window = calls[stuck.since..].iter().filter(|call| call.began <= end);
+    let mut bad = Bad {
+        states: stuck.states,
+        calls: window.copied().collect(),
+        culprit: stuck.call - stuck.since,
+    };
+    bad.thin_out(end);
+    Err(Box::new(bad))
+}
+
+impl<M: Model> Bad<M> {
+    /// Leaves out the looks that have no part in it: without one there are more explanations, not fewer, and if there is still
+    /// none, the rest says why.
+    fn thin_out(&mut self, end: u64) {
+        for at in (0..self.calls.len()).rev() {
+            if at == self.culprit || !M::only_looks(&self.calls[at].did) {
+                continue;
+            }
+            let left_out = self.calls.remove(at);
+            if Search::<M>::new(&self.states, &self.calls).run(end).is_ok() {
+                self.calls.insert(at, left_out);
+            } else if at < self.culprit {
+                self.culprit -= 1;
+            }
+        }
+    }
+}
+
+impl<'a, M: Model> Search<'a, M> {
+    fn new(initial: &[M::State], calls: &'a [Call<M::Did>]) -> Self {
+        let start = |state: &M::State| Configuration {
+            state: state.clone(),
+            done: 0,
+            halfway: Vec::new(),
+        };
+        Search {
+            calls,
+            pending: Vec::new(),
+            configurations: initial.iter().map(start).collect(),
+            known: HashSet::default(),
+            next: Vec::new(),
+            size: Size::default(),
+        }
+    }
+
+    /// Goes along the history, up to what ends at `until`.
+    fn run(mut self, until: u64) -> Result<Size, Stuck<M::State>> {
+        let (mut begun, mut since) = (0, 0);
+        let mut states = Vec::new();
+        loop {
+            let first = (0..self.pending.len()).min_by_key(|&at| self.pending[at].ended);
+            let end = first.map_or(u64::MAX, |at| self.pending[at].ended);
+            // Of an end and a beginning at the same time the beginning comes first: they overlap.
+            if let Some(call) = self.calls.get(begun).filter(|call| call.began <= end) {
+                if self.pending.is_empty() {
+                    self.size.pauses += 1;
+                    since = begun;
+                    states.clear();
+                    states.extend(self.configurations.iter().map(|one| one.state.clone()));
+                }
+                let place = self.free_place();
+                self.pending.push(Pending {
+                    ended: call.ended.max(call.began),
+                    call: begun,
+                    place,
+                });
+                begun += 1;
+                continue;
+            }
+            let Some(first) = first.filter(|_| end <= until) else {
+                return Ok(self.size);
+            };
+            let Pending { call, place, .. } = self.pending[first];
+            self.end(place);
+            self.pending.swap_remove(first);
+            self.size.widest = self.size.widest.max(self.configurations.len());
+            if self.configurations.is_empty() {
+                return Err(Stuck {
+                    call,
+                    since,
+                    states,
+                });
+            }
+        }
+    }
+
+    /// A number for a call that begins.
+    ///
+    /// # Panics
+    ///
+    /// If more than [`MOST`] are under way.
+    fn free_place(&self) -> u8 {
+        let taken = self
+            .pending
+            .iter()
+            .fold(0_u64, |taken, one| taken | 1 << one.place);
+        let place = taken.trailing_ones() as usize;
+        assert!(place < MOST, "more than {MOST} calls are under way");
+        place as u8
+    }
+
+    /// Leaves the configurations in which the call at `place`, which ends, has had its point.
+    fn end(&mut self, place: u8) {
+        if self.end_alone() {
+            return;
+        }
+        let bit = 1_u64 << place;
+        let mut open = std::mem::take(&mut self.configurations);
+        self.known.clear();
+        self.known.extend(open.iter().cloned());
+        while let Some(mut from) = open.pop() {
+            if from.done & bit != 0 {
+                from.done &= !bit;
+                self.configurations.push(from);
+                continue;
+            }
+            for &Pending { call, place, .. } in &self.pending {
+                if from.done >> place & 1 != 0 {
+                    continue;
+                }
+                let memory = from.memory(place);
+                self.next.clear();
+                M::step(&from.state, &self.calls[call], memory, &mut self.next);
+                for (state, then) in self.next.drain(..) {
+                    let mut to = Configuration {
+                        state,
+                        done: from.done,
+                        halfway: from.halfway.clone(),
+                    };
+                    to.halfway.retain(|(at, _)| *at != place);
+                    match then {
+                        Then::Done => to.done |= 1 << place,
+                        Then::Goes(memory) => {
+                            to.halfway.push((place, memory));
+                            to.halfway.sort_unstable();
+                        }
+                    }
+                    if self.known.len() < WIDEST && self.known.insert(to.clone()) {
+                        open.push(to);
+                    }
+                }
+            }
+        }
+    }
+
+    /// As [`end`](Self::end), where nothing else is under way, if the call makes one step: the likely case.
+    fn end_alone(&mut self) -> bool {
+        let ([pending], [one]) = (&self.pending[..], &mut self.configurations[..]) else {
+            return false;
+        };
+        if one.done != 0 || !one.halfway.is_empty() {
+            return false;
+        }
+        self.next.clear();
+        M::step(&one.state, &self.calls[pending.call], 0, &mut self.next);
+        match &self.next[..] {
+            [(state, Then::Done)] => one.state = state.clone(),
+            _ => return false,
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;
