@@ -516,6 +516,11 @@ impl Subject for Load {
     fn books(&self) -> (u64, u64) {
         books(&self.tracker)
     }
+
+    fn fill(&self) -> u64 {
+        let fits = |&key: &u64| self.tracker.init(key, 1, 0).is_ok();
+        (0..).take_while(fits).count() as u64
+    }
 }
 
 impl Load {

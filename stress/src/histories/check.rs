@@ -17,11 +17,11 @@ use std::collections::HashSet;
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// The most calls of one object that are under way at the same time.
-const MOST: usize = 64;
-
-/// The most configurations that are followed.
+/// The most configurations that are followed at a time.
 const WIDEST: usize = 1 << 16;
+
+/// The most calls out of which those are sought that have no part in it.
+const THINNED: usize = 500;
 
 /// A call, its answer, and when it was made.
 #[derive(Debug, Clone, Copy)]
@@ -83,12 +83,14 @@ impl<S> Configuration<S> {
 /// A history without an explanation, cut down to what has none.
 #[derive(Debug)]
 pub struct Bad<M: Model> {
-    /// What the object may have been when nothing was under way.
+    /// What the object may have been at some time, with all that had ended until then.
     pub states: Vec<M::State>,
-    /// What came from then on, in order of beginnings.
+    /// What was under way then and had not taken effect, and what came from then on, in order of beginnings.
     pub calls: Vec<Call<M::Did>>,
     /// The call at whose end nothing was left.
     pub culprit: usize,
+    /// There was too much under way to be searched: it may have an explanation.
+    pub gave_up: bool,
 }
 
 /// What a history with an explanation was like.
@@ -96,8 +98,6 @@ pub struct Bad<M: Model> {
 pub struct Size {
     /// The most configurations at once.
     pub widest: usize,
-    /// How often no call was under way.
-    pub pauses: usize,
 }
 
 /// A call that is under way.
@@ -108,20 +108,30 @@ struct Pending {
     place: u8,
 }
 
+/// A time at which nothing that was under way had taken effect.
+struct Settled<S> {
+    states: Vec<S>,
+    under_way: Vec<usize>,
+    /// The call that begins next.
+    next: usize,
+}
+
 struct Search<'a, M: Model> {
     calls: &'a [Call<M::Did>],
     pending: Vec<Pending>,
     configurations: Vec<Configuration<M::State>>,
     known: HashSet<Configuration<M::State>, foldhash::fast::RandomState>,
     next: Vec<(M::State, Then)>,
+    settled: Settled<M::State>,
+    gave_up: bool,
     size: Size,
 }
 
-/// Where a search came to nothing: the call that ended, and the first one of those that were made since the last pause.
+/// Where a search came to nothing.
 struct Stuck<S> {
     call: usize,
-    since: usize,
-    states: Vec<S>,
+    settled: Settled<S>,
+    gave_up: bool,
 }
 
 /// Whether the calls, sorted by their beginnings, are linearizable beginning with `initial`.
@@ -135,14 +145,19 @@ pub fn check<M: Model>(initial: M::State, calls: &[Call<M::Did>]) -> Result<Size
         Err(stuck) => stuck,
     };
     // What begins after the culprit has ended has no part in it.
-    let end = calls[stuck.call].ended;
-    let window = calls[stuck.since..].iter().filter(|call| call.began <= end);
+    let (settled, end) = (stuck.settled, calls[stuck.call].ended);
+    let later = (settled.next..calls.len()).take_while(|&at| calls[at].began <= end);
+    let mut window: Vec<usize> = settled.under_way.into_iter().chain(later).collect();
+    window.sort_unstable();
     let mut bad = Bad {
-        states: stuck.states,
-        calls: window.copied().collect(),
-        culprit: stuck.call - stuck.since,
+        states: settled.states,
+        culprit: window.partition_point(|&at| at < stuck.call),
+        calls: window.into_iter().map(|at| calls[at]).collect(),
+        gave_up: stuck.gave_up,
     };
-    bad.thin_out(end);
+    if !bad.gave_up && bad.calls.len() <= THINNED {
+        bad.thin_out(end);
+    }
     Err(Box::new(bad))
 }
 
@@ -177,26 +192,28 @@ impl<'a, M: Model> Search<'a, M> {
             configurations: initial.iter().map(start).collect(),
             known: HashSet::default(),
             next: Vec::new(),
+            settled: Settled {
+                states: initial.to_vec(),
+                under_way: Vec::new(),
+                next: 0,
+            },
+            gave_up: false,
             size: Size::default(),
         }
     }
 
     /// Goes along the history, up to what ends at `until`.
     fn run(mut self, until: u64) -> Result<Size, Stuck<M::State>> {
-        let (mut begun, mut since) = (0, 0);
-        let mut states = Vec::new();
+        let mut begun = 0;
         loop {
             let first = (0..self.pending.len()).min_by_key(|&at| self.pending[at].ended);
             let end = first.map_or(u64::MAX, |at| self.pending[at].ended);
             // Of an end and a beginning at the same time the beginning comes first: they overlap.
             if let Some(call) = self.calls.get(begun).filter(|call| call.began <= end) {
-                if self.pending.is_empty() {
-                    self.size.pauses += 1;
-                    since = begun;
-                    states.clear();
-                    states.extend(self.configurations.iter().map(|one| one.state.clone()));
-                }
-                let place = self.free_place();
+                let Some(place) = self.free_place() else {
+                    self.gave_up = true;
+                    return Err(self.stuck(begun));
+                };
                 self.pending.push(Pending {
                     ended: call.ended.max(call.began),
                     call: begun,
@@ -210,31 +227,42 @@ impl<'a, M: Model> Search<'a, M> {
             };
             let Pending { call, place, .. } = self.pending[first];
             self.end(place);
+            if self.configurations.is_empty() {
+                return Err(self.stuck(call));
+            }
             self.pending.swap_remove(first);
             self.size.widest = self.size.widest.max(self.configurations.len());
-            if self.configurations.is_empty() {
-                return Err(Stuck {
-                    call,
-                    since,
-                    states,
-                });
-            }
+            self.settle(begun);
         }
     }
 
-    /// A number for a call that begins.
-    ///
-    /// # Panics
-    ///
-    /// If more than [`MOST`] are under way.
-    fn free_place(&self) -> u8 {
-        let taken = self
-            .pending
-            .iter()
-            .fold(0_u64, |taken, one| taken | 1 << one.place);
-        let place = taken.trailing_ones() as usize;
-        assert!(place < MOST, "more than {MOST} calls are under way");
-        place as u8
+    fn stuck(self, call: usize) -> Stuck<M::State> {
+        Stuck {
+            call,
+            settled: self.settled,
+            gave_up: self.gave_up,
+        }
+    }
+
+    /// A number for a call that begins, if there are not too many.
+    fn free_place(&self) -> Option<u8> {
+        let taken = |taken, one: &Pending| taken | 1_u64 << one.place;
+        let taken = self.pending.iter().fold(0, taken);
+        let place = taken.trailing_ones();
+        (place < u64::BITS).then_some(place as u8)
+    }
+
+    /// Remembers this time if nothing that is under way has taken effect.
+    fn settle(&mut self, next: usize) {
+        let settled = |one: &Configuration<_>| one.done == 0 && one.halfway.is_empty();
+        if self.configurations.iter().all(settled) {
+            let (to, states) = (&mut self.settled, &self.configurations);
+            to.states.clear();
+            to.states.extend(states.iter().map(|one| one.state.clone()));
+            to.under_way.clear();
+            to.under_way.extend(self.pending.iter().map(|one| one.call));
+            to.next = next;
+        }
     }
 
     /// Leaves the configurations in which the call at `place`, which ends, has had its point.
@@ -273,7 +301,9 @@ impl<'a, M: Model> Search<'a, M> {
                             to.halfway.sort_unstable();
                         }
                     }
-                    if self.known.len() < WIDEST && self.known.insert(to.clone()) {
+                    if self.known.len() >= WIDEST {
+                        self.gave_up = true;
+                    } else if self.known.insert(to.clone()) {
                         open.push(to);
                     }
                 }

@@ -334,6 +334,11 @@ impl Subject for Load {
         let ended = metrics.live + metrics.removed + metrics.expired + metrics.closed;
         (metrics.inserted, ended)
     }
+
+    fn fill(&self) -> u64 {
+        let fits = |&key: &u64| self.map.insert(key, 0).is_ok();
+        (0..).take_while(fits).count() as u64
+    }
 }
 
 impl Load {

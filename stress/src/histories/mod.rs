@@ -24,19 +24,20 @@ use record::{history, record, Recorded, Setting, Subject, Time};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-const NAMES: [Check; 8] = [
+const NAMES: [Check; 9] = [
     map::Load::CHECK,
     queue::Load::<u64>::CHECK,
     acks::Load::CHECK,
     roots::Load::CHECK,
     "nothing_left",
     "metrics_add_up",
+    "capacity_whole",
     "clock_in_order",
     "no_surprises",
 ];
 
-/// The entries there may be at once where the capacity is bounded: far more than there ever are, unless slots are lost.
-const CAPACITY: usize = 2048;
+/// The entries there may be at once where the capacity is bounded: more than there ever are under a few keys.
+const CAPACITY: usize = 1024;
 
 /// Rounds of all kinds: each is a face and whether its capacity is bounded.
 const KINDS: usize = 10;
@@ -94,7 +95,6 @@ struct Tally {
     histories: u64,
     operations: u64,
     polls: u64,
-    pauses: u64,
     widest: usize,
     load: Duration,
     checking: Duration,
@@ -104,22 +104,33 @@ impl Run<'_> {
     /// A round of the kind that this number stands for. False if that was not asked for.
     fn round(&mut self, number: u64) -> Result<bool, Error> {
         let time = Time::new();
-        let capacity = (number / 5 % 2 == 1).then_some(CAPACITY);
         let asked = |on| self.options.on.map_or(true, |only| only == on);
-        let (threads, places) = (self.options.threads, self.options.keys);
-        let share = (places, threads, self.options.operations);
+        let (threads, operations) = (self.options.threads, self.options.operations);
+        let share = (self.options.keys, threads, operations);
+        let bounded = number / 5 % 2 == 1;
+        // Where nobody polls for a while all roots that are issued may be there at once.
+        let roots = usize::from(threads) * operations as usize;
+        let capacity = if number % 5 == 4 { roots } else { CAPACITY };
+        let capacity = bounded.then_some(capacity);
         let done = match number % 5 {
-            0 if asked(On::Map) => self.load(&time, number, map::Load::new(&time, capacity)),
-            1 if asked(On::Queue) => {
-                self.load(&time, number, queue::Load::<u64>::new(&time, capacity))
+            0 if asked(On::Map) => {
+                self.load((&time, number, capacity), map::Load::new(&time, capacity))
             }
-            2 if asked(On::Queue) => {
-                self.load(&time, number, queue::Load::<String>::new(&time, capacity))
+            1 if asked(On::Queue) => self.load(
+                (&time, number, capacity),
+                queue::Load::<u64>::new(&time, capacity),
+            ),
+            2 if asked(On::Queue) => self.load(
+                (&time, number, capacity),
+                queue::Load::<String>::new(&time, capacity),
+            ),
+            3 if asked(On::Acks) => {
+                self.load((&time, number, capacity), acks::Load::new(&time, capacity))
             }
-            3 if asked(On::Acks) => self.load(&time, number, acks::Load::new(&time, capacity)),
-            4 if asked(On::Roots) => {
-                self.load(&time, number, roots::Load::new(&time, capacity, share))
-            }
+            4 if asked(On::Roots) => self.load(
+                (&time, number, capacity),
+                roots::Load::new(&time, capacity, share),
+            ),
             _ => return Ok(false),
         };
         done.map(|()| true)
@@ -128,8 +139,7 @@ impl Run<'_> {
     /// Records a round on an object, and checks it.
     fn load<S: Subject>(
         &mut self,
-        time: &Time,
-        number: u64,
+        (time, number, capacity): (&Time, u64, Option<usize>),
         subject: Result<S, BuildError>,
     ) -> Result<(), Error> {
         let subject = subject?;
@@ -145,6 +155,11 @@ impl Run<'_> {
         let (begun, ended) = subject.books();
         self.checks
             .equal("metrics_add_up", "ended or there", ended, begun);
+        if let Some(capacity) = capacity {
+            let what = "entries that fit after all have ended";
+            self.checks
+                .equal("capacity_whole", what, subject.fill(), capacity as u64);
+        }
         let began = Instant::now();
         let (histories, size) = explain::<S>(&recorded, &self.checks, number);
         let tally = &mut self.tally;
@@ -154,7 +169,6 @@ impl Run<'_> {
         tally.histories += histories as u64;
         tally.operations += recorded.calls.len() as u64;
         tally.polls += recorded.polls.len() as u64;
-        tally.pauses += size.pauses as u64;
         tally.widest = tally.widest.max(size.widest);
         Ok(())
     }
@@ -175,7 +189,6 @@ impl Run<'_> {
             ("histories", tally.histories),
             ("operations", tally.operations),
             ("polls", tally.polls),
-            ("pauses", tally.pauses),
             ("configurations_most", tally.widest as u64),
         ]);
         let checked = tally.operations as f64 / tally.checking.as_secs_f64().max(1e-9);
@@ -203,7 +216,6 @@ fn explain<S: Subject>(
             match check::check::<S::Model>(S::INITIAL, &calls) {
                 Ok(one) => {
                     size.widest = size.widest.max(one.widest);
-                    size.pauses += one.pauses;
                 }
                 Err(bad) => checks.violated(S::CHECK, || {
                     let text = show::show(&bad);
@@ -221,7 +233,6 @@ fn explain<S: Subject>(
             // A panic in there is a bug in this program: pass it on.
             let one = thread.join().expect("a thread panicked");
             all.widest = all.widest.max(one.widest);
-            all.pauses += one.pauses;
         }
         all
     });

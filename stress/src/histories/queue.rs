@@ -236,6 +236,11 @@ impl<K: Key> Subject for Load<K> {
         let ended = metrics.live + metrics.removed + metrics.expired + metrics.closed;
         (metrics.inserted, ended)
     }
+
+    fn fill(&self) -> u64 {
+        let fits = |&key: &u64| self.queue.update(K::of(key), self.time.ticks(1)).is_ok();
+        (0..).take_while(fits).count() as u64
+    }
 }
 
 impl<K: Key> Load<K> {

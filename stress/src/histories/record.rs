@@ -275,6 +275,9 @@ pub trait Subject: Sync {
 
     /// How many have begun, and how many have ended or are there, by its own count.
     fn books(&self) -> (u64, u64);
+
+    /// Puts something in under one number after the other, until it is refused, and says how often it was not.
+    fn fill(&self) -> u64;
 }
 
 /// How much is recorded at a time.
@@ -318,6 +321,8 @@ pub fn record<S: Subject>(
         calls: Vec::with_capacity(room),
         told: S::told,
     };
+    // What this thread was told when an earlier object was dropped.
+    HEARD.with_borrow_mut(Vec::clear);
     let busy = AtomicUsize::new(usize::from(threads));
     let start = Barrier::new(usize::from(threads) + 1);
     let mut luck = SmallRng::seed_from_u64(seed);
@@ -458,6 +463,8 @@ pub fn history<S: Subject>(
                 .checked_sub(1)
         })
         .collect();
+    // And the last one of all, after which nothing may be there.
+    matter.extend(polls.len().checked_sub(1));
     matter.sort_unstable();
     matter.dedup();
     into.extend(matter.into_iter().map(|at| {

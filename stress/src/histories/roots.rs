@@ -204,8 +204,9 @@ impl Subject for Load {
         let Some(number) = number.checked_sub(1).filter(|_| luck.random_bool(0.75)) else {
             if known.next < known.end {
                 *before = place.load(Relaxed);
-                self.issue(known.next, timeout, log);
-                place.store(known.next + 1, Release);
+                if self.issue(known.next, timeout, log) {
+                    place.store(known.next + 1, Release);
+                }
                 known.next += 1;
             }
             return;
@@ -240,6 +241,11 @@ impl Subject for Load {
     fn books(&self) -> (u64, u64) {
         books(&self.tracker)
     }
+
+    fn fill(&self) -> u64 {
+        let fits = |_: &u64| self.tracker.issue(1, 0).is_ok();
+        (0..).take_while(fits).count() as u64
+    }
 }
 
 impl Load {
@@ -261,7 +267,8 @@ impl Load {
         })
     }
 
-    fn issue(&self, number: u32, timeout: u32, log: &mut Log<'_, Did>) {
+    /// Issues the root of this number. False if it was refused.
+    fn issue(&self, number: u32, timeout: u32, log: &mut Log<'_, Did>) -> bool {
         let xor = EDGES.iter().fold(0, |all, edge| all ^ edge);
         let after = Timeout::After(log.time.ticks(timeout));
         log.call::<AckError>(number, || {
@@ -269,7 +276,8 @@ impl Load {
             let root = self.tracker.issue_with(edges, owner, after)?;
             self.roots[number as usize].store(root.to_bits(), Release);
             Ok(Did::Issued { xor, timeout })
-        });
+        })
+        .is_some()
     }
 
     fn act(&self, root: Root, number: u32, (timeout, kind): (u32, u32), log: &mut Log<'_, Did>) {
