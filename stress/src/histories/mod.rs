@@ -238,3 +238,6 @@ fn explain<S: Subject>(
     });
     (histories.len(), size)
 }
+
+#[cfg(test)]
+mod model_tests;
