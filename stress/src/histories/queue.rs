@@ -144,13 +144,13 @@ pub struct Load<K: Key> {
 
 impl<K: Key> Subject for Load<K> {
     type Model = Queue;
-    /// The handle that a thread has seen last of each key.
-    type Knowledge = Vec<Option<Handle>>;
+    /// The handles that a thread has of each key: the one that it saw last, and an old one.
+    type Knowledge = Vec<[Option<Handle>; 2]>;
     const CHECK: &'static str = "queue_linearizable";
     const INITIAL: State = State::Absent;
 
     fn knowledge(&self, _: u8, keys: u32) -> Self::Knowledge {
-        vec![None; keys as usize]
+        vec![[None; 2]; keys as usize]
     }
 
     fn operate(
@@ -164,7 +164,10 @@ impl<K: Key> Subject for Load<K> {
         let timeout = luck.random_range(1..=LONGEST);
         let time = log.time.ticks(timeout);
         let ticks = |time| self.time.to_ticks(time);
-        let by = known[key as usize].filter(|_| luck.random_bool(0.5));
+        let [last, old] = known[key as usize];
+        // The slot of an old one may have had many others.
+        let by = if luck.random_bool(0.6) { last } else { old };
+        let by = by.filter(|_| luck.random_bool(0.5));
         let did = match luck.random_range(0..100) {
             0..=34 => log.call::<StoreError>(key, || {
                 queue.update(name, time).map(|updated| match updated {
@@ -201,7 +204,8 @@ impl<K: Key> Subject for Load<K> {
             }),
         };
         if let Some(Did::Inserted { handle, .. } | Did::Got(Some((_, handle)))) = did {
-            known[key as usize] = Some(handle);
+            let old = old.filter(|_| luck.random_bool(0.99)).or(last);
+            known[key as usize] = [Some(handle), old];
         }
     }
 

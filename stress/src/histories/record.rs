@@ -17,8 +17,8 @@
 //!
 //! # The object's clock
 //!
-//! A manual one, moved on by a driver that also polls, between which it lets the others go on. Each call notes the tick before and
-//! after. So an expiry is a call like others: made by the thread that tells it, from when its poll (or whatever it did) began
+//! A manual one, moved on by everybody now and then, so that time passes whoever gets the processor, and by a driver, the only one who
+//! polls, between which it lets the others go on. Each call notes the tick before and after. So an expiry is a call like others: made by the thread that tells it, from when its poll (or whatever it did) began
 //! to when it was told.
 
 use super::check::{Call, Model};
@@ -38,11 +38,14 @@ pub const LONGEST: u32 = 8;
 /// A tick: the shortest interval that there is.
 const INTERVAL: Duration = Duration::from_micros(10);
 
-/// The most ticks that go by at once.
+/// After how many operations, on average, a thread lets a tick go by.
+const TICK_EVERY: f64 = 24.0;
+
+/// The most ticks that the driver lets go by at once.
 const STRIDE: u32 = 3;
 
 /// The longest that the driver lets the others go on between two polls, in nanoseconds.
-const PAUSE: u64 = 6_000;
+const PAUSE: u64 = 4_000;
 
 /// How often a reading is handed to another thread to see whether its own are later.
 const HANDED: u64 = 2_000;
@@ -337,6 +340,9 @@ pub fn record<S: Subject>(
                     let mut known = subject.knowledge(thread, keys);
                     start.wait();
                     for _ in 0..operations {
+                        if luck.random_bool(1.0 / TICK_EVERY) {
+                            time.clock.advance(INTERVAL);
+                        }
                         let key = luck.random_range(0..keys);
                         subject.operate(key, &mut known, &mut luck, &mut log);
                     }
@@ -384,17 +390,28 @@ struct Driver<'a, S: Subject> {
 impl<S: Subject> Driver<'_, S> {
     fn drive(&mut self, busy: &AtomicUsize, luck: &mut SmallRng) {
         while busy.load(Acquire) > 0 {
-            self.pass(luck.random_range(1..=STRIDE));
-            let until = self.log.time.real() + luck.random_range(0..PAUSE);
-            while self.log.time.real() < until {
-                std::hint::spin_loop();
+            self.log
+                .time
+                .clock
+                .advance(INTERVAL * luck.random_range(1..=STRIDE));
+            // What is due is to be seen by others too before it has ended.
+            if luck.random() {
+                self.pause(luck);
             }
+            self.poll();
+            self.pause(luck);
         }
     }
 
-    fn pass(&mut self, ticks: u32) {
+    fn pause(&self, luck: &mut SmallRng) {
+        let until = self.log.time.real() + luck.random_range(0..PAUSE);
+        while self.log.time.real() < until {
+            std::hint::spin_loop();
+        }
+    }
+
+    fn poll(&mut self) {
         let time = self.log.time;
-        time.clock.advance(time.ticks(ticks));
         let began = time.before(&self.log.began);
         let from = time.tick();
         self.subject.poll();
@@ -413,8 +430,10 @@ impl<S: Subject> Driver<'_, S> {
 
     /// All that there is becomes due.
     fn finish(&mut self) {
-        self.pass(LONGEST + STRIDE);
-        self.pass(LONGEST + STRIDE);
+        for _ in 0..2 {
+            self.log.time.clock.advance(INTERVAL * (LONGEST + STRIDE));
+            self.poll();
+        }
     }
 }
 
