@@ -70,10 +70,15 @@ pub(crate) const fn is(_: Bug) -> bool {
     false
 }
 
+/// Holds this thread up for a moment if this process has `bug`, so that what it is about meets often enough.
+#[cfg(not(expiry_inject))]
+#[inline(always)]
+pub(crate) const fn stall(_: Bug) {}
+
 #[cfg(expiry_inject)]
 pub use chosen::{choose, hits, names};
 #[cfg(expiry_inject)]
-pub(crate) use chosen::{hit, is};
+pub(crate) use chosen::{hit, is, stall};
 
 #[cfg(expiry_inject)]
 mod chosen {
@@ -115,6 +120,13 @@ mod chosen {
     #[inline]
     pub(crate) fn is(bug: Bug) -> bool {
         CHOSEN.get().is_some_and(|(chosen, _)| *chosen == bug)
+    }
+
+    /// Holds this thread up for a moment if this process has `bug`, so that what it is about meets often enough.
+    pub(crate) fn stall(bug: Bug) {
+        if is(bug) {
+            (0..100).for_each(|_| std::hint::spin_loop());
+        }
     }
 
     /// One time in so many, at random, by this thread's own luck.

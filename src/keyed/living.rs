@@ -9,7 +9,7 @@ use super::node::Ended;
 use super::store::{Cause, Entered, Found, Store, Wanted};
 use super::{Lifetime, StoreError};
 use crate::core::lease::State;
-use crate::inject::{hit, Bug};
+use crate::inject::{hit, stall, Bug};
 use crate::time::Timeout;
 
 /// What an insertion came to.
@@ -178,6 +178,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             let Some(found) = self.living(wanted) else {
                 return false;
             };
+            stall(Bug::Unlapsed);
             let renewed = match self.policy(&found) {
                 None => self.renew(&found, deadline).is_some(),
                 Some(policy) => self.rebound(&found, policy, deadline),

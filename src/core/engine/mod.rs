@@ -73,7 +73,7 @@ use super::lease::{Lease, State};
 use super::params::{BUCKET, CHUNK};
 use super::slots::{Header, Lowered, NextExpiration, OutOfMemory, Slot, Slots};
 use super::threads::{self, index, Counter, Stripes};
-use crate::inject::{hit, Bug};
+use crate::inject::{hit, stall, Bug};
 use crate::sync::exclusive::Exclusive;
 use crate::sync::park::Waker;
 use crate::sync::{thread, AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -657,7 +657,7 @@ impl<C> Engine<C> {
     #[inline]
     pub(crate) fn end(&self, slot: &Slot, lease: Lease) -> Result<(), Lease> {
         if hit(Bug::TornEnd) && slot.lease() == lease {
-            std::hint::spin_loop();
+            stall(Bug::TornEnd);
             slot.set_lease(lease.with_state(State::Dead));
             return Ok(());
         }

@@ -23,6 +23,9 @@ const WIDEST: usize = 1 << 16;
 /// The most calls out of which those are sought that have no part in it.
 const THINNED: usize = 500;
 
+/// How many calls are told of that came before.
+const BEFORE: usize = 4;
+
 /// A call, its answer, and when it was made.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<D> {
@@ -83,6 +86,8 @@ impl<S> Configuration<S> {
 /// A history without an explanation, cut down to what has none.
 #[derive(Debug)]
 pub struct Bad<M: Model> {
+    /// What came last before that, for the reader.
+    pub before: Vec<Call<M::Did>>,
     /// What the object may have been at some time, with all that had ended until then.
     pub states: Vec<M::State>,
     /// What was under way then and had not taken effect, and what came from then on, in order of beginnings.
@@ -108,7 +113,7 @@ struct Pending {
     place: u8,
 }
 
-/// A time at which nothing that was under way had taken effect.
+/// A time at which of all that was under way it was clear whether it had taken effect, and what had not.
 struct Settled<S> {
     states: Vec<S>,
     under_way: Vec<usize>,
@@ -147,9 +152,14 @@ pub fn check<M: Model>(initial: M::State, calls: &[Call<M::Did>]) -> Result<Size
     // What begins after the culprit has ended has no part in it.
     let (settled, end) = (stuck.settled, calls[stuck.call].ended);
     let later = (settled.next..calls.len()).take_while(|&at| calls[at].began <= end);
-    let mut window: Vec<usize> = settled.under_way.into_iter().chain(later).collect();
+    let mut window = settled.under_way;
+    let before = (0..settled.next).rev().filter(|at| !window.contains(at));
+    let mut before: Vec<_> = before.take(BEFORE).map(|at| calls[at]).collect();
+    before.reverse();
+    window.extend(later);
     window.sort_unstable();
     let mut bad = Bad {
+        before,
         states: settled.states,
         culprit: window.partition_point(|&at| at < stuck.call),
         calls: window.into_iter().map(|at| calls[at]).collect(),
@@ -252,15 +262,17 @@ impl<'a, M: Model> Search<'a, M> {
         (place < u64::BITS).then_some(place as u8)
     }
 
-    /// Remembers this time if nothing that is under way has taken effect.
+    /// Remembers this time if of all that is under way it is clear whether it has taken effect.
     fn settle(&mut self, next: usize) {
-        let settled = |one: &Configuration<_>| one.done == 0 && one.halfway.is_empty();
+        let done = self.configurations.first().map_or(0, |one| one.done);
+        let settled = |one: &Configuration<_>| one.done == done && one.halfway.is_empty();
         if self.configurations.iter().all(settled) {
             let (to, states) = (&mut self.settled, &self.configurations);
             to.states.clear();
             to.states.extend(states.iter().map(|one| one.state.clone()));
+            let open = self.pending.iter().filter(|one| done >> one.place & 1 == 0);
             to.under_way.clear();
-            to.under_way.extend(self.pending.iter().map(|one| one.call));
+            to.under_way.extend(open.map(|one| one.call));
             to.next = next;
         }
     }

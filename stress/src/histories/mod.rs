@@ -219,7 +219,7 @@ fn explain<S: Subject>(
                 }
                 Err(bad) => checks.violated(S::CHECK, || {
                     let text = show::show(&bad);
-                    format!("key {} in round {round}: {text}", of_key[0].0)
+                    format!("key {} in round {round}, {text}", of_key[0].0)
                 }),
             }
         }
