@@ -7,7 +7,7 @@
 use super::check::{Call, Model, Then};
 use super::due::Due;
 use super::record::{heard_of, Heard, Kind, Log, Subject, Time, LONGEST};
-use super::roots::{acked, books, chosen, tracker, Acked};
+use super::roots::{acked, books, chosen, tracker, Answer};
 use expiry::{AckError, AckTracker, Done, Timeout};
 use rand::rngs::SmallRng;
 use rand::Rng;
@@ -59,16 +59,16 @@ pub enum Did {
     Duplicate,
     Acked {
         xor: u8,
-        as_: Acked,
+        answer: Answer,
         told: Told,
     },
     Failed {
-        as_: Option<Done>,
+        answer: Option<Done>,
         told: Told,
     },
     Reset {
         timeout: u32,
-        as_: Option<Done>,
+        answer: Option<Done>,
     },
     /// The handler was told that it timed out, and when it was due.
     TimedOut {
@@ -198,12 +198,12 @@ impl State {
     }
 
     fn ack(self, call: &Call<Did>, memory: u32, next: &mut Next) {
-        let Did::Acked { xor, as_, told } = call.did else {
+        let Did::Acked { xor, answer, told } = call.did else {
             return;
         };
         if memory != 0 {
             let mine = self.owner().filter(|&owner| closing(owner) == memory);
-            match (self, as_) {
+            match (self, answer) {
                 (
                     State::Live { owner, .. }
                     | State::Merged {
@@ -211,36 +211,36 @@ impl State {
                         failed: false,
                         ..
                     },
-                    Acked::Completed,
+                    Answer::Completed,
                 ) if mine.is_some() && told == Some((Kind::Acked, owner)) => {
                     next.push((State::Absent, Then::Done));
                 }
                 // Somebody else has ended it, or failed it while its init is under way.
-                (State::Merged { failed: true, .. }, Acked::NotLive) => {
+                (State::Merged { failed: true, .. }, Answer::NotLive) => {
                     next.push((self, Then::Done));
                 }
-                (_, Acked::NotLive) if mine.is_none() => next.push((self, Then::Done)),
+                (_, Answer::NotLive) if mine.is_none() => next.push((self, Then::Done)),
                 _ => {}
             }
             return;
         }
-        let counted = |word: u8, owner| match (as_, word) {
-            (Acked::Pending, 1..) => Some(Then::Done),
-            (Acked::Completed | Acked::NotLive, 0) => Some(Then::Goes(closing(owner))),
+        let counted = |word: u8, owner| match (answer, word) {
+            (Answer::Pending, 1..) => Some(Then::Done),
+            (Answer::Completed | Answer::NotLive, 0) => Some(Then::Goes(closing(owner))),
             _ => None,
         };
-        match (self, as_) {
-            (State::Absent, Acked::Held) => next.push((early(call, xor, false), Then::Done)),
-            (State::Early { failed: true, .. }, Acked::Held) => next.push((self, Then::Done)),
-            (State::Early { word, due, .. }, Acked::Held) => {
+        match (self, answer) {
+            (State::Absent, Answer::Held) => next.push((early(call, xor, false), Then::Done)),
+            (State::Early { failed: true, .. }, Answer::Held) => next.push((self, Then::Done)),
+            (State::Early { word, due, .. }, Answer::Held) => {
                 let (word, failed) = (word ^ xor, false);
                 next.push((State::Early { word, failed, due }, Then::Done));
             }
-            (State::Initing { failed: true, .. } | State::Merged { failed: true, .. }, _) => {
-                if as_ == Acked::NotLive {
-                    next.push((self, Then::Done));
-                }
-            }
+            (
+                State::Initing { failed: true, .. } | State::Merged { failed: true, .. },
+                Answer::NotLive,
+            ) => next.push((self, Then::Done)),
+            (State::Initing { failed: true, .. } | State::Merged { failed: true, .. }, _) => {}
             // Who has seen it as early may say so still.
             (
                 State::Initing {
@@ -248,7 +248,7 @@ impl State {
                     failed,
                     owner,
                 },
-                Acked::Held | Acked::Pending,
+                Answer::Held | Answer::Pending,
             ) => {
                 let word = word ^ xor;
                 next.push((
@@ -286,10 +286,10 @@ impl State {
     }
 
     fn fail(self, call: &Call<Did>) -> Option<Self> {
-        let Did::Failed { as_, told } = call.did else {
+        let Did::Failed { answer, told } = call.did else {
             return None;
         };
-        match (self, as_, told) {
+        match (self, answer, told) {
             (State::Absent, Some(Done::Held), None) => Some(early(call, 0, true)),
             (State::Early { word, due, .. }, Some(Done::Held), None) => Some(State::Early {
                 word,
@@ -340,8 +340,8 @@ impl State {
         }
     }
 
-    fn reset(self, call: &Call<Did>, timeout: u32, as_: Option<Done>) -> Option<Self> {
-        match (self, as_) {
+    fn reset(self, call: &Call<Did>, timeout: u32, answer: Option<Done>) -> Option<Self> {
+        match (self, answer) {
             (State::Absent, Some(Done::Held)) => Some(early(call, 0, false)),
             (State::Early { word, failed, .. }, Some(Done::Held)) => Some(State::Early {
                 word,
@@ -356,7 +356,7 @@ impl State {
             (
                 State::Initing { failed, .. } | State::Merged { failed, .. },
                 Some(Done::Now) | None,
-            ) => (failed == as_.is_none()).then_some(self),
+            ) => (failed == answer.is_none()).then_some(self),
             _ => None,
         }
     }
@@ -400,8 +400,8 @@ impl Model for Acks {
             (Did::Acked { .. }, state) => state.ack(call, memory, next),
             (Did::Polled { since }, state) => state.polled(call, since, next),
             (Did::Failed { .. }, state) => next.extend(state.fail(call).map(done)),
-            (Did::Reset { timeout, as_ }, state) => {
-                next.extend(state.reset(call, timeout, as_).map(done));
+            (Did::Reset { timeout, answer }, state) => {
+                next.extend(state.reset(call, timeout, answer).map(done));
             }
             (Did::Duplicate, state) if state.owner().is_some() => next.push(done(state)),
             (
@@ -468,22 +468,22 @@ impl Subject for Load {
             30..=79 => {
                 let xor = luck.random_range(1..=3);
                 log.call::<AckError>(key, || {
-                    let as_ = acked(tracker.ack(id, u64::from(xor)))?;
+                    let answer = acked(tracker.ack(id, u64::from(xor)))?;
                     let told = told();
-                    Ok(Did::Acked { xor, as_, told })
+                    Ok(Did::Acked { xor, answer, told })
                 });
             }
             80..=88 => {
                 log.call::<AckError>(key, || {
-                    let as_ = live(tracker.fail(id))?;
+                    let answer = live(tracker.fail(id))?;
                     let told = told();
-                    Ok(Did::Failed { as_, told })
+                    Ok(Did::Failed { answer, told })
                 });
             }
             _ => {
                 log.call::<AckError>(key, || {
-                    let as_ = live(tracker.reset_timeout_to(id, time))?;
-                    Ok(Did::Reset { timeout, as_ })
+                    let answer = live(tracker.reset_timeout_to(id, time))?;
+                    Ok(Did::Reset { timeout, answer })
                 });
             }
         }

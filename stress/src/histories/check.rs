@@ -23,6 +23,9 @@ const WIDEST: usize = 1 << 16;
 /// The most calls out of which those are sought that have no part in it.
 const THINNED: usize = 500;
 
+/// From when on a table is too large to be kept for a few configurations.
+const ROOMY: usize = 1 << 12;
+
 /// How many calls are told of that came before.
 const BEFORE: usize = 4;
 
@@ -63,8 +66,7 @@ pub trait Model {
         next: &mut Vec<(Self::State, Then)>,
     );
 
-    /// Whether the call never changes anything: a history that has no explanation has none with it left out if it had none because of
-    /// others.
+    /// Whether the call changes nothing, so that with it left out a history has more explanations, not fewer.
     fn only_looks(did: &Self::Did) -> bool;
 }
 
@@ -172,8 +174,7 @@ pub fn check<M: Model>(initial: M::State, calls: &[Call<M::Did>]) -> Result<Size
 }
 
 impl<M: Model> Bad<M> {
-    /// Leaves out the looks that have no part in it: without one there are more explanations, not fewer, and if there is still
-    /// none, the rest says why.
+    /// Leaves out the looks that have no part in it: if there is still no explanation without one, the rest says why.
     fn thin_out(&mut self, end: u64) {
         for at in (0..self.calls.len()).rev() {
             if at == self.culprit || !M::only_looks(&self.calls[at].did) {
@@ -284,6 +285,10 @@ impl<'a, M: Model> Search<'a, M> {
         }
         let bit = 1_u64 << place;
         let mut open = std::mem::take(&mut self.configurations);
+        if self.known.capacity() > ROOMY {
+            // Clearing it would take longer than filling it.
+            self.known = HashSet::default();
+        }
         self.known.clear();
         self.known.extend(open.iter().cloned());
         while let Some(mut from) = open.pop() {

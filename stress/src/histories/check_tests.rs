@@ -5,6 +5,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 /// A number that is read, written, and exchanged; and that a call may add to in two steps.
+#[derive(Debug)]
 struct Register;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -381,6 +381,10 @@ impl Load {
             entry = Some(found);
             Ok(Did::Got(got))
         });
+        if luck.random_bool(0.1) {
+            // Its time may come in between.
+            log.time.pass();
+        }
         let time = log.time.ticks(timeout);
         log.call::<StoreError>(key, || {
             let (from, done) = match entry {

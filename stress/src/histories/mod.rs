@@ -104,7 +104,7 @@ impl Run<'_> {
     /// A round of the kind that this number stands for. False if that was not asked for.
     fn round(&mut self, number: u64) -> Result<bool, Error> {
         let time = Time::new();
-        let asked = |on| self.options.on.map_or(true, |only| only == on);
+        let asked = |on| self.options.on.is_none_or(|only| only == on);
         let (threads, operations) = (self.options.threads, self.options.operations);
         let share = (self.options.keys, threads, operations);
         let bounded = number / 5 % 2 == 1;

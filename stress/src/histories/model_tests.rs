@@ -5,7 +5,7 @@ use super::check::{check, Call, Model};
 use super::map::{self, Map};
 use super::queue::{self, Queue};
 use super::record::Kind;
-use super::roots::{self, Acked, Roots};
+use super::roots::{self, Answer, Roots};
 use expiry::{Done, ExpiryQueue, Handle, ManualClock, Updated};
 use std::time::Duration;
 
@@ -238,8 +238,8 @@ mod of_roots {
     use super::*;
     use roots::{Did, Did::*, State};
 
-    fn ack(xor: u8, as_: Acked) -> Did {
-        Did::Acked { xor, as_ }
+    fn ack(xor: u8, answer: Answer) -> Did {
+        Did::Acked { xor, answer }
     }
 
     const ISSUED: (u32, Did) = (1, Issued { xor: 3, timeout: 4 });
@@ -257,16 +257,16 @@ mod of_roots {
 
     #[test]
     fn the_ack_that_makes_all_cancel_out_completes() {
-        let one = (1, ack(1, Acked::Pending));
-        assert!(sound(&[one, (1, ack(2, Acked::Completed)), (1, Over)]));
-        assert!(!sound(&[one, (1, ack(2, Acked::Pending))]));
-        assert!(!sound(&[one, (1, ack(1, Acked::Completed))]));
-        assert!(!sound(&[one, (1, ack(2, Acked::NotLive))]));
+        let one = (1, ack(1, Answer::Pending));
+        assert!(sound(&[one, (1, ack(2, Answer::Completed)), (1, Over)]));
+        assert!(!sound(&[one, (1, ack(2, Answer::Pending))]));
+        assert!(!sound(&[one, (1, ack(1, Answer::Completed))]));
+        assert!(!sound(&[one, (1, ack(2, Answer::NotLive))]));
         // A lost one: told as counted, and the next does not complete.
         assert!(!sound(&[
             one,
-            (1, ack(2, Acked::Completed)),
-            (1, ack(2, Acked::Pending))
+            (1, ack(2, Answer::Completed)),
+            (1, ack(2, Answer::Pending))
         ]));
         assert!(!sound(&[(1, Untold)]) && !sound(&[one, (1, ToldOf(Kind::Acked))]));
     }
@@ -274,7 +274,7 @@ mod of_roots {
     #[test]
     fn a_root_ends_once_and_not_before_its_time() {
         let (fail, late) = (Failed { done: true }, Failed { done: false });
-        assert!(sound(&[(1, fail), (1, late), (1, ack(1, Acked::NotLive))]));
+        assert!(sound(&[(1, fail), (1, late), (1, ack(1, Answer::NotLive))]));
         assert!(!sound(&[(1, fail), (1, fail)]) && !sound(&[(1, late)]));
         assert!(sound(&[(5, TimedOut { due: 5 }), (5, Over)]));
         assert!(!sound(&[(4, TimedOut { due: 5 })]) && !sound(&[(6, TimedOut { due: 6 })]));
@@ -289,15 +289,15 @@ mod of_roots {
 
     #[test]
     fn between_the_last_ack_and_the_end_another_may_end_it() {
-        let last = |as_| {
+        let last = |answer| {
             let calls = [
                 at(1, 2, 1, Issued { xor: 1, timeout: 4 }),
-                at(3, 9, 1, ack(1, as_)),
+                at(3, 9, 1, ack(1, answer)),
                 at(4, 5, 1, Failed { done: true }),
             ];
             explained::<Roots>(State::Unborn, &calls)
         };
-        assert!(last(Acked::NotLive) && !last(Acked::Completed) && !last(Acked::Pending));
+        assert!(last(Answer::NotLive) && !last(Answer::Completed) && !last(Answer::Pending));
     }
 }
 
@@ -314,22 +314,22 @@ mod of_acks {
         }
     }
 
-    fn ack(xor: u8, as_: Acked) -> Did {
+    fn ack(xor: u8, answer: Answer) -> Did {
         let told = None;
-        Did::Acked { xor, as_, told }
+        Did::Acked { xor, answer, told }
     }
 
     fn last(xor: u8, owner: u32) -> Did {
         Did::Acked {
             xor,
-            as_: Acked::Completed,
+            answer: Answer::Completed,
             told: Some((Kind::Acked, owner)),
         }
     }
 
-    fn fail(as_: Option<Done>, told: Option<u32>) -> Did {
+    fn fail(answer: Option<Done>, told: Option<u32>) -> Did {
         let told = told.map(|owner| (Kind::Failed, owner));
-        Failed { as_, told }
+        Failed { answer, told }
     }
 
     fn sound(calls: &[(u32, Did)]) -> bool {
@@ -344,7 +344,7 @@ mod of_acks {
 
     #[test]
     fn acks_count_before_and_after_the_init() {
-        let early = (1, ack(1, Acked::Held));
+        let early = (1, ack(1, Answer::Held));
         assert!(sound(&[
             early,
             (1, init(3, 7, None)),
@@ -360,7 +360,7 @@ mod of_acks {
         assert!(!sound(&[
             early,
             (1, init(3, 7, None)),
-            (1, ack(2, Acked::Pending))
+            (1, ack(2, Answer::Pending))
         ]));
         assert!(!sound(&[early, (1, init(3, 7, None)), (1, last(2, 8))]));
         assert!(!sound(&[(1, init(3, 7, None)), early]));
@@ -369,7 +369,11 @@ mod of_acks {
     #[test]
     fn an_init_of_what_is_in_flight_is_refused() {
         let begin = (1, init(3, 7, None));
-        assert!(sound(&[begin, (1, Duplicate), (1, ack(1, Acked::Pending))]));
+        assert!(sound(&[
+            begin,
+            (1, Duplicate),
+            (1, ack(1, Answer::Pending))
+        ]));
         assert!(!sound(&[begin, (1, init(3, 8, None))]));
         assert!(!sound(&[(1, Duplicate)]));
     }
@@ -397,7 +401,7 @@ mod of_acks {
     fn a_fail_that_meets_an_init_is_told_by_that() {
         let meets = |told| {
             let calls = [
-                at(1, 2, 1, ack(1, Acked::Held)),
+                at(1, 2, 1, ack(1, Answer::Held)),
                 at(3, 9, 1, init(3, 7, told)),
                 at(4, 5, 1, fail(Some(Done::Now), None)),
                 at(10, 11, 1, Over),
@@ -409,7 +413,7 @@ mod of_acks {
 
     #[test]
     fn early_signs_expire_untold() {
-        let (early, poll) = ((1, ack(1, Acked::Held)), Polled { since: 0 });
+        let (early, poll) = ((1, ack(1, Answer::Held)), Polled { since: 0 });
         assert!(sound(&[early, (9, poll), (9, Over)]));
         assert!(!sound(&[early, (8, poll), (8, Over)]));
         assert!(!sound(&[
@@ -435,7 +439,7 @@ mod of_acks {
         assert!(!sound(&[begin, (5, Polled { since: 0 })]));
         let reset = Reset {
             timeout: 9,
-            as_: Some(Done::Now),
+            answer: Some(Done::Now),
         };
         assert!(sound(&[begin, (2, reset), (11, out(7, 11))]));
         assert!(!sound(&[begin, (2, reset), (5, out(7, 5))]));

@@ -125,6 +125,11 @@ impl Time {
         self.origin.elapsed().as_nanos() as u64
     }
 
+    /// Lets a tick go by.
+    pub fn pass(&self) {
+        self.clock.advance(INTERVAL);
+    }
+
     /// A reading after everything that this thread has done.
     #[inline]
     fn after(&self) -> u64 {
@@ -341,7 +346,7 @@ pub fn record<S: Subject>(
                     start.wait();
                     for _ in 0..operations {
                         if luck.random_bool(1.0 / TICK_EVERY) {
-                            time.clock.advance(INTERVAL);
+                            time.pass();
                         }
                         let key = luck.random_range(0..keys);
                         subject.operate(key, &mut known, &mut luck, &mut log);

@@ -25,7 +25,7 @@ pub enum State {
 
 /// What an ack came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Acked {
+pub enum Answer {
     Pending,
     Completed,
     NotLive,
@@ -42,7 +42,7 @@ pub enum Did {
     },
     Acked {
         xor: u8,
-        as_: Acked,
+        answer: Answer,
     },
     Failed {
         done: bool,
@@ -80,16 +80,16 @@ impl State {
                 word: xor,
                 due: Due::after(call, timeout),
             }),
-            (Did::Acked { as_, .. }, state) if memory == CLOSING => match (as_, state) {
-                (Acked::Completed, State::Live { .. }) => done(State::Ended),
-                (Acked::NotLive, State::Ended) => done(state),
+            (Did::Acked { answer, .. }, state) if memory == CLOSING => match (answer, state) {
+                (Answer::Completed, State::Live { .. }) => done(State::Ended),
+                (Answer::NotLive, State::Ended) => done(state),
                 _ => None,
             },
-            (Did::Acked { xor, as_ }, State::Live { word, due }) => {
+            (Did::Acked { xor, answer }, State::Live { word, due }) => {
                 let word = word ^ xor;
-                let then = match (as_, word) {
-                    (Acked::Pending, 1..) => Then::Done,
-                    (Acked::Completed | Acked::NotLive, 0) => Then::Goes(CLOSING),
+                let then = match (answer, word) {
+                    (Answer::Pending, 1..) => Then::Done,
+                    (Answer::Completed | Answer::NotLive, 0) => Then::Goes(CLOSING),
                     _ => return None,
                 };
                 Some((State::Live { word, due }, then))
@@ -115,7 +115,7 @@ impl State {
             }),
             (
                 Did::Acked {
-                    as_: Acked::NotLive,
+                    answer: Answer::NotLive,
                     ..
                 }
                 | Did::Failed { done: false }
@@ -291,11 +291,11 @@ impl Load {
                     None => 7,
                 };
                 log.call::<AckError>(number, || {
-                    let as_ = acked(tracker.ack(root, u64::from(xor)))?;
-                    if as_ == Acked::Completed && !told(Kind::Acked) {
+                    let answer = acked(tracker.ack(root, u64::from(xor)))?;
+                    if answer == Answer::Completed && !told(Kind::Acked) {
                         return Ok(Did::Untold);
                     }
-                    Ok(Did::Acked { xor, as_ })
+                    Ok(Did::Acked { xor, answer })
                 });
             }
             80..=87 => {
@@ -364,12 +364,12 @@ pub fn books(tracker: &AckTracker) -> (u64, u64) {
 /// # Errors
 ///
 /// What it should not have come to.
-pub fn acked(ack: Result<Ack, AckError>) -> Result<Acked, AckError> {
+pub fn acked(ack: Result<Ack, AckError>) -> Result<Answer, AckError> {
     Ok(match ack {
-        Ok(Ack::Pending) => Acked::Pending,
-        Ok(Ack::Completed) => Acked::Completed,
-        Ok(Ack::Held) => Acked::Held,
-        Err(AckError::NotLive) => Acked::NotLive,
+        Ok(Ack::Pending) => Answer::Pending,
+        Ok(Ack::Completed) => Answer::Completed,
+        Ok(Ack::Held) => Answer::Held,
+        Err(AckError::NotLive) => Answer::NotLive,
         Err(error) => return Err(error),
     })
 }
