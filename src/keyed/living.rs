@@ -162,10 +162,18 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         }
     }
 
-    /// An entry that was found before, by a caller who has been pinned since, as it is now, if it is still living.
+    /// An entry that was found before, by a caller who has been pinned since, as it is now, if it is still living. If it is not, it
+    /// will not come back.
     pub(super) fn again<'a>(&self, found: &Found<'a>) -> Option<Found<'a>> {
-        let now = found.again()?;
-        self.is_living(&now).then_some(now)
+        loop {
+            let now = found.again()?;
+            if self.is_living(&now) {
+                return Some(now);
+            }
+            if self.is_gone(&now) {
+                return None;
+            }
+        }
     }
 
     /// Renews an entry: it lives for this long from now. False if it has ended.
