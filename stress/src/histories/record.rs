@@ -48,7 +48,7 @@ const STRIDE: u32 = 3;
 const PAUSE: u64 = 4_000;
 
 /// How often a reading is handed to another thread to see whether its own are later.
-const HANDED: u64 = 2_000;
+const HANDED: u64 = 200;
 
 /// The time of calls, and the object's.
 #[derive(Debug, Clone)]
