@@ -39,7 +39,7 @@ const ACK: &str = "ack --seconds 0.7 --fail-rate 0.1 --timeout-rate 0.01 --dupli
 const FEW: &str =
     "ack --seconds 0.3 --timeout 50ms --interval 1ms --in-flight 100 --threads 2 --allowance 5s";
 const SESSIONS: &str = "sessions --seconds 0.5 --keys 512 --threads 3 --allowance 5s";
-const CONTENDED: &str = "sessions --contended --keys 1 --seconds 3";
+const CONTENDED: &str = "sessions --contended --keys 1";
 const TRACKER: &str = "sessions --tracker --seconds 0.5 --keys 512 --allowance 5s";
 const TTL: &str = "ttl --row 9 --seconds 2";
 const SIMULATED: &str = "ttl --row 53 --simulated";
