@@ -134,9 +134,9 @@ const SEEDED: &[Seeded] = &[
     seeded("leak-slot/1000", QUEUE, WHOLE),
     seeded("leak-slot/1000", ACKS, WHOLE),
     seeded("leak-slot/1000", ROOTS, WHOLE),
-    seeded("lost-news/10", MAP, MAP_LAW),
-    seeded("lost-news/10", QUEUE, QUEUE_LAW),
-    seeded("lost-news/10", ACKS, ACKS_LAW),
+    seeded("lost-news/4", MAP, MAP_LAW),
+    seeded("lost-news/4", QUEUE, QUEUE_LAW),
+    seeded("lost-news/2", ACKS, ACKS_LAW),
     seeded("lost-news/100", ROOTS, ROOTS_LAW),
     seeded("lost-wakeup", FEW, &["every_root_ended", "nothing_left"]),
 ];
