@@ -170,10 +170,27 @@ fn what_is_told_of_is_the_part_that_has_no_explanation() {
         call(1300, 1301, Did::Read(1)),
     ]);
     let bad = check::<Register>(0, &calls).unwrap_err();
-    assert_eq!(bad.states, [7]);
+    // By then the write has been seen, and nothing else is under way.
+    assert_eq!(bad.states, [1]);
+    let begun = |calls: &[Call<Did>]| calls.iter().map(|call| call.began).collect::<Vec<_>>();
+    assert_eq!(begun(&bad.before), [297, 1000, 1010, 1030]);
+    assert_eq!((begun(&bad.calls), bad.culprit), (vec![1050], 0));
+}
+
+#[test]
+fn looks_that_have_no_part_in_it_are_left_out() {
+    let calls = [
+        call(10, 100, Did::Wrote(1)),
+        call(20, 25, Did::Read(0)),
+        call(30, 100, Did::Wrote(2)),
+        call(40, 90, Did::Read(2)),
+        call(50, 60, Did::Read(5)),
+        call(70, 80, Did::Read(2)),
+    ];
+    let bad = check::<Register>(0, &calls).unwrap_err();
+    assert_eq!(bad.states, [0]);
     let told: Vec<_> = bad.calls.iter().map(|call| call.began).collect();
-    assert_eq!(told, [1000, 1030, 1050]);
-    assert_eq!(bad.calls[bad.culprit].began, 1050);
+    assert_eq!((told, bad.culprit), (vec![10, 30, 50], 2));
 }
 
 /// As the definition has it: tries every order.
