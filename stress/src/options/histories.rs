@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub const HELP: &str = "\
 A run is a row of rounds, on a map, a queue of integers, one of strings, a tracker with roots that callers choose, and one with roots \
 that it issues, in turn; every other time around with a bounded capacity. In a round all threads call at full speed, on few keys, \
-while a driver moves a manual clock on and polls. Noted are each call, its answer, and when it began and ended; what a poll, or a \
+and move a manual clock on; a driver does so too, and polls. Noted are each call, its answer, and when it began and ended; what a poll, or a \
 handler, told is a call of who told it. Then each key's history must be linearizable: there must be one order, in keeping \
 with when each call began and ended, in which every answer is that of a sequential model of the face. The model knows deadlines: what \
 is due may end in a poll, must be gone when a poll has gone by, and nothing ends early. The checker leaves nothing out: a \
