@@ -194,7 +194,7 @@ fn looks_that_have_no_part_in_it_are_left_out() {
 }
 
 /// As the definition has it: tries every order.
-fn by_definition(state: u8, left: &mut Vec<(Call<Did>, u32)>) -> bool {
+fn by_definition(state: u8, left: &[(Call<Did>, u32)]) -> bool {
     let Some(first_end) = left.iter().map(|(call, _)| call.ended).min() else {
         return true;
     };
@@ -206,12 +206,12 @@ fn by_definition(state: u8, left: &mut Vec<(Call<Did>, u32)>) -> bool {
         let mut next = Vec::new();
         Register::step(&state, &call, memory, &mut next);
         for (state, then) in next {
-            let mut rest = left.clone();
+            let mut rest = left.to_vec();
             match then {
                 Then::Done => drop(rest.remove(at)),
                 Then::Goes(memory) => rest[at].1 = memory,
             }
-            if by_definition(state, &mut rest) {
+            if by_definition(state, &rest) {
                 return true;
             }
         }
@@ -245,7 +245,7 @@ fn the_verdict_is_that_of_all_orders() {
         let count = luck.random_range(1..=6);
         let mut calls: Vec<_> = (0..count).map(|_| any_call(&mut luck)).collect();
         calls.sort_by_key(|call| call.began);
-        let expected = by_definition(0, &mut calls.iter().map(|call| (*call, 0)).collect());
+        let expected = by_definition(0, &calls.iter().map(|call| (*call, 0)).collect::<Vec<_>>());
         let verdict = check::<Register>(0, &calls);
         assert_eq!(verdict.is_ok(), expected, "seed {seed}: {calls:?}");
         if let Err(bad) = verdict {
@@ -254,7 +254,7 @@ fn the_verdict_is_that_of_all_orders() {
             let told = bad.calls.iter().filter(|call| call.ended <= end);
             let told: Vec<_> = told.map(|call| (*call, 0)).collect();
             if told.len() == bad.calls.len() {
-                let explained = |&state: &u8| by_definition(state, &mut told.clone());
+                let explained = |&state: &u8| by_definition(state, &told);
                 assert!(!bad.states.iter().any(explained), "seed {seed}: {bad:?}");
             }
             unsound += 1;
