@@ -55,6 +55,11 @@ mod ack;
 mod channel;
 mod core;
 mod error;
+#[cfg(expiry_inject)]
+#[doc(hidden)]
+pub mod inject;
+#[cfg(not(expiry_inject))]
+mod inject;
 mod keyed;
 #[cfg(expiry_loom)]
 #[doc(hidden)]

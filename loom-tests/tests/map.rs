@@ -48,6 +48,25 @@ fn m2_told_gone_and_touched() {
     });
 }
 
+/// M2: the same of an entry that was looked at while it lived, and whose time is up when it is to be removed. Guards: it too is
+/// marked before anybody is told.
+#[test]
+fn m2_told_changed_and_touched() {
+    model("m2_told_changed_and_touched", || {
+        let rig = with(live(10));
+        let Entry::Occupied(entry) = rig.map.entry(1) else {
+            panic!("it is there");
+        };
+        let other = rig.clone();
+        let a = thread::spawn(move || other.map.touch_with(&1, Timeout::After(TICK * 20)).unwrap());
+        rig.clock.advance(TICK * 10);
+        let removed = entry.remove().is_some();
+        let touched = a.join().unwrap();
+        assert_eq!(rig.get(), None);
+        assert!(removed || !touched);
+    });
+}
+
 /// A read that finds an entry with a time to idle renews it, or it was not there. Guards: the read looks again if its swap
 /// fails.
 #[test]

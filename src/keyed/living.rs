@@ -9,6 +9,7 @@ use super::node::Ended;
 use super::store::{Cause, Entered, Found, Store, Wanted};
 use super::{Lifetime, StoreError};
 use crate::core::lease::State;
+use crate::inject::{hit, stall, Bug};
 use crate::time::Timeout;
 
 /// What an insertion came to.
@@ -48,7 +49,8 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     pub(super) fn living<F: Fn(&K) -> bool>(&self, wanted: Wanted<'_, F>) -> Option<Found<'_>> {
         loop {
             let found = self.find(wanted)?;
-            if self.is_living(&found) {
+            let over = found.lease.state() != State::Replacing;
+            if self.is_living(&found) || over && hit(Bug::Resurrect) {
                 return Some(found);
             }
             if self.is_gone(&found) {
@@ -72,6 +74,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
                 self.see_through(found);
                 false
             }
+            State::Live if hit(Bug::Unlapsed) => true,
             State::Live => {
                 let lapsed = found.lease.with_state(State::Lapsed);
                 found.slot.swap_lease(found.lease, lapsed).is_ok()
@@ -159,10 +162,18 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         }
     }
 
-    /// An entry that was found before, by a caller who has been pinned since, as it is now, if it is still living.
+    /// An entry that was found before, by a caller who has been pinned since, as it is now, if it is still living. If it is not, it
+    /// will not come back.
     pub(super) fn again<'a>(&self, found: &Found<'a>) -> Option<Found<'a>> {
-        let now = found.again()?;
-        self.is_living(&now).then_some(now)
+        loop {
+            let now = found.again()?;
+            if self.is_living(&now) {
+                return Some(now);
+            }
+            if self.is_gone(&now) {
+                return None;
+            }
+        }
     }
 
     /// Renews an entry: it lives for this long from now. False if it has ended.
@@ -175,6 +186,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             let Some(found) = self.living(wanted) else {
                 return false;
             };
+            stall(Bug::Unlapsed);
             let renewed = match self.policy(&found) {
                 None => self.renew(&found, deadline).is_some(),
                 Some(policy) => self.rebound(&found, policy, deadline),

@@ -5,6 +5,7 @@
 
 use super::idle::Policy;
 use crate::core::lease::Lease;
+use crate::inject::{is, Bug};
 use crate::panics::caught;
 use crate::sync::cell::Kept;
 use crate::sync::grace::{Grace, Pin};
@@ -418,6 +419,9 @@ impl<K: 'static, V: 'static> Deref for Ended<K, V> {
 
 impl<K: 'static, V: 'static> Drop for Ended<K, V> {
     fn drop(&mut self) {
+        if is(Bug::StaleGet) {
+            return;
+        }
         if let Held::Node(word) = self.held {
             // SAFETY: out of its slot, and this one's alone.
             unsafe { Node::<K, V>::retire(word, &self.grace.pin()) };

@@ -9,6 +9,7 @@ use crate::core::engine::{Claim, Face, Leaves};
 use crate::core::lease::Lease;
 use crate::core::slots::Slot;
 use crate::error::BuildError;
+use crate::inject::{hit, Bug};
 use crate::setup::{setters, Reaper, Setup};
 use crate::time::Timeout;
 use std::borrow::Borrow;
@@ -289,7 +290,12 @@ impl<K: 'static> Face for Shared<K> {
         let expired = self.expired(&claim, deadline);
         match &self.target {
             Target::Poll(stack) => stack.push(expired),
-            Target::Handler(handler) => self.store.guard(|| handler(expired.key())),
+            Target::Handler(handler) => {
+                self.store.guard(|| handler(expired.key()));
+                if hit(Bug::DoubleOutcome) {
+                    self.store.guard(|| handler(expired.key()));
+                }
+            }
             Target::Channel(sender) => sender.send(expired),
         }
     }

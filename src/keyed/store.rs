@@ -8,6 +8,7 @@ use crate::core::lease::{set, Lease, State};
 use crate::core::slots::Slot;
 use crate::core::threads::Counter;
 use crate::error::BuildError;
+use crate::inject::{hit, Bug};
 use crate::panics::caught;
 use crate::setup::{Reaper, Setup};
 use crate::sync::grace::Pin;
@@ -431,6 +432,9 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             if enforced.is_err() && self.end_closed(&claim, lease) {
                 return Ok(Entered::Closed);
             }
+            if hit(Bug::LostInsert) && self.engine.end(claim.slot, lease).is_ok() {
+                drop(self.finish(mine, &claim, None, Cause::Removed));
+            }
             Ok(Entered::Done(Place {
                 id: claim.id,
                 incarnation: claim.incarnation,
@@ -543,7 +547,11 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     /// Tells the listener. Never panics.
     #[inline]
     pub(super) fn tell(&self, ended: &Ended<K, V>, cause: Cause) {
-        if let Some(listener) = &self.listener {
+        let Some(listener) = self.listener.as_ref().filter(|_| !hit(Bug::LostOutcome)) else {
+            return;
+        };
+        self.guard(|| listener(ended.key(), ended.value(), cause));
+        if hit(Bug::DoubleOutcome) {
             self.guard(|| listener(ended.key(), ended.value(), cause));
         }
     }
@@ -584,6 +592,9 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
                     self.engine.heed(found.id, deadline);
                     return Some(Touched::Unchanged);
                 }
+                if hit(Bug::LateTouch) {
+                    return Some(Touched::Renewed);
+                }
                 found.slot.swap_lease(found.lease, renewed).ok()?;
                 // Renewed: no expiry by the old deadline can succeed any more (Q6).
                 self.engine.shortened(found.id, found.lease, deadline);
@@ -622,9 +633,8 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         loop {
             // The lease is read first: the key cannot be older than the lease's tenant.
             let lease = slot.lease();
-            if lease.incarnation() != place.incarnation
-                || slot.key.load(Ordering::Acquire) != place.bits
-            {
+            let same = lease.incarnation() == place.incarnation || hit(Bug::StaleGeneration);
+            if !same || slot.key.load(Ordering::Acquire) != place.bits {
                 return Touched::Gone;
             }
             if !lease.is_in(HELD) {
@@ -654,6 +664,10 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
                 self.see_through(&found);
             } else if self.engine.end(found.slot, found.lease).is_ok() {
                 let ended = self.ended(&found.claim(), found.position, Cause::Removed);
+                if is_plain::<K, V>() && hit(Bug::LostRemove) {
+                    let deadline = found.lease.deadline_near(self.engine.about_now());
+                    let _ = self.enter(wanted, NONE, deadline);
+                }
                 return Some((ended, found.lease));
             }
         }

@@ -4,6 +4,7 @@
 mod ack;
 mod checks;
 mod error;
+mod histories;
 mod latency;
 mod options;
 mod progress;
@@ -25,6 +26,8 @@ const UNUSABLE: u8 = 2;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    #[cfg(expiry_inject)]
+    inject();
     let Some(scenario) = cli.scenario else {
         // Help that was not asked for is an error's text.
         eprintln!("{}", Cli::command().render_long_help());
@@ -34,6 +37,9 @@ fn main() -> ExitCode {
         Scenario::Wordcount(options) => (Json::asked(options.json), wordcount::run(options)),
         Scenario::Ack(options) => (Json::asked(options.json), ack::run(options)),
         Scenario::Sessions(options) => (Json::at(options.json.as_deref()), sessions::run(options)),
+        Scenario::Histories(options) => {
+            (Json::at(options.json.as_deref()), histories::run(options))
+        }
         Scenario::Ttl(options) => (Json::at(options.json.as_deref()), ttl::run(options)),
     };
     let ran = ran.and_then(|report| {
@@ -48,4 +54,18 @@ fn main() -> ExitCode {
             ExitCode::from(UNUSABLE)
         }
     }
+}
+
+/// In builds with `--cfg expiry_inject`: gives the engine the bug that `EXPIRY_INJECT` names, as `name` or `name/one_in`.
+#[cfg(expiry_inject)]
+fn inject() {
+    let Ok(asked) = std::env::var("EXPIRY_INJECT") else {
+        return;
+    };
+    let (name, one_in) = asked.split_once('/').unwrap_or((&asked, "1"));
+    let chosen = one_in
+        .parse()
+        .is_ok_and(|one_in| expiry::inject::choose(name, one_in));
+    let known: Vec<_> = expiry::inject::names().collect();
+    assert!(chosen, "{asked} is no bug; there are {}", known.join(", "));
 }

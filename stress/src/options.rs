@@ -1,8 +1,10 @@
 //! The command line.
 
+mod histories;
 mod sessions;
 mod ttl;
 
+pub use histories::{Histories, On};
 pub use sessions::{Peer, Sessions};
 pub use ttl::Ttl;
 
@@ -32,6 +34,7 @@ Examples:
   stress sessions --contended --peer zookeeper
   stress ttl --row 53 --simulated
   stress ttl --mix FILE.csv --row 9 --seconds 30
+  stress histories --threads 4 --keys 1 --seconds 60
 
 Exit status: 0 if every check holds, 1 if one does not, 2 if the scenario could not be run.
 Progress goes to standard error.";
@@ -51,6 +54,9 @@ pub enum Scenario {
     /// An expiring map under a cache's load, each value's story told
     #[command(after_help = ttl::HELP)]
     Ttl(Ttl),
+    /// Records what real threads do to few keys of all faces, and checks that it is linearizable
+    #[command(after_help = histories::HELP)]
+    Histories(Histories),
 }
 
 const WORDCOUNT: &str = "\

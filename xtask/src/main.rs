@@ -2,6 +2,8 @@
 //!
 //! Nothing but the Rust toolchain is needed, and nothing but the standard library is used.
 
+mod inject;
+
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -10,6 +12,7 @@ const HELP: &str = "\
 cargo xtask test     format, clippy, unit, property, stress and doc tests, docs, package, loom models
 cargo xtask quick    the same without the package and the loom models
 cargo xtask loom     the loom models alone, with deeper bounds and more programs (some hours)
+cargo xtask inject   seeded bugs: each must be found by the stress scenarios, and which check finds it (some minutes)
 cargo xtask package  checks that the crate can be packaged
 ";
 
@@ -138,6 +141,7 @@ fn main() -> ExitCode {
         }
         Some("quick") => quick(),
         Some("package") => vec![package()],
+        Some("inject") => vec![inject::step()],
         Some("loom") => {
             let mut step = loom(
                 "loom models, deeper",

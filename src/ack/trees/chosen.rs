@@ -7,6 +7,7 @@ use crate::core::engine::{Claim, Refused};
 use crate::core::index::{Candidate, Insert};
 use crate::core::lease::{set, Lease, State};
 use crate::core::slots::{Header, Slot};
+use crate::inject::{hit, Bug};
 use crate::sync::Ordering;
 use crate::time::Timeout;
 
@@ -182,6 +183,9 @@ impl Trees {
 
     #[inline(always)]
     pub(super) fn init_at(&self, who: (&Mine, usize), new: &New, xor: u64) -> Result<(), AckError> {
+        if hit(Bug::LostInsert) {
+            return Ok(());
+        }
         let mut refused = Refused::OutOfMemory;
         let placed = self.place(who, new, State::Live, |target| target ^ xor, &mut refused);
         let Some((claim, header)) = placed else {
@@ -299,6 +303,7 @@ impl Trees {
                         return Ok(());
                     }
                 }
+                _ if hit(Bug::DuplicateInit) => return Ok(()),
                 // Somebody else's init was first (S3, S7).
                 _ => {
                     mine.face.counts[at.0].duplicate.add(1);
@@ -442,6 +447,9 @@ impl Trees {
                     _ => Ok(Ack::Held),
                 };
             }
+            if hit(Bug::LostAck) {
+                return Ok(Ack::Pending);
+            }
             let next = found.word ^ xor;
             if found
                 .slot
@@ -556,6 +564,9 @@ impl Trees {
             let lease = found.lease;
             match lease.state() {
                 State::Live => {
+                    if hit(Bug::LostFail) {
+                        return Ok(Done::Now);
+                    }
                     if self.engine.end(found.slot, lease).is_ok() {
                         let target = self.target(key, lease.incarnation());
                         self.engine.with_stripe(|mine, _| {
@@ -647,6 +658,9 @@ impl Trees {
             let lease = found.lease;
             match lease.state() {
                 State::Live => {
+                    if hit(Bug::LateTouch) {
+                        return Ok(Done::Now);
+                    }
                     let renewed = lease.with_deadline(deadline);
                     if found.slot.swap_lease(lease, renewed).is_ok() {
                         self.engine.shortened(found.id, lease, deadline);

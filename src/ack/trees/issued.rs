@@ -6,6 +6,7 @@ use crate::ack::outcome::{Ack, Done, Reason, Root};
 use crate::core::engine::{Claim, Refused};
 use crate::core::lease::{IssuedId, Lease, State};
 use crate::core::slots::{Header, Slot};
+use crate::inject::{hit, Bug};
 use crate::sync::Ordering;
 use crate::time::Timeout;
 
@@ -115,8 +116,12 @@ impl Trees {
             // word the swap would fail.
             let key = slot.key.load(Ordering::Relaxed);
             lease = slot.lease();
-            if key != root.0 || lease.state() != State::LiveIssued {
+            let same = key == root.0 || hit(Bug::StaleGeneration);
+            if !same || lease.state() != State::LiveIssued {
                 return self.late(id);
+            }
+            if hit(Bug::LostAck) {
+                return Ok(Ack::Pending);
             }
             // AcqRel: Release passes on what this thread did for its tuple to whoever completes the tree.
             match slot
@@ -174,6 +179,9 @@ impl Trees {
 
     pub(crate) fn fail_issued(&self, root: Root, by: Option<u64>) -> Result<Done, AckError> {
         while let Some((claim, lease)) = self.tenant(root) {
+            if hit(Bug::LostFail) {
+                return Ok(Done::Now);
+            }
             if self.engine.end(claim.slot, lease).is_ok() {
                 let target = self.issued_target(root.0);
                 self.engine.with_stripe(|mine, _| {
@@ -188,6 +196,9 @@ impl Trees {
     pub(crate) fn reset_issued(&self, root: Root, timeout: Timeout) -> Result<Done, AckError> {
         let deadline = self.renewal(timeout)?;
         while let Some((claim, lease)) = self.tenant(root) {
+            if hit(Bug::LateTouch) {
+                return Ok(Done::Now);
+            }
             let renewed = lease.with_deadline(deadline);
             if claim.slot.swap_lease(lease, renewed).is_ok() {
                 // Renewed: no expiry by the old deadline can succeed any more (Q6).

@@ -49,6 +49,7 @@ use crate::core::index::Removed;
 use crate::core::lease::{Lease, State};
 use crate::core::slots::Slot;
 use crate::core::threads::Counter;
+use crate::inject::{hit, Bug};
 use crate::sync::Ordering;
 use crate::time::Timeout;
 use std::sync::atomic::AtomicU64;
@@ -367,13 +368,17 @@ impl Trees {
             }
             RootId::Chosen(key)
         };
-        if let Some(reason) = reason {
-            self.deliver.tell(&Outcome {
+        if let Some(reason) = reason.filter(|_| !hit(Bug::LostOutcome)) {
+            let outcome = Outcome {
                 root,
                 owner,
                 reason,
                 latency,
-            });
+            };
+            self.deliver.tell(&outcome);
+            if hit(Bug::DoubleOutcome) {
+                self.deliver.tell(&outcome);
+            }
         }
     }
 

@@ -73,6 +73,7 @@ use super::lease::{Lease, State};
 use super::params::{BUCKET, CHUNK};
 use super::slots::{Header, Lowered, NextExpiration, OutOfMemory, Slot, Slots};
 use super::threads::{self, index, Counter, Stripes};
+use crate::inject::{hit, stall, Bug};
 use crate::sync::exclusive::Exclusive;
 use crate::sync::park::Waker;
 use crate::sync::{thread, AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -576,6 +577,9 @@ impl<C> Engine<C> {
         let Some(header) = self.slots.header(id) else {
             return;
         };
+        if hit(Bug::LostNews) {
+            return;
+        }
         self.shards[self.shard_of(id)]
             .inbox
             .push(id / BUCKET_U32, header);
@@ -652,12 +656,20 @@ impl<C> Engine<C> {
     /// Ends a slot: the one caller for whom this succeeds owns it alone from here on.
     #[inline]
     pub(crate) fn end(&self, slot: &Slot, lease: Lease) -> Result<(), Lease> {
+        if hit(Bug::TornEnd) && slot.lease() == lease {
+            stall(Bug::TornEnd);
+            slot.set_lease(lease.with_state(State::Dead));
+            return Ok(());
+        }
         slot.swap_lease(lease, lease.with_state(State::Dead))
     }
 
     /// Frees a slot that the caller owns alone: it ended it, or claimed it and never published it.
     #[inline]
     pub(crate) fn free(&self, stripe: &Stripe<C>, claim: &Claim<'_>) -> bool {
+        if hit(Bug::LeakSlot) {
+            return false;
+        }
         claim.slot.set_lease(Lease::free(claim.incarnation));
         self.return_credit();
         stripe.ended.add(1);

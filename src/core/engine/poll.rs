@@ -2,6 +2,7 @@
 
 use super::{Engine, Face, Instant, Leaves, Round, Work};
 use crate::core::params::CHUNK;
+use crate::inject::{hit, Bug};
 use crate::sync::Ordering;
 use crate::time::NEVER;
 
@@ -168,7 +169,7 @@ impl<C> Engine<C> {
 
     /// Lowers the announced wake-up to `tick` and wakes the reaper if that lowered it.
     pub(crate) fn wake_by(&self, tick: u64) {
-        if self.wake_at.fetch_min(tick, Ordering::AcqRel) > tick {
+        if self.wake_at.fetch_min(tick, Ordering::AcqRel) > tick && !hit(Bug::LostWakeup) {
             self.waker.wake();
         }
     }

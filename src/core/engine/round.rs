@@ -6,6 +6,7 @@ use crate::core::lease::Lease;
 use crate::core::params::{BUCKET, CHUNK, CHUNK_BUCKETS};
 use crate::core::prefetch;
 use crate::core::slots::{Look, Released, Slot};
+use crate::inject::{hit, Bug};
 use crate::sync::Ordering;
 use crate::time::NEVER;
 use crate::wheel::Pop;
@@ -301,8 +302,11 @@ impl<C> Engine<C> {
         while lease.state().expires() {
             // Everything in the bucket is due at `base` or later, or its inserter has yet to lower it.
             let deadline = lease.deadline_from(base);
-            if deadline > instant.tick {
+            if deadline > instant.tick + u64::from(hit(Bug::EarlyExpiry)) {
                 return deadline;
+            }
+            if hit(Bug::NeverExpires) {
+                break;
             }
             let claim = Claim::of(first + at as u32, slot, lease);
             if !face.may_end(&claim, lease) {

@@ -12,6 +12,7 @@ use super::living::Put;
 use super::node::{Ended, Node};
 use super::store::{Found, Store, Wanted};
 use super::{InsertError, Lifetime, StoreError, StoreMetrics};
+use crate::inject::{hit, Bug};
 use crate::setup::Reaper;
 use crate::sync::grace::Pin;
 use crate::time::{Timeout, NEVER};
@@ -159,8 +160,13 @@ where
         let is_key = same_as(key);
         let (wanted, pin) = self.seek(key, &is_key);
         loop {
-            let found = self.store.living(wanted)?;
+            let mut found = self.store.living(wanted)?;
             if self.is_used(&found) {
+                if hit(Bug::StaleGet) {
+                    // SAFETY: found after the pin; and with this bug what has been replaced is not freed.
+                    let stale = unsafe { Node::<K, V>::at(found.word) }.taken();
+                    found.word = stale.unwrap_or(found.word);
+                }
                 // SAFETY: found after the pin.
                 return Some(unsafe { Ref::new(found.word, pin) });
             }

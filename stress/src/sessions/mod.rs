@@ -26,7 +26,7 @@ use crate::report::{thousands, Report};
 use crate::timeline::{Reading, Timeline};
 use expiry::ExpiryQueue;
 use history::{judge, Did, Event, Promise};
-use keys::Key;
+pub use keys::Key;
 use rand::rngs::SmallRng;
 use rand::SeedableRng;
 use std::sync::atomic::{AtomicBool, Ordering::*};

@@ -1,0 +1,351 @@
+//! The checker: whether the history of an object is linearizable, given a sequential model of the object.
+//!
+//! A history is a list of calls, each with its answer and with the interval in which it was made. It is linearizable (Herlihy &
+//! Wing 1990) if each call can be given a point of its interval such that the model, taking the calls in the order of their
+//! points, answers as was answered. That is local: a history of several objects is linearizable if each object's part of it is.
+//!
+//! The search is that of Wing & Gong (1993) with the memory of Lowe (2017): of all orders that lead to the same state by the same
+//! calls only one is followed. It goes along the history, so that its length does not matter: kept is the set of
+//! *configurations*, each a state of the model and which of the calls that are under way have had their points. A call is given
+//! its point as late as possible, when its own end or another's asks for it (Lowe's just-in-time linearization). No order is
+//! missed by that: the calls that have their points before one that ends now, and have none yet, have begun and not ended.
+//! Where no configuration is left the history has no explanation; where one is left at the end it has.
+//!
+//! A model may allow several next states, and a call may take effect in several steps between which others come.
+
+use std::collections::HashSet;
+use std::fmt::Debug;
+use std::hash::Hash;
+
+/// The most configurations that are followed at a time.
+const WIDEST: usize = 1 << 16;
+
+/// The most calls out of which those are sought that have no part in it.
+const THINNED: usize = 500;
+
+/// From when on a table is too large to be kept for a few configurations.
+const ROOMY: usize = 1 << 12;
+
+/// How many calls are told of that came before.
+const BEFORE: usize = 4;
+
+/// A call, its answer, and when it was made.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<D> {
+    /// Real time: it was made between these two. Calls whose intervals share a reading overlap.
+    pub began: u64,
+    pub ended: u64,
+    /// The tick of the object's clock at the beginning and at the end.
+    pub from: u32,
+    pub to: u32,
+    /// Who made it.
+    pub thread: u8,
+    /// What was called, and what was answered.
+    pub did: D,
+}
+
+/// Whether a call is through after a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    Done,
+    /// It has another step to make, at which this is what it remembers. Not zero.
+    Goes(u32),
+}
+
+/// A sequential model of an object.
+pub trait Model {
+    type State: Clone + Eq + Hash + Debug + Send + Sync;
+    type Did: Copy + Debug + Send + Sync;
+
+    /// What may come of the next step of `call`: into `next`. Nothing if it cannot be made in this state. `memory` is what its last
+    /// step has left, 0 if this is the first.
+    fn step(
+        state: &Self::State,
+        call: &Call<Self::Did>,
+        memory: u32,
+        next: &mut Vec<(Self::State, Then)>,
+    );
+
+    /// Whether the call changes nothing, so that with it left out a history has more explanations, not fewer.
+    fn only_looks(did: &Self::Did) -> bool;
+}
+
+/// A state, which calls under way have had all of their points (bits), and what those remember that have had some.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Configuration<S> {
+    state: S,
+    done: u64,
+    halfway: Vec<(u8, u32)>,
+}
+
+impl<S> Configuration<S> {
+    fn memory(&self, place: u8) -> u32 {
+        let halfway = self.halfway.iter().find(|(at, _)| *at == place);
+        halfway.map_or(0, |(_, memory)| *memory)
+    }
+}
+
+/// A history without an explanation, cut down to what has none.
+#[derive(Debug)]
+pub struct Bad<M: Model> {
+    /// What came last before that, for the reader.
+    pub before: Vec<Call<M::Did>>,
+    /// What the object may have been at some time, with all that had ended until then.
+    pub states: Vec<M::State>,
+    /// What was under way then and had not taken effect, and what came from then on, in order of beginnings.
+    pub calls: Vec<Call<M::Did>>,
+    /// The call at whose end nothing was left.
+    pub culprit: usize,
+    /// There was too much under way to be searched: it may have an explanation.
+    pub gave_up: bool,
+}
+
+/// What a history with an explanation was like.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Size {
+    /// The most configurations at once.
+    pub widest: usize,
+}
+
+/// A call that is under way.
+#[derive(Clone, Copy)]
+struct Pending {
+    ended: u64,
+    call: usize,
+    place: u8,
+}
+
+/// A time at which of all that was under way it was clear whether it had taken effect, and what had not.
+struct Settled<S> {
+    states: Vec<S>,
+    under_way: Vec<usize>,
+    /// The call that begins next.
+    next: usize,
+}
+
+struct Search<'a, M: Model> {
+    calls: &'a [Call<M::Did>],
+    pending: Vec<Pending>,
+    configurations: Vec<Configuration<M::State>>,
+    known: HashSet<Configuration<M::State>, foldhash::fast::RandomState>,
+    next: Vec<(M::State, Then)>,
+    settled: Settled<M::State>,
+    gave_up: bool,
+    size: Size,
+}
+
+/// Where a search came to nothing.
+struct Stuck<S> {
+    call: usize,
+    settled: Settled<S>,
+    gave_up: bool,
+}
+
+/// Whether the calls, sorted by their beginnings, are linearizable beginning with `initial`.
+///
+/// # Errors
+///
+/// The part of it that has no explanation.
+pub fn check<M: Model>(initial: M::State, calls: &[Call<M::Did>]) -> Result<Size, Box<Bad<M>>> {
+    let stuck = match Search::<M>::new(&[initial], calls).run(u64::MAX) {
+        Ok(size) => return Ok(size),
+        Err(stuck) => stuck,
+    };
+    // What begins after the culprit has ended has no part in it.
+    let (settled, end) = (stuck.settled, calls[stuck.call].ended);
+    let later = (settled.next..calls.len()).take_while(|&at| calls[at].began <= end);
+    let mut window = settled.under_way;
+    let before = (0..settled.next).rev().filter(|at| !window.contains(at));
+    let mut before: Vec<_> = before.take(BEFORE).map(|at| calls[at]).collect();
+    before.reverse();
+    window.extend(later);
+    window.sort_unstable();
+    let mut bad = Bad {
+        before,
+        states: settled.states,
+        culprit: window.partition_point(|&at| at < stuck.call),
+        calls: window.into_iter().map(|at| calls[at]).collect(),
+        gave_up: stuck.gave_up,
+    };
+    if !bad.gave_up && bad.calls.len() <= THINNED {
+        bad.thin_out(end);
+    }
+    Err(Box::new(bad))
+}
+
+impl<M: Model> Bad<M> {
+    /// Leaves out the looks that have no part in it: if there is still no explanation without one, the rest says why.
+    fn thin_out(&mut self, end: u64) {
+        for at in (0..self.calls.len()).rev() {
+            if at == self.culprit || !M::only_looks(&self.calls[at].did) {
+                continue;
+            }
+            let left_out = self.calls.remove(at);
+            if Search::<M>::new(&self.states, &self.calls).run(end).is_ok() {
+                self.calls.insert(at, left_out);
+            } else if at < self.culprit {
+                self.culprit -= 1;
+            }
+        }
+    }
+}
+
+impl<'a, M: Model> Search<'a, M> {
+    fn new(initial: &[M::State], calls: &'a [Call<M::Did>]) -> Self {
+        let start = |state: &M::State| Configuration {
+            state: state.clone(),
+            done: 0,
+            halfway: Vec::new(),
+        };
+        Search {
+            calls,
+            pending: Vec::new(),
+            configurations: initial.iter().map(start).collect(),
+            known: HashSet::default(),
+            next: Vec::new(),
+            settled: Settled {
+                states: initial.to_vec(),
+                under_way: Vec::new(),
+                next: 0,
+            },
+            gave_up: false,
+            size: Size::default(),
+        }
+    }
+
+    /// Goes along the history, up to what ends at `until`.
+    fn run(mut self, until: u64) -> Result<Size, Stuck<M::State>> {
+        let mut begun = 0;
+        loop {
+            let first = (0..self.pending.len()).min_by_key(|&at| self.pending[at].ended);
+            let end = first.map_or(u64::MAX, |at| self.pending[at].ended);
+            // Of an end and a beginning at the same time the beginning comes first: they overlap.
+            if let Some(call) = self.calls.get(begun).filter(|call| call.began <= end) {
+                let Some(place) = self.free_place() else {
+                    self.gave_up = true;
+                    return Err(self.stuck(begun));
+                };
+                self.pending.push(Pending {
+                    ended: call.ended.max(call.began),
+                    call: begun,
+                    place,
+                });
+                begun += 1;
+                continue;
+            }
+            let Some(first) = first.filter(|_| end <= until) else {
+                return Ok(self.size);
+            };
+            let Pending { call, place, .. } = self.pending[first];
+            self.end(place);
+            if self.configurations.is_empty() {
+                return Err(self.stuck(call));
+            }
+            self.pending.swap_remove(first);
+            self.size.widest = self.size.widest.max(self.configurations.len());
+            self.settle(begun);
+        }
+    }
+
+    fn stuck(self, call: usize) -> Stuck<M::State> {
+        Stuck {
+            call,
+            settled: self.settled,
+            gave_up: self.gave_up,
+        }
+    }
+
+    /// A number for a call that begins, if there are not too many.
+    fn free_place(&self) -> Option<u8> {
+        let taken = |taken, one: &Pending| taken | 1_u64 << one.place;
+        let taken = self.pending.iter().fold(0, taken);
+        let place = taken.trailing_ones();
+        (place < u64::BITS).then_some(place as u8)
+    }
+
+    /// Remembers this time if of all that is under way it is clear whether it has taken effect.
+    fn settle(&mut self, next: usize) {
+        let done = self.configurations.first().map_or(0, |one| one.done);
+        let settled = |one: &Configuration<_>| one.done == done && one.halfway.is_empty();
+        if self.configurations.iter().all(settled) {
+            let (to, states) = (&mut self.settled, &self.configurations);
+            to.states.clear();
+            to.states.extend(states.iter().map(|one| one.state.clone()));
+            let open = self.pending.iter().filter(|one| done >> one.place & 1 == 0);
+            to.under_way.clear();
+            to.under_way.extend(open.map(|one| one.call));
+            to.next = next;
+        }
+    }
+
+    /// Leaves the configurations in which the call at `place`, which ends, has had its point.
+    fn end(&mut self, place: u8) {
+        if self.end_alone() {
+            return;
+        }
+        let bit = 1_u64 << place;
+        let mut open = std::mem::take(&mut self.configurations);
+        if self.known.capacity() > ROOMY {
+            // Clearing it would take longer than filling it.
+            self.known = HashSet::default();
+        }
+        self.known.clear();
+        self.known.extend(open.iter().cloned());
+        while let Some(mut from) = open.pop() {
+            if from.done & bit != 0 {
+                from.done &= !bit;
+                self.configurations.push(from);
+                continue;
+            }
+            for &Pending { call, place, .. } in &self.pending {
+                if from.done >> place & 1 != 0 {
+                    continue;
+                }
+                let memory = from.memory(place);
+                self.next.clear();
+                M::step(&from.state, &self.calls[call], memory, &mut self.next);
+                for (state, then) in self.next.drain(..) {
+                    let mut to = Configuration {
+                        state,
+                        done: from.done,
+                        halfway: from.halfway.clone(),
+                    };
+                    to.halfway.retain(|(at, _)| *at != place);
+                    match then {
+                        Then::Done => to.done |= 1 << place,
+                        Then::Goes(memory) => {
+                            to.halfway.push((place, memory));
+                            to.halfway.sort_unstable();
+                        }
+                    }
+                    if self.known.len() >= WIDEST {
+                        self.gave_up = true;
+                    } else if self.known.insert(to.clone()) {
+                        open.push(to);
+                    }
+                }
+            }
+        }
+    }
+
+    /// As [`end`](Self::end), where nothing else is under way, if the call makes one step: the likely case.
+    fn end_alone(&mut self) -> bool {
+        let ([pending], [one]) = (&self.pending[..], &mut self.configurations[..]) else {
+            return false;
+        };
+        if one.done != 0 || !one.halfway.is_empty() {
+            return false;
+        }
+        self.next.clear();
+        M::step(&one.state, &self.calls[pending.call], 0, &mut self.next);
+        match &self.next[..] {
+            [(state, Then::Done)] => one.state = state.clone(),
+            _ => return false,
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;
