@@ -160,12 +160,15 @@ impl<T> Sender<T> {
 
     fn wait(&self, mut item: T) -> bool {
         loop {
-            item = match self.bounded.send_timeout(item, LOOK_UP) {
+            let closing = self.closing.load(Ordering::Acquire);
+            // Each of a million roots that a shutdown cancels comes by here.
+            let limit = if closing { Duration::ZERO } else { LOOK_UP };
+            item = match self.bounded.send_timeout(item, limit) {
                 Ok(()) => return true,
                 Err(SendTimeoutError::Timeout(item)) => item,
                 Err(SendTimeoutError::Disconnected(_)) => return false,
             };
-            if self.closing.load(Ordering::Acquire) {
+            if closing {
                 return self.spill(item);
             }
         }

@@ -4,9 +4,11 @@
 mod ack;
 mod checks;
 mod error;
+mod faults;
 mod latency;
 mod options;
 mod progress;
+mod refusing;
 mod report;
 mod sessions;
 mod timeline;
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         Scenario::Wordcount(options) => (Json::asked(options.json), wordcount::run(options)),
         Scenario::Ack(options) => (Json::asked(options.json), ack::run(options)),
         Scenario::Sessions(options) => (Json::at(options.json.as_deref()), sessions::run(options)),
+        Scenario::Faults(options) => (Json::at(options.json.as_deref()), faults::run(options)),
         Scenario::Ttl(options) => (Json::at(options.json.as_deref()), ttl::run(options)),
     };
     let ran = ran.and_then(|report| {

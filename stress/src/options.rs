@@ -1,8 +1,10 @@
 //! The command line.
 
+mod faults;
 mod sessions;
 mod ttl;
 
+pub use faults::Faults;
 pub use sessions::{Peer, Sessions};
 pub use ttl::Ttl;
 
@@ -32,6 +34,7 @@ Examples:
   stress sessions --contended --peer zookeeper
   stress ttl --row 53 --simulated
   stress ttl --mix FILE.csv --row 9 --seconds 30
+  stress faults --only threads_die
 
 Exit status: 0 if every check holds, 1 if one does not, 2 if the scenario could not be run.
 Progress goes to standard error.";
@@ -51,6 +54,9 @@ pub enum Scenario {
     /// An expiring map under a cache's load, each value's story told
     #[command(after_help = ttl::HELP)]
     Ttl(Ttl),
+    /// Faults injected into every face of the engine, each with its check
+    #[command(after_help = faults::HELP)]
+    Faults(Faults),
 }
 
 const WORDCOUNT: &str = "\
