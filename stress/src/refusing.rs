@@ -15,7 +15,8 @@ pub const IS_POSSIBLE: bool = cfg!(all(target_os = "linux", target_pointer_width
 const PAGES_FROM: usize = 4096;
 
 thread_local! {
-    static MINE: Cell<(bool, bool)> = const { Cell::new((false, false)) };
+    /// What is refused to this thread.
+    static MINE: Cell<Option<What>> = const { Cell::new(None) };
 }
 
 /// Everybody's pages are refused.
@@ -24,26 +25,31 @@ static ALL: AtomicBool = AtomicBool::new(false);
 static PAGES: AtomicUsize = AtomicUsize::new(0);
 static BOXES: AtomicUsize = AtomicUsize::new(0);
 
-/// Whose requests are refused.
+/// What is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
-    /// Those of this thread.
-    Mine,
-    /// Those of all threads; pages only.
-    All,
+pub enum What {
+    /// Pages that are mapped.
+    Pages,
+    /// What the allocator is asked for.
+    Boxes,
 }
 
-/// While it lives, requests are refused.
-pub struct Refused(Whose);
+/// While it lives, requests are refused. One at a time for each thread, and one for all of them.
+pub struct Refused {
+    all: bool,
+}
 
 impl Refused {
-    /// Refuses pages, and boxes too if they are said to. One at a time of each kind.
-    pub fn of(whose: Whose, boxes: bool) -> Self {
-        match whose {
-            Whose::Mine => MINE.set((true, boxes)),
-            Whose::All => ALL.store(true, Release),
-        }
-        Refused(whose)
+    /// To this thread.
+    pub fn to_me(what: What) -> Self {
+        MINE.set(Some(what));
+        Refused { all: false }
+    }
+
+    /// Pages, to all threads.
+    pub fn to_all() -> Self {
+        ALL.store(true, Release);
+        Refused { all: true }
     }
 
     /// How many requests for pages have been refused so far, and how many for boxes.
@@ -54,11 +60,18 @@ impl Refused {
 
 impl Drop for Refused {
     fn drop(&mut self) {
-        match self.0 {
-            Whose::Mine => MINE.set((false, false)),
-            Whose::All => ALL.store(false, Release),
+        if self.all {
+            ALL.store(false, Release);
+        } else {
+            MINE.set(None);
         }
     }
+}
+
+/// Whether this is refused to this thread. An ending one has no such cell any more: it gets what it asks for.
+fn to_me(what: What) -> bool {
+    MINE.try_with(|mine| mine.get() == Some(what))
+        .unwrap_or(false)
 }
 
 struct Allocator;
@@ -70,8 +83,7 @@ static ALLOCATOR: Allocator = Allocator;
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // An ending thread has no such cell any more: it gets what it asks for.
-        if MINE.try_with(|mine| mine.get().1).unwrap_or(false) {
+        if to_me(What::Boxes) {
             BOXES.fetch_add(1, Relaxed);
             return std::ptr::null_mut();
         }
@@ -101,7 +113,7 @@ pub unsafe extern "C" fn mmap64(
     file: libc::c_int,
     offset: libc::off_t,
 ) -> *mut libc::c_void {
-    let refused = ALL.load(Acquire) || MINE.try_with(|mine| mine.get().0).unwrap_or(false);
+    let refused = ALL.load(Acquire) || to_me(What::Pages);
     if refused && length >= PAGES_FROM {
         PAGES.fetch_add(1, Relaxed);
         // SAFETY: this thread's own.

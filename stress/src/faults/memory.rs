@@ -2,7 +2,7 @@
 
 use super::ground::{Ground, Put};
 use super::subject::{Kind, Refusal, Subject};
-use crate::refusing::{Refused, Whose};
+use crate::refusing::{Refused, What};
 use expiry::ManualClock;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Barrier};
@@ -19,15 +19,15 @@ pub fn memory_refused(ground: &Ground) {
         return;
     }
     let entries = (ground.options.size as usize).max(SECOND_SEGMENT);
-    alone(&ground.with_room(4 * entries), entries, false);
+    alone(&ground.with_room(4 * entries), entries, What::Pages);
     if matches!(ground.kind, Kind::Issued | Kind::Chosen) {
-        alone(&ground.with_room(4 * entries), entries, true);
+        alone(&ground.with_room(4 * entries), entries, What::Boxes);
     }
     together(&ground.again());
 }
 
-/// One thread, to which no pages are given, or neither pages nor boxes.
-fn alone(ground: &Ground, entries: usize, boxes: bool) {
+/// One thread, to which no pages are given, or no boxes.
+fn alone(ground: &Ground, entries: usize, what: What) {
     let clock = ManualClock::new();
     let subject = ground.subject(Arc::new(clock.clone()), false, |_, _| ());
     let put = |subject: &dyn Subject| ground.put(subject, &clock, SECOND);
@@ -43,7 +43,7 @@ fn alone(ground: &Ground, entries: usize, boxes: bool) {
     // The room that there is, is used before.
     for _ in 0..2 * entries {
         let attempt = {
-            let _no_memory = Refused::of(Whose::Mine, boxes);
+            let _no_memory = Refused::to_me(what);
             put(&*subject)
         };
         match attempt {
@@ -64,7 +64,7 @@ fn alone(ground: &Ground, entries: usize, boxes: bool) {
         format!("{live} entries are live, should be {}", own.len())
     });
     {
-        let _no_memory = Refused::of(Whose::Mine, false);
+        let _no_memory = Refused::to_me(What::Pages);
         // What there is, is there; and what ends makes room.
         for &number in own.iter().step_by(97) {
             ground.expect(subject.renew(number, SECOND), || {
@@ -109,7 +109,7 @@ fn together(ground: &Ground) {
             started.wait();
             while !over.load(Acquire) {
                 {
-                    let _no_memory = Refused::of(Whose::All, false);
+                    let _no_memory = Refused::to_all();
                     subject.poll();
                     std::thread::yield_now();
                 }
