@@ -5,7 +5,9 @@ mod ack;
 mod checks;
 mod error;
 mod faults;
+mod hostile;
 mod latency;
+mod memory;
 mod options;
 mod progress;
 mod refusing;
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         Scenario::Ack(options) => (Json::asked(options.json), ack::run(options)),
         Scenario::Sessions(options) => (Json::at(options.json.as_deref()), sessions::run(options)),
         Scenario::Faults(options) => (Json::at(options.json.as_deref()), faults::run(options)),
+        Scenario::Hostile(options) => (Json::at(options.json.as_deref()), hostile::run(options)),
         Scenario::Ttl(options) => (Json::at(options.json.as_deref()), ttl::run(options)),
     };
     let ran = ran.and_then(|report| {

@@ -1,10 +1,12 @@
 //! The command line.
 
 mod faults;
+mod hostile;
 mod sessions;
 mod ttl;
 
 pub use faults::Faults;
+pub use hostile::Hostile;
 pub use sessions::{Peer, Sessions};
 pub use ttl::Ttl;
 
@@ -35,6 +37,7 @@ Examples:
   stress ttl --row 53 --simulated
   stress ttl --mix FILE.csv --row 9 --seconds 30
   stress faults --only threads_die
+  stress hostile
 
 Exit status: 0 if every check holds, 1 if one does not, 2 if the scenario could not be run.
 Progress goes to standard error.";
@@ -57,6 +60,9 @@ pub enum Scenario {
     /// Faults injected into every face of the engine, each with its check
     #[command(after_help = faults::HELP)]
     Faults(Faults),
+    /// Keys, ids, floods and deadlines chosen for the worst, beside friendly ones
+    #[command(after_help = hostile::HELP)]
+    Hostile(Hostile),
 }
 
 const WORDCOUNT: &str = "\
