@@ -13,13 +13,15 @@ mod progress;
 mod refusing;
 mod report;
 mod sessions;
+mod soak;
 mod timeline;
 mod ttl;
 mod wordcount;
 
 use clap::{CommandFactory, Parser};
+use error::Error;
 use options::{Cli, Scenario};
-use report::Json;
+use report::{Json, Report};
 use std::process::ExitCode;
 
 /// The exit status when a check has failed.
@@ -34,14 +36,16 @@ fn main() -> ExitCode {
         eprintln!("{}", Cli::command().render_long_help());
         return ExitCode::from(UNUSABLE);
     };
-    let (json, ran) = match &scenario {
-        Scenario::Wordcount(options) => (Json::asked(options.json), wordcount::run(options)),
-        Scenario::Ack(options) => (Json::asked(options.json), ack::run(options)),
-        Scenario::Sessions(options) => (Json::at(options.json.as_deref()), sessions::run(options)),
-        Scenario::Faults(options) => (Json::at(options.json.as_deref()), faults::run(options)),
-        Scenario::Hostile(options) => (Json::at(options.json.as_deref()), hostile::run(options)),
-        Scenario::Ttl(options) => (Json::at(options.json.as_deref()), ttl::run(options)),
+    let json = match &scenario {
+        Scenario::Wordcount(options) => Json::asked(options.json),
+        Scenario::Ack(options) => Json::asked(options.json),
+        Scenario::Sessions(options) => Json::at(options.json.as_deref()),
+        Scenario::Ttl(options) => Json::at(options.json.as_deref()),
+        Scenario::Faults(options) => Json::at(options.json.as_deref()),
+        Scenario::Hostile(options) => Json::at(options.json.as_deref()),
+        Scenario::Soak(options) => Json::at(options.json.as_deref()),
     };
+    let ran = perform(&scenario);
     let ran = ran.and_then(|report| {
         report.print(json)?;
         Ok(report.passed())
@@ -53,5 +57,18 @@ fn main() -> ExitCode {
             eprintln!("stress: {error}");
             ExitCode::from(UNUSABLE)
         }
+    }
+}
+
+/// Runs a scenario.
+fn perform(scenario: &Scenario) -> Result<Report, Error> {
+    match scenario {
+        Scenario::Wordcount(options) => wordcount::run(options),
+        Scenario::Ack(options) => ack::run(options),
+        Scenario::Sessions(options) => sessions::run(options),
+        Scenario::Ttl(options) => ttl::run(options),
+        Scenario::Faults(options) => faults::run(options),
+        Scenario::Hostile(options) => hostile::run(options),
+        Scenario::Soak(options) => soak::run(options),
     }
 }

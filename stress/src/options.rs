@@ -3,11 +3,13 @@
 mod faults;
 mod hostile;
 mod sessions;
+mod soak;
 mod ttl;
 
 pub use faults::Faults;
 pub use hostile::Hostile;
 pub use sessions::{Peer, Sessions};
+pub use soak::Soak;
 pub use ttl::Ttl;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -38,6 +40,7 @@ Examples:
   stress ttl --mix FILE.csv --row 9 --seconds 30
   stress faults --only threads_die
   stress hostile
+  stress soak --hours 8 --report soak.jsonl
 
 Exit status: 0 if every check holds, 1 if one does not, 2 if the scenario could not be run.
 Progress goes to standard error.";
@@ -63,6 +66,9 @@ pub enum Scenario {
     /// Keys, ids, floods and deadlines chosen for the worst, beside friendly ones
     #[command(after_help = hostile::HELP)]
     Hostile(Hostile),
+    /// All of them over and over, for hours
+    #[command(after_help = soak::HELP)]
+    Soak(Soak),
 }
 
 const WORDCOUNT: &str = "\

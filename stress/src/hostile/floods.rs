@@ -135,7 +135,7 @@ pub fn unknown_issued(field: &Field<'_>, hostile: bool) -> Figures {
             }
         }
         if let Some(flat) = flat {
-            flat.check(field, &tracker);
+            flat.check(field, &tracker, 0);
         }
         (
             flood * if hostile { 1 } else { 2 },
@@ -188,7 +188,7 @@ pub fn unknown_chosen(field: &Field<'_>, hostile: bool) -> Figures {
             }
         }
         if let Some(flat) = flat {
-            flat.check(field, &tracker);
+            flat.check(field, &tracker, 0);
         }
         (
             flood * if hostile { 1 } else { 2 },
