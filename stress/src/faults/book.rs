@@ -104,6 +104,11 @@ impl Book {
         }
     }
 
+    /// How many entries were not accepted.
+    pub fn refused(&self) -> usize {
+        self.used.load(Acquire).min(self.lines.len()) - self.accepted.load(Acquire)
+    }
+
     /// How many entries were told more than once.
     pub fn told_again(&self) -> usize {
         let again = |line: &&Line| line.told.load(Acquire) > 1;

@@ -197,9 +197,10 @@ impl Ground {
         self.settled(subject);
     }
 
-    /// As many slots as may be held when nothing is live: a chunk of each shard, and one in which each thread owns a bucket.
+    /// As many slots as may be held when nothing is live: three chunks of each shard, which the driver does not think worth giving
+    /// back, and one for each thread there was at the same time, in which it owns a bucket.
     fn floor(&self) -> u64 {
-        CHUNK * (4 + u64::from(self.options.threads) + 4)
+        CHUNK * (3 * 4 + u64::from(self.options.threads) + 4)
     }
 
     /// Everything has ended: is the book in order, and has memory come back?
