@@ -7,7 +7,6 @@ mod error;
 mod faults;
 mod hostile;
 mod latency;
-mod memory;
 mod options;
 mod progress;
 mod refusing;
@@ -16,6 +15,7 @@ mod sessions;
 mod soak;
 mod timeline;
 mod ttl;
+mod usage;
 mod wordcount;
 
 use clap::{CommandFactory, Parser};

@@ -83,7 +83,7 @@ fn die(ground: &Ground, subject: Arc<dyn Subject>, clock: &ManualClock, thread: 
     if let Some(&number) = own.first() {
         subject.end(number);
     }
-    if thread % 2 == 0 {
+    if thread & 1 == 0 {
         LAST_WILL.with(|will| {
             *will.borrow_mut() = Some(LastWill {
                 ground: ground.clone(),

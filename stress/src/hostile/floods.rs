@@ -1,7 +1,7 @@
 //! Floods of what is unknown or never ends, and deadlines chosen for the wheel's worst.
 
 use super::{drive, Field, Figures};
-use crate::memory::resident;
+use crate::usage::resident;
 use expiry::{Ack, AckError, AckTracker, AckTrackerBuilder, ManualClock, Outcome, Root, Timeout};
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};

@@ -98,7 +98,7 @@ fn random(field: &Field<'_>) -> Vec<u64> {
 /// A user's weak hasher: half of the runs with keys whose low bits are all the same, half with their high bits.
 pub fn weak_hasher(field: &Field<'_>, hostile: bool) -> Figures {
     let keys: Vec<Key> = if hostile {
-        let shift = if field.run % 2 == 0 { 40 } else { 0 };
+        let shift = if field.run & 1 == 0 { 40 } else { 0 };
         (0..field.size()).map(|n| Key(n << shift)).collect()
     } else {
         random(field).into_iter().map(Key).collect()

@@ -8,9 +8,9 @@ mod keys;
 
 use crate::checks::{Check, Checks};
 use crate::error::Error;
-use crate::memory::resident;
 use crate::options::Hostile;
 use crate::report::Report;
+use crate::usage::{resident, thread_time};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ const MOST: f64 = 1.5;
 /// What a case has measured.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Figures {
-    /// Operations, and how long all of them took.
+    /// Operations, and how long all of them took, by the thread's own time.
     operations: u64,
     took: Duration,
     /// Of that, what the driver of the engine took.
@@ -35,11 +35,11 @@ pub struct Figures {
 impl Figures {
     /// Measures `f`, which is told where to add the driver's time, and returns operations and slots.
     pub fn of(f: impl FnOnce(&mut Duration) -> (u64, u64)) -> Self {
-        let (before, mut driven, began) = (resident(), Duration::ZERO, Instant::now());
+        let (before, mut driven, began) = (resident(), Duration::ZERO, thread_time());
         let (operations, slots) = f(&mut driven);
         Figures {
             operations,
-            took: began.elapsed(),
+            took: thread_time().saturating_sub(began),
             driven,
             resident: resident().saturating_sub(before),
             slots,
@@ -57,9 +57,9 @@ impl Figures {
 
 /// Times what the driver does.
 pub fn drive<T>(driven: &mut Duration, f: impl FnOnce() -> T) -> T {
-    let began = Instant::now();
+    let began = thread_time();
     let done = f();
-    *driven += began.elapsed();
+    *driven += thread_time().saturating_sub(began);
     done
 }
 

@@ -6,9 +6,9 @@ mod text;
 
 use crate::checks::{Check, Checks};
 use crate::error::Error;
-use crate::memory::{resident, trim};
 use crate::options::{Cli, Soak};
 use crate::report::{thousands, Report};
+use crate::usage::{resident, trim};
 use clap::Parser;
 use crossbeam_channel::{bounded, Receiver, RecvTimeoutError};
 use log::{Line, Log, Run};

@@ -1,4 +1,6 @@
-//! What this process holds in memory.
+//! What this process holds in memory, and what its threads have had of the processors.
+
+use std::time::Duration;
 
 /// Resident memory in bytes; 0 where the system does not say.
 pub fn resident() -> u64 {
@@ -29,4 +31,21 @@ pub fn trim() {
     unsafe {
         libc::malloc_trim(0);
     }
+}
+
+/// How long this thread has run, without what others had in between; where the system does not say, real time.
+pub fn thread_time() -> Duration {
+    #[cfg(target_os = "linux")]
+    {
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: it writes to what it is given, which is valid.
+        if unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) } == 0 {
+            let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+            return Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0));
+        }
+    }
+    std::time::UNIX_EPOCH.elapsed().unwrap_or_default()
 }
