@@ -197,8 +197,8 @@ impl Ground {
         self.settled(subject);
     }
 
-    /// As many slots as may be held when nothing is live: three chunks of each shard, which the driver does not think worth giving
-    /// back, and one for each thread there was at the same time, in which it owns a bucket.
+    /// As many slots as may be held when nothing is live: three chunks of each shard, which the driver does not think worth
+    /// giving back, and one for each thread there was at the same time, in which it owns a bucket.
     fn floor(&self) -> u64 {
         CHUNK * (3 * 4 + u64::from(self.options.threads) + 4)
     }

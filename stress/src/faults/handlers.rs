@@ -199,18 +199,21 @@ pub fn handlers_shut_down(ground: &Ground) {
                 .collect();
             workers.into_iter().for_each(|worker| drop(worker.join()));
             next.wait("the shutdown by a handler", || asked.load(Acquire));
+            // The reaper does the rest, or, of a map, whoever polls.
+            if reaper || next.kind == Kind::Map {
+                next.wait("the end of what was left", || subject.len() == 0);
+            }
             over.store(true, Release);
         });
-        // Asked in a poll, a tracker leaves it to who is outside of one; it waits for a reaper that is at it.
+        // Asked in a poll, a tracker leaves it to who is outside of one.
         subject.shutdown();
         let refused = next.put(&*subject, &*clock, MS);
         let closed = matches!(refused, Some(super::ground::Put::Refused(_)) | None);
         next.expect(closed, || "an entry was accepted after the shutdown".into());
-        next.wait("the reaper's end", || subject.len() == 0);
         next.closed(&subject);
         if reaper && next.kind == Kind::Queue {
-            // In its handler a queue's shutdown ends what there is untold, as its docs say: by the count then. That has also those
-            // that were in for a moment, and were refused.
+            // In its handler a queue's shutdown ends what there is untold, as its docs say: by the count then. That has also
+            // those that were in for a moment, and were refused.
             let (sums, closed) = (next.book.sums(), subject.closed() as usize);
             let ended = sums.told - sums.closed + closed;
             let refused = next.book.refused();

@@ -141,12 +141,12 @@ fn index_hash(seed: u64) -> impl Fn(u64) -> u64 {
     }
 }
 
-/// Ids of which all have the same low bits in the index of a tracker with this seed.
-fn aimed(field: &Field<'_>, seed: u64) -> Vec<u64> {
+/// So many ids of which all have the same low bits in the index of a tracker with this seed.
+fn aimed(field: &Field<'_>, seed: u64, many: u64) -> Vec<u64> {
     let hash = index_hash(seed);
     let mut rng = SmallRng::seed_from_u64(field.seed());
     let mut ids = Vec::new();
-    while (ids.len() as u64) < field.size() {
+    while (ids.len() as u64) < many {
         let id = rng.random();
         if hash(id) & ((1 << AIMED) - 1) == 0 {
             ids.push(id);
@@ -201,7 +201,7 @@ fn use_tracker(field: &Field<'_>, seed: Option<u64>, ids: &[u64]) -> Figures {
 /// Chosen roots that are aimed at a tracker whose secret is another one.
 pub fn aimed_roots(field: &Field<'_>, hostile: bool) -> Figures {
     let ids = if hostile {
-        aimed(field, field.seed())
+        aimed(field, field.seed(), field.size())
     } else {
         random(field)
     };
@@ -210,9 +210,9 @@ pub fn aimed_roots(field: &Field<'_>, hostile: bool) -> Figures {
 
 /// The same where the secret is known: the aim is true. By it the table has 2^AIMED times the homes that it needs.
 pub fn roots_hit(field: &Field<'_>) -> Figures {
-    let few = field.size() / 16;
-    let mut ids = aimed(field, field.seed());
-    ids.truncate(few as usize);
+    // Fewer would find room in the table that there is to begin with.
+    let few = (field.size() / 16).max(2_000);
+    let mut ids = aimed(field, field.seed(), few);
     let hit = use_tracker(field, Some(field.seed()), &ids);
     ids.iter_mut()
         .for_each(|id| *id = id.rotate_left(1) ^ 0x5555);

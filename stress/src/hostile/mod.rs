@@ -248,19 +248,26 @@ fn compare(attack: &Attack, options: &Hostile, checks: &Checks, operations: &mut
         ratio_control,
     };
     eprintln!(
-        "{:15} {:>6.0} ns hostile {:>6.0} friendly {:>5.2} x{}  {:>5.1} / {:>5.1} MiB  {:>8} / {:>8} slots  driver {:>3.0} / {:>3.0} %{}",
+        "{:15} {:>6.0} ns hostile {:>6.0} friendly {:>5.2} x{}  {:>5.1} / {:>5.1} MiB  \
+         {:>8} / {:>8} slots  driver {:>3.0} / {:>3.0} %{}",
         row.attack,
         row.ns_hostile,
         row.ns_friendly,
         row.ratio,
-        if row.within == Some(false) { " !" } else { "  " },
+        if row.within == Some(false) {
+            " !"
+        } else {
+            "  "
+        },
         row.resident_mib_hostile,
         row.resident_mib_friendly,
         row.slots_hostile,
         row.slots_friendly,
         100.0 * row.driver_share_hostile,
         100.0 * row.driver_share_friendly,
-        ratio_control.map_or(String::new(), |ratio| format!("  ({ratio:.1} x with the secret)")),
+        ratio_control.map_or(String::new(), |ratio| format!(
+            "  ({ratio:.1} x with the secret)"
+        )),
     );
     row
 }
