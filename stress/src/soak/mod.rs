@@ -8,7 +8,7 @@ use crate::checks::{Check, Checks};
 use crate::error::Error;
 use crate::options::{Cli, Soak};
 use crate::report::{thousands, Report};
-use crate::usage::{resident, trim};
+use crate::usage::{one_arena, resident, trim};
 use clap::Parser;
 use crossbeam_channel::{bounded, Receiver, RecvTimeoutError};
 use log::{Line, Log, Run};
@@ -61,6 +61,7 @@ pub fn run(options: &Soak) -> Result<Report, Error> {
     for also in &options.also {
         parse(also)?;
     }
+    one_arena();
     let seconds = options.each.as_secs_f64();
     let text = Text::write(
         options.seed,
