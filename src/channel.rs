@@ -160,12 +160,15 @@ impl<T> Sender<T> {
 
     fn wait(&self, mut item: T) -> bool {
         loop {
-            item = match self.bounded.send_timeout(item, LOOK_UP) {
+            let closing = self.closing.load(Ordering::Acquire);
+            // Each of a million roots that a shutdown cancels comes by here.
+            let limit = if closing { Duration::ZERO } else { LOOK_UP };
+            item = match self.bounded.send_timeout(item, limit) {
                 Ok(()) => return true,
                 Err(SendTimeoutError::Timeout(item)) => item,
                 Err(SendTimeoutError::Disconnected(_)) => return false,
             };
-            if self.closing.load(Ordering::Acquire) {
+            if closing {
                 return self.spill(item);
             }
         }
@@ -174,5 +177,24 @@ impl<T> Sender<T> {
     fn spill(&self, item: T) -> bool {
         self.spilled.fetch_add(1, Ordering::Relaxed);
         self.spill.send(item).is_ok()
+    }
+}
+
+#[cfg(all(test, not(expiry_loom)))]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn a_shutdown_does_not_wait_for_room_once_for_each_item() {
+        let (sender, receiver) = channel(1, WhenFull::Wait);
+        sender.close();
+        let began = Instant::now();
+        let items = 1000;
+        (0..items).for_each(|item| sender.send(item));
+        assert!(began.elapsed() < LOOK_UP * items / 2);
+        assert_eq!(sender.astray(), (u64::from(items) - 1, 0));
+        drop(sender);
+        assert_eq!(receiver.count(), items as usize);
     }
 }

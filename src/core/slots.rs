@@ -301,13 +301,33 @@ pub(crate) struct Segment {
 #[derive(Debug)]
 pub(crate) struct OutOfMemory;
 
+/// A box, or an error where `Box::new` would end the process.
+pub(crate) fn boxed<T>(value: T) -> Result<Box<T>, OutOfMemory> {
+    let layout = std::alloc::Layout::new::<T>();
+    assert!(layout.size() != 0);
+    // SAFETY: its size is not zero.
+    let at = unsafe { std::alloc::alloc(layout) }.cast::<T>();
+    if at.is_null() {
+        return Err(OutOfMemory);
+    }
+    // SAFETY: just allocated, with the layout that a box has.
+    unsafe {
+        at.write(value);
+        Ok(Box::from_raw(at))
+    }
+}
+
 impl Segment {
     fn map(chunks: usize) -> Result<Self, OutOfMemory> {
+        let mut bases = Vec::new();
+        // Exactly, so that a box of it is the same allocation.
+        bases.try_reserve_exact(chunks).map_err(|_| OutOfMemory)?;
+        bases.extend((0..chunks).map(|_| AtomicU32::new(0)));
         Ok(Segment {
             slots: memory::Zeroed::map(chunks * CHUNK)?,
             headers: memory::Zeroed::map(chunks * CHUNK_BUCKETS)?,
             births: memory::Zeroed::map(chunks * CHUNK)?,
-            bases: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
+            bases: bases.into(),
         })
     }
 }
@@ -495,7 +515,7 @@ impl Slots {
         };
         let mut mapped = place.load(Ordering::Acquire);
         if mapped.is_null() {
-            mapped = Box::into_raw(Box::new(Segment::map(self.shards << segment)?));
+            mapped = Box::into_raw(boxed(Segment::map(self.shards << segment)?)?);
             // Release publishes the segment's fields; the loser's mapping was never touched and goes back.
             if let Err(theirs) = place.compare_exchange(
                 std::ptr::null_mut(),

@@ -4,19 +4,25 @@
 mod ack;
 mod checks;
 mod error;
+mod faults;
 mod histories;
+mod hostile;
 mod latency;
 mod options;
 mod progress;
+mod refusing;
 mod report;
 mod sessions;
+mod soak;
 mod timeline;
 mod ttl;
+mod usage;
 mod wordcount;
 
 use clap::{CommandFactory, Parser};
+use error::Error;
 use options::{Cli, Scenario};
-use report::Json;
+use report::{Json, Report};
 use std::process::ExitCode;
 
 /// The exit status when a check has failed.
@@ -33,15 +39,17 @@ fn main() -> ExitCode {
         eprintln!("{}", Cli::command().render_long_help());
         return ExitCode::from(UNUSABLE);
     };
-    let (json, ran) = match &scenario {
-        Scenario::Wordcount(options) => (Json::asked(options.json), wordcount::run(options)),
-        Scenario::Ack(options) => (Json::asked(options.json), ack::run(options)),
-        Scenario::Sessions(options) => (Json::at(options.json.as_deref()), sessions::run(options)),
-        Scenario::Histories(options) => {
-            (Json::at(options.json.as_deref()), histories::run(options))
-        }
-        Scenario::Ttl(options) => (Json::at(options.json.as_deref()), ttl::run(options)),
+    let json = match &scenario {
+        Scenario::Wordcount(options) => Json::asked(options.json),
+        Scenario::Ack(options) => Json::asked(options.json),
+        Scenario::Sessions(options) => Json::at(options.json.as_deref()),
+        Scenario::Histories(options) => Json::at(options.json.as_deref()),
+        Scenario::Ttl(options) => Json::at(options.json.as_deref()),
+        Scenario::Faults(options) => Json::at(options.json.as_deref()),
+        Scenario::Hostile(options) => Json::at(options.json.as_deref()),
+        Scenario::Soak(options) => Json::at(options.json.as_deref()),
     };
+    let ran = perform(&scenario);
     let ran = ran.and_then(|report| {
         report.print(json)?;
         Ok(report.passed())
@@ -68,4 +76,18 @@ fn inject() {
         .is_ok_and(|one_in| expiry::inject::choose(name, one_in));
     let known: Vec<_> = expiry::inject::names().collect();
     assert!(chosen, "{asked} is no bug; there are {}", known.join(", "));
+}
+
+/// Runs a scenario.
+fn perform(scenario: &Scenario) -> Result<Report, Error> {
+    match scenario {
+        Scenario::Wordcount(options) => wordcount::run(options),
+        Scenario::Ack(options) => ack::run(options),
+        Scenario::Sessions(options) => sessions::run(options),
+        Scenario::Histories(options) => histories::run(options),
+        Scenario::Ttl(options) => ttl::run(options),
+        Scenario::Faults(options) => faults::run(options),
+        Scenario::Hostile(options) => hostile::run(options),
+        Scenario::Soak(options) => soak::run(options),
+    }
 }

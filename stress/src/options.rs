@@ -1,11 +1,17 @@
 //! The command line.
 
+mod faults;
 mod histories;
+mod hostile;
 mod sessions;
+mod soak;
 mod ttl;
 
+pub use faults::Faults;
 pub use histories::{Histories, On};
+pub use hostile::Hostile;
 pub use sessions::{Peer, Sessions};
+pub use soak::Soak;
 pub use ttl::Ttl;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -35,6 +41,9 @@ Examples:
   stress ttl --row 53 --simulated
   stress ttl --mix FILE.csv --row 9 --seconds 30
   stress histories --threads 4 --keys 1 --seconds 60
+  stress faults --only threads_die
+  stress hostile
+  stress soak --hours 8 --report soak.jsonl
 
 Exit status: 0 if every check holds, 1 if one does not, 2 if the scenario could not be run.
 Progress goes to standard error.";
@@ -57,6 +66,15 @@ pub enum Scenario {
     /// Records what real threads do to few keys of all faces, and checks that it is linearizable
     #[command(after_help = histories::HELP)]
     Histories(Histories),
+    /// Faults injected into every face of the engine, each with its check
+    #[command(after_help = faults::HELP)]
+    Faults(Faults),
+    /// Keys, ids, floods and deadlines chosen for the worst, beside friendly ones
+    #[command(after_help = hostile::HELP)]
+    Hostile(Hostile),
+    /// All of them over and over, for hours
+    #[command(after_help = soak::HELP)]
+    Soak(Soak),
 }
 
 const WORDCOUNT: &str = "\

@@ -104,6 +104,12 @@ impl Report {
         }
     }
 
+    /// How many operations it was.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // as it was divided
+    pub fn operations(&self) -> u64 {
+        (self.ops_per_s * self.seconds.max(1e-9)).round() as u64
+    }
+
     /// Whether every check holds.
     pub fn passed(&self) -> bool {
         self.passed

@@ -33,20 +33,29 @@ impl Directory {
     }
 
     pub(super) fn build(classes: &[usize], version: u64) -> Self {
-        let mut word = (classes.len() as u64) << 40 | version << 44;
-        for (at, &class) in classes.iter().enumerate() {
-            word |= (class as u64) << (5 * at);
+        Self::of(classes.iter().copied(), version)
+    }
+
+    /// Allocates nothing: it is called where memory may be short.
+    fn of(classes: impl Iterator<Item = usize>, version: u64) -> Self {
+        let (mut word, mut listed) = (version << 44, 0);
+        for class in classes {
+            word |= (class as u64) << (5 * listed);
+            listed += 1;
         }
-        Directory(word)
+        Directory(word | listed << 40)
+    }
+
+    fn next_version(self) -> u64 {
+        (self.0 >> 44).wrapping_add(1) & 0xF_FFFF
     }
 
     pub(super) fn with(self, class: usize) -> Self {
-        let classes: Vec<usize> = self.classes().chain([class]).collect();
-        Self::build(&classes, (self.0 >> 44).wrapping_add(1) & 0xF_FFFF)
+        Self::of(self.classes().chain([class]), self.next_version())
     }
 
     pub(super) fn without(self, class: usize) -> Self {
-        let classes: Vec<usize> = self.classes().filter(|&listed| listed != class).collect();
-        Self::build(&classes, (self.0 >> 44).wrapping_add(1) & 0xF_FFFF)
+        let others = self.classes().filter(|&listed| listed != class);
+        Self::of(others, self.next_version())
     }
 }

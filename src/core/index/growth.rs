@@ -4,7 +4,7 @@ use super::directory::{Directory, LISTED};
 use super::table::{hash_of, Publish, Table, BITS, CLOSED};
 use super::{Index, IN_USE, RETIRED, UNREACHABLE, UNUSED};
 use crate::core::params::{CLASSES, GROUP, HOME, MIN_CLASS, OVER};
-use crate::core::slots::OutOfMemory;
+use crate::core::slots::{boxed, OutOfMemory};
 use crate::sync::Ordering;
 
 /// How often the driver tries to end a grace period before it comes back later: an epoch is left behind after two more.
@@ -27,16 +27,14 @@ impl Index {
         }
         if place.table.load(Ordering::Acquire).is_null() {
             #[allow(clippy::cast_possible_truncation)] // fewer than 32 classes
-            let table = match Table::map(MIN_CLASS + class as u32) {
+            let table = match Table::map(MIN_CLASS + class as u32).and_then(boxed) {
                 Ok(table) => table,
                 Err(error) => {
                     place.state.store(UNUSED, Ordering::Release);
                     return Err(error);
                 }
             };
-            place
-                .table
-                .store(Box::into_raw(Box::new(table)), Ordering::Release);
+            place.table.store(Box::into_raw(table), Ordering::Release);
         }
         Ok(true)
     }

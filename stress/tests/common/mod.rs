@@ -1,5 +1,7 @@
 //! Running the binary.
 
+#![allow(dead_code)] // each test uses its part
+
 use std::process::{Command, Output};
 
 /// Runs `stress` with these arguments.

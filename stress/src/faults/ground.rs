@@ -1,0 +1,316 @@
+//! What a fault has to work with: a subject, a book, a clock, and the checks that all faults share.
+
+use super::book::{Book, End};
+use super::subject::{build, Kind, Refusal, Setting, Subject, Told};
+use crate::checks::{Check, Checks};
+use crate::options::Faults;
+use expiry::{Clock, ManualClock, MonotonicClock};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Slots in a chunk, the unit in which slots' memory is held.
+const CHUNK: u64 = 4096;
+/// How often simulated time is let pass for memory to be looked after.
+const ROUNDS: usize = 200;
+
+/// One run of a fault.
+#[derive(Clone)]
+pub struct Ground {
+    /// On which face.
+    pub kind: Kind,
+    /// The options of the scenario.
+    pub options: Arc<Faults>,
+    /// The book.
+    pub book: Arc<Book>,
+    /// Operations that the fault has met.
+    pub operations: Arc<AtomicU64>,
+    /// Its name, which is that of its check.
+    pub fault: Check,
+    checks: Arc<Checks>,
+}
+
+impl Ground {
+    /// For a fault on a face.
+    pub fn new(fault: Check, kind: Kind, options: &Arc<Faults>, checks: &Arc<Checks>) -> Self {
+        Ground {
+            kind,
+            options: options.clone(),
+            book: Arc::new(Book::new(options.size as usize * 2)),
+            operations: Arc::default(),
+            fault,
+            checks: checks.clone(),
+        }
+    }
+
+    /// The same with a book of its own.
+    pub fn again(&self) -> Self {
+        self.with_room(self.book.lines())
+    }
+
+    /// The same with a book of its own for this many entries.
+    pub fn with_room(&self, entries: usize) -> Self {
+        Ground {
+            book: Arc::new(Book::new(entries)),
+            ..self.clone()
+        }
+    }
+
+    /// A generator of its own for each `place`.
+    pub fn rng(&self, place: u64) -> SmallRng {
+        SmallRng::seed_from_u64(self.options.seed.wrapping_mul(1 << 16) + place)
+    }
+
+    /// A subject whose ends go into the book, and then to `then`.
+    pub fn subject(
+        &self,
+        clock: Arc<dyn Clock>,
+        reaper: bool,
+        then: impl Fn(u64, End) + Send + Sync + 'static,
+    ) -> Arc<dyn Subject> {
+        let book = self.book.clone();
+        let told: Told = Arc::new(move |number, end| {
+            book.ended(number, end);
+            then(number, end);
+        });
+        let setting = Setting {
+            kind: self.kind,
+            clock,
+            reaper,
+            shards: 4,
+            told,
+        };
+        // The settings are constants that a builder accepts; without memory there is nothing to be tested.
+        build(setting, self.book.lines()).expect("a subject is built")
+    }
+
+    /// Reports a violation unless `holds`.
+    pub fn expect(&self, holds: bool, text: impl FnOnce() -> String) {
+        self.checks
+            .expect(self.fault, holds, || format!("{:?}: {}", self.kind, text()));
+    }
+
+    /// Waits until `done`, or for the limit of a fault: then something is stuck, and is said to be.
+    pub fn wait(&self, what: &str, mut done: impl FnMut() -> bool) -> bool {
+        let began = Instant::now();
+        while !done() {
+            if began.elapsed() > self.options.limit / 2 {
+                self.expect(false, || format!("{what} does not come"));
+                return false;
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        true
+    }
+
+    /// Begins an entry.
+    pub fn put(&self, subject: &dyn Subject, clock: &dyn Clock, timeout: Duration) -> Option<Put> {
+        let number = self
+            .book
+            .begin(clock.now().saturating_add(nanos(timeout)))?;
+        self.operations.fetch_add(1, Relaxed);
+        Some(match subject.put(number, timeout) {
+            Ok(()) => {
+                self.book.accepted(number);
+                Put::In(number)
+            }
+            Err(refusal) => Put::Refused(refusal),
+        })
+    }
+
+    /// Begins, renews and ends entries of its own, until told to stop or the book is full. Refusals that `expects` does
+    /// not are violations.
+    pub fn churn(&self, way: &mut Way<'_>, mut goes_on: impl FnMut() -> bool) {
+        while goes_on() {
+            let Some(put) = self.put(way.subject, way.clock, way.timeout) else {
+                return;
+            };
+            match put {
+                Put::In(number) => way.own.push(number),
+                Put::Refused(refusal) => self.expect(way.expects == Some(refusal), || {
+                    format!("an entry was refused: {refusal:?}")
+                }),
+            }
+            if way.own.is_empty() {
+                continue;
+            }
+            let at = way.rng.random_range(0..way.own.len());
+            if way.rng.random_bool(0.25) {
+                let not_before = way.clock.now().saturating_add(nanos(way.timeout));
+                self.operations.fetch_add(1, Relaxed);
+                if way.subject.renew(way.own[at], way.timeout) {
+                    self.book.renewed(way.own[at], not_before);
+                }
+            }
+            if way.own.len() > 64 || way.rng.random_bool(0.4) {
+                self.operations.fetch_add(1, Relaxed);
+                let number = way.own.swap_remove(at);
+                // Of those that are not ended here, time will tell.
+                if way.rng.random_bool(0.6) {
+                    way.subject.end(number);
+                }
+            }
+        }
+    }
+
+    /// The way of one thread through a subject.
+    pub fn way<'a>(
+        &self,
+        subject: &'a dyn Subject,
+        clock: &'a dyn Clock,
+        (place, timeout): (u64, Duration),
+    ) -> Way<'a> {
+        Way {
+            subject,
+            clock,
+            rng: self.rng(place),
+            own: Vec::new(),
+            timeout,
+            expects: None,
+        }
+    }
+
+    /// The end of a run on simulated time: all that is left expires, and memory comes back.
+    pub fn settle_manual(&self, subject: Arc<dyn Subject>, clock: &ManualClock, longest: Duration) {
+        clock.advance(longest + Duration::from_secs(1));
+        self.wait("the end of everything", || {
+            subject.poll();
+            subject.len() == 0
+        });
+        for _ in 0..ROUNDS {
+            if subject.slots() <= self.floor() {
+                break;
+            }
+            clock.advance(Duration::from_secs(1));
+            subject.poll();
+        }
+        self.settled(subject);
+    }
+
+    /// The end of a run with a reaper: it sees to all of it.
+    pub fn settle_real(&self, subject: Arc<dyn Subject>) {
+        self.wait("the end of everything", || subject.len() == 0);
+        // Memory is looked after by the tick, and by calls.
+        self.wait("the end of its memory", || subject.slots() <= self.floor());
+        self.settled(subject);
+    }
+
+    /// As many slots as may be held when nothing is live: three chunks of each shard, which the driver does not think worth
+    /// giving back, and one for each thread there was at the same time, in which it owns a bucket.
+    fn floor(&self) -> u64 {
+        CHUNK * (3 * 4 + u64::from(self.options.threads) + 4)
+    }
+
+    /// Everything has ended: is the book in order, and has memory come back?
+    fn settled(&self, subject: Arc<dyn Subject>) {
+        let (slots, floor) = (subject.slots(), self.floor());
+        self.expect(slots <= floor, || {
+            format!("{slots} slots are held with nothing live, should be at most {floor}")
+        });
+        subject.shutdown();
+        self.closed(&subject);
+        self.balanced();
+    }
+
+    /// It has been shut down, and all is over.
+    pub fn closed(&self, subject: &Arc<dyn Subject>) {
+        let left = subject.len();
+        self.expect(left == 0, || format!("{left} entries are left"));
+        self.wait("the drop of the last key or value", || {
+            // Whoever uses the grace domain moves it on.
+            let _ = subject.is_there(0);
+            subject.undropped() <= 0 || turned(&**subject)
+        });
+    }
+
+    /// Whether the book is in order.
+    pub fn balanced(&self) {
+        let wrong = self.book.wrong();
+        for text in wrong.iter().take(3) {
+            self.expect(false, || text.clone());
+        }
+        let sums = self.book.sums();
+        self.expect(wrong.len() <= 3, || {
+            format!("{} entries are wrong in all: {sums:?}", wrong.len())
+        });
+    }
+}
+
+/// Moves grace periods on by a map that ends at once; whether all has been dropped.
+fn turned(subject: &dyn Subject) -> bool {
+    if let Ok(map) = expiry::ExpiringMap::builder().shards(1).build_manual() {
+        for key in 0..64 {
+            let _ = map.insert(key, key);
+        }
+        map.shutdown();
+    }
+    subject.undropped() <= 0
+}
+
+/// What became of an attempt to begin an entry.
+pub enum Put {
+    /// It is in, under this number.
+    In(u64),
+    /// It is not.
+    Refused(Refusal),
+}
+
+/// One thread's way through a subject.
+pub struct Way<'a> {
+    /// The subject.
+    pub subject: &'a dyn Subject,
+    /// Its clock.
+    pub clock: &'a dyn Clock,
+    /// Its choices.
+    pub rng: SmallRng,
+    /// What it has begun.
+    pub own: Vec<u64>,
+    /// The timeout of all that it begins.
+    pub timeout: Duration,
+    /// The refusal that is no violation.
+    pub expects: Option<Refusal>,
+}
+
+/// A duration in nanoseconds.
+pub fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Real time that can be made to stand still.
+#[derive(Debug, Clone)]
+pub struct Stoppable {
+    real: MonotonicClock,
+    /// The reading at which it stands; 0 if it goes.
+    stands: Arc<AtomicU64>,
+}
+
+impl Stoppable {
+    /// One that goes.
+    pub fn new() -> Self {
+        Stoppable {
+            real: MonotonicClock::new(),
+            stands: Arc::default(),
+        }
+    }
+
+    /// It stands still from now on.
+    pub fn stop(&self) {
+        self.stands.store(self.real.now().max(1), Release);
+    }
+
+    /// It shows the real time again.
+    pub fn go(&self) {
+        self.stands.store(0, Release);
+    }
+}
+
+impl Clock for Stoppable {
+    fn now(&self) -> u64 {
+        match self.stands.load(Acquire) {
+            0 => self.real.now(),
+            reading => reading,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Faults of handlers: they panic, come back into what has called them, and shut it down.
+
+use super::book::End;
+use super::ground::{nanos, Ground};
+use super::subject::{Kind, Subject};
+use expiry::{Clock, ManualClock, MonotonicClock};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// What a handler comes back to.
+type Home = Arc<OnceLock<Weak<dyn Subject>>>;
+
+/// Lets all threads at a subject with a reaper, each for its share of the entries.
+fn all_at(ground: &Ground, subject: &dyn Subject, clock: &dyn Clock, divisor: u32) {
+    let quota = ground.options.size / ground.options.threads / divisor;
+    std::thread::scope(|scope| {
+        for thread in 0..u64::from(ground.options.threads) {
+            scope.spawn(move || {
+                let mut way =
+                    ground.way(subject, clock, (thread, (2 + 3 * (thread as u32 % 4)) * MS));
+                way.expects = Some(super::subject::Refusal::Closed);
+                let mut left = quota;
+                ground.churn(&mut way, || {
+                    left = left.saturating_sub(1);
+                    left > 0
+                });
+            });
+        }
+    });
+}
+
+/// Every third call panics: it is caught, counted, and costs nobody anything.
+pub fn handlers_panic(ground: &Ground) {
+    let clock = Arc::new(MonotonicClock::new());
+    let (calls, panics) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
+    let (kind, counted) = (ground.kind, panics.clone());
+    let subject = ground.subject(clock.clone(), true, move |_, end| {
+        // A queue calls its handler for what expires; of what is removed it is this program that tells.
+        let called = kind != Kind::Queue || matches!(end, End::Expired(_));
+        if called && calls.fetch_add(1, Relaxed) % 3 == 0 {
+            counted.fetch_add(1, Relaxed);
+            // Without the hook, which would print.
+            std::panic::resume_unwind(Box::new("planned"));
+        }
+    });
+    all_at(ground, &*subject, &*clock, 2);
+    ground.wait("the end of everything", || subject.len() == 0);
+    let mut seen = (0, 0);
+    ground.wait("the count of panics", || {
+        seen = (subject.panics(), panics.load(Relaxed));
+        seen.0 == seen.1
+    });
+    ground.expect(seen.1 > 0, || "no handler has panicked".into());
+    ground.settle_real(subject);
+}
+
+thread_local! {
+    /// How deep in handlers this thread is.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Handlers begin, renew, end and look up entries, and poll, of the very subject that has called them.
+pub fn handlers_reenter(ground: &Ground) {
+    let clock = Arc::new(MonotonicClock::new());
+    let home: Home = Arc::default();
+    let back = Back {
+        ground: ground.clone(),
+        home: home.clone(),
+        clock: clock.clone(),
+        calls: AtomicU64::new(0),
+    };
+    let subject = ground.subject(clock.clone(), true, move |number, _| back.come(number));
+    // Set once, here.
+    let _ = home.set(Arc::downgrade(&subject));
+    all_at(ground, &*subject, &*clock, 4);
+    ground.settle_real(subject);
+
+    // The same in polls, of which the clock decides when they find something.
+    let next = ground.again();
+    let clock = ManualClock::new();
+    let home: Home = Arc::default();
+    let back = Back {
+        ground: next.clone(),
+        home: home.clone(),
+        clock: Arc::new(clock.clone()),
+        calls: AtomicU64::new(0),
+    };
+    let subject = next.subject(Arc::new(clock.clone()), false, move |number, _| {
+        back.come(number);
+    });
+    let _ = home.set(Arc::downgrade(&subject));
+    all_at(&next, &*subject, &clock, 4);
+    for _ in 0..20 {
+        clock.advance(MS);
+        subject.poll();
+    }
+    next.wait("the end of what handlers begin", || {
+        clock.advance(MS);
+        subject.poll();
+        subject.len() == 0
+    });
+    next.settle_manual(subject, &clock, Duration::from_secs(1));
+}
+
+/// A handler that comes back.
+struct Back {
+    ground: Ground,
+    home: Home,
+    clock: Arc<dyn Clock>,
+    calls: AtomicU64,
+}
+
+impl Back {
+    fn come(&self, number: u64) {
+        let Some(subject) = self.home.get().and_then(Weak::upgrade) else {
+            return;
+        };
+        let depth = DEPTH.get();
+        if depth >= 3 {
+            return;
+        }
+        DEPTH.set(depth + 1);
+        let call = self.calls.fetch_add(1, Relaxed);
+        self.ground.operations.fetch_add(1, Relaxed);
+        match call % 5 {
+            0 => drop(self.ground.put(&*subject, &*self.clock, 3 * MS)),
+            1 => {
+                // A neighbour, who is there or not.
+                subject.end(number ^ 1);
+            }
+            2 => {
+                let not_before = self.clock.now() + nanos(2 * MS);
+                let neighbour = number ^ 2;
+                if subject.renew(neighbour, 20 * MS) {
+                    self.ground.book.renewed(neighbour, not_before);
+                }
+            }
+            3 => subject.poll(),
+            _ => {
+                subject.len();
+                if call % 1000 == 4 {
+                    subject.is_there(number);
+                }
+            }
+        }
+        DEPTH.set(depth);
+    }
+}
+
+/// A handler shuts down what has called it, in a poll and on the reaper's thread, while threads are at it.
+pub fn handlers_shut_down(ground: &Ground) {
+    for reaper in [false, true] {
+        let next = ground.again();
+        let clock = Arc::new(MonotonicClock::new());
+        let home: Home = Arc::default();
+        let (calls, back) = (AtomicUsize::new(0), home.clone());
+        let at = next.options.size as usize / 100;
+        let (asked, over) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(false));
+        let said = asked.clone();
+        let subject = next.subject(clock.clone(), reaper, move |_, end| {
+            if !matches!(end, End::Expired(_)) || calls.fetch_add(1, AcqRel) != at {
+                return;
+            }
+            if let Some(subject) = back.get().and_then(Weak::upgrade) {
+                subject.shutdown();
+                said.store(true, Release);
+            }
+        });
+        let _ = home.set(Arc::downgrade(&subject));
+        // So much that there is something left to be shut down.
+        for _ in 0..next.options.size / 10 {
+            next.put(&*subject, &*clock, Duration::from_secs(3600));
+        }
+        std::thread::scope(|scope| {
+            if !reaper {
+                scope.spawn(|| {
+                    while !over.load(Acquire) {
+                        subject.poll();
+                        std::thread::yield_now();
+                    }
+                });
+            }
+            let workers: Vec<_> = (0..u64::from(next.options.threads))
+                .map(|thread| {
+                    let (next, subject, clock) = (&next, &*subject, &*clock);
+                    let (asked, began) = (&*asked, Instant::now());
+                    scope.spawn(move || {
+                        let mut way = next.way(subject, clock, (thread, 2 * MS));
+                        way.expects = Some(super::subject::Refusal::Closed);
+                        next.churn(&mut way, || {
+                            !asked.load(Acquire) && began.elapsed() < next.options.limit / 4
+                        });
+                    })
+                })
+                .collect();
+            workers.into_iter().for_each(|worker| drop(worker.join()));
+            next.wait("the shutdown by a handler", || asked.load(Acquire));
+            // The reaper does the rest, or, of a map, whoever polls.
+            if reaper || next.kind == Kind::Map {
+                next.wait("the end of what was left", || subject.len() == 0);
+            }
+            over.store(true, Release);
+        });
+        // Asked in a poll, a tracker leaves it to who is outside of one.
+        subject.shutdown();
+        let refused = next.put(&*subject, &*clock, MS);
+        let closed = matches!(refused, Some(super::ground::Put::Refused(_)) | None);
+        next.expect(closed, || "an entry was accepted after the shutdown".into());
+        next.closed(&subject);
+        if reaper && next.kind == Kind::Queue {
+            // In its handler a queue's shutdown ends what there is untold, as its docs say: by the count then. That has also
+            // those that were in for a moment, and were refused.
+            let (sums, closed) = (next.book.sums(), subject.closed() as usize);
+            let ended = sums.told - sums.closed + closed;
+            let refused = next.book.refused();
+            let right = (sums.accepted..=sums.accepted + refused).contains(&ended);
+            next.expect(right, || {
+                format!("{closed} closed, {refused} refused, {sums:?}")
+            });
+            next.expect(next.book.told_again() == 0, || "told twice".into());
+        } else {
+            next.balanced();
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Faults of time: the reaper stalled, the clock standing still, the clock jumping.
+
+use super::book::End;
+use super::ground::{Ground, Stoppable};
+use expiry::{ManualClock, MonotonicClock};
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Where the first handler to come waits until it is let go.
+#[derive(Default)]
+struct Gate {
+    /// Whether somebody has come; whether it is open.
+    state: Mutex<(bool, bool)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn state(&self) -> std::sync::MutexGuard<'_, (bool, bool)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pass(&self) {
+        let mut state = self.state();
+        if state.0 {
+            return;
+        }
+        state.0 = true;
+        while !state.1 {
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn open(&self) {
+        self.state().1 = true;
+        self.changed.notify_all();
+    }
+}
+
+/// A handler blocks the reaper's thread: nobody else waits for it, polls do its work at the other shards, and it catches up.
+pub fn reaper_blocked(ground: &Ground) {
+    let clock = Arc::new(MonotonicClock::new());
+    let gate = Arc::new(Gate::default());
+    let pass = gate.clone();
+    let subject = ground.subject(clock.clone(), true, move |_, end| {
+        if matches!(end, End::Expired(_)) {
+            pass.pass();
+        }
+    });
+    ground.put(&*subject, &*clock, 5 * MS);
+    let blocked = ground.wait("the reaper at the first entry", || gate.state().0);
+    let began = Instant::now();
+    // As long as it takes on a busy machine for the others to have gone on.
+    let stalled = || {
+        let (sums, past) = (ground.book.sums(), began.elapsed());
+        let hardly = sums.accepted <= 100 || sums.expired <= 1;
+        past < ground.options.stall || (hardly && past < ground.options.limit / 2)
+    };
+    let held_back = std::thread::scope(|scope| {
+        for thread in 0..u64::from(ground.options.threads) {
+            let (subject, clock) = (&*subject, &*clock);
+            scope.spawn(move || {
+                let mut way =
+                    ground.way(subject, clock, (thread, (5 + 5 * (thread as u32 % 4)) * MS));
+                ground.churn(&mut way, stalled);
+            });
+        }
+        while stalled() && blocked {
+            subject.poll();
+            std::thread::sleep(MS);
+        }
+        ground.book.sums()
+    });
+    ground.expect(held_back.accepted > 100, || {
+        format!("threads have hardly gone on beside a blocked reaper: {held_back:?}")
+    });
+    ground.expect(held_back.expired > 1, || {
+        format!("polls beside a blocked reaper have found nothing: {held_back:?}")
+    });
+    gate.open();
+    ground.settle_real(subject);
+}
+
+/// The clock stands still: nothing expires, all else goes on; then it moves, and all is as it should be.
+pub fn clock_stands_still(ground: &Ground) {
+    polled(ground);
+    let next = ground.again();
+    // With a reaper, which sleeps by the machine's time.
+    let clock = Stoppable::new();
+    let subject = next.subject(Arc::new(clock.clone()), true, |_, _| ());
+    next.put(&*subject, &clock, 5 * MS);
+    clock.stop();
+    let before = next.book.sums().expired;
+    let (began, stall) = (Instant::now(), next.options.stall / 2);
+    std::thread::scope(|scope| {
+        for thread in 0..u64::from(next.options.threads) {
+            let (subject, clock, next) = (&*subject, &clock, &next);
+            scope.spawn(move || {
+                let mut way = next.way(subject, clock, (thread, 5 * MS));
+                next.churn(&mut way, || began.elapsed() < stall);
+            });
+        }
+    });
+    // What was on its way when it stopped may have expired.
+    let expired = next.book.sums().expired - before;
+    next.expect(expired <= 1, || {
+        format!("{expired} entries expired while the clock stood still")
+    });
+    clock.go();
+    next.settle_real(subject);
+}
+
+fn polled(ground: &Ground) {
+    let clock = ManualClock::new();
+    clock.advance(SECOND);
+    let subject = ground.subject(Arc::new(clock.clone()), false, |_, _| ());
+    let over = AtomicBool::new(false);
+    let quota = ground.options.size / ground.options.threads / 2;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Acquire) {
+                subject.poll();
+                std::thread::yield_now();
+            }
+        });
+        let workers: Vec<_> = (0..u64::from(ground.options.threads))
+            .map(|thread| {
+                let (subject, clock) = (&*subject, &clock);
+                scope.spawn(move || {
+                    let mut way = ground.way(subject, clock, (thread, MS));
+                    let mut left = quota;
+                    ground.churn(&mut way, || {
+                        left = left.saturating_sub(1);
+                        left > 0
+                    });
+                })
+            })
+            .collect();
+        // A panic in a worker is a bug in this program: the scope passes it on.
+        workers.into_iter().for_each(|worker| drop(worker.join()));
+        over.store(true, Release);
+    });
+    let sums = ground.book.sums();
+    ground.expect(sums.expired == 0, || {
+        format!("entries expired while the clock stood still: {sums:?}")
+    });
+    ground.settle_manual(subject, &clock, SECOND);
+}
+
+/// The clock jumps forwards while threads and pollers are at it, by more each time, and to its end at last.
+pub fn clock_jumps(ground: &Ground) {
+    // From 2^38 ticks of a millisecond on (8.7 years) the bits of a deadline do not tell; 2^40 are 34.8 years.
+    let jumps = [
+        SECOND,
+        3600 * SECOND,
+        DAY,
+        365 * DAY,
+        9 * 365 * DAY,
+        18 * 365 * DAY,
+        35 * 365 * DAY,
+        100 * 365 * DAY,
+    ];
+    let clock = ManualClock::new();
+    let subject = ground.subject(Arc::new(clock.clone()), false, |_, _| ());
+    let quota = ground.options.size / ground.options.threads / jumps.len() as u32;
+    for jump in jumps {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !over.load(Acquire) {
+                        subject.poll();
+                        std::thread::yield_now();
+                    }
+                });
+            }
+            let workers: Vec<_> = (0..u64::from(ground.options.threads))
+                .map(|thread| {
+                    let (subject, clock) = (&*subject, &clock);
+                    scope.spawn(move || {
+                        let mut way =
+                            ground.way(subject, clock, (thread, (1 + thread as u32 % 3) * SECOND));
+                        let mut left = quota;
+                        ground.churn(&mut way, || {
+                            left = left.saturating_sub(1);
+                            // In the middle of it, by whoever comes there first.
+                            if left == quota / 2 && thread == 0 {
+                                clock.advance(jump);
+                            }
+                            left > 0
+                        });
+                    })
+                })
+                .collect();
+            workers.into_iter().for_each(|worker| drop(worker.join()));
+            over.store(true, Release);
+        });
+        // Between operations: what was put before must not survive it, nor what comes after suffer from it.
+        ground.put(&*subject, &clock, SECOND);
+        clock.advance(jump);
+        ground.put(&*subject, &clock, SECOND);
+        subject.poll();
+        clock.advance(4 * SECOND);
+        ground.wait("the end of all before a jump", || {
+            subject.poll();
+            subject.len() == 0
+        });
+    }
+    let sums = ground.book.sums();
+    ground.expect(sums.expired > 0 && sums.closed == 0, || {
+        format!("nothing has expired: {sums:?}")
+    });
+    clock.set(u64::MAX);
+    ground.put(&*subject, &clock, SECOND);
+    subject.poll();
+    subject.shutdown();
+    ground.closed(&subject);
+    ground.balanced();
+}

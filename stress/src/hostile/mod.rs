@@ -1,0 +1,294 @@
+//! Scenario `hostile`: whoever chooses keys, ids and deadlines chooses the worst, beside who does not.
+//!
+//! Each attack and its friendly case run in turns in the same process, three times each; figures are medians. Time is
+//! simulated, nothing runs beside, so that what is compared is the work alone.
+
+mod floods;
+mod keys;
+
+use crate::checks::{Check, Checks};
+use crate::error::Error;
+use crate::options::Hostile;
+use crate::report::Report;
+use crate::usage::{resident, thread_time};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// How often each case is run.
+const RUNS: usize = 3;
+/// By how much a hostile key may cost more than a random one.
+const MOST: f64 = 1.5;
+
+/// What a case has measured.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Figures {
+    /// Operations, and how long all of them took, by the thread's own time.
+    operations: u64,
+    took: Duration,
+    /// Of that, what the driver of the engine took.
+    driven: Duration,
+    /// Resident bytes that came in it, and slots that were held at its end.
+    resident: u64,
+    slots: u64,
+}
+
+impl Figures {
+    /// Measures `f`, which is told where to add the driver's time, and returns operations and slots.
+    pub fn of(f: impl FnOnce(&mut Duration) -> (u64, u64)) -> Self {
+        let (before, mut driven, began) = (resident(), Duration::ZERO, thread_time());
+        let (operations, slots) = f(&mut driven);
+        Figures {
+            operations,
+            took: thread_time().saturating_sub(began),
+            driven,
+            resident: resident().saturating_sub(before),
+            slots,
+        }
+    }
+
+    fn nanos(&self) -> f64 {
+        self.took.as_nanos() as f64 / self.operations.max(1) as f64
+    }
+
+    fn share(&self) -> f64 {
+        self.driven.as_secs_f64() / self.took.as_secs_f64().max(1e-9)
+    }
+}
+
+/// Times what the driver does.
+pub fn drive<T>(driven: &mut Duration, f: impl FnOnce() -> T) -> T {
+    let began = thread_time();
+    let done = f();
+    *driven += thread_time().saturating_sub(began);
+    done
+}
+
+/// What an attack has to work with.
+pub struct Field<'a> {
+    /// The options.
+    pub options: &'a Hostile,
+    /// Who is told that something does not hold.
+    pub checks: &'a Checks,
+    /// Its name, which is its check's.
+    pub attack: Check,
+    /// Which run of it.
+    pub run: u64,
+}
+
+impl Field<'_> {
+    /// Reports a violation unless `holds`.
+    pub fn expect(&self, holds: bool, text: impl FnOnce() -> String) {
+        self.checks.expect(self.attack, holds, text);
+    }
+
+    /// How many keys or roots.
+    pub fn size(&self) -> u64 {
+        self.options.size.into()
+    }
+
+    /// The seed of this run.
+    pub fn seed(&self) -> u64 {
+        self.options
+            .seed
+            .wrapping_mul(1 << 8)
+            .wrapping_add(self.run)
+    }
+}
+
+/// An attack: its name, the case (hostile or not), and whether its cost is to be at most [`MOST`] times that of the
+/// friendly case: where the two do the same.
+struct Attack {
+    name: Check,
+    case: fn(&Field<'_>, bool) -> Figures,
+    alike: bool,
+    control: Option<fn(&Field<'_>) -> Figures>,
+}
+
+const fn attack(name: Check, case: fn(&Field<'_>, bool) -> Figures, alike: bool) -> Attack {
+    Attack {
+        name,
+        case,
+        alike,
+        control: None,
+    }
+}
+
+const ATTACKS: [Attack; 10] = [
+    attack("weak_hasher", keys::weak_hasher, true),
+    attack("integer_keys", keys::integer_keys, true),
+    attack("aimed_keys", keys::aimed_keys, true),
+    Attack {
+        control: Some(keys::roots_hit),
+        ..attack("aimed_roots", keys::aimed_roots, true)
+    },
+    attack("unknown_issued", floods::unknown_issued, false),
+    attack("unknown_chosen", floods::unknown_chosen, false),
+    attack("never_acked", floods::never_acked, false),
+    attack("one_tick", floods::one_tick, false),
+    attack("cascading", floods::cascading, false),
+    attack("guessed_roots", floods::guessed_roots, false),
+];
+
+/// An attack's medians, for the report.
+#[derive(Debug, Serialize)]
+struct Row {
+    attack: Check,
+    ns_hostile: f64,
+    ns_friendly: f64,
+    ratio: f64,
+    /// Whether the ratio is what it should be, where it should be anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    within: Option<bool>,
+    resident_mib_hostile: f64,
+    resident_mib_friendly: f64,
+    slots_hostile: u64,
+    slots_friendly: u64,
+    driver_share_hostile: f64,
+    driver_share_friendly: f64,
+    /// Of the control: how much the attack costs where it hits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_control: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Parameters<'a> {
+    #[serde(flatten)]
+    options: &'a Hostile,
+    attacks: &'a [Row],
+}
+
+/// Runs the scenario.
+///
+/// # Errors
+///
+/// If there is no such attack.
+pub fn run(options: &Hostile) -> Result<Report, Error> {
+    let unknown = |name: &&String| !ATTACKS.iter().any(|attack| attack.name == **name);
+    if let Some(name) = options.only.iter().find(unknown) {
+        let known: Vec<_> = ATTACKS.iter().map(|attack| attack.name).collect();
+        return Err(Error::Option {
+            option: "--only",
+            why: format!("{name} is no attack; they are {}", known.join(", ")),
+        });
+    }
+    let asked = |name: Check| options.only.is_empty() || options.only.iter().any(|one| one == name);
+    let attacks: Vec<_> = ATTACKS.iter().filter(|attack| asked(attack.name)).collect();
+    let names: Vec<Check> = attacks.iter().map(|attack| attack.name).collect();
+    let checks = Checks::new(&names);
+    let began = Instant::now();
+    let (mut rows, mut operations) = (Vec::new(), 0);
+    for attack in attacks {
+        rows.push(compare(attack, options, &checks, &mut operations));
+    }
+    let operations = ("operations", operations);
+    let parameters = Parameters {
+        options,
+        attacks: &rows,
+    };
+    let mut report = Report::new(
+        "hostile",
+        operations,
+        began.elapsed(),
+        options.seed,
+        &checks,
+        &parameters,
+    );
+    for row in &rows {
+        report.figures.insert(row.attack, row.ratio);
+        let dear = row.within == Some(false);
+        report.notes.push(format!(
+            "{}: {:.0} ns an operation, {:.0} where friendly: {:.2} times{}",
+            row.attack,
+            row.ns_hostile,
+            row.ns_friendly,
+            row.ratio,
+            if dear { ", more than it should be" } else { "" }
+        ));
+    }
+    let dear = rows.iter().filter(|row| row.within == Some(false)).count();
+    report.counts.extend([
+        ("attacks", rows.len() as u64),
+        ("dearer_than_they_should_be", dear as u64),
+    ]);
+    Ok(report)
+}
+
+fn compare(attack: &Attack, options: &Hostile, checks: &Checks, operations: &mut u64) -> Row {
+    let (mut hostile, mut friendly, mut control) = (Vec::new(), Vec::new(), Vec::new());
+    for run in 0..RUNS {
+        let field = Field {
+            options,
+            checks,
+            attack: attack.name,
+            run: run as u64,
+        };
+        // Who comes first finds the caches cold: each is it in turn.
+        for first in [run % 2 == 0, run % 2 != 0] {
+            let figures = (attack.case)(&field, first);
+            *operations += figures.operations;
+            if first { &mut hostile } else { &mut friendly }.push(figures);
+        }
+        control.extend(attack.control.map(|case| case(&field)));
+    }
+    let (worse, better) = (medians(&hostile), medians(&friendly));
+    let ratio = worse.nanos / better.nanos;
+    let ratio_control = (!control.is_empty()).then(|| medians(&control).nanos / better.nanos);
+    let row = Row {
+        attack: attack.name,
+        ns_hostile: worse.nanos,
+        ns_friendly: better.nanos,
+        ratio,
+        within: attack.alike.then_some(ratio <= MOST),
+        resident_mib_hostile: worse.resident,
+        resident_mib_friendly: better.resident,
+        slots_hostile: worse.slots as u64,
+        slots_friendly: better.slots as u64,
+        driver_share_hostile: worse.share,
+        driver_share_friendly: better.share,
+        ratio_control,
+    };
+    eprintln!(
+        "{:15} {:>6.0} ns hostile {:>6.0} friendly {:>5.2} x{}  {:>5.1} / {:>5.1} MiB  \
+         {:>8} / {:>8} slots  driver {:>3.0} / {:>3.0} %{}",
+        row.attack,
+        row.ns_hostile,
+        row.ns_friendly,
+        row.ratio,
+        if row.within == Some(false) {
+            " !"
+        } else {
+            "  "
+        },
+        row.resident_mib_hostile,
+        row.resident_mib_friendly,
+        row.slots_hostile,
+        row.slots_friendly,
+        100.0 * row.driver_share_hostile,
+        100.0 * row.driver_share_friendly,
+        ratio_control.map_or(String::new(), |ratio| format!(
+            "  ({ratio:.1} x with the secret)"
+        )),
+    );
+    row
+}
+
+struct Medians {
+    nanos: f64,
+    resident: f64,
+    slots: f64,
+    share: f64,
+}
+
+fn medians(runs: &[Figures]) -> Medians {
+    let median = |of: &dyn Fn(&Figures) -> f64| {
+        let mut all: Vec<f64> = runs.iter().map(of).collect();
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    Medians {
+        nanos: median(&Figures::nanos),
+        resident: median(&|figures| figures.resident as f64 / f64::from(1 << 20)),
+        slots: median(&|figures| figures.slots as f64),
+        share: median(&Figures::share),
+    }
+}

@@ -1,0 +1,128 @@
+//! Memory that is refused on demand: what the allocator gives, and the pages that the engine asks the system for.
+//!
+//! Both are this program's own while it runs: the allocator wraps the system's; `mmap64`, through which pages are mapped, takes
+//! the place of the C library's (which goes by a name of its own for stacks and its heap) and makes the same system call. What
+//! is refused is refused as the system does: by a null pointer, and by `ENOMEM`.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+
+/// Whether pages can be refused here.
+pub const IS_POSSIBLE: bool = cfg!(all(target_os = "linux", target_pointer_width = "64"));
+
+/// Pages from this size on are refused: what the engine maps for its smallest table is 4 KiB.
+const PAGES_FROM: usize = 4096;
+
+thread_local! {
+    /// What is refused to this thread.
+    static MINE: Cell<Option<What>> = const { Cell::new(None) };
+}
+
+/// Everybody's pages are refused.
+static ALL: AtomicBool = AtomicBool::new(false);
+/// How often pages were refused, and boxes.
+static PAGES: AtomicUsize = AtomicUsize::new(0);
+static BOXES: AtomicUsize = AtomicUsize::new(0);
+
+/// What is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// Pages that are mapped.
+    Pages,
+    /// What the allocator is asked for.
+    Boxes,
+}
+
+/// While it lives, requests are refused. One at a time for each thread, and one for all of them.
+pub struct Refused {
+    all: bool,
+}
+
+impl Refused {
+    /// To this thread.
+    pub fn to_me(what: What) -> Self {
+        MINE.set(Some(what));
+        Refused { all: false }
+    }
+
+    /// Pages, to all threads.
+    pub fn to_all() -> Self {
+        ALL.store(true, Release);
+        Refused { all: true }
+    }
+
+    /// How many requests for pages have been refused so far, and how many for boxes.
+    pub fn counts() -> (usize, usize) {
+        (PAGES.load(Relaxed), BOXES.load(Relaxed))
+    }
+}
+
+impl Drop for Refused {
+    fn drop(&mut self) {
+        if self.all {
+            ALL.store(false, Release);
+        } else {
+            MINE.set(None);
+        }
+    }
+}
+
+/// Whether this is refused to this thread. An ending one has no such cell any more: it gets what it asks for.
+fn to_me(what: What) -> bool {
+    MINE.try_with(|mine| mine.get() == Some(what))
+        .unwrap_or(false)
+}
+
+struct Allocator;
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
+
+// SAFETY: the system's allocator, but for requests that are refused as it may refuse them.
+unsafe impl GlobalAlloc for Allocator {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if to_me(What::Boxes) {
+            BOXES.fetch_add(1, Relaxed);
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the caller's.
+        unsafe { System.alloc(layout) }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's; it came from there.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+/// Maps pages, as the C library's function of this name does.
+///
+/// # Safety
+///
+/// As that of the C library.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[no_mangle]
+pub unsafe extern "C" fn mmap64(
+    at: *mut libc::c_void,
+    length: libc::size_t,
+    protection: libc::c_int,
+    flags: libc::c_int,
+    file: libc::c_int,
+    offset: libc::off_t,
+) -> *mut libc::c_void {
+    let refused = ALL.load(Acquire) || to_me(What::Pages);
+    if refused && length >= PAGES_FROM {
+        PAGES.fetch_add(1, Relaxed);
+        // SAFETY: this thread's own.
+        unsafe { *libc::__errno_location() = libc::ENOMEM };
+        return libc::MAP_FAILED;
+    }
+    // SAFETY: the caller's; the system call has these arguments in this order.
+    unsafe {
+        libc::syscall(libc::SYS_mmap, at, length, protection, flags, file, offset)
+            as *mut libc::c_void
+    }
+}

@@ -1,0 +1,339 @@
+//! Scenario `soak`: all the others, over and over, for hours.
+
+mod log;
+mod plan;
+mod text;
+
+use crate::checks::{Check, Checks};
+use crate::error::Error;
+use crate::options::{Cli, Soak};
+use crate::report::{thousands, Report};
+use crate::usage::{one_arena, resident, trim};
+use clap::Parser;
+use crossbeam_channel::{bounded, Receiver, RecvTimeoutError};
+use log::{Line, Log, Run};
+use plan::Plan;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use text::Text;
+
+const RUNS_PASS: Check = "runs_pass";
+const NOBODY_STUCK: Check = "nobody_stuck";
+const MEMORY_FLAT: Check = "memory_flat";
+
+/// How many cycles of a process it takes for its memory to be judged; the first is the warm-up.
+const CYCLES: usize = 6;
+/// By how much memory may be above what it was: a share of it, and bytes for the allocator's moods.
+const SHARE: f64 = 0.1;
+const BYTES: f64 = 16.0 * 1024.0 * 1024.0;
+/// A run that takes this much longer than it should is stuck.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+/// How a run ended.
+enum End {
+    Finished(Run),
+    /// With its text.
+    Stuck(Run),
+    /// By Ctrl-C.
+    Interrupted,
+}
+
+/// Runs the scenario.
+///
+/// # Errors
+///
+/// If the options make no sense, or the log cannot be written.
+pub fn run(options: &Soak) -> Result<Report, Error> {
+    let names = plan::names();
+    if let Some(unknown) = options
+        .only
+        .iter()
+        .find(|name| !names.contains(&name.as_str()))
+    {
+        return Err(Error::Option {
+            option: "--only",
+            why: format!(
+                "{unknown} is not what a soak runs; that is {}",
+                names.join(", ")
+            ),
+        });
+    }
+    for also in &options.also {
+        parse(also)?;
+    }
+    one_arena();
+    let seconds = options.each.as_secs_f64();
+    let text = Text::write(
+        options.seed,
+        (seconds * 256.0).clamp(16.0, 16_384.0) as usize,
+    )?;
+    let plan = Plan::new(
+        &options.only,
+        &options.also,
+        seconds,
+        options.seed,
+        text.path().into(),
+    );
+    let mut log = Log::open(options.report.as_deref(), options.seed, plan.runs())?;
+    let interrupted = interruptions();
+    let checks = Checks::new(&[RUNS_PASS, NOBODY_STUCK, MEMORY_FLAT]);
+    let process = log.next_process();
+    let before: f64 = log.runs().map(|run| run.seconds).sum();
+    let began = Instant::now();
+    let mut ended_by = "its time";
+    loop {
+        let (cycle, place) = log.next(plan.runs());
+        let spent = before + began.elapsed().as_secs_f64();
+        if options.cycles.is_some_and(|cycles| cycle >= cycles) {
+            ended_by = "its cycles";
+            break;
+        }
+        if spent >= options.length().as_secs_f64() {
+            break;
+        }
+        let arguments = plan.arguments(cycle, place);
+        eprintln!(
+            "== {:.1} of {:.1} min, cycle {cycle}, run {} of {}: stress {arguments}",
+            spent / 60.0,
+            options.length().as_secs_f64() / 60.0,
+            place + 1,
+            plan.runs()
+        );
+        let limit = PATIENCE + 20 * options.each;
+        match one((cycle, place), arguments, limit, &interrupted)? {
+            End::Interrupted => {
+                ended_by = "Ctrl-C";
+                break;
+            }
+            End::Stuck(run) => {
+                checks.violated(NOBODY_STUCK, || run.arguments.clone());
+                log.add(Line::Run(run))?;
+                // What is stuck holds memory and cores: nothing after it would mean anything.
+                ended_by = "a run that is stuck";
+                break;
+            }
+            End::Finished(run) => {
+                eprintln!("== {}", if run.passed { "passed" } else { "FAILED" });
+                log.add(Line::Run(run))?;
+            }
+        }
+        if place + 1 == plan.runs() {
+            trim();
+            let resident = resident();
+            log.add(Line::Cycle {
+                cycle,
+                process,
+                resident,
+            })?;
+            eprintln!("== cycle {cycle}: {:.1} MiB resident", mib(resident));
+        }
+    }
+    Ok(report(
+        options,
+        &log,
+        &checks,
+        before + began.elapsed().as_secs_f64(),
+        ended_by,
+    ))
+}
+
+/// The scenario that these arguments are of.
+fn parse(arguments: &str) -> Result<crate::options::Scenario, Error> {
+    let words = ["stress"].into_iter().chain(arguments.split_whitespace());
+    let refused = |why: String| Error::Option {
+        option: "--also",
+        why: format!("{arguments}: {why}"),
+    };
+    let cli = Cli::try_parse_from(words).map_err(|error| refused(error.to_string()))?;
+    match cli.scenario {
+        Some(crate::options::Scenario::Soak(_)) | None => Err(refused("is not for a soak".into())),
+        Some(scenario) => Ok(scenario),
+    }
+}
+
+/// Is sent something at each Ctrl-C; never, where that cannot be had.
+fn interruptions() -> Receiver<()> {
+    let (sender, receiver) = bounded(1);
+    let told = sender.clone();
+    let tell = move || {
+        // One that has not been heard yet is as good as two.
+        let _ = told.try_send(());
+    };
+    if ctrlc::set_handler(tell).is_err() {
+        // Ctrl-C then ends the process, as ever; the log is whole.
+        std::mem::forget(sender);
+    }
+    receiver
+}
+
+/// One run, on a thread of its own.
+fn one(
+    (cycle, place): (u64, usize),
+    arguments: String,
+    limit: Duration,
+    interrupted: &Receiver<()>,
+) -> Result<End, Error> {
+    let scenario = parse(&arguments)?;
+    let began = Instant::now();
+    let (done, over) = bounded(1);
+    let thread = std::thread::spawn(move || drop(done.send(crate::perform(&scenario))));
+    let mut run = Run {
+        cycle,
+        place,
+        arguments,
+        passed: false,
+        operations: 0,
+        seconds: 0.0,
+        resident: 0,
+        violations: Vec::new(),
+    };
+    let result = crossbeam_channel::select! {
+        recv(over) -> result => result.map_err(|_| RecvTimeoutError::Disconnected),
+        recv(interrupted) -> _ => return Ok(End::Interrupted),
+        default(limit) => Err(RecvTimeoutError::Timeout),
+    };
+    run.seconds = began.elapsed().as_secs_f64();
+    run.resident = resident();
+    match result {
+        Ok(Ok(report)) => {
+            run.passed = report.passed();
+            run.operations = report.operations();
+            run.violations = report.violations;
+        }
+        Ok(Err(error)) => run.violations.push(error.to_string()),
+        Err(RecvTimeoutError::Timeout) => {
+            run.violations.push(format!("stuck for {limit:?}"));
+            return Ok(End::Stuck(run));
+        }
+        Err(RecvTimeoutError::Disconnected) => run.violations.push("panicked".into()),
+    }
+    // Its thread-locals are dropped before memory is looked at.
+    let _ = thread.join();
+    Ok(End::Finished(run))
+}
+
+/// Of one scenario's runs.
+#[derive(Debug, Default, Clone, Copy)]
+struct Sum {
+    runs: u64,
+    failed: u64,
+    operations: u64,
+    seconds: f64,
+}
+
+fn report(options: &Soak, log: &Log, checks: &Checks, seconds: f64, ended_by: &str) -> Report {
+    let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
+    let mut all = Sum::default();
+    for run in log.runs() {
+        let name = run.arguments.split(' ').next().unwrap_or_default();
+        for sum in [sums.entry(name.into()).or_default(), &mut all] {
+            sum.runs += 1;
+            sum.failed += u64::from(!run.passed);
+            sum.operations += run.operations;
+            sum.seconds += run.seconds;
+        }
+        checks.expect(RUNS_PASS, run.passed, || {
+            format!(
+                "cycle {}: stress {}: {}",
+                run.cycle,
+                run.arguments,
+                run.violations.join("; ")
+            )
+        });
+    }
+    let mut judged = 0;
+    for (process, resident) in log.resident().iter().enumerate() {
+        if resident.len() >= CYCLES {
+            judged += 1;
+            checks.expect(MEMORY_FLAT, is_flat(&resident[1..]), || {
+                let all: Vec<_> = resident
+                    .iter()
+                    .map(|&bytes| format!("{:.1}", mib(bytes)))
+                    .collect();
+                format!("process {process}, MiB after each cycle: {}", all.join(" "))
+            });
+        }
+    }
+    let took = Duration::from_secs_f64(seconds);
+    let mut report = Report::new(
+        "soak",
+        ("operations", all.operations),
+        took,
+        options.seed,
+        checks,
+        options,
+    );
+    report.counts.extend([
+        ("runs", all.runs),
+        ("runs_failed", all.failed),
+        ("operations_checked", all.operations),
+        (
+            "cycles",
+            log.resident().iter().map(Vec::len).sum::<usize>() as u64,
+        ),
+        ("processes_whose_memory_was_judged", judged),
+    ]);
+    report.notes.push(format!("ended by {ended_by}"));
+    report.notes.push(format!(
+        "{:12} {:>6} {:>7} {:>12} {:>9}",
+        "scenario", "runs", "failed", "operations", "seconds"
+    ));
+    for (name, sum) in &sums {
+        report.notes.push(format!(
+            "{name:12} {:>6} {:>7} {:>12} {:>9.0}",
+            sum.runs,
+            sum.failed,
+            thousands(sum.operations as f64),
+            sum.seconds
+        ));
+    }
+    let last = log.resident().pop().unwrap_or_default();
+    if !last.is_empty() {
+        let all: Vec<_> = last
+            .iter()
+            .map(|&bytes| format!("{:.1}", mib(bytes)))
+            .collect();
+        report
+            .notes
+            .push(format!("MiB resident after each cycle: {}", all.join(" ")));
+    }
+    if judged == 0 {
+        report.notes.push(format!(
+            "memory was not judged: that takes {CYCLES} cycles of one process"
+        ));
+    }
+    report
+}
+
+/// Whether the later half of these stays within what the earlier half allows.
+fn is_flat(resident: &[u64]) -> bool {
+    let (earlier, later) = resident.split_at(resident.len() / 2);
+    let most = |half: &[u64]| half.iter().copied().max().unwrap_or(0) as f64;
+    most(later) <= most(earlier) * (1.0 + SHARE) + BYTES
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_grows_is_seen() {
+        const MIB: u64 = 1 << 20;
+        assert!(is_flat(&[100 * MIB; 8]));
+        assert!(is_flat(&[90 * MIB, 110 * MIB, 95 * MIB, 115 * MIB]));
+        let grows: Vec<u64> = (0..20).map(|cycle| (100 + 4 * cycle) * MIB).collect();
+        assert!(!is_flat(&grows));
+    }
+
+    #[test]
+    fn only_scenarios_can_be_added() {
+        assert!(parse("ack --seconds 1").is_ok());
+        for bad in ["", "soak --hours 1", "dance", "ack --seconds x"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}
