@@ -2,6 +2,8 @@
 //!
 //! Nothing but the Rust toolchain is needed, and nothing but the standard library is used.
 
+mod sanitize;
+
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -11,6 +13,7 @@ cargo xtask test     format, clippy, unit, property, stress and doc tests, docs,
 cargo xtask quick    the same without the package and the loom models
 cargo xtask loom     the loom models alone, with deeper bounds and more programs (some hours)
 cargo xtask package  checks that the crate can be packaged
+cargo xtask sanitize [TOOL..]  the tests under sanitizers and valgrind, as far as there are any (an hour)
 ";
 
 /// One command to run, and what to call it.
@@ -152,6 +155,10 @@ fn main() -> ExitCode {
             let say = ["--no-fail-fast", "--", "--nocapture"];
             step.command.extend(say.map(String::from));
             vec![step]
+        }
+        Some("sanitize") => {
+            let asked: Vec<String> = std::env::args().skip(2).collect();
+            return sanitize::run(&asked);
         }
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");
