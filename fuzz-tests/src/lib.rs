@@ -2,7 +2,7 @@
 //!
 //! The oracles, and what does the same to both sides, are those of the property tests, by path. What is here is how a history is read
 //! from bytes. `fuzz/` has a target for each of these functions; `tests/corpus.rs` runs what the fuzzer has kept, with a
-//! stable compiler. The wheel reads its bytes by itself, and its corpus is run by the unit tests: `src/wheel/tests`.
+//! stable compiler. The wheel reads its bytes by itself: `src/wheel/tests`.
 
 mod ack;
 mod map;

@@ -12,20 +12,3 @@ fn a_deadline_almost_all_of_the_circle_ahead_of_the_cursor() {
         223, 60, 90, 8, 188, 251, 26, 248,
     ]);
 }
-
-/// What the fuzzer has kept of its histories. (The packaged crate has no corpus.)
-#[test]
-fn the_corpus_of_the_fuzzer_holds() {
-    let fuzz = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
-    if !fuzz.exists() {
-        return;
-    }
-    let mut ran = 0;
-    for file in std::fs::read_dir(fuzz.join("corpus/wheel")).unwrap() {
-        let path = file.unwrap().path();
-        println!("{}", path.display());
-        super::drive::run(&std::fs::read(&path).unwrap());
-        ran += 1;
-    }
-    assert!(ran > 0);
-}
