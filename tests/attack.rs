@@ -1,7 +1,7 @@
 //! What an attack on the core found, each as the shortest sequence that reached it.
 
 use expiry::{edge, AckTracker, Fate, ManualClock, Outcome, WhenFull};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 fn manual(shards: usize) -> AckTracker {
@@ -73,18 +73,19 @@ fn ended_entries_give_their_capacity_back_at_once() {
 /// `shutdown` in a handler that `shutdown` had called waited for itself.
 #[test]
 fn a_shutdown_in_a_handler_of_a_shutdown_returns() {
-    let slot: Arc<OnceLock<Arc<AckTracker>>> = Arc::default();
+    // Weak: the tracker owns its handler.
+    let slot: Arc<OnceLock<Weak<AckTracker>>> = Arc::default();
     let inner = slot.clone();
     let tracker = AckTracker::builder()
         .on_outcome(move |_: &Outcome| {
-            if let Some(tracker) = inner.get() {
+            if let Some(tracker) = inner.get().and_then(Weak::upgrade) {
                 tracker.shutdown(Fate::Cancel);
             }
         })
         .build()
         .expect("settings are in range");
     let tracker = Arc::new(tracker);
-    assert!(slot.set(tracker.clone()).is_ok());
+    assert!(slot.set(Arc::downgrade(&tracker)).is_ok());
     tracker.issue(edge(), 0).expect("room");
     assert!(tracker.shutdown(Fate::Cancel).is_empty());
     assert_eq!(tracker.metrics().total.cancelled, 1);

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+#[path = "sessions/drive.rs"]
+mod drive;
 #[path = "support/histories.rs"]
 mod histories;
 #[path = "sessions/random.rs"]

@@ -1,6 +1,6 @@
 //! Does the same to a tracker and to the oracle, and compares everything that can be seen of it.
 
-use crate::model::{Ended, Entry, Limits, Model, Time};
+use super::model::{Ended, Entry, Limits, Model, Time};
 use expiry::{
     edge, AckError, AckTracker, Fate, ManualClock, Outcome, Reason, Root, RootId, Timeout,
 };

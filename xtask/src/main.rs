@@ -3,6 +3,7 @@
 //! Nothing but the Rust toolchain is needed, and nothing but the standard library is used.
 
 mod inject;
+mod sanitize;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -14,6 +15,7 @@ cargo xtask quick    the same without the package and the loom models
 cargo xtask loom     the loom models alone, with deeper bounds and more programs (some hours)
 cargo xtask inject   seeded bugs: each must be found by the stress scenarios, and which check finds it (some minutes)
 cargo xtask package  checks that the crate can be packaged
+cargo xtask sanitize [TOOL..]  the tests under sanitizers and valgrind, as far as there are any (an hour)
 ";
 
 /// One command to run, and what to call it.
@@ -156,6 +158,10 @@ fn main() -> ExitCode {
             let say = ["--no-fail-fast", "--", "--nocapture"];
             step.command.extend(say.map(String::from));
             vec![step]
+        }
+        Some("sanitize") => {
+            let asked: Vec<String> = std::env::args().skip(2).collect();
+            return sanitize::run(&asked);
         }
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");

@@ -1,0 +1,183 @@
+//! `TimeCacheMap` beside its promise: found for an expiration from its last put, neither found nor untold when the window is over, and
+//! in between either, but once it has gone it stays away (D2, M2, M4).
+
+use crate::steps;
+use arbitrary::{Result, Unstructured};
+use expiry::{ManualClock, TimeCacheMap};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+#[derive(Debug, Clone, Copy)]
+enum Op {
+    Put(u8),
+    Get(u8),
+    Remove(u8),
+    Pass(u64),
+    Poll,
+}
+
+fn op(bytes: &mut Unstructured<'_>) -> Result<Op> {
+    let key = bytes.int_in_range(0..=5u8)?;
+    Ok(match bytes.int_in_range(0..=11u8)? {
+        0..=3 => Op::Put(key),
+        4..=6 => Op::Get(key),
+        7 => Op::Remove(key),
+        8..=10 => Op::Pass(bytes.int_in_range(0..=4_000_000_000)?),
+        _ => Op::Poll,
+    })
+}
+
+/// A value and when it was put, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Put {
+    value: u64,
+    at: u64,
+    /// It was looked for, and not found.
+    gone: bool,
+}
+
+struct Run {
+    map: TimeCacheMap<u8, u64>,
+    clock: ManualClock,
+    told: Arc<Mutex<Vec<(u8, u64)>>>,
+    /// How long a value lives, at least and less than.
+    window: (u64, u64),
+    now: u64,
+    entries: BTreeMap<u8, Put>,
+    /// What was put over or taken out when its time had come, perhaps: it may have been told.
+    displaced: Vec<(u8, Put)>,
+    values: u64,
+}
+
+impl Run {
+    fn may_have_gone(&self, put: &Put) -> bool {
+        self.now >= put.at + self.window.0
+    }
+
+    fn must_have_gone(&self, put: &Put) -> bool {
+        self.now >= put.at + self.window.1
+    }
+
+    fn look(&mut self, key: u8) {
+        let found = self.map.get(&key).map(|value| *value);
+        assert_eq!(self.map.contains_key(&key), found.is_some());
+        let Some(put) = self.entries.get(&key).copied() else {
+            return assert_eq!(found, None, "of {key}");
+        };
+        match found {
+            Some(value) => {
+                assert_eq!(value, put.value, "of {key}");
+                assert!(
+                    !put.gone && !self.must_have_gone(&put),
+                    "{put:?} at {}",
+                    self.now
+                );
+            }
+            None => {
+                assert!(self.may_have_gone(&put), "{put:?} at {}", self.now);
+                self.entries.entry(key).and_modify(|put| put.gone = true);
+            }
+        }
+    }
+
+    fn displace(&mut self, key: u8) {
+        if let Some(put) = self.entries.remove(&key) {
+            self.displaced.push((key, put));
+        }
+    }
+
+    fn step(&mut self, op: Op) {
+        match op {
+            Op::Put(key) => {
+                self.values += 1;
+                let (value, at) = (self.values, self.now);
+                self.map.put(key, value).expect("there is memory");
+                self.displace(key);
+                let gone = false;
+                self.entries.insert(key, Put { value, at, gone });
+            }
+            Op::Get(key) => self.look(key),
+            Op::Remove(key) => {
+                self.look(key);
+                let here = self.entries.get(&key).filter(|put| !put.gone);
+                let expected = here.map(|put| put.value);
+                let removed = self.map.remove(&key).map(|ended| *ended.value());
+                assert_eq!(removed, expected);
+                self.displace(key);
+            }
+            Op::Pass(time) => {
+                self.clock.advance(Duration::from_nanos(time));
+                self.now += time;
+            }
+            Op::Poll => {
+                self.map.poll();
+                self.told();
+                let late = |put: &Put| self.must_have_gone(put) || put.gone;
+                let late = self.entries.values().find(|put| late(put));
+                assert_eq!(late, None, "not told at {}", self.now);
+            }
+        }
+        self.told();
+    }
+
+    /// Each is told once, and not before its time.
+    fn told(&mut self) {
+        for (key, value) in std::mem::take(&mut *self.told.lock().unwrap()) {
+            let is_it = |put: &Put| put.value == value;
+            let here = self.entries.get(&key).copied().filter(is_it);
+            let before = |(of, put): &(u8, Put)| *of == key && is_it(put);
+            let put = match (here, self.displaced.iter().position(before)) {
+                (Some(put), _) => {
+                    self.entries.remove(&key);
+                    put
+                }
+                (None, Some(at)) => self.displaced.remove(at).1,
+                (None, None) => panic!("{value} of {key} is told, and was not there"),
+            };
+            assert!(self.may_have_gone(&put), "{put:?} is told at {}", self.now);
+        }
+        // What was there when it was displaced is told then, or never.
+        self.displaced.clear();
+    }
+}
+
+/// Runs a history of one `TimeCacheMap`.
+pub fn time_cache(bytes: &[u8]) {
+    let bytes = &mut Unstructured::new(bytes);
+    let expiration = bytes.int_in_range(1_000_000..=5_000_000_000u64);
+    let buckets = bytes.int_in_range(0..=9usize);
+    let (Ok(expiration), Ok(buckets), Ok(ops)) = (expiration, buckets, steps(bytes, op)) else {
+        return;
+    };
+    let (clock, told) = (ManualClock::new(), Arc::<Mutex<Vec<_>>>::default());
+    let built = TimeCacheMap::builder(Duration::from_nanos(expiration))
+        .buckets(buckets)
+        .clock(clock.clone())
+        .on_expire({
+            let told = told.clone();
+            move |key: &u8, value: &u64| told.lock().unwrap().push((*key, *value))
+        })
+        .build_manual();
+    let map = match built {
+        Ok(map) => map,
+        Err(error) => return assert!(buckets < 2, "{error}"),
+    };
+    let more = expiration.div_ceil(buckets as u64 - 1);
+    let mut run = Run {
+        map,
+        clock,
+        told,
+        window: (expiration, expiration + more),
+        now: 0,
+        entries: BTreeMap::new(),
+        displaced: Vec::new(),
+        values: 0,
+    };
+    for &op in &ops {
+        run.step(op);
+    }
+    run.step(Op::Pass(run.window.1));
+    run.step(Op::Poll);
+    assert!(run.map.is_empty() && run.entries.is_empty());
+}
