@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask test`, `cargo xtask loom`, `cargo xtask package`.
+//! The project's own commands: `cargo xtask test`, `cargo xtask loom`, `cargo xtask weaken`, `cargo xtask package`.
 //!
 //! Nothing but the Rust toolchain is needed, and nothing but the standard library is used.
 
@@ -10,6 +10,8 @@ const HELP: &str = "\
 cargo xtask test     format, clippy, unit, property, stress and doc tests, docs, package, loom models
 cargo xtask quick    the same without the package and the loom models
 cargo xtask loom     the loom models alone, with deeper bounds and more programs (some hours)
+cargo xtask weaken   weakens one ordering, fence, compare-and-swap or condition at a time, and runs the loom models until one fails
+                     (hours; `--help` has options)
 cargo xtask package  checks that the crate can be packaged
 ";
 
@@ -151,6 +153,14 @@ fn main() -> ExitCode {
             // How many executions, and what was cut short, is said even if nothing fails.
             let say = ["--no-fail-fast", "--", "--nocapture"];
             step.command.extend(say.map(String::from));
+            vec![step]
+        }
+        Some("weaken") => {
+            let mut step = cargo(
+                "weaken",
+                &["run", "--locked", "--release", "-p", "weaken", "--"],
+            );
+            step.command.extend(std::env::args().skip(2));
             vec![step]
         }
         Some("help" | "--help" | "-h") => {
