@@ -11,8 +11,8 @@ mod report;
 mod sites;
 
 use models::{Models, Settings, Suite};
-use report::{Report, Verdict};
-use sites::Kind;
+use report::{Found, Report, Verdict};
+use sites::{Kind, Mutant};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,6 +30,7 @@ cargo xtask weaken [options]
   --seconds N      how long a model is explored (EXPIRY_LOOM_SECONDS), 2
   --preemptions N  as EXPIRY_LOOM_PREEMPTIONS, 3
   --models WORDS   the models whose file's name contains this
+  --over MS        the models that take longer than that when nothing is wrong
   --within MS      without the models that take longer when nothing is wrong
   --processes N    models that run at the same time, 2
 ";
@@ -46,6 +47,7 @@ struct Options {
     together: bool,
     settings: Settings,
     processes: usize,
+    over: Duration,
     within: Duration,
 }
 
@@ -64,6 +66,7 @@ impl Options {
                 preemptions: 3,
             },
             processes: 2,
+            over: Duration::ZERO,
             within: Duration::MAX,
         };
         while let Some(word) = words.next() {
@@ -83,6 +86,7 @@ impl Options {
                 "--models" => options.models = value()?,
                 "--seconds" => options.settings.seconds = number(value()?)?,
                 "--preemptions" => options.settings.preemptions = number(value()?)?,
+                "--over" => options.over = Duration::from_millis(number(value()?)?.into()),
                 "--within" => options.within = Duration::from_millis(number(value()?)?.into()),
                 "--processes" => options.processes = number(value()?)? as usize,
                 "--help" => return Err(String::new()),
@@ -140,7 +144,7 @@ fn run(options: &Options) -> Result<(), String> {
     };
     let models = Models::build(suite, &work, &options.models)?;
     let mut baseline = models.baseline(options.settings, options.processes)?;
-    baseline.only_within(options.within);
+    baseline.only(options.over, options.within);
     let report = Report::open(&root.join("docs/data/mutants.tsv"), &mutants)?;
     let mut due: Vec<_> = mutants
         .iter()
@@ -165,13 +169,17 @@ fn run(options: &Options) -> Result<(), String> {
         .collect();
     due.sort_by_key(|(_, mutant)| mutant.kind);
     println!("{} mutants, {} to run", mutants.len(), due.len());
+    // Where only some models ran, or tests, what they have not noticed stays as it was found before.
+    let some = suite == Suite::Tests || !options.models.is_empty() || options.over > Duration::ZERO;
+    let note = |mutant: &Mutant, found: &Found| {
+        if !some || found.verdict <= Verdict::Tested {
+            report.add(mutant, found);
+        }
+    };
     if options.together {
         let numbers: Vec<usize> = due.iter().map(|(number, _)| *number).collect();
         baseline.meet_together(options.processes, &numbers, |number, found| {
-            // Of some models that do not notice nothing follows.
-            if options.models.is_empty() || found.verdict == Verdict::Killed {
-                report.add(&mutants[number - 1].1, found);
-            }
+            note(&mutants[number - 1].1, found);
         });
         due.clear();
     }
@@ -181,10 +189,7 @@ fn run(options: &Options) -> Result<(), String> {
             scope.spawn(|| {
                 while let Some((number, mutant)) = due.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let found = baseline.meet(*number, mutant);
-                    // What no test notices stays as the models have found it.
-                    if suite == Suite::Loom || found.verdict == Verdict::Tested {
-                        report.add(mutant, &found);
-                    }
+                    note(mutant, &found);
                 }
             });
         }
@@ -230,7 +235,7 @@ mod tests {
         let baseline = models.baseline(settings, 1).unwrap();
         let mutants = sources.mutants();
         let meets = |name: &str| {
-            let of = |(_, mutant): &&(usize, sites::Mutant)| mutant.name() == name;
+            let of = |(_, mutant): &&(usize, Mutant)| mutant.name() == name;
             let (number, mutant) = mutants.iter().find(of).unwrap();
             baseline.meet(*number, mutant)
         };

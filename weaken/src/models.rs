@@ -380,9 +380,10 @@ pub struct Baseline {
 }
 
 impl Baseline {
-    /// Leaves out what takes longer.
-    pub fn only_within(&mut self, limit: Duration) {
-        self.runs.retain(|run| run.took <= limit);
+    /// Leaves out what takes longer, or not as long.
+    pub fn only(&mut self, over: Duration, within: Duration) {
+        self.runs
+            .retain(|run| over <= run.took && run.took <= within);
     }
 
     /// Runs the models that a mutant makes a difference in, until one fails.
