@@ -138,7 +138,7 @@ fn uses(block: &syn::Block, names: &HashSet<String>) -> bool {
 fn ordering(path: &syn::ExprPath) -> Option<String> {
     let mut segments = path.path.segments.iter().rev();
     let name = segments.next()?.ident.to_string();
-    let of = segments.next().map_or(true, |of| of.ident == "Ordering");
+    let of = segments.next().is_none_or(|of| of.ident == "Ordering");
     let known = ["Relaxed", "Acquire", "Release", "AcqRel", "SeqCst"];
     (of && known.contains(&name.as_str())).then_some(name)
 }
