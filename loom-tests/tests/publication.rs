@@ -2,10 +2,10 @@
 //! other, whatever way it hears of it.
 #![cfg(expiry_loom)]
 
-use expiry::model::{Index, Inserted};
+use expiry::model::{Index, Inserted, Mail};
 use expiry::{Ack, AckError, Cause, Done, Reason, Root, Timeout};
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use loom_tests::{large, model, thread, MapRig, Rig, TICK};
+use loom_tests::{bounded, deep, large, model, preemptions, thread, MapRig, Rig, TICK};
 use std::sync::Arc;
 
 /// Two threads do something, each for one tuple, and ack it. Who completes the tree sees what the other did. Guards: AcqRel of an
@@ -82,7 +82,7 @@ fn an_id_that_comes_without_an_edge() {
 /// Guards: the culprit is put into no later tenant's word.
 #[test]
 fn s10_a_culprit_of_an_early_root() {
-    model("s10_a_culprit_of_an_early_root", || {
+    deep("s10_a_culprit_of_an_early_root", 3, || {
         let rig = Rig::new();
         assert_eq!(rig.tracker.ack(1, 3), Ok(Ack::Held));
         let other = rig.clone();
@@ -147,7 +147,8 @@ fn w12_carry_over_of_a_spilled_word() {
 /// empty the copy is there. Guards: reserving is AcqRel, giving back Release, so that they pass on what the carrier has told.
 #[test]
 fn w12_carry_over_beside_a_reservation() {
-    large("w12_carry_over_beside_a_reservation", || {
+    let name = "w12_carry_over_beside_a_reservation";
+    bounded(name, preemptions().saturating_sub(2), || {
         let index = index();
         index.grow();
         index.carry(100);
@@ -287,22 +288,41 @@ fn limbo_is_emptied_meanwhile() {
 /// it asks for the lease: or a helper of the first would let the second's value move in before its time.
 #[test]
 fn three_replacements() {
-    large("three_replacements", || {
-        let rig = MapRig::new(|builder| builder);
-        let insert = |rig: &MapRig, value| rig.map.insert(1, value).map(drop).unwrap();
-        insert(&rig, 10);
-        let other = rig.clone();
-        let a = thread::spawn(move || [20, 30].map(|value| insert(&other, value)));
-        insert(&rig, 40);
+    bounded(
+        "three_replacements",
+        preemptions().saturating_sub(2),
+        || {
+            let rig = MapRig::new(|builder| builder);
+            let insert = |rig: &MapRig, value| rig.map.insert(1, value).map(drop).unwrap();
+            insert(&rig, 10);
+            let other = rig.clone();
+            let a = thread::spawn(move || [20, 30].map(|value| insert(&other, value)));
+            insert(&rig, 40);
+            a.join().unwrap();
+            let there = rig.get().expect("nobody removes it");
+            let mut values: Vec<u64> = rig.told().iter().map(|&(value, _)| value).collect();
+            values.push(there);
+            values.sort_unstable();
+            assert_eq!(values, [10, 20, 30, 40]);
+            assert!(rig
+                .told()
+                .iter()
+                .all(|&(_, cause)| cause == Cause::Replaced));
+        },
+    );
+}
+
+/// Two buckets are pushed at once: the driver finds both. Guards: the swap that pushes expects the head that was linked.
+#[test]
+fn two_pushes() {
+    model("two_pushes", || {
+        let mail = Arc::new(Mail::new(2));
+        let other = mail.clone();
+        let a = thread::spawn(move || assert!(other.lower(0, 5)));
+        assert!(mail.lower(1, 7));
         a.join().unwrap();
-        let there = rig.get().expect("nobody removes it");
-        let mut values: Vec<u64> = rig.told().iter().map(|&(value, _)| value).collect();
-        values.push(there);
-        values.sort_unstable();
-        assert_eq!(values, [10, 20, 30, 40]);
-        assert!(rig
-            .told()
-            .iter()
-            .all(|&(_, cause)| cause == Cause::Replaced));
+        let mut taken = mail.take();
+        taken.sort_unstable();
+        assert_eq!(taken, [(0, Some(5)), (1, Some(7))]);
     });
 }

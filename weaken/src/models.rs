@@ -353,17 +353,13 @@ fn first_panic(said: &str) -> Option<String> {
         .lines()
         .skip_while(|line| !line.contains("panicked at "));
     lines.next()?;
-    let lines: Vec<&str> = lines.take(3).collect();
-    let message = lines.first()?.trim();
+    let message = lines.next()?.trim();
     // What was compared says more than that it was.
-    let rest = if message.starts_with("assertion") {
-        &lines[1..]
-    } else {
-        &[]
-    };
-    let said: Vec<&str> = std::iter::once(message)
-        .chain(rest.iter().map(|line| line.trim()))
-        .collect();
+    let sides = lines
+        .take(2)
+        .map(str::trim)
+        .filter(|line| line.starts_with("left:") || line.starts_with("right:"));
+    let said: Vec<&str> = std::iter::once(message).chain(sides).collect();
     Some(said.join(" ").chars().take(160).collect())
 }
 
@@ -501,5 +497,20 @@ impl Baseline {
             took / (1.0 + 8.0 * killed(&mutant.function, run) + killed(&mutant.file, run))
         };
         runs.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_panic_is_told() {
+        let said = "running\nthread 'a' panicked at b.rs:1:2:\nassertion `left == right` failed: late\n  left: 1\n right: 2\nnote: run";
+        let told = "assertion `left == right` failed: late left: 1 right: 2";
+        assert_eq!(first_panic(said).unwrap(), told);
+        let said = "thread 'a' panicked at b.rs:1:2:\ndeadlock\nnote: run with\nthread 'a' panicked at c.rs";
+        assert_eq!(first_panic(said).unwrap(), "deadlock");
+        assert_eq!(first_panic("ok"), None);
     }
 }
