@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask test`, `cargo xtask loom`, `cargo xtask package`.
+//! The project's own commands: `cargo xtask test`, `cargo xtask loom`, `cargo xtask weaken`, `cargo xtask package`.
 //!
 //! Nothing but the Rust toolchain is needed, and nothing but the standard library is used.
 
@@ -14,6 +14,8 @@ cargo xtask test     format, clippy, unit, property, stress and doc tests, docs,
 cargo xtask quick    the same without the package and the loom models
 cargo xtask loom     the loom models alone, with deeper bounds and more programs (some hours)
 cargo xtask inject   seeded bugs: each must be found by the stress scenarios, and which check finds it (some minutes)
+cargo xtask weaken   weakens one ordering, fence, compare-and-swap or condition at a time, and runs the loom models until one fails
+                     (hours; `--help` has options)
 cargo xtask package  checks that the crate can be packaged
 cargo xtask sanitize [TOOL..]  the tests under sanitizers and valgrind, as far as there are any (an hour)
 ";
@@ -162,6 +164,14 @@ fn main() -> ExitCode {
         Some("sanitize") => {
             let asked: Vec<String> = std::env::args().skip(2).collect();
             return sanitize::run(&asked);
+        }
+        Some("weaken") => {
+            let mut step = cargo(
+                "weaken",
+                &["run", "--locked", "--release", "-p", "weaken", "--"],
+            );
+            step.command.extend(std::env::args().skip(2));
+            vec![step]
         }
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");

@@ -1,0 +1,275 @@
+//! What was found, a line for each mutant.
+
+use crate::models::Settings;
+use crate::sites::Mutant;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// What became of a mutant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    Killed,
+    /// By an ordinary test; no model did.
+    Tested,
+    Survived,
+    /// Models come to its site, and in none does it make a difference.
+    Idle,
+    /// No model comes to its site.
+    Unreached,
+}
+
+impl Verdict {
+    const ALL: [Verdict; 5] = [
+        Verdict::Killed,
+        Verdict::Tested,
+        Verdict::Survived,
+        Verdict::Idle,
+        Verdict::Unreached,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Killed => "killed",
+            Verdict::Tested => "tested",
+            Verdict::Survived => "survived",
+            Verdict::Idle => "idle",
+            Verdict::Unreached => "unreached",
+        }
+    }
+}
+
+/// The same with what led to it.
+#[derive(Debug)]
+pub struct Found {
+    pub verdict: Verdict,
+    /// Which killed it.
+    pub model: String,
+    /// What that said.
+    pub said: String,
+    /// How many models it met.
+    pub tried: usize,
+    pub settings: Settings,
+}
+
+/// The report's file. Lines are appended as they come; in the end there is one for each mutant, in the order of the sources.
+#[derive(Debug)]
+pub struct Report {
+    path: PathBuf,
+    /// The names of all mutants, in order.
+    names: Vec<String>,
+    rows: Mutex<HashMap<String, Row>>,
+    file: Mutex<File>,
+}
+
+const HEAD: &str =
+    "file\tfunction\tmutation\tplace\ttext\tverdict\tmodel\tsaid\tmodels\tseconds\tpreemptions";
+
+/// A line of the file.
+#[derive(Debug, Clone)]
+struct Row([String; 11]);
+
+impl Row {
+    fn of(mutant: &Mutant, found: &Found) -> Self {
+        Row([
+            mutant.file.clone(),
+            mutant.function.clone(),
+            format!("{}#{}", mutant.kind.name(), mutant.nth),
+            mutant.place(),
+            mutant.text.clone(),
+            found.verdict.name().into(),
+            found.model.clone(),
+            found.said.replace('\t', " "),
+            found.tried.to_string(),
+            found.settings.seconds.to_string(),
+            found.settings.preemptions.to_string(),
+        ])
+    }
+
+    fn read(line: &str) -> Option<Self> {
+        let columns: Vec<String> = line.split('\t').map(String::from).collect();
+        Some(Row(columns.try_into().ok()?))
+    }
+
+    /// All that a file has, but for its head.
+    fn all(text: &str) -> impl Iterator<Item = Self> + '_ {
+        text.lines().skip(1).filter_map(Self::read)
+    }
+
+    fn name(&self) -> String {
+        self.0[..3].join(" ")
+    }
+
+    fn verdict(&self) -> Option<Verdict> {
+        let is = |verdict: &Verdict| verdict.name() == self.0[5];
+        Verdict::ALL.into_iter().find(is)
+    }
+
+    fn line(&self) -> String {
+        self.0.join("\t") + "\n"
+    }
+}
+
+impl Report {
+    /// Reads what there is of these mutants, and goes on.
+    pub fn open(path: &Path, mutants: &[(usize, Mutant)]) -> Result<Self, String> {
+        let error = |e: std::io::Error| format!("{}: {e}", path.display());
+        let known: HashMap<String, &Mutant> = mutants
+            .iter()
+            .map(|(_, mutant)| (mutant.name(), mutant))
+            .collect();
+        let mut rows = HashMap::new();
+        for mut row in Row::all(&fs::read_to_string(path).unwrap_or_default()) {
+            let name = row.name();
+            // Otherwise it was another one.
+            if let Some(mutant) = known.get(&name).filter(|mutant| mutant.text == row.0[4]) {
+                row.0[3] = mutant.place();
+                rows.insert(name, row);
+            }
+        }
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(error)?;
+        }
+        let file = File::options()
+            .append(true)
+            .create(true)
+            .open(path)
+            .map_err(error)?;
+        let report = Report {
+            path: path.into(),
+            names: mutants.iter().map(|(_, mutant)| mutant.name()).collect(),
+            rows: Mutex::new(rows),
+            file: Mutex::new(file),
+        };
+        report.finish()?;
+        Ok(report)
+    }
+
+    /// What is known of a mutant.
+    pub fn verdict(&self, name: &str) -> Option<Verdict> {
+        self.rows.lock().unwrap().get(name)?.verdict()
+    }
+
+    /// Notes what was found.
+    pub fn add(&self, mutant: &Mutant, found: &Found) {
+        let row = Row::of(mutant, found);
+        let (name, verdict) = (mutant.name(), found.verdict.name());
+        println!("{verdict} {name}: {} {}", found.model, found.said);
+        let written = self.file.lock().unwrap().write_all(row.line().as_bytes());
+        if let Err(error) = written {
+            eprintln!("{}: {error}", self.path.display());
+        }
+        self.rows.lock().unwrap().insert(name, row);
+    }
+
+    /// Writes it in order, each mutant once. Returns it.
+    pub fn finish(&self) -> Result<String, String> {
+        let rows = self.rows.lock().unwrap();
+        let mut text = format!("{HEAD}\n");
+        for row in self.names.iter().filter_map(|name| rows.get(name)) {
+            text += &row.line();
+        }
+        fs::write(&self.path, &text).map_err(|e| format!("{}: {e}", self.path.display()))?;
+        Ok(text)
+    }
+}
+
+/// How many of which kind ended how: a table, of what a report's file has.
+pub fn summary(text: &str) -> String {
+    let mut counts: BTreeMap<String, [usize; Verdict::ALL.len()]> = BTreeMap::new();
+    for row in Row::all(text) {
+        let kind = row.0[2].split('#').next().unwrap_or_default().to_owned();
+        if let Some(verdict) = row.verdict() {
+            counts.entry(kind).or_default()[verdict as usize] += 1;
+        }
+    }
+    let mut table = "| |".to_owned();
+    for verdict in Verdict::ALL {
+        table += &format!(" {} |", verdict.name());
+    }
+    table += &format!("\n|---|{}\n", "---:|".repeat(Verdict::ALL.len()));
+    for (kind, counts) in counts {
+        let counts: Vec<String> = counts.iter().map(usize::to_string).collect();
+        table += &format!("| {kind} | {} |\n", counts.join(" | "));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn kept(name: &str) -> String {
+        fs::read_to_string(crate::root().join("docs").join(name)).unwrap()
+    }
+
+    /// Rows of the page's tables are `file` `function` | mutants | reason.
+    fn reasons(page: &str) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        for line in page.lines().filter(|line| line.starts_with("| `")) {
+            let cells: Vec<&str> = line.split(" | ").collect();
+            let place = cells[0].trim_start_matches("| ").replace('`', "");
+            assert!(cells[2].len() > 10, "no reason: {line}");
+            for mutant in cells[1].split(", ") {
+                assert!(
+                    names.insert(format!("{place} {mutant}")),
+                    "twice: {place} {mutant}"
+                );
+            }
+        }
+        names
+    }
+
+    #[test]
+    fn every_survivor_has_a_reason() {
+        let (report, page) = (kept("data/mutants.tsv"), kept("mutants.md"));
+        let survived = |row: &Row| row.verdict() == Some(Verdict::Survived);
+        let survivors: BTreeSet<String> = Row::all(&report)
+            .filter(survived)
+            .map(|row| row.name())
+            .collect();
+        let reasons = reasons(&page);
+        // Of conditions some are owed; how many, the page says.
+        let is_condition = |name: &str| name.contains(" true#") || name.contains(" false#");
+        let (owed, without): (Vec<_>, Vec<_>) = survivors
+            .difference(&reasons)
+            .partition(|name| is_condition(name));
+        assert!(without.is_empty(), "without a reason: {without:#?}");
+        let owed = format!("conditions without a reason: {}\n", owed.len());
+        assert!(page.contains(&owed), "{owed}");
+        let stale: Vec<_> = reasons.difference(&survivors).collect();
+        assert!(stale.is_empty(), "no survivors: {stale:#?}");
+        assert!(
+            page.contains(&summary(&report)),
+            "the page's figures are others:\n{}",
+            summary(&report)
+        );
+    }
+
+    #[test]
+    fn what_has_to_be_noticed_is() {
+        let report = kept("data/mutants.tsv");
+        for (name, model) in [
+            (
+                "topology/src/inbox.rs Bell::ring fence#1",
+                "no_bell_is_missed",
+            ),
+            (
+                "topology/src/inbox.rs Bell::sleep fence#1",
+                "no_bell_is_missed",
+            ),
+            (
+                "topology/src/gate.rs Gate::set fence#1",
+                "nobody_comes_through_a_closed_gate",
+            ),
+        ] {
+            let row = Row::all(&report).find(|row| row.name() == name);
+            let row = row.unwrap_or_else(|| panic!("{name} is gone"));
+            assert_eq!(row.verdict(), Some(Verdict::Killed), "{name}");
+            assert_eq!(row.0[6], model);
+        }
+    }
+}
