@@ -4,7 +4,8 @@ use crate::builder::BoltFactory;
 use crate::component::Bolt;
 use crate::emit::{Batch, Emitter};
 use crate::inbox::Inbox;
-use crate::task::{discard, guarded, Panicked, Remake, Shared, Step, Task, SAMPLED};
+use crate::instance::{Instance, Workplace};
+use crate::task::{Panicked, Shared, Step, Task, SAMPLED};
 use crate::tuple::{Roots, Tuple};
 use expiry::{Ack, AckError, Root};
 use std::sync::atomic::Ordering;
@@ -21,6 +22,19 @@ pub(crate) struct Bench<M> {
     /// Acks that the tracker is yet to be told of: together, at the end of a batch.
     acks: Vec<(Root, u64)>,
     component: u64,
+    now: u64,
+}
+
+impl<M: Clone> Workplace for Bench<M> {
+    type Message = M;
+
+    fn emitter(&self) -> &Emitter<M> {
+        &self.emitter
+    }
+
+    fn now(&self) -> u64 {
+        self.now
+    }
 }
 
 impl<M: Clone> Bench<M> {
@@ -81,13 +95,12 @@ fn refused<M: Clone>(emitter: &Emitter<M>, error: AckError) {
 }
 
 pub(crate) struct BoltTask<M> {
-    bolt: Option<Box<dyn Bolt<M>>>,
+    bolt: Instance<dyn Bolt<M>>,
     factory: BoltFactory<M>,
     bench: Bench<M>,
     inbox: Arc<Inbox<Batch<M>>>,
     /// What is left of the batch that was taken last: something if the instance is gone, and another one cannot be made.
     batch: std::vec::IntoIter<Tuple<M>>,
-    remake: Remake,
     in_cycle: bool,
     tick: Option<u64>,
     next_tick: u64,
@@ -99,7 +112,6 @@ pub(crate) struct BoltTask<M> {
     look_after: u64,
     flushed: u64,
     last: u64,
-    now: u64,
 }
 
 impl<M: Clone + Send + 'static> BoltTask<M> {
@@ -115,17 +127,17 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         let now = shared.clock.now();
         let tick = tick.map(|tick| u64::try_from(tick.as_nanos()).unwrap_or(u64::MAX));
         BoltTask {
-            bolt: None,
+            bolt: Instance::new(),
             factory,
             bench: Bench {
                 emitter,
                 shared,
                 acks: Vec::new(),
                 component: component as u64,
+                now,
             },
             inbox,
             batch: Vec::new().into_iter(),
-            remake: Remake::default(),
             in_cycle,
             next_tick: now.saturating_add(tick.unwrap_or(0)),
             tick,
@@ -134,60 +146,30 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
             look_after: 1,
             flushed: now,
             last: now,
-            now,
         }
     }
 
     /// Whether there is an instance; if not, one is made, unless that panics, or has a moment ago.
     fn is_made(&mut self) -> bool {
-        if self.bolt.is_some() || self.now < self.remake.due() {
-            return self.bolt.is_some();
-        }
         let BoltTask {
             bolt,
             factory,
             bench,
-            now,
             ..
         } = self;
-        let made = guarded(
+        bolt.is_made(
             bench,
-            |bench| &bench.emitter.stats,
-            *now,
-            |bench| {
-                let context = &bench.emitter.context;
-                // Kept before it is prepared: one that panics there is not dropped while that panic goes on.
-                bolt.insert(factory(context)).prepare(context);
-            },
-        );
-        self.remake.tried(self.now, made.is_ok());
-        self.lives(made).is_ok()
+            |context| factory(context),
+            |bolt, context| bolt.prepare(context),
+        )
     }
 
-    /// Calls the bolt, if there is one. If it panics it is gone.
+    /// Calls the bolt, if there is one.
     fn call(&mut self, f: impl FnOnce(&mut dyn Bolt<M>, &mut Bench<M>)) -> Result<(), Panicked> {
-        let BoltTask {
-            bolt, bench, now, ..
-        } = self;
-        let Some(bolt) = bolt else {
-            return Ok(());
-        };
-        let done = guarded(
-            bench,
-            |bench| &bench.emitter.stats,
-            *now,
-            |bench| f(bolt.as_mut(), bench),
-        );
-        self.lives(done)
-    }
-
-    /// What an instance has done. One that has panicked is gone.
-    fn lives(&mut self, done: Result<(), Panicked>) -> Result<(), Panicked> {
-        if let Err(panicked) = &done {
-            discard(self.bolt.take());
-            self.bench.emitter.report(panicked);
-        }
-        done
+        let done = self
+            .bolt
+            .call(&mut self.bench, |bolt, bench| f(bolt, bench));
+        done.unwrap_or(Ok(()))
     }
 
     fn execute(&mut self, tuple: Tuple<M>) {
@@ -261,13 +243,13 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
     }
 
     fn tick(&mut self) -> bool {
-        let is_due = self.next_tick <= self.now || self.hurries();
+        let is_due = self.next_tick <= self.bench.now || self.hurries();
         let Some(tick) = self.tick.filter(|_| is_due) else {
             return false;
         };
         self.is_fresh = false;
         // Those that it was too busy for are left out.
-        self.next_tick = self.now.saturating_add(tick);
+        self.next_tick = self.bench.now.saturating_add(tick);
         // That it has panicked is counted.
         let _ = self.call(|bolt, bench| bolt.tick(&mut crate::BoltCollector { bench }));
         true
@@ -276,10 +258,11 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
 
 impl<M: Clone + Send + 'static> Task for BoltTask<M> {
     fn step(&mut self) -> Step {
-        self.now = self.bench.shared.clock.now();
+        self.bench.now = self.bench.shared.clock.now();
         let since = self
+            .bench
             .now
-            .saturating_sub(std::mem::replace(&mut self.last, self.now));
+            .saturating_sub(std::mem::replace(&mut self.last, self.bench.now));
         let (sent, waits) = self.bench.emitter.retry();
         if waits && !self.in_cycle {
             self.bench.emitter.stats.skipped_back_pressure.add(since);
@@ -301,12 +284,12 @@ impl<M: Clone + Send + 'static> Task for BoltTask<M> {
         }
         self.settle();
         if self.inbox.is_empty()
-            || self.now.saturating_sub(self.flushed) >= self.bench.shared.flush_every
+            || self.bench.now.saturating_sub(self.flushed) >= self.bench.shared.flush_every
         {
-            self.flush(self.now);
+            self.flush(self.bench.now);
         }
-        let due = if self.bolt.is_none() {
-            Some(self.remake.due())
+        let due = if !self.bolt.is_alive() {
+            Some(self.bolt.due())
         } else {
             self.tick.map(|_| self.next_tick)
         };
@@ -315,15 +298,15 @@ impl<M: Clone + Send + 'static> Task for BoltTask<M> {
 
     fn has_input(&self) -> bool {
         let waits = self.bench.emitter.outbox.overflow() > 0;
-        let takes = (!waits || self.in_cycle) && self.bolt.is_some();
+        let takes = (!waits || self.in_cycle) && self.bolt.is_alive();
         (takes && (!self.inbox.is_empty() || self.hurries()))
             || (waits && self.bench.emitter.outbox.look_for_room())
     }
 
     fn close(&mut self) {
-        if self.bolt.is_some() {
+        if self.bolt.is_alive() {
             let _ = self.call(|bolt, _| bolt.cleanup());
-            discard(self.bolt.take());
+            self.bolt.end();
         }
         self.settle();
     }

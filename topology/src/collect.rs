@@ -23,7 +23,7 @@ impl<M: Clone> SpoutCollector<'_, M> {
     /// The topology's time, from its clock's origin on. In simulations it is the simulated one.
     #[must_use]
     pub fn now(&self) -> Duration {
-        self.desk.time()
+        self.desk.shared.time()
     }
 
     /// How many more messages may be emitted before as many are pending as may be.

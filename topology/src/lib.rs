@@ -56,6 +56,7 @@ mod error;
 mod gate;
 mod graph;
 mod inbox;
+mod instance;
 mod metrics;
 #[cfg(expiry_loom)]
 #[doc(hidden)]

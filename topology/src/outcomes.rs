@@ -79,16 +79,13 @@ impl Desks {
 fn hold(held: &mut Held, spout: usize, place: u32) {
     /// So many at once, most often.
     const BATCH: usize = 64;
-    match held.last_mut() {
-        Some((last, places)) if *last == spout => places.push(place),
-        _ => match held.iter_mut().find(|(to, _)| *to == spout) {
-            Some((_, places)) => places.push(place),
-            None => {
-                let mut places = Vec::with_capacity(BATCH);
-                places.push(place);
-                held.push((spout, places));
-            }
-        },
+    match held.iter_mut().rev().find(|(to, _)| *to == spout) {
+        Some((_, places)) => places.push(place),
+        None => {
+            let mut places = Vec::with_capacity(BATCH);
+            places.push(place);
+            held.push((spout, places));
+        }
     }
 }
 

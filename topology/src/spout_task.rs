@@ -5,9 +5,10 @@ use crate::component::{Next, Spout};
 use crate::emit::{Emitter, Found};
 use crate::error::{EmitError, Refused};
 use crate::inbox::Inbox;
+use crate::instance::{guarded, Instance, Workplace};
 use crate::outcomes::Ended;
 use crate::replay::{DeadLetter, Failure, Replay};
-use crate::task::{discard, guarded, Panicked, Remake, Shared, Step, Task, SAMPLED};
+use crate::task::{discard, Shared, Step, Task, SAMPLED};
 use crate::tuple::{Anchor, Anchors};
 use expiry::{AckError, Reason, Root, Timeout};
 use rand::rngs::SmallRng;
@@ -53,7 +54,7 @@ struct Rootless<M> {
 /// What a spout's collector works on.
 pub(crate) struct Desk<M> {
     pub(crate) emitter: Emitter<M>,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     places: Vec<Option<Pending<M>>>,
     free: Vec<u32>,
     timeout: Timeout,
@@ -70,13 +71,21 @@ pub(crate) struct Desk<M> {
     now: u64,
 }
 
+impl<M: Clone> Workplace for Desk<M> {
+    type Message = M;
+
+    fn emitter(&self) -> &Emitter<M> {
+        &self.emitter
+    }
+
+    fn now(&self) -> u64 {
+        self.now
+    }
+}
+
 impl<M: Clone> Desk<M> {
     pub(crate) fn room(&self) -> usize {
         self.free.len()
-    }
-
-    pub(crate) fn time(&self) -> Duration {
-        self.shared.time()
     }
 
     /// Emits a new message.
@@ -243,7 +252,7 @@ impl<M: Clone> Desk<M> {
 }
 
 pub(crate) struct SpoutTask<M> {
-    spout: Option<Box<dyn Spout<M>>>,
+    spout: Instance<dyn Spout<M>>,
     factory: SpoutFactory<M>,
     desk: Desk<M>,
     outcomes: Arc<Inbox<Ended>>,
@@ -251,7 +260,6 @@ pub(crate) struct SpoutTask<M> {
     /// When which message is to be emitted again.
     later: BinaryHeap<Reverse<(u64, u32)>>,
     on_dead_letter: Option<Arc<OnDeadLetter<M>>>,
-    remake: Remake,
     is_active: bool,
     is_done: bool,
     /// When the tracker, which was full, is tried again.
@@ -280,7 +288,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
         let places = parts.max_pending;
         let last = parts.shared.clock.now();
         SpoutTask {
-            spout: None,
+            spout: Instance::new(),
             desk: Desk {
                 emitter: parts.emitter,
                 shared: parts.shared,
@@ -301,7 +309,6 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             replay: parts.replay,
             later: BinaryHeap::new(),
             on_dead_letter: parts.on_dead_letter,
-            remake: Remake::default(),
             is_active: false,
             is_done: false,
             full_until: 0,
@@ -313,10 +320,6 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
 
     /// Whether there is an instance; if not, one is made, unless that panics, or has a moment ago.
     fn is_made(&mut self) -> bool {
-        let now = self.desk.now;
-        if self.spout.is_some() || now < self.remake.due() {
-            return self.spout.is_some();
-        }
         let SpoutTask {
             spout,
             factory,
@@ -324,53 +327,25 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             is_active,
             ..
         } = self;
-        let made = guarded(
+        spout.is_made(
             desk,
-            |desk| &desk.emitter.stats,
-            now,
-            |desk| {
-                let context = &desk.emitter.context;
-                // Kept before it is opened: one that panics there is not dropped while that panic goes on.
-                let spout = spout.insert(factory(context));
+            |context| factory(context),
+            |spout, context| {
                 spout.open(context);
                 if *is_active {
                     spout.activate();
                 }
             },
-        );
-        self.remake.tried(now, made.is_ok());
-        self.lives(made).is_some()
+        )
     }
 
-    /// Calls the spout, which is made first, or again, if there is none. `None` if it has panicked: then it is gone.
+    /// Calls the spout, which is made first, or again, if there is none. `None` if it has panicked.
     fn call<R>(&mut self, f: impl FnOnce(&mut dyn Spout<M>, &mut Desk<M>) -> R) -> Option<R> {
-        if !self.is_made() {
-            return None;
-        }
-        let SpoutTask { spout, desk, .. } = self;
-        let (spout, now) = (spout.as_mut()?, desk.now);
-        let done = guarded(
-            desk,
-            |desk| &desk.emitter.stats,
-            now,
-            |desk| f(spout.as_mut(), desk),
-        );
-        self.lives(done)
-    }
-
-    /// What an instance has done. One that has panicked is gone.
-    fn lives<R>(&mut self, done: Result<R, Panicked>) -> Option<R> {
-        if let Err(panicked) = &done {
-            discard(self.spout.take());
-            self.desk.emitter.report(panicked);
-        }
-        done.ok()
-    }
-
-    /// Calls what else users have written, with the desk.
-    fn guard<R>(&mut self, f: impl FnOnce(&mut Desk<M>) -> R) -> Result<R, Panicked> {
-        let now = self.desk.now;
-        guarded(&mut self.desk, |desk| &desk.emitter.stats, now, f)
+        self.is_made();
+        let done = self
+            .spout
+            .call(&mut self.desk, |spout, desk| f(spout, desk));
+        done?.ok()
     }
 
     /// Tells the spout of what has ended. Whether there was something.
@@ -478,7 +453,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
                     attempts: pending.attempts,
                     failure: failure.clone(),
                 };
-                if let Err(panicked) = self.guard(|_| handler(letter)) {
+                if let Err(panicked) = guarded(&mut self.desk, |_| handler(letter)) {
                     let error = format!("the handler of dead letters {panicked}");
                     self.desk.emitter.report(&error);
                 }
@@ -498,7 +473,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             }
             self.later.pop();
             any = true;
-            match self.guard(|desk| desk.find_again(place)) {
+            match guarded(&mut self.desk, |desk| desk.find_again(place)) {
                 Ok(Some((stream, found, message))) => {
                     self.desk.attempt(place, stream, found, message);
                     self.desk.emitter.stats.replayed.add(1);
@@ -509,7 +484,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
                 Ok(None) => {}
                 // Given up, it would be told of to nobody.
                 Err(_) if !self.is_made() => {
-                    self.later.push(Reverse((self.remake.due(), place)));
+                    self.later.push(Reverse((self.spout.due(), place)));
                 }
                 Err(panicked) => {
                     let why = format!("emitting it again {panicked}");
@@ -646,7 +621,7 @@ impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
         }
         let later = self.later.peek().map(|Reverse((due, _))| *due);
         let again = Some(self.idle_until.max(now)).filter(|&due| self.is_asked() && due < u64::MAX);
-        let made = self.spout.is_none().then_some(self.remake.due());
+        let made = (!self.spout.is_alive()).then_some(self.spout.due());
         Step {
             worked,
             due: later.into_iter().chain(again).chain(made).min(),
@@ -654,7 +629,7 @@ impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
     }
 
     fn has_input(&self) -> bool {
-        let is_told = self.spout.is_some() && !self.outcomes.is_empty();
+        let is_told = self.spout.is_alive() && !self.outcomes.is_empty();
         let outbox = &self.desk.emitter.outbox;
         let is_free = self.is_asked() && outbox.overflow() == 0 && self.desk.trees.is_empty();
         is_told
@@ -665,12 +640,12 @@ impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
 
     fn close(&mut self) {
         self.desk.now = self.desk.shared.clock.now();
-        if self.spout.is_some() {
+        if self.spout.is_alive() {
             self.settle();
         }
-        if self.spout.is_some() {
+        if self.spout.is_alive() {
             self.call(|spout, _| spout.close());
-            discard(self.spout.take());
+            self.spout.end();
         }
     }
 }

@@ -1,7 +1,6 @@
 //! What tasks of both kinds have in common.
 
 use crate::gate::Gate;
-use crate::metrics::Stats;
 use crate::outcomes::Desks;
 use expiry::{AckTracker, Clock};
 use std::any::Any;
@@ -58,46 +57,6 @@ pub(crate) trait Task: Send {
 
     /// The last call.
     fn close(&mut self);
-}
-
-/// When an instance is made again that could not be made: after a pause of a millisecond, and twice as long each time, up to a second.
-#[derive(Debug, Default)]
-pub(crate) struct Remake {
-    pause: u64,
-    due: u64,
-}
-
-impl Remake {
-    /// The clock reading from which on it may be tried.
-    pub(crate) fn due(&self) -> u64 {
-        self.due
-    }
-
-    /// It was tried.
-    pub(crate) fn tried(&mut self, now: u64, is_made: bool) {
-        self.pause = if is_made {
-            0
-        } else {
-            (self.pause * 2).clamp(1_000_000, 1_000_000_000)
-        };
-        self.due = now.saturating_add(self.pause);
-    }
-}
-
-/// Calls a component's own code with `desk`. If it panics that is counted, and what it said comes back.
-pub(crate) fn guarded<D, R>(
-    desk: &mut D,
-    stats: fn(&D) -> &Stats,
-    now: u64,
-    f: impl FnOnce(&mut D) -> R,
-) -> Result<R, Panicked> {
-    stats(desk).busy_since.set(now.max(1));
-    let done = caught(|| f(desk));
-    stats(desk).busy_since.set(0);
-    if done.is_err() {
-        stats(desk).panics.add(1);
-    }
-    done
 }
 
 /// Drops what users have written. That may panic too, and costs nobody anything then.

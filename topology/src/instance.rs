@@ -1,0 +1,112 @@
+//! A component's own code: made, called under a guard, and made again where it has panicked.
+
+use crate::component::Context;
+use crate::emit::Emitter;
+use crate::task::{caught, discard, Panicked};
+
+/// Where a component's code is called: by whose stats a panic is counted, and the time.
+pub(crate) trait Workplace {
+    type Message: Clone;
+
+    fn emitter(&self) -> &Emitter<Self::Message>;
+
+    /// The clock reading of this step.
+    fn now(&self) -> u64;
+}
+
+/// Calls what users have written, at its workplace. If it panics that is counted, and what it said comes back.
+pub(crate) fn guarded<W: Workplace, R>(
+    at: &mut W,
+    f: impl FnOnce(&mut W) -> R,
+) -> Result<R, Panicked> {
+    at.emitter().stats.busy_since.set(at.now().max(1));
+    let done = caught(|| f(at));
+    let stats = &at.emitter().stats;
+    stats.busy_since.set(0);
+    if done.is_err() {
+        stats.panics.add(1);
+    }
+    done
+}
+
+/// A task's instance of a spout or a bolt, if there is one. One that has panicked is gone. Another one is made at once; if that
+/// cannot be made, after a pause of a millisecond, and twice as long each time, up to a second.
+pub(crate) struct Instance<C: ?Sized> {
+    alive: Option<Box<C>>,
+    pause: u64,
+    due: u64,
+}
+
+impl<C: ?Sized> Instance<C> {
+    /// None yet.
+    pub(crate) fn new() -> Self {
+        Instance {
+            alive: None,
+            pause: 0,
+            due: 0,
+        }
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.alive.is_some()
+    }
+
+    /// The clock reading from which on it may be made.
+    pub(crate) fn due(&self) -> u64 {
+        self.due
+    }
+
+    /// Whether there is one; if not it is made, and begins, unless that panics, or has a moment ago.
+    pub(crate) fn is_made<W: Workplace>(
+        &mut self,
+        at: &mut W,
+        make: impl FnOnce(&Context) -> Box<C>,
+        begin: impl FnOnce(&mut C, &Context),
+    ) -> bool {
+        let now = at.now();
+        if self.is_alive() || now < self.due {
+            return self.is_alive();
+        }
+        let alive = &mut self.alive;
+        let made = guarded(at, |at| {
+            let context = &at.emitter().context;
+            // Kept before it begins: one that panics there is not dropped while that panic goes on.
+            begin(alive.insert(make(context)), context);
+        });
+        self.pause = if made.is_ok() {
+            0
+        } else {
+            (self.pause * 2).clamp(1_000_000, 1_000_000_000)
+        };
+        self.due = now.saturating_add(self.pause);
+        self.outlives(at, made).is_ok()
+    }
+
+    /// Calls it, if there is one.
+    pub(crate) fn call<W: Workplace, R>(
+        &mut self,
+        at: &mut W,
+        f: impl FnOnce(&mut C, &mut W) -> R,
+    ) -> Option<Result<R, Panicked>> {
+        let alive = self.alive.as_mut()?;
+        let done = guarded(at, |at| f(alive, at));
+        Some(self.outlives(at, done))
+    }
+
+    fn outlives<W: Workplace, R>(
+        &mut self,
+        at: &W,
+        done: Result<R, Panicked>,
+    ) -> Result<R, Panicked> {
+        if let Err(panicked) = &done {
+            self.end();
+            at.emitter().report(panicked);
+        }
+        done
+    }
+
+    /// Drops it.
+    pub(crate) fn end(&mut self) {
+        discard(self.alive.take());
+    }
+}
