@@ -298,18 +298,7 @@ fn what_has_room_is_not_held_up_by_what_has_none() {
     builder
         .bolt("stalled", |_| each(|tuple, out| out.ack(tuple)))
         .shuffle("pass");
-    builder
-        .bolt("free", {
-            let came = came.clone();
-            move |_| {
-                let came = came.clone();
-                each(move |tuple, out| {
-                    came.note(*tuple);
-                    out.ack(tuple);
-                })
-            }
-        })
-        .shuffle(("pass", "free"));
+    builder.bolt("free", notes(&came)).shuffle(("pass", "free"));
     let mut topology = builder.start_manual().unwrap();
     topology.hold("stalled", true);
     for _ in 0..10 {
@@ -541,16 +530,7 @@ fn two_streams_keep_their_order() {
         .stream("other")
         .shuffle("numbers");
     builder
-        .bolt("sink", {
-            let came = came.clone();
-            move |_| {
-                let came = came.clone();
-                each(move |tuple, out| {
-                    came.note(*tuple);
-                    out.ack(tuple);
-                })
-            }
-        })
+        .bolt("sink", notes(&came))
         .shuffle("both")
         .shuffle(("both", "other"));
     let mut topology = builder.start_manual().unwrap();
