@@ -12,6 +12,7 @@
 
 #![cfg(expiry_loom)]
 
+use expiry::model::Index;
 use expiry::{AckTracker, AckTrackerBuilder, Cause, Clock, ExpiringMap, ExpiringMapBuilder};
 use expiry::{ManualClock, Outcome, Reason, RootId};
 use loom::sync::{Condvar, Mutex as LoomMutex};
@@ -366,3 +367,23 @@ impl Drop for Rig {
         }
     }
 }
+
+/// An index with no keys.
+#[must_use]
+pub fn index() -> Arc<Index> {
+    Arc::new(Index::new())
+}
+
+/// The slots under `hash`, in all tables.
+#[must_use]
+pub fn all(index: &Index, hash: u32) -> Vec<u32> {
+    let mut slots = Vec::new();
+    index.find(hash, |slot| {
+        slots.push(slot);
+        false
+    });
+    slots
+}
+
+/// The key of slots 1 and 2.
+pub const EITHER: fn(u32) -> bool = |slot| slot == 1 || slot == 2;

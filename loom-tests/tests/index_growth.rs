@@ -7,13 +7,9 @@
 use expiry::model::{Index, Inserted};
 use expiry::{Ack, AckError, Done};
 use loom::sync::atomic::AtomicU32;
-use loom_tests::{bounded, large, model, preemptions, thread, Rig};
+use loom_tests::{all, bounded, index, large, model, preemptions, thread, Rig, EITHER};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-
-fn index() -> Arc<Index> {
-    Arc::new(Index::new())
-}
 
 fn one_of_two(a: Inserted, b: Inserted) {
     assert!(
@@ -31,18 +27,6 @@ fn only_one(index: &Index, a: Inserted, b: Inserted) {
     index.carry(100);
     assert_eq!(all(index, 5).len(), 1, "in a table that is not listed?");
 }
-
-/// The slots under `hash`, in all tables.
-fn all(index: &Index, hash: u32) -> Vec<u32> {
-    let mut slots = Vec::new();
-    index.find(hash, |slot| {
-        slots.push(slot);
-        false
-    });
-    slots
-}
-
-const EITHER: fn(u32) -> bool = |slot| slot == 1 || slot == 2;
 
 /// W7: one key inserted by two threads, one of which sees the old table only. Guards: the older table's home is closed
 /// before the key's absence there is believed.

@@ -2,10 +2,11 @@
 //! other, whatever way it hears of it.
 #![cfg(expiry_loom)]
 
-use expiry::model::{Index, Inserted, Mail};
+use expiry::model::{Inserted, Mail};
 use expiry::{Ack, AckError, Cause, Done, Reason, Root, Timeout};
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use loom_tests::{bounded, deep, large, model, preemptions, thread, MapRig, Rig, TICK};
+use loom_tests::{all, bounded, deep, index, large, model, preemptions, thread, EITHER};
+use loom_tests::{MapRig, Rig, TICK};
 use std::sync::Arc;
 
 /// Two threads do something, each for one tuple, and ack it. Who completes the tree sees what the other did. Guards: AcqRel of an
@@ -111,22 +112,7 @@ fn s10_a_culprit_of_an_early_root() {
     });
 }
 
-fn index() -> Arc<Index> {
-    Arc::new(Index::new())
-}
-
-const EITHER: fn(u32) -> bool = |slot| slot == 1 || slot == 2;
 const NOBODY: fn(u32) -> bool = |_| false;
-
-/// The slots under `hash`, in all tables.
-fn all(index: &Index, hash: u32) -> Vec<u32> {
-    let mut slots = Vec::new();
-    index.find(hash, |slot| {
-        slots.push(slot);
-        false
-    });
-    slots
-}
 
 /// W12 of a word that lies beyond its home. Guards: these words are loaded with Acquire too.
 #[test]
