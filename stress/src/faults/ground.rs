@@ -7,8 +7,10 @@ use crate::options::Faults;
 use expiry::{Clock, ManualClock, MonotonicClock};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use std::sync::atomic::{AtomicU64, Ordering::*};
-use std::sync::Arc;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, Barrier};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 /// Slots in a chunk, the unit in which slots' memory is held.
@@ -153,6 +155,54 @@ impl Ground {
                 }
             }
         }
+    }
+
+    /// Has each worker thread do its `work`, and so many others `poll` over and over, until that is done and `then` too. They begin
+    /// together.
+    pub fn crowd(
+        &self,
+        (pollers, poll): (usize, impl Fn() + Sync),
+        work: impl Fn(u64) + Sync,
+        then: impl FnOnce(),
+    ) {
+        let over = AtomicBool::new(false);
+        let started = Barrier::new(self.options.threads as usize + pollers);
+        std::thread::scope(|scope| {
+            for _ in 0..pollers {
+                scope.spawn(|| {
+                    started.wait();
+                    while !over.load(Acquire) {
+                        poll();
+                        std::thread::yield_now();
+                    }
+                });
+            }
+            let workers: Vec<_> = (0..u64::from(self.options.threads))
+                .map(|thread| {
+                    let (started, work) = (&started, &work);
+                    scope.spawn(move || {
+                        started.wait();
+                        work(thread);
+                    })
+                })
+                .collect();
+            let done: Vec<_> = workers.into_iter().map(ScopedJoinHandle::join).collect();
+            then();
+            over.store(true, Release);
+            // A panic in a worker is a bug, in here or in the engine.
+            done.into_iter().for_each(|done| {
+                done.unwrap_or_else(|panic| resume_unwind(panic));
+            });
+        });
+    }
+
+    /// So many operations.
+    pub fn churn_through(&self, way: &mut Way<'_>, quota: u32) {
+        let mut left = quota;
+        self.churn(way, || {
+            left = left.saturating_sub(1);
+            left > 0
+        });
     }
 
     /// The way of one thread through a subject.

@@ -159,7 +159,7 @@ pub fn handlers_shut_down(ground: &Ground) {
         let home: Home = Arc::default();
         let (calls, back) = (AtomicUsize::new(0), home.clone());
         let at = next.options.size as usize / 100;
-        let (asked, over) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(false));
+        let asked = Arc::new(AtomicBool::new(false));
         let said = asked.clone();
         let subject = next.subject(clock.clone(), reaper, move |_, end| {
             if !matches!(end, End::Expired(_)) || calls.fetch_add(1, AcqRel) != at {
@@ -175,35 +175,20 @@ pub fn handlers_shut_down(ground: &Ground) {
         for _ in 0..next.options.size / 10 {
             next.put(&*subject, &*clock, Duration::from_secs(3600));
         }
-        std::thread::scope(|scope| {
-            if !reaper {
-                scope.spawn(|| {
-                    while !over.load(Acquire) {
-                        subject.poll();
-                        std::thread::yield_now();
-                    }
-                });
-            }
-            let workers: Vec<_> = (0..u64::from(next.options.threads))
-                .map(|thread| {
-                    let (next, subject, clock) = (&next, &*subject, &*clock);
-                    let (asked, began) = (&*asked, Instant::now());
-                    scope.spawn(move || {
-                        let mut way = next.way(subject, clock, (thread, 2 * MS));
-                        way.expects = Some(super::subject::Refusal::Closed);
-                        next.churn(&mut way, || {
-                            !asked.load(Acquire) && began.elapsed() < next.options.limit / 4
-                        });
-                    })
-                })
-                .collect();
-            workers.into_iter().for_each(|worker| drop(worker.join()));
+        let work = |thread| {
+            let began = Instant::now();
+            let mut way = next.way(&*subject, &*clock, (thread, 2 * MS));
+            way.expects = Some(super::subject::Refusal::Closed);
+            next.churn(&mut way, || {
+                !asked.load(Acquire) && began.elapsed() < next.options.limit / 4
+            });
+        };
+        next.crowd((usize::from(!reaper), || subject.poll()), work, || {
             next.wait("the shutdown by a handler", || asked.load(Acquire));
             // The reaper does the rest, or, of a map, whoever polls.
             if reaper || next.kind == Kind::Map {
                 next.wait("the end of what was left", || subject.len() == 0);
             }
-            over.store(true, Release);
         });
         // Asked in a poll, a tracker leaves it to who is outside of one.
         subject.shutdown();

@@ -4,8 +4,7 @@ use super::ground::{Ground, Put};
 use super::subject::{Kind, Refusal, Subject};
 use crate::refusing::{Refused, What};
 use expiry::ManualClock;
-use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -100,40 +99,21 @@ fn together(ground: &Ground) {
     for _ in 0..100 {
         ground.put(&*subject, &clock, 20 * SECOND);
     }
-    let over = AtomicBool::new(false);
     let quota = ground.options.size / ground.options.threads / 2;
-    // The system's own pages, for the stacks of threads, come before.
-    let started = Barrier::new(ground.options.threads as usize + 1);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            started.wait();
-            while !over.load(Acquire) {
-                {
-                    let _no_memory = Refused::to_all();
-                    subject.poll();
-                    std::thread::yield_now();
-                }
-                clock.advance(Duration::from_millis(1));
-                std::thread::yield_now();
-            }
-        });
-        let workers: Vec<_> = (0..u64::from(ground.options.threads))
-            .map(|thread| {
-                let (subject, clock, started) = (&*subject, &clock, &started);
-                scope.spawn(move || {
-                    started.wait();
-                    let mut way = ground.way(subject, clock, (thread, 20 * SECOND));
-                    way.expects = Some(Refusal::OutOfMemory);
-                    let mut left = quota;
-                    ground.churn(&mut way, || {
-                        left = left.saturating_sub(1);
-                        left > 0
-                    });
-                })
-            })
-            .collect();
-        workers.into_iter().for_each(|worker| drop(worker.join()));
-        over.store(true, Release);
-    });
+    let poll = || {
+        {
+            let _no_memory = Refused::to_all();
+            subject.poll();
+            std::thread::yield_now();
+        }
+        clock.advance(Duration::from_millis(1));
+    };
+    let work = |thread| {
+        let mut way = ground.way(&*subject, &clock, (thread, 20 * SECOND));
+        way.expects = Some(Refusal::OutOfMemory);
+        ground.churn_through(&mut way, quota);
+    };
+    // The system's own pages, for the stacks of threads, come before: they begin together.
+    ground.crowd((1, poll), work, || ());
     ground.settle_manual(subject, &clock, 20 * SECOND);
 }

@@ -3,7 +3,6 @@
 use super::book::End;
 use super::ground::{Ground, Stoppable};
 use expiry::{ManualClock, MonotonicClock};
-use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -121,32 +120,11 @@ fn polled(ground: &Ground) {
     let clock = ManualClock::new();
     clock.advance(SECOND);
     let subject = ground.subject(Arc::new(clock.clone()), false, |_, _| ());
-    let over = AtomicBool::new(false);
     let quota = ground.options.size / ground.options.threads / 2;
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(Acquire) {
-                subject.poll();
-                std::thread::yield_now();
-            }
-        });
-        let workers: Vec<_> = (0..u64::from(ground.options.threads))
-            .map(|thread| {
-                let (subject, clock) = (&*subject, &clock);
-                scope.spawn(move || {
-                    let mut way = ground.way(subject, clock, (thread, MS));
-                    let mut left = quota;
-                    ground.churn(&mut way, || {
-                        left = left.saturating_sub(1);
-                        left > 0
-                    });
-                })
-            })
-            .collect();
-        // A panic in a worker is a bug in this program: the scope passes it on.
-        workers.into_iter().for_each(|worker| drop(worker.join()));
-        over.store(true, Release);
-    });
+    let work = |thread| {
+        ground.churn_through(&mut ground.way(&*subject, &clock, (thread, MS)), quota);
+    };
+    ground.crowd((1, || subject.poll()), work, || ());
     let sums = ground.book.sums();
     ground.expect(sums.expired == 0, || {
         format!("entries expired while the clock stood still: {sums:?}")
@@ -171,37 +149,20 @@ pub fn clock_jumps(ground: &Ground) {
     let subject = ground.subject(Arc::new(clock.clone()), false, |_, _| ());
     let quota = ground.options.size / ground.options.threads / jumps.len() as u32;
     for jump in jumps {
-        let over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    while !over.load(Acquire) {
-                        subject.poll();
-                        std::thread::yield_now();
-                    }
-                });
-            }
-            let workers: Vec<_> = (0..u64::from(ground.options.threads))
-                .map(|thread| {
-                    let (subject, clock) = (&*subject, &clock);
-                    scope.spawn(move || {
-                        let mut way =
-                            ground.way(subject, clock, (thread, (1 + thread as u32 % 3) * SECOND));
-                        let mut left = quota;
-                        ground.churn(&mut way, || {
-                            left = left.saturating_sub(1);
-                            // In the middle of it, by whoever comes there first.
-                            if left == quota / 2 && thread == 0 {
-                                clock.advance(jump);
-                            }
-                            left > 0
-                        });
-                    })
-                })
-                .collect();
-            workers.into_iter().for_each(|worker| drop(worker.join()));
-            over.store(true, Release);
-        });
+        let work = |thread| {
+            let timeout = (1 + thread as u32 % 3) * SECOND;
+            let mut way = ground.way(&*subject, &clock, (thread, timeout));
+            let mut left = quota;
+            ground.churn(&mut way, || {
+                left = left.saturating_sub(1);
+                // In the middle of it, by whoever comes there first.
+                if left == quota / 2 && thread == 0 {
+                    clock.advance(jump);
+                }
+                left > 0
+            });
+        };
+        ground.crowd((2, || subject.poll()), work, || ());
         // Between operations: what was put before must not survive it, nor what comes after suffer from it.
         ground.put(&*subject, &clock, SECOND);
         clock.advance(jump);

@@ -102,6 +102,20 @@ fn residents_end(field: &Field<'_>, tracker: &AckTracker, roots: &[Root]) {
     }
 }
 
+/// Nothing is left in the end, and so many outcomes were told.
+fn rests(
+    field: &Field<'_>,
+    (tracker, clock): (&AckTracker, &ManualClock),
+    told: &AtomicU64,
+    roots: u64,
+) {
+    field.expect(drain(tracker, clock), || {
+        "the tracker does not come to rest".into()
+    });
+    let told = told.load(Relaxed);
+    field.expect(told == roots, || format!("{told} outcomes of {roots}"));
+}
+
 /// Acks of issued roots that nobody has issued.
 pub fn unknown_issued(field: &Field<'_>, hostile: bool) -> Figures {
     let (tracker, told, clock) = tracker(|builder| builder);
@@ -143,13 +157,7 @@ pub fn unknown_issued(field: &Field<'_>, hostile: bool) -> Figures {
         )
     });
     residents_end(field, &tracker, &roots);
-    field.expect(drain(&tracker, &clock), || {
-        "the tracker does not come to rest".into()
-    });
-    let told = told.load(Relaxed);
-    field.expect(told == roots.len() as u64, || {
-        format!("{told} outcomes of {}", roots.len())
-    });
+    rests(field, (&tracker, &clock), &told, roots.len() as u64);
     figures
 }
 
@@ -207,11 +215,7 @@ pub fn unknown_chosen(field: &Field<'_>, hostile: bool) -> Figures {
         });
     }
     residents_end(field, &tracker, &roots);
-    field.expect(drain(&tracker, &clock), || {
-        "what was held does not expire".into()
-    });
-    let told = told.load(Relaxed);
-    field.expect(told == 2000, || format!("{told} outcomes of 2000"));
+    rests(field, (&tracker, &clock), &told, 2000);
     figures
 }
 
@@ -366,12 +370,6 @@ pub fn guessed_roots(field: &Field<'_>, hostile: bool) -> Figures {
         )
     });
     residents_end(field, &tracker, &roots);
-    field.expect(drain(&tracker, &clock), || {
-        "the tracker does not come to rest".into()
-    });
-    let told = told.load(Relaxed);
-    field.expect(told == roots.len() as u64, || {
-        format!("{told} outcomes of {}", roots.len())
-    });
+    rests(field, (&tracker, &clock), &told, roots.len() as u64);
     figures
 }
