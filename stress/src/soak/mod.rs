@@ -205,10 +205,13 @@ fn one(
             run.violations.push(format!("stuck for {limit:?}"));
             return Ok(End::Stuck(run));
         }
-        Err(RecvTimeoutError::Disconnected) => run.violations.push("panicked".into()),
+        Err(RecvTimeoutError::Disconnected) => (),
     }
     // Its thread-locals are dropped before memory is looked at.
-    let _ = thread.join();
+    if thread.join().is_err() {
+        run.passed = false;
+        run.violations.push("panicked".into());
+    }
     Ok(End::Finished(run))
 }
 

@@ -20,7 +20,7 @@ impl Turn {
 type Arguments = fn(&Turn, &Path) -> String;
 
 /// The scenarios of a cycle, each with what varies.
-const RUNS: [(&str, Arguments); 12] = [
+const RUNS: [(&str, Arguments); 13] = [
     ("ack", |turn, _| {
         format!(
             "ack --ids issued --order {} --batch {} --threads {} --in-flight {} --seconds {} --timeout 500ms --allowance 20s",
@@ -115,6 +115,15 @@ const RUNS: [(&str, Arguments); 12] = [
     ("hostile", |turn, _| {
         let size = (turn.seconds * 2e3).clamp(1_000.0, turn.of(&[2e4, 5e4])) as u64;
         format!("hostile --size {size}")
+    }),
+    ("histories", |turn, _| {
+        format!(
+            "histories --threads {} --keys {} --operations {} --seconds {}",
+            turn.of(&[3, 2, 4]),
+            turn.of(&[4, 1, 16, 2]),
+            turn.of(&[20_000, 2_000]),
+            turn.seconds
+        )
     }),
     ("topology", |turn, text| {
         // Without faults a topology's throughput is another kind of load.
