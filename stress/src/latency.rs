@@ -34,6 +34,16 @@ impl Latency {
         self.0.add(&other.0).expect("the same bounds");
     }
 
+    fn curve(&self) -> Vec<(f64, u64)> {
+        #[allow(clippy::cast_precision_loss)] // counts below 2^53
+        let last = 1.0 - 1.0 / self.0.len().max(2) as f64;
+        let steps = self.0.iter_quantiles(2);
+        steps
+            .map(|step| (step.quantile_iterated_to(), step.value_iterated_to()))
+            .take_while(|(share, _)| *share <= last)
+            .collect()
+    }
+
     /// The figures for the report.
     pub fn percentiles(&self) -> Percentiles {
         let at = |quantile| self.0.value_at_quantile(quantile);
@@ -47,6 +57,7 @@ impl Latency {
             p99_9: at(0.999),
             p99_99: at(0.9999),
             max: self.0.max(),
+            curve: self.curve(),
         }
     }
 }
@@ -76,6 +87,8 @@ pub struct Percentiles {
     pub p99_99: u64,
     /// The longest.
     pub max: u64,
+    /// Shares of all, and what they took at most: two for each halving of what takes longer, as far as there were so many.
+    pub curve: Vec<(f64, u64)>,
 }
 
 /// A number of nanoseconds in a unit that fits.

@@ -8,8 +8,10 @@ mod faults;
 mod histories;
 mod hostile;
 mod latency;
+mod live;
+mod machine;
 mod options;
-mod progress;
+mod page;
 mod refusing;
 mod report;
 mod sessions;
@@ -22,7 +24,7 @@ mod wordcount;
 use clap::{CommandFactory, Parser};
 use error::Error;
 use options::{Cli, Scenario};
-use report::{Json, Report};
+use report::Report;
 use std::process::ExitCode;
 
 /// The exit status when a check has failed.
@@ -39,20 +41,11 @@ fn main() -> ExitCode {
         eprintln!("{}", Cli::command().render_long_help());
         return ExitCode::from(UNUSABLE);
     };
-    let json = match &scenario {
-        Scenario::Wordcount(options) => Json::asked(options.json),
-        Scenario::Ack(options) => Json::asked(options.json),
-        Scenario::Sessions(options) => Json::at(options.json.as_deref()),
-        Scenario::Histories(options) => Json::at(options.json.as_deref()),
-        Scenario::Ttl(options) => Json::at(options.json.as_deref()),
-        Scenario::Faults(options) => Json::at(options.json.as_deref()),
-        Scenario::Hostile(options) => Json::at(options.json.as_deref()),
-        Scenario::Soak(options) => Json::at(options.json.as_deref()),
-    };
     let ran = perform(&scenario);
     let ran = ran.and_then(|report| {
-        report.print(json)?;
-        Ok(report.passed())
+        let passed = report.passed();
+        report.print(&cli.output)?;
+        Ok(passed)
     });
     match ran {
         Ok(true) => ExitCode::SUCCESS,

@@ -26,6 +26,21 @@ pub struct Cli {
     /// Which scenario to run.
     #[command(subcommand)]
     pub scenario: Option<Scenario>,
+    /// What becomes of the report.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// What becomes of the report, beside the text on standard output.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Report")]
+pub struct Output {
+    /// One JSON object, to FILE, or to standard output instead of the text
+    #[arg(long, global = true, num_args = 0..=1, default_missing_value = "-", value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// A page with charts: one HTML file with everything in it
+    #[arg(long, global = true, value_name = "FILE")]
+    pub report: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
@@ -43,7 +58,7 @@ Examples:
   stress histories --threads 4 --keys 1 --seconds 60
   stress faults --only threads_die
   stress hostile
-  stress soak --hours 8 --report soak.jsonl
+  stress soak --hours 8 --log soak.jsonl --report soak.html
 
 Exit status: 0 if every check holds, 1 if one does not, 2 if the scenario could not be run.
 Progress goes to standard error.";
@@ -134,9 +149,6 @@ pub struct Wordcount {
     /// Threads that read files
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub spouts: u32,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// In what order roots are acked.
@@ -216,9 +228,6 @@ pub struct Ack {
     /// Seed of the choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// A share of something: 0 to 1.

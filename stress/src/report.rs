@@ -3,41 +3,14 @@
 use crate::checks::{Check, Checks};
 use crate::error::Error;
 use crate::latency::{human, Percentiles};
+use crate::live::Series;
+use crate::machine::{command, Machine};
+use crate::options::Output;
+use crate::page::Chart;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
-
-/// Where the JSON object goes.
-#[derive(Debug, Clone, Copy)]
-pub enum Json<'a> {
-    /// Nowhere: the report is text.
-    Nowhere,
-    /// To standard output, instead of the text.
-    Stdout,
-    /// To a file, beside the text.
-    File(&'a Path),
-}
-
-impl<'a> Json<'a> {
-    /// Of an option that is there or not.
-    pub fn asked(json: bool) -> Self {
-        if json {
-            Json::Stdout
-        } else {
-            Json::Nowhere
-        }
-    }
-
-    /// Of an option that may name a file; `-` is standard output.
-    pub fn at(file: Option<&'a Path>) -> Self {
-        match file {
-            None => Json::Nowhere,
-            Some(file) if file.as_os_str() == "-" => Json::Stdout,
-            Some(file) => Json::File(file),
-        }
-    }
-}
 
 /// What came of a run.
 #[derive(Debug, Serialize)]
@@ -70,6 +43,14 @@ pub struct Report {
     pub latency: BTreeMap<&'static str, Percentiles>,
     /// What was left out and why, for instance files that are not text; of many, the first.
     pub notes: Vec<String>,
+    /// What it was like over time.
+    pub series: Series,
+    /// What the page draws.
+    pub charts: Vec<Chart>,
+    /// Where it was.
+    pub machine: Machine,
+    /// How this program was called.
+    pub command: String,
 }
 
 impl Report {
@@ -101,6 +82,10 @@ impl Report {
             figures: BTreeMap::new(),
             latency: BTreeMap::new(),
             notes: Vec::new(),
+            series: Series::default(),
+            charts: Vec::new(),
+            machine: Machine::this(),
+            command: command(),
         }
     }
 
@@ -115,28 +100,32 @@ impl Report {
         self.passed
     }
 
-    /// Prints it.
+    /// Prints it, and writes what was asked for.
     ///
     /// # Errors
     ///
-    /// If the file cannot be written.
-    pub fn print(&self, json: Json<'_>) -> Result<(), Error> {
+    /// If a file cannot be written.
+    pub fn print(mut self, output: &Output) -> Result<(), Error> {
         use std::io::Write;
+        let mut charts = self.usual_charts();
+        charts.append(&mut self.charts);
+        self.charts = charts;
         // Strings, numbers and maps with string keys: always has a JSON form.
-        let object = || serde_json::to_string(self).unwrap_or_default();
-        let text = match json {
-            Json::Stdout => object(),
-            Json::Nowhere | Json::File(_) => self.text(),
-        };
+        let object = || serde_json::to_string(&self).unwrap_or_default();
+        let to_stdout = output
+            .json
+            .as_deref()
+            .is_some_and(|file| file.as_os_str() == "-");
+        let text = if to_stdout { object() } else { self.text() };
         // A reader that has gone away is not the run's fault.
         let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
-        if let Json::File(path) = json {
-            std::fs::write(path, object() + "\n").map_err(|why| Error::Unwritable {
-                path: path.into(),
-                why: why.to_string(),
-            })?;
+        if let (Some(file), false) = (&output.json, to_stdout) {
+            write(file, &(object() + "\n"))?;
         }
-        Ok(())
+        match &output.report {
+            Some(file) => write(file, &self.page()),
+            None => Ok(()),
+        }
     }
 
     /// The report for people.
@@ -190,6 +179,13 @@ impl Report {
         });
         out.join("\n")
     }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    std::fs::write(path, text).map_err(|why| Error::Unwritable {
+        path: path.into(),
+        why: why.to_string(),
+    })
 }
 
 /// A rate with a unit that fits.

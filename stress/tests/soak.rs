@@ -15,7 +15,7 @@ fn soak(args: &str, log: &Path) -> (Option<i32>, serde_json::Value) {
         .map(|arg| arg.replace('\u{a0}', " "))
         .collect();
     all.extend(args.split(' ').map(|arg| arg.replace('\u{a0}', " ")));
-    all.extend(["--report", log, "--json"].map(String::from));
+    all.extend(["--log", log, "--json"].map(String::from));
     let output = stress(&all);
     let text = String::from_utf8_lossy(&output.stdout);
     let json = serde_json::from_str(&text);
@@ -130,7 +130,7 @@ fn ctrl_c_ends_it_with_its_report() {
             "--also",
             "ack --seconds 0.05",
             "--json",
-            "--report",
+            "--log",
         ])
         .arg(&log)
         .stdout(Stdio::piped())

@@ -16,9 +16,9 @@ mod worker;
 use crate::checks::Checks;
 use crate::error::Error;
 use crate::latency::{human, Latency};
+use crate::live::{Gauge, Live, Series};
 use crate::options::{threads, Ack};
-use crate::progress::Progress;
-use crate::report::{thousands, Report};
+use crate::report::Report;
 use crossbeam_channel::{bounded, RecvTimeoutError};
 use expiry::AckTracker;
 use law::Promise;
@@ -61,7 +61,7 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
         late: tracker.interval().saturating_add(options.allowance),
     };
     let began = Instant::now();
-    let (brought, took) = load(
+    let (brought, took, series) = load(
         options,
         (&tracker, &ledger, &checks),
         (&planner, promise),
@@ -83,6 +83,7 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
 
     let operations = ("operations", during.operations());
     let mut report = Report::new("ack", operations, took, options.seed, &checks, options);
+    report.series = series;
     report.counts.extend(tally.named());
     report.counts.extend([
         ("threads", threads as u64),
@@ -123,7 +124,7 @@ fn load(
     (tracker, ledger, checks): (&AckTracker, &Ledger, &Checks),
     (planner, promise): (&Planner, Promise),
     (threads, each): (usize, usize),
-) -> (Vec<Brought>, Duration) {
+) -> (Vec<Brought>, Duration, Series) {
     let stats = Stats::default();
     let busy = AtomicUsize::new(threads);
     let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -164,30 +165,37 @@ fn load(
             }));
         }
         drop(alive);
-        let mut progress = Progress::new(Some(stop - began));
-        while gone.recv_timeout(progress.pause()) == Err(RecvTimeoutError::Timeout) {
-            show(&stats, &mut progress, ledger.now().min(stop) - began);
+        let mut live = Live::new("ack", Some(stop - began));
+        while gone.recv_timeout(live.pause()) == Err(RecvTimeoutError::Timeout) {
+            live.show(ledger.now().min(stop) - began, || {
+                gauge(&stats, tracker, checks)
+            });
         }
-        progress.finish();
+        let series = live.finish();
         // A panic in a worker is a bug in this program: pass it on.
         let brought = handles
             .into_iter()
             .map(|handle| handle.join().expect("a worker panicked"));
-        (brought.collect(), Duration::from_nanos(stop - began))
+        (
+            brought.collect(),
+            Duration::from_nanos(stop - began),
+            series,
+        )
     })
 }
 
-/// The progress line.
-fn show(stats: &Stats, progress: &mut Progress, position: u64) {
-    let (issued, ended) = (stats.issued.load(Relaxed), stats.ended.load(Relaxed));
-    progress.show(position, ended, |rate| {
-        format!(
-            "{issued} roots, {} in flight, {}/s completed, {} failed, {} timed out, lateness max {}",
-            issued.saturating_sub(ended),
-            thousands(rate),
+/// What is shown.
+fn gauge(stats: &Stats, tracker: &AckTracker, checks: &Checks) -> Gauge {
+    Gauge {
+        done: stats.operations.load(Relaxed),
+        violations: checks.violations(),
+        text: format!(
+            "{} roots, {} failed, {} timed out, lateness max {}",
+            stats.issued.load(Relaxed),
             stats.failed.load(Relaxed),
             stats.timed_out.load(Relaxed),
             human(stats.latest.load(Relaxed)),
-        )
-    });
+        ),
+        ..Gauge::of_tracker(tracker)
+    }
 }

@@ -72,14 +72,14 @@ impl Tally {
     }
 }
 
-/// What the progress line shows. Relaxed counters, not used for any check.
+/// What is shown live. Relaxed counters, not used for any check.
 #[derive(Debug, Default)]
 pub struct Stats {
     /// Roots issued.
     pub issued: AtomicU64,
-    /// Roots that have ended, in any way.
-    pub ended: AtomicU64,
-    /// Of these, failed.
+    /// Operations.
+    pub operations: AtomicU64,
+    /// Roots that have failed.
     pub failed: AtomicU64,
     /// Timed out.
     pub timed_out: AtomicU64,
@@ -90,9 +90,9 @@ pub struct Stats {
 impl Stats {
     /// Adds what has come to `now` since `before`.
     pub fn advance(&self, before: &Tally, now: &Tally) {
-        let ended = |tally: &Tally| tally.acked + tally.failed + tally.timed_out;
         self.issued.fetch_add(now.issued - before.issued, Relaxed);
-        self.ended.fetch_add(ended(now) - ended(before), Relaxed);
+        self.operations
+            .fetch_add(now.operations() - before.operations(), Relaxed);
         self.failed.fetch_add(now.failed - before.failed, Relaxed);
         self.timed_out
             .fetch_add(now.timed_out - before.timed_out, Relaxed);

@@ -15,9 +15,9 @@ mod show;
 
 use crate::checks::{Check, Checks};
 use crate::error::Error;
+use crate::live::{Gauge, Live};
 use crate::options::{Histories, On};
-use crate::progress::Progress;
-use crate::report::{thousands, Report};
+use crate::report::Report;
 use check::{Call, Model, Size};
 use expiry::BuildError;
 use record::{history, record, Recorded, Setting, Subject, Time};
@@ -59,27 +59,30 @@ pub fn run(options: &Histories) -> Result<Report, Error> {
     });
     let length = Duration::from_secs_f64(options.seconds);
     let began = Instant::now();
-    let mut progress = Progress::new(Some(length.as_millis() as u64));
+    let mut live = Live::new("histories", Some(length.as_millis() as u64));
     let mut number = 0;
     // Each kind once, however short the time.
     while number < KINDS as u64 || began.elapsed() < length {
         if run.round(number)? {
             let tally = &run.tally;
-            progress.show(began.elapsed().as_millis() as u64, tally.operations, |rate| {
-                format!(
-                    "{} rounds, {} histories, {} operations, {}/s checked, {} without an explanation",
+            live.show(began.elapsed().as_millis() as u64, || Gauge {
+                done: tally.operations,
+                violations: run.checks.violations(),
+                text: format!(
+                    "{} rounds, {} histories checked, {} without an explanation",
                     tally.rounds,
                     tally.histories,
-                    tally.operations,
-                    thousands(rate),
                     run.checks.violations(),
-                )
+                ),
+                ..Gauge::default()
             });
         }
         number += 1;
     }
-    progress.finish();
-    Ok(run.report())
+    let series = live.finish();
+    let mut report = run.report();
+    report.series = series;
+    Ok(report)
 }
 
 struct Run<'a> {

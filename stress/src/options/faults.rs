@@ -2,7 +2,6 @@
 
 use clap::Args;
 use serde::Serialize;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// The long help's end.
@@ -49,7 +48,4 @@ pub struct Faults {
     /// Seed of the choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// One JSON object, on standard output or in FILE
-    #[arg(long, num_args = 0..=1, default_missing_value = "-", value_name = "FILE")]
-    pub json: Option<PathBuf>,
 }

@@ -3,7 +3,6 @@
 use super::seconds;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use std::path::PathBuf;
 
 /// The long help's end.
 pub const HELP: &str = "\
@@ -56,7 +55,4 @@ pub struct Histories {
     /// Seed of the choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// One JSON object, on standard output or in FILE
-    #[arg(long, num_args = 0..=1, default_missing_value = "-", value_name = "FILE")]
-    pub json: Option<PathBuf>,
 }

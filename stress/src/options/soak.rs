@@ -13,11 +13,11 @@ from the second cycle on its maximum in the later half must not be above that in
 tenth and 16 MiB (from the sixth cycle of a process on; before that nothing is judged). A run that fails, panics or gets stuck \
 fails the soak, which goes on.
 
-With --report each finished run is a line of JSON in FILE. A soak that was killed goes on where that ends, for \
+With --log each finished run is a line of JSON in FILE. A soak that was killed goes on where that ends, for \
 the time that is left; what failed there has failed. Ctrl-C ends a soak with its report; the run under way does not count.
 
 Examples:
-  stress soak --hours 8 --report soak.jsonl
+  stress soak --hours 8 --log soak.jsonl
   stress soak --minutes 5 --each 10s --only ack --only ttl
   stress soak --hours 1 --also \"ack --order shuffled --in-flight 1000000 --seconds 30\"";
 
@@ -41,16 +41,13 @@ pub struct Soak {
     pub also: Vec<String>,
     /// Where finished runs are noted, and read again
     #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
+    pub log: Option<PathBuf>,
     /// End after so many cycles
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub cycles: Option<u64>,
     /// Seed of all seeds
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// One JSON object, on standard output or in FILE
-    #[arg(long, num_args = 0..=1, default_missing_value = "-", value_name = "FILE")]
-    pub json: Option<PathBuf>,
 }
 
 impl Soak {

@@ -78,7 +78,4 @@ pub struct Ttl {
     /// Seed of the choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// One JSON object, on standard output or in FILE
-    #[arg(long, num_args = 0..=1, default_missing_value = "-", value_name = "FILE")]
-    pub json: Option<PathBuf>,
 }

@@ -6,9 +6,9 @@ use super::stays::Judged;
 use super::zookeeper::ZooKeeper;
 use crate::checks::{Check, Checks};
 use crate::error::Error;
+use crate::live::{Gauge, Live, Series};
 use crate::options::{Peer, Sessions};
-use crate::progress::Progress;
-use crate::report::{thousands, Report};
+use crate::report::Report;
 use crossbeam_channel::{bounded, RecvTimeoutError};
 use expiry::ManualClock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -88,7 +88,7 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
     }
     let clock = ManualClock::new();
     let queue = Ours::new(clock.clone(), options.seed)?;
-    let (judged, took) = watched::<K, _>("", &queue, &clock, &plan);
+    let (judged, took, series) = watched::<K, _>("", &queue, &clock, &plan);
 
     let mut names = NAMES.to_vec();
     names.extend(options.peer.map(|_| PEER_STRANDS));
@@ -104,7 +104,7 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
         };
         watched::<K, _>("ZooKeeper's: ", &queue, &clock, &plan)
     });
-    if let Some((judged, _)) = &peer {
+    if let Some((judged, ..)) = &peer {
         let stranded: u64 = judged.iter().map(|one| one.stranded).sum();
         checks.expect(PEER_STRANDS, stranded > 0, || {
             "no key of the peer was stranded: the drive would not have found ours".into()
@@ -119,6 +119,7 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
         &checks,
         options,
     );
+    report.series = series;
     report.counts.extend([
         ("keys", sum.keys),
         ("keys_shared", sum.shared),
@@ -137,10 +138,10 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
         ("crossed_percent", percent(sum.crossed, sum.quiet)),
     ]);
     for (at, (manner, judged)) in plan.manners.iter().zip(&judged).enumerate() {
-        let peer = peer.as_ref().map(|(judged, _)| &judged[at]);
+        let peer = peer.as_ref().map(|(judged, ..)| &judged[at]);
         report.notes.push(line(manner, judged, peer));
     }
-    if let Some((judged, took)) = &peer {
+    if let Some((judged, took, _)) = &peer {
         let sum = total(judged);
         report
             .counts
@@ -160,7 +161,7 @@ fn watched<K: Key, Q: Driven<K>>(
     queue: &Q,
     clock: &ManualClock,
     plan: &Plan,
-) -> (Vec<Judged>, Duration) {
+) -> (Vec<Judged>, Duration, Series) {
     let (done, began) = (AtomicU64::new(0), Instant::now());
     let (alive, gone) = bounded::<()>(0);
     std::thread::scope(|scope| {
@@ -169,16 +170,22 @@ fn watched<K: Key, Q: Driven<K>>(
             drop(alive);
             judged
         });
-        let mut progress = Progress::new(Some(plan.keys));
-        while gone.recv_timeout(progress.pause()) == Err(RecvTimeoutError::Timeout) {
+        let mut live = Live::new("sessions --contended", Some(plan.keys));
+        while gone.recv_timeout(live.pause()) == Err(RecvTimeoutError::Timeout) {
             let keys = done.load(Relaxed);
-            progress.show(keys, keys, |rate| {
-                format!("{whose}{keys} keys shared, {}/s", thousands(rate))
+            live.show(keys, || Gauge {
+                done: keys,
+                text: format!("{whose}{keys} keys shared"),
+                ..Gauge::default()
             });
         }
-        progress.finish();
+        let series = live.finish();
         // A panic in the drive is a bug in this program: pass it on.
-        (driver.join().expect("the drive panicked"), began.elapsed())
+        (
+            driver.join().expect("the drive panicked"),
+            began.elapsed(),
+            series,
+        )
     })
 }
 

@@ -20,9 +20,9 @@ mod zookeeper;
 use crate::checks::{Check, Checks};
 use crate::error::Error;
 use crate::latency::{human, Latency};
+use crate::live::{Gauge, Live};
 use crate::options::{threads, Sessions};
-use crate::progress::Progress;
-use crate::report::{thousands, Report};
+use crate::report::Report;
 use crate::timeline::{Reading, Timeline};
 use expiry::ExpiryQueue;
 use history::{judge, Did, Event, Promise};
@@ -132,22 +132,24 @@ fn rounds<K: Key>(options: &Sessions) -> Result<Report, Error> {
     let mut run = Run::<K>::new(options)?;
     let length = Duration::from_secs_f64(options.seconds.unwrap_or(SECONDS));
     let began = Instant::now();
-    let mut progress = Progress::new(Some(length.as_millis() as u64));
+    let mut live = Live::new("sessions", Some(length.as_millis() as u64));
     let mut whole = true;
     while whole && began.elapsed() < length {
         whole = run.round();
-        let events = run.tally.events;
-        progress.show(began.elapsed().as_millis() as u64, events, |rate| {
-            format!(
-                "{} rounds, {} keys judged, {}/s events, lateness max {}",
+        live.show(began.elapsed().as_millis() as u64, || Gauge {
+            done: run.tally.events,
+            expired: run.tally.counts[5],
+            violations: run.checks.violations(),
+            text: format!(
+                "{} rounds, {} keys judged, lateness max {}",
                 run.tally.rounds,
                 run.tally.histories,
-                thousands(rate),
                 human(run.tally.lateness.percentiles().max),
-            )
+            ),
+            ..Gauge::default()
         });
     }
-    progress.finish();
+    let series = live.finish();
     let tally = &run.tally;
     let operations = tally.events - tally.counts[5];
     let mut report = Report::new(
@@ -158,6 +160,7 @@ fn rounds<K: Key>(options: &Sessions) -> Result<Report, Error> {
         &run.checks,
         options,
     );
+    report.series = series;
     report.counts.extend(tally.named());
     report.counts.extend([
         ("threads", run.workers.len() as u64),

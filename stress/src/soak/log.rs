@@ -85,7 +85,7 @@ impl Log {
             None => log.add(Line::Soak { seed, runs })?,
             Some(first) if *first != (Line::Soak { seed, runs }) => {
                 return Err(Error::Option {
-                    option: "--report",
+                    option: "--log",
                     why: format!(
                     "is the log of another soak ({}); go on with its options, or name another file",
                     serde_json::to_string(first).unwrap_or_default()

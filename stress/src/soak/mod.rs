@@ -74,7 +74,7 @@ pub fn run(options: &Soak) -> Result<Report, Error> {
         options.seed,
         text.path().into(),
     );
-    let mut log = Log::open(options.report.as_deref(), options.seed, plan.runs())?;
+    let mut log = Log::open(options.log.as_deref(), options.seed, plan.runs())?;
     let interrupted = interruptions();
     let checks = Checks::new(&[RUNS_PASS, NOBODY_STUCK, MEMORY_FLAT]);
     let process = log.next_process();

@@ -15,6 +15,7 @@ mod value;
 use crate::checks::Checks;
 use crate::error::Error;
 use crate::latency::Latency;
+use crate::live::Series;
 use crate::options::Ttl;
 use crate::report::Report;
 use load::{squeezed, Done, Load};
@@ -54,6 +55,7 @@ pub struct Summary {
     took: Duration,
     counts: Vec<(&'static str, u64)>,
     latency: Vec<(&'static str, Latency)>,
+    series: Series,
 }
 
 impl Summary {
@@ -64,6 +66,7 @@ impl Summary {
             took: Duration::ZERO,
             counts: Vec::new(),
             latency: Vec::new(),
+            series: Series::default(),
         }
     }
 }
@@ -158,6 +161,7 @@ fn run_with<K: CacheKey>(options: &Ttl, setting: &Setting) -> Result<Report, Err
             load: &setting.row,
         },
     );
+    report.series = summary.series;
     report.counts.extend(summary.done.named());
     report.counts.extend(summary.counts);
     report.counts.insert("keys", setting.keys as u64);

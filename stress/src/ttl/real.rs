@@ -7,9 +7,8 @@ use super::{Setting, Summary};
 use crate::checks::{Check, Checks};
 use crate::error::Error;
 use crate::latency::{human, Latency};
+use crate::live::{Gauge, Live, Series};
 use crate::options::{threads, Ttl};
-use crate::progress::Progress;
-use crate::report::thousands;
 use crate::timeline::Timeline;
 use crossbeam_channel::{bounded, RecvTimeoutError};
 use expiry::expiring_map::Entry;
@@ -333,7 +332,7 @@ pub fn run<K: CacheKey>(
             .on_end(move |_: &K, value: &Value, cause| books.told(value, cause))
             .build()?
     };
-    let brought = crowd(options, setting, load, (&map, &keys, &books), threads);
+    let (brought, series) = crowd(options, setting, load, (&map, &keys, &books), threads);
     let live = map.len() as u64;
     drop(map);
     let ends = books.ledger.close(&books.checks);
@@ -341,6 +340,7 @@ pub fn run<K: CacheKey>(
     brought.iter().for_each(|one| done.add(&one.done));
     let mut summary = Summary::new(done);
     summary.took = Duration::from_secs_f64(options.seconds);
+    summary.series = series;
     summary.counts.extend([
         ("threads", threads as u64),
         ("inserted", ends.inserted),
@@ -373,7 +373,7 @@ fn crowd<K: CacheKey>(
     load: &Load,
     (map, keys, books): (&ExpiringMap<K, Value>, &[K], &Books),
     threads: usize,
-) -> Vec<Brought> {
+) -> (Vec<Brought>, Series) {
     let length = Duration::from_secs_f64(options.seconds);
     let began = Instant::now();
     let (alive, gone) = bounded::<()>(0);
@@ -410,27 +410,26 @@ fn crowd<K: CacheKey>(
             })
             .collect();
         drop(alive);
-        let mut progress = Progress::new(Some(length.as_millis() as u64));
-        while gone.recv_timeout(progress.pause()) == Err(RecvTimeoutError::Timeout) {
-            let requests = books.requests.load(Relaxed);
+        let mut live = Live::new("ttl", Some(length.as_millis() as u64));
+        while gone.recv_timeout(live.pause()) == Err(RecvTimeoutError::Timeout) {
             let position = began.elapsed().min(length).as_millis() as u64;
-            progress.show(position, requests, |rate| {
-                format!(
-                    "{requests} requests, {}/s, {} hits, {} live, {} expired, lateness max {}",
-                    thousands(rate),
+            live.show(position, || Gauge {
+                done: books.requests.load(Relaxed),
+                violations: books.checks.violations(),
+                text: format!(
+                    "{} hits, lateness max {}",
                     books.hits.load(Relaxed),
-                    map.len(),
-                    books.expired.load(Relaxed),
                     human(books.latest.load(Relaxed))
-                )
+                ),
+                ..Gauge::of_store(&map.metrics())
             });
         }
-        progress.finish();
+        let series = live.finish();
         // A panic in a thread is a bug in this program: pass it on.
         let brought = handles
             .into_iter()
             .map(|handle| handle.join().expect("a thread panicked"));
-        brought.collect()
+        (brought.collect(), series)
     })
 }
 

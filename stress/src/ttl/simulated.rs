@@ -9,9 +9,8 @@ use super::{Setting, Summary};
 use crate::checks::{Check, Checks};
 use crate::error::Error;
 use crate::latency::Latency;
+use crate::live::{Gauge, Live};
 use crate::options::Ttl;
-use crate::progress::Progress;
-use crate::report::thousands;
 use expiry::expiring_map::Entry as Place;
 use expiry::{Cause, Clock, ExpiringMap, ManualClock, StoreError, Timeout};
 use rand::rngs::SmallRng;
@@ -379,7 +378,7 @@ pub fn run<K: CacheKey>(
     let mut rng = SmallRng::seed_from_u64(options.seed);
     let mut client = Client::new(&setting.row, !options.no_fill);
     let gap = setting.gap();
-    let mut progress = Progress::new(Some(options.requests));
+    let mut live = Live::new("ttl --simulated", Some(options.requests));
     let mut polls = 0u64;
     for number in 0..options.requests {
         // On average a gap.
@@ -392,20 +391,20 @@ pub fn run<K: CacheKey>(
             polls += 1;
         }
         if number % SHOWN == 0 {
-            progress.show(number, number, |rate| {
-                format!(
-                    "{number} requests, {}/s, {} live, {} ended",
-                    thousands(rate),
-                    both.model.entries.len(),
-                    both.ended
-                )
+            live.show(number, || Gauge {
+                done: number,
+                live: both.model.entries.len() as u64,
+                violations: checks.violations(),
+                text: format!("{number} requests, {} values ended", both.ended),
+                ..Gauge::default()
             });
         }
     }
-    progress.finish();
+    let series = live.finish();
     let (inserted, ended, lateness) = both.close();
     checks.equal("ends_agree", "ends of values", ended, inserted);
     let mut summary = Summary::new(client.done);
+    summary.series = series;
     summary
         .counts
         .extend([("inserted", inserted), ("ended", ended), ("polls", polls)]);

@@ -22,9 +22,9 @@ mod words;
 use crate::checks::Checks;
 use crate::error::Error;
 use crate::latency::{human, Latency};
+use crate::live::{Gauge, Live, Series};
 use crate::options::{threads, Wordcount};
-use crate::progress::Progress;
-use crate::report::{thousands, Report};
+use crate::report::Report;
 use attempt::{Books, Piece};
 use bolts::{Count, Split, Worker};
 use expiry::AckTracker;
@@ -94,17 +94,19 @@ impl Stats {
         self.faults[fault as usize].load(Relaxed)
     }
 
-    fn show(&self, components: &[ComponentMetrics], progress: &mut Progress) {
+    /// What is shown, of `components`.
+    fn gauge(&self, components: &[ComponentMetrics]) -> Gauge {
         let [lines, .., count] = components else {
-            return;
+            return Gauge::default();
         };
-        progress.show(self.bytes.load(Relaxed), lines.acked, |rate| {
-            format!(
-                "{} lines, {} in flight, {} words, {}/s completed, {} failed, {} timed out, {} replayed, lateness max {}{}",
+        Gauge {
+            done: lines.acked,
+            expired: lines.timed_out,
+            text: format!(
+                "{} lines, {} in flight, {} words, {} failed, {} timed out, {} replayed, lateness max {}{}",
                 lines.emitted - lines.replayed.min(lines.emitted),
                 lines.pending,
                 count.executed,
-                thousands(rate),
                 lines.failed,
                 lines.timed_out,
                 lines.replayed,
@@ -113,8 +115,9 @@ impl Stats {
                     0 => String::new(),
                     stalls => format!(", {stalls} stalls"),
                 },
-            )
-        });
+            ),
+            ..Gauge::default()
+        }
     }
 }
 
@@ -157,7 +160,7 @@ pub fn run(options: &Wordcount) -> Result<Report, Error> {
     let began = Instant::now();
     let topology = topology(options, &run).start()?;
     let patience = options.timeout.saturating_mul(2).saturating_add(PATIENCE);
-    finish(&topology, &run, patience);
+    let series = finish(&topology, &run, patience);
     // There is acking, so there is a tracker.
     let tracker = topology.tracker().expect("a tracker").clone();
     let components = topology.kill();
@@ -180,13 +183,9 @@ pub fn run(options: &Wordcount) -> Result<Report, Error> {
         faults_off: run.faults.off(),
     };
     verdict(&seen, &run.checks);
-    Ok(verdict::report(
-        &seen,
-        options,
-        took,
-        &run.files,
-        &run.checks,
-    ))
+    let mut report = verdict::report(&seen, options, took, &run.files, &run.checks);
+    report.series = series;
+    Ok(report)
 }
 
 /// Where all tasks put something at their end.
@@ -228,11 +227,11 @@ fn topology(options: &Wordcount, run: &Arc<Run>) -> TopologyBuilder<Piece> {
 }
 
 /// Waits until every line has been acked and every late ack sent, or nothing more happens.
-fn finish(topology: &Topology, run: &Run, patience: Duration) {
-    let mut progress = Progress::new(Some(run.files.bytes));
+fn finish(topology: &Topology, run: &Run, patience: Duration) -> Series {
+    let mut live = Live::new("wordcount", Some(run.files.bytes));
     let (mut before, mut last) = ((0, 0), Instant::now());
     loop {
-        let rest = topology.wait(progress.pause().min(patience)).is_ok();
+        let rest = topology.wait(live.pause().min(patience)).is_ok();
         if rest && run.stats.held.load(Relaxed) == 0 {
             break;
         }
@@ -240,7 +239,9 @@ fn finish(topology: &Topology, run: &Run, patience: Duration) {
             std::thread::sleep(TICK);
         }
         let components = topology.metrics();
-        run.stats.show(&components, &mut progress);
+        live.show(run.stats.bytes.load(Relaxed), || {
+            gauge(run, topology, &components)
+        });
         let ended = components
             .iter()
             .map(|of| of.acked + of.failed + of.timed_out);
@@ -256,7 +257,21 @@ fn finish(topology: &Topology, run: &Run, patience: Duration) {
             break;
         }
     }
-    progress.finish();
+    live.finish()
+}
+
+/// What is shown.
+fn gauge(run: &Run, topology: &Topology, components: &[ComponentMetrics]) -> Gauge {
+    let tracked = topology.tracker().map(|tracker| Gauge::of_tracker(tracker));
+    let tracked = tracked.unwrap_or_default();
+    Gauge {
+        live: tracked.live,
+        lateness: tracked.lateness,
+        shards: tracked.shards,
+        reaper: tracked.reaper,
+        violations: run.checks.violations(),
+        ..run.stats.gauge(components)
+    }
 }
 
 /// All spouts' histograms of one kind together.

@@ -11,9 +11,9 @@ use super::{lock, PATIENCE, SECONDS};
 use crate::checks::{Check, Checks};
 use crate::error::Error;
 use crate::latency::{human, Latency};
+use crate::live::{Gauge, Live};
 use crate::options::{threads, Sessions};
-use crate::progress::Progress;
-use crate::report::{thousands, Report};
+use crate::report::Report;
 use crate::timeline::{Reading, Timeline};
 use expiry::{SessionId, SessionInfo, SessionTracker};
 use law::{judge, judge_ids, Did, End, Event, Promise};
@@ -116,20 +116,22 @@ pub fn run(options: &Sessions) -> Result<Report, Error> {
     };
     let length = Duration::from_secs_f64(options.seconds.unwrap_or(SECONDS));
     let began = Instant::now();
-    let mut progress = Progress::new(Some(length.as_millis() as u64));
+    let mut live = Live::new("sessions --tracker", Some(length.as_millis() as u64));
     while run.round()? && began.elapsed() < length {
         let tally = &run.tally;
-        progress.show(began.elapsed().as_millis() as u64, tally.events, |rate| {
-            format!(
-                "{} rounds, {} sessions judged, {}/s events, lateness max {}",
+        live.show(began.elapsed().as_millis() as u64, || Gauge {
+            done: tally.events,
+            violations: run.checks.violations(),
+            text: format!(
+                "{} rounds, {} sessions judged, lateness max {}",
                 tally.rounds,
                 tally.sessions,
-                thousands(rate),
                 human(tally.lateness.percentiles().max),
-            )
+            ),
+            ..Gauge::default()
         });
     }
-    progress.finish();
+    let series = live.finish();
     let tally = &run.tally;
     let mut report = Report::new(
         "sessions --tracker",
@@ -139,6 +141,7 @@ pub fn run(options: &Sessions) -> Result<Report, Error> {
         &run.checks,
         options,
     );
+    report.series = series;
     report.counts.extend(&tally.counts);
     report.counts.extend([
         ("threads", run.threads.len() as u64),

@@ -1,0 +1,82 @@
+//! What a scenario knows of itself while it runs.
+
+use crate::latency::Percentiles;
+use expiry::{AckTracker, Lateness, Metrics, StoreMetrics};
+use std::time::Duration;
+
+/// A reading. Counts and times are those since the run began.
+#[derive(Debug, Clone)]
+pub struct Gauge {
+    /// What the throughput is of.
+    pub done: u64,
+    /// Entries now.
+    pub live: u64,
+    /// Expirations.
+    pub expired: u64,
+    /// How late they were seen.
+    pub lateness: Lateness,
+    /// Entries of each shard.
+    pub shards: Vec<u64>,
+    /// How long the reaper has worked.
+    pub reaper: Duration,
+    /// Of operations since the reading before.
+    pub latency: Option<Percentiles>,
+    /// What was found wrong.
+    pub violations: u64,
+    /// What else there is to say.
+    pub text: String,
+}
+
+impl Default for Gauge {
+    fn default() -> Self {
+        Gauge {
+            done: 0,
+            live: 0,
+            expired: 0,
+            lateness: Lateness { counts: Vec::new() },
+            shards: Vec::new(),
+            reaper: Duration::ZERO,
+            latency: None,
+            violations: 0,
+            text: String::new(),
+        }
+    }
+}
+
+impl Gauge {
+    /// What a tracker says.
+    pub fn of_tracker(tracker: &AckTracker) -> Self {
+        let Metrics {
+            shards,
+            total,
+            lateness,
+            reaper_busy,
+            ..
+        } = tracker.metrics();
+        Gauge {
+            live: total.live,
+            expired: total.expired,
+            lateness,
+            shards: shards.iter().map(|shard| shard.live).collect(),
+            reaper: reaper_busy,
+            ..Gauge::default()
+        }
+    }
+
+    /// What a keyed store says.
+    pub fn of_store(metrics: &StoreMetrics) -> Self {
+        Gauge {
+            live: metrics.live,
+            expired: metrics.expired,
+            ..Gauge::default()
+        }
+    }
+
+    /// The largest shard beside the mean, and the smallest. `None` where nothing is to be compared.
+    #[allow(clippy::cast_precision_loss)] // counts below 2^53
+    pub fn balance(&self) -> Option<(f64, f64)> {
+        let (least, most) = (self.shards.iter().min()?, self.shards.iter().max()?);
+        let mean = self.shards.iter().sum::<u64>() as f64 / self.shards.len() as f64;
+        (mean > 0.0).then(|| (*least as f64 / mean, *most as f64 / mean))
+    }
+}

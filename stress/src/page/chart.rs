@@ -1,0 +1,356 @@
+//! Charts, as they are in the JSON, and their drawings. Colours are the page's, by variables, so that light and dark is its matter.
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use serde::Serialize;
+
+/// The size that it is drawn at, in pixels; the page scales it.
+const SIZE: (u32, u32) = (640, 340);
+/// Stand-ins for the page's variables: no chart has these colours.
+const INK: RGBColor = RGBColor(1, 1, 1);
+const GRID: RGBColor = RGBColor(2, 2, 2);
+/// How many lines of a chart can be told apart.
+pub const COLOURS: usize = 8;
+
+/// What a number is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Seconds.
+    Seconds,
+    /// Nanoseconds, on a logarithmic scale.
+    Nanos,
+    /// Bytes.
+    Bytes,
+    /// A number of something.
+    Count,
+    /// The same, on a logarithmic scale.
+    Magnitude,
+    /// How often in a second.
+    PerSecond,
+    /// A share of all, 0 to 1, in per cent.
+    Share,
+    /// A share of all, on a scale by how much is left.
+    Quantile,
+    /// How many times another.
+    Ratio,
+}
+
+impl Unit {
+    /// Where a value lies on its scale.
+    fn place(self, value: f64) -> f64 {
+        match self {
+            Unit::Nanos | Unit::Magnitude => value.max(1.0).log10(),
+            Unit::Quantile => -(1.0 - value).max(1e-6).log10(),
+            _ => value,
+        }
+    }
+
+    /// What stands at a place.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // above 0
+    fn label(self, place: f64) -> String {
+        match self {
+            Unit::Seconds => format!("{} s", short(place)),
+            Unit::Nanos => scaled(10f64.powf(place), &["ns", "us", "ms", "s"]),
+            Unit::Bytes => scaled(place, &["B", "KB", "MB", "GB"]),
+            Unit::Count => scaled(place, &["", "K", "M", "G"]),
+            Unit::Magnitude => scaled(10f64.powf(place), &["", "K", "M", "G"]),
+            Unit::PerSecond => scaled(place, &["/s", "K/s", "M/s", "G/s"]),
+            Unit::Share => format!("{} %", short(place * 100.0)),
+            Unit::Quantile => format!("{} %", short((1.0 - 10f64.powf(-place)) * 100.0)),
+            Unit::Ratio => format!("{} x", short(place)),
+        }
+    }
+
+    fn is_logarithmic(self) -> bool {
+        matches!(self, Unit::Nanos | Unit::Magnitude)
+    }
+}
+
+/// In the unit that fits, each a thousand of the one before.
+fn scaled(number: f64, units: &[&str]) -> String {
+    let mut left = number;
+    let mut units = units.iter().peekable();
+    let mut unit = units.next();
+    while left >= 999.5 && units.peek().is_some() {
+        left /= 1000.0;
+        unit = units.next();
+    }
+    let digits = format!("{left:.3}");
+    let digits = digits.trim_end_matches('0').trim_end_matches('.');
+    format!("{digits} {}", unit.unwrap_or(&""))
+        .trim_end()
+        .into()
+}
+
+/// At most six digits, and no zeroes behind the point.
+fn short(number: f64) -> String {
+    let text = format!("{number:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
+/// What is on an axis.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Axis {
+    /// What it is.
+    pub label: String,
+    /// In which unit.
+    pub unit: Unit,
+}
+
+/// A line, or the bars of one colour.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Line {
+    /// What it is of; nothing if it is the only one.
+    pub name: String,
+    /// Its points, from left to right.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// How it is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Lines.
+    Lines,
+    /// A bar at each x.
+    Bars,
+}
+
+/// A chart.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Chart {
+    /// What it shows.
+    pub title: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// How it is drawn.
+    pub kind: Kind,
+    /// What is drawn.
+    pub lines: Vec<Line>,
+}
+
+impl Chart {
+    /// One with nothing in it.
+    pub fn new(title: &str, x: (&str, Unit), y: (&str, Unit), kind: Kind) -> Self {
+        let axis = |(label, unit): (&str, Unit)| Axis {
+            label: label.into(),
+            unit,
+        };
+        Chart {
+            title: title.into(),
+            x: axis(x),
+            y: axis(y),
+            kind,
+            lines: Vec::new(),
+        }
+    }
+
+    /// With one line more. What is not finite is left out, and what a logarithmic scale does not have.
+    pub fn with(mut self, name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        let least = if self.y.unit.is_logarithmic() {
+            f64::MIN_POSITIVE
+        } else {
+            f64::MIN
+        };
+        let finite =
+            |point: &(f64, f64)| point.0.is_finite() && point.1.is_finite() && point.1 >= least;
+        self.lines.push(Line {
+            name: name.into(),
+            points: points.into_iter().filter(finite).collect(),
+        });
+        self
+    }
+
+    /// Whether there is nothing to be seen in it.
+    pub fn is_empty(&self) -> bool {
+        self.lines.iter().all(|line| line.points.is_empty())
+    }
+
+    /// Its drawing: an SVG element in the page's colours.
+    pub fn draw(&self) -> String {
+        let mut svg = String::new();
+        {
+            let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+            // Into a string: nothing to fail but our own numbers, and these are finite.
+            let drawn = self.draw_on(&area);
+            debug_assert!(drawn.is_ok(), "{:?}", drawn.err());
+        }
+        in_colours(&svg)
+    }
+
+    fn placed(&self) -> Vec<Vec<(f64, f64)>> {
+        let place = |&(x, y): &(f64, f64)| (self.x.unit.place(x), self.y.unit.place(y));
+        self.lines
+            .iter()
+            .map(|line| line.points.iter().map(place).collect())
+            .collect()
+    }
+
+    fn draw_on(
+        &self,
+        area: &DrawingArea<SVGBackend<'_>, Shift>,
+    ) -> Result<(), Box<dyn std::error::Error>> {
+        let placed = self.placed();
+        let bar = self.bar(&placed);
+        let (mut across, mut up) = (
+            range(&placed, |point| point.0),
+            range(&placed, |point| point.1),
+        );
+        if self.y.unit.is_logarithmic() {
+            up = up.start.floor()..(up.end + 0.01).ceil();
+        } else {
+            up = 0.0..up.end * 1.08;
+        }
+        if self.kind == Kind::Bars {
+            across = across.start - bar / 2.0..across.end + bar / 2.0;
+        }
+        let text = |size: i32| ("sans-serif", size).into_font().color(&INK);
+        let mut chart = ChartBuilder::on(area)
+            .margin(6)
+            .margin_right(16)
+            .x_label_area_size(34)
+            .y_label_area_size(84)
+            .build_cartesian_2d(across, up)?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(GRID)
+            .axis_style(GRID)
+            .x_labels(7)
+            .y_labels(6)
+            .x_label_formatter(&|place| self.x.unit.label(*place))
+            .y_label_formatter(&|place| self.y.unit.label(*place))
+            .label_style(text(19))
+            .draw()?;
+        for (at, points) in placed.iter().enumerate() {
+            let colour = colour(at);
+            match self.kind {
+                Kind::Lines => chart.draw_series(LineSeries::new(
+                    points.iter().copied(),
+                    colour.stroke_width(2),
+                ))?,
+                Kind::Bars => chart.draw_series(points.iter().map(|&(x, y)| {
+                    Rectangle::new(
+                        [(x - bar * 0.45, 0.0), (x + bar * 0.45, y)],
+                        colour.filled(),
+                    )
+                }))?,
+            };
+        }
+        area.present()?;
+        Ok(())
+    }
+
+    /// How wide a bar and its gap are: what the two nearest are apart.
+    fn bar(&self, placed: &[Vec<(f64, f64)>]) -> f64 {
+        let gaps = placed
+            .iter()
+            .flat_map(|points| points.windows(2))
+            .map(|two| two[1].0 - two[0].0);
+        let nearest = gaps.filter(|gap| *gap > 0.0).fold(f64::INFINITY, f64::min);
+        if nearest.is_finite() {
+            nearest
+        } else {
+            1.0
+        }
+    }
+}
+
+/// From the least to the most, and never empty.
+fn range(placed: &[Vec<(f64, f64)>], of: fn(&(f64, f64)) -> f64) -> std::ops::Range<f64> {
+    let values = || placed.iter().flatten().map(of);
+    let least = values().fold(f64::INFINITY, f64::min);
+    let most = values().fold(f64::NEG_INFINITY, f64::max);
+    match (least, most) {
+        _ if !least.is_finite() || !most.is_finite() => 0.0..1.0,
+        _ if most - least < 1e-9 => least..least + least.abs().max(1.0),
+        _ => least..most,
+    }
+}
+
+/// The stand-in for the colour of a line.
+#[allow(clippy::cast_possible_truncation)] // fewer than COLOURS
+fn colour(at: usize) -> RGBColor {
+    RGBColor(10, 11, 16 + (at % COLOURS) as u8)
+}
+
+fn hex(colour: RGBColor) -> String {
+    format!("#{:02X}{:02X}{:02X}", colour.0, colour.1, colour.2)
+}
+
+/// Puts the page's variables where their stand-ins are, and leaves the size to the page.
+fn in_colours(svg: &str) -> String {
+    let (width, height) = SIZE;
+    let mut svg = svg
+        .replace(&hex(INK), "var(--ink)")
+        .replace(&hex(GRID), "var(--grid)")
+        .replacen(&format!("width=\"{width}\" height=\"{height}\" "), "", 1);
+    for at in 0..COLOURS {
+        svg = svg.replace(&hex(colour(at)), &format!("var(--line-{at})"));
+    }
+    svg
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(kind: Kind, y: Unit) -> Chart {
+        Chart::new("t", ("x", Unit::Seconds), ("y", y), kind)
+    }
+
+    #[test]
+    fn a_drawing_has_the_pages_colours_only() {
+        for kind in [Kind::Lines, Kind::Bars] {
+            let svg = chart(kind, Unit::PerSecond)
+                .with("one", [(0.0, 1.0), (1.0, 2.0)])
+                .with("two", [(0.0, 2.0), (1.0, 1.0)])
+                .draw();
+            for part in [
+                "<svg ",
+                "var(--ink)",
+                "var(--grid)",
+                "var(--line-0)",
+                "var(--line-1)",
+            ] {
+                assert!(svg.contains(part), "{part}: {svg}");
+            }
+            assert!(!svg.contains("=\"#0"), "{svg}");
+        }
+    }
+
+    /// Whatever a run may come up with is drawn.
+    #[test]
+    fn odd_numbers_are_drawn() {
+        for points in [
+            vec![],
+            vec![(0.0, 0.0)],
+            vec![(3.0, 5.0); 4],
+            vec![(0.0, f64::NAN), (f64::INFINITY, 1.0)],
+            vec![(0.0, 1e18), (1e12, 0.0)],
+        ] {
+            for unit in [Unit::Nanos, Unit::Count, Unit::Bytes, Unit::Share] {
+                for kind in [Kind::Lines, Kind::Bars] {
+                    let svg = chart(kind, unit).with("", points.iter().copied()).draw();
+                    assert!(svg.ends_with("</svg>\n"), "{svg}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn scales_have_the_labels_of_their_values() {
+        let label = |unit: Unit, value: f64| unit.label(unit.place(value));
+        assert_eq!(label(Unit::Nanos, 1000.0), "1 us");
+        assert_eq!(label(Unit::Quantile, 0.999), "99.9 %");
+        assert_eq!(label(Unit::Share, 0.125), "12.5 %");
+        assert_eq!(label(Unit::PerSecond, 2.5e6), "2.5 M/s");
+        assert_eq!(label(Unit::Bytes, 3.5e9), "3.5 GB");
+        assert_eq!(label(Unit::Count, 0.0), "0");
+        assert_eq!(label(Unit::Magnitude, 1e6), "1 M");
+    }
+}
