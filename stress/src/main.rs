@@ -7,6 +7,7 @@ mod error;
 mod faults;
 mod histories;
 mod hostile;
+mod interrupt;
 mod latency;
 mod live;
 mod machine;
@@ -34,6 +35,7 @@ const UNUSABLE: u8 = 2;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    interrupt::listen();
     #[cfg(expiry_inject)]
     inject();
     let Some(scenario) = cli.scenario else {

@@ -176,11 +176,9 @@ fn load(
         let brought = handles
             .into_iter()
             .map(|handle| handle.join().expect("a worker panicked"));
-        (
-            brought.collect(),
-            Duration::from_nanos(stop - began),
-            series,
-        )
+        let brought: Vec<_> = brought.collect();
+        let last = brought.iter().map(|one| one.until).max().unwrap_or(stop);
+        (brought, Duration::from_nanos(last - began), series)
     })
 }
 

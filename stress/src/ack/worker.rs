@@ -8,6 +8,7 @@ use super::ops::{Ops, ToAck, ToIssue};
 use super::plan::{Plan, Planner};
 use super::tally::{Stats, Tally};
 use crate::checks::Checks;
+use crate::interrupt;
 use crate::latency::Latency;
 use crate::options::{Ids, Order};
 use crossbeam_channel::{Receiver, Sender};
@@ -116,6 +117,8 @@ pub struct Brought {
     pub tally: Tally,
     /// How much of that before it was time to stop.
     pub during: Tally,
+    /// When that was.
+    pub until: u64,
     /// How late timeouts were, after the root's timeout had passed since its issue.
     pub lateness: Latency,
     /// Time per ack.
@@ -159,10 +162,11 @@ impl<'a> Worker<'a> {
 
     /// Keeps up the load until it is time to stop, then waits for what is in flight.
     pub fn run(mut self) -> Brought {
-        while self.shared.ledger.now() < self.shared.until.0 {
+        while self.shared.ledger.now() < self.shared.until.0 && !interrupt::asked() {
             self.step(true);
         }
         let during = self.tally.clone();
+        let until = self.shared.ledger.now();
         while self.occupied > 0 {
             if self.shared.ledger.now() > self.shared.until.1 {
                 self.give_up();
@@ -182,6 +186,7 @@ impl<'a> Worker<'a> {
         Brought {
             tally: self.tally,
             during,
+            until,
             lateness: self.lateness,
             ack_time: self.ops.ack_time,
             issue_time: self.ops.issue_time,

@@ -15,6 +15,7 @@ mod show;
 
 use crate::checks::{Check, Checks};
 use crate::error::Error;
+use crate::interrupt;
 use crate::live::{Gauge, Live};
 use crate::options::{Histories, On};
 use crate::report::Report;
@@ -62,7 +63,7 @@ pub fn run(options: &Histories) -> Result<Report, Error> {
     let mut live = Live::new("histories", Some(length.as_millis() as u64));
     let mut number = 0;
     // Each kind once, however short the time.
-    while number < KINDS as u64 || began.elapsed() < length {
+    while (number < KINDS as u64 || began.elapsed() < length) && !interrupt::asked() {
         if run.round(number)? {
             let tally = &run.tally;
             live.show(began.elapsed().as_millis() as u64, || Gauge {

@@ -67,7 +67,7 @@ impl Unit {
     }
 }
 
-/// In the unit that fits, each a thousand of the one before.
+/// Three digits, in the unit that fits, each a thousand of the one before.
 fn scaled(number: f64, units: &[&str]) -> String {
     let mut left = number;
     let mut units = units.iter().peekable();
@@ -76,8 +76,15 @@ fn scaled(number: f64, units: &[&str]) -> String {
         left /= 1000.0;
         unit = units.next();
     }
-    let digits = format!("{left:.3}");
-    let digits = digits.trim_end_matches('0').trim_end_matches('.');
+    let after = match left {
+        left if left >= 99.95 => 0,
+        left if left >= 9.995 => 1,
+        _ => 2,
+    };
+    let mut digits = format!("{left:.after$}");
+    if digits.contains('.') {
+        digits.truncate(digits.trim_end_matches('0').trim_end_matches('.').len());
+    }
     format!("{digits} {}", unit.unwrap_or(&""))
         .trim_end()
         .into()

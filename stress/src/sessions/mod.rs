@@ -19,6 +19,7 @@ mod zookeeper;
 
 use crate::checks::{Check, Checks};
 use crate::error::Error;
+use crate::interrupt;
 use crate::latency::{human, Latency};
 use crate::live::{Gauge, Live};
 use crate::options::{threads, Sessions};
@@ -134,7 +135,7 @@ fn rounds<K: Key>(options: &Sessions) -> Result<Report, Error> {
     let began = Instant::now();
     let mut live = Live::new("sessions", Some(length.as_millis() as u64));
     let mut whole = true;
-    while whole && began.elapsed() < length {
+    while whole && began.elapsed() < length && !interrupt::asked() {
         whole = run.round();
         live.show(began.elapsed().as_millis() as u64, || Gauge {
             done: run.tally.events,

@@ -6,11 +6,12 @@ mod text;
 
 use crate::checks::{Check, Checks};
 use crate::error::Error;
+use crate::interrupt;
 use crate::options::{Cli, Soak};
 use crate::report::{thousands, Report};
 use crate::usage::{one_arena, resident, trim};
 use clap::Parser;
-use crossbeam_channel::{bounded, Receiver, RecvTimeoutError};
+use crossbeam_channel::{bounded, RecvTimeoutError};
 use log::{Line, Log, Run};
 use plan::Plan;
 use std::collections::BTreeMap;
@@ -28,6 +29,8 @@ const SHARE: f64 = 0.1;
 const BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 /// A run that takes this much longer than it should is stuck.
 const PATIENCE: Duration = Duration::from_secs(900);
+/// How often Ctrl-C is looked for.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// How a run ended.
 enum End {
@@ -75,7 +78,6 @@ pub fn run(options: &Soak) -> Result<Report, Error> {
         text.path().into(),
     );
     let mut log = Log::open(options.log.as_deref(), options.seed, plan.runs())?;
-    let interrupted = interruptions();
     let checks = Checks::new(&[RUNS_PASS, NOBODY_STUCK, MEMORY_FLAT]);
     let process = log.next_process();
     let before: f64 = log.runs().map(|run| run.seconds).sum();
@@ -100,7 +102,7 @@ pub fn run(options: &Soak) -> Result<Report, Error> {
             plan.runs()
         );
         let limit = PATIENCE + 20 * options.each;
-        match one((cycle, place), arguments, limit, &interrupted)? {
+        match one((cycle, place), arguments, limit)? {
             End::Interrupted => {
                 ended_by = "Ctrl-C";
                 break;
@@ -151,28 +153,8 @@ fn parse(arguments: &str) -> Result<crate::options::Scenario, Error> {
     }
 }
 
-/// Is sent something at each Ctrl-C; never, where that cannot be had.
-fn interruptions() -> Receiver<()> {
-    let (sender, receiver) = bounded(1);
-    let told = sender.clone();
-    let tell = move || {
-        // One that has not been heard yet is as good as two.
-        let _ = told.try_send(());
-    };
-    if ctrlc::set_handler(tell).is_err() {
-        // Ctrl-C then ends the process, as ever; the log is whole.
-        std::mem::forget(sender);
-    }
-    receiver
-}
-
 /// One run, on a thread of its own.
-fn one(
-    (cycle, place): (u64, usize),
-    arguments: String,
-    limit: Duration,
-    interrupted: &Receiver<()>,
-) -> Result<End, Error> {
+fn one((cycle, place): (u64, usize), arguments: String, limit: Duration) -> Result<End, Error> {
     let scenario = parse(&arguments)?;
     let began = Instant::now();
     let (done, over) = bounded(1);
@@ -187,11 +169,17 @@ fn one(
         resident: 0,
         violations: Vec::new(),
     };
-    let result = crossbeam_channel::select! {
-        recv(over) -> result => result.map_err(|_| RecvTimeoutError::Disconnected),
-        recv(interrupted) -> _ => return Ok(End::Interrupted),
-        default(limit) => Err(RecvTimeoutError::Timeout),
+    let result = loop {
+        match over.recv_timeout(LOOK) {
+            Err(RecvTimeoutError::Timeout) if interrupt::asked() => return Ok(End::Interrupted),
+            Err(RecvTimeoutError::Timeout) if began.elapsed() < limit => {}
+            result => break result,
+        }
     };
+    // It has been cut short.
+    if interrupt::asked() {
+        return Ok(End::Interrupted);
+    }
     run.seconds = began.elapsed().as_secs_f64();
     run.resident = resident();
     match result {

@@ -6,6 +6,7 @@ use super::value::{CacheKey, Value};
 use super::{Setting, Summary};
 use crate::checks::{Check, Checks};
 use crate::error::Error;
+use crate::interrupt;
 use crate::latency::{human, Latency};
 use crate::live::{Gauge, Live, Series};
 use crate::options::{threads, Ttl};
@@ -332,14 +333,14 @@ pub fn run<K: CacheKey>(
             .on_end(move |_: &K, value: &Value, cause| books.told(value, cause))
             .build()?
     };
-    let (brought, series) = crowd(options, setting, load, (&map, &keys, &books), threads);
+    let (brought, took, series) = crowd(options, setting, load, (&map, &keys, &books), threads);
     let live = map.len() as u64;
     drop(map);
     let ends = books.ledger.close(&books.checks);
     let mut done = Done::default();
     brought.iter().for_each(|one| done.add(&one.done));
     let mut summary = Summary::new(done);
-    summary.took = Duration::from_secs_f64(options.seconds);
+    summary.took = took;
     summary.series = series;
     summary.counts.extend([
         ("threads", threads as u64),
@@ -373,7 +374,7 @@ fn crowd<K: CacheKey>(
     load: &Load,
     (map, keys, books): (&ExpiringMap<K, Value>, &[K], &Books),
     threads: usize,
-) -> (Vec<Brought>, Series) {
+) -> (Vec<Brought>, Duration, Series) {
     let length = Duration::from_secs_f64(options.seconds);
     let began = Instant::now();
     let (alive, gone) = bounded::<()>(0);
@@ -388,7 +389,7 @@ fn crowd<K: CacheKey>(
                     let mut client = Client::new(&setting.row, !options.no_fill);
                     let mut shopper = Shopper::new((map, keys, books), thread);
                     let mut told = Done::default();
-                    while began.elapsed() < length {
+                    while began.elapsed() < length && !interrupt::asked() {
                         for _ in 0..LOOK {
                             client.request(&mut shopper, load.draw(&mut rng));
                         }
@@ -424,12 +425,12 @@ fn crowd<K: CacheKey>(
                 ..Gauge::of_store(&map.metrics())
             });
         }
-        let series = live.finish();
+        let (took, series) = (began.elapsed(), live.finish());
         // A panic in a thread is a bug in this program: pass it on.
         let brought = handles
             .into_iter()
             .map(|handle| handle.join().expect("a thread panicked"));
-        (brought.collect(), series)
+        (brought.collect(), took, series)
     })
 }
 

@@ -10,6 +10,7 @@ mod worker;
 use super::{lock, PATIENCE, SECONDS};
 use crate::checks::{Check, Checks};
 use crate::error::Error;
+use crate::interrupt;
 use crate::latency::{human, Latency};
 use crate::live::{Gauge, Live};
 use crate::options::{threads, Sessions};
@@ -117,7 +118,7 @@ pub fn run(options: &Sessions) -> Result<Report, Error> {
     let length = Duration::from_secs_f64(options.seconds.unwrap_or(SECONDS));
     let began = Instant::now();
     let mut live = Live::new("sessions --tracker", Some(length.as_millis() as u64));
-    while run.round()? && began.elapsed() < length {
+    while run.round()? && began.elapsed() < length && !interrupt::asked() {
         let tally = &run.tally;
         live.show(began.elapsed().as_millis() as u64, || Gauge {
             done: tally.events,

@@ -1,0 +1,22 @@
+//! Ctrl-C: a run ends early, with its report. A second one ends the process at once.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// From now on Ctrl-C is heard here.
+pub fn listen() {
+    // Where it cannot be, it ends the process, as ever.
+    let _ = ctrlc::set_handler(|| {
+        if ASKED.swap(true, Relaxed) {
+            std::process::exit(130);
+        }
+        eprintln!("\nending with a report; once more to end at once");
+    });
+}
+
+/// Whether a run is to end.
+#[inline]
+pub fn asked() -> bool {
+    ASKED.load(Relaxed)
+}
