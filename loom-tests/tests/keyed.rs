@@ -40,6 +40,30 @@ fn two_replacements() {
     });
 }
 
+/// A replacement finds another one's offer in its way, which is taken, and removed again, before it can help. What has ended stays
+/// ended. Guards: only an entry that is REPLACING is seen through.
+#[test]
+fn m2_a_helper_comes_too_late() {
+    large("m2_a_helper_comes_too_late", || {
+        let rig = map();
+        rig.map.insert(1, 10).unwrap();
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            other.map.insert(1, 20).unwrap();
+            other.map.remove(&1).map(|old| *old.value())
+        });
+        rig.map.insert(1, 30).unwrap();
+        let removed = a.join().unwrap().expect("20, or what has taken its place");
+        let left = rig.get();
+        assert_ne!(left, Some(removed));
+        let mut ends: Vec<u64> = rig.told().iter().map(|&(value, _)| value).collect();
+        ends.extend(left);
+        ends.sort_unstable();
+        assert_eq!(ends, [10, 20, 30]);
+        assert_eq!(rig.map.len(), left.iter().count());
+    });
+}
+
 /// W16: a replacement meets the expiry of what it replaces. Guards: the replacing swap and the ending one are of one word.
 #[test]
 fn w16_replace_and_expire() {
