@@ -539,7 +539,9 @@ fn s12_late_reset() {
         let rig = Rig::new();
         let root = rig.tracker.issue(3, 10).unwrap();
         let other = rig.clone();
-        let a = thread::spawn(move || other.tracker.reset_timeout(root));
+        // To another deadline: or the lease would be as it was.
+        let longer = Timeout::After(TICK * 20);
+        let a = thread::spawn(move || other.tracker.reset_timeout_to(root, longer));
         assert_eq!(rig.tracker.ack(root, 3), Ok(Ack::Completed));
         let reset = a.join().unwrap();
         assert!(
