@@ -24,6 +24,8 @@ pub enum Inserted {
     Found,
     /// No larger table is to be had.
     Full,
+    /// Too many keys share the hash.
+    Alike,
 }
 
 /// An index by itself.
@@ -44,6 +46,7 @@ impl Index {
             Insert::Done => Inserted::Done,
             Insert::Found => Inserted::Found,
             Insert::Full => Inserted::Full,
+            Insert::Alike => Inserted::Alike,
         }
     }
 
