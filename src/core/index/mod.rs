@@ -392,7 +392,7 @@ impl TwoWords {
     pub fn init(&self, hash: u32, slot: u32, mut accept: impl FnMut(u32) -> bool) -> bool {
         self.0.publish_at_home(word(hash, slot))
             || matches!(
-                self.0.publish(word(hash, slot), &mut 0, &mut accept),
+                self.0.publish(word(hash, slot), &mut 0, ALIKE, &mut accept),
                 Publish::Done
             )
     }
