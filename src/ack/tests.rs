@@ -42,3 +42,21 @@ fn roots_with_one_hash_are_told_apart() {
     assert_eq!(tracker.fail(first), Ok(Done::Now));
     assert!(tracker.is_empty());
 }
+
+#[test]
+fn the_driver_carries_what_has_grown() {
+    let tracker = AckTracker::builder()
+        .shards(1)
+        .clock(ManualClock::new())
+        .build_manual()
+        .expect("settings");
+    let index = tracker.trees.engine.index(0);
+    let mut key = 0;
+    while index.tables_to_carry() == 0 {
+        assert_eq!(tracker.init(key, 3, key), Ok(()));
+        key += 1;
+    }
+    assert!(!tracker.poll(usize::MAX).more);
+    assert_eq!(index.tables_to_carry(), 0);
+    assert!((0..key).all(|key| tracker.ack(key, 3) == Ok(Ack::Completed)));
+}
