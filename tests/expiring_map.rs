@@ -666,6 +666,8 @@ fn each_of_many_keys_is_found_and_removed_once() {
     for key in keys() {
         assert!(map.insert(key, key).unwrap().is_none());
     }
+    // Where one table is left, a look at a key's home is mostly enough.
+    drive(&map);
     for key in keys() {
         assert_eq!(map.get(&key).as_deref(), Some(&key));
     }
