@@ -2,7 +2,7 @@
 #![cfg(expiry_loom)]
 
 use expiry::{Cause, ExpiryQueue, Handle, ManualClock, Updated};
-use loom_tests::{large, model, thread, MapRig, TICK};
+use loom_tests::{deep, large, model, thread, MapRig, TICK};
 use std::sync::Arc;
 
 /// A map with a time to live of ten ticks.
@@ -44,7 +44,7 @@ fn two_replacements() {
 /// ended. Guards: only an entry that is REPLACING is seen through.
 #[test]
 fn m2_a_helper_comes_too_late() {
-    large("m2_a_helper_comes_too_late", || {
+    deep("m2_a_helper_comes_too_late", 2, || {
         let rig = map();
         rig.map.insert(1, 10).unwrap();
         let other = rig.clone();
