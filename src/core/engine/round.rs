@@ -5,7 +5,7 @@ use super::{pause, Claim, DriverShard, Engine, Face, Instant, Work, BUCKET_U32};
 use crate::core::lease::Lease;
 use crate::core::params::{BUCKET, CHUNK, CHUNK_BUCKETS};
 use crate::core::prefetch;
-use crate::core::slots::{Look, Released, Slot};
+use crate::core::slots::{Look, NextExpiration, Released, Slot};
 use crate::inject::{hit, Bug};
 use crate::sync::Ordering;
 use crate::time::NEVER;
@@ -170,7 +170,11 @@ impl<C> Engine<C> {
             match end {
                 Some(true) => return None,
                 Some(false) => {
-                    let next = driver.wheel.next_expiration().unwrap_or(NEVER);
+                    let mut next = driver.wheel.next_expiration().unwrap_or(NEVER);
+                    if NextExpiration::is_after(driver.heard, next) {
+                        // Who has told since has made news.
+                        next = next.min(self.untold(instant.tick));
+                    }
                     let raised = shard.next.raise(&mut driver.heard, instant.tick, next);
                     if raised.is_some() {
                         return raised;
