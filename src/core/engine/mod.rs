@@ -180,6 +180,8 @@ struct Shard {
     untended: AtomicBool,
     /// Chunks in the ring.
     active: AtomicU32,
+    /// The last chunk off the ring, plus one, that a thread has left since memory was looked after; [`SEVERAL`] if there are others.
+    left: AtomicU32,
     /// The most chunks there ever were, with [`SHUT`] on top once the engine has shut down.
     peak: AtomicU32,
     /// Where the next thread that needs a chunk begins to look.
@@ -192,6 +194,7 @@ struct Shard {
 }
 
 const SHUT: u32 = 1 << 31;
+const SEVERAL: u32 = u32::MAX;
 
 /// The deadline that a timeout (in nanoseconds) had last, and until which clock reading it holds.
 #[derive(Default)]
@@ -228,7 +231,8 @@ pub(crate) struct Stripe<C> {
     further: Counter,
     /// Non-zero if its last round has ended entries whose memory others were still to retire.
     lent: Counter,
-    /// How near the nearest tick is of which it has yet to tell, as [`NEVER`] less that; 0 if it has told of all.
+    /// How near the nearest tick is of which it has yet to tell, as [`NEVER`] less that; 0 if it has told of all. A standard atomic
+    /// also under loom: each poll would look at eight more.
     untold: std::sync::atomic::AtomicU64,
     /// The face's share.
     pub(crate) face: C,
@@ -450,6 +454,7 @@ impl<C> Engine<C> {
                         chores: AtomicU64::new(NEVER),
                         untended: AtomicBool::new(false),
                         active: AtomicU32::new(0),
+                        left: AtomicU32::new(0),
                         peak: AtomicU32::new(0),
                         ring: AtomicU32::new(0),
                         lingering: std::sync::atomic::AtomicU32::new(0),
@@ -511,7 +516,7 @@ impl<C> Engine<C> {
     pub(crate) fn held(&self, shard: usize) -> u64 {
         let shard = &self.shards[shard];
         let lingering = shard.lingering.load(std::sync::atomic::Ordering::Relaxed);
-        (u64::from(shard.active.load(Ordering::Acquire)) + u64::from(lingering)) * CHUNK as u64
+        (u64::from(shard.active.load(Ordering::Relaxed)) + u64::from(lingering)) * CHUNK as u64
     }
 
     #[inline]
