@@ -386,7 +386,12 @@ impl<C> Engine<C> {
                     .compare_exchange(active, wanted, Ordering::AcqRel, Ordering::Relaxed);
         }
         let active = shard.active.load(Ordering::Acquire);
-        let left = match shard.left.swap(0, Ordering::AcqRel) {
+        // Mostly nobody has: the load saves the swap.
+        let left = match shard.left.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => shard.left.swap(0, Ordering::AcqRel),
+        };
+        let left = match left {
             SEVERAL => shard.peak.load(Ordering::Relaxed) & !SHUT,
             left if driver.aside.iter().any(|local| local + 1 == left) => 0,
             left => left,
