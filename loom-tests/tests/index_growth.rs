@@ -585,10 +585,11 @@ fn limbo_removal_at_home_beside_a_copy() {
 }
 
 /// A slot is found under key 5 in its first tenancy, while `then` happens, and after that the slot is filled for a second
-/// one, which is not published. Whoever looks into the slot must not believe that it saw what the index has.
+/// one, which is not published, or was filled before. Whoever looks into the slot must not believe that it saw what the index has.
 fn found_in_its_second_tenancy(
     name: &'static str,
     preemptions: usize,
+    filled_first: bool,
     then: fn(&Index),
     find: fn(&Index, &AtomicU32) -> Option<u32>,
 ) {
@@ -599,8 +600,13 @@ fn found_in_its_second_tenancy(
         let (other, slot) = (index.clone(), tenancy.clone());
         let a = thread::spawn(move || find(&other, &slot));
         index.remove_found(5, 1);
-        then(&index);
-        tenancy.store(2, Ordering::Release);
+        if filled_first {
+            tenancy.store(2, Ordering::Release);
+            then(&index);
+        } else {
+            then(&index);
+            tenancy.store(2, Ordering::Release);
+        }
         let seen = a.join().unwrap();
         assert_ne!(seen, Some(2), "what is not published was found");
     });
@@ -641,14 +647,15 @@ fn another_life(index: &Index) {
 #[test]
 fn w14_a_candidate_that_has_ended() {
     let name = "w14_a_candidate_that_has_ended";
-    found_in_its_second_tenancy(name, preemptions(), |_| (), by_candidate);
+    found_in_its_second_tenancy(name, preemptions(), false, |_| (), by_candidate);
 }
 
 /// W6, W14 where another key has the candidate's word. Guards: the version.
 #[test]
 fn w14_a_candidate_whose_word_is_another_keys() {
     let name = "w14_a_candidate_whose_word_is_another_keys";
-    found_in_its_second_tenancy(name, preemptions(), another_key, by_candidate);
+    found_in_its_second_tenancy(name, preemptions(), false, another_key, by_candidate);
+    found_in_its_second_tenancy(name, preemptions(), true, another_key, by_candidate);
 }
 
 /// W6, W14 where the candidate's table has begun another life, in which the header is the same. Guards: the directory, asked
@@ -656,15 +663,16 @@ fn w14_a_candidate_whose_word_is_another_keys() {
 #[test]
 fn w14_a_candidate_in_another_life() {
     let name = "w14_a_candidate_in_another_life";
-    found_in_its_second_tenancy(name, preemptions(), another_life, by_candidate);
+    found_in_its_second_tenancy(name, preemptions(), false, another_life, by_candidate);
+    found_in_its_second_tenancy(name, preemptions(), true, another_life, by_candidate);
 }
 
 /// The same three for a look-up in all tables.
 #[test]
 fn w14_found_in_its_second_tenancy() {
     let name = "w14_found_in_its_second_tenancy";
-    found_in_its_second_tenancy(name, preemptions(), |_| (), by_find);
-    found_in_its_second_tenancy(name, preemptions(), another_key, by_find);
+    found_in_its_second_tenancy(name, preemptions(), false, |_| (), by_find);
+    found_in_its_second_tenancy(name, preemptions(), false, another_key, by_find);
     // Large, and one interruption is what it takes: of the look.
-    found_in_its_second_tenancy(name, preemptions() - 2, another_life, by_find);
+    found_in_its_second_tenancy(name, preemptions() - 2, false, another_life, by_find);
 }

@@ -405,6 +405,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             let lease = Lease::new(State::Live, claim.incarnation, deadline);
             spot.occupy(wanted.bits, NONE, word, lease);
             mine.face.counts[shard].keys_in.add(1);
+            let _telling = mine.telling(deadline);
             let entering = Entering {
                 store: self,
                 mine,
@@ -596,11 +597,20 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
                 if hit(Bug::LateTouch) {
                     return Some(Touched::Renewed);
                 }
-                found.slot.swap_lease(found.lease, renewed).ok()?;
-                // Renewed: no expiry by the old deadline can succeed any more (Q6).
-                self.engine.shortened(found.id, found.lease, deadline);
-                self.engine.heed(found.id, deadline);
-                Some(Touched::Renewed)
+                let renew = || {
+                    found.slot.swap_lease(found.lease, renewed).ok()?;
+                    // Renewed: no expiry by the old deadline can succeed any more (Q6).
+                    self.engine.shortened(found.id, found.lease, deadline);
+                    self.engine.heed(found.id, deadline);
+                    Some(Touched::Renewed)
+                };
+                if deadline >= found.lease.deadline_near(deadline) {
+                    return renew();
+                }
+                self.engine.with_stripe(|mine, _| {
+                    let _telling = mine.telling(deadline);
+                    renew()
+                })
             }
             State::Replacing => {
                 self.see_through(found);

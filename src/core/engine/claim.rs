@@ -9,7 +9,7 @@
 //! A thread that claims no more keeps the bucket that it owns last: at most 15 slots that nobody else can have, and a
 //! chunk whose memory stays. When it moves on out of a chunk that has left the ring it tells the driver.
 
-use super::{Claim, Engine, Refused, Stripe, SHUT};
+use super::{Claim, Engine, Refused, Stripe, SEVERAL, SHUT};
 use crate::core::lease::State;
 use crate::core::params::{BUCKET, CHUNK, LONG_WALK, LOOKS, SAMPLES};
 use crate::core::slots::{OutOfMemory, Slots, Spot};
@@ -218,10 +218,16 @@ impl<C> Engine<C> {
             return;
         };
         let local = last as usize / CHUNK / self.shards.len();
-        let active = &self.shards[self.shard_of(last as u32)].active;
+        let shard = &self.shards[self.shard_of(last as u32)];
         // A read-modify-write: either the driver, whose swap shortens the ring after it, finds the bucket left; or this
         // finds the ring shortened.
-        if local >= active.fetch_add(0, Ordering::AcqRel) as usize {
+        if local >= shard.active.fetch_add(0, Ordering::AcqRel) as usize {
+            // Which one, too: the driver may have let it go while this thread was about to own a bucket in it.
+            let left = local as u32 + 1;
+            let before = shard.left.swap(left, Ordering::AcqRel);
+            if before != 0 && before != left {
+                shard.left.swap(SEVERAL, Ordering::AcqRel);
+            }
             self.tend_soon();
         }
     }

@@ -66,7 +66,7 @@ impl Index {
                 seen.0,
                 seen.with(class).0,
                 Ordering::AcqRel,
-                Ordering::Acquire,
+                Ordering::Relaxed,
             )
             .is_err()
         {
@@ -110,7 +110,7 @@ impl Index {
                         directory.0,
                         directory.with(class).0,
                         Ordering::AcqRel,
-                        Ordering::Acquire,
+                        Ordering::Relaxed,
                     )
                     .is_err()
                 {
@@ -231,7 +231,7 @@ impl Index {
                 directory.0,
                 directory.without(class).0,
                 Ordering::AcqRel,
-                Ordering::Acquire,
+                Ordering::Relaxed,
             ) {
                 Ok(_) => break,
                 Err(now) => directory = Directory(now),
