@@ -4,7 +4,7 @@
 
 use expiry::expiring_map::Entry;
 use expiry::{Cause, Lifetime, Timeout};
-use loom_tests::{bounded, large, model, preemptions, thread, MapRig, TICK};
+use loom_tests::{deep, large, model, thread, MapRig, TICK};
 
 /// A map where nothing expires by itself.
 fn empty() -> MapRig {
@@ -226,7 +226,7 @@ fn a_walk_meets_what_is_replaced() {
 /// under the lease of the one before. Guards: who settles asks for the lease after it has read offer and word.
 #[test]
 fn a_late_helper_lets_nobody_move_in() {
-    bounded("a_late_helper_lets_nobody_move_in", preemptions(), || {
+    deep("a_late_helper_lets_nobody_move_in", 3, || {
         let rig = with(live(10));
         let other = rig.clone();
         let a = thread::spawn(move || other.get());
