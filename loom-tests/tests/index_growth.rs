@@ -1,10 +1,10 @@
 //! W7, W12, W13 and what the index leans on: closing, carrying, limbo, retirement and grace periods.
 //!
 //! Under the model checker a home has one word of its own and one or two in overflow lines, and the smallest table
-//! has one home.
+//! has one home; in some models a home has two words of its own.
 #![cfg(expiry_loom)]
 
-use expiry::model::{Index, Inserted};
+use expiry::model::{Index, Inserted, TwoWords};
 use expiry::{Ack, AckError, Done};
 use loom::sync::atomic::AtomicU32;
 use loom_tests::{all, bounded, index, large, model, preemptions, thread, Rig, EITHER};
@@ -445,6 +445,39 @@ fn w13_at_home_twice() {
         assert_eq!(index.init(7, 4, |_| false), Inserted::Done);
         assert_eq!(index.tables(), 1, "a word is still reserved, for nobody");
     });
+}
+
+/// W13 in a home of two words, where there is room beside the key. Guards: who reads a header sees the words that it believes in.
+#[test]
+fn w13_beside_itself_at_home() {
+    model("w13_beside_itself_at_home", || {
+        let table = Arc::new(TwoWords::new());
+        two_inits_beside(&table, || ());
+    });
+}
+
+/// The same where another key's word goes meanwhile: the two inits find different words to be free. Guards: as
+/// [`w13_at_home_twice`].
+#[test]
+fn w13_beside_a_word_that_goes() {
+    model("w13_beside_a_word_that_goes", || {
+        let table = Arc::new(TwoWords::new());
+        assert!(table.init(4, 7, |_| false));
+        let other = table.clone();
+        two_inits_beside(&table, move || other.remove(4, 7, 0));
+        assert_eq!(table.all(4), []);
+    });
+}
+
+/// Two threads put key 5 in, one of which does something first: it is in once.
+fn two_inits_beside(table: &Arc<TwoWords>, first: impl FnOnce()) {
+    let other = table.clone();
+    let a = thread::spawn(move || other.init(5, 1, EITHER));
+    first();
+    let b = table.init(5, 2, EITHER);
+    let published = if a.join().unwrap() { 1 } else { 2 };
+    assert_eq!(b, published == 2, "in twice, or not at all");
+    assert_eq!(table.all(5), [published]);
 }
 
 /// W13, the fast way, where the key lies in the overflow line: as [`w13_spilled_duplicate`]. Guards: a home of which

@@ -268,7 +268,8 @@ fn w07_growth_closed_by_a_third() {
     });
 }
 
-/// Two threads let the index grow, and put a key in: neither's table is lost. Guards: the directory's swap expects what was read.
+/// Two threads let the index grow, and put a key in: neither's table is lost. Guards: the directory's swap expects what was read;
+/// whose swap fails gives its table back.
 #[test]
 fn two_growths() {
     model("two_growths", || {
@@ -282,6 +283,7 @@ fn two_growths() {
         assert_eq!(index.insert(4, 2, NOBODY), Inserted::Done);
         assert_eq!(a.join().unwrap(), Inserted::Done);
         assert_eq!((all(&index, 5), all(&index, 4)), (vec![1], vec![2]));
+        assert_eq!(index.in_use(), index.tables(), "a class is lost");
     });
 }
 

@@ -417,6 +417,9 @@ pub(crate) struct Engine<C> {
     credits: Option<CachePadded<AtomicU64>>,
     /// Tick that the reaper sleeps until; 0 while it is awake (or there is none).
     wake_at: CachePadded<AtomicU64>,
+    /// For models: until when the reaper sleeps, or is about to; 0 if it does not.
+    #[cfg(expiry_loom)]
+    sleeps_until: std::sync::atomic::AtomicU64,
     pub(crate) waker: Waker,
     /// The latest clock reading of a round: time does not go back for the driver. A hint elsewhere: it only ever makes a
     /// deadline later.
@@ -475,6 +478,8 @@ impl<C> Engine<C> {
                 .capacity
                 .map(|slots| CachePadded::new(AtomicU64::new(slots as u64))),
             wake_at: CachePadded::new(AtomicU64::new(0)),
+            #[cfg(expiry_loom)]
+            sleeps_until: std::sync::atomic::AtomicU64::new(0),
             waker: Waker::new(),
             driven: CachePadded::new(std::sync::atomic::AtomicU64::new(now)),
             caught_up: std::sync::atomic::AtomicU64::new(0),

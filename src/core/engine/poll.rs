@@ -177,6 +177,9 @@ impl<C> Engine<C> {
     /// Announces that the reaper will sleep until `tick`, and says whether it may: nothing came meanwhile.
     pub(crate) fn announce(&self, tick: u64) -> bool {
         self.wake_at.swap(tick, Ordering::AcqRel);
+        #[cfg(expiry_loom)]
+        self.sleeps_until
+            .store(tick, std::sync::atomic::Ordering::Relaxed);
         // Whoever wants something says so before it looks at the announcement.
         self.unattended().all(|at| self.wanted(at) >= tick) && self.reclaim.wanted() >= tick
     }
@@ -184,6 +187,9 @@ impl<C> Engine<C> {
     /// The reaper is awake: nobody needs to wake it.
     pub(crate) fn awake(&self) {
         self.wake_at.swap(0, Ordering::AcqRel);
+        #[cfg(expiry_loom)]
+        self.sleeps_until
+            .store(0, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// Whether memory is waiting to be given back and the driver should be told.
@@ -202,11 +208,13 @@ impl<C> Engine<C> {
         self.wake_by(1);
     }
 
-    /// For models: the clock has come to `tick`, which ends the reaper's sleep if it was announced to end by then.
+    /// For models: the clock has come to `tick`, which ends the reaper's sleep if it is to end by then: as the reaper has announced
+    /// it itself, not as others have lowered that, who have to wake it.
     #[cfg(expiry_loom)]
     pub(crate) fn timer_fires(&self, tick: u64) {
-        let announced = self.wake_at.fetch_add(0, Ordering::AcqRel);
-        if announced != 0 && announced <= tick {
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        let until = self.sleeps_until.load(relaxed);
+        if until != 0 && until <= tick {
             self.waker.wake();
         }
     }

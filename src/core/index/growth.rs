@@ -279,4 +279,11 @@ impl Index {
         let directory = self.directory();
         (directory.len(), self.capacity_of(directory.youngest()))
     }
+
+    /// For models: how many tables are in use, listed or not.
+    #[cfg(expiry_loom)]
+    pub(crate) fn in_use(&self) -> usize {
+        let in_use = |place: &&super::Place| place.state.load(Ordering::Relaxed) == IN_USE;
+        self.places.iter().filter(in_use).count()
+    }
 }
