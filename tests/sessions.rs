@@ -572,6 +572,12 @@ fn what_is_not_built() {
         BuildError::BadShards { shards: 3 }
     );
     assert_eq!(refused(|b| b.capacity(0)), BuildError::ZeroCapacity);
+    assert_eq!(
+        refused(|b| b.pause_grace(Duration::ZERO)),
+        BuildError::ZeroPauseGrace
+    );
+    let one = SessionTracker::builder().minimum_timeout(SECOND);
+    assert!(one.maximum_timeout(SECOND).build().is_ok());
     assert_eq!(refused(|b| b.reaper_budget(0)), BuildError::ZeroBudget);
 }
 
