@@ -5,6 +5,7 @@
 //! one may get it. Nothing in a stripe decides anything: the counters are statistics and the hand is a
 //! hint, so they are plain relaxed loads and stores and cost no read-modify-write.
 
+use crate::inject::{hit, Bug};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -96,7 +97,9 @@ impl Drop for Owned {
     #[inline(never)]
     fn drop(&mut self) {
         let _ = INDEX.try_with(|cached| cached.set(UNKNOWN));
-        give_back(self.0);
+        if !hit(Bug::DeadThread) {
+            give_back(self.0);
+        }
     }
 }
 
