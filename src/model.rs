@@ -23,6 +23,8 @@ pub enum Inserted {
     Found,
     /// No larger table is to be had.
     Full,
+    /// Too many keys share the hash.
+    Alike,
 }
 
 /// An index by itself.
@@ -43,6 +45,7 @@ impl Index {
             Insert::Done => Inserted::Done,
             Insert::Found => Inserted::Found,
             Insert::Full => Inserted::Full,
+            Insert::Alike => Inserted::Alike,
         }
     }
 

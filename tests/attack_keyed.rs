@@ -1,7 +1,9 @@
 //! What an attack on the keyed stores found, each as the shortest sequence that reached it.
 #![cfg(not(expiry_loom))]
 
-use expiry::{Cause, Clock, ExpiringMap, ManualClock, SessionTracker, TimeCacheMap, Timeout};
+use expiry::{
+    Cause, Clock, ExpiringMap, ManualClock, SessionTracker, StoreError, TimeCacheMap, Timeout,
+};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{mpsc, Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
@@ -252,4 +254,47 @@ fn a_value_may_shut_its_map_down_wherever_it_is_dropped() {
         done.recv_timeout(support::GENEROUS)
             .unwrap_or_else(|_| panic!("it waits for itself: {pins}"));
     }
+}
+
+/// A hasher that gives all keys one hash made the index double for each key beyond 31, until memory ended.
+#[test]
+fn keys_of_one_hash_are_refused_beyond_some() {
+    struct Same;
+    impl std::hash::BuildHasher for Same {
+        type Hasher = Hash;
+        fn build_hasher(&self) -> Hash {
+            Hash
+        }
+    }
+    struct Hash;
+    impl std::hash::Hasher for Hash {
+        fn write(&mut self, _: &[u8]) {}
+        fn finish(&self) -> u64 {
+            7
+        }
+    }
+    let clock = ManualClock::new();
+    let map = ExpiringMap::builder()
+        .time_to_live(ticks(10))
+        .interval(INTERVAL)
+        .clock(clock.clone())
+        .hasher(Same)
+        .build_manual()
+        .unwrap();
+    let key = |n: u32| format!("key {n}");
+    let insert = |n| map.insert(key(n), n);
+    assert!((0..16).all(|n| insert(n).is_ok()));
+    for n in 16..2000 {
+        let refused = insert(n).unwrap_err();
+        assert_eq!(refused.error, StoreError::Collisions);
+        assert_eq!((refused.key, refused.value), (key(n), n));
+    }
+    // What there is is not concerned.
+    assert!((0..16).all(|n| insert(n).unwrap().is_some_and(|old| *old == n)));
+    assert!(map.remove(&key(5)).is_some_and(|old| *old == 5));
+    assert!(insert(16).is_ok() && insert(5).is_err());
+    assert_eq!(map.len(), 16);
+    clock.advance(ticks(20));
+    while map.poll(usize::MAX) {}
+    assert!((100..116).all(|n| insert(n).is_ok()));
 }

@@ -1,6 +1,7 @@
 //! Every mistake that a caller can make is a typed error that says what to do, and costs nothing: what was there before still is.
 //!
-//! Not produced here, because it takes a machine that refuses memory or threads: `OutOfMemory`, `NoThread`.
+//! Not produced here, because it takes a machine that refuses memory or threads: `OutOfMemory`, `NoThread`; and of trackers
+//! `Collisions`, which takes ids found by 2^35 trials.
 
 mod support;
 

@@ -226,7 +226,7 @@ fn w13_reserved_is_not_published() {
         match b {
             Inserted::Done => assert_eq!(found, Some(1), "{}", published.load(Ordering::SeqCst)),
             Inserted::Found => assert_eq!(found, Some(2)),
-            Inserted::Full => panic!("full"),
+            refused => panic!("{refused:?}"),
         }
         assert_ne!(b == Inserted::Done, published.load(Ordering::SeqCst));
     });

@@ -114,6 +114,25 @@ fn s10_a_culprit_of_an_early_root() {
 
 const NOBODY: fn(u32) -> bool = |_| false;
 
+/// One place is left for keys of this hash, and two come, while the index grows: one is refused. Guards: they are counted under
+/// the header that the publication expects, and in the tables before.
+#[test]
+fn the_last_place_of_a_hash() {
+    model("the_last_place_of_a_hash", || {
+        let index = index();
+        assert_eq!(index.insert(5, 1, NOBODY), Inserted::Done);
+        assert_eq!(index.insert(5, 2, NOBODY), Inserted::Done);
+        let other = index.clone();
+        let a = thread::spawn(move || other.insert(5, 3, NOBODY));
+        let b = index.insert(5, 4, NOBODY);
+        let mut came = [a.join().unwrap(), b];
+        came.sort_by_key(|inserted| *inserted == Inserted::Alike);
+        assert_eq!(came, [Inserted::Done, Inserted::Alike]);
+        index.carry(100);
+        assert_eq!(all(&index, 5).len(), 3);
+    });
+}
+
 /// W12 of a word that lies beyond its home. Guards: these words are loaded with Acquire too.
 #[test]
 fn w12_carry_over_of_a_spilled_word() {

@@ -20,6 +20,9 @@ pub enum AckError {
     Full,
     /// The operating system gave no memory for more entries.
     OutOfMemory,
+    /// So many roots share this one's hash that no index could part them. Whoever chose them knows the tracker's
+    /// [`seed`](crate::AckTrackerBuilder::seed).
+    Collisions,
     /// The tracker has been shut down.
     Closed,
     /// The timeout is zero.
@@ -37,6 +40,7 @@ impl fmt::Display for AckError {
             AckError::EarlyFull => "too many acks are waiting for their inits; try again once these have come, or raise early_capacity",
             AckError::Full => "the tracker is full; try again once entries have ended, or raise its capacity",
             AckError::OutOfMemory => "out of memory",
+            AckError::Collisions => "too many roots share this root's hash; do not give the tracker a seed that others know",
             AckError::Closed => "the tracker has been shut down; build another one",
             AckError::ZeroTimeout => "the timeout is zero; use Timeout::Never for none, or fail the root to end it now",
             AckError::TimeoutTooLong => "the timeout is too long for the tracker's interval; build it with a longer one",

@@ -36,6 +36,9 @@ pub(crate) const OVER: usize = 8;
 #[cfg(expiry_loom)]
 pub(crate) const OVER: usize = 1;
 
+/// How many keys may share all bits of their hash: half of a home's words, its overflow lines' included.
+pub(crate) const ALIKE: usize = HOME + OVER + 1;
+
 /// Homes that share an overflow line.
 #[cfg(not(expiry_loom))]
 pub(crate) const GROUP: usize = 2;

@@ -11,6 +11,9 @@ pub enum StoreError {
     Full,
     /// The operating system gave no memory for more entries.
     OutOfMemory,
+    /// So many keys share this one's hash that no index could part them: the hasher gives 16 or more of them one and the same
+    /// 64-bit hash, or they were chosen for it. With the default hasher this takes its secret seed.
+    Collisions,
     /// The store has been shut down.
     Closed,
     /// The timeout is zero.
@@ -26,6 +29,7 @@ impl fmt::Display for StoreError {
         f.write_str(match self {
             StoreError::Full => "the store is full; try again once entries have ended, or raise its capacity",
             StoreError::OutOfMemory => "out of memory",
+            StoreError::Collisions => "too many keys share this key's hash; use a better hasher, one with a secret seed",
             StoreError::Closed => "the store has been shut down; build another one",
             StoreError::ZeroTimeout => "the timeout is zero; use Timeout::Never for none, or remove the entry to end it now",
             StoreError::TimeoutTooLong => "the timeout is too long for the store's interval; build it with a longer one",

@@ -424,6 +424,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
                 match (entered, seek.found) {
                     (Insert::Done, _) => {}
                     (Insert::Found, Some(found)) => return Ok(Entered::Found(found)),
+                    (Insert::Alike, _) => return Err(StoreError::Collisions),
                     _ => return Err(StoreError::OutOfMemory),
                 }
             }

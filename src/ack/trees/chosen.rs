@@ -154,6 +154,7 @@ impl Trees {
         self.engine.free(mine, claim);
         match entered {
             Insert::Found => Ok(found),
+            Insert::Alike => Err(AckError::Collisions),
             _ => Err(AckError::OutOfMemory),
         }
     }

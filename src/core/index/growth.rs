@@ -200,9 +200,9 @@ impl Index {
             // A younger one may come meanwhile: whoever goes on to that has looked at the old table before, and here after it.
             let young = self.table(directory.youngest());
             let mut position = 0;
-            match young.publish(value, &mut position, &mut |_| false) {
+            match young.publish(value, &mut position, usize::MAX, &mut |_| false) {
                 Publish::Done => {}
-                Publish::Found | Publish::Closed => continue,
+                Publish::Found | Publish::Alike | Publish::Closed => continue,
                 Publish::Crowded => {
                     if self.grow(directory) {
                         continue;

@@ -32,6 +32,11 @@
 //!   removes its word, and the slot is not reused before. The swap expects the header from which the word was
 //!   read, so it cannot take away a bit that stands for something else by now.
 //!
+//! * Keys that share all bits of the hash, which takes a weak hasher of the user's, cannot be parted by a larger table, and
+//!   would take away the room of the others that have this home. There may be [`ALIKE`], half of a home's words. The
+//!   publication that comes after sees them: they are counted under the header that its swap expects, and before that in the
+//!   older tables, where homes are closed.
+//!
 //! # Growth (W7, W12)
 //!
 //! The *directory* is one word: up to eight classes in order of age, the youngest last, and a version. A
@@ -70,7 +75,7 @@ mod tests;
 use self::directory::Directory;
 pub(crate) use self::table::Glance;
 use self::table::{self as one, word, Publish, Table};
-use super::params::CLASSES;
+use super::params::{ALIKE, CLASSES};
 use super::slots::OutOfMemory;
 use crate::sync::grace::{Grace, Pin};
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -101,6 +106,8 @@ pub(crate) enum Insert {
     Found,
     /// No memory for a larger table, or no larger class.
     Full,
+    /// There are [`ALIKE`] keys of this hash.
+    Alike,
 }
 
 /// What [`Index::remove`] found.
@@ -296,14 +303,17 @@ impl Index {
         loop {
             let directory = self.directory();
             let youngest = directory.youngest();
+            let mut room = ALIKE;
             for class in directory.classes().take(directory.len() - 1) {
-                if self.table(class).find_closing(hash, probe).is_some() {
+                let table = self.table(class);
+                if table.find_closing(hash, probe).is_some() {
                     return Insert::Found;
                 }
+                room = room.saturating_sub(table.alike(hash));
             }
             let table = self.table(youngest);
             let mut position = 0;
-            match table.publish(value, &mut position, probe) {
+            match table.publish(value, &mut position, room, probe) {
                 Publish::Done => {
                     if table.crowded_at(position) {
                         *crowded = true;
@@ -311,6 +321,7 @@ impl Index {
                     return Insert::Done;
                 }
                 Publish::Found => return Insert::Found,
+                Publish::Alike => return Insert::Alike,
                 // The directory that closed it is visible by now: look again.
                 Publish::Closed => {}
                 Publish::Crowded => {

@@ -173,6 +173,8 @@ pub(super) enum Publish {
     Done,
     /// The key is there already.
     Found,
+    /// As many words of this hash as may be.
+    Alike,
     /// The home is closed: there is a younger table.
     Closed,
     /// Neither the home nor its overflow lines have room.
@@ -332,6 +334,13 @@ impl Table {
         self.look(at, home, &mut header, hash, probe)
     }
 
+    /// How many words of this hash are published.
+    pub(super) fn alike(&self, hash: u32) -> usize {
+        let (at, home) = self.home(hash);
+        let header = home.header.load(Ordering::Acquire);
+        self.matching(at, home, header, wanted(hash)).count_ones() as usize
+    }
+
     /// Closes the key's home, then looks for it there: nobody publishes it there any more.
     pub(super) fn find_closing(&self, hash: u32, probe: &mut impl Probe) -> Option<u32> {
         let (at, home) = self.home(hash);
@@ -403,12 +412,13 @@ impl Table {
         published
     }
 
-    /// Publishes `value` unless the home is closed or `probe` finds the key there.
+    /// Publishes `value` unless the home is closed, `probe` finds the key there, or it has `room` words of this hash.
     #[inline]
     pub(super) fn publish(
         &self,
         value: u64,
         position_out: &mut usize,
+        room: usize,
         probe: &mut impl Probe,
     ) -> Publish {
         let hash = hash_of(value);
@@ -421,6 +431,10 @@ impl Table {
             }
             if header & CLOSED != 0 {
                 return Publish::Closed;
+            }
+            let alike = self.matching(at, home, header, wanted(hash)).count_ones();
+            if alike as usize >= room {
+                return Publish::Alike;
             }
             let position = match &reserved {
                 Some(reserved) => reserved.position,

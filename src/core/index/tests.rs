@@ -2,7 +2,7 @@
 
 use super::table::{word, Publish, Table};
 use super::{Index, Insert, Removed};
-use crate::core::params::{HOME, OVER};
+use crate::core::params::{ALIKE, HOME, OVER};
 use std::collections::HashMap;
 
 #[allow(clippy::cast_possible_truncation)]
@@ -130,6 +130,49 @@ fn keys_of_one_home_spill_and_make_the_table_grow() {
     }
 }
 
+/// No larger table would part them: more than so many are refused, the table stays as it is, and others have room beside them.
+#[test]
+#[allow(clippy::cast_possible_truncation)]
+fn keys_of_one_hash_do_not_make_the_table_grow() {
+    let index = Index::new().expect("memory");
+    let alike = |slot: u32| index.insert(5, slot, &mut false, &mut |found| found == slot);
+    let beside = |slot: u32| index.insert(slot << 24 | 5, slot, &mut false, &mut |_| false);
+    let (_, words) = index.shape();
+    let most = ALIKE as u32;
+    let odd = |slot: &u32| slot % 2 == 1;
+    assert!((0..most)
+        .filter(odd)
+        .all(|slot| matches!(alike(slot), Insert::Done)));
+    assert!((30..38).all(|slot| matches!(beside(slot), Insert::Done)));
+    for slot in 0..100 {
+        match alike(slot) {
+            Insert::Found => assert!(slot < most && odd(&slot)),
+            Insert::Done => assert!(slot < most && !odd(&slot)),
+            Insert::Alike => assert!(slot >= most),
+            Insert::Full => panic!("full"),
+        }
+    }
+    assert!((38..45).all(|slot| matches!(beside(slot), Insert::Done)));
+    assert_eq!(index.shape(), (1, words), "15 others have room");
+    // They are counted in all tables.
+    let mut slot = 1000;
+    while index.shape().0 == 1 {
+        assert!(insert(&index, slot));
+        slot += 1;
+    }
+    assert!(matches!(alike(100), Insert::Alike));
+    index.remove(5, 3, None);
+    assert!(matches!(alike(100), Insert::Done));
+    assert!(matches!(alike(3), Insert::Alike));
+    assert!(matches!(alike(5), Insert::Found));
+    carry(&index);
+    let there = |slot| index.find(5, &mut |found| found == slot).is_some();
+    assert!((0..=100)
+        .filter(|&slot| slot < most || slot == 100)
+        .all(|slot| there(slot) == (slot != 3)));
+    assert!(matches!(alike(3), Insert::Alike));
+}
+
 /// How full a table gets before a home has nowhere left to spill: the more homes, the longer the tail of their loads.
 #[test]
 fn a_table_is_more_than_half_full_before_it_must_grow() {
@@ -137,7 +180,9 @@ fn a_table_is_more_than_half_full_before_it_must_grow() {
         let table = Table::map(class).expect("memory");
         let words = table.homes.as_slice().len() * HOME + table.overflow.as_slice().len() * OVER;
         let mut held = 0;
-        while let Publish::Done = table.publish(word(random(held), held), &mut 0, &mut |_| false) {
+        while let Publish::Done =
+            table.publish(word(random(held), held), &mut 0, ALIKE, &mut |_| false)
+        {
             held += 1;
         }
         assert!(held as usize * 100 > words * 55, "{held} of {words}");

@@ -95,7 +95,8 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         self
     }
 
-    /// Another hasher. Where keys come from strangers it must be seeded at random. Keys that are integers of at most 64 bits are
+    /// Another hasher. Where keys come from strangers it must be seeded at random; of keys with one and the same 64-bit hash 16 are
+    /// accepted, and the next is refused ([`StoreError::Collisions`](crate::StoreError::Collisions)). Keys that are integers of at most 64 bits are
     /// not given to it: a slot has room for them, and the index has a seeded hash of its own.
     pub fn hasher<T: BuildHasher>(self, hasher: T) -> ExpiringMapBuilder<K, V, T> {
         ExpiringMapBuilder {
