@@ -80,6 +80,8 @@ bugs! {
     UnseenJump = "unseen-jump",
     /// What is due in the next eight ticks expires in this one.
     EarlyExpiry = "early-expiry",
+    /// The driver goes by a clock that is eight ticks ahead, always.
+    FastDriver = "fast-driver",
     /// The driver passes over an entry that is due, and does not come back to it.
     NeverExpires = "never-expires",
     /// The driver puts an entry off that is due, by 4096 intervals.
