@@ -597,9 +597,10 @@ fn every_check_holds_without_a_bug_and_has_one_that_makes_it_fail() {
 
 #[test]
 fn every_scenario_has_its_form() {
-    let help = Command::new(env!("CARGO_BIN_EXE_stress")).arg("--help");
-    let help = { help }.output().expect("the binary runs").stdout;
-    let help = String::from_utf8(help).expect("text");
+    let help = Command::new(env!("CARGO_BIN_EXE_stress"))
+        .arg("--help")
+        .output();
+    let help = String::from_utf8(help.expect("the binary runs").stdout).expect("text");
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let names = commands
         .take_while(|line| !line.is_empty())
