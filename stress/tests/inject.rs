@@ -180,12 +180,12 @@ const SEEDED: &[Seeded] = &[
     seeded("lost-count/100", WORDS, &["metrics_add_up"]),
     seeded(
         "lost-panic/10",
-        "faults --only handlers_panic --size 5000 --limit 6s",
+        "faults --only handlers_panic --size 5000 --limit 20s",
         &["handlers_panic"],
     ),
     seeded(
         "lost-spill/10",
-        "faults --only consumers_stop --size 5000 --limit 6s",
+        "faults --only consumers_stop --size 5000 --limit 20s",
         &["consumers_stop"],
     ),
     // Elsewhere it goes so wrong that the engine itself no longer comes to an end.
@@ -232,7 +232,7 @@ const SEEDED: &[Seeded] = &[
     seeded("zero-timeout/20", CONTENDED, &["zero_refused"]),
     seeded(
         "unseen-jump",
-        "faults --only clock_jumps --size 5000 --limit 6s",
+        "faults --only clock_jumps --size 5000 --limit 20s",
         &["clock_jumps"],
     ),
     seeded("early-expiry/20", MAP, MAP_LAW),
@@ -246,7 +246,7 @@ const SEEDED: &[Seeded] = &[
     seeded("early-expiry/2", SIMULATED_TTL, &["none_early"]),
     seeded(
         "fast-driver",
-        "faults --only clock_stands_still --size 5000 --stall 300ms --limit 10s",
+        "faults --only clock_stands_still --size 5000 --stall 300ms --limit 20s",
         &["clock_stands_still"],
     ),
     seeded("never-expires/20", MAP, MAP_LAW),
@@ -324,17 +324,17 @@ const SEEDED: &[Seeded] = &[
     seeded("lost-wakeup", FEW, &["every_root_ended", "nothing_left"]),
     seeded(
         "idle-poll",
-        "faults --only reaper_blocked --size 5000 --stall 300ms --limit 6s",
+        "faults --only reaper_blocked --size 5000 --stall 300ms --limit 20s",
         &["reaper_blocked"],
     ),
     seeded(
         "self-wait",
-        "faults --only handlers_reenter --size 5000 --limit 4s",
+        "faults --only handlers_reenter --size 5000 --limit 10s",
         STUCK,
     ),
     seeded(
         "lost-close",
-        "faults --only handlers_shut_down --size 5000 --limit 6s",
+        "faults --only handlers_shut_down --size 5000 --limit 20s",
         &["handlers_shut_down"],
     ),
     seeded("kept-shard/10", "ack --seconds 0.3 --stuck-after 10s", STUCK),
