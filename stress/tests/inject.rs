@@ -53,6 +53,7 @@ const LATE_TRACKER: &str = "sessions --tracker --seconds 0.5 --keys 512 --allowa
 const SIMULATED_TRACKER: &str =
     "sessions --tracker --simulated --seconds 0.5 --keys 512 --allowance 1s";
 const TTL: &str = "ttl --row 9 --seconds 2";
+const REPLACED: &str = "ttl --row 53 --seconds 2 --keys 100";
 const LATE_TTL: &str = "ttl --row 9 --seconds 6 --interval 1ms --allowance 2s";
 const SIMULATED_TTL: &str = "ttl --row 53 --simulated --requests 200000";
 const WORDS: &str = "wordcount src --timeout 1s";
@@ -204,7 +205,7 @@ const SEEDED: &[Seeded] = &[
     ),
     seeded("stale-generation", LATE_WORDS, &["late_refused"]),
     seeded("stale-get/1000", MAP, MAP_LAW),
-    seeded("stale-get/100", TTL, &["ended_is_gone"]),
+    seeded("stale-get/100", REPLACED, &["ended_is_gone"]),
     seeded(
         "stale-get/100",
         SIMULATED_TTL,
