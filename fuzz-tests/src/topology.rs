@@ -166,7 +166,7 @@ fn plan(bytes: &mut Unstructured<'_>) -> Result<Plan> {
         seed: bytes.arbitrary()?,
         parts: few(bytes, 5, part)?,
     };
-    // Of those that are left as they are nearly none can be built.
+    // What is left as it is has to be right in every part to be built.
     if bytes.ratio(7, 8)? {
         plan.mend();
     }
@@ -564,7 +564,7 @@ pub fn topology(bytes: &[u8]) {
 mod tests {
     use super::*;
 
-    /// What has been mended can be built; what has not, hardly ever.
+    /// What has been mended can be built, and that is most.
     #[test]
     fn a_mended_plan_can_be_built() {
         let mut random = 1u64;
