@@ -36,6 +36,21 @@ fn seconds(expired: &[Expired<u64>]) -> Vec<(u64, u64)> {
         .collect()
 }
 
+/// The clock has gone back, and nobody has polled: what begins then goes by the clock as it is, not by what was computed before.
+#[test]
+fn an_expiry_goes_by_a_clock_that_has_gone_back() {
+    let clock = ManualClock::new();
+    let queue = builder(&clock).build().unwrap();
+    for (now, key) in [(1000, 1), (5, 2), (1000, 3), (999, 4)] {
+        clock.set(now * 1_000_000_000);
+        let updated = queue.update(key, SECOND * 10).unwrap();
+        let expiry::Updated::Inserted { expiry, .. } = updated else {
+            panic!("{updated:?}")
+        };
+        assert_eq!(expiry.as_secs(), now + 10);
+    }
+}
+
 /// What `poll` returns is sorted by expiry, which is the one that `update` told.
 #[test]
 fn a_poll_is_sorted_by_expiry() {

@@ -1,7 +1,7 @@
 //! What the topology's executor rests on beside crossbeam's queues: the bell, and the gate that spouts go through.
 #![cfg(expiry_loom)]
 
-use expiry_topology::model::{Bell, Gate, Room, Visitor};
+use expiry_topology::model::{Bell, Gate, Jam, Room, Visitor};
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom_tests::{model, thread};
 use std::sync::Arc;
@@ -94,6 +94,34 @@ fn nobody_sleeps_beside_an_empty_queue() {
         }
         other.join().unwrap();
         owner.join().unwrap();
+    });
+}
+
+/// Two tasks on a cycle have overflow; one gets rid of it and has some once more, the spout sleeps until there is none. Guards: taking it
+/// back before one rings, and that the last one rings. A wake-up that is lost is a deadlock.
+#[test]
+fn a_jam_that_is_over_wakes_the_spout() {
+    model("a_jam_that_is_over_wakes_the_spout", || {
+        let (bell, sleeper) = Bell::new();
+        let jam = Arc::new(Jam::new(&bell));
+        jam.begin();
+        jam.begin();
+        let tasks: Vec<_> = [false, true]
+            .map(|again| {
+                let jam = jam.clone();
+                thread::spawn(move || {
+                    jam.end();
+                    if again {
+                        jam.begin();
+                        jam.end();
+                    }
+                })
+            })
+            .into();
+        while jam.is_on() {
+            bell.sleep(&sleeper, || !jam.is_on());
+        }
+        tasks.into_iter().for_each(|task| task.join().unwrap());
     });
 }
 

@@ -6,6 +6,7 @@
 //! hint, so they are plain relaxed loads and stores and cost no read-modify-write. One word is for others: what its thread has yet to
 //! tell the driver (`engine`, `Stripe::telling`).
 
+use crate::inject::{hit, Bug};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -97,7 +98,9 @@ impl Drop for Owned {
     #[inline(never)]
     fn drop(&mut self) {
         let _ = INDEX.try_with(|cached| cached.set(UNKNOWN));
-        give_back(self.0);
+        if !hit(Bug::DeadThread) {
+            give_back(self.0);
+        }
     }
 }
 

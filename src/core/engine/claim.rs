@@ -13,6 +13,7 @@ use super::{Claim, Engine, Refused, Stripe, SEVERAL, SHUT};
 use crate::core::lease::State;
 use crate::core::params::{BUCKET, CHUNK, LONG_WALK, LOOKS, SAMPLES};
 use crate::core::slots::{OutOfMemory, Slots, Spot};
+use crate::inject::{hit, Bug};
 use crate::sync::Ordering;
 
 /// After how many chunks in which a claim found nothing it takes a new one.
@@ -77,6 +78,10 @@ impl<C> Engine<C> {
             *refused = Refused::Closed;
             return NOTHING;
         }
+        if hit(Bug::FalseFull) {
+            *refused = Refused::Full;
+            return NOTHING;
+        }
         if let Err(why) = self.take_credit() {
             *refused = why;
             return NOTHING;
@@ -104,7 +109,11 @@ impl<C> Engine<C> {
         let mut left = credits.load(Ordering::Relaxed);
         loop {
             if left == 0 {
-                return Err(Refused::Full);
+                return if hit(Bug::OverCapacity) {
+                    Ok(())
+                } else {
+                    Err(Refused::Full)
+                };
             }
             match credits.compare_exchange_weak(
                 left,
@@ -299,7 +308,10 @@ impl<C> Engine<C> {
             let active = shard.active.load(Ordering::Acquire);
             self.slots
                 .ensure(active as usize * self.shards.len() + at)
-                .map_err(|OutOfMemory| Refused::OutOfMemory)?;
+                .map_err(|OutOfMemory| match hit(Bug::WrongRefusal) {
+                    true => Refused::Closed,
+                    false => Refused::OutOfMemory,
+                })?;
             // Before anybody can be in it: who shuts down either sees it, or we see that it was shut (W8).
             if shard.peak.fetch_max(active + 1, Ordering::AcqRel) & SHUT != 0 {
                 return Err(Refused::Closed);

@@ -2,7 +2,7 @@
 
 use super::{Engine, Face, Instant, Leaves, Round, Work};
 use crate::core::params::CHUNK;
-use crate::inject::{hit, Bug};
+use crate::inject::{hit, is, Bug};
 use crate::sync::Ordering;
 use crate::time::NEVER;
 
@@ -18,6 +18,13 @@ impl<C> Engine<C> {
     /// As [`poll`](Self::poll), beside a reaper, if there is one: it may be asleep, and does not know what this round has
     /// filed, or left over (W4).
     pub(crate) fn poll_beside(&self, now: u64, budget: usize, face: &impl Face) -> Round {
+        if self.waker.is_set() && hit(Bug::IdlePoll) {
+            return Round {
+                more: false,
+                busy: false,
+                next: None,
+            };
+        }
         let round = self.go_round(now, budget, face, |at| self.depart(at));
         // Of this it has heard at no shard.
         let reclaim = self.reclaim.wanted();
@@ -50,13 +57,15 @@ impl<C> Engine<C> {
             busy: true,
             next: None,
         };
-        if self.is_driving() {
-            return round;
+        while self.is_driving() {
+            if !hit(Bug::SelfWait) {
+                return round;
+            }
         }
         let _driving = self.driving();
         let relaxed = std::sync::atomic::Ordering::Relaxed;
         let now = now.max(self.driven.fetch_max(now, relaxed));
-        let tick = self.ticks.at(now);
+        let tick = self.ticks.at(now) + 8 * u64::from(is(Bug::FastDriver));
         let Some(pauses) = self.pauses(now, tick) else {
             return round;
         };

@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 use super::{pause, Claim, DriverShard, Engine, Face, Instant, Work, BUCKET_U32, SEVERAL, SHUT};
-use crate::core::lease::Lease;
+use crate::core::lease::{Lease, State};
 use crate::core::params::{BUCKET, CHUNK, CHUNK_BUCKETS};
 use crate::core::prefetch;
 use crate::core::slots::{Look, NextExpiration, Released, Slot};
@@ -309,10 +309,11 @@ impl<C> Engine<C> {
         face: &impl Face,
     ) -> u64 {
         let mut lease = slot.lease();
-        while lease.state().expires() {
+        while lease.state().expires() || lease.state() == State::Closing && hit(Bug::ClosingExpires)
+        {
             // Everything in the bucket is due at `base` or later, or its inserter has yet to lower it.
             let deadline = lease.deadline_from(base);
-            if deadline > instant.tick + u64::from(hit(Bug::EarlyExpiry)) {
+            if deadline > instant.tick + u64::from(hit(Bug::EarlyExpiry)) * 8 {
                 return deadline;
             }
             if hit(Bug::NeverExpires) {
@@ -322,7 +323,8 @@ impl<C> Engine<C> {
             if !face.may_end(&claim, lease) {
                 return instant.tick + 1;
             }
-            let graced = pause::graced(instant.pauses, deadline);
+            let late = u64::from(hit(Bug::LateExpiry)) * 4096;
+            let graced = pause::graced(instant.pauses, deadline) + late;
             if graced != deadline {
                 work.budget = work.budget.saturating_sub(1);
                 // By the swap of a touch: of the two one comes first, and neither is lost.
