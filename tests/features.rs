@@ -1022,6 +1022,24 @@ impl Drop for Bomb {
     }
 }
 
+/// F2: a shutdown finds everything, wherever there was room for it: in chunks that came one after the other, in other shards, and
+/// after the driver had looked after memory.
+#[test]
+fn f02_a_shutdown_finds_all_chunks() {
+    for shards in [2, 1] {
+        let (tracker, clock, _) = manual_with(|builder| builder.shards(shards));
+        // Of chunks of 4096 two are in use, and not mostly free; then a third one.
+        for more in [8000, 4000] {
+            for owner in 0..more {
+                tracker.issue(1, owner).unwrap();
+            }
+            clock.advance(MS);
+            assert!(!tracker.poll(usize::MAX).more);
+        }
+        assert_eq!(tracker.shutdown(Fate::Return).len(), 12_000);
+    }
+}
+
 /// F2: each fate of what is live at shutdown; the reaper is joined, everything is accounted for.
 #[test]
 fn f02_shutdown_settles_the_stated_fate() {

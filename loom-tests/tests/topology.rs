@@ -103,6 +103,8 @@ fn nobody_sleeps_beside_an_empty_queue() {
 fn nobody_comes_through_a_closed_gate() {
     model("nobody_comes_through_a_closed_gate", || {
         let (gate, visitor) = (Arc::new(Gate::new()), Arc::new(Visitor::new()));
+        assert!(visitor.enter(&gate) && visitor.is_inside());
+        visitor.leave();
         let emitted = Arc::new(AtomicU32::new(0));
         let spout = {
             let (gate, visitor, emitted) = (gate.clone(), visitor.clone(), emitted.clone());
@@ -121,5 +123,6 @@ fn nobody_comes_through_a_closed_gate() {
         } else {
             spout.join().unwrap();
         }
+        assert!(!visitor.is_inside(), "who has closed it waits for ever");
     });
 }

@@ -61,6 +61,7 @@ impl Progress {
     /// second.
     #[allow(clippy::cast_precision_loss)] // counts below 2^53
     pub fn show(&mut self, position: u64, done: u64, text: impl FnOnce(f64) -> String) {
+        crate::watch::moved(position.rotate_left(32) ^ done);
         let since = self.last.elapsed();
         let due = since >= LINE;
         if due {

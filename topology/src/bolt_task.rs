@@ -4,6 +4,7 @@ use crate::builder::BoltFactory;
 use crate::component::Bolt;
 use crate::emit::{Batch, Emitter};
 use crate::inbox::Inbox;
+use crate::inject::{hit, Bug};
 use crate::instance::{Instance, Workplace};
 use crate::task::{Panicked, Shared, Step, Task, SAMPLED};
 use crate::tuple::{Roots, Tuple};
@@ -184,8 +185,10 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         } else {
             0
         };
-        let done =
-            self.call(|bolt, bench| bolt.execute(tuple, &mut crate::BoltCollector { bench }));
+        let done = self.call(|bolt, bench| match hit(Bug::SkippedTuple) {
+            true => bench.ack(tuple),
+            false => bolt.execute(tuple, &mut crate::BoltCollector { bench }),
+        });
         if let Err(panicked) = done {
             let why = panicked.to_string().into();
             self.bench.fail(roots.into_iter(), Some(&why));

@@ -5,6 +5,7 @@ use crate::component::{Next, Spout};
 use crate::emit::{Emitter, Found};
 use crate::error::{EmitError, Refused};
 use crate::inbox::Inbox;
+use crate::inject::{hit, Bug};
 use crate::instance::{guarded, Instance, Workplace};
 use crate::outcomes::Ended;
 use crate::replay::{DeadLetter, Failure, Replay};
@@ -392,7 +393,9 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
                     let Some(pending) = desk.take(place) else {
                         continue;
                     };
-                    desk.free.push(place);
+                    if !hit(Bug::LeakPlace) {
+                        desk.free.push(place);
+                    }
                     let (id, took) = (pending.id, desk.now.saturating_sub(pending.began));
                     if pending.message.is_some() {
                         discard(pending.message);
@@ -405,6 +408,9 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
                     let took = Duration::from_nanos(took);
                     emitter.tell(|hook| hook.spout_ack(&emitter.context, id, took));
                     spout.ack(id);
+                    if hit(Bug::DoubleAck) {
+                        spout.ack(id);
+                    }
                 }
             });
         }
@@ -436,7 +442,9 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             }
         });
         let due = self.desk.now.saturating_add(pause);
-        self.later.push(Reverse((due, place)));
+        if !hit(Bug::LostReplay) {
+            self.later.push(Reverse((due, place)));
+        }
     }
 
     fn give_up(&mut self, place: u32, failure: Failure) {
