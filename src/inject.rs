@@ -5,15 +5,25 @@
 //! every other build [`hit`] is a constant and nothing of this is left.
 
 macro_rules! bugs {
-    ($($(#[$what:meta])* $bug:ident = $name:literal,)*) => {
+    ($($(#[doc = $what:literal])+ $bug:ident = $name:literal,)*) => {
         /// What can be made to go wrong.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum Bug {
-            $($(#[$what])* $bug,)*
+            $($(#[doc = $what])+ $bug,)*
         }
 
         #[cfg(expiry_inject)]
-        const ALL: &[(Bug, &str)] = &[$((Bug::$bug, $name),)*];
+        impl Bug {
+            const fn name(self) -> &'static str {
+                match self {
+                    $(Bug::$bug => $name,)*
+                }
+            }
+        }
+
+        /// All of them: the name of each, and what it does.
+        #[cfg(expiry_inject)]
+        pub const BUGS: &[(&str, &str)] = &[$(($name, concat!($($what),+)),)*];
     };
 }
 
@@ -26,14 +36,30 @@ bugs! {
     LateTouch = "late-touch",
     /// What was put in, and answered as in, is not there.
     LostInsert = "lost-insert",
-    /// What was taken out of a queue is still there.
+    /// What was taken out of a queue or a session tracker is still there.
     LostRemove = "lost-remove",
+    /// An insertion is refused as full, though there is room.
+    FalseFull = "false-full",
+    /// An insertion is accepted, though the capacity is used up.
+    OverCapacity = "over-capacity",
+    /// A key that is there is not found.
+    MissedLookUp = "missed-look-up",
     /// An init of a root that is in flight is answered as done, and changes nothing.
     DuplicateInit = "duplicate-init",
+    /// Early acks are held, however many there are.
+    UnboundedEarly = "unbounded-early",
     /// An end is told twice.
     DoubleOutcome = "double-outcome",
     /// An end is told to nobody.
     LostOutcome = "lost-outcome",
+    /// An end is told to have another cause.
+    WrongCause = "wrong-cause",
+    /// An end is not counted.
+    LostCount = "lost-count",
+    /// A panic of a handler is not counted.
+    LostPanic = "lost-panic",
+    /// What has no room in a channel is counted as spilled, and is gone.
+    LostSpill = "lost-spill",
     /// Whoever ends a slot looks first and then stores: a claim that does not exclude another.
     TornEnd = "torn-end",
     /// An id of an earlier tenant of the slot is taken for the one of the present tenant.
@@ -44,16 +70,56 @@ bugs! {
     Resurrect = "resurrect",
     /// An entry is told to be gone without being made so: a touch that looked at the clock before brings it back (M2).
     Unlapsed = "unlapsed",
-    /// What is due in the next tick expires in this one.
+    /// A deadline is counted from a reading of the clock that is eight intervals old.
+    StaleClock = "stale-clock",
+    /// A deadline is 4096 intervals later than it was asked for.
+    LateDeadline = "late-deadline",
+    /// A timeout of zero is taken.
+    ZeroTimeout = "zero-timeout",
+    /// A jump of the clock by years is not noticed.
+    UnseenJump = "unseen-jump",
+    /// What is due in the next eight ticks expires in this one.
     EarlyExpiry = "early-expiry",
+    /// The driver goes by a clock that is eight ticks ahead, always.
+    FastDriver = "fast-driver",
     /// The driver passes over an entry that is due, and does not come back to it.
     NeverExpires = "never-expires",
+    /// The driver puts an entry off that is due, by 4096 intervals.
+    LateExpiry = "late-expiry",
+    /// What is being closed expires as if it were not (Q7).
+    ClosingExpires = "closing-expires",
+    /// A touch brings back what is being closed (Q7).
+    Reopened = "reopened",
+    /// A touch is collected for nobody (Q14).
+    LostReport = "lost-report",
+    /// A session is reported as touched that was created.
+    FalseReport = "false-report",
+    /// A session's move to another owner is answered as done, and it stays with the one that it had.
+    LostMove = "lost-move",
+    /// An upgrade of a session that is global says that it has made it so.
+    DoubleUpgrade = "double-upgrade",
+    /// An id of a session is issued that was issued before.
+    IdAgain = "id-again",
     /// A slot is not freed.
     LeakSlot = "leak-slot",
+    /// The memory of what has ended is not freed.
+    LeakNode = "leak-node",
+    /// What a thread has owned is not used again after its end.
+    DeadThread = "dead-thread",
+    /// Growth that is refused its memory is told as a shutdown.
+    WrongRefusal = "wrong-refusal",
     /// The driver is not told of a bucket.
     LostNews = "lost-news",
     /// The reaper is not woken for an earlier deadline.
     LostWakeup = "lost-wakeup",
+    /// A shard stays its driver's when that one leaves.
+    KeptShard = "kept-shard",
+    /// A poll beside a reaper finds nothing.
+    IdlePoll = "idle-poll",
+    /// A poll in a handler waits for the round that has called it.
+    SelfWait = "self-wait",
+    /// A reaper that is asked to stop ends nothing that there still is.
+    LostClose = "lost-close",
 }
 
 /// Whether `bug` strikes here and now.
@@ -76,32 +142,26 @@ pub(crate) const fn is(_: Bug) -> bool {
 pub(crate) const fn stall(_: Bug) {}
 
 #[cfg(expiry_inject)]
-pub use chosen::{choose, hits, names};
+pub use chosen::{choose, hits, strikes};
 #[cfg(expiry_inject)]
 pub(crate) use chosen::{hit, is, stall};
 
 #[cfg(expiry_inject)]
 mod chosen {
-    use super::{Bug, ALL};
+    use super::Bug;
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
     use std::cell::RefCell;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     use std::sync::OnceLock;
 
-    static CHOSEN: OnceLock<(Bug, u32)> = OnceLock::new();
+    static CHOSEN: OnceLock<(String, u32)> = OnceLock::new();
     static HITS: AtomicU64 = AtomicU64::new(0);
 
-    /// The names of all bugs.
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        ALL.iter().map(|(_, name)| *name)
-    }
-
-    /// From here on this process has the bug of that name, which strikes one time in `one_in`. False if there is none, or if
-    /// one has been chosen before.
+    /// From here on this process has the bug of that name, one of [`BUGS`](super::BUGS) or of another crate's, which strikes one
+    /// time in `one_in`. False if one has been chosen before.
     pub fn choose(name: &str, one_in: u32) -> bool {
-        let found = ALL.iter().find(|(_, known)| *known == name);
-        found.is_some_and(|(bug, _)| CHOSEN.set((*bug, one_in.max(1))).is_ok())
+        CHOSEN.set((name.to_owned(), one_in.max(1))).is_ok()
     }
 
     /// How often it has struck.
@@ -109,17 +169,23 @@ mod chosen {
         HITS.load(Relaxed)
     }
 
+    /// Whether the bug of that name strikes here and now.
+    #[inline]
+    pub fn strikes(name: &str) -> bool {
+        let mine = CHOSEN.get().filter(|(chosen, _)| chosen == name);
+        mine.is_some_and(|&(_, one_in)| is_unlucky(one_in))
+    }
+
     /// Whether `bug` strikes here and now.
     #[inline]
     pub(crate) fn hit(bug: Bug) -> bool {
-        let mine = CHOSEN.get().filter(|(chosen, _)| *chosen == bug);
-        mine.is_some_and(|&(_, one_in)| strikes(one_in))
+        strikes(bug.name())
     }
 
     /// Whether this process has `bug`, be it that it does not strike now.
     #[inline]
     pub(crate) fn is(bug: Bug) -> bool {
-        CHOSEN.get().is_some_and(|(chosen, _)| *chosen == bug)
+        CHOSEN.get().is_some_and(|(chosen, _)| chosen == bug.name())
     }
 
     /// Holds this thread up for a moment if this process has `bug`, so that what it is about meets often enough.
@@ -130,7 +196,7 @@ mod chosen {
     }
 
     /// One time in so many, at random, by this thread's own luck.
-    fn strikes(one_in: u32) -> bool {
+    fn is_unlucky(one_in: u32) -> bool {
         thread_local!(static LUCK: RefCell<SmallRng> = RefCell::new(SmallRng::from_os_rng()));
         let strikes = LUCK.try_with(|luck| luck.borrow_mut().random_ratio(1, one_in));
         // A thread that is going away has no luck any more.

@@ -2,6 +2,7 @@
 //! real code. Only there with `--cfg expiry_loom`.
 
 use crate::core::inbox::{Inbox, Taken};
+pub use crate::core::index::TwoWords;
 use crate::core::index::{Glance, Index as Inner, Insert, Removed};
 use crate::core::lease::{Lease, State};
 use crate::core::params;
@@ -111,6 +112,12 @@ impl Index {
     #[must_use]
     pub fn tables(&self) -> usize {
         self.0.shape().0
+    }
+
+    /// How many are in use, listed or not.
+    #[must_use]
+    pub fn in_use(&self) -> usize {
+        self.0.in_use()
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::core::engine::{Config, Engine, Face, Source};
 use crate::core::reaper;
 use crate::error::BuildError;
+use crate::inject::{hit, Bug};
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{AtomicBool, Ordering};
 use crate::time::{nanos, Clock, CoarseClock, Ticks};
@@ -198,7 +199,9 @@ impl Reaper {
                     reaper::run(engine(&face), &*face, budget, &stop, |took| {
                         between(&face, took);
                     });
-                    last(&face);
+                    if !hit(Bug::LostClose) {
+                        last(&face);
+                    }
                 })
                 .map_err(|error| BuildError::NoThread(error.to_string()))?
         };

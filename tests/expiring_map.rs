@@ -573,6 +573,7 @@ fn a_time_cache_does_what_the_old_one_did() {
     map.put("renewed", 1).unwrap();
     map.put("removed", 2).unwrap();
     map.put("read", 3).unwrap();
+    assert_eq!(map.len(), 3);
     clock.advance(SECOND * 9);
     map.put("renewed", 4).unwrap();
     assert_eq!(map.remove("removed").map(|ended| *ended.value()), Some(2));
@@ -580,7 +581,7 @@ fn a_time_cache_does_what_the_old_one_did() {
     clock.advance(SECOND * 6);
     map.poll();
     assert_eq!(*expired.lock().unwrap(), ["read"], "reading does not renew");
-    assert!(map.contains_key("renewed") && map.len() == 1);
+    assert!(map.contains_key("renewed") && !map.contains_key("read") && map.len() == 1);
     assert_eq!(
         TimeCacheMap::<u8, u8>::builder(SECOND)
             .buckets(1)
@@ -656,4 +657,50 @@ fn a_full_map_ends_what_is_due_before_it_refuses() {
     assert_eq!(fill(200..350), 100);
     assert_eq!((told.load(Relaxed), map.len()), (100, 100));
     assert!(map.contains_key(&200) && !map.contains_key(&0));
+}
+
+/// More keys than homes have room of their own for.
+#[test]
+fn each_of_many_keys_is_found_and_removed_once() {
+    let map = manual(&ManualClock::new());
+    let keys = || 0..5_000u64;
+    for key in keys() {
+        assert!(map.insert(key, key).unwrap().is_none());
+    }
+    // Where one table is left, a look at a key's home is mostly enough.
+    drive(&map);
+    for key in keys() {
+        assert_eq!(map.get(&key).as_deref(), Some(&key));
+    }
+    for key in keys() {
+        assert_eq!(map.remove(&key).map(|old| *old.value()), Some(key));
+        assert!(map.get(&key).is_none() && map.remove(&key).is_none());
+    }
+    assert_eq!(map.metrics().removed, 5_000);
+}
+
+/// What has less to live than what it replaces is told to have ended when its own time is up; it is not removed any more then.
+#[test]
+fn a_value_that_takes_anothers_place_ends_at_its_own_time() {
+    let (clock, told) = (ManualClock::new(), Arc::new(Mutex::new(Vec::new())));
+    let into = told.clone();
+    let map = ExpiringMap::builder()
+        .time_to_live(SECOND * 100)
+        .interval(SECOND)
+        .clock(clock.clone())
+        .on_end(move |_: &u64, value: &u64, cause| into.lock().unwrap().push((*value, cause)))
+        .build_manual()
+        .unwrap();
+    map.insert(1, 10).unwrap();
+    drive(&map);
+    let short = Lifetime::new().live(Timeout::After(SECOND));
+    map.insert_with(1, 20, short).unwrap();
+    let Entry::Occupied(entry) = map.entry(1) else {
+        panic!("it is there");
+    };
+    clock.advance(SECOND);
+    assert!(entry.remove().is_none(), "its time is up");
+    drive(&map);
+    let ends = [(10, Cause::Replaced), (20, Cause::Expired)];
+    assert_eq!(*told.lock().unwrap(), ends);
 }

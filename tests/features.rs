@@ -1022,6 +1022,24 @@ impl Drop for Bomb {
     }
 }
 
+/// F2: a shutdown finds everything, wherever there was room for it: in chunks that came one after the other, in other shards, and
+/// after the driver had looked after memory.
+#[test]
+fn f02_a_shutdown_finds_all_chunks() {
+    for shards in [2, 1] {
+        let (tracker, clock, _) = manual_with(|builder| builder.shards(shards));
+        // Of chunks of 4096 two are in use, and not mostly free; then a third one.
+        for more in [8000, 4000] {
+            for owner in 0..more {
+                tracker.issue(1, owner).unwrap();
+            }
+            clock.advance(MS);
+            assert!(!tracker.poll(usize::MAX).more);
+        }
+        assert_eq!(tracker.shutdown(Fate::Return).len(), 12_000);
+    }
+}
+
 /// F2: each fate of what is live at shutdown; the reaper is joined, everything is accounted for.
 #[test]
 fn f02_shutdown_settles_the_stated_fate() {
@@ -1082,6 +1100,33 @@ fn f02_shutdown_settles_the_stated_fate() {
             assert!(tracker.shutdown(Fate::Return).is_empty());
         }
     }
+}
+
+/// F2: a handler on the reaper's thread that shuts the tracker down has the reaper stop, and cancel what is left.
+#[test]
+fn f02_a_handler_may_have_the_reaper_stop() {
+    let home: Arc<OnceLock<Weak<AckTracker>>> = Arc::default();
+    let told = Told::default();
+    let record = told.handler();
+    let handler = {
+        let home = home.clone();
+        move |outcome: &Outcome| {
+            record(outcome);
+            let tracker = home.get().and_then(Weak::upgrade);
+            if let Some(tracker) = tracker.filter(|_| outcome.is_timed_out()) {
+                assert!(tracker.shutdown(Fate::Cancel).is_empty());
+            }
+        }
+    };
+    let builder = AckTracker::builder().timeout(10 * MS).on_outcome(handler);
+    let tracker = Arc::new(builder.build().unwrap());
+    home.set(Arc::downgrade(&tracker)).unwrap();
+    tracker.issue_with(1, 0, Timeout::Never).unwrap();
+    tracker.issue(1, 1).unwrap();
+    wait_for("what is left to be cancelled", || told.len() == 2);
+    let told = told.take();
+    assert!(told[0].is_timed_out());
+    assert_eq!(told[1].reason, Reason::Cancelled);
 }
 
 /// F2: while a tracker drains, roots may still be acked and failed, and that is how they end.
@@ -1254,6 +1299,16 @@ fn f03_a_reset_after_the_clock_went_backwards_does_not_expire_it() {
         told.take().is_empty(),
         "a root has expired at the instant of its renewal"
     );
+}
+
+/// F3: an interval that nobody has set is a 300th of the timeout, but a millisecond to a second.
+#[test]
+fn f03_the_interval_follows_the_timeout() {
+    for (timeout, interval) in [(30_000, 100), (60, 1), (3_600_000, 1000)] {
+        let builder = AckTracker::builder().timeout(MS * timeout);
+        let tracker = builder.clock(ManualClock::new()).build_manual().unwrap();
+        assert_eq!(tracker.interval(), MS * interval);
+    }
 }
 
 /// F4: a full channel that waits holds up who ends roots, and loses nothing.

@@ -1,12 +1,13 @@
 //! Polling by many, waiting, and stalls of the process: one test per promise, in simulated time.
 #![cfg(not(expiry_loom))]
 
-use expiry::{BuildError, Cause, Expired, ExpiringMap, ExpiryQueue, ExpiryQueueBuilder};
-use expiry::{ManualClock, Receiver, StoreError, Updated, WhenFull};
+use expiry::{BuildError, Cause, Clock, Expired, ExpiringMap, ExpiryQueue, ExpiryQueueBuilder};
+use expiry::{ManualClock, Receiver, SessionTracker, StoreError, Updated, WhenFull};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Mutex};
-use std::thread::ThreadId;
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -33,6 +34,21 @@ fn seconds(expired: &[Expired<u64>]) -> Vec<(u64, u64)> {
         .iter()
         .map(|key| (key.expiry().as_secs(), **key))
         .collect()
+}
+
+/// The clock has gone back, and nobody has polled: what begins then goes by the clock as it is, not by what was computed before.
+#[test]
+fn an_expiry_goes_by_a_clock_that_has_gone_back() {
+    let clock = ManualClock::new();
+    let queue = builder(&clock).build().unwrap();
+    for (now, key) in [(1000, 1), (5, 2), (1000, 3), (999, 4)] {
+        clock.set(now * 1_000_000_000);
+        let updated = queue.update(key, SECOND * 10).unwrap();
+        let expiry::Updated::Inserted { expiry, .. } = updated else {
+            panic!("{updated:?}")
+        };
+        assert_eq!(expiry.as_secs(), now + 10);
+    }
 }
 
 /// What `poll` returns is sorted by expiry, which is the one that `update` told.
@@ -756,4 +772,93 @@ fn what_a_poll_finds_goes_where_it_was_to_go() {
     }
     assert_eq!(received(&channel, 1), [1]);
     assert_eq!(told.load(Relaxed), 1);
+}
+
+type Act = Box<dyn FnOnce() + Send>;
+
+/// A clock at whose readings something happens.
+#[derive(Clone, Default)]
+struct Staged {
+    time: ManualClock,
+    /// At which reading of a thread, counted down, what.
+    acts: Arc<Mutex<HashMap<ThreadId, (u32, Act)>>>,
+}
+
+impl Staged {
+    /// At the second reading of this thread from now on.
+    fn at_second_reading(&self, act: impl FnOnce() + Send + 'static) {
+        let thread = thread::current().id();
+        let mut acts = self.acts.lock().unwrap();
+        acts.insert(thread, (2, Box::new(act)));
+    }
+}
+
+impl Clock for Staged {
+    fn now(&self) -> u64 {
+        let thread = thread::current().id();
+        let mut acts = self.acts.lock().unwrap();
+        if let Some((left, _)) = acts.get_mut(&thread) {
+            *left -= 1;
+            if *left == 0 {
+                let (_, act) = acts.remove(&thread).unwrap();
+                drop(acts);
+                act();
+            }
+        }
+        self.time.now()
+    }
+}
+
+/// One poller reads the clock before anything is due, and is at the only shard; another comes for what is due by then, and finds
+/// somebody there; before it goes home the first one has left. It looks again. (Each reads the clock first at its beginning, then,
+/// as stalls are looked out for, about to leave the shard, and after its round.)
+fn looks_again(clock: &Staged, poll: impl Fn() -> usize + Sync) {
+    let (there, is_there) = channel();
+    let (go, may_go) = channel::<()>();
+    let (left, has_left) = channel();
+    thread::scope(|scope| {
+        let early = scope.spawn(|| {
+            clock.at_second_reading(move || {
+                there.send(()).unwrap();
+                let _ = may_go.recv();
+            });
+            let found = poll();
+            left.send(()).unwrap();
+            found
+        });
+        is_there.recv().unwrap();
+        clock.time.advance(SECOND);
+        clock.at_second_reading(move || {
+            go.send(()).unwrap();
+            has_left.recv().unwrap();
+        });
+        assert_eq!(poll(), 1);
+        assert_eq!(early.join().unwrap(), 0);
+    });
+}
+
+#[test]
+fn a_poller_looks_again_where_another_has_been() {
+    let clock = Staged::default();
+    let queue = ExpiryQueue::builder()
+        .interval(SECOND)
+        .shards(1)
+        .pause_grace(SECOND * 100)
+        .clock(clock.clone());
+    let queue = queue.build().unwrap();
+    queue.update(1, SECOND).unwrap();
+    looks_again(&clock, || queue.poll().len());
+}
+
+#[test]
+fn a_poller_of_sessions_looks_again_where_another_has_been() {
+    let clock = Staged::default();
+    let sessions = SessionTracker::builder()
+        .interval(SECOND)
+        .shards(1)
+        .pause_grace(SECOND * 100)
+        .clock(clock.clone());
+    let sessions = sessions.build().unwrap();
+    sessions.create(SECOND, 1).unwrap();
+    looks_again(&clock, || sessions.poll().len());
 }

@@ -181,6 +181,20 @@ fn d01_iteration_is_oldest_first() {
 
 /// Keys whose hashes all collide are slow, and correct.
 #[test]
+fn d01_iterators_know_how_many_are_left() {
+    let mut map = RotatingMap::new();
+    map.extend((0..5).map(|n| (n, n)));
+    map.rotate();
+    map.extend([(5, 5), (6, 6)]);
+    let mut seen = map.iter();
+    for left in (0..7).rev() {
+        assert!(seen.next().is_some());
+        assert_eq!(seen.size_hint(), (left, Some(left)));
+    }
+    assert_eq!(map.into_iter().size_hint(), (7, Some(7)));
+}
+
+#[test]
 fn d01_a_hasher_that_is_no_use_is_survived() {
     #[derive(Clone, Default)]
     struct Same;

@@ -6,7 +6,7 @@ use expiry::{
     SessionTrackerBuilder, StoreError, Tracked,
 };
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 #[path = "sessions/drive.rs"]
@@ -572,6 +572,12 @@ fn what_is_not_built() {
         BuildError::BadShards { shards: 3 }
     );
     assert_eq!(refused(|b| b.capacity(0)), BuildError::ZeroCapacity);
+    assert_eq!(
+        refused(|b| b.pause_grace(Duration::ZERO)),
+        BuildError::ZeroPauseGrace
+    );
+    let one = SessionTracker::builder().minimum_timeout(SECOND);
+    assert!(one.maximum_timeout(SECOND).build().is_ok());
     assert_eq!(refused(|b| b.reaper_budget(0)), BuildError::ZeroBudget);
 }
 
@@ -679,11 +685,14 @@ fn a_panicking_handler_strands_nothing() {
 /// A handler may use the tracker, end other sessions, begin new ones, and shut it down.
 #[test]
 fn a_handler_that_calls_back() {
-    let tracker = Arc::new(OnceLock::<SessionTracker>::new());
+    // Weak: the tracker owns its handler.
+    let tracker = Arc::new(OnceLock::<Weak<SessionTracker>>::new());
     let told = Arc::new(AtomicUsize::new(0));
     let (inner, count) = (tracker.clone(), told.clone());
     let sessions = reaped(move |session| {
-        let Some(sessions) = inner.get() else { return };
+        let Some(sessions) = inner.get().and_then(Weak::upgrade) else {
+            return;
+        };
         assert_eq!(sessions.touch(session.id), Err(SessionError::Unknown));
         let n = count.fetch_add(1, AcqRel) as u64;
         let _ = sessions.poll();
@@ -696,12 +705,14 @@ fn a_handler_that_calls_back() {
             assert!(sessions.shutdown().is_empty(), "the reaper ends them");
         }
     });
-    let sessions = tracker.get_or_init(|| sessions);
+    let sessions = Arc::new(sessions);
+    assert!(tracker.set(Arc::downgrade(&sessions)).is_ok());
     sessions.create(Duration::from_millis(1), 0).unwrap();
     wait_for("twenty generations", || told.load(Acquire) == 21);
     wait_for("the end", || sessions.is_empty());
     assert_eq!(sessions.metrics().listener_panics, 0);
     assert_eq!(sessions.create(SECOND, 0), Err(StoreError::Closed));
+    wait_for("the handler", || Arc::strong_count(&sessions) == 1);
 }
 
 /// C5 on threads: every session that is created has one end, whoever touches, closes and removes meanwhile.

@@ -156,7 +156,7 @@ fn part(bytes: &mut Unstructured<'_>) -> Result<Part> {
 }
 
 fn plan(bytes: &mut Unstructured<'_>) -> Result<Plan> {
-    Ok(Plan {
+    let mut plan = Plan {
         timeout: perhaps(bytes, |bytes| bytes.int_in_range(0..=40))?,
         interval: perhaps(bytes, |bytes| bytes.int_in_range(0..=5))?,
         acking: bytes.ratio(7, 8)?,
@@ -165,7 +165,121 @@ fn plan(bytes: &mut Unstructured<'_>) -> Result<Plan> {
         inactive: bytes.ratio(1, 8)?,
         seed: bytes.arbitrary()?,
         parts: few(bytes, 5, part)?,
-    })
+    };
+    // What is left as it is has to be right in every part to be built.
+    if bytes.ratio(7, 8)? {
+        plan.mend();
+    }
+    Ok(plan)
+}
+
+impl Plan {
+    /// Makes it one that can be built: what is out of bounds is brought in, and what leads nowhere leads to a part before.
+    fn mend(&mut self) {
+        let within = |size: usize| {
+            if size.wrapping_sub(1) < 1 << 20 {
+                size
+            } else {
+                1
+            }
+        };
+        (self.queue, self.batch) = (within(self.queue), within(self.batch));
+        self.timeout = self.timeout.map(|timeout| timeout.max(1));
+        let longest = self.timeout.unwrap_or(u32::MAX);
+        self.interval = self.interval.map(|interval| interval.clamp(1, longest));
+        if self.parts.is_empty() {
+            self.parts.push(Part::spout());
+        } else if matches!(self.parts[0].kind, Kind::Bolt { .. }) {
+            self.parts[0].kind = Part::spout().kind;
+        }
+        for (part, name) in self.parts.iter_mut().zip([0, 1, 2, 3, 5]) {
+            part.name = name;
+            part.mend();
+            let replays = matches!(part.kind, Kind::Spout { attempts, .. } if attempts.is_some());
+            self.acking |= replays;
+        }
+        for at in 1..self.parts.len() {
+            let (mut first, sources) = (true, self.sources());
+            if let Kind::Bolt { inputs, .. } = &mut self.parts[at].kind {
+                if inputs.is_empty() {
+                    inputs.push((0, 0, Grouping::Shuffle));
+                }
+                for input in inputs {
+                    let parts = if first { at } else { sources.len() };
+                    mend_input(input, &sources[..parts]);
+                    first = false;
+                }
+            }
+        }
+    }
+
+    /// Of each part, its name, streams and fields.
+    fn sources(&self) -> Vec<(u8, Vec<u8>, Vec<u8>)> {
+        let of = |part: &Part| (part.name, part.streams.clone(), part.fields.clone());
+        self.parts.iter().map(of).collect()
+    }
+}
+
+/// Has a bolt listen to one of these parts, by a stream that it has and a field of that.
+fn mend_input(input: &mut (u8, u8, Grouping), parts: &[(u8, Vec<u8>, Vec<u8>)]) {
+    let (from, stream, grouping) = input;
+    let (name, streams, fields) = &parts[usize::from(*from) % parts.len()];
+    *from = *name;
+    if !streams.contains(stream) {
+        *stream = 0;
+    }
+    let has = |field: &u8| *stream == 0 && fields.contains(field);
+    if matches!(grouping, Grouping::Fields(field) if !field.as_ref().is_some_and(has)) {
+        *grouping = Grouping::Shuffle;
+    }
+}
+
+impl Part {
+    fn spout() -> Self {
+        Part {
+            name: 0,
+            tasks: 1,
+            threads: None,
+            streams: Vec::new(),
+            fields: Vec::new(),
+            kind: Kind::Spout {
+                messages: 5,
+                at_once: 1,
+                max_pending: 2,
+                timeout: None,
+                attempts: None,
+                stream: 0,
+                panics: false,
+            },
+        }
+    }
+
+    fn mend(&mut self) {
+        self.tasks = self.tasks.clamp(1, 3);
+        self.threads = self.threads.map(|threads| threads.clamp(1, self.tasks));
+        for (names, known) in [(&mut self.streams, 1..3), (&mut self.fields, 0..2)] {
+            names.retain(|name| known.contains(name));
+            names.sort_unstable();
+            names.dedup();
+        }
+        match &mut self.kind {
+            Kind::Spout {
+                max_pending,
+                timeout,
+                attempts,
+                stream,
+                ..
+            } => {
+                *max_pending = (*max_pending).clamp(1, 64);
+                *timeout = timeout.map(|timeout| timeout.max(1));
+                *attempts = attempts.map(|attempts| attempts.max(1));
+                if !self.streams.contains(stream) {
+                    *stream = 0;
+                }
+            }
+            Kind::Bolt { tick, .. } => *tick = tick.map(|tick| tick.max(1)),
+        }
+    }
 }
 
 /// What became of a spout task's messages, by their tokens.
@@ -443,5 +557,35 @@ pub fn topology(bytes: &[u8]) {
             (0, 0),
             "{metrics:?}\n{plan:?}"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What has been mended can be built, and that is most.
+    #[test]
+    fn a_mended_plan_can_be_built() {
+        let mut random = 1u64;
+        let (mut mended, mut built) = (0, 0);
+        for _ in 0..1000 {
+            let bytes: Vec<u8> = (0..200)
+                .map(|_| {
+                    random = random
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1);
+                    (random >> 56) as u8
+                })
+                .collect();
+            let bytes = &mut Unstructured::new(&bytes);
+            let Ok(mut plan) = plan(bytes) else { continue };
+            built += u32::from(build(&plan, &Books::default(), &ManualClock::new()).is_ok());
+            mended += 1;
+            plan.mend();
+            let can = build(&plan, &Books::default(), &ManualClock::new());
+            assert!(can.is_ok(), "{:?}: {plan:?}", can.err());
+        }
+        assert!(mended > 900 && built > 700, "{built} of {mended}");
     }
 }

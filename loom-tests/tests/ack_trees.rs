@@ -52,6 +52,32 @@ fn s01_duplicate_ack_of_a_chosen_root_is_bounded() {
     });
 }
 
+/// S6: a root is initialised again while whoever has ended it has yet to take its word out of the index: it is found behind that
+/// word. Guards: a candidate whose slot does not hold the root is no answer.
+#[test]
+fn s06_a_replay_behind_an_attempt_that_has_ended() {
+    model("s06_a_replay_behind_an_attempt_that_has_ended", || {
+        // Who does not find it would have to hold what came early.
+        let rig = Rig::with(|builder| builder.early_capacity(0));
+        rig.tracker.init(1, 3, 10).unwrap();
+        let other = rig.clone();
+        let a = thread::spawn(move || other.tracker.fail(1));
+        let again = rig.tracker.init(1, 5, 11);
+        if again == Ok(()) {
+            assert_eq!(rig.tracker.reset_timeout(1), Ok(Done::Now));
+            assert_eq!(rig.tracker.ack(1, 5), Ok(Ack::Completed));
+        }
+        assert_eq!(a.join().unwrap(), Ok(Done::Now));
+        let mut ends = vec![Reason::Failed { by: None }];
+        ends.extend(again.is_ok().then_some(Reason::Acked));
+        let mut told = rig.outcomes(1);
+        // Of the two ends each thread tells its own.
+        told.sort_by_key(|reason| *reason == Reason::Acked);
+        assert_eq!(told, ends, "{again:?}");
+        assert!(rig.tracker.is_empty());
+    });
+}
+
 /// S2: two fails, and a sibling's ack. Guards: one winner of LIVE -> DEAD.
 #[test]
 fn s02_fail_then_fail_and_ack() {
@@ -513,7 +539,9 @@ fn s12_late_reset() {
         let rig = Rig::new();
         let root = rig.tracker.issue(3, 10).unwrap();
         let other = rig.clone();
-        let a = thread::spawn(move || other.tracker.reset_timeout(root));
+        // To another deadline: or the lease would be as it was.
+        let longer = Timeout::After(TICK * 20);
+        let a = thread::spawn(move || other.tracker.reset_timeout_to(root, longer));
         assert_eq!(rig.tracker.ack(root, 3), Ok(Ack::Completed));
         let reset = a.join().unwrap();
         assert!(

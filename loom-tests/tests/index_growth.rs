@@ -1,10 +1,10 @@
 //! W7, W12, W13 and what the index leans on: closing, carrying, limbo, retirement and grace periods.
 //!
 //! Under the model checker a home has one word of its own and one or two in overflow lines, and the smallest table
-//! has one home.
+//! has one home; in some models a home has two words of its own.
 #![cfg(expiry_loom)]
 
-use expiry::model::{Index, Inserted};
+use expiry::model::{Index, Inserted, TwoWords};
 use expiry::{Ack, AckError, Done};
 use loom::sync::atomic::AtomicU32;
 use loom_tests::{all, bounded, index, large, model, preemptions, thread, Rig, EITHER};
@@ -447,6 +447,39 @@ fn w13_at_home_twice() {
     });
 }
 
+/// W13 in a home of two words, where there is room beside the key. Guards: who reads a header sees the words that it believes in.
+#[test]
+fn w13_beside_itself_at_home() {
+    model("w13_beside_itself_at_home", || {
+        let table = Arc::new(TwoWords::new());
+        two_inits_beside(&table, || ());
+    });
+}
+
+/// The same where another key's word goes meanwhile: the two inits find different words to be free. Guards: as
+/// [`w13_at_home_twice`].
+#[test]
+fn w13_beside_a_word_that_goes() {
+    model("w13_beside_a_word_that_goes", || {
+        let table = Arc::new(TwoWords::new());
+        assert!(table.init(4, 7, |_| false));
+        let other = table.clone();
+        two_inits_beside(&table, move || other.remove(4, 7, 0));
+        assert_eq!(table.all(4), []);
+    });
+}
+
+/// Two threads put key 5 in, one of which does something first: it is in once.
+fn two_inits_beside(table: &Arc<TwoWords>, first: impl FnOnce()) {
+    let other = table.clone();
+    let a = thread::spawn(move || other.init(5, 1, EITHER));
+    first();
+    let b = table.init(5, 2, EITHER);
+    let published = if a.join().unwrap() { 1 } else { 2 };
+    assert_eq!(b, published == 2, "in twice, or not at all");
+    assert_eq!(table.all(5), [published]);
+}
+
 /// W13, the fast way, where the key lies in the overflow line: as [`w13_spilled_duplicate`]. Guards: a home of which
 /// something lies beyond is not simple.
 #[test]
@@ -552,10 +585,11 @@ fn limbo_removal_at_home_beside_a_copy() {
 }
 
 /// A slot is found under key 5 in its first tenancy, while `then` happens, and after that the slot is filled for a second
-/// one, which is not published. Whoever looks into the slot must not believe that it saw what the index has.
+/// one, which is not published, or was filled before. Whoever looks into the slot must not believe that it saw what the index has.
 fn found_in_its_second_tenancy(
     name: &'static str,
     preemptions: usize,
+    filled_first: bool,
     then: fn(&Index),
     find: fn(&Index, &AtomicU32) -> Option<u32>,
 ) {
@@ -566,8 +600,13 @@ fn found_in_its_second_tenancy(
         let (other, slot) = (index.clone(), tenancy.clone());
         let a = thread::spawn(move || find(&other, &slot));
         index.remove_found(5, 1);
-        then(&index);
-        tenancy.store(2, Ordering::Release);
+        if filled_first {
+            tenancy.store(2, Ordering::Release);
+            then(&index);
+        } else {
+            then(&index);
+            tenancy.store(2, Ordering::Release);
+        }
         let seen = a.join().unwrap();
         assert_ne!(seen, Some(2), "what is not published was found");
     });
@@ -608,14 +647,15 @@ fn another_life(index: &Index) {
 #[test]
 fn w14_a_candidate_that_has_ended() {
     let name = "w14_a_candidate_that_has_ended";
-    found_in_its_second_tenancy(name, preemptions(), |_| (), by_candidate);
+    found_in_its_second_tenancy(name, preemptions(), false, |_| (), by_candidate);
 }
 
 /// W6, W14 where another key has the candidate's word. Guards: the version.
 #[test]
 fn w14_a_candidate_whose_word_is_another_keys() {
     let name = "w14_a_candidate_whose_word_is_another_keys";
-    found_in_its_second_tenancy(name, preemptions(), another_key, by_candidate);
+    found_in_its_second_tenancy(name, preemptions(), false, another_key, by_candidate);
+    found_in_its_second_tenancy(name, preemptions(), true, another_key, by_candidate);
 }
 
 /// W6, W14 where the candidate's table has begun another life, in which the header is the same. Guards: the directory, asked
@@ -623,15 +663,16 @@ fn w14_a_candidate_whose_word_is_another_keys() {
 #[test]
 fn w14_a_candidate_in_another_life() {
     let name = "w14_a_candidate_in_another_life";
-    found_in_its_second_tenancy(name, preemptions(), another_life, by_candidate);
+    found_in_its_second_tenancy(name, preemptions(), false, another_life, by_candidate);
+    found_in_its_second_tenancy(name, preemptions(), true, another_life, by_candidate);
 }
 
 /// The same three for a look-up in all tables.
 #[test]
 fn w14_found_in_its_second_tenancy() {
     let name = "w14_found_in_its_second_tenancy";
-    found_in_its_second_tenancy(name, preemptions(), |_| (), by_find);
-    found_in_its_second_tenancy(name, preemptions(), another_key, by_find);
+    found_in_its_second_tenancy(name, preemptions(), false, |_| (), by_find);
+    found_in_its_second_tenancy(name, preemptions(), false, another_key, by_find);
     // Large, and one interruption is what it takes: of the look.
-    found_in_its_second_tenancy(name, preemptions() - 2, another_life, by_find);
+    found_in_its_second_tenancy(name, preemptions() - 2, false, another_life, by_find);
 }

@@ -2,7 +2,7 @@
 #![cfg(expiry_loom)]
 
 use expiry::{Cause, ExpiryQueue, Handle, ManualClock, Updated};
-use loom_tests::{large, model, thread, MapRig, TICK};
+use loom_tests::{deep, large, model, thread, MapRig, TICK};
 use std::sync::Arc;
 
 /// A map with a time to live of ten ticks.
@@ -37,6 +37,30 @@ fn two_replacements() {
         let mut ended = [10, 20, 30].map(|value| (value, Cause::Replaced)).to_vec();
         ended.retain(|&(value, _)| value != left);
         assert_eq!(rig.ends(), ended);
+    });
+}
+
+/// A replacement finds another one's offer in its way, which is taken, and removed again, before it can help. What has ended stays
+/// ended. Guards: only an entry that is REPLACING is seen through.
+#[test]
+fn m2_a_helper_comes_too_late() {
+    deep("m2_a_helper_comes_too_late", 2, || {
+        let rig = map();
+        rig.map.insert(1, 10).unwrap();
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            other.map.insert(1, 20).unwrap();
+            other.map.remove(&1).map(|old| *old.value())
+        });
+        rig.map.insert(1, 30).unwrap();
+        let removed = a.join().unwrap().expect("20, or what has taken its place");
+        let left = rig.get();
+        assert_ne!(left, Some(removed));
+        let mut ends: Vec<u64> = rig.told().iter().map(|&(value, _)| value).collect();
+        ends.extend(left);
+        ends.sort_unstable();
+        assert_eq!(ends, [10, 20, 30]);
+        assert_eq!(rig.map.len(), left.iter().count());
     });
 }
 

@@ -4,7 +4,7 @@
 
 use expiry::expiring_map::Entry;
 use expiry::{Cause, Lifetime, Timeout};
-use loom_tests::{large, model, thread, MapRig, TICK};
+use loom_tests::{deep, large, model, thread, MapRig, TICK};
 
 /// A map where nothing expires by itself.
 fn empty() -> MapRig {
@@ -219,6 +219,22 @@ fn a_walk_meets_what_is_replaced() {
         let met: Vec<u64> = rig.map.iter().map(|entry| *entry).collect();
         a.join().unwrap();
         assert!(met == [10] || met == [20], "{met:?}");
+    });
+}
+
+/// A reader sees a replacement through, and is late: the next one has been offered already. That does not move in before its time,
+/// under the lease of the one before. Guards: who settles asks for the lease after it has read offer and word.
+#[test]
+fn a_late_helper_lets_nobody_move_in() {
+    deep("a_late_helper_lets_nobody_move_in", 3, || {
+        let rig = with(live(10));
+        let other = rig.clone();
+        let a = thread::spawn(move || other.get());
+        rig.map.insert_with(1, 20, live(10)).map(drop).unwrap();
+        rig.map.insert_with(1, 30, live(3)).map(drop).unwrap();
+        assert!(a.join().unwrap().is_some());
+        assert_eq!(rig.map.remaining(&1), Some(TICK * 3));
+        assert_eq!(rig.get(), Some(30));
     });
 }
 

@@ -132,6 +132,53 @@ fn a_chunk_that_is_left_goes_back() {
     });
 }
 
+/// As before, where the thread goes to a chunk that is leaving the ring, and whose memory goes back, just then; and on from there.
+#[test]
+fn a_chunk_taken_as_it_leaves_the_ring_goes_back() {
+    model("a_chunk_taken_as_it_leaves_the_ring_goes_back", || {
+        let rig = Rig::new();
+        let issue = || rig.tracker.issue(3, 9).unwrap();
+        let ack = |root| assert_eq!(rig.tracker.ack(root, 3), Ok(Ack::Completed));
+        let roots: Vec<_> = (0..6 * CHUNK).map(|_| issue()).collect();
+        roots.into_iter().for_each(ack);
+        // Round the ring, as far as its fifth chunk.
+        (0..4 * CHUNK).for_each(|_| ack(issue()));
+        let driver = rig.clone();
+        let polls = thread::spawn(move || {
+            driver.tracker.poll(usize::MAX);
+        });
+        ack(issue());
+        polls.join().unwrap();
+        let mut root = issue();
+        for _ in 0..CHUNK {
+            ack(root);
+            root = issue();
+        }
+        ack(root);
+        while rig.tracker.poll(usize::MAX).more {}
+        only_the_ring_and(&rig, chunk_of(root));
+    });
+}
+
+/// A chunk is added while the driver looks after memory: what is held is what is on the ring. Guards: a ring that has grown since
+/// the driver looked first.
+#[test]
+fn a_chunk_added_beside_the_driver_is_counted() {
+    model("a_chunk_added_beside_the_driver_is_counted", || {
+        let rig = Rig::new();
+        for _ in 0..CHUNK {
+            rig.tracker.issue(3, 9).unwrap();
+        }
+        let driver = rig.clone();
+        let polls = thread::spawn(move || {
+            driver.tracker.poll(usize::MAX);
+        });
+        rig.tracker.issue(3, 9).unwrap();
+        polls.join().unwrap();
+        assert_eq!(rig.tracker.metrics().total.slots, u64::from(2 * CHUNK));
+    });
+}
+
 /// The chunk that a root lies in.
 #[allow(clippy::cast_possible_truncation)] // an id's low half is its place
 fn chunk_of(root: Root) -> u32 {

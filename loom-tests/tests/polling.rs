@@ -185,6 +185,59 @@ fn q12_wait_time_after_a_poll_beside_an_update() {
     });
 }
 
+/// A touch beside another of the same bucket that has brought it nearer and has not told yet, while something nearer still is
+/// known of the shard, so that there is nothing to add to that; then this passes, and then the other's time. Guards: who has not told is
+/// looked for before the shard's next expiration is raised.
+#[test]
+fn q12_wait_time_when_what_hid_it_has_passed() {
+    model("q12_wait_time_when_what_hid_it_has_passed", || {
+        // Two slots to a bucket: the third key is in another one.
+        let (queue, clock) = queue(|builder| builder, &[(1, 20), (2, 30), (3, 1)]);
+        loom::stop_exploring();
+        assert!(queue.poll().is_empty(), "the buckets are out of the inbox");
+        loom::explore();
+        let other = queue.clone();
+        let a = thread::spawn(move || {
+            assert!(other.touch(&1, TICK * 3).unwrap());
+        });
+        assert!(queue.touch(&2, TICK * 5).unwrap());
+        clock.advance(TICK);
+        assert_eq!(keys(&queue.poll()), [3]);
+        let wait = queue.wait_time().expect("there is something to wait for");
+        assert!(wait <= TICK * 4, "{wait:?}");
+        clock.advance(TICK * 3);
+        assert!(keys(&queue.poll()).iter().all(|&key| key == 1));
+        let wait = queue.wait_time().expect("there is something to wait for");
+        assert!(wait <= TICK, "{wait:?}");
+        a.join().unwrap();
+    });
+}
+
+/// As before, where what has not told yet is the insertion of the very key that is touched, to a later time or to the same one.
+/// Guards: who inserts says so before the key can be found.
+#[test]
+fn q12_wait_time_for_what_another_has_yet_to_tell() {
+    for ticks in [3, 5] {
+        model(
+            "q12_wait_time_for_what_another_has_yet_to_tell",
+            move || {
+                let (queue, clock) = queue(|builder| builder, &[(3, 1)]);
+                let other = queue.clone();
+                let a = thread::spawn(move || {
+                    other.update(1, TICK * 3).unwrap();
+                });
+                if queue.touch(&1, TICK * ticks).unwrap() {
+                    clock.advance(TICK);
+                    assert_eq!(keys(&queue.poll()), [3]);
+                    let wait = queue.wait_time().expect("there is something to wait for");
+                    assert!(wait <= TICK * (ticks - 1), "{wait:?}");
+                }
+                a.join().unwrap();
+            },
+        );
+    }
+}
+
 /// Due at 2, stalled from 2 to 10.
 fn stalled(keys: &[(u64, u32)]) -> (Queue, ManualClock) {
     let (queue, clock) = queue(|builder| builder.pause_grace(TICK * 2), keys);

@@ -150,35 +150,95 @@ fn w12_carry_over_of_a_spilled_word() {
 
 /// W12 where another home, which shares the line of the word that was carried, reserves it and gives it back: to whoever finds it
 /// empty the copy is there. Guards: reserving is AcqRel, giving back Release, so that they pass on what the carrier has told.
+///
+/// Twice: the carrier closes the reserver's home after it has emptied that word, and then before, so that who finds the home
+/// closed knows nothing of it.
 #[test]
 fn w12_carry_over_beside_a_reservation() {
     let name = "w12_carry_over_beside_a_reservation";
-    bounded(name, preemptions().saturating_sub(2), || {
+    // The word lies in a line that the other home, which is full, has too: that of the second key, and of the third.
+    for (keys, sought, inserted) in [
+        ([(2, 20), (4, 7), (5, 21), (3, 22)], 4, 5),
+        ([(3, 20), (5, 7), (4, 21), (2, 22)], 5, 4),
+    ] {
+        bounded(name, preemptions().saturating_sub(2), move || {
+            let index = index();
+            index.grow();
+            index.carry(100);
+            for (hash, slot) in keys {
+                assert_eq!(index.insert(hash, slot, NOBODY), Inserted::Done);
+            }
+            let mut others = None;
+            let inserted = index.insert(inserted, 1, |slot| {
+                // The inserter has its directory, and looks at the other key with this hash.
+                if slot == 21 && others.is_none() {
+                    index.grow();
+                    let (carrier, seeker) = (index.clone(), index.clone());
+                    others = Some((
+                        thread::spawn(move || carrier.carry(100)),
+                        thread::spawn(move || seeker.find(sought, |slot| slot == 7)),
+                    ));
+                    thread::yield_now();
+                }
+                slot == 1
+            });
+            assert_eq!(inserted, Inserted::Done);
+            let (carrier, seeker) = others.expect("it has looked");
+            carrier.join().unwrap();
+            assert_eq!(seeker.join().unwrap(), Some(7));
+        });
+    }
+}
+
+/// W12 where an init reserves the word at home, whose key has come and been carried away since it looked at the header, and gives it
+/// back. Guards: reserving is AcqRel there, giving back Release.
+#[test]
+fn w12_carry_over_beside_a_reservation_at_home() {
+    let name = "w12_carry_over_beside_a_reservation_at_home";
+    bounded(name, preemptions().saturating_sub(1), || {
         let index = index();
+        let other = index.clone();
+        let a = thread::spawn(move || other.init(4, 9, NOBODY));
+        thread::yield_now();
+        assert_eq!(index.init(5, 1, NOBODY), Inserted::Done);
+        let other = index.clone();
+        let b = thread::spawn(move || other.is_absent(5));
+        thread::yield_now();
         index.grow();
         index.carry(100);
-        // 4 lies in a line that the second home, which is full, has too.
-        for (hash, slot) in [(2, 20), (4, 7), (5, 21), (3, 22)] {
-            assert_eq!(index.insert(hash, slot, NOBODY), Inserted::Done);
-        }
-        let mut others = None;
-        let inserted = index.insert(5, 1, |slot| {
-            // The inserter has its directory, and looks at the other key with this hash.
-            if slot == 21 && others.is_none() {
-                index.grow();
-                let (carrier, seeker) = (index.clone(), index.clone());
-                others = Some((
-                    thread::spawn(move || carrier.carry(100)),
-                    thread::spawn(move || seeker.find(4, |slot| slot == 7)),
-                ));
-                thread::yield_now();
-            }
-            slot == 1
+        assert_eq!(a.join().unwrap(), Inserted::Done);
+        assert!(!b.join().unwrap());
+    });
+}
+
+/// W14 where the candidate's word has gone, and in its place is one that is reserved for the same key, and given back, as a third
+/// thread comes first. Guards: the word is loaded with Acquire once more, so that the header is another one.
+#[test]
+fn w14_a_candidate_that_was_only_reserved() {
+    let name = "w14_a_candidate_that_was_only_reserved";
+    bounded(name, preemptions().saturating_sub(1), || {
+        let index = index();
+        assert_eq!(index.init(5, 1, NOBODY), Inserted::Done);
+        let claimed = Arc::new(AtomicU32::new(0));
+        let (other, slot) = (index.clone(), claimed.clone());
+        let a = thread::spawn(move || {
+            let mut at = 0;
+            let candidate = other.candidate(5, |id| {
+                at = id;
+                slot.load(Ordering::Acquire)
+            });
+            candidate.map(|seen| (at, seen))
         });
-        assert_eq!(inserted, Inserted::Done);
-        let (carrier, seeker) = others.expect("it has looked");
-        carrier.join().unwrap();
-        assert_eq!(seeker.join().unwrap(), Some(7));
+        let other = index.clone();
+        let b = thread::spawn(move || other.insert(5, 3, |slot| slot != 1));
+        claimed.store(2, Ordering::Release);
+        index.remove_found(5, 1);
+        let mine = index.insert(5, 2, |slot| slot != 1);
+        b.join().unwrap();
+        let seen = a.join().unwrap();
+        if mine == Inserted::Found {
+            assert_ne!(seen, Some((2, 2)), "what is not published was found");
+        }
     });
 }
 
@@ -208,7 +268,8 @@ fn w07_growth_closed_by_a_third() {
     });
 }
 
-/// Two threads let the index grow, and put a key in: neither's table is lost. Guards: the directory's swap expects what was read.
+/// Two threads let the index grow, and put a key in: neither's table is lost. Guards: the directory's swap expects what was read;
+/// whose swap fails gives its table back.
 #[test]
 fn two_growths() {
     model("two_growths", || {
@@ -222,6 +283,7 @@ fn two_growths() {
         assert_eq!(index.insert(4, 2, NOBODY), Inserted::Done);
         assert_eq!(a.join().unwrap(), Inserted::Done);
         assert_eq!((all(&index, 5), all(&index, 4)), (vec![1], vec![2]));
+        assert_eq!(index.in_use(), index.tables(), "a class is lost");
     });
 }
 

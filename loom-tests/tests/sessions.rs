@@ -476,6 +476,25 @@ fn w15_look_and_remove() {
     });
 }
 
+/// A dump meets a session's end, and another one in the same slot: neither is said to expire when the other does. Guards: the
+/// lease is asked again, for its incarnation.
+#[test]
+fn w06_a_dump_meets_a_later_tenant() {
+    bounded("w06_a_dump_meets_a_later_tenant", FEW + 1, || {
+        let rig = Rig::new();
+        // They fill the chunk.
+        let first = rig.create().id();
+        rig.create();
+        let other = rig.clone();
+        let a = thread::spawn(move || other.sessions.dump());
+        assert!(rig.sessions.remove(first).is_some());
+        let later = rig.sessions.create(TICK * 20, 2).unwrap().id();
+        for (due, ids) in a.join().unwrap() {
+            assert!(!ids.contains(if due == TICK * 20 { &first } else { &later }));
+        }
+    });
+}
+
 /// W15: a taking meets the removal of what was touched.
 #[test]
 fn w15_taking_and_remove() {

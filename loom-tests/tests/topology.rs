@@ -1,7 +1,7 @@
 //! What the topology's executor rests on beside crossbeam's queues: the bell, and the gate that spouts go through.
 #![cfg(expiry_loom)]
 
-use expiry_topology::model::{Bell, Gate, Room, Visitor};
+use expiry_topology::model::{Bell, Gate, Jam, Room, Visitor};
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom_tests::{model, thread};
 use std::sync::Arc;
@@ -97,12 +97,42 @@ fn nobody_sleeps_beside_an_empty_queue() {
     });
 }
 
+/// Two tasks on a cycle have overflow; one gets rid of it and has some once more, the spout sleeps until there is none. Guards: taking it
+/// back before one rings, and that the last one rings. A wake-up that is lost is a deadlock.
+#[test]
+fn a_jam_that_is_over_wakes_the_spout() {
+    model("a_jam_that_is_over_wakes_the_spout", || {
+        let (bell, sleeper) = Bell::new();
+        let jam = Arc::new(Jam::new(&bell));
+        jam.begin();
+        jam.begin();
+        let tasks: Vec<_> = [false, true]
+            .map(|again| {
+                let jam = jam.clone();
+                thread::spawn(move || {
+                    jam.end();
+                    if again {
+                        jam.begin();
+                        jam.end();
+                    }
+                })
+            })
+            .into();
+        while jam.is_on() {
+            bell.sleep(&sleeper, || !jam.is_on());
+        }
+        tasks.into_iter().for_each(|task| task.join().unwrap());
+    });
+}
+
 /// A spout's task goes in, emits, and goes out when it sees the gate closed; who has closed it and finds nobody inside knows all
 /// that was emitted, and nothing comes after. Guards: both fences, saying before looking.
 #[test]
 fn nobody_comes_through_a_closed_gate() {
     model("nobody_comes_through_a_closed_gate", || {
         let (gate, visitor) = (Arc::new(Gate::new()), Arc::new(Visitor::new()));
+        assert!(visitor.enter(&gate) && visitor.is_inside());
+        visitor.leave();
         let emitted = Arc::new(AtomicU32::new(0));
         let spout = {
             let (gate, visitor, emitted) = (gate.clone(), visitor.clone(), emitted.clone());
@@ -121,5 +151,6 @@ fn nobody_comes_through_a_closed_gate() {
         } else {
             spout.join().unwrap();
         }
+        assert!(!visitor.is_inside(), "who has closed it waits for ever");
     });
 }

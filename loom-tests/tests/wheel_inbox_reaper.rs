@@ -333,6 +333,24 @@ fn w08_shutdown() {
     });
 }
 
+/// W8 while somebody polls: what is there is returned. Guards: the shutdown waits for who is at a shard.
+#[test]
+fn w08_shutdown_beside_a_poll() {
+    model("w08_shutdown_beside_a_poll", || {
+        let rig = Rig::new();
+        let root = rig.tracker.issue(3, 10).unwrap();
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            other.tracker.poll(100);
+        });
+        let returned = rig.tracker.shutdown(Fate::Return);
+        a.join().unwrap();
+        assert_eq!(returned.len(), 1, "it is neither delivered nor reported");
+        assert_eq!(returned[0].root, root.into());
+        assert!(rig.tracker.is_empty());
+    });
+}
+
 /// W8 for a chosen root, in a bucket that is there already.
 #[test]
 fn w08_shutdown_beside_an_init() {

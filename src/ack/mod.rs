@@ -5,6 +5,8 @@ mod deliver;
 mod error;
 mod metrics;
 mod outcome;
+#[cfg(all(test, not(expiry_loom)))]
+mod tests;
 mod trees;
 mod tuple;
 

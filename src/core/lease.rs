@@ -35,7 +35,9 @@
 //! lease could succeed on a later tenant only if the thread slept through a multiple of 2^20 - 1 tenancies
 //! of this one slot *and* the deadline in the same 40 bits came out the same. Slots are reused in
 //! rotation (a chunk of 4096 at the least), so that takes at least 2^32 inserts by that thread's shard
-//! within one interval. An issued id carries 12 random bits on top (see [`IssuedId`]).
+//! within one interval. (But see [`Slots::release`](super::slots::Slots::release): where a chunk's memory goes back while a slot in it is near
+//! the wrap, they all start over. One that has been held by one tenant while its neighbours had nearly 2^20 of them then has its few
+//! incarnations again.) An issued id carries 12 random bits on top (see [`IssuedId`]).
 //! Values that are replaced in place (`keyed`) change the incarnation each time, some millions a second: there no
 //! memory depends on it, and who sleeps through such a multiple may end, or renew, the value that is there by then.
 //!
@@ -240,8 +242,8 @@ pub(crate) fn next_incarnation(last: u32) -> u32 {
 /// ```
 ///
 /// The slot keeps the whole id as its key, so an old id is accepted only if the same incarnation has
-/// come round (2^20 - 1 tenancies later) and the nonce agrees: never within 2^20 - 1 tenancies of a slot, and
-/// with odds of 1 in 2^32 for an id that is older and otherwise arbitrary.
+/// come round (2^20 - 1 tenancies later; sooner where it has started over, see the module's head) and the nonce agrees: with
+/// odds of 1 in 2^12 then, and of 1 in 2^32 for an id that is older and otherwise arbitrary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IssuedId(pub(crate) u64);
 

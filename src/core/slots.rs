@@ -248,6 +248,11 @@ impl NextExpiration {
             .fetch_max(Self::urgency(tick) | NEWS, Ordering::AcqRel);
     }
 
+    /// Of a shard, its driver's: whether `tick` is later than the next expiration that it has heard of.
+    pub(crate) fn is_after(heard: u64, tick: u64) -> bool {
+        Self::urgency(tick) < heard
+    }
+
     /// Of a shard, its driver's at the tick `now`: the next expiration is `tick`, unless one that is yet to come was named
     /// before, whose bucket may be on its way still. What it is then; `None`, and it is as it was, if there has been news
     /// since the last time. `heard` is what the driver keeps of it.
@@ -628,7 +633,7 @@ impl Slots {
         }
         if greatest >= (1 << INCARNATION_BITS) - 1 - (1 << 10) {
             // Near the wrap the greatest says nothing about the latest. Start over; what that leaves
-            // possible is what the wrap leaves possible anyway.
+            // possible is what the wrap leaves possible anyway, but sooner for a slot that has had few tenancies.
             greatest = 0;
         }
         while_owned();

@@ -2,9 +2,11 @@
 //!
 //! A stripe holds what only its thread writes: where it is looking for free slots, and its share of the
 //! counters. An index belongs to one running thread at a time; when the thread ends, the next new
-//! one may get it. Nothing in a stripe decides anything: the counters are statistics and the hand is a
-//! hint, so they are plain relaxed loads and stores and cost no read-modify-write.
+//! one may get it. Nothing in a stripe decides anything for another thread: the counters are statistics and the hand is a
+//! hint, so they are plain relaxed loads and stores and cost no read-modify-write. One word is for others: what its thread has yet to
+//! tell the driver (`engine`, `Stripe::telling`).
 
+use crate::inject::{hit, Bug};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -96,7 +98,9 @@ impl Drop for Owned {
     #[inline(never)]
     fn drop(&mut self) {
         let _ = INDEX.try_with(|cached| cached.set(UNKNOWN));
-        give_back(self.0);
+        if !hit(Bug::DeadThread) {
+            give_back(self.0);
+        }
     }
 }
 

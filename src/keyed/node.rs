@@ -5,7 +5,7 @@
 
 use super::idle::Policy;
 use crate::core::lease::Lease;
-use crate::inject::{is, Bug};
+use crate::inject::{hit, is, Bug};
 use crate::panics::caught;
 use crate::sync::cell::Kept;
 use crate::sync::grace::{Grace, Pin};
@@ -419,7 +419,7 @@ impl<K: 'static, V: 'static> Deref for Ended<K, V> {
 
 impl<K: 'static, V: 'static> Drop for Ended<K, V> {
     fn drop(&mut self) {
-        if is(Bug::StaleGet) {
+        if is(Bug::StaleGet) || hit(Bug::LeakNode) {
             return;
         }
         if let Held::Node(word) = self.held {

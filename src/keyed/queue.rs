@@ -513,8 +513,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// How long until something is due: zero if something is, `None` if nothing will be. Wait-free, O(shards).
     ///
     /// Never longer than that, also while others update and poll: when [`update`](Self::update) or a touch has returned,
-    /// this is at most the time until then (but for an update of another thread that was held up half-way until after its
-    /// own time: what [`poll`](Self::poll) cannot find yet, this does not count). It may be shorter: of keys that
+    /// this is at most the time until then (or one interval, where it has come and [`poll`](Self::poll) cannot find the key yet, because
+    /// another thread has been held up half-way through an update). It may be shorter: of keys that
     /// were removed or renewed the old time counts until it has come and a poll has been through; and where keys are due in more
     /// than 2^27 - 1 intervals, a poll looks that far.
     ///

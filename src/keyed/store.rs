@@ -352,6 +352,9 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     /// The entry of a key. The caller is pinned.
     #[inline(always)]
     pub(super) fn find<F: Fn(&K) -> bool>(&self, wanted: Wanted<'_, F>) -> Option<Found<'_>> {
+        if hit(Bug::MissedLookUp) {
+            return None;
+        }
         let index = self.engine.index(wanted.at.0);
         match index.glance(wanted.at.1) {
             Glance::There(candidate) => {
@@ -405,6 +408,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             let lease = Lease::new(State::Live, claim.incarnation, deadline);
             spot.occupy(wanted.bits, NONE, word, lease);
             mine.face.counts[shard].keys_in.add(1);
+            let _telling = mine.telling(deadline);
             let entering = Entering {
                 store: self,
                 mine,
@@ -522,6 +526,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         }
         let counts = self.count(mine, claim.id);
         match cause {
+            _ if hit(Bug::LostCount) => {}
             Cause::Expired => counts.expired.add(1),
             Cause::Closed => counts.closed.add(1),
             _ => counts.removed.add(1),
@@ -550,6 +555,11 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     pub(super) fn tell(&self, ended: &Ended<K, V>, cause: Cause) {
         let Some(listener) = self.listener.as_ref().filter(|_| !hit(Bug::LostOutcome)) else {
             return;
+        };
+        let cause = if hit(Bug::WrongCause) {
+            Cause::Removed
+        } else {
+            cause
         };
         self.guard(|| listener(ended.key(), ended.value(), cause));
         if hit(Bug::DoubleOutcome) {
@@ -596,15 +606,30 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
                 if hit(Bug::LateTouch) {
                     return Some(Touched::Renewed);
                 }
-                found.slot.swap_lease(found.lease, renewed).ok()?;
-                // Renewed: no expiry by the old deadline can succeed any more (Q6).
-                self.engine.shortened(found.id, found.lease, deadline);
-                self.engine.heed(found.id, deadline);
-                Some(Touched::Renewed)
+                let renew = || {
+                    found.slot.swap_lease(found.lease, renewed).ok()?;
+                    // Renewed: no expiry by the old deadline can succeed any more (Q6).
+                    self.engine.shortened(found.id, found.lease, deadline);
+                    self.engine.heed(found.id, deadline);
+                    Some(Touched::Renewed)
+                };
+                if deadline >= found.lease.deadline_near(deadline) {
+                    return renew();
+                }
+                self.engine.with_stripe(|mine, _| {
+                    let _telling = mine.telling(deadline);
+                    renew()
+                })
             }
             State::Replacing => {
                 self.see_through(found);
                 None
+            }
+            State::Closing if hit(Bug::Reopened) => {
+                let renewed = found.lease.with_state(State::Live).with_deadline(deadline);
+                found.slot.swap_lease(found.lease, renewed).ok()?;
+                let _ = self.engine.enforce(found.id, deadline);
+                Some(Touched::Renewed)
             }
             _ => Some(Touched::Closing),
         }
@@ -634,8 +659,9 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         loop {
             // The lease is read first: the key cannot be older than the lease's tenant.
             let lease = slot.lease();
-            let same = lease.incarnation() == place.incarnation || hit(Bug::StaleGeneration);
-            if !same || slot.key.load(Ordering::Acquire) != place.bits {
+            let same = lease.incarnation() == place.incarnation
+                && slot.key.load(Ordering::Acquire) == place.bits;
+            if !same && !hit(Bug::StaleGeneration) {
                 return Touched::Gone;
             }
             if !lease.is_in(HELD) {

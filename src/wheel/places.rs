@@ -224,6 +224,16 @@ mod tests {
         assert_eq!(order, [63, 5, 64, 4096, 70_000, 299_999]);
     }
 
+    /// The last word of all, which is not whole.
+    #[test]
+    fn a_bound_within_a_word() {
+        let mut places = Places::new();
+        places.grow(64);
+        places.add(64, 69);
+        let order: Vec<u32> = std::iter::from_fn(|| places.take()).collect();
+        assert_eq!(order, [65, 66, 67, 68]);
+    }
+
     #[test]
     fn as_a_set() {
         let mut places = Places::new();

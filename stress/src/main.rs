@@ -7,6 +7,7 @@ mod error;
 mod faults;
 mod histories;
 mod hostile;
+mod inject;
 mod interrupt;
 mod latency;
 mod live;
@@ -20,6 +21,7 @@ mod soak;
 mod timeline;
 mod ttl;
 mod usage;
+mod watch;
 mod wordcount;
 
 use clap::{CommandFactory, Parser};
@@ -27,6 +29,7 @@ use error::Error;
 use options::{Cli, Scenario};
 use report::Report;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// The exit status when a check has failed.
 const FAILED: u8 = 1;
@@ -36,15 +39,25 @@ const UNUSABLE: u8 = 2;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     interrupt::listen();
-    #[cfg(expiry_inject)]
-    inject();
+    let bug = cli
+        .inject_bug
+        .or_else(|| std::env::var("EXPIRY_INJECT").ok());
+    match bug.as_deref().map_or(Ok(true), inject::choose) {
+        Ok(true) => {}
+        Ok(false) => return ExitCode::SUCCESS,
+        Err(error) => return unusable(&error),
+    }
     let Some(scenario) = cli.scenario else {
         // Help that was not asked for is an error's text.
         eprintln!("{}", Cli::command().render_long_help());
         return ExitCode::from(UNUSABLE);
     };
-    let ran = perform(&scenario);
-    let ran = ran.and_then(|report| {
+    let scenario = Arc::new(scenario);
+    let ran = watch::over(&scenario, cli.stuck_after);
+    let ran = ran.and_then(|mut report| {
+        if let Some(bug) = &bug {
+            inject::note(&mut report, bug);
+        }
         let passed = report.passed();
         report.print(&cli.output)?;
         Ok(passed)
@@ -52,25 +65,13 @@ fn main() -> ExitCode {
     match ran {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(FAILED),
-        Err(error) => {
-            eprintln!("stress: {error}");
-            ExitCode::from(UNUSABLE)
-        }
+        Err(error) => unusable(&error),
     }
 }
 
-/// In builds with `--cfg expiry_inject`: gives the engine the bug that `EXPIRY_INJECT` names, as `name` or `name/one_in`.
-#[cfg(expiry_inject)]
-fn inject() {
-    let Ok(asked) = std::env::var("EXPIRY_INJECT") else {
-        return;
-    };
-    let (name, one_in) = asked.split_once('/').unwrap_or((&asked, "1"));
-    let chosen = one_in
-        .parse()
-        .is_ok_and(|one_in| expiry::inject::choose(name, one_in));
-    let known: Vec<_> = expiry::inject::names().collect();
-    assert!(chosen, "{asked} is no bug; there are {}", known.join(", "));
+fn unusable(error: &Error) -> ExitCode {
+    eprintln!("stress: {error}");
+    ExitCode::from(UNUSABLE)
 }
 
 /// Runs a scenario.

@@ -26,6 +26,13 @@ pub struct Cli {
     /// Which scenario to run.
     #[command(subcommand)]
     pub scenario: Option<Scenario>,
+    /// Give the engine a seeded bug that strikes one time in ONE_IN, to see which check finds it; `list` names them. For builds
+    /// with --cfg expiry_inject
+    #[arg(long, global = true, value_name = "NAME[/ONE_IN]")]
+    pub inject_bug: Option<String>,
+    /// How long nothing may move in a run before it has failed, as stuck
+    #[arg(long, global = true, default_value = "10m", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub stuck_after: Duration,
     /// What becomes of the report.
     #[command(flatten)]
     pub output: Output,

@@ -3,7 +3,8 @@
 use crate::builder::BoltFactory;
 use crate::component::Bolt;
 use crate::emit::{Batch, Emitter};
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, Jam};
+use crate::inject::{hit, Bug};
 use crate::instance::{Instance, Workplace};
 use crate::task::{Panicked, Shared, Step, Task, SAMPLED};
 use crate::tuple::{Roots, Tuple};
@@ -101,7 +102,10 @@ pub(crate) struct BoltTask<M> {
     inbox: Arc<Inbox<Batch<M>>>,
     /// What is left of the batch that was taken last: something if the instance is gone, and another one cannot be made.
     batch: std::vec::IntoIter<Tuple<M>>,
-    in_cycle: bool,
+    /// If it is on a cycle, those of the spouts that lead to it.
+    jams: Option<Vec<Arc<Jam>>>,
+    /// It is counted there.
+    is_jammed: bool,
     tick: Option<u64>,
     next_tick: u64,
     /// It has executed something since its last tick.
@@ -122,7 +126,7 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         inbox: Arc<Inbox<Batch<M>>>,
         factory: BoltFactory<M>,
         tick: Option<Duration>,
-        in_cycle: bool,
+        jams: Option<Vec<Arc<Jam>>>,
     ) -> Self {
         let now = shared.clock.now();
         let tick = tick.map(|tick| u64::try_from(tick.as_nanos()).unwrap_or(u64::MAX));
@@ -138,7 +142,8 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
             },
             inbox,
             batch: Vec::new().into_iter(),
-            in_cycle,
+            jams,
+            is_jammed: false,
             next_tick: now.saturating_add(tick.unwrap_or(0)),
             tick,
             is_fresh: false,
@@ -184,8 +189,10 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         } else {
             0
         };
-        let done =
-            self.call(|bolt, bench| bolt.execute(tuple, &mut crate::BoltCollector { bench }));
+        let done = self.call(|bolt, bench| match hit(Bug::SkippedTuple) {
+            true => bench.ack(tuple),
+            false => bolt.execute(tuple, &mut crate::BoltCollector { bench }),
+        });
         if let Err(panicked) = done {
             let why = panicked.to_string().into();
             self.bench.fail(roots.into_iter(), Some(&why));
@@ -236,6 +243,18 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         self.bench.emitter.flush();
     }
 
+    /// Tells the spouts that lead to a cycle whether there is overflow on it.
+    fn tell_jam(&mut self) {
+        let Some(jams) = &self.jams else {
+            return;
+        };
+        let is_jammed = self.bench.emitter.outbox.overflow() > 0;
+        if is_jammed != std::mem::replace(&mut self.is_jammed, is_jammed) {
+            let tell = if is_jammed { Jam::begin } else { Jam::end };
+            jams.iter().for_each(|jam| tell(jam));
+        }
+    }
+
     /// Whether the next tick comes early: the topology is drained, and what this bolt may hold came after its last one.
     fn hurries(&self) -> bool {
         let is_drained = || self.bench.shared.draining.load(Ordering::Acquire);
@@ -264,7 +283,7 @@ impl<M: Clone + Send + 'static> Task for BoltTask<M> {
             .now
             .saturating_sub(std::mem::replace(&mut self.last, self.bench.now));
         let (sent, waits) = self.bench.emitter.retry();
-        if waits && !self.in_cycle {
+        if waits && self.jams.is_none() {
             self.bench.emitter.stats.skipped_back_pressure.add(since);
             // What others have room for does not wait too.
             self.bench.emitter.flush();
@@ -288,6 +307,7 @@ impl<M: Clone + Send + 'static> Task for BoltTask<M> {
         {
             self.flush(self.bench.now);
         }
+        self.tell_jam();
         let due = if !self.bolt.is_alive() {
             Some(self.bolt.due())
         } else {
@@ -298,7 +318,7 @@ impl<M: Clone + Send + 'static> Task for BoltTask<M> {
 
     fn has_input(&self) -> bool {
         let waits = self.bench.emitter.outbox.overflow() > 0;
-        let takes = (!waits || self.in_cycle) && self.bolt.is_alive();
+        let takes = (!waits || self.jams.is_some()) && self.bolt.is_alive();
         (takes && (!self.inbox.is_empty() || self.hurries()))
             || (waits && self.bench.emitter.outbox.look_for_room())
     }

@@ -2,14 +2,15 @@
 //!
 //! A batch that has no room waits in the sender's *overflow*, and later ones to the same task behind it, so that order is kept. Who has
 //! overflow takes in nothing new: a spout emits nothing, a bolt executes nothing, until it has got rid of it. Only bolts on a
-//! cycle go on, as they may be waiting for themselves. So it always goes on somewhere: the last of those who wait for one another waits
-//! for a bolt that nobody holds up. What overflows on a cycle is bounded by what the spouts have pending: not at all,
-//! if it is untracked.
+//! cycle go on, as they may be waiting for themselves; the spouts that lead to them emit nothing meanwhile (`Jam`). So it always goes on
+//! somewhere: the last of those who wait for one another waits for a bolt that nobody holds up. What overflows on a cycle
+//! is bounded by what comes of the messages that were in the queues when it began.
 
 use crate::component::{Context, Hook};
 use crate::error::{EmitError, Refused};
 use crate::graph::{Choice, Route, Stream};
 use crate::inbox::Inbox;
+use crate::inject::{hit, Bug};
 use crate::metrics::Stats;
 use crate::task::caught;
 use crate::tuple::{Anchors, Origin, Tuple};
@@ -77,7 +78,7 @@ impl<M> Outbox<M> {
     fn send(&mut self, at: usize) {
         let lane = &mut self.lanes[at];
         let batch = std::mem::take(&mut lane.filling);
-        if batch.is_empty() {
+        if batch.is_empty() || hit(Bug::LostBatch) {
             return;
         }
         lane.last = batch.len();

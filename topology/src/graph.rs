@@ -65,8 +65,8 @@ pub(crate) struct Graph<M> {
     pub(crate) senders: Vec<Vec<usize>>,
     /// Of each component, the lanes of those who listen to it, each once: two streams to one task keep their order.
     pub(crate) lanes: Vec<Vec<usize>>,
-    /// Of each component, whether what it emits may come back to it.
-    pub(crate) in_cycle: Vec<bool>,
+    /// Of each component, if what it emits may come back to it, the spouts that lead to it.
+    pub(crate) in_cycle: Vec<Option<Vec<usize>>>,
 }
 
 impl<M> Graph<M> {
@@ -114,7 +114,7 @@ impl<M> Graph<M> {
             first_lane,
             lanes: to,
             in_cycle: (0..specs.len())
-                .map(|at| comes_back(at, &sources))
+                .map(|at| in_cycle(at, specs, &sources))
                 .collect(),
             senders: sources.into_iter().map(each_once).collect(),
         })
@@ -201,19 +201,17 @@ fn each_once(mut components: Vec<usize>) -> Vec<usize> {
     components
 }
 
-/// Whether a component listens, by others or not, to itself.
-fn comes_back(at: usize, sources: &[Vec<usize>]) -> bool {
+/// Of a component that listens, by others or not, to itself: the spouts that it listens to, by others or not.
+fn in_cycle<M>(at: usize, specs: &[Spec<M>], sources: &[Vec<usize>]) -> Option<Vec<usize>> {
     let mut seen = vec![false; sources.len()];
     let mut next = sources[at].clone();
     while let Some(source) = next.pop() {
-        if source == at {
-            return true;
-        }
         if !std::mem::replace(&mut seen[source], true) {
             next.extend(&sources[source]);
         }
     }
-    false
+    let is_spout = |&at: &usize| seen[at] && matches!(specs[at].kind, Kind::Spout(_));
+    seen[at].then(|| (0..specs.len()).filter(is_spout).collect())
 }
 
 /// The number of the stream that `spec` listens to, and how tasks are chosen.

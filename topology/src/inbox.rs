@@ -1,6 +1,6 @@
 //! Where a task's input lies, how its thread is woken, and how those are who wait for room in it.
 
-use crate::sync::{fence, AtomicBool, Ordering, Parker, Unparker};
+use crate::sync::{fence, AtomicBool, AtomicUsize, Ordering, Parker, Unparker};
 use crossbeam_queue::ArrayQueue;
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,6 +101,39 @@ impl Room {
     pub(crate) fn is_wanted(&self) -> bool {
         fence(Ordering::SeqCst);
         self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// How many tasks on cycles have overflow, of those that a spout leads to: it emits nothing meanwhile. The last one that is rid of it
+/// says so first and rings then; the spout's thread goes to sleep as the bell says.
+pub(crate) struct Jam {
+    tasks: AtomicUsize,
+    spouts: Vec<Arc<Bell>>,
+}
+
+impl Jam {
+    pub(crate) fn new(spouts: Vec<Arc<Bell>>) -> Self {
+        Jam {
+            tasks: AtomicUsize::new(0),
+            spouts,
+        }
+    }
+
+    /// A task has overflow.
+    pub(crate) fn begin(&self) {
+        self.tasks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It has none any more.
+    pub(crate) fn end(&self) {
+        if self.tasks.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.spouts.iter().for_each(|bell| bell.ring());
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.tasks.load(Ordering::Relaxed) > 0
     }
 }
 

@@ -1,7 +1,7 @@
-//! The bell, the room and the gate by themselves, for the models in `loom-tests`. Thin shells: what runs is the real code.
+//! The bell, the room, the jam and the gate by themselves, for the models in `loom-tests`. Thin shells: what runs is the real code.
 
 use crate::gate::{Gate as InnerGate, Visitor as InnerVisitor};
-use crate::inbox::{Bell as InnerBell, Room as InnerRoom};
+use crate::inbox::{Bell as InnerBell, Jam as InnerJam, Room as InnerRoom};
 use crate::sync::Parker;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +52,32 @@ impl Room {
     /// After something was taken out.
     pub fn is_wanted(&self) -> bool {
         self.0.is_wanted()
+    }
+}
+
+/// Tasks on cycles that have overflow.
+pub struct Jam(InnerJam);
+
+impl Jam {
+    /// None yet; this one's owner waits for the last.
+    #[must_use]
+    pub fn new(spout: &Bell) -> Self {
+        Jam(InnerJam::new(vec![spout.0.clone()]))
+    }
+
+    /// A task has overflow.
+    pub fn begin(&self) {
+        self.0.begin();
+    }
+
+    /// It has none any more.
+    pub fn end(&self) {
+        self.0.end();
+    }
+
+    /// Whether a task has.
+    pub fn is_on(&self) -> bool {
+        self.0.is_on()
     }
 }
 

@@ -6,7 +6,7 @@ use crate::component::Context;
 use crate::emit::{Batch, Emitter, Hooks, Outbox};
 use crate::error::BuildError;
 use crate::gate::Gate;
-use crate::inbox::{Bell, Call, Inbox};
+use crate::inbox::{Bell, Call, Inbox, Jam};
 use crate::metrics::{ComponentMetrics, Stats};
 use crate::outcomes::{Desks, Ended};
 use crate::spout_task::{SpoutParts, SpoutTask};
@@ -280,6 +280,12 @@ fn assemble<M: Clone + Send + 'static>(
         }
     }
     let desks = Desks::new(outcomes.clone());
+    let jam = |threads: &Vec<(Arc<Bell>, Parker)>| {
+        Arc::new(Jam::new(
+            threads.iter().map(|(bell, _)| bell.clone()).collect(),
+        ))
+    };
+    let jams: Vec<Arc<Jam>> = bells.iter().map(jam).collect();
 
     let tracker = if builder.acking {
         let mut tracker = AckTracker::builder()
@@ -367,6 +373,7 @@ fn assemble<M: Clone + Send + 'static>(
                         shared: shared.clone(),
                         number,
                         outcomes,
+                        jam: jams[at].clone(),
                         factory: spout.factory.clone(),
                         max_pending: spout.max_pending,
                         timeout: spout.timeout,
@@ -377,6 +384,9 @@ fn assemble<M: Clone + Send + 'static>(
                 Kind::Bolt(bolt) => {
                     let inbox = lanes[graph.first_lane[at] + task].clone();
                     let window = inbox.clone();
+                    let jams = |spouts: &Vec<usize>| {
+                        spouts.iter().map(|&spout| jams[spout].clone()).collect()
+                    };
                     queued = Box::new(move || window.len());
                     Box::new(BoltTask::new(
                         at,
@@ -385,7 +395,7 @@ fn assemble<M: Clone + Send + 'static>(
                         inbox,
                         bolt.factory.clone(),
                         bolt.tick,
-                        graph.in_cycle[at],
+                        graph.in_cycle[at].as_ref().map(jams),
                     ))
                 }
             };

@@ -4,7 +4,8 @@ use crate::builder::{OnDeadLetter, SpoutFactory};
 use crate::component::{Next, Spout};
 use crate::emit::{Emitter, Found};
 use crate::error::{EmitError, Refused};
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, Jam};
+use crate::inject::{hit, Bug};
 use crate::instance::{guarded, Instance, Workplace};
 use crate::outcomes::Ended;
 use crate::replay::{DeadLetter, Failure, Replay};
@@ -256,6 +257,9 @@ pub(crate) struct SpoutTask<M> {
     factory: SpoutFactory<M>,
     desk: Desk<M>,
     outcomes: Arc<Inbox<Ended>>,
+    jam: Arc<Jam>,
+    /// It has emitted nothing because of that.
+    is_jammed: bool,
     replay: Option<Replay>,
     /// When which message is to be emitted again.
     later: BinaryHeap<Reverse<(u64, u32)>>,
@@ -276,6 +280,7 @@ pub(crate) struct SpoutParts<M> {
     pub(crate) shared: Arc<Shared>,
     pub(crate) number: u32,
     pub(crate) outcomes: Arc<Inbox<Ended>>,
+    pub(crate) jam: Arc<Jam>,
     pub(crate) factory: SpoutFactory<M>,
     pub(crate) max_pending: usize,
     pub(crate) timeout: Option<Duration>,
@@ -306,6 +311,8 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             },
             factory: parts.factory,
             outcomes: parts.outcomes,
+            jam: parts.jam,
+            is_jammed: false,
             replay: parts.replay,
             later: BinaryHeap::new(),
             on_dead_letter: parts.on_dead_letter,
@@ -392,7 +399,9 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
                     let Some(pending) = desk.take(place) else {
                         continue;
                     };
-                    desk.free.push(place);
+                    if !hit(Bug::LeakPlace) {
+                        desk.free.push(place);
+                    }
                     let (id, took) = (pending.id, desk.now.saturating_sub(pending.began));
                     if pending.message.is_some() {
                         discard(pending.message);
@@ -405,6 +414,9 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
                     let took = Duration::from_nanos(took);
                     emitter.tell(|hook| hook.spout_ack(&emitter.context, id, took));
                     spout.ack(id);
+                    if hit(Bug::DoubleAck) {
+                        spout.ack(id);
+                    }
                 }
             });
         }
@@ -436,7 +448,9 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             }
         });
         let due = self.desk.now.saturating_add(pause);
-        self.later.push(Reverse((due, place)));
+        if !hit(Bug::LostReplay) {
+            self.later.push(Reverse((due, place)));
+        }
     }
 
     fn give_up(&mut self, place: u32, failure: Failure) {
@@ -592,7 +606,8 @@ impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
         self.follow();
         let (sent, waits) = self.desk.emitter.retry();
         worked |= sent;
-        if waits {
+        self.is_jammed = self.jam.is_on();
+        if waits || self.is_jammed {
             self.desk.emitter.stats.skipped_back_pressure.add(since);
             // What others have room for does not wait too.
             self.desk.emitter.flush();
@@ -635,6 +650,7 @@ impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
         is_told
             || self.desk.shared.gate.is_open() != self.is_active
             || outbox.look_for_room()
+            || (self.is_jammed && !self.jam.is_on())
             || (is_free && self.desk.emitter.context.call.is_there())
     }
 

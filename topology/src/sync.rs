@@ -1,10 +1,10 @@
 //! The door to what the model checker looks at: with `--cfg expiry_loom` the very same bell and gate run under loom.
 
 #[cfg(not(expiry_loom))]
-pub(crate) use std::sync::atomic::{fence, AtomicBool, Ordering};
+pub(crate) use std::sync::atomic::{fence, AtomicBool, AtomicUsize, Ordering};
 
 #[cfg(expiry_loom)]
-pub(crate) use loom::sync::atomic::{fence, AtomicBool, Ordering};
+pub(crate) use loom::sync::atomic::{fence, AtomicBool, AtomicUsize, Ordering};
 
 #[cfg(not(expiry_loom))]
 pub(crate) use crossbeam_utils::sync::{Parker, Unparker};

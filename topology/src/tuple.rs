@@ -1,5 +1,6 @@
 //! Messages on their way, and the trees that they belong to.
 
+use crate::inject::{hit, Bug};
 use expiry::Root;
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -76,7 +77,7 @@ pub trait Parents<M>: sealed::Parents<M> {}
 impl<M, P: sealed::Parents<M>> Parents<M> for P {}
 
 pub(crate) mod sealed {
-    use super::{Anchor, Anchors, Cell, SmallVec, Tuple};
+    use super::{hit, Anchor, Anchors, Bug, Cell, SmallVec, Tuple};
 
     #[allow(private_interfaces)] // that nobody else can implement it is the point
     pub trait Parents<M> {
@@ -150,7 +151,9 @@ pub(crate) mod sealed {
         let mut anchors = Anchors::new();
         from.each(&mut |anchor| {
             let edge = edge();
-            anchor.xor.set(anchor.xor.get() ^ edge);
+            if !hit(Bug::LostEdge) {
+                anchor.xor.set(anchor.xor.get() ^ edge);
+            }
             anchors.push(Anchor {
                 root: anchor.root,
                 xor: Cell::new(edge),

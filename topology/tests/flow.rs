@@ -143,6 +143,68 @@ fn a_cycle_does_not_wait_for_itself() {
     assert_eq!(topology.metrics()[0].acked, 200);
 }
 
+/// A cycle that leads to a slow bolt, which works for six timeouts on what may be pending. Bolts on a cycle do not wait for room: if the
+/// spout did not either, all but a few messages would time out and be emitted again, and what is left of their attempts would pile
+/// up before the slow bolt.
+#[test]
+fn a_slow_way_out_of_a_cycle_slows_the_spout_down() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.queue(1).batch(1);
+    builder
+        .spout("numbers", {
+            let told = told.clone();
+            move |_| Numbers::new(0..200, &told)
+        })
+        .max_pending(64)
+        .replay(Replay::default());
+    builder
+        .bolt("round", |_| {
+            each(|tuple, out| {
+                if *tuple % 2 == 0 {
+                    out.emit_on("again", &tuple, *tuple + 1).unwrap();
+                } else {
+                    for _ in 0..4 {
+                        out.emit_on("out", &tuple, *tuple).unwrap();
+                    }
+                }
+                out.ack(tuple);
+            })
+        })
+        .stream("again")
+        .stream("out")
+        .shuffle("numbers")
+        .shuffle(("round", "again"));
+    builder
+        .bolt("slow", {
+            let clock = clock.clone();
+            move |_| {
+                let clock = clock.clone();
+                each(move |tuple, out| {
+                    clock.advance(SECOND / 4);
+                    out.ack(tuple);
+                })
+            }
+        })
+        .shuffle(("round", "out"));
+    let mut topology = builder.start_manual().unwrap();
+    let mut most = 0;
+    for _ in 0..5_000 {
+        topology.step();
+        let metrics = topology.metrics();
+        most = most.max(metrics[1].overflow);
+    }
+    let metrics = topology.metrics();
+    assert!(topology.is_finished(), "{most} {metrics:?}");
+    assert_eq!(
+        (metrics[0].acked, metrics[0].replayed),
+        (200, 0),
+        "{metrics:?}"
+    );
+    // Of two messages: one that was being emitted, and one that lay in the queue.
+    assert!(most <= 8, "{most} batches of one message overflowed");
+}
+
 #[test]
 fn an_inactive_start_emits_nothing_until_it_is_activated() {
     let (clock, told) = (ManualClock::new(), Log::new());

@@ -30,21 +30,33 @@ pub enum Suite {
 }
 
 impl Suite {
-    /// Arguments for cargo, flags for the compiler, and where it builds.
+    /// Packages, flags for the compiler, and where it builds.
     fn build(self) -> (&'static [&'static str], &'static str, &'static str) {
         match self {
             Suite::Loom => (
-                &["-p", "loom-tests", "--tests"],
+                &["-p", "loom-tests"],
                 // Rewritten conditions have parentheses where none are needed.
                 "--cfg expiry_loom --cap-lints warn -A warnings",
                 "build",
             ),
             Suite::Tests => (
-                &["-p", "expiry", "-p", "expiry-topology", "--lib", "--tests"],
+                &["-p", "expiry", "-p", "expiry-topology"],
                 "--cap-lints warn -A warnings",
                 "build-tests",
             ),
         }
+    }
+
+    /// What of these is built: what has `of` in its name, or everything.
+    fn targets(self, of: &str) -> Vec<String> {
+        let words: &[&str] = match self {
+            Suite::Loom if of.is_empty() => &["--tests"],
+            Suite::Tests if of.is_empty() => &["--lib", "--tests"],
+            // As their binaries are called.
+            Suite::Tests if "expiry_topology".contains(of) => &["--lib"],
+            _ => return vec!["--test".into(), format!("*{of}*")],
+        };
+        words.iter().copied().map(String::from).collect()
     }
 
     fn killed(self) -> Verdict {
@@ -86,10 +98,11 @@ enum Ended {
 impl Models {
     /// Builds the copy. Of its models, those whose file's name contains `of`.
     pub fn build(suite: Suite, work: &Path, of: &str) -> Result<Self, String> {
-        let (arguments, flags, folder) = suite.build();
+        let (packages, flags, folder) = suite.build();
         let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
             .args(["test", "--offline", "--release", "--no-run"])
-            .args(arguments)
+            .args(packages)
+            .args(suite.targets(of))
             .arg("--message-format=json-render-diagnostics")
             .current_dir(work.join("copy"))
             .env("RUSTFLAGS", flags)

@@ -13,7 +13,7 @@ const HELP: &str = "\
 cargo xtask test     format, clippy, unit, property, stress and doc tests, docs, package, loom models
 cargo xtask quick    the same without the package and the loom models
 cargo xtask loom     the loom models alone, with deeper bounds and more programs (some hours)
-cargo xtask inject   seeded bugs: each must be found by the stress scenarios, and which check finds it (some minutes)
+cargo xtask inject   seeded bugs: each must be found by the stress scenarios, and each check of these must find one (some minutes)
 cargo xtask weaken   weakens one ordering, fence, compare-and-swap or condition at a time, and runs the loom models until one fails
                      (hours; `--help` has options)
 cargo xtask package  checks that the crate can be packaged

@@ -503,7 +503,8 @@ impl Trees {
     ) -> Result<bool, AckError> {
         use std::sync::atomic::Ordering::Relaxed;
         self.engine.with_stripe(|mine, index| {
-            if self.early.fetch_add(1, Relaxed) >= self.settings.early_capacity {
+            let full = self.early.fetch_add(1, Relaxed) >= self.settings.early_capacity;
+            if full && !hit(Bug::UnboundedEarly) {
                 self.early.fetch_sub(1, Relaxed);
                 mine.face.counts[at.0].refused.add(1);
                 return Err(AckError::EarlyFull);

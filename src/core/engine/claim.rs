@@ -9,10 +9,11 @@
 //! A thread that claims no more keeps the bucket that it owns last: at most 15 slots that nobody else can have, and a
 //! chunk whose memory stays. When it moves on out of a chunk that has left the ring it tells the driver.
 
-use super::{Claim, Engine, Refused, Stripe, SHUT};
+use super::{Claim, Engine, Refused, Stripe, SEVERAL, SHUT};
 use crate::core::lease::State;
 use crate::core::params::{BUCKET, CHUNK, LONG_WALK, LOOKS, SAMPLES};
 use crate::core::slots::{OutOfMemory, Slots, Spot};
+use crate::inject::{hit, Bug};
 use crate::sync::Ordering;
 
 /// After how many chunks in which a claim found nothing it takes a new one.
@@ -77,6 +78,10 @@ impl<C> Engine<C> {
             *refused = Refused::Closed;
             return NOTHING;
         }
+        if hit(Bug::FalseFull) {
+            *refused = Refused::Full;
+            return NOTHING;
+        }
         if let Err(why) = self.take_credit() {
             *refused = why;
             return NOTHING;
@@ -104,7 +109,11 @@ impl<C> Engine<C> {
         let mut left = credits.load(Ordering::Relaxed);
         loop {
             if left == 0 {
-                return Err(Refused::Full);
+                return if hit(Bug::OverCapacity) {
+                    Ok(())
+                } else {
+                    Err(Refused::Full)
+                };
             }
             match credits.compare_exchange_weak(
                 left,
@@ -218,10 +227,16 @@ impl<C> Engine<C> {
             return;
         };
         let local = last as usize / CHUNK / self.shards.len();
-        let active = &self.shards[self.shard_of(last as u32)].active;
+        let shard = &self.shards[self.shard_of(last as u32)];
         // A read-modify-write: either the driver, whose swap shortens the ring after it, finds the bucket left; or this
         // finds the ring shortened.
-        if local >= active.fetch_add(0, Ordering::AcqRel) as usize {
+        if local >= shard.active.fetch_add(0, Ordering::AcqRel) as usize {
+            // Which one, too: the driver may have let it go while this thread was about to own a bucket in it.
+            let left = local as u32 + 1;
+            let before = shard.left.swap(left, Ordering::AcqRel);
+            if before != 0 && before != left {
+                shard.left.swap(SEVERAL, Ordering::AcqRel);
+            }
             self.tend_soon();
         }
     }
@@ -293,7 +308,10 @@ impl<C> Engine<C> {
             let active = shard.active.load(Ordering::Acquire);
             self.slots
                 .ensure(active as usize * self.shards.len() + at)
-                .map_err(|OutOfMemory| Refused::OutOfMemory)?;
+                .map_err(|OutOfMemory| match hit(Bug::WrongRefusal) {
+                    true => Refused::Closed,
+                    false => Refused::OutOfMemory,
+                })?;
             // Before anybody can be in it: who shuts down either sees it, or we see that it was shut (W8).
             if shard.peak.fetch_max(active + 1, Ordering::AcqRel) & SHUT != 0 {
                 return Err(Refused::Closed);

@@ -8,8 +8,9 @@ use crate::sync::{thread, Ordering};
 impl<C> Engine<C> {
     /// New entries are refused from about now on; those under way may still come.
     pub(crate) fn refuse(&self) {
-        self.refusing.store(true, Ordering::Release);
-        self.asks.store(true, Ordering::Release);
+        // Hints: what decides is the shards' chunk counts, and the closing of buckets.
+        self.refusing.store(true, Ordering::Relaxed);
+        self.asks.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_refusing(&self) -> bool {

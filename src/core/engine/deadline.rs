@@ -2,6 +2,7 @@
 
 use super::{Engine, Face, LastDeadline, Stripe, MAX_LAPSE};
 use crate::core::lease::Lease;
+use crate::inject::{hit, Bug};
 use crate::sync::thread;
 use crate::time::{nanos, Timeout, NEVER};
 use std::sync::atomic::Ordering::Relaxed;
@@ -75,7 +76,9 @@ impl<C> Engine<C> {
         let after = match timeout {
             Timeout::Never => None,
             Timeout::Default => default,
-            Timeout::After(after) if after.is_zero() => return Err(BadTimeout::Zero),
+            Timeout::After(after) if after.is_zero() && !hit(Bug::ZeroTimeout) => {
+                return Err(BadTimeout::Zero);
+            }
             Timeout::After(after) => Some(self.ticks.timeout(after).ok_or(BadTimeout::TooLong)?),
         };
         let (deadline, until) = match after {
@@ -83,7 +86,9 @@ impl<C> Engine<C> {
             Some(after) => {
                 last.after.set(after);
                 let after = after.saturating_add(lag);
-                let deadline = self.ticks.deadline(now, after);
+                let stale = u64::from(hit(Bug::StaleClock)) * 8;
+                let late = u64::from(hit(Bug::LateDeadline)) * 4096;
+                let deadline = self.ticks.deadline(now, after).saturating_sub(stale) + late;
                 let until = self.ticks.same_deadline_until(deadline, after);
                 (deadline, until.saturating_add(1))
             }
@@ -134,7 +139,8 @@ impl<C> Engine<C> {
     /// beside a full timeout: the clock has jumped by years, and nobody has polled since.
     pub(crate) fn lapse(&self, now: u64) -> Option<u64> {
         let tick = self.ticks.at(now);
-        (tick.saturating_sub(self.caught_up.load(Relaxed)) >= MAX_LAPSE).then_some(tick)
+        let long = tick.saturating_sub(self.caught_up.load(Relaxed)) >= MAX_LAPSE;
+        (long && !hit(Bug::UnseenJump)).then_some(tick)
     }
 
     /// The clock has jumped by more than a lease can express, and nobody has polled since. A new deadline beside old

@@ -34,6 +34,11 @@
 //! way in another thread's hands (W10). What is held up on that way longer than its deadline, a poll does not find before it
 //! arrives.
 //!
+//! Of all that is named a shard keeps the nearest only, and who finds its bucket lowered by another names nothing while
+//! something nearer is known of the shard. So where somebody asks how long to wait (the keyed stores), who is about to make a lease
+//! of which the driver is to hear says so in its stripe, until it has told ([`Stripe::telling`]); and who raises the shard's next
+//! expiration looks at the stripes first, and goes no further than that (Q12).
+//!
 //! # Who sleeps, and who leaves
 //!
 //! Before it sleeps the reaper announces until when (`wake_at`, swap), then looks at each shard that nobody is at, whether
@@ -175,6 +180,8 @@ struct Shard {
     untended: AtomicBool,
     /// Chunks in the ring.
     active: AtomicU32,
+    /// The last chunk off the ring, plus one, that a thread has left since memory was looked after; [`SEVERAL`] if there are others.
+    left: AtomicU32,
     /// The most chunks there ever were, with [`SHUT`] on top once the engine has shut down.
     peak: AtomicU32,
     /// Where the next thread that needs a chunk begins to look.
@@ -187,6 +194,7 @@ struct Shard {
 }
 
 const SHUT: u32 = 1 << 31;
+const SEVERAL: u32 = u32::MAX;
 
 /// The deadline that a timeout (in nanoseconds) had last, and until which clock reading it holds.
 #[derive(Default)]
@@ -223,6 +231,9 @@ pub(crate) struct Stripe<C> {
     further: Counter,
     /// Non-zero if its last round has ended entries whose memory others were still to retire.
     lent: Counter,
+    /// How near the nearest tick is of which it has yet to tell, as [`NEVER`] less that; 0 if it has told of all. A standard atomic
+    /// also under loom: each poll would look at eight more.
+    untold: std::sync::atomic::AtomicU64,
     /// The face's share.
     pub(crate) face: C,
 }
@@ -245,8 +256,40 @@ impl<C> Stripe<C> {
             driving: Counter::default(),
             further: Counter::default(),
             lent: Counter::default(),
+            untold: std::sync::atomic::AtomicU64::new(0),
             face,
         }
+    }
+
+    /// Says that this thread is about to make a lease that expires at `tick`, of which the driver is to hear; until what is returned is
+    /// dropped. Before anybody can find the lease.
+    ///
+    /// No fence: whose answer leans on that lease has found it, or its bucket lowered, and with it what is said here.
+    #[inline]
+    pub(crate) fn telling(&self, tick: u64) -> Telling<'_> {
+        let before = self.untold.load(std::sync::atomic::Ordering::Relaxed);
+        let untold = before.max(NEVER - tick);
+        self.untold
+            .store(untold, std::sync::atomic::Ordering::Relaxed);
+        Telling {
+            untold: &self.untold,
+            before,
+        }
+    }
+}
+
+/// See [`Stripe::telling`]. These nest.
+pub(crate) struct Telling<'a> {
+    untold: &'a std::sync::atomic::AtomicU64,
+    before: u64,
+}
+
+impl Drop for Telling<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release: who finds it gone finds the shard's next expiration named.
+        self.untold
+            .store(self.before, std::sync::atomic::Ordering::Release);
     }
 }
 
@@ -374,6 +417,9 @@ pub(crate) struct Engine<C> {
     credits: Option<CachePadded<AtomicU64>>,
     /// Tick that the reaper sleeps until; 0 while it is awake (or there is none).
     wake_at: CachePadded<AtomicU64>,
+    /// For models: until when the reaper sleeps, or is about to; 0 if it does not.
+    #[cfg(expiry_loom)]
+    sleeps_until: std::sync::atomic::AtomicU64,
     pub(crate) waker: Waker,
     /// The latest clock reading of a round: time does not go back for the driver. A hint elsewhere: it only ever makes a
     /// deadline later.
@@ -411,6 +457,7 @@ impl<C> Engine<C> {
                         chores: AtomicU64::new(NEVER),
                         untended: AtomicBool::new(false),
                         active: AtomicU32::new(0),
+                        left: AtomicU32::new(0),
                         peak: AtomicU32::new(0),
                         ring: AtomicU32::new(0),
                         lingering: std::sync::atomic::AtomicU32::new(0),
@@ -431,6 +478,8 @@ impl<C> Engine<C> {
                 .capacity
                 .map(|slots| CachePadded::new(AtomicU64::new(slots as u64))),
             wake_at: CachePadded::new(AtomicU64::new(0)),
+            #[cfg(expiry_loom)]
+            sleeps_until: std::sync::atomic::AtomicU64::new(0),
             waker: Waker::new(),
             driven: CachePadded::new(std::sync::atomic::AtomicU64::new(now)),
             caught_up: std::sync::atomic::AtomicU64::new(0),
@@ -472,7 +521,7 @@ impl<C> Engine<C> {
     pub(crate) fn held(&self, shard: usize) -> u64 {
         let shard = &self.shards[shard];
         let lingering = shard.lingering.load(std::sync::atomic::Ordering::Relaxed);
-        (u64::from(shard.active.load(Ordering::Acquire)) + u64::from(lingering)) * CHUNK as u64
+        (u64::from(shard.active.load(Ordering::Relaxed)) + u64::from(lingering)) * CHUNK as u64
     }
 
     #[inline]
@@ -599,6 +648,16 @@ impl<C> Engine<C> {
         if tick < next.get().unwrap_or(NEVER) {
             next.name(tick);
         }
+    }
+
+    /// The nearest tick of which somebody has yet to tell, the next one if it has passed; [`NEVER`] if there is none.
+    fn untold(&self, now: u64) -> u64 {
+        let acquire = std::sync::atomic::Ordering::Acquire;
+        let nearest = self
+            .stripes
+            .iter()
+            .map(|stripe| stripe.untold.load(acquire));
+        (NEVER - nearest.max().unwrap_or(0)).max(now + 1)
     }
 
     /// When something next expires, or earlier.

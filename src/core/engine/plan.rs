@@ -276,6 +276,25 @@ mod tests {
     }
 
     #[test]
+    fn each_chunk_has_plans_of_its_own() {
+        let mut plans = Plans::default();
+        let buckets = [3, CHUNK_BUCKETS as u32 + 3, 2 * CHUNK_BUCKETS as u32 + 3];
+        let mut deadlines = [NEVER; BUCKET];
+        for (first, bucket) in (10..).zip(buckets) {
+            (deadlines[0], deadlines[1]) = (first, 20);
+            plans.make(bucket, 0, &deadlines);
+        }
+        let mut first = |bucket| Some(plans.get(bucket)?.earliest(0));
+        assert_eq!(buckets.map(&mut first), [Some(10), Some(11), Some(12)]);
+        plans.let_go(1);
+        assert_eq!(plans.0.len(), 3);
+        let mut first = |bucket| Some(plans.get(bucket)?.earliest(0));
+        assert_eq!(buckets.map(&mut first), [Some(10), None, Some(12)]);
+        plans.let_go(2);
+        assert_eq!(plans.0.len(), 1);
+    }
+
+    #[test]
     fn equal_deadlines_need_no_plan() {
         let mut plans = Plans::default();
         assert_eq!(plans.make(0, 7, &[9; BUCKET]), 9);

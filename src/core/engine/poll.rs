@@ -2,7 +2,7 @@
 
 use super::{Engine, Face, Instant, Leaves, Round, Work};
 use crate::core::params::CHUNK;
-use crate::inject::{hit, Bug};
+use crate::inject::{hit, is, Bug};
 use crate::sync::Ordering;
 use crate::time::NEVER;
 
@@ -18,6 +18,13 @@ impl<C> Engine<C> {
     /// As [`poll`](Self::poll), beside a reaper, if there is one: it may be asleep, and does not know what this round has
     /// filed, or left over (W4).
     pub(crate) fn poll_beside(&self, now: u64, budget: usize, face: &impl Face) -> Round {
+        if self.waker.is_set() && hit(Bug::IdlePoll) {
+            return Round {
+                more: false,
+                busy: false,
+                next: None,
+            };
+        }
         let round = self.go_round(now, budget, face, |at| self.depart(at));
         // Of this it has heard at no shard.
         let reclaim = self.reclaim.wanted();
@@ -50,13 +57,15 @@ impl<C> Engine<C> {
             busy: true,
             next: None,
         };
-        if self.is_driving() {
-            return round;
+        while self.is_driving() {
+            if !hit(Bug::SelfWait) {
+                return round;
+            }
         }
         let _driving = self.driving();
         let relaxed = std::sync::atomic::Ordering::Relaxed;
         let now = now.max(self.driven.fetch_max(now, relaxed));
-        let tick = self.ticks.at(now);
+        let tick = self.ticks.at(now) + 8 * u64::from(is(Bug::FastDriver));
         let Some(pauses) = self.pauses(now, tick) else {
             return round;
         };
@@ -177,6 +186,9 @@ impl<C> Engine<C> {
     /// Announces that the reaper will sleep until `tick`, and says whether it may: nothing came meanwhile.
     pub(crate) fn announce(&self, tick: u64) -> bool {
         self.wake_at.swap(tick, Ordering::AcqRel);
+        #[cfg(expiry_loom)]
+        self.sleeps_until
+            .store(tick, std::sync::atomic::Ordering::Relaxed);
         // Whoever wants something says so before it looks at the announcement.
         self.unattended().all(|at| self.wanted(at) >= tick) && self.reclaim.wanted() >= tick
     }
@@ -184,6 +196,9 @@ impl<C> Engine<C> {
     /// The reaper is awake: nobody needs to wake it.
     pub(crate) fn awake(&self) {
         self.wake_at.swap(0, Ordering::AcqRel);
+        #[cfg(expiry_loom)]
+        self.sleeps_until
+            .store(0, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// Whether memory is waiting to be given back and the driver should be told.
@@ -202,11 +217,13 @@ impl<C> Engine<C> {
         self.wake_by(1);
     }
 
-    /// For models: the clock has come to `tick`, which ends the reaper's sleep if it was announced to end by then.
+    /// For models: the clock has come to `tick`, which ends the reaper's sleep if it is to end by then: as the reaper has announced
+    /// it itself, not as others have lowered that, who have to wake it.
     #[cfg(expiry_loom)]
     pub(crate) fn timer_fires(&self, tick: u64) {
-        let announced = self.wake_at.fetch_add(0, Ordering::AcqRel);
-        if announced != 0 && announced <= tick {
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        let until = self.sleeps_until.load(relaxed);
+        if until != 0 && until <= tick {
             self.waker.wake();
         }
     }

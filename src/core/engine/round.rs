@@ -1,11 +1,11 @@
 //! What is done at a shard: inbox, wheel, due buckets, index words, memory.
 
 use super::plan::Plan;
-use super::{pause, Claim, DriverShard, Engine, Face, Instant, Work, BUCKET_U32};
-use crate::core::lease::Lease;
+use super::{pause, Claim, DriverShard, Engine, Face, Instant, Work, BUCKET_U32, SEVERAL, SHUT};
+use crate::core::lease::{Lease, State};
 use crate::core::params::{BUCKET, CHUNK, CHUNK_BUCKETS};
 use crate::core::prefetch;
-use crate::core::slots::{Look, Released, Slot};
+use crate::core::slots::{Look, NextExpiration, Released, Slot};
 use crate::inject::{hit, Bug};
 use crate::sync::Ordering;
 use crate::time::NEVER;
@@ -170,7 +170,7 @@ impl<C> Engine<C> {
             match end {
                 Some(true) => return None,
                 Some(false) => {
-                    let next = driver.wheel.next_expiration().unwrap_or(NEVER);
+                    let next = self.to_come(driver, instant.tick);
                     let raised = shard.next.raise(&mut driver.heard, instant.tick, next);
                     if raised.is_some() {
                         return raised;
@@ -179,6 +179,16 @@ impl<C> Engine<C> {
                 None if work.budget == 0 => return None,
                 None => {}
             }
+        }
+    }
+
+    /// When something in a shard next expires: by its wheel, and by who has yet to tell. Who has told since has made news.
+    fn to_come(&self, driver: &DriverShard, now: u64) -> u64 {
+        let next = driver.wheel.next_expiration().unwrap_or(NEVER);
+        if NextExpiration::is_after(driver.heard, next) {
+            next.min(self.untold(now))
+        } else {
+            next
         }
     }
 
@@ -299,10 +309,11 @@ impl<C> Engine<C> {
         face: &impl Face,
     ) -> u64 {
         let mut lease = slot.lease();
-        while lease.state().expires() {
+        while lease.state().expires() || lease.state() == State::Closing && hit(Bug::ClosingExpires)
+        {
             // Everything in the bucket is due at `base` or later, or its inserter has yet to lower it.
             let deadline = lease.deadline_from(base);
-            if deadline > instant.tick + u64::from(hit(Bug::EarlyExpiry)) {
+            if deadline > instant.tick + u64::from(hit(Bug::EarlyExpiry)) * 8 {
                 return deadline;
             }
             if hit(Bug::NeverExpires) {
@@ -312,7 +323,8 @@ impl<C> Engine<C> {
             if !face.may_end(&claim, lease) {
                 return instant.tick + 1;
             }
-            let graced = pause::graced(instant.pauses, deadline);
+            let late = u64::from(hit(Bug::LateExpiry)) * 4096;
+            let graced = pause::graced(instant.pauses, deadline) + late;
             if graced != deadline {
                 work.budget = work.budget.saturating_sub(1);
                 // By the swap of a touch: of the two one comes first, and neither is lost.
@@ -376,6 +388,18 @@ impl<C> Engine<C> {
                     .compare_exchange(active, wanted, Ordering::AcqRel, Ordering::Relaxed);
         }
         let active = shard.active.load(Ordering::Acquire);
+        // Mostly nobody has: the load saves the swap.
+        let left = match shard.left.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => shard.left.swap(0, Ordering::AcqRel),
+        };
+        let left = match left {
+            SEVERAL => shard.peak.load(Ordering::Relaxed) & !SHUT,
+            left if driver.aside.iter().any(|local| local + 1 == left) => 0,
+            left => left,
+        };
+        // Meanwhile it may have grown.
+        driver.resident = driver.resident.max(active).max(left);
         let mut released = 0;
         let mut in_use = false;
         // What a thread sat in the last time; what is on the ring again is none of ours.
@@ -388,6 +412,10 @@ impl<C> Engine<C> {
         });
         while driver.resident > active && released < RELEASE_AT_ONCE {
             let local = driver.resident - 1;
+            if aside.contains(&local) {
+                driver.resident = local;
+                continue;
+            }
             match self.let_go(driver, at, local) {
                 Released::Yes => released += 1,
                 // For as long as it likes: it will tell when it moves on.

@@ -66,7 +66,7 @@ impl Index {
                 seen.0,
                 seen.with(class).0,
                 Ordering::AcqRel,
-                Ordering::Acquire,
+                Ordering::Relaxed,
             )
             .is_err()
         {
@@ -110,7 +110,7 @@ impl Index {
                         directory.0,
                         directory.with(class).0,
                         Ordering::AcqRel,
-                        Ordering::Acquire,
+                        Ordering::Relaxed,
                     )
                     .is_err()
                 {
@@ -231,7 +231,7 @@ impl Index {
                 directory.0,
                 directory.without(class).0,
                 Ordering::AcqRel,
-                Ordering::Acquire,
+                Ordering::Relaxed,
             ) {
                 Ok(_) => break,
                 Err(now) => directory = Directory(now),
@@ -278,5 +278,12 @@ impl Index {
     pub(crate) fn shape(&self) -> (usize, u64) {
         let directory = self.directory();
         (directory.len(), self.capacity_of(directory.youngest()))
+    }
+
+    /// For models: how many tables are in use, listed or not.
+    #[cfg(expiry_loom)]
+    pub(crate) fn in_use(&self) -> usize {
+        let in_use = |place: &&super::Place| place.state.load(Ordering::Relaxed) == IN_USE;
+        self.places.iter().filter(in_use).count()
     }
 }

@@ -375,6 +375,49 @@ impl Index {
     }
 }
 
+/// For models: a table of one home, which has two words of its own, where those of an index have one.
+#[cfg(expiry_loom)]
+pub struct TwoWords(Table<2>);
+
+#[cfg(expiry_loom)]
+impl TwoWords {
+    /// Nothing is in it.
+    #[must_use]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        TwoWords(Table::map(0).expect("memory for a small table"))
+    }
+
+    /// Publishes `slot` under `hash`, at home if that is simple, unless `accept` takes one that is there. Whether it did.
+    pub fn init(&self, hash: u32, slot: u32, mut accept: impl FnMut(u32) -> bool) -> bool {
+        self.0.publish_at_home(word(hash, slot))
+            || matches!(
+                self.0.publish(word(hash, slot), &mut 0, ALIKE, &mut accept),
+                Publish::Done
+            )
+    }
+
+    /// Takes the word of a slot away, which has been seen at this place of its home.
+    pub fn remove(&self, hash: u32, slot: u32, position: usize) {
+        let value = word(hash, slot);
+        let taken = self.0.remove_at_home(value, position);
+        taken
+            .or_else(|| self.0.remove(value))
+            .expect("it is published");
+    }
+
+    /// The slots under `hash`.
+    #[must_use]
+    pub fn all(&self, hash: u32) -> Vec<u32> {
+        let mut slots = Vec::new();
+        self.0.find(hash, &mut |slot| {
+            slots.push(slot);
+            false
+        });
+        slots
+    }
+}
+
 impl Drop for Index {
     fn drop(&mut self) {
         for place in self.places.iter() {

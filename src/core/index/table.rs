@@ -8,20 +8,23 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// Overflow lines that a home may use.
 const LINES: usize = 3;
-pub(super) const WORDS: usize = HOME + LINES * OVER;
 pub(super) const CLOSED: u64 = 1 << 31;
 pub(super) const VERSION: u64 = 1 << 32;
 pub(super) const VERSIONS: u64 = !(VERSION - 1);
-pub(super) const BITS: u64 = (1 << WORDS) - 1;
+/// Whether a word is published, of each.
+pub(super) const BITS: u64 = CLOSED - 1;
 
-/// A home: header and own words.
+#[cfg(not(expiry_loom))]
+const _: () = assert!(1 << (HOME + LINES * OVER) == CLOSED);
+
+/// A home: header and own words, of which there are more in some models.
 #[repr(C, align(64))]
-pub(super) struct Home {
+pub(super) struct Home<const OWN: usize = HOME> {
     pub(super) header: AtomicU64,
-    pub(super) words: [AtomicU64; HOME],
+    pub(super) words: [AtomicU64; OWN],
 }
 
-impl Home {
+impl<const OWN: usize> Home<OWN> {
     /// The positions of its own words that are `wanted`.
     #[inline(always)]
     pub(super) fn matching(&self, wanted: impl Fn(u64) -> bool) -> u64 {
@@ -63,7 +66,7 @@ pub(super) struct Overflow {
 }
 
 // SAFETY: atomics only, valid as zeroes.
-unsafe impl ZeroValid for Home {
+unsafe impl<const OWN: usize> ZeroValid for Home<OWN> {
     #[cfg(expiry_loom)]
     fn zeroed() -> Self {
         Home {
@@ -114,15 +117,15 @@ pub(super) fn hash_of(word: u64) -> u32 {
 
 /// A word that may be the one that is looked for.
 #[derive(Clone, Copy)]
-pub(super) struct Candidate<'a> {
-    home: &'a Home,
+pub(super) struct Candidate<'a, const OWN: usize = HOME> {
+    home: &'a Home<OWN>,
     header: u64,
     /// Of the word in the home's own line.
     pub(super) position: usize,
     pub(super) slot: u32,
 }
 
-impl Candidate<'_> {
+impl<const OWN: usize> Candidate<'_, OWN> {
     /// Whether the word has been published all the while since it was read, in this life of the table. To be asked after the
     /// look into its slot; see [`Table::look`].
     #[inline(always)]
@@ -140,8 +143,8 @@ pub(super) fn wanted(hash: u32) -> impl Fn(u64) -> bool {
 }
 
 /// One table. Homes are addressed by the low bits of the hash.
-pub(super) struct Table {
-    pub(super) homes: Zeroed<Home>,
+pub(super) struct Table<const OWN: usize = HOME> {
+    pub(super) homes: Zeroed<Home<OWN>>,
     pub(super) overflow: Zeroed<Overflow>,
     pub(super) mask: usize,
 }
@@ -181,7 +184,7 @@ pub(super) enum Publish {
     Crowded,
 }
 
-impl Table {
+impl<const OWN: usize> Table<OWN> {
     pub(super) fn map(class: u32) -> Result<Self, OutOfMemory> {
         let homes = 1usize << class;
         Ok(Table {
@@ -192,13 +195,13 @@ impl Table {
     }
 
     #[inline(always)]
-    pub(super) fn home(&self, hash: u32) -> (usize, &Home) {
+    pub(super) fn home(&self, hash: u32) -> (usize, &Home<OWN>) {
         (hash as usize & self.mask, self.home_of(hash))
     }
 
     #[inline(always)]
-    pub(super) fn home_of(&self, hash: u32) -> &Home {
-        let first: *const Home = self.homes.as_ptr();
+    pub(super) fn home_of(&self, hash: u32) -> &Home<OWN> {
+        let first: *const Home<OWN> = self.homes.as_ptr();
         // SAFETY: the table has `mask + 1` homes, all of them valid (see `Zeroed::as_slice`), as long as it lives.
         unsafe { &*first.wrapping_add(hash as usize & self.mask) }
     }
@@ -208,14 +211,14 @@ impl Table {
     pub(super) fn word_at<'a>(
         &'a self,
         at: usize,
-        home: &'a Home,
+        home: &'a Home<OWN>,
         position: usize,
     ) -> &'a AtomicU64 {
-        if position < HOME {
+        if position < OWN {
             return &home.words[position];
         }
         let lines = self.overflow.as_slice();
-        let beyond = position - HOME;
+        let beyond = position - OWN;
         let own = at / GROUP;
         let line = match beyond / OVER {
             0 => own,
@@ -233,7 +236,7 @@ impl Table {
             2 | 3 => 2,
             _ => LINES,
         };
-        HOME + lines * OVER
+        OWN + lines * OVER
     }
 
     /// The slot of the first word that the header believes in, has this hash, and that `probe` takes.
@@ -246,7 +249,7 @@ impl Table {
     pub(super) fn look(
         &self,
         at: usize,
-        home: &Home,
+        home: &Home<OWN>,
         header: &mut u64,
         hash: u32,
         probe: &mut impl Probe,
@@ -281,14 +284,14 @@ impl Table {
     pub(super) fn matching(
         &self,
         at: usize,
-        home: &Home,
+        home: &Home<OWN>,
         header: u64,
         wanted: impl Fn(u64) -> bool,
     ) -> u64 {
         // Acquire, also for words that do not match: a word that is gone may have been carried away, and then a
         // younger table, looked at next, must show it (W12).
         let mut matching = home.matching(&wanted);
-        let mut beyond = (header & BITS) >> HOME << HOME;
+        let mut beyond = (header & BITS) >> OWN << OWN;
         while beyond != 0 {
             let position = beyond.trailing_zeros() as usize;
             beyond &= beyond - 1;
@@ -300,7 +303,7 @@ impl Table {
 
     /// The first word with this hash that the header believes in and that lies in the home's own line.
     #[inline(always)]
-    pub(super) fn glance(&self, hash: u32) -> Glance<Candidate<'_>> {
+    pub(super) fn glance(&self, hash: u32) -> Glance<Candidate<'_, OWN>> {
         let home = self.home_of(hash);
         let wanted = wanted(hash);
         // Acquire, all of it, as in `matching`.
@@ -308,7 +311,7 @@ impl Table {
         let matching = home.matching(&wanted) & header;
         let position = matching.trailing_zeros() as usize;
         let Some(word) = home.words.get(position) else {
-            let beyond = (header & BITS) >> HOME;
+            let beyond = (header & BITS) >> OWN;
             return if beyond == 0 {
                 Glance::Absent
             } else {
@@ -367,7 +370,13 @@ impl Table {
 
     /// Reserves a word that is not in use, for `value`.
     #[inline]
-    pub(super) fn reserve(&self, at: usize, home: &Home, header: u64, value: u64) -> Option<usize> {
+    pub(super) fn reserve(
+        &self,
+        at: usize,
+        home: &Home<OWN>,
+        header: u64,
+        value: u64,
+    ) -> Option<usize> {
         let mut free = !header & ((1 << self.words()) - 1);
         while free != 0 {
             let position = free.trailing_zeros() as usize;
@@ -390,7 +399,7 @@ impl Table {
     pub(super) fn publish_at_home(&self, value: u64) -> bool {
         let home = self.home_of(hash_of(value));
         let header = home.header.load(Ordering::Acquire);
-        let own = (1 << HOME) - 1;
+        let own = (1 << OWN) - 1;
         let matching = home.matching(|word| word ^ value < 1 << 32) & header;
         let position = (!header & own).trailing_zeros() as usize;
         let Some(word) = home.words.get(position) else {
@@ -491,6 +500,6 @@ impl Table {
     /// Whether most of the words within this key's reach are taken: worth asking how full the table is.
     #[inline]
     pub(super) fn crowded_at(&self, position: usize) -> bool {
-        position >= HOME + OVER / 2
+        position >= OWN + OVER / 2
     }
 }

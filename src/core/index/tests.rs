@@ -88,6 +88,50 @@ fn grows_and_shrinks_without_losing_a_word() {
     assert!((keys..2 * keys).all(|slot| found(&index, slot)));
 }
 
+/// More than any table holds.
+const CROWD: u64 = 1 << 32;
+
+/// A table is not put to use again while somebody may be in it; growth goes on to the next class.
+#[test]
+fn growth_passes_over_a_table_that_somebody_may_be_in() {
+    let index = Index::new().expect("memory");
+    assert!(insert(&index, 1));
+    assert!(index.grow_if_full(CROWD));
+    carry(&index);
+    assert!(index.shrink_if_empty(0));
+    let pin = index.pin();
+    while index.carry(&mut 1000) {}
+    assert!(index.turn(), "the grace period of class 1 cannot be over");
+    assert!(index.grow_if_full(CROWD), "there are larger classes");
+    assert_eq!(index.shape(), (2, index.capacity_of_class(2)));
+    drop(pin);
+    carry(&index);
+    assert!(found(&index, 1));
+    assert!(index.shrink_if_empty(0), "class 0 or 1 has been given back");
+}
+
+/// A class is in the directory once, however it came there.
+#[test]
+fn growth_passes_over_a_table_that_is_in_use() {
+    let index = Index::new().expect("memory");
+    for slot in 0..100 {
+        assert!(insert(&index, slot));
+    }
+    for class in 1..3 {
+        assert!(index.grow_if_full(CROWD));
+        carry(&index);
+        assert_eq!(index.shape(), (1, index.capacity_of_class(class)));
+    }
+    // As few as leave class 2 mostly empty, and as many as fill class 0.
+    assert!(index.shrink_if_empty(index.capacity_of_class(0) / 4));
+    assert_eq!(index.shape(), (2, index.capacity_of_class(1)));
+    assert!(index.grow_if_full(CROWD));
+    assert_eq!(index.shape(), (3, index.capacity_of_class(3)));
+    carry(&index);
+    assert_eq!(index.shape(), (1, index.capacity_of_class(3)));
+    assert!((0..100).all(|slot| found(&index, slot)));
+}
+
 #[test]
 fn a_removal_from_a_closed_home_says_so() {
     let index = Index::new().expect("memory");
@@ -177,7 +221,7 @@ fn keys_of_one_hash_do_not_make_the_table_grow() {
 #[test]
 fn a_table_is_more_than_half_full_before_it_must_grow() {
     for class in [6, 10, 16] {
-        let table = Table::map(class).expect("memory");
+        let table = <Table>::map(class).expect("memory");
         let words = table.homes.as_slice().len() * HOME + table.overflow.as_slice().len() * OVER;
         let mut held = 0;
         while let Publish::Done =

@@ -8,6 +8,7 @@
 use super::seat::NOBODY;
 use super::{SessionError, SessionId, SessionTracker};
 use crate::core::lease::{Lease, State};
+use crate::inject::{hit, Bug};
 use crate::keyed::closing::STAYS;
 use crate::keyed::store::Found;
 use crate::sync::Ordering;
@@ -51,7 +52,11 @@ impl SessionTracker {
     pub fn set_owner(&self, id: SessionId, owner: u64) -> Result<u64, SessionError> {
         let moved = self.with(id, |found| {
             Self::lives(found)?;
-            let before = Self::seat(found).owner.swap(owner, Ordering::AcqRel);
+            let word = &Self::seat(found).owner;
+            if hit(Bug::LostMove) {
+                return Ok(word.load(Ordering::Acquire));
+            }
+            let before = word.swap(owner, Ordering::AcqRel);
             Self::written(found).map(|()| before)
         });
         moved.unwrap_or(Err(SessionError::Unknown))

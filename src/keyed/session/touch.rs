@@ -17,7 +17,8 @@
 
 use super::{Inner, Session, SessionError, SessionId, SessionTracker};
 use crate::core::prefetch;
-use crate::keyed::store::{Found, Touched};
+use crate::inject::{hit, Bug};
+use crate::keyed::store::{Found, Place, Touched};
 use std::time::Duration;
 
 /// As many misses as a core has outstanding, and then some.
@@ -130,14 +131,20 @@ impl SessionTracker {
         if !self.store.renew(found, self.deadline(timeout))?.is_alive() {
             return Some(Err(SessionError::Closing));
         }
-        if let Some(touched) = &self.touched {
+        if self.touched.is_some() {
             let seat = Self::seat(found);
-            if seat.is_global() && seat.set_touched() {
-                let place = Self::place(found);
-                touched[self.store.engine.hash(place.bits).0].push(place);
+            if seat.is_global() && seat.set_touched() && !hit(Bug::LostReport) {
+                self.collect(Self::place(found));
             }
         }
         Some(Ok(()))
+    }
+
+    /// Puts a session on the pile that [`take_touched`](Self::take_touched) takes.
+    pub(super) fn collect(&self, place: Place) {
+        if let Some(touched) = &self.touched {
+            touched[self.store.engine.hash(place.bits).0].push(place);
+        }
     }
 
     /// The global sessions that were touched since they were last taken, each once, and how long each has left to live: for a

@@ -569,6 +569,13 @@ impl Lists {
         self.occupied[row]
     }
 
+    /// Whether the broom stands on the first block of a list.
+    #[cfg(test)]
+    pub(super) fn is_swept(&self, head: u32) -> bool {
+        let Broom { head: at, behind } = self.broom;
+        at == head && behind != NONE && behind == self.lists[head as usize].first
+    }
+
     /// Blocks there are, and for how many there is memory.
     #[cfg(test)]
     pub(super) fn blocks(&self) -> (usize, usize) {

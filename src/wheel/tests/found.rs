@@ -12,3 +12,21 @@ fn a_deadline_almost_all_of_the_circle_ahead_of_the_cursor() {
         223, 60, 90, 8, 188, 251, 26, 248,
     ]);
 }
+
+/// What the fuzzer has kept, once more: each file of `fuzz/corpus/wheel`, which is not in the package.
+#[test]
+fn the_corpus_holds() {
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/wheel");
+    let Ok(files) = std::fs::read_dir(corpus) else {
+        return;
+    };
+    let mut ran = 0;
+    for file in files {
+        let path = file.expect("it can be listed").path();
+        // Which one it was, if it panics.
+        println!("{}", path.display());
+        super::drive::run(&std::fs::read(&path).expect("it can be read"));
+        ran += 1;
+    }
+    assert!(ran > 0, "it is empty");
+}

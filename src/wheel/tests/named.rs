@@ -513,6 +513,19 @@ fn iteration_is_by_deadline_also_in_the_middle_of_a_backlog() {
     assert!(total > 3000);
 }
 
+/// Half of the circle is ahead, the last unit of it included.
+#[test]
+fn the_furthest_deadline_is_seen_last() {
+    for origin in ORIGINS {
+        let mut wheel = TimerWheel::new(Geometry::TICKS, origin);
+        let waits = [1 << 62, (1 << 63) - 1, 1 << 63];
+        for wait in waits.into_iter().rev() {
+            wheel.schedule(origin.wrapping_add(wait), wait);
+        }
+        assert!(wheel.iter().map(|timer| *timer.value).eq(waits));
+    }
+}
+
 #[test]
 fn a_clock_that_outruns_its_backlog_is_held_back_and_catches_up() {
     for geometry in PRESETS {

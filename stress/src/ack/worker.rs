@@ -23,7 +23,7 @@ use std::time::Duration;
 const HANDED: usize = 64;
 /// How many places a step looks at where operations are single.
 const STEP: usize = 16;
-/// After how many steps the progress counters are brought up to date. A power of two.
+/// After how many steps the shared counters are brought up to date. A power of two.
 const TELL: u32 = 64;
 
 /// Where a place of this thread stands.
@@ -67,7 +67,7 @@ pub struct Shared<'a> {
     pub ledger: &'a Ledger,
     /// Who is told that something is wrong.
     pub checks: &'a Checks,
-    /// For the progress line.
+    /// For what is shown.
     pub stats: &'a Stats,
     /// What the tracker has promised.
     pub promise: Promise,

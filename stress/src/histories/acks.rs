@@ -6,8 +6,8 @@
 
 use super::check::{Call, Model, Then};
 use super::due::Due;
-use super::record::{heard_of, Heard, Kind, Log, Subject, Time, LONGEST};
-use super::roots::{acked, books, chosen, tracker, Answer};
+use super::record::{heard_of, Heard, Kind, Log, Subject, Time, LONGEST, MANY};
+use super::roots::{acked, chosen, ended, tracker, Answer};
 use expiry::{AckError, AckTracker, Done, Timeout};
 use rand::rngs::SmallRng;
 use rand::Rng;
@@ -513,13 +513,13 @@ impl Subject for Load {
         self.tracker.len() as u64
     }
 
-    fn books(&self) -> (u64, u64) {
-        books(&self.tracker)
+    fn ended(&self) -> u64 {
+        ended(&self.tracker)
     }
 
     fn fill(&self) -> u64 {
         let fits = |&key: &u64| self.tracker.init(key, 1, 0).is_ok();
-        (0..).take_while(fits).count() as u64
+        (0..MANY).take_while(fits).count() as u64
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::check::{Call, Model, Then};
 use super::due::Due;
-use super::record::{Heard, Kind, Log, Subject, Time, LONGEST};
+use super::record::{Heard, Kind, Log, Subject, Time, LONGEST, MANY};
 use expiry::expiring_map::Entry;
 use expiry::{Cause, ExpiringMap, InsertError, StoreError};
 use rand::rngs::SmallRng;
@@ -329,15 +329,13 @@ impl Subject for Load {
         self.map.len() as u64
     }
 
-    fn books(&self) -> (u64, u64) {
-        let metrics = self.map.metrics();
-        let ended = metrics.live + metrics.removed + metrics.expired + metrics.closed;
-        (metrics.inserted, ended)
+    fn ended(&self) -> u64 {
+        self.map.metrics().expired
     }
 
     fn fill(&self) -> u64 {
         let fits = |&key: &u64| self.map.insert(key, 0).is_ok();
-        (0..).take_while(fits).count() as u64
+        (0..MANY).take_while(fits).count() as u64
     }
 }
 

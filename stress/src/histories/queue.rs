@@ -5,7 +5,7 @@
 
 use super::check::{Call, Model, Then};
 use super::due::Due;
-use super::record::{Heard, Kind, Log, Subject, Time, LONGEST};
+use super::record::{Heard, Kind, Log, Subject, Time, LONGEST, MANY};
 use crate::sessions::Key;
 use expiry::{ExpiryQueue, Handle, StoreError, Updated};
 use rand::rngs::SmallRng;
@@ -235,15 +235,13 @@ impl<K: Key> Subject for Load<K> {
         self.queue.len() as u64
     }
 
-    fn books(&self) -> (u64, u64) {
-        let metrics = self.queue.metrics();
-        let ended = metrics.live + metrics.removed + metrics.expired + metrics.closed;
-        (metrics.inserted, ended)
+    fn ended(&self) -> u64 {
+        self.queue.metrics().expired
     }
 
     fn fill(&self) -> u64 {
         let fits = |&key: &u64| self.queue.update(K::of(key), self.time.ticks(1)).is_ok();
-        (0..).take_while(fits).count() as u64
+        (0..MANY).take_while(fits).count() as u64
     }
 }
 

@@ -29,7 +29,7 @@ use rand::{Rng, SeedableRng};
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::sync::atomic::{fence, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 /// The longest timeout, in ticks. Short, so that much expires.
@@ -37,6 +37,9 @@ pub const LONGEST: u32 = 8;
 
 /// A tick: the shortest interval that there is.
 const INTERVAL: Duration = Duration::from_micros(10);
+
+/// More than ever fit.
+pub const MANY: u64 = 1 << 20;
 
 /// After how many operations, on average, a thread lets a tick go by.
 const TICK_EVERY: f64 = 24.0;
@@ -55,6 +58,7 @@ const HANDED: u64 = 200;
 pub struct Time {
     origin: Instant,
     clock: ManualClock,
+    told: Arc<AtomicU64>,
 }
 
 /// Why an end was told.
@@ -94,6 +98,7 @@ impl Time {
         Time {
             origin: Instant::now(),
             clock: ManualClock::new(),
+            told: Arc::default(),
         }
     }
 
@@ -158,6 +163,12 @@ impl Time {
             tick,
         };
         HEARD.with_borrow_mut(|all| all.push(heard));
+        self.told.fetch_add(1, Relaxed);
+    }
+
+    /// How many ends all threads were told of.
+    pub fn told(&self) -> u64 {
+        self.told.load(Relaxed)
     }
 
     /// Whether readings of two threads are in the order in which they were made.
@@ -281,8 +292,8 @@ pub trait Subject: Sync {
     /// How many entries there are.
     fn left(&self) -> u64;
 
-    /// How many have begun, and how many have ended or are there, by its own count.
-    fn books(&self) -> (u64, u64);
+    /// How many have ended of those whose ends are told, by its own count.
+    fn ended(&self) -> u64;
 
     /// Puts something in under one number after the other, until it is refused, and says how often it was not.
     fn fill(&self) -> u64;

@@ -6,7 +6,7 @@
 
 use super::check::{Call, Model, Then};
 use super::due::Due;
-use super::record::{heard_of, Heard, Kind, Log, Subject, Time, LONGEST};
+use super::record::{heard_of, Heard, Kind, Log, Subject, Time, LONGEST, MANY};
 use expiry::{Ack, AckError, AckTracker, Done, Outcome, Reason, Root, RootId, Timeout};
 use rand::rngs::SmallRng;
 use rand::Rng;
@@ -238,13 +238,13 @@ impl Subject for Load {
         self.tracker.len() as u64
     }
 
-    fn books(&self) -> (u64, u64) {
-        books(&self.tracker)
+    fn ended(&self) -> u64 {
+        ended(&self.tracker)
     }
 
     fn fill(&self) -> u64 {
         let fits = |_: &u64| self.tracker.issue(1, 0).is_ok();
-        (0..).take_while(fits).count() as u64
+        (0..MANY).take_while(fits).count() as u64
     }
 }
 
@@ -352,11 +352,10 @@ pub fn tracker(
     builder.build_manual()
 }
 
-/// How many roots have begun, and how many have ended or are there, by the tracker's count.
-pub fn books(tracker: &AckTracker) -> (u64, u64) {
+/// How many roots have ended, and somebody was told, by the tracker's count.
+pub fn ended(tracker: &AckTracker) -> u64 {
     let total = tracker.metrics().total;
-    let ended = total.live + total.acked + total.failed + total.expired + total.cancelled;
-    (total.inserted, ended)
+    total.acked + total.failed + total.expired
 }
 
 /// What an ack came to.

@@ -9,6 +9,7 @@ pub use gauge::Gauge;
 pub use series::{Sample, Series};
 
 use crate::report::thousands;
+use crate::watch;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use view::View;
@@ -62,6 +63,7 @@ impl Live {
         }
         self.read = Instant::now();
         let (at, gauge) = (self.began.elapsed(), gauge());
+        watch::moved(position.rotate_left(32) ^ gauge.done);
         let (done, text) = (gauge.done, gauge.text.clone());
         let Some(view) = &mut self.view else {
             self.series.read(at, gauge);

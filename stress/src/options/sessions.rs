@@ -42,7 +42,7 @@ pub struct Sessions {
     /// Simulated time, which passes while the threads are at it, instead of the real clock
     #[arg(long)]
     pub simulated: bool,
-    /// How long to keep the load up, in seconds; with --contended no longer than this [default: 10; as long as it takes
+    /// How long to keep the load up, in seconds; with --contended no longer than this once threads have met [default: 10; as long as it takes
     /// with --contended --keys]
     #[arg(long, value_parser = seconds)]
     pub seconds: Option<f64>,

@@ -33,6 +33,9 @@ pub struct Soak {
     /// How long each run takes, about
     #[arg(long, default_value = "20s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub each: Duration,
+    /// How much longer than twenty times that a run may take before it is stuck
+    #[arg(long, default_value = "15m", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub patience: Duration,
     /// Runs of this scenario only; may be repeated
     #[arg(long, value_name = "SCENARIO")]
     pub only: Vec<String>,

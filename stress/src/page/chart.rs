@@ -24,23 +24,19 @@ pub enum Unit {
     Bytes,
     /// A number of something.
     Count,
-    /// The same, on a logarithmic scale.
-    Magnitude,
     /// How often in a second.
     PerSecond,
     /// A share of all, 0 to 1, in per cent.
     Share,
     /// A share of all, on a scale by how much is left.
     Quantile,
-    /// How many times another.
-    Ratio,
 }
 
 impl Unit {
     /// Where a value lies on its scale.
     fn place(self, value: f64) -> f64 {
         match self {
-            Unit::Nanos | Unit::Magnitude => value.max(1.0).log10(),
+            Unit::Nanos => value.max(1.0).log10(),
             Unit::Quantile => -(1.0 - value).max(1e-6).log10(),
             _ => value,
         }
@@ -54,16 +50,14 @@ impl Unit {
             Unit::Nanos => scaled(10f64.powf(place), &["ns", "us", "ms", "s"]),
             Unit::Bytes => scaled(place, &["B", "KB", "MB", "GB"]),
             Unit::Count => scaled(place, &["", "K", "M", "G"]),
-            Unit::Magnitude => scaled(10f64.powf(place), &["", "K", "M", "G"]),
             Unit::PerSecond => scaled(place, &["/s", "K/s", "M/s", "G/s"]),
             Unit::Share => format!("{} %", short(place * 100.0)),
             Unit::Quantile => format!("{} %", short((1.0 - 10f64.powf(-place)) * 100.0)),
-            Unit::Ratio => format!("{} x", short(place)),
         }
     }
 
     fn is_logarithmic(self) -> bool {
-        matches!(self, Unit::Nanos | Unit::Magnitude)
+        self == Unit::Nanos
     }
 }
 
@@ -358,6 +352,5 @@ mod tests {
         assert_eq!(label(Unit::PerSecond, 2.5e6), "2.5 M/s");
         assert_eq!(label(Unit::Bytes, 3.5e9), "3.5 GB");
         assert_eq!(label(Unit::Count, 0.0), "0");
-        assert_eq!(label(Unit::Magnitude, 1e6), "1 M");
     }
 }

@@ -11,6 +11,9 @@ use maud::{html, Markup, PreEscaped, DOCTYPE};
 
 const STYLE: &str = include_str!("style.css");
 
+/// A name, and what is taken for it.
+type Column<T, U> = (&'static str, fn(&T) -> U);
+
 impl Report {
     /// The page.
     pub fn page(&self) -> String {
@@ -117,7 +120,7 @@ impl Report {
     }
 
     fn latency_table(&self) -> Markup {
-        let columns: [(&str, fn(&Percentiles) -> u64); 6] = [
+        let columns: [Column<Percentiles, u64>; 6] = [
             ("p50", |p| p.p50),
             ("p90", |p| p.p90),
             ("p99", |p| p.p99),
@@ -193,7 +196,7 @@ impl Report {
     pub fn usual_charts(&self) -> Vec<Chart> {
         let samples = self.series.samples();
         let mut charts: Vec<Chart> = Vec::new();
-        let mut over_time = |title: &str, unit, lines: &[(&str, fn(&Sample) -> f64)]| {
+        let mut over_time = |title: &str, unit, lines: &[Column<Sample, f64>]| {
             let is_there = |of: fn(&Sample) -> f64| samples.iter().any(|sample| of(sample) > 0.0);
             if !lines.iter().any(|(_, of)| is_there(*of)) {
                 return;

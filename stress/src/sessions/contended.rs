@@ -143,6 +143,9 @@ pub struct Plan {
     pub keys: u64,
     /// How long to drive, if that does not come about.
     pub longest: Duration,
+    /// How long at least, if no two threads were seen at a key at once: on a busy machine one may do a batch while the other waits
+    /// for a core.
+    pub patience: Duration,
     /// Of everything random.
     pub seed: u64,
 }
@@ -154,6 +157,8 @@ struct Drive<'a, K, Q> {
     plan: &'a Plan,
     /// Keys so far that threads shared.
     done: &'a AtomicU64,
+    /// Two threads were seen at a key at once.
+    met: AtomicBool,
     /// The furthest key of the batch that somebody has come to.
     at: CachePadded<AtomicUsize>,
     /// All threads, at the beginning and at the end of a batch.
@@ -211,8 +216,10 @@ impl<K: Key, Q: Driven<K>> Drive<'_, K, Q> {
 
     /// Whether there is another batch: of each manner there are as many.
     fn goes_on(&self, batch: usize) -> bool {
-        !batch.is_multiple_of(self.plan.manners.len())
-            || self.done.load(Acquire) < self.plan.keys && self.began.elapsed() < self.plan.longest
+        let (plan, took) = (self.plan, self.began.elapsed());
+        !batch.is_multiple_of(plan.manners.len())
+            || self.done.load(Acquire) < plan.keys && took < plan.longest
+            || !self.met.load(Acquire) && took < plan.patience
     }
 
     fn now(&self) -> u64 {
@@ -321,6 +328,7 @@ pub fn drive<K: Key, Q: Driven<K>>(
         clock,
         plan,
         done,
+        met: AtomicBool::new(false),
         at: CachePadded::default(),
         gate: Barrier::new(plan.threads + pollers),
         busy: AtomicUsize::new(plan.threads),
@@ -379,8 +387,46 @@ pub fn drive<K: Key, Q: Driven<K>>(
             polled.iter_mut().for_each(|one| one.0.fill(0));
             drive.busy.store(plan.threads, Release);
             drive.at.store(0, Release);
+            drive.met.fetch_or(came.met > 0, AcqRel);
             done.fetch_add(came.shared, AcqRel);
         });
     });
     judged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One thread drives, which meets nobody.
+    fn alone(patience: Duration) -> (Judged, Duration) {
+        let clock = ManualClock::new();
+        let queue = Ours::<u64>::new(clock.clone(), 1).unwrap();
+        let plan = Plan {
+            threads: 1,
+            pollers: 0,
+            manners: vec![Manner {
+                name: "quiet",
+                polled: false,
+                removes: 0.0,
+            }],
+            keys: 0,
+            longest: Duration::ZERO,
+            patience,
+            seed: 1,
+        };
+        let (alive, _gone) = crossbeam_channel::bounded(0);
+        let began = Instant::now();
+        let judged = drive(&queue, &clock, &plan, &AtomicU64::new(0), &alive);
+        (judged[0].clone(), began.elapsed())
+    }
+
+    #[test]
+    fn a_drive_waits_for_a_meeting_and_not_for_ever() {
+        let (judged, _) = alone(Duration::ZERO);
+        assert_eq!((judged.keys, judged.met), (BATCH as u64, 0));
+        let patience = Duration::from_secs(1);
+        let (judged, took) = alone(patience);
+        assert!(took >= patience && judged.met == 0);
+    }
 }

@@ -10,6 +10,8 @@ use std::collections::HashSet;
 
 /// The most events of a history.
 pub const MOST: usize = u128::BITS as usize;
+/// The most situations of a history from which no way leads to the end: as much as fits in some 100 MB.
+const MOST_DEAD_ENDS: usize = 1 << 20;
 
 /// What an operation did, or that the key expired. Times are the queue's, in nanoseconds since it was built.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -185,7 +187,8 @@ impl Search<'_> {
         else {
             return stay.is_none();
         };
-        if self.dead_ends.contains(&(done, stay)) {
+        // A search ends, whatever the queue has done.
+        if self.dead_ends.len() >= MOST_DEAD_ENDS || self.dead_ends.contains(&(done, stay)) {
             return false;
         }
         for at in (0..self.events.len()).filter(open) {
@@ -269,7 +272,7 @@ fn why(events: &[Event], promise: &Promise) -> (&'static str, &'static str) {
     if explanation(events, promise, Deadlines::Ignored).is_none() {
         return (
             "histories_explained",
-            "no order of its operations makes all results right",
+            "no order of its operations makes all results right, of those that were looked at",
         );
     }
     let first_due = events

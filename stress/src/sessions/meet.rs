@@ -31,6 +31,9 @@ const KEYS: u64 = 2_000_000;
 /// The most keys of a peer, and the longest that it is driven: enough to see its rate.
 const PEER: (u64, Duration) = (500_000, Duration::from_secs(30));
 
+/// So long threads that have not met are given for it, however busy the machine is: that is thousands of batches.
+const PATIENCE: Duration = Duration::from_secs(600);
+
 /// The share of removes where the options do not say.
 const REMOVES: f64 = 0.25;
 
@@ -78,6 +81,7 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
             (None, Some(_)) => Duration::MAX,
             (seconds, _) => Duration::from_secs_f64(seconds.unwrap_or(super::SECONDS)),
         },
+        patience: PATIENCE,
         seed: options.seed,
     };
     if plan.threads < 2 {
@@ -155,7 +159,7 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Drives a queue, with progress.
+/// Drives a queue, and shows how far it is.
 fn watched<K: Key, Q: Driven<K>>(
     whose: &str,
     queue: &Q,
@@ -254,10 +258,7 @@ fn verdict(plan: &Plan, judged: &[Judged], checks: &Checks) {
     // Without meetings nothing has been shown.
     let sum = total(judged);
     checks.expect("threads_met", sum.met > 0, || {
-        format!(
-            "of {} keys that were timed, none was a meeting: is there one core only?",
-            sum.timed
-        )
+        format!("of {} keys that were timed, none was a meeting", sum.timed)
     });
 }
 
@@ -283,6 +284,7 @@ mod tests {
             }],
             keys: 100,
             longest: Duration::MAX,
+            patience: Duration::ZERO,
             seed: 1,
         };
         let checks = Checks::new(&NAMES);

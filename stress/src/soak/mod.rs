@@ -27,8 +27,6 @@ const CYCLES: usize = 6;
 /// By how much memory may be above what it was: a share of it, and bytes for the allocator's moods.
 const SHARE: f64 = 0.1;
 const BYTES: f64 = 16.0 * 1024.0 * 1024.0;
-/// A run that takes this much longer than it should is stuck.
-const PATIENCE: Duration = Duration::from_secs(900);
 /// How often Ctrl-C is looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -101,7 +99,7 @@ pub fn run(options: &Soak) -> Result<Report, Error> {
             place + 1,
             plan.runs()
         );
-        let limit = PATIENCE + 20 * options.each;
+        let limit = options.patience + 20 * options.each;
         match one((cycle, place), arguments, limit)? {
             End::Interrupted => {
                 ended_by = "Ctrl-C";
@@ -148,6 +146,9 @@ fn parse(arguments: &str) -> Result<crate::options::Scenario, Error> {
     };
     let cli = Cli::try_parse_from(words).map_err(|error| refused(error.to_string()))?;
     match cli.scenario {
+        _ if cli.inject_bug.is_some() => {
+            Err(refused("has a bug that is all runs' or none's".into()))
+        }
         Some(crate::options::Scenario::Soak(_)) | None => Err(refused("is not for a soak".into())),
         Some(scenario) => Ok(scenario),
     }
@@ -323,7 +324,13 @@ mod tests {
     #[test]
     fn only_scenarios_can_be_added() {
         assert!(parse("ack --seconds 1").is_ok());
-        for bad in ["", "soak --hours 1", "dance", "ack --seconds x"] {
+        for bad in [
+            "",
+            "soak --hours 1",
+            "dance",
+            "ack --seconds x",
+            "ack --inject-bug x",
+        ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

@@ -113,7 +113,7 @@ const RUNS: [(&str, Arguments); 13] = [
         )
     }),
     ("hostile", |turn, _| {
-        let size = (turn.seconds * 2e3).clamp(1_000.0, turn.of(&[2e4, 5e4])) as u64;
+        let size = (turn.seconds * 5e3).clamp(1_000.0, turn.of(&[2e4, 1e5])) as u64;
         format!("hostile --size {size}")
     }),
     ("histories", |turn, _| {

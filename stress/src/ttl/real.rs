@@ -38,6 +38,9 @@ const TIMED: u64 = 64;
 /// After how many requests a thread looks at the time. A power of two.
 const LOOK: u64 = 64;
 
+/// How often an entry is looked at again that has changed: nobody is as unlucky as that.
+const ATTEMPTS: u32 = 10_000;
+
 /// What the threads and the listener share.
 struct Books {
     ledger: Ledger,
@@ -261,12 +264,20 @@ impl<K: CacheKey> Cache for Shopper<'_, K> {
         mut wanted: impl FnMut(Option<Seen>) -> Option<(usize, u64)>,
     ) -> bool {
         let timed = self.timed();
-        let done = loop {
-            match self.try_update(key, &mut wanted) {
-                Some(done) => break done,
-                None => self.changed += 1,
+        let mut done = None;
+        for _ in 0..ATTEMPTS {
+            done = self.try_update(key, &mut wanted);
+            if done.is_some() {
+                break;
             }
-        };
+            self.changed += 1;
+        }
+        self.books
+            .checks
+            .expect("no_surprises", done.is_some(), || {
+                format!("an entry had changed {ATTEMPTS} times in a row since it was looked at")
+            });
+        let done = done.unwrap_or(false);
         if let Some(timed) = timed {
             self.update_time.record(timed.elapsed());
         }
@@ -367,7 +378,7 @@ pub fn run<K: CacheKey>(
     Ok((summary, books.checks))
 }
 
-/// All threads, until it is time to stop; and the progress line.
+/// All threads, until it is time to stop; and what is shown.
 fn crowd<K: CacheKey>(
     options: &Ttl,
     setting: &Setting,

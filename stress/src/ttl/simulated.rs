@@ -30,7 +30,7 @@ pub const NAMES: [Check; 7] = [
     "no_surprises",
 ];
 
-/// After how many requests the progress is shown. A power of two.
+/// After how many requests something is shown. A power of two.
 const SHOWN: u64 = 1 << 12;
 
 /// An end that was told: of which value, and why.

@@ -64,7 +64,8 @@ impl Direct {
 /// Counts every file that the pipeline has read, and checks that it is still the same length.
 pub fn count(files: &Files, checks: &Checks) -> Direct {
     let mut direct = Direct::default();
-    for source in &files.list {
+    for (number, source) in (0..).zip(&files.list) {
+        crate::watch::moved(number);
         let read = source.read.load(Ordering::Relaxed);
         if read == UNREAD {
             continue;

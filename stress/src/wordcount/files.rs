@@ -175,6 +175,11 @@ impl Files {
         }
     }
 
+    /// How many files have been come to.
+    pub fn begun(&self) -> u64 {
+        self.next.load(Ordering::Relaxed) as u64
+    }
+
     /// The next file that is text, with its number, for one of several readers. Skips the others.
     pub fn next_text(&self) -> Option<(usize, Lines<Text>)> {
         loop {

@@ -242,17 +242,21 @@ fn finish(topology: &Topology, run: &Run, patience: Duration) -> Series {
         live.show(run.stats.bytes.load(Relaxed), || {
             gauge(run, topology, &components)
         });
-        let ended = components
+        let done = components
             .iter()
-            .map(|of| of.acked + of.failed + of.timed_out);
-        let now = (ended.sum(), run.stats.bytes.load(Relaxed));
-        let pending: u64 = components.iter().map(|of| of.pending).sum();
-        if pending == 0 || before != now {
+            .map(|of| of.acked + of.failed + of.timed_out + of.executed);
+        let read = run.stats.bytes.load(Relaxed) + run.files.begun();
+        let now = (done.sum(), read);
+        if before != now {
             (before, last) = (now, Instant::now());
         } else if last.elapsed() > patience {
+            let pending: u64 = components.iter().map(|of| of.pending).sum();
             // The books will name each line.
-            run.checks.violated("every_root_ended", || {
+            run.checks.expect("every_root_ended", pending == 0, || {
                 format!("{pending} lines have no outcome long after their timeout")
+            });
+            run.checks.expect("no_surprises", pending > 0, || {
+                "all lines have ended, and the topology does not come to rest".into()
             });
             break;
         }

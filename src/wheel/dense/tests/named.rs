@@ -1,7 +1,7 @@
 //! One test per bug that a timer wheel is known to have had, here or elsewhere, and one per promise
 //! that a random history would state less plainly.
 
-use super::{drain, geometries, geometry, plenty, validate, Random, ORIGINS};
+use super::{drain, geometries, geometry, plenty, validate, Random, ORIGINS, READY};
 use super::{Geometry, GeometryError, Pop, Wheel, PENDING};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
@@ -563,6 +563,32 @@ fn the_dead_are_thrown_out_a_few_at_a_time() {
     }
 }
 
+/// The block that the broom stands on is used up, or the list that it is in becomes part of another.
+#[test]
+fn the_broom_is_led_out_of_what_goes() {
+    let bucket = Geometry::TICKS.head(100, 0);
+    for (due, head) in [(0, READY), (100, bucket)] {
+        let mut wheel = Wheel::new(Geometry::TICKS, 0);
+        // The first block has the dead and the living.
+        (0..100).chain(1..10).for_each(|id| wheel.schedule(id, due));
+        if head == READY {
+            assert_eq!(wheel.pop(0, &mut 1), Pop::Due { id: 0, due });
+        }
+        // The dead of another list set it going.
+        let mut swept = (0..5000).map(|_| {
+            wheel.schedule(100, 5000);
+            wheel.lists.is_swept(head)
+        });
+        assert!(swept.any(|swept| swept), "the broom never came");
+        for _ in 0..30 {
+            assert_ne!(wheel.pop(due, &mut 1), Pop::Idle);
+            validate(&wheel);
+        }
+        drain(&mut wheel, due);
+        assert_eq!(drain(&mut wheel, 5000), [100]);
+    }
+}
+
 /// A bucket in which nobody is alive wakes its owner once at most, and nobody if nothing is left at all.
 #[test]
 fn buckets_of_the_dead() {
@@ -583,6 +609,20 @@ fn buckets_of_the_dead() {
     assert_eq!(wheel.next_expiration(), Some(5000));
     assert_eq!(drain(&mut wheel, 5000), []);
     assert_eq!(wheel.next_expiration(), Some(9000));
+}
+
+/// A few buckets in which nobody is alive are looked past, one after the other.
+#[test]
+fn a_few_dead_buckets_wake_nobody() {
+    let mut wheel = Wheel::new(Geometry::TICKS, 0);
+    for (id, due) in [(0, 3), (1, 40), (2, 4000), (3, 9000)] {
+        wheel.schedule(id, due);
+    }
+    for (id, next) in [(0, 40), (1, 4000), (2, 9000)] {
+        wheel.deschedule(id);
+        assert_eq!(wheel.next_expiration(), Some(next));
+    }
+    assert_eq!(drain(&mut wheel, 9000), [3]);
 }
 
 #[test]

@@ -1,0 +1,62 @@
+//! What needs to know where a root's word lies in the index.
+
+use super::{Ack, AckError, AckTracker, Done};
+use crate::time::ManualClock;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Two roots with one hash. The index cannot tell them apart: whose slot it is, the slot says.
+fn alike(tracker: &AckTracker) -> (u64, u64) {
+    let mut seen = HashMap::new();
+    (0..)
+        .find_map(|key| {
+            // The index keeps 31 bits.
+            let hash = tracker.trees.engine.hash(key).1 | 1 << 31;
+            seen.insert(hash, key).map(|other| (other, key))
+        })
+        .expect("2^31 hashes")
+}
+
+#[test]
+fn roots_with_one_hash_are_told_apart() {
+    let tracker = AckTracker::builder()
+        .shards(1)
+        .seed(7)
+        // Who does not find a root would have to hold what came early.
+        .early_capacity(0)
+        .clock(ManualClock::new())
+        .timeout(Duration::from_secs(1))
+        .build_manual()
+        .expect("settings");
+    let (first, second) = alike(&tracker);
+    for key in [first, second] {
+        assert_eq!(tracker.init(key, 3, key), Ok(()));
+        assert_eq!(tracker.init(key, 3, key), Err(AckError::Duplicate));
+    }
+    for key in [first, second] {
+        assert_eq!(tracker.ack(key, 1), Ok(Ack::Pending));
+        assert_eq!(tracker.reset_timeout(key), Ok(Done::Now));
+    }
+    assert_eq!(tracker.ack(second, 2), Ok(Ack::Completed));
+    assert_eq!(tracker.ack(second, 2), Err(AckError::EarlyFull));
+    assert_eq!(tracker.fail(first), Ok(Done::Now));
+    assert!(tracker.is_empty());
+}
+
+#[test]
+fn the_driver_carries_what_has_grown() {
+    let tracker = AckTracker::builder()
+        .shards(1)
+        .clock(ManualClock::new())
+        .build_manual()
+        .expect("settings");
+    let index = tracker.trees.engine.index(0);
+    let mut key = 0;
+    while index.tables_to_carry() == 0 {
+        assert_eq!(tracker.init(key, 3, key), Ok(()));
+        key += 1;
+    }
+    assert!(!tracker.poll(usize::MAX).more);
+    assert_eq!(index.tables_to_carry(), 0);
+    assert!((0..key).all(|key| tracker.ack(key, 3) == Ok(Ack::Completed)));
+}

@@ -1,0 +1,72 @@
+//! Whether a run goes on: where nothing has moved for long something is stuck, in the engine or here, and the run ends with a report
+//! that says so. What is stuck is left behind.
+
+use crate::checks::{Check, Checks};
+use crate::error::Error;
+use crate::options::Scenario;
+use crate::perform;
+use crate::report::Report;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::mpsc::{channel, RecvTimeoutError};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The check that a run goes on.
+const NOBODY_STUCK: Check = "nobody_stuck";
+/// How often it is looked whether something has moved.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What has moved last: any number that is another one then.
+static MOVED: AtomicU64 = AtomicU64::new(0);
+
+/// Something has moved if this is another number than before.
+pub fn moved(to: u64) {
+    MOVED.store(to, Relaxed);
+}
+
+/// Runs a scenario, for as long as something moves at least every so often.
+///
+/// # Errors
+///
+/// Those of the scenario.
+pub fn over(scenario: &Arc<Scenario>, limit: Duration) -> Result<Report, Error> {
+    let name = match **scenario {
+        Scenario::Wordcount(_) => "wordcount",
+        Scenario::Ack(_) => "ack",
+        Scenario::Sessions(_) => "sessions",
+        Scenario::Ttl(_) => "ttl",
+        Scenario::Histories(_) => "histories",
+        // These look after what they run.
+        Scenario::Faults(_) | Scenario::Hostile(_) | Scenario::Soak(_) => return perform(scenario),
+    };
+    let (own, (done, over)) = (scenario.clone(), channel());
+    let thread = std::thread::spawn(move || drop(done.send(perform(&own))));
+    let began = Instant::now();
+    let (mut seen, mut since) = (MOVED.load(Relaxed), began);
+    loop {
+        match over.recv_timeout(LOOK) {
+            Ok(report) => {
+                return report.map(|mut report| {
+                    report.checks.insert(NOBODY_STUCK, true);
+                    report
+                })
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                let panicked = thread.join().expect_err("it has sent nothing");
+                std::panic::resume_unwind(panicked);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let now = MOVED.load(Relaxed);
+        if now != seen {
+            (seen, since) = (now, Instant::now());
+        } else if since.elapsed() > limit {
+            let checks = Checks::new(&[NOBODY_STUCK]);
+            checks.violated(NOBODY_STUCK, || {
+                format!("nothing has moved for {limit:?}; see where each thread is: gdb, or a core")
+            });
+            let none = ("operations", 0);
+            return Ok(Report::new(name, none, began.elapsed(), 0, &checks, &()));
+        }
+    }
+}
