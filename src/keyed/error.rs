@@ -12,7 +12,8 @@ pub enum StoreError {
     /// The operating system gave no memory for more entries.
     OutOfMemory,
     /// So many keys share this one's hash that no index could part them: the hasher gives 16 or more of them one and the same
-    /// 64-bit hash, or they were chosen for it. With the default hasher this takes its secret seed.
+    /// 64-bit hash (from 8 on, for a moment, while the index grows), or they were chosen for it. With the default hasher this takes its
+    /// secret seed.
     Collisions,
     /// The store has been shut down.
     Closed,

@@ -214,10 +214,11 @@ impl<K: Key, Q: Driven<K>> Drive<'_, K, Q> {
         }
     }
 
-    /// Whether there is another batch: of each manner there are as many.
+    /// Whether there is another batch: of each manner there are as many, and at least one.
     fn goes_on(&self, batch: usize) -> bool {
         let (plan, took) = (self.plan, self.began.elapsed());
-        !batch.is_multiple_of(plan.manners.len())
+        batch == 0
+            || !batch.is_multiple_of(plan.manners.len())
             || self.done.load(Acquire) < plan.keys && took < plan.longest
             || !self.met.load(Acquire) && took < plan.patience
     }
