@@ -58,6 +58,9 @@ fn main() -> ExitCode {
         if let Some(bug) = &bug {
             inject::note(&mut report, bug);
         }
+        if interrupt::asked() {
+            report.notes.insert(0, "ended by Ctrl-C".into());
+        }
         let passed = report.passed();
         report.print(&cli.output)?;
         Ok(passed)

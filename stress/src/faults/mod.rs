@@ -15,6 +15,7 @@ mod time;
 
 use crate::checks::{Check, Checks};
 use crate::error::Error;
+use crate::interrupt;
 use crate::options::Faults;
 use crate::refusing::Refused;
 use crate::report::{thousands, Report};
@@ -67,6 +68,9 @@ pub fn run(options: &Faults) -> Result<Report, Error> {
         .collect();
     let (began, operations) = (Instant::now(), AtomicU64::new(0));
     for (at, &(fault, kind)) in runs.iter().enumerate() {
+        if interrupt::asked() {
+            break;
+        }
         let before = (checks.violations(), Instant::now());
         let ground = Ground::new(fault.0, kind, &shared, &checks);
         let met = ground.operations.clone();

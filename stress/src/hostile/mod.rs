@@ -8,6 +8,7 @@ mod keys;
 
 use crate::checks::{Check, Checks};
 use crate::error::Error;
+use crate::interrupt;
 use crate::options::Hostile;
 use crate::report::Report;
 use crate::usage::{resident, thread_time};
@@ -178,6 +179,9 @@ pub fn run(options: &Hostile) -> Result<Report, Error> {
     let began = Instant::now();
     let (mut rows, mut operations) = (Vec::new(), 0);
     for attack in attacks {
+        if interrupt::asked() {
+            break;
+        }
         rows.push(compare(attack, options, &checks, &mut operations));
     }
     let operations = ("operations", operations);

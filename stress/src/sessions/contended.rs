@@ -8,6 +8,7 @@
 
 use super::keys::Key;
 use super::stays::{judge, Batch, Judged, Meeting, Part};
+use crate::interrupt;
 use crossbeam_channel::Sender;
 use crossbeam_utils::CachePadded;
 use expiry::{ExpiryQueue, ManualClock, StoreError, Updated};
@@ -217,10 +218,9 @@ impl<K: Key, Q: Driven<K>> Drive<'_, K, Q> {
     /// Whether there is another batch: of each manner there are as many, and at least one.
     fn goes_on(&self, batch: usize) -> bool {
         let (plan, took) = (self.plan, self.began.elapsed());
-        batch == 0
-            || !batch.is_multiple_of(plan.manners.len())
-            || self.done.load(Acquire) < plan.keys && took < plan.longest
-            || !self.met.load(Acquire) && took < plan.patience
+        let wanted = self.done.load(Acquire) < plan.keys && took < plan.longest
+            || !self.met.load(Acquire) && took < plan.patience;
+        batch == 0 || !batch.is_multiple_of(plan.manners.len()) || wanted && !interrupt::asked()
     }
 
     fn now(&self) -> u64 {

@@ -23,7 +23,7 @@ type Arguments = fn(&Turn, &Path) -> String;
 const RUNS: [(&str, Arguments); 13] = [
     ("ack", |turn, _| {
         format!(
-            "ack --ids issued --order {} --batch {} --threads {} --in-flight {} --seconds {} --timeout 500ms --allowance 20s",
+            "ack --ids issued --order {} --batch {} --threads {} --in-flight {} --seconds {} --timeout 500ms --allowance 2m",
             turn.of(&["fifo", "shuffled"]),
             turn.of(&[1, 16, 64]),
             turn.of(&[2, 3, 4, 8, 16]),
@@ -34,7 +34,7 @@ const RUNS: [(&str, Arguments); 13] = [
     ("ack", |turn, _| {
         format!(
             "ack --ids chosen --early-rate 0.1 --fail-rate 0.1 --timeout-rate 0.01 --duplicate-rate 0.01 --order {} --batch {} \
-             --threads {} --in-flight {} --seconds {} --timeout 500ms --allowance 20s",
+             --threads {} --in-flight {} --seconds {} --timeout 500ms --allowance 2m",
             turn.of(&["shuffled", "fifo"]),
             turn.of(&[16, 1]),
             turn.of(&[3, 2, 8, 4]),
@@ -44,7 +44,7 @@ const RUNS: [(&str, Arguments); 13] = [
     }),
     ("sessions", |turn, _| {
         format!(
-            "sessions --threads {} --pollers {} --keys {} --seconds {} --allowance 20s",
+            "sessions --threads {} --pollers {} --keys {} --seconds {} --allowance 2m",
             turn.of(&[2, 3, 4, 8]),
             turn.of(&[0, 1, 2]),
             turn.of(&[64, 4096, 50_000]),
@@ -63,7 +63,7 @@ const RUNS: [(&str, Arguments); 13] = [
     }),
     ("sessions", |turn, _| {
         format!(
-            "sessions --tracker --threads {} --seconds {} --allowance 20s {}",
+            "sessions --tracker --threads {} --seconds {} --allowance 2m {}",
             turn.of(&[2, 4, 3]),
             turn.seconds,
             turn.of(&["", "--simulated"])
@@ -79,7 +79,7 @@ const RUNS: [(&str, Arguments); 13] = [
     }),
     ("ttl", |turn, _| {
         format!(
-            "ttl --row {} {} --threads {} --memory 64 --seconds {} --allowance 30s",
+            "ttl --row {} {} --threads {} --memory 64 --seconds {} --allowance 2m",
             turn.of(&["23", "53", "9", "7"]),
             turn.of(&["--integers", ""]),
             turn.of(&[2, 3, 8]),
@@ -126,9 +126,9 @@ const RUNS: [(&str, Arguments); 13] = [
         )
     }),
     ("topology", |turn, text| {
-        // Without faults a topology's throughput is another kind of load.
+        // Without faults a topology's throughput is another kind of load. Nothing may time out then, however busy the machine is.
         format!(
-            "wordcount {} --threads {} --spouts {}",
+            "wordcount {} --timeout 10m --threads {} --spouts {}",
             text.display(),
             turn.of(&[1, 2, 4]),
             turn.of(&[1, 2])

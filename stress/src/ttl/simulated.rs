@@ -8,6 +8,7 @@ use super::value::{CacheKey, Value};
 use super::{Setting, Summary};
 use crate::checks::{Check, Checks};
 use crate::error::Error;
+use crate::interrupt;
 use crate::latency::Latency;
 use crate::live::{Gauge, Live};
 use crate::options::Ttl;
@@ -391,6 +392,9 @@ pub fn run<K: CacheKey>(
             polls += 1;
         }
         if number % SHOWN == 0 {
+            if interrupt::asked() {
+                break;
+            }
             live.show(number, || Gauge {
                 done: number,
                 live: both.model.entries.len() as u64,

@@ -2,6 +2,7 @@
 
 use super::words::{is_word, LONGEST_WORD};
 use crate::error::Error;
+use crate::interrupt;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
@@ -180,9 +181,9 @@ impl Files {
         self.next.load(Ordering::Relaxed) as u64
     }
 
-    /// The next file that is text, with its number, for one of several readers. Skips the others.
+    /// The next file that is text, with its number, for one of several readers. Skips the others. After Ctrl-C there is none.
     pub fn next_text(&self) -> Option<(usize, Lines<Text>)> {
-        loop {
+        while !interrupt::asked() {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let source = self.list.get(number)?;
             match open_text(&source.path) {
@@ -190,6 +191,7 @@ impl Files {
                 Err(why) => self.skip(&source.path, &why),
             }
         }
+        None
     }
 }
 
