@@ -1,5 +1,6 @@
 //! Histograms of durations, and their percentiles for the report.
 
+use hdrhistogram::sync::SyncHistogram;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::time::Duration;
@@ -10,12 +11,18 @@ pub struct Latency(Histogram<u64>);
 
 /// An hour: what takes longer is counted as this.
 const LONGEST: u64 = 3_600_000_000_000;
+/// How long is waited for threads to hand over what they have counted: who counts nothing just now hands over later.
+const HANDOVER: Duration = Duration::from_millis(1);
+
+fn empty() -> Histogram<u64> {
+    // Bounds and digits are constants that the library accepts.
+    Histogram::new_with_bounds(1, LONGEST, 3).expect("valid bounds")
+}
 
 impl Latency {
     /// An empty one.
     pub fn new() -> Self {
-        // Bounds and digits are constants that the library accepts.
-        Latency(Histogram::new_with_bounds(1, LONGEST, 3).expect("valid bounds"))
+        Latency(empty())
     }
 
     /// Counts one duration.
@@ -34,31 +41,9 @@ impl Latency {
         self.0.add(&other.0).expect("the same bounds");
     }
 
-    fn curve(&self) -> Vec<(f64, u64)> {
-        #[allow(clippy::cast_precision_loss)] // counts below 2^53
-        let last = 1.0 - 1.0 / self.0.len().max(2) as f64;
-        let steps = self.0.iter_quantiles(2);
-        steps
-            .map(|step| (step.quantile_iterated_to(), step.value_iterated_to()))
-            .take_while(|(share, _)| *share <= last)
-            .collect()
-    }
-
     /// The figures for the report.
     pub fn percentiles(&self) -> Percentiles {
-        let at = |quantile| self.0.value_at_quantile(quantile);
-        let some = !self.0.is_empty();
-        Percentiles {
-            count: self.0.len(),
-            mean: if some { self.0.mean() } else { 0.0 },
-            p50: at(0.50),
-            p90: at(0.90),
-            p99: at(0.99),
-            p99_9: at(0.999),
-            p99_99: at(0.9999),
-            max: self.0.max(),
-            curve: self.curve(),
-        }
+        Percentiles::of(&self.0)
     }
 }
 
@@ -91,6 +76,85 @@ pub struct Percentiles {
     pub curve: Vec<(f64, u64)>,
 }
 
+impl Percentiles {
+    fn of(histogram: &Histogram<u64>) -> Self {
+        let at = |quantile| histogram.value_at_quantile(quantile);
+        let some = !histogram.is_empty();
+        Percentiles {
+            count: histogram.len(),
+            mean: if some { histogram.mean() } else { 0.0 },
+            p50: at(0.50),
+            p90: at(0.90),
+            p99: at(0.99),
+            p99_9: at(0.999),
+            p99_99: at(0.9999),
+            max: histogram.max(),
+            curve: curve(histogram),
+        }
+    }
+}
+
+fn curve(histogram: &Histogram<u64>) -> Vec<(f64, u64)> {
+    #[allow(clippy::cast_precision_loss)] // counts below 2^53
+    let last = 1.0 - 1.0 / histogram.len().max(2) as f64;
+    let steps = histogram.iter_quantiles(2);
+    steps
+        .map(|step| (step.quantile_iterated_to(), step.value_iterated_to()))
+        .take_while(|(share, _)| *share <= last)
+        .collect()
+}
+
+/// A histogram of durations that threads fill, each a part of its own, while somebody looks at it now and then.
+pub struct Times {
+    all: SyncHistogram<u64>,
+    seen: Histogram<u64>,
+}
+
+impl Times {
+    /// An empty one.
+    pub fn new() -> Self {
+        Times {
+            all: empty().into(),
+            seen: empty(),
+        }
+    }
+
+    /// A thread's part.
+    pub fn recorder(&self) -> Recorder {
+        Recorder(self.all.recorder())
+    }
+
+    /// The figures of what was handed over since the last time.
+    pub fn since(&mut self) -> Percentiles {
+        self.all.refresh_timeout(HANDOVER);
+        let mut fresh: Histogram<u64> = (*self.all).clone();
+        let all = fresh.clone();
+        // What was seen is part of it.
+        fresh
+            .subtract(&self.seen)
+            .expect("the same bounds, and less");
+        self.seen = all;
+        Percentiles::of(&fresh)
+    }
+
+    /// The figures of all. The threads have dropped their parts.
+    pub fn percentiles(&mut self) -> Percentiles {
+        self.all.refresh_timeout(HANDOVER);
+        Percentiles::of(&self.all)
+    }
+}
+
+/// A thread's part of [`Times`]. What it has counted is handed over when somebody looks, and when it is dropped.
+pub struct Recorder(hdrhistogram::sync::Recorder<u64>);
+
+impl Recorder {
+    /// Counts one duration.
+    pub fn record(&mut self, took: Duration) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(LONGEST);
+        self.0.saturating_record(nanos.min(LONGEST));
+    }
+}
+
 /// A number of nanoseconds in a unit that fits.
 #[allow(clippy::cast_precision_loss)] // for the eye
 pub fn human(nanos: u64) -> String {
@@ -120,6 +184,23 @@ mod tests {
         let figures = latency.percentiles();
         assert_eq!((figures.count, figures.p50), (1001, 501));
         assert!(figures.max >= LONGEST / 1000 * 999);
+    }
+
+    #[test]
+    fn what_threads_count_is_seen_once_and_not_lost() {
+        let mut times = Times::new();
+        let mut recorder = times.recorder();
+        recorder.record(Duration::from_nanos(100));
+        assert_eq!(times.since().count, 0, "not handed over yet");
+        recorder.record(Duration::from_nanos(900));
+        let mut seen = times.since().count;
+        recorder.record(Duration::from_nanos(300));
+        drop(recorder);
+        seen += times.since().count;
+        assert_eq!(seen, 3);
+        assert_eq!(times.since().count, 0);
+        let all = times.percentiles();
+        assert_eq!((all.count, all.p50, all.max), (3, 300, 900));
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod worker;
 
 use crate::checks::Checks;
 use crate::error::Error;
-use crate::latency::{human, Latency};
+use crate::latency::{human, Latency, Times};
 use crate::live::{Gauge, Live, Series};
 use crate::options::{threads, Ack};
 use crate::report::Report;
@@ -61,9 +61,11 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
         late: tracker.interval().saturating_add(options.allowance),
     };
     let began = Instant::now();
+    let mut times = [Times::new(), Times::new()];
     let (brought, took, series) = load(
         options,
         (&tracker, &ledger, &checks),
+        &mut times,
         (&planner, promise),
         (threads, each),
     );
@@ -98,18 +100,13 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
         ("reaper_busy_ms", metrics.reaper_busy.as_secs_f64() * 1e3),
         ("reaper_rounds", metrics.reaper_rounds as f64),
     ]);
-    let together = |of: fn(&Brought) -> &Latency| {
-        let mut all = Latency::new();
-        brought.iter().for_each(|one| all.add(of(one)));
-        all.percentiles()
-    };
-    report.latency.insert("ack", together(|one| &one.ack_time));
-    report
-        .latency
-        .insert("issue", together(|one| &one.issue_time));
-    report
-        .latency
-        .insert("timeout_lateness", together(|one| &one.lateness));
+    let mut lateness = Latency::new();
+    brought.iter().for_each(|one| lateness.add(&one.lateness));
+    report.latency.extend([
+        ("ack", times[0].percentiles()),
+        ("issue", times[1].percentiles()),
+        ("timeout_lateness", lateness.percentiles()),
+    ]);
     if let Ok(latency) = ledger.latency.lock() {
         report
             .latency
@@ -122,6 +119,7 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
 fn load(
     options: &Ack,
     (tracker, ledger, checks): (&AckTracker, &Ledger, &Checks),
+    times: &mut [Times; 2],
     (planner, promise): (&Planner, Promise),
     (threads, each): (usize, usize),
 ) -> (Vec<Brought>, Duration, Series) {
@@ -157,9 +155,10 @@ fn load(
         for (number, (to, from)) in to.drain(..).zip(from.drain(..)).enumerate() {
             let alive = alive.clone();
             let rng = SmallRng::seed_from_u64(options.seed.wrapping_add(number as u64));
+            let recorders = (times[0].recorder(), times[1].recorder());
             handles.push(scope.spawn(move || {
                 let _alive = alive;
-                let ops = Ops::new(tracker, options.ids, batch);
+                let ops = Ops::new(tracker, options.ids, batch, recorders);
                 let luck = (planner.clone(), rng);
                 Worker::new(shared, ops, luck, (number * each, each), batch, (to, from)).run()
             }));
@@ -168,7 +167,7 @@ fn load(
         let mut live = Live::new("ack", Some(stop - began));
         while gone.recv_timeout(live.pause()) == Err(RecvTimeoutError::Timeout) {
             live.show(ledger.now().min(stop) - began, || {
-                gauge(&stats, tracker, checks)
+                gauge(&stats, tracker, checks, &mut times[0])
             });
         }
         let series = live.finish();
@@ -183,9 +182,10 @@ fn load(
 }
 
 /// What is shown.
-fn gauge(stats: &Stats, tracker: &AckTracker, checks: &Checks) -> Gauge {
+fn gauge(stats: &Stats, tracker: &AckTracker, checks: &Checks, acks: &mut Times) -> Gauge {
     Gauge {
         done: stats.operations.load(Relaxed),
+        latency: Some(acks.since()),
         violations: checks.violations(),
         text: format!(
             "{} roots, {} failed, {} timed out, lateness max {}",

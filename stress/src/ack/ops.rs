@@ -1,6 +1,6 @@
 //! The operations of a step, single or in batches, some of them timed.
 
-use crate::latency::Latency;
+use crate::latency::Recorder;
 use crate::options::Ids;
 use expiry::{Ack, AckError, AckTracker, Root, RootId};
 use std::time::Instant;
@@ -47,14 +47,19 @@ pub struct Ops<'t> {
     issues: Vec<(u64, u64)>,
     inits: Vec<(u64, u64, u64)>,
     /// Time per ack: of single ones, or the mean of a batch.
-    pub ack_time: Latency,
+    ack_time: Recorder,
     /// Time per issue or init.
-    pub issue_time: Latency,
+    issue_time: Recorder,
 }
 
 impl<'t> Ops<'t> {
     /// Operations on `tracker`, in batches if `batch` is above 1.
-    pub fn new(tracker: &'t AckTracker, ids: Ids, batch: usize) -> Self {
+    pub fn new(
+        tracker: &'t AckTracker,
+        ids: Ids,
+        batch: usize,
+        (ack_time, issue_time): (Recorder, Recorder),
+    ) -> Self {
         Ops {
             tracker,
             ids,
@@ -65,8 +70,8 @@ impl<'t> Ops<'t> {
             chosen_acks: Vec::new(),
             issues: Vec::new(),
             inits: Vec::new(),
-            ack_time: Latency::new(),
-            issue_time: Latency::new(),
+            ack_time,
+            issue_time,
         }
     }
 

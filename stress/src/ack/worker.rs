@@ -121,10 +121,6 @@ pub struct Brought {
     pub until: u64,
     /// How late timeouts were, after the root's timeout had passed since its issue.
     pub lateness: Latency,
-    /// Time per ack.
-    pub ack_time: Latency,
-    /// Time per issue.
-    pub issue_time: Latency,
 }
 
 impl<'a> Worker<'a> {
@@ -188,8 +184,6 @@ impl<'a> Worker<'a> {
             during,
             until,
             lateness: self.lateness,
-            ack_time: self.ops.ack_time,
-            issue_time: self.ops.issue_time,
         }
     }
 

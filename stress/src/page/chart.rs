@@ -52,7 +52,11 @@ impl Unit {
             Unit::Count => scaled(place, &["", "K", "M", "G"]),
             Unit::PerSecond => scaled(place, &["/s", "K/s", "M/s", "G/s"]),
             Unit::Share => format!("{} %", short(place * 100.0)),
-            Unit::Quantile => format!("{} %", short((1.0 - 10f64.powf(-place)) * 100.0)),
+            Unit::Quantile => {
+                let after = (place.ceil() - 1.0).max(0.0) as usize;
+                let digits = format!("{:.after$}", (1.0 - 10f64.powf(-place)) * 100.0);
+                format!("{} %", trimmed(&digits))
+            }
         }
     }
 
@@ -75,19 +79,23 @@ fn scaled(number: f64, units: &[&str]) -> String {
         left if left >= 9.995 => 1,
         _ => 2,
     };
-    let mut digits = format!("{left:.after$}");
-    if digits.contains('.') {
-        digits.truncate(digits.trim_end_matches('0').trim_end_matches('.').len());
-    }
-    format!("{digits} {}", unit.unwrap_or(&""))
+    let digits = format!("{left:.after$}");
+    format!("{} {}", trimmed(&digits), unit.unwrap_or(&""))
         .trim_end()
         .into()
 }
 
-/// At most six digits, and no zeroes behind the point.
+/// Four digits behind the point at most.
 fn short(number: f64) -> String {
-    let text = format!("{number:.4}");
-    text.trim_end_matches('0').trim_end_matches('.').to_string()
+    trimmed(&format!("{number:.4}")).into()
+}
+
+/// Without zeroes at the end, if they are behind a point.
+fn trimmed(digits: &str) -> &str {
+    match digits.contains('.') {
+        true => digits.trim_end_matches('0').trim_end_matches('.'),
+        false => digits,
+    }
 }
 
 /// What is on an axis.
@@ -165,9 +173,13 @@ impl Chart {
         self
     }
 
-    /// Whether there is nothing to be seen in it.
+    /// Whether there is nothing to be seen in it: one point is no line.
     pub fn is_empty(&self) -> bool {
-        self.lines.iter().all(|line| line.points.is_empty())
+        let least = match self.kind {
+            Kind::Lines => 2,
+            Kind::Bars => 1,
+        };
+        self.lines.iter().all(|line| line.points.len() < least)
     }
 
     /// Its drawing: an SVG element in the page's colours.
@@ -348,6 +360,8 @@ mod tests {
         let label = |unit: Unit, value: f64| unit.label(unit.place(value));
         assert_eq!(label(Unit::Nanos, 1000.0), "1 us");
         assert_eq!(label(Unit::Quantile, 0.999), "99.9 %");
+        assert_eq!(Unit::Quantile.label(0.5), "68 %");
+        assert_eq!(Unit::Quantile.label(2.5), "99.68 %");
         assert_eq!(label(Unit::Share, 0.125), "12.5 %");
         assert_eq!(label(Unit::PerSecond, 2.5e6), "2.5 M/s");
         assert_eq!(label(Unit::Bytes, 3.5e9), "3.5 GB");

@@ -38,7 +38,13 @@ fn with(f: impl FnOnce(&mut Worker<'_>)) -> Arc<Checks> {
         late_rate: 0.0,
         until: (0, 0),
     };
-    let ops = Ops::new(&tracker, options.ids, 1);
+    let times = crate::latency::Times::new();
+    let ops = Ops::new(
+        &tracker,
+        options.ids,
+        1,
+        (times.recorder(), times.recorder()),
+    );
     let luck = (
         Planner::new(&options, 1).unwrap(),
         SmallRng::seed_from_u64(1),
