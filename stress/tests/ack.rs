@@ -7,7 +7,7 @@ use common::{count, passed, stderr, stress};
 /// Everything that can happen, often, with timeouts that pass within the second.
 const HARD: &str =
     "--fail-rate 0.1 --timeout-rate 0.01 --duplicate-rate 0.02 --late-rate 0.1 --handoff-rate 0.2 \
-                    --timeout 100ms --interval 1ms --in-flight 4000 --threads 3 --allowance 5s --seconds 0.7";
+                    --timeout 100ms --interval 1ms --in-flight 4000 --threads 3 --allowance 5s";
 
 fn run(args: &str) -> serde_json::Value {
     let mut all = vec!["ack", "--json"];
@@ -15,9 +15,9 @@ fn run(args: &str) -> serde_json::Value {
     passed(&stress(&all))
 }
 
+/// Longer, if the machine is too busy for all of it to happen.
 fn hard(args: &str) -> serde_json::Value {
-    let report = run(&format!("{HARD} {args}"));
-    for more_than_none in [
+    let all = [
         "acked",
         "failed",
         "timed_out",
@@ -25,13 +25,13 @@ fn hard(args: &str) -> serde_json::Value {
         "after_end",
         "handed_off",
         "resets_done",
-    ] {
-        assert!(
-            count(&report, more_than_none) > 0,
-            "{more_than_none}: {report}"
-        );
-    }
-    report
+    ];
+    let lengths = ["0.7", "5", "30"];
+    let mut reports = lengths
+        .iter()
+        .map(|seconds| run(&format!("{HARD} --seconds {seconds} {args}")));
+    let has_all = |report: &serde_json::Value| all.iter().all(|name| count(report, name) > 0);
+    reports.find(has_all).expect("all of it happens")
 }
 
 #[test]
