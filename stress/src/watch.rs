@@ -39,34 +39,51 @@ pub fn over(scenario: &Arc<Scenario>, limit: Duration) -> Result<Report, Error> 
         // These look after what they run.
         Scenario::Faults(_) | Scenario::Hostile(_) | Scenario::Soak(_) => return perform(scenario),
     };
-    let (own, (done, over)) = (scenario.clone(), channel());
-    let thread = std::thread::spawn(move || drop(done.send(perform(&own))));
+    let own = scenario.clone();
     let began = Instant::now();
     let (mut seen, mut since) = (MOVED.load(Relaxed), began);
-    loop {
-        match over.recv_timeout(LOOK) {
-            Ok(report) => {
-                return report.map(|mut report| {
-                    report.checks.insert(NOBODY_STUCK, true);
-                    report
-                })
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                let panicked = thread.join().expect_err("it has sent nothing");
-                std::panic::resume_unwind(panicked);
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-        }
+    let is_stuck = || {
         let now = MOVED.load(Relaxed);
         if now != seen {
             (seen, since) = (now, Instant::now());
-        } else if since.elapsed() > limit {
+        }
+        since.elapsed() > limit
+    };
+    match apart(move || perform(&own), LOOK, is_stuck) {
+        Some(Ok(report)) => report.map(|mut report| {
+            report.checks.insert(NOBODY_STUCK, true);
+            report
+        }),
+        Some(Err(panicked)) => std::panic::resume_unwind(panicked),
+        None => {
             let checks = Checks::new(&[NOBODY_STUCK]);
             checks.violated(NOBODY_STUCK, || {
                 format!("nothing has moved for {limit:?}; see where each thread is: gdb, or a core")
             });
             let none = ("operations", 0);
-            return Ok(Report::new(name, none, began.elapsed(), 0, &checks, &()));
+            let took = began.elapsed();
+            Ok(Report::new(name, none, took, 0, &checks, &()))
         }
     }
+}
+
+/// Runs `f` on a thread of its own, to the end of that thread. `gives_up` is asked every so often: `None` if it said so, and the thread is
+/// left behind.
+pub fn apart<T: Send + 'static>(
+    f: impl FnOnce() -> T + Send + 'static,
+    every: Duration,
+    mut gives_up: impl FnMut() -> bool,
+) -> Option<std::thread::Result<T>> {
+    let (alive, over) = channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let _alive = alive;
+        f()
+    });
+    // Nothing is ever sent: it ends when the thread has dropped its end.
+    while over.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+        if gives_up() {
+            return None;
+        }
+    }
+    Some(thread.join())
 }

@@ -19,6 +19,7 @@ use crate::interrupt;
 use crate::options::Faults;
 use crate::refusing::Refused;
 use crate::report::{thousands, Report};
+use crate::watch;
 use ground::Ground;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::Arc;
@@ -130,21 +131,16 @@ fn chosen(only: &[String]) -> Result<Vec<Fault>, Error> {
 fn inject(fault: Fault, ground: Ground, checks: &Checks) {
     let (limit, kind) = (ground.options.limit, ground.kind);
     let met = ground.operations.clone();
-    let (done, over) = crossbeam_channel::bounded::<()>(0);
-    let thread = std::thread::spawn(move || {
-        let _done = done;
-        fault.2(&ground);
-    });
     let (began, look) = (Instant::now(), limit.min(Duration::from_secs(5)));
-    // Nothing is ever sent: it ends when the thread has dropped its end.
-    while over.recv_timeout(look) == Err(crossbeam_channel::RecvTimeoutError::Timeout) {
+    let gives_up = || {
         eprintln!("           {:20} {} operations", fault.0, met.load(Relaxed));
-        if began.elapsed() >= limit {
-            checks.violated(NOBODY_STUCK, || format!("{}, {kind:?}: stuck", fault.0));
-            return;
-        }
+        began.elapsed() >= limit
+    };
+    let ran = watch::apart(move || fault.2(&ground), look, gives_up);
+    if ran.is_none() {
+        checks.violated(NOBODY_STUCK, || format!("{}, {kind:?}: stuck", fault.0));
     }
-    if let Err(panic) = thread.join() {
+    if let Some(Err(panic)) = ran {
         let why = panic.downcast_ref::<&str>().map(ToString::to_string);
         let why = why.or_else(|| panic.downcast_ref::<String>().cloned());
         checks.violated(NOBODY_STUCK, || {

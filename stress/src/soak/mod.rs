@@ -10,8 +10,8 @@ use crate::interrupt;
 use crate::options::{Cli, Soak};
 use crate::report::{thousands, Report};
 use crate::usage::{one_arena, resident, trim};
+use crate::watch;
 use clap::Parser;
-use crossbeam_channel::{bounded, RecvTimeoutError};
 use log::{Line, Log, Run};
 use plan::Plan;
 use std::collections::BTreeMap;
@@ -158,8 +158,6 @@ fn parse(arguments: &str) -> Result<crate::options::Scenario, Error> {
 fn one((cycle, place): (u64, usize), arguments: String, limit: Duration) -> Result<End, Error> {
     let scenario = parse(&arguments)?;
     let began = Instant::now();
-    let (done, over) = bounded(1);
-    let thread = std::thread::spawn(move || drop(done.send(crate::perform(&scenario))));
     let mut run = Run {
         cycle,
         place,
@@ -170,36 +168,26 @@ fn one((cycle, place): (u64, usize), arguments: String, limit: Duration) -> Resu
         resident: 0,
         violations: Vec::new(),
     };
-    let result = loop {
-        match over.recv_timeout(LOOK) {
-            Err(RecvTimeoutError::Timeout) if interrupt::asked() => return Ok(End::Interrupted),
-            Err(RecvTimeoutError::Timeout) if began.elapsed() < limit => {}
-            result => break result,
-        }
-    };
+    let gives_up = || interrupt::asked() || began.elapsed() >= limit;
+    let ran = watch::apart(move || crate::perform(&scenario), LOOK, gives_up);
     // It has been cut short.
     if interrupt::asked() {
         return Ok(End::Interrupted);
     }
     run.seconds = began.elapsed().as_secs_f64();
     run.resident = resident();
-    match result {
-        Ok(Ok(report)) => {
+    match ran {
+        Some(Ok(Ok(report))) => {
             run.passed = report.passed();
             run.operations = report.operations();
             run.violations = report.violations;
         }
-        Ok(Err(error)) => run.violations.push(error.to_string()),
-        Err(RecvTimeoutError::Timeout) => {
+        Some(Ok(Err(error))) => run.violations.push(error.to_string()),
+        Some(Err(_)) => run.violations.push("panicked".into()),
+        None => {
             run.violations.push(format!("stuck for {limit:?}"));
             return Ok(End::Stuck(run));
         }
-        Err(RecvTimeoutError::Disconnected) => (),
-    }
-    // Its thread-locals are dropped before memory is looked at.
-    if thread.join().is_err() {
-        run.passed = false;
-        run.violations.push("panicked".into());
     }
     Ok(End::Finished(run))
 }
