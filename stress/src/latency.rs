@@ -27,7 +27,7 @@ impl Latency {
 
     /// Counts one duration.
     pub fn record(&mut self, took: Duration) {
-        self.record_nanos(u64::try_from(took.as_nanos()).unwrap_or(LONGEST));
+        self.record_nanos(nanos(took));
     }
 
     /// Counts one duration in nanoseconds.
@@ -150,9 +150,13 @@ pub struct Recorder(hdrhistogram::sync::Recorder<u64>);
 impl Recorder {
     /// Counts one duration.
     pub fn record(&mut self, took: Duration) {
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(LONGEST);
-        self.0.saturating_record(nanos.min(LONGEST));
+        self.0.saturating_record(nanos(took).min(LONGEST));
     }
+}
+
+/// A duration in nanoseconds, as far as these go.
+pub fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A number of nanoseconds in a unit that fits.

@@ -94,7 +94,7 @@ fn ctrl_c_ends_a_run_with_its_report() {
         "ttl --row 53 --seconds 3600 --memory 16 --allowance 20s --json",
         "histories --seconds 3600 --json",
     ] {
-        let run = Command::new(env!("CARGO_BIN_EXE_stress"))
+        let mut run = Command::new(env!("CARGO_BIN_EXE_stress"))
             .args(args.split(' '))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -102,7 +102,6 @@ fn ctrl_c_ends_a_run_with_its_report() {
             .unwrap();
         // It runs when it has said something.
         let (pid, began) = (run.id().to_string(), Instant::now());
-        let mut run = run;
         let mut said = run.stderr.take().unwrap();
         std::io::Read::read_exact(&mut said, &mut [0]).unwrap();
         let rest = std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));

@@ -3,7 +3,7 @@
 
 use super::law::End;
 use crate::checks::Checks;
-use crate::latency::Latency;
+use crate::latency::{self, Latency};
 use expiry::{Handler, Outcome, Reason, RootId};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -151,9 +151,8 @@ impl Ledger {
             Reason::Acked => End::Acked,
             Reason::Failed { .. } => End::Failed,
             Reason::TimedOut { due, seen } => {
-                let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-                place.due.store(nanos(due), Ordering::Relaxed);
-                place.seen.store(nanos(seen), Ordering::Relaxed);
+                place.due.store(latency::nanos(due), Ordering::Relaxed);
+                place.seen.store(latency::nanos(seen), Ordering::Relaxed);
                 place.at.store(self.now(), Ordering::Relaxed);
                 End::TimedOut
             }

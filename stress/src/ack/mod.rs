@@ -15,7 +15,7 @@ mod worker;
 
 use crate::checks::Checks;
 use crate::error::Error;
-use crate::latency::{human, Latency, Times};
+use crate::latency::{human, nanos, Latency, Times};
 use crate::live::{Gauge, Live, Series};
 use crate::options::{threads, Ack};
 use crate::report::Report;
@@ -125,7 +125,6 @@ fn load(
 ) -> (Vec<Brought>, Duration, Series) {
     let stats = Stats::default();
     let busy = AtomicUsize::new(threads);
-    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let began = ledger.now();
     let stop = began.saturating_add(nanos(Duration::from_secs_f64(options.seconds)));
     // A root may have its timeout twice, if it is reset; the last one is as late as is allowed.

@@ -1,8 +1,9 @@
 //! Whoever reads the channel stops, or goes away: what each policy for a full channel promises.
 
 use super::book::End;
-use super::ground::{nanos, Ground};
+use super::ground::Ground;
 use super::subject::{edge, end_of, tracker, Kind, Refusal, INTERVAL};
+use crate::latency::nanos;
 use expiry::{
     AckTracker, Clock, Expired, ExpiryQueue, Fate, MonotonicClock, Outcomes, Receiver, Timeout,
     WhenFull,

@@ -1,7 +1,8 @@
 //! Threads that die in the middle of their work.
 
-use super::ground::{nanos, Ground, Put};
+use super::ground::{Ground, Put};
 use super::subject::Subject;
+use crate::latency::nanos;
 use expiry::{Clock, ManualClock};
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 use super::book::{Book, End};
 use super::subject::{build, Kind, Refusal, Setting, Subject, Told};
 use crate::checks::{Check, Checks};
+use crate::latency::nanos;
 use crate::options::Faults;
 use expiry::{Clock, ManualClock, MonotonicClock};
 use rand::rngs::SmallRng;
@@ -321,11 +322,6 @@ pub struct Way<'a> {
     pub timeout: Duration,
     /// The refusal that is no violation.
     pub expects: Option<Refusal>,
-}
-
-/// A duration in nanoseconds.
-pub fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Real time that can be made to stand still.

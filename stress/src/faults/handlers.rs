@@ -1,8 +1,9 @@
 //! Faults of handlers: they panic, come back into what has called them, and shut it down.
 
 use super::book::End;
-use super::ground::{nanos, Ground};
+use super::ground::Ground;
 use super::subject::{Kind, Subject};
+use crate::latency::nanos;
 use expiry::{Clock, ManualClock, MonotonicClock};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};

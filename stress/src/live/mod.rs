@@ -64,20 +64,17 @@ impl Live {
         self.read = Instant::now();
         let (at, gauge) = (self.began.elapsed(), gauge());
         watch::moved(position.rotate_left(32) ^ gauge.done);
-        let (done, text) = (gauge.done, gauge.text.clone());
+        self.series.read(at, &gauge);
         let Some(view) = &mut self.view else {
-            self.series.read(at, gauge);
-            self.line(at, done, &text);
+            self.line(at, gauge.done, &gauge.text);
             return;
         };
-        let shown = gauge.clone();
-        self.series.read(at, gauge);
         #[allow(clippy::cast_precision_loss)] // positions below 2^53
         let share = self
             .length
             .map(|length| position as f64 / length.max(1) as f64);
         // What it cannot draw now it may draw next time.
-        let _ = view.draw(self.scenario, (at, share), &shown, self.series.samples());
+        let _ = view.draw(self.scenario, (at, share), &gauge, self.series.samples());
     }
 
     #[allow(clippy::cast_precision_loss)] // counts below 2^53

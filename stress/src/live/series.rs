@@ -1,6 +1,7 @@
 //! What a run has been like over time: samples at equal distances, never more than [`MOST`].
 
 use super::gauge::Gauge;
+use crate::latency::nanos;
 use crate::usage::resident;
 use expiry::Lateness;
 use serde::Serialize;
@@ -50,6 +51,16 @@ impl Sample {
     }
 }
 
+/// What rates are since: a reading, and when it was taken.
+#[derive(Debug, Clone, Default)]
+struct Before {
+    at: Duration,
+    done: u64,
+    expired: u64,
+    lateness: Vec<u64>,
+    reaper: Duration,
+}
+
 /// The samples of a run.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(transparent)]
@@ -60,9 +71,9 @@ pub struct Series {
     folded: usize,
     #[serde(skip)]
     waiting: Vec<Sample>,
-    /// What was read last, and when.
+    /// What was read last.
     #[serde(skip)]
-    before: Option<(Duration, Gauge)>,
+    before: Before,
 }
 
 impl Series {
@@ -72,10 +83,9 @@ impl Series {
     }
 
     /// Takes a reading; the rates are those since the one before. `at` is since the run began.
-    pub fn read(&mut self, at: Duration, gauge: Gauge) -> Sample {
-        let nothing = (Duration::ZERO, Gauge::default());
-        let (since, before) = self.before.as_ref().unwrap_or(&nothing);
-        let seconds = at.saturating_sub(*since).as_secs_f64().max(1e-9);
+    pub fn read(&mut self, at: Duration, gauge: &Gauge) -> Sample {
+        let before = &self.before;
+        let seconds = at.saturating_sub(before.at).as_secs_f64().max(1e-9);
         #[allow(clippy::cast_precision_loss)] // counts below 2^53
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
         let late = since_then(&gauge.lateness, &before.lateness);
@@ -84,14 +94,20 @@ impl Series {
             per_s: rate(gauge.done, before.done),
             live: gauge.live,
             expired_per_s: rate(gauge.expired, before.expired),
-            lateness_p50: nanos(late.quantile(0.5)),
-            lateness_p99: nanos(late.quantile(0.99)),
+            lateness_p50: nanos(late.quantile(0.5).unwrap_or_default()),
+            lateness_p99: nanos(late.quantile(0.99).unwrap_or_default()),
             latency_p50: gauge.latency.as_ref().map_or(0, |latency| latency.p50),
             latency_p99: gauge.latency.as_ref().map_or(0, |latency| latency.p99),
             reaper: gauge.reaper.saturating_sub(before.reaper).as_secs_f64() / seconds,
             resident: resident(),
         };
-        self.before = Some((at, gauge));
+        self.before = Before {
+            at,
+            done: gauge.done,
+            expired: gauge.expired,
+            lateness: gauge.lateness.counts.clone(),
+            reaper: gauge.reaper,
+        };
         self.push(sample);
         sample
     }
@@ -122,8 +138,8 @@ fn fold(samples: &mut Vec<Sample>) {
 }
 
 /// The expirations that came since.
-fn since_then(now: &Lateness, before: &Lateness) -> Lateness {
-    let mut earlier = before.counts.iter().chain(std::iter::repeat(&0));
+fn since_then(now: &Lateness, before: &[u64]) -> Lateness {
+    let mut earlier = before.iter().chain(std::iter::repeat(&0));
     let counts = now
         .counts
         .iter()
@@ -131,10 +147,6 @@ fn since_then(now: &Lateness, before: &Lateness) -> Lateness {
     Lateness {
         counts: counts.collect(),
     }
-}
-
-fn nanos(time: Option<Duration>) -> u64 {
-    u64::try_from(time.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -153,19 +165,19 @@ mod tests {
     #[test]
     fn rates_are_those_since_the_reading_before() {
         let mut series = Series::default();
-        series.read(Duration::from_secs(1), gauge(100));
-        let second = series.read(Duration::from_secs(3), gauge(500));
+        series.read(Duration::from_secs(1), &gauge(100));
+        let second = series.read(Duration::from_secs(3), &gauge(500));
         assert!((second.per_s - 200.0).abs() < 1e-6);
         assert!((second.expired_per_s - 100.0).abs() < 1e-6);
         // What goes backwards, as sums of counters may for a moment, is no rate below zero.
-        assert_eq!(series.read(Duration::from_secs(4), gauge(400)).per_s, 0.0);
+        assert_eq!(series.read(Duration::from_secs(4), &gauge(400)).per_s, 0.0);
     }
 
     #[test]
     fn a_long_run_has_as_many_samples_as_a_short_one() {
         let mut series = Series::default();
         for second in 1..=10_000 {
-            series.read(Duration::from_secs(second), gauge(second * 100));
+            series.read(Duration::from_secs(second), &gauge(second * 100));
             assert!(series.samples().len() < 2 * MOST);
         }
         let samples = series.samples();
@@ -193,15 +205,15 @@ mod tests {
         let mut series = Series::default();
         assert_eq!(
             series
-                .read(Duration::from_secs(1), late(&[0, 5]))
+                .read(Duration::from_secs(1), &late(&[0, 5]))
                 .lateness_p99,
             4
         );
-        let next = series.read(Duration::from_secs(2), late(&[0, 5, 0, 1]));
+        let next = series.read(Duration::from_secs(2), &late(&[0, 5, 0, 1]));
         assert_eq!(next.lateness_p50, 16);
         assert_eq!(
             series
-                .read(Duration::from_secs(3), late(&[0, 5, 0, 1]))
+                .read(Duration::from_secs(3), &late(&[0, 5, 0, 1]))
                 .lateness_p50,
             0
         );

@@ -3,6 +3,7 @@
 use super::history::{Did, Event};
 use super::keys::Key;
 use crate::checks::Checks;
+use crate::latency::nanos;
 use crate::timeline::Timeline;
 use expiry::{ExpiryQueue, Handle, Updated};
 use rand::rngs::SmallRng;
@@ -146,8 +147,4 @@ fn touched(
             Did::Gone { by }
         }
     })
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

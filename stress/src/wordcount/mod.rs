@@ -94,15 +94,12 @@ impl Stats {
         self.faults[fault as usize].load(Relaxed)
     }
 
-    /// What is shown, of `components`.
-    fn gauge(&self, components: &[ComponentMetrics]) -> Gauge {
-        let [lines, .., count] = components else {
-            return Gauge::default();
-        };
-        Gauge {
-            done: lines.acked,
-            expired: lines.timed_out,
-            text: format!(
+    /// What is shown beside what the tracker says.
+    fn show(&self, components: &[ComponentMetrics], gauge: &mut Gauge) {
+        if let [lines, .., count] = components {
+            gauge.done = lines.acked;
+            gauge.expired = lines.timed_out;
+            gauge.text = format!(
                 "{} lines, {} in flight, {} words, {} failed, {} timed out, {} replayed, lateness max {}{}",
                 lines.emitted - lines.replayed.min(lines.emitted),
                 lines.pending,
@@ -115,8 +112,7 @@ impl Stats {
                     0 => String::new(),
                     stalls => format!(", {stalls} stalls"),
                 },
-            ),
-            ..Gauge::default()
+            );
         }
     }
 }
@@ -267,15 +263,10 @@ fn finish(topology: &Topology, run: &Run, patience: Duration) -> Series {
 /// What is shown.
 fn gauge(run: &Run, topology: &Topology, components: &[ComponentMetrics]) -> Gauge {
     let tracked = topology.tracker().map(|tracker| Gauge::of_tracker(tracker));
-    let tracked = tracked.unwrap_or_default();
-    Gauge {
-        live: tracked.live,
-        lateness: tracked.lateness,
-        shards: tracked.shards,
-        reaper: tracked.reaper,
-        violations: run.checks.violations(),
-        ..run.stats.gauge(components)
-    }
+    let mut gauge = tracked.unwrap_or_default();
+    gauge.violations = run.checks.violations();
+    run.stats.show(components, &mut gauge);
+    gauge
 }
 
 /// All spouts' histograms of one kind together.

@@ -4,7 +4,7 @@ use super::attempt::{Attempt, End, Line, Piece};
 use super::files::{Lines, Skip, Text};
 use super::{held, Run};
 use crate::checks::Checks;
-use crate::latency::Latency;
+use crate::latency::{nanos, Latency};
 use expiry_topology::{EmitError, Failure, Next, Spout, SpoutCollector};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -224,8 +224,7 @@ impl Spout<Piece> for Reader {
                 not_early(&run.checks, (due, seen), (began, took), run.timeout);
                 let late = seen.saturating_sub(due);
                 self.tally.lateness.record(late);
-                let late = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
-                run.stats.latest.fetch_max(late, Relaxed);
+                run.stats.latest.fetch_max(nanos(late), Relaxed);
             }
             _ => run
                 .checks

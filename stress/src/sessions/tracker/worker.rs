@@ -3,6 +3,7 @@
 use super::super::lock;
 use super::law::{Did, End, Event};
 use crate::checks::Checks;
+use crate::latency::nanos;
 use crate::options::Sessions;
 use crate::timeline::Timeline;
 use expiry::{Session, SessionError, SessionId, SessionTracker, StoreError};
@@ -46,10 +47,6 @@ pub struct Worker<'a, 's> {
     rng: &'s mut SmallRng,
     /// Events, each with its session.
     pub log: Vec<(SessionId, Event)>,
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl<'a> Shared<'a> {
