@@ -228,6 +228,9 @@ pub struct Ack {
     /// is taken from when they were due
     #[arg(long, value_parser = per_second, value_name = "ROOTS")]
     pub rate: Option<f64>,
+    /// Take no readings and no times while it runs, and show nothing: what those cost is the difference
+    #[arg(long)]
+    pub bare: bool,
     /// The tracker's clock
     #[arg(long, value_enum, default_value_t = Readings::Cheap)]
     pub clock: Readings,

@@ -22,6 +22,7 @@ use crate::pace::Pace;
 use crate::page::{Chart, Kind, Unit};
 use crate::pin;
 use crate::report::Report;
+use crate::watch;
 use crossbeam_channel::{bounded, RecvTimeoutError};
 use expiry::{AckTracker, MonotonicClock};
 use law::Promise;
@@ -38,6 +39,8 @@ use worker::{Brought, Shared, Worker};
 
 /// How many messages a thread's inbox holds.
 const CHANNEL: usize = 64;
+/// How often it is looked whether a run that shows nothing goes on.
+const SELDOM: Duration = Duration::from_secs(10);
 /// How long after everything should have ended the run gives up waiting.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -174,7 +177,7 @@ fn load(
             handles.push(scope.spawn(move || {
                 pin::worker(number);
                 let _alive = alive;
-                let ops = Ops::new(tracker, options.ids, batch, recorders);
+                let ops = Ops::new(tracker, options.ids, batch, options.bare, recorders);
                 let luck = (planner.clone(), rng);
                 Worker::new(
                     shared,
@@ -189,6 +192,9 @@ fn load(
             }));
         }
         drop(alive);
+        while options.bare && gone.recv_timeout(SELDOM) == Err(RecvTimeoutError::Timeout) {
+            watch::moved(stats.operations.load(Relaxed));
+        }
         let mut live = Live::new("ack", Some(stop - began));
         let mut ages = None;
         while gone.recv_timeout(live.pause()) == Err(RecvTimeoutError::Timeout) {

@@ -43,6 +43,7 @@ fn with(f: impl FnOnce(&mut Worker<'_>)) -> Arc<Checks> {
         &tracker,
         options.ids,
         1,
+        options.bare,
         (times.recorder(), times.recorder()),
     );
     let luck = (
