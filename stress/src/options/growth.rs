@@ -11,7 +11,7 @@ integers, one after another. Each insert is timed. Readers look meanwhile for wh
 began to look, and must find it. Then each entry is looked up by its key, all of them end, each once, and memory is given back.
 
 Bytes an entry are those by which the process grew in it, less 8 MiB for the harness and the chunks that threads sit in. What the \
-defaults allow is what docs/performance.md has measured, and a quarter to a third more.
+defaults allow is what docs/performance.md has measured for many entries, and a third to a half more: an index may just have doubled.
 
 With --bounded the capacity is --entries, and threads insert twice as many: exactly so many get in, each of the others is refused as \
 full, and never while there is room; what is removed makes exactly as much room again. Bytes and readers are no part of that.
@@ -55,10 +55,10 @@ pub struct Growth {
     #[arg(long, default_value_t = 48, value_name = "BYTES")]
     pub bytes_issued: u32,
     /// Most bytes that a chosen root may take
-    #[arg(long, default_value_t = 80, value_name = "BYTES")]
+    #[arg(long, default_value_t = 88, value_name = "BYTES")]
     pub bytes_chosen: u32,
     /// Most bytes that an entry of the map may take, its key and value included
-    #[arg(long, default_value_t = 108, value_name = "BYTES")]
+    #[arg(long, default_value_t = 120, value_name = "BYTES")]
     pub bytes_map: u32,
     /// Share of the memory that must be given back once all has ended
     #[arg(long, default_value_t = 0.85, value_parser = rate, value_name = "SHARE")]
