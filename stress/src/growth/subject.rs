@@ -222,7 +222,7 @@ impl Subject for Map {
     }
 
     fn counts(&self) -> Counts {
-        let metrics = self.0.metrics();
+        let metrics = self.0.metrics().total;
         Counts {
             inserted: metrics.inserted,
             ended: metrics.removed,

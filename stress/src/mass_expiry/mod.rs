@@ -387,7 +387,7 @@ fn perform(shared: &Shared<'_>, times: &mut [Times; 2], live: &mut Live) -> ([u6
                 "{}, {told} expired",
                 ["filling", "before", "expiring", "clearing"][usize::from(phase)]
             ),
-            ..Gauge::of_store(&shared.queue.metrics())
+            ..Gauge::of_store(shared.queue.metrics())
         });
     });
     let mut did = [0; 2];
@@ -412,7 +412,7 @@ fn at_rest(shared: &Shared<'_>) {
         shared.queue.poll_into(&mut found, 1 << 16);
         std::thread::yield_now();
     }
-    let metrics = shared.queue.metrics();
+    let metrics = shared.queue.metrics().total;
     let alarm = u64::from(!shared.options.simulated);
     checks.equal("all_expire", "keys in the queue", metrics.live, 0);
     let told = books.told.load(Relaxed) + alarm;

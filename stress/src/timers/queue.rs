@@ -10,7 +10,7 @@ use crate::latency::{human, nanos, Latency, Recorder};
 use crate::live::{Gauge, Live};
 use crate::options::{Order, Timers};
 use crate::timeline::Timeline;
-use expiry::{ExpiryQueue, Handle, StoreMetrics, Updated};
+use expiry::{ExpiryQueue, Handle, StoreShardMetrics, Updated};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
@@ -441,18 +441,18 @@ fn load(
     let brought = crowd(works, &mut live, |live| {
         live.show((time.now() - began).min(length), || {
             let metrics = queue.metrics();
-            most = most.max(metrics.slots);
+            most = most.max(metrics.total.slots);
             Gauge {
                 done: shared.operations.load(Relaxed),
                 latency: Some(clocked.0[0].since()),
                 violations: checks.violations(),
                 text: format!(
                     "{} cancelled, latency of {}, lateness max {}",
-                    metrics.removed,
+                    metrics.total.removed,
                     CLOCKED[0],
                     human(shared.latest.load(Relaxed))
                 ),
-                ..Gauge::of_store(&metrics)
+                ..Gauge::of_store(metrics)
             }
         });
     });
@@ -461,7 +461,12 @@ fn load(
 }
 
 /// The metrics once memory has been given back.
-fn at_rest(queue: &ExpiryQueue<u64>, most: u64, threads: usize, checks: &Checks) -> StoreMetrics {
+fn at_rest(
+    queue: &ExpiryQueue<u64>,
+    most: u64,
+    threads: usize,
+    checks: &Checks,
+) -> StoreShardMetrics {
     // As many shards as by default, and the chunks in which threads have sat.
     let shards = crate::options::threads(None).next_power_of_two().min(16);
     let kept = (KEPT * shards as u64 + threads as u64 + 1) * CHUNK;
@@ -469,7 +474,7 @@ fn at_rest(queue: &ExpiryQueue<u64>, most: u64, threads: usize, checks: &Checks)
     loop {
         // Beside a reaper it gives what it finds to the handler; there is nothing to be found.
         let _ = queue.poll();
-        let metrics = queue.metrics();
+        let metrics = queue.metrics().total;
         if metrics.slots <= kept || began.elapsed() > PATIENCE {
             checks.expect("memory_given_back", metrics.slots <= kept, || {
                 format!(
