@@ -299,7 +299,7 @@ impl Run<'_> {
         self.expect("drained_once", kind, subject.end(entry), || {
             format!("entry {entry} cannot be ended")
         });
-        if entry % AGAIN == 0 {
+        if entry.is_multiple_of(AGAIN) {
             self.expect("drained_once", kind, !subject.ends_again(entry), || {
                 format!("entry {entry} was ended twice")
             });
