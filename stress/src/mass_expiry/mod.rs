@@ -272,7 +272,8 @@ pub fn run(options: &MassExpiry) -> Result<Report, Error> {
         });
     }
     let (interval, time) = (nanos(options.interval), Leaping::new(options.simulated));
-    if interval == 0 || options.interval * (options.intervals + LATER) > LIFE - LEAP {
+    let span = options.interval.saturating_mul(options.intervals + LATER);
+    if interval == 0 || span > LIFE - LEAP {
         return Err(Error::Option {
             option: "--intervals",
             why: "take longer than some hours; use fewer, or a shorter --interval".into(),
