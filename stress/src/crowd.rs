@@ -1,6 +1,7 @@
 //! Threads of a run, and what is shown while they are at it.
 
 use crate::live::Live;
+use crate::pin;
 use crossbeam_channel::{bounded, RecvTimeoutError};
 
 /// What a thread of a run does, and brings back.
@@ -15,10 +16,11 @@ pub fn crowd<'a, T: Send>(
 ) -> Vec<T> {
     let (alive, gone) = bounded::<()>(0);
     std::thread::scope(|scope| {
-        let spawned = works.into_iter().map(|work| {
+        let spawned = works.into_iter().enumerate().map(|(number, work)| {
             let alive = alive.clone();
             scope.spawn(move || {
                 let _alive = alive;
+                pin::worker(number);
                 work()
             })
         });
