@@ -1,5 +1,6 @@
 //! The command line.
 
+mod compare;
 mod faults;
 mod histories;
 mod hostile;
@@ -7,6 +8,7 @@ mod sessions;
 mod soak;
 mod ttl;
 
+pub use compare::{Compare, Group};
 pub use faults::Faults;
 pub use histories::{Histories, On};
 pub use hostile::Hostile;
@@ -65,6 +67,7 @@ Examples:
   stress histories --threads 4 --keys 1 --seconds 60
   stress faults --only threads_die
   stress hostile
+  stress compare --report compare.html
   stress soak --hours 8 --log soak.jsonl --report soak.html
 
 Exit status: 0 if every check holds, 1 if one does not, 2 if the scenario could not be run.
@@ -94,6 +97,9 @@ pub enum Scenario {
     /// Keys, ids, floods and deadlines chosen for the worst, beside friendly ones
     #[command(after_help = hostile::HELP)]
     Hostile(Hostile),
+    /// The same work for each peer that can do it, side by side, and on how many threads
+    #[command(after_help = compare::HELP)]
+    Compare(Compare),
     /// All of them over and over, for hours
     #[command(after_help = soak::HELP)]
     Soak(Soak),

@@ -36,6 +36,7 @@ pub fn over(scenario: &Arc<Scenario>, limit: Duration) -> Result<Report, Error> 
         Scenario::Sessions(_) => "sessions",
         Scenario::Ttl(_) => "ttl",
         Scenario::Histories(_) => "histories",
+        Scenario::Compare(_) => "compare",
         // These look after what they run.
         Scenario::Faults(_) | Scenario::Hostile(_) | Scenario::Soak(_) => return perform(scenario),
     };

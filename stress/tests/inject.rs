@@ -60,6 +60,11 @@ const WORDS: &str = "wordcount src --timeout 1s";
 const DROPPED: &str = "wordcount src --timeout 300ms --drop 0.002";
 const LATE_WORDS: &str = "wordcount src --timeout 200ms --late 0.01";
 
+const MAPS: &str = "compare --group maps --peers sharded --entries 1000 --operations 40000 --rounds 1 --threads 1,2";
+const EXPIRING: &str =
+    "compare --group expiring --peers sharded --entries 2000 --rounds 1 --threads 1,2";
+const TIMERS: &str = "compare --group timers --peers btree --entries 1000 --operations 40000 --rounds 1 --threads 1,2";
+
 const MAP_LAW: &[&str] = &["map_linearizable"];
 const QUEUE_LAW: &[&str] = &["queue_linearizable"];
 const ACKS_LAW: &[&str] = &["acks_linearizable"];
@@ -418,10 +423,16 @@ const FORMS: &[&str] = &[
     "hostile --size 2000",
     "histories --seconds 0.5",
     "soak --minutes 1 --cycles 1 --each 100ms --only ack",
+    "compare --entries 1000 --operations 10000 --rounds 1 --threads 1,2 --peers sharded,btree,tokio",
 ];
 
 /// A check of a form that no seeded bug makes fail, and why.
 const EXCEPT: &[(&str, &str, &str)] = &[
+    (
+        "compare",
+        "futures_end",
+        "of the peers: nothing of the engine is around a future there",
+    ),
     (
         "histories",
         "clock_in_order",
