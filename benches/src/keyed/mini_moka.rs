@@ -54,10 +54,6 @@ impl<K: Key, V: Value> Store<K, V> for MiniMoka<K, V> {
         usize::try_from(before.saturating_sub(self.0.entry_count())).unwrap_or(0)
     }
 
-    fn tidy(&self) {
-        self.0.sync();
-    }
-
     fn live(&self) -> usize {
         usize::try_from(self.0.entry_count()).unwrap_or(usize::MAX)
     }

@@ -85,7 +85,7 @@ pub fn run(options: &Compare) -> Result<Report, Error> {
     let contests = groups::contests(options)?;
     let names: Vec<Check> = contests.iter().map(|contest| contest.check).collect();
     let checks = Checks::new(&names);
-    let rounds = options.rounds as usize;
+    let rounds = options.rounds.unwrap_or(if options.full { 5 } else { 3 }) as usize;
     let steps = |contest: &Contest| {
         let weighed = contest.peers.iter().filter(|peer| peer.weighed.is_some());
         rounds * contest.threads.len() * contest.peers.len() + weighed.count()

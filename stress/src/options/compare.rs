@@ -51,9 +51,9 @@ pub struct Compare {
     /// Numbers of threads [default: 1, 2, 4 and so on up to the number of cores, and that]
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=255), value_name = "N,..")]
     pub threads: Vec<u32>,
-    /// Rounds; each is all peers on all numbers of threads
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub rounds: u32,
+    /// Rounds; each is all peers on all numbers of threads [default: 3; with --full 5]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
     /// Entries, trees or timers at a time [default: 100000; with --full 1000000]
     #[arg(long, visible_alias = "in-flight", value_parser = clap::value_parser!(u32).range(100..=50_000_000))]
     pub entries: Option<u32>,
@@ -63,7 +63,7 @@ pub struct Compare {
     /// In what order trees are acked
     #[arg(long, value_enum, default_value_t = Order::Shuffled)]
     pub order: Order,
-    /// Longer: a million entries
+    /// Longer: a million entries, five rounds
     #[arg(long)]
     pub full: bool,
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// The size that it is drawn at, in pixels; the page scales it.
 const SIZE: (u32, u32) = (640, 340);
 /// How high a bar across is, with its name.
-const RANGE: u32 = 52;
+const RANGE: u32 = 58;
 /// Stand-ins for the page's variables: no chart has these colours.
 const INK: RGBColor = RGBColor(1, 1, 1);
 const GRID: RGBColor = RGBColor(2, 2, 2);
@@ -251,11 +251,13 @@ impl Chart {
                 [(x(0.0), upper), (x(middle), lower)],
                 colour(line).filled(),
             ))?;
-            let stroke = |from, to| PathElement::new(vec![from, to], INK.stroke_width(2));
-            let half = (upper + lower) / 2;
-            area.draw(&stroke((x(least), half), (x(most), half)))?;
-            for end in [x(least), x(most)] {
-                area.draw(&stroke((end, half - 5), (end, half + 5)))?;
+            if most > least {
+                let stroke = |from, to| PathElement::new(vec![from, to], INK.stroke_width(2));
+                let half = (upper + lower) / 2;
+                area.draw(&stroke((x(least), half), (x(most), half)))?;
+                for end in [x(least), x(most)] {
+                    area.draw(&stroke((end, half - 5), (end, half + 5)))?;
+                }
             }
             let value = self.y.unit.label(middle);
             area.draw(&Text::new(
