@@ -5,14 +5,22 @@ mod common;
 use common::{count, stderr, stress};
 use serde_json::Value;
 
-const SMALL: &str = "compare --entries 2000 --operations 20000 --rounds 2 --threads 1,2";
+const SMALL: &str = "compare --entries 2000 --operations 20000";
 
 fn run(args: &str) -> Value {
-    let all: Vec<&str> = SMALL.split(' ').chain(args.split_whitespace()).collect();
-    let output = stress(&[&all[..], &["--json"]].concat());
+    let all = format!("{SMALL} {args} --json");
+    let output = stress(&all.split(' ').collect::<Vec<_>>());
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{text}\n{}", stderr(&output));
     serde_json::from_str(&text).expect("one JSON object")
+}
+
+fn hold(report: &Value, checks: &[&str]) {
+    for check in checks.iter().chain(&["nobody_stuck"]) {
+        assert_eq!(report["checks"][check], true, "{check}");
+    }
+    let there = report["checks"].as_object().expect("checks by name");
+    assert_eq!(there.len(), checks.len() + 1);
 }
 
 /// The contests of a group, and of each of its operations and peers the rows.
@@ -35,65 +43,71 @@ fn rows(report: &Value, group: &str) -> Vec<(String, String, Value)> {
         .collect()
 }
 
+/// Whether a peer has a figure for each operation and number of threads, and its ratio to ours.
+fn is_beside(report: &Value, group: &str, (ours, theirs): (&str, &str), figures: usize) {
+    let rows = rows(report, group);
+    let of = |peer: &str| rows.iter().filter(|(_, name, _)| name == peer).count();
+    assert_eq!((of(ours), of(theirs)), (figures, figures), "{group}");
+    for (operation, _, row) in rows.iter().filter(|(_, name, _)| name == theirs) {
+        let over = &row["over"][ours];
+        let [least, median, most] = ["min", "median", "max"].map(|of| over[of].as_f64());
+        assert!(least <= median && median <= most, "{operation}: {row}");
+        assert!(median.is_some(), "{operation}: {row}");
+        assert!(row["per_s"]["median"].as_f64() > Some(0.0), "{row}");
+        assert!(row["efficiency"]["median"].as_f64() > Some(0.0), "{row}");
+    }
+}
+
+fn are_weighed(report: &Value, names: &[&str]) {
+    let contests = report["details"].as_array().expect("contests").iter();
+    let peers = contests.flat_map(|contest| contest["peers"].as_array().expect("peers"));
+    let mut weights = peers.filter(|peer| peer["bytes"].as_f64() > Some(8.0));
+    for name in names {
+        let found = weights.any(|peer| peer["name"] == *name);
+        assert!(found, "{name}: {}", report["details"]);
+    }
+}
+
 #[test]
 fn everybody_is_in_it_and_does_the_work() {
-    let report = run("--peers papaya,mini-moka,delay-queue,hash-wheel,btree,tokio,pingora");
-    for check in [
-        "trees_complete",
-        "entries_kept",
-        "entries_expire",
-        "timers_fire",
-        "futures_end",
-        "nobody_stuck",
-    ] {
-        assert_eq!(report["checks"][check], true, "{check}");
-    }
-    assert_eq!(count(&report, "contests"), 5);
-    assert_eq!(count(&report, "rounds_complete"), 10);
-    for (group, ours, theirs) in [
-        ("maps", "issued", "papaya"),
-        ("expiring", "map", "mini-moka"),
-        ("expiring", "map", "delay-queue"),
-        ("timers", "roots", "hash-wheel"),
-        ("timers", "roots", "btree"),
-        ("timeouts", "tokio", "pingora"),
-    ] {
-        let rows = rows(&report, group);
-        let of = |peer: &str| rows.iter().filter(|(_, name, _)| name == peer).count();
-        let operations = if group == "expiring" { 2 * 6 + 1 } else { 2 };
-        assert_eq!((of(ours), of(theirs)), (operations, operations), "{group}");
-        for (operation, _, row) in rows.iter().filter(|(_, name, _)| name == theirs) {
-            let over = &row["over"][ours];
-            let [least, median, most] = ["min", "median", "max"].map(|of| over[of].as_f64());
-            assert!(least <= median && median <= most, "{operation}: {row}");
-            assert!(
-                median.is_some() && row["per_s"]["median"].as_f64() > Some(0.0),
-                "{row}"
-            );
-            assert!(row["efficiency"]["median"].as_f64() > Some(0.0), "{row}");
-        }
-    }
+    let report = run("--peers papaya,hash-wheel,btree,tokio,pingora --group maps,timers,timeouts --threads 1,2 --rounds 2");
+    hold(&report, &["trees_complete", "timers_fire", "futures_end"]);
+    assert_eq!(count(&report, "contests"), 3);
+    assert_eq!(count(&report, "rounds_complete"), 6);
+    is_beside(&report, "maps", ("issued", "papaya"), 2);
+    is_beside(&report, "maps", ("chosen", "papaya"), 2);
+    is_beside(&report, "timers", ("roots", "hash-wheel"), 2);
+    is_beside(&report, "timers", ("roots", "btree"), 2);
+    is_beside(&report, "timeouts", ("tokio", "pingora"), 2);
+    are_weighed(
+        &report,
+        &["tokio", "issued", "papaya", "roots", "hash-wheel"],
+    );
+}
+
+#[test]
+fn entries_are_kept_and_expire() {
+    let report =
+        run("--peers papaya,mini-moka,delay-queue --group expiring --threads 1 --rounds 1");
+    hold(&report, &["entries_kept", "entries_expire"]);
+    // Six operations while they live, and expiry.
+    is_beside(&report, "expiring", ("map", "mini-moka"), 7);
+    is_beside(&report, "expiring", ("map", "delay-queue"), 7);
     // Of those that do not expire nothing but look-ups is taken.
-    let operations = rows(&report, "expiring").into_iter();
-    let papaya = operations.filter(|(_, name, _)| name == "papaya");
-    assert!(papaya
-        .map(|(operation, ..)| operation)
-        .all(|operation| operation == "get"));
-    let peers = |contest: &Value| contest["peers"].as_array().expect("peers").clone();
-    let contests = report["details"].as_array().expect("contests").iter();
-    for peer in contests
-        .flat_map(peers)
-        .filter(|peer| !peer["bytes"].is_null())
-    {
-        assert!(peer["bytes"].as_f64() > Some(0.0), "{peer}");
-    }
+    let rows = rows(&report, "expiring").into_iter();
+    let papaya: Vec<_> = rows.filter(|(_, name, _)| name == "papaya").collect();
+    assert_eq!(papaya.len(), 1);
+    assert_eq!(papaya[0].0, "get");
+    are_weighed(&report, &["map", "mini-moka", "delay-queue"]);
 }
 
 #[test]
 fn the_text_and_the_page_have_tables_and_charts() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("compare.html");
-    let args = format!("{SMALL} --group maps,timers --peers dashmap,wheel --report");
+    let args = format!(
+        "{SMALL} --threads 1,2 --rounds 1 --group maps,timers --peers dashmap,wheel --report"
+    );
     let mut args: Vec<&str> = args.split(' ').collect();
     args.push(page.to_str().unwrap());
     let output = stress(&args);

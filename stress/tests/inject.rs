@@ -73,6 +73,17 @@ const WHOLE: &[&str] = &["capacity_whole"];
 const STUCK: &[&str] = &["nobody_stuck"];
 
 const SEEDED: &[Seeded] = &[
+    // The work of a comparison.
+    seeded("lost-ack/1000", MAPS, &["trees_complete"]),
+    seeded("lost-insert/1000", EXPIRING, &["entries_kept"]),
+    seeded("late-expiry", EXPIRING, &["entries_expire"]),
+    seeded("double-outcome/10", TIMERS, &["timers_fire"]),
+    seeded("lost-outcome/10", TIMERS, &["timers_fire"]),
+    seeded(
+        "kept-shard/10",
+        "compare --group timers --peers btree --entries 1000 --operations 10000 --rounds 1 --stuck-after 10s",
+        STUCK,
+    ),
     // Ack trees.
     seeded("lost-ack/1000", ACKS, ACKS_LAW),
     seeded("lost-ack/1000", ROOTS, ROOTS_LAW),

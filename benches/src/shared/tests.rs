@@ -51,10 +51,10 @@ impl<const WHAT: u8> SharedTimers for Lazy<WHAT> {
     fn schedule(&self, fired: &mut &'static Fired, after: Duration, value: u64) -> u64 {
         if after < Duration::from_secs(1) {
             // At once, but for those that it forgets.
-            if WHAT != FIRING || value % 7 != 0 {
+            if WHAT != FIRING || !value.is_multiple_of(7) {
                 fired.tell(value);
             }
-        } else if WHAT != SCHEDULING || value % 7 != 0 {
+        } else if WHAT != SCHEDULING || !value.is_multiple_of(7) {
             self.live.lock().unwrap().insert(value);
         }
         value
@@ -62,8 +62,8 @@ impl<const WHAT: u8> SharedTimers for Lazy<WHAT> {
 
     fn cancel(&self, _fired: &mut &'static Fired, id: u64) -> bool {
         match WHAT {
-            CANCELLING if id % 7 == 0 => true,
-            TELLING if id % 7 == 0 => !self.live.lock().unwrap().remove(&id),
+            CANCELLING if id.is_multiple_of(7) => true,
+            TELLING if id.is_multiple_of(7) => !self.live.lock().unwrap().remove(&id),
             _ => self.live.lock().unwrap().remove(&id),
         }
     }
