@@ -14,7 +14,9 @@ mod latency;
 mod live;
 mod machine;
 mod options;
+mod pace;
 mod page;
+mod pin;
 mod refusing;
 mod report;
 mod sessions;
@@ -25,9 +27,9 @@ mod usage;
 mod watch;
 mod wordcount;
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use error::Error;
-use options::{Cli, Scenario};
+use options::{Cli, Scenario, TOUR};
 use report::Report;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -51,12 +53,10 @@ fn main() -> ExitCode {
         Ok(false) => return ExitCode::SUCCESS,
         Err(error) => return unusable(&error),
     }
-    let Some(scenario) = cli.scenario else {
-        // Help that was not asked for is an error's text.
-        eprintln!("{}", Cli::command().render_long_help());
-        return ExitCode::from(UNUSABLE);
-    };
-    let scenario = Arc::new(scenario);
+    if cli.pin {
+        pin::want();
+    }
+    let scenario = Arc::new(cli.scenario.unwrap_or_else(tour));
     let ran = watch::over(&scenario, cli.stuck_after);
     let ran = ran.and_then(|mut report| {
         if let Some(bug) = &bug {
@@ -79,6 +79,17 @@ fn main() -> ExitCode {
 fn unusable(error: &Error) -> ExitCode {
     eprintln!("stress: {error}");
     ExitCode::from(UNUSABLE)
+}
+
+/// What runs if nothing was asked for.
+fn tour() -> Scenario {
+    eprintln!(
+        "stress: no scenario was named, so here is each of them for a moment; --help has them all"
+    );
+    match Cli::parse_from(TOUR).scenario {
+        Some(tour) => tour,
+        None => unreachable!("it names one"),
+    }
 }
 
 /// Runs a scenario.

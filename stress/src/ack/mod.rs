@@ -17,10 +17,14 @@ use crate::checks::Checks;
 use crate::error::Error;
 use crate::latency::{human, nanos, Latency, Times};
 use crate::live::{Gauge, Live, Series};
-use crate::options::{threads, Ack};
+use crate::options::{threads, Ack, Readings};
+use crate::pace::Pace;
+use crate::page::{Chart, Kind, Unit};
+use crate::pin;
 use crate::report::Report;
+use crate::watch;
 use crossbeam_channel::{bounded, RecvTimeoutError};
-use expiry::AckTracker;
+use expiry::{AckTracker, MonotonicClock};
 use law::Promise;
 use ledger::{Clerk, Ledger};
 use ops::Ops;
@@ -35,6 +39,8 @@ use worker::{Brought, Shared, Worker};
 
 /// How many messages a thread's inbox holds.
 const CHANNEL: usize = 64;
+/// How often it is looked whether a run that shows nothing goes on.
+const SELDOM: Duration = Duration::from_secs(10);
 /// How long after everything should have ended the run gives up waiting.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -55,14 +61,17 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
     if let Some(interval) = options.interval {
         builder = builder.interval(interval);
     }
+    if options.clock == Readings::Exact {
+        builder = builder.clock(MonotonicClock::new());
+    }
     let tracker = builder.build()?;
     let promise = Promise {
         timeout: options.timeout,
         late: tracker.interval().saturating_add(options.allowance),
     };
     let began = Instant::now();
-    let mut times = [Times::new(), Times::new()];
-    let (brought, took, series) = load(
+    let mut times = [Times::new(), Times::new(), Times::new()];
+    let (brought, took, series, ages) = load(
         options,
         (&tracker, &ledger, &checks),
         &mut times,
@@ -86,6 +95,7 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
     let operations = ("operations", during.operations());
     let mut report = Report::new("ack", operations, took, options.seed, &checks, options);
     report.series = series;
+    report.charts.push(ages);
     report.counts.extend(tally.named());
     report.counts.extend([
         ("threads", threads as u64),
@@ -107,6 +117,12 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
         ("issue", times[1].percentiles()),
         ("timeout_lateness", lateness.percentiles()),
     ]);
+    if let Some(rate) = options.rate {
+        report
+            .latency
+            .insert("issue_since_due", times[2].percentiles());
+        report.figures.insert("asked_trees_per_s", rate);
+    }
     if let Ok(latency) = ledger.latency.lock() {
         report
             .latency
@@ -119,10 +135,10 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
 fn load(
     options: &Ack,
     (tracker, ledger, checks): (&AckTracker, &Ledger, &Checks),
-    times: &mut [Times; 2],
+    times: &mut [Times; 3],
     (planner, promise): (&Planner, Promise),
     (threads, each): (usize, usize),
-) -> (Vec<Brought>, Duration, Series) {
+) -> (Vec<Brought>, Duration, Series, Chart) {
     let stats = Stats::default();
     let busy = AtomicUsize::new(threads);
     let began = ledger.now();
@@ -155,18 +171,41 @@ fn load(
             let alive = alive.clone();
             let rng = SmallRng::seed_from_u64(options.seed.wrapping_add(number as u64));
             let recorders = (times[0].recorder(), times[1].recorder());
+            let share = options.rate.map(|rate| rate / threads as f64);
+            let pace = share.and_then(|rate| Pace::new(rate, began, options.seed ^ number as u64));
+            let pace = pace.map(|pace| (pace, times[2].recorder()));
             handles.push(scope.spawn(move || {
+                pin::worker(number);
                 let _alive = alive;
-                let ops = Ops::new(tracker, options.ids, batch, recorders);
+                let ops = Ops::new(tracker, options.ids, batch, options.bare, recorders);
                 let luck = (planner.clone(), rng);
-                Worker::new(shared, ops, luck, (number * each, each), batch, (to, from)).run()
+                Worker::new(
+                    shared,
+                    ops,
+                    luck,
+                    pace,
+                    (number * each, each),
+                    batch,
+                    (to, from),
+                )
+                .run()
             }));
         }
         drop(alive);
+        while options.bare && gone.recv_timeout(SELDOM) == Err(RecvTimeoutError::Timeout) {
+            watch::moved(stats.operations.load(Relaxed));
+        }
         let mut live = Live::new("ack", Some(stop - began));
+        let mut ages = None;
         while gone.recv_timeout(live.pause()) == Err(RecvTimeoutError::Timeout) {
-            live.show(ledger.now().min(stop) - began, || {
-                gauge(&stats, tracker, checks, &mut times[0])
+            let now = ledger.now().min(stop);
+            if now - began >= (stop - began) / 2 && ages.is_none() {
+                ages = Some(by_age(tracker, options.timeout));
+            }
+            live.show(now - began, || {
+                // In an open loop what counts is how long they have waited.
+                let shown = if options.rate.is_some() { 2 } else { 0 };
+                gauge(&stats, tracker, checks, &mut times[shown])
             });
         }
         let series = live.finish();
@@ -176,15 +215,35 @@ fn load(
             .map(|handle| handle.join().expect("a worker panicked"));
         let brought: Vec<_> = brought.collect();
         let last = brought.iter().map(|one| one.until).max().unwrap_or(stop);
-        (brought, Duration::from_nanos(last - began), series)
+        let ages = ages.unwrap_or_else(|| by_age(tracker, options.timeout));
+        (brought, Duration::from_nanos(last - began), series, ages)
     })
 }
 
+/// How the roots in flight are spread over the time that they have, in the middle of a run.
+#[allow(clippy::cast_precision_loss)] // for the eye
+fn by_age(tracker: &AckTracker, timeout: Duration) -> Chart {
+    const BARS: u32 = 32;
+    let bounds: Vec<Duration> = (1..=BARS).map(|bar| timeout * bar / BARS).collect();
+    let counts = tracker.counts_by_age(&bounds);
+    let bars = bounds
+        .iter()
+        .zip(counts)
+        .map(|(bound, count)| (bound.as_secs_f64(), count as f64));
+    Chart::new(
+        "Roots in flight by age, halfway",
+        ("age", Unit::Seconds),
+        ("", Unit::Count),
+        Kind::Bars,
+    )
+    .with("", bars)
+}
+
 /// What is shown.
-fn gauge(stats: &Stats, tracker: &AckTracker, checks: &Checks, acks: &mut Times) -> Gauge {
+fn gauge(stats: &Stats, tracker: &AckTracker, checks: &Checks, times: &mut Times) -> Gauge {
     Gauge {
         done: stats.operations.load(Relaxed),
-        latency: Some(acks.since()),
+        latency: Some(times.since()),
         violations: checks.violations(),
         text: format!(
             "{} roots, {} failed, {} timed out, lateness max {}",
