@@ -47,8 +47,8 @@ pub fn tables(outcome: &Outcome) -> Vec<Table> {
         cells.push(thousands(row.per_s.median));
         let share = |spread: Spread| digits(spread.median);
         cells.push(or_none(row.efficiency.filter(|_| row.threads > 1), share));
-        let bytes = outcome.bytes[row.peer].filter(|_| is_first);
-        cells.push(or_none(bytes, digits));
+        let bytes = or_none(outcome.bytes[row.peer], digits);
+        cells.push(if is_first { bytes } else { String::new() });
         cells
     };
     let table = |(at, operation): (usize, &&'static str)| Table {
