@@ -70,6 +70,10 @@ const MASS: &str =
     "mass-expiry --entries 20000 --threads 3 --seconds 0.2 --intervals 10 --allowance 2s";
 const SIMULATED_MASS: &str =
     "mass-expiry --simulated --entries 20000 --threads 3 --seconds 0.2 --intervals 10 --pollers 2";
+const BARE_MAPS: &str = "compare --group maps --peers sharded --entries 1000 --operations 40000 --rounds 1 --threads 1,2";
+const EXPIRING_MAPS: &str =
+    "compare --group expiring --peers sharded --entries 2000 --rounds 1 --threads 1,2";
+const TIMERS_BESIDE: &str = "compare --group timers --peers btree --entries 1000 --operations 40000 --rounds 1 --threads 1,2";
 
 const MAP_LAW: &[&str] = &["map_linearizable"];
 const QUEUE_LAW: &[&str] = &["queue_linearizable"];
@@ -79,6 +83,17 @@ const WHOLE: &[&str] = &["capacity_whole"];
 const STUCK: &[&str] = &["nobody_stuck"];
 
 const SEEDED: &[Seeded] = &[
+    // The work of a comparison.
+    seeded("lost-ack/1000", BARE_MAPS, &["trees_complete"]),
+    seeded("lost-insert/1000", EXPIRING_MAPS, &["entries_kept"]),
+    seeded("late-expiry", EXPIRING_MAPS, &["entries_expire"]),
+    seeded("double-outcome/10", TIMERS_BESIDE, &["timers_fire"]),
+    seeded("lost-outcome/10", TIMERS_BESIDE, &["timers_fire"]),
+    seeded(
+        "kept-shard/10",
+        "compare --group timers --peers btree --entries 1000 --operations 10000 --rounds 1 --stuck-after 10s",
+        STUCK,
+    ),
     // Ack trees.
     seeded("lost-ack/1000", ACKS, ACKS_LAW),
     seeded("lost-ack/1000", ROOTS, ROOTS_LAW),
@@ -553,10 +568,16 @@ const FORMS: &[&str] = &[
     "mass-expiry --entries 20000 --seconds 0.2",
     "mass-expiry --simulated --entries 20000 --seconds 0.2",
     "soak --minutes 1 --cycles 1 --each 100ms --only ack",
+    "compare --entries 1000 --operations 10000 --rounds 1 --threads 1,2 --peers sharded,btree,tokio",
 ];
 
 /// A check of a form that no seeded bug makes fail, and why.
 const EXCEPT: &[(&str, &str, &str)] = &[
+    (
+        "compare",
+        "futures_end",
+        "of the peers: nothing of the engine is around a future there",
+    ),
     (
         "histories",
         "clock_in_order",

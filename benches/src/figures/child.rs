@@ -2,6 +2,7 @@
 
 use super::{growth, keyed, memory};
 use crate::peers::{Chosen, DashRemoveIf, Issued, Papaya, Peer, Scc, Sharded};
+use crate::{shared, timeouts};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 
@@ -37,8 +38,11 @@ pub fn serve(args: &[String]) -> bool {
     };
     let answer = match task.as_str() {
         "memory" => with::<memory::Memory>(peer, entries),
+        "weight" => with::<memory::Weight>(peer, entries),
         "growth" => with::<growth::Growth>(peer, entries),
         "keyed" => keyed::serve(peer, entries),
+        "shared" => shared::serve(peer, entries),
+        "timeouts" => timeouts::serve(peer, entries),
         _ => None,
     };
     if let Some(answer) = &answer {

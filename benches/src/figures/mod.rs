@@ -62,7 +62,8 @@ impl Options {
 }
 
 /// 100 K, 1 M, 10 M.
-fn count(n: usize) -> String {
+#[must_use]
+pub fn count(n: usize) -> String {
     match n {
         n if n >= 1_000_000 && n % 1_000_000 == 0 => format!("{} M", n / 1_000_000),
         n if n >= 1000 && n % 1000 == 0 => format!("{} K", n / 1000),
