@@ -493,7 +493,12 @@ const SEEDED: &[Seeded] = &[
     seeded("never-expires/50", MASS, &["all_expire"]),
     seeded("double-outcome/100", MASS, &["one_end_each"]),
     seeded("lost-remove/10", MASS, &["one_end_each"]),
-    seeded("early-expiry/10", MASS, &["none_early"]),
+    // Long intervals: nobody is so slow that their time has come when they are told.
+    seeded(
+        "early-expiry/10",
+        "mass-expiry --entries 20000 --seconds 0.2 --intervals 10 --interval 50ms --pollers 1",
+        &["none_early"],
+    ),
     seeded("late-expiry/50", MASS, &["none_late"]),
     seeded("late-touch/50", MASS, &["renewed_stay"]),
     seeded("missed-look-up/100", MASS, &["foreground_right"]),
