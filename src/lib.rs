@@ -77,16 +77,16 @@ pub mod wheel;
 
 pub use ack::{
     edge, Ack, AckError, AckMany, AckTracker, AckTrackerBuilder, Done, Fate, Handler, InFlight,
-    Lateness, Metrics, OnDrop, Outcome, Outcomes, Polled, Reason, Root, RootId, ShardMetrics,
-    Tuple,
+    Metrics, OnDrop, Outcome, Outcomes, Polled, Reason, Root, RootId, ShardMetrics, Tuple,
 };
 pub use channel::{Receiver, WhenFull};
+pub use core::lateness::Lateness;
 pub use error::BuildError;
 pub use keyed::{
     Cause, Ended, Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder,
     Handle, InsertError, Lifetime, Ref, Session, SessionError, SessionId, SessionInfo,
-    SessionTracker, SessionTrackerBuilder, StoreError, StoreMetrics, TimeCacheMap,
-    TimeCacheMapBuilder, Tracked, Updated,
+    SessionTracker, SessionTrackerBuilder, StoreError, StoreMetrics, StoreShardMetrics,
+    TimeCacheMap, TimeCacheMapBuilder, Tracked, Updated,
 };
 pub use rotating::{GenerationsError, RotatingMap};
 pub use time::{Clock, CoarseClock, ManualClock, MonotonicClock, Timeout};

@@ -181,13 +181,11 @@ pub(crate) struct Reaper {
 }
 
 impl Reaper {
-    /// Starts a reaper for the engine of `face`. `between` is told how long each round took, `last` is what it does before it
-    /// ends.
+    /// Starts a reaper for the engine of `face`. `last` is what it does before it ends.
     pub(crate) fn start<C: Send + Sync + 'static, F: Face + Send + Sync + 'static>(
         face: &Arc<F>,
         engine: fn(&F) -> &Engine<C>,
         budget: usize,
-        between: fn(&F, u64),
         last: fn(&F),
     ) -> Result<Self, BuildError> {
         let stop = Arc::new(AtomicBool::new(false));
@@ -196,9 +194,7 @@ impl Reaper {
             thread::Builder::new()
                 .name("expiry-reaper".into())
                 .spawn(move || {
-                    reaper::run(engine(&face), &*face, budget, &stop, |took| {
-                        between(&face, took);
-                    });
+                    reaper::run(engine(&face), &*face, budget, &stop);
                     if !hit(Bug::LostClose) {
                         last(&face);
                     }

@@ -174,7 +174,7 @@ fn a_replacement_that_has_slept_through_a_million_retires_what_it_has_replaced()
     let replaced = map.insert(0, Counted(drops.clone(), ROUND + 1)).unwrap();
     assert_eq!(replaced.unwrap().value().1, ROUND);
     assert_eq!(map.get(&0).unwrap().value().1, ROUND + 1);
-    assert_eq!(map.metrics().live, 1);
+    assert_eq!(map.metrics().total.live, 1);
 }
 
 /// The same for a listener, whom nobody lets wait until what is due has ended.

@@ -58,7 +58,7 @@ fn what_is_used_lives_and_what_is_not_does_not() {
         assert_eq!(map.get("used").as_deref(), Some(&1));
         assert!(map.peek("only peeked at").is_none() || clock_is_before(&clock, SECOND * 10));
     }
-    assert_eq!(map.metrics().expired, 1);
+    assert_eq!(map.metrics().total.expired, 1);
     // However often it is used, it does not outlive its time to live.
     assert_eq!(map.remaining("used"), Some(SECOND * 6));
     clock.advance(SECOND * 6);
@@ -329,10 +329,10 @@ fn a_listener_that_panics_delays_nobody() {
     assert_eq!(metrics.listener_panics, 101);
     assert_eq!(
         (
-            metrics.inserted,
-            metrics.replaced,
-            metrics.removed,
-            metrics.expired
+            metrics.total.inserted,
+            metrics.total.replaced,
+            metrics.total.removed,
+            metrics.total.expired
         ),
         (100, 1, 1, 99)
     );
@@ -460,7 +460,7 @@ fn after_its_end_a_map_refuses_and_finds_nothing() {
         map.upsert(2, |_| String::new()).unwrap_err().error,
         StoreError::Closed
     );
-    assert_eq!(map.metrics().closed, 1);
+    assert_eq!(map.metrics().total.closed, 1);
 }
 
 /// Threads count into the same few keys, while these come and go: each increment is in a value that is there at the end, or
@@ -676,7 +676,7 @@ fn each_of_many_keys_is_found_and_removed_once() {
         assert_eq!(map.remove(&key).map(|old| *old.value()), Some(key));
         assert!(map.get(&key).is_none() && map.remove(&key).is_none());
     }
-    assert_eq!(map.metrics().removed, 5_000);
+    assert_eq!(map.metrics().total.removed, 5_000);
 }
 
 /// What has less to live than what it replaces is told to have ended when its own time is up; it is not removed any more then.

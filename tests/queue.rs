@@ -2,7 +2,9 @@
 #![cfg(not(expiry_loom))]
 
 use expiry::{BuildError, Cause, Clock, Expired, ExpiringMap, ExpiryQueue, ExpiryQueueBuilder};
-use expiry::{ManualClock, Receiver, SessionTracker, StoreError, Updated, WhenFull};
+use expiry::{
+    ManualClock, Receiver, SessionTracker, StoreError, StoreShardMetrics, Updated, WhenFull,
+};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::mpsc::channel;
@@ -117,7 +119,7 @@ fn a_handle_of_an_earlier_stay_renews_nothing() {
     };
     // Slots are reused in rotation: more stays than there are slots.
     let mut handles = Vec::new();
-    while queue.metrics().slots * 2 >= handles.len() as u64 {
+    while queue.metrics().total.slots * 2 >= handles.len() as u64 {
         handles.push(insert());
         assert!(queue.remove(&7).is_some());
     }
@@ -283,6 +285,50 @@ fn pollers_share_and_lose_nothing() {
     keys.sort_unstable();
     assert!(keys.into_iter().eq(0..UPDATERS * EACH));
     assert!(queue.is_empty());
+    // Those who were at different shards at the same time have counted for themselves.
+    let metrics = queue.metrics();
+    assert_eq!(metrics.total.expired, UPDATERS * EACH);
+    assert_eq!(metrics.lateness.total(), UPDATERS * EACH);
+}
+
+/// F7: counters shard by shard, and how late expirations were seen.
+#[test]
+fn metrics_are_by_shard_and_say_how_late() {
+    let clock = ManualClock::new();
+    let queue = builder(&clock).shards(4).build().unwrap();
+    for key in 0..400 {
+        queue.update(key, SECOND * 5).unwrap();
+    }
+    for key in 0..10 {
+        assert!(queue.remove(&key).is_some());
+    }
+    let before = queue.metrics();
+    assert_eq!((before.shards.len(), before.lateness.total()), (4, 0));
+    assert_eq!(before.lateness.quantile(0.5), None);
+    clock.advance(SECOND * 8);
+    while !queue.poll().is_empty() {}
+    let metrics = queue.metrics();
+    let sum = |of: fn(&StoreShardMetrics) -> u64| metrics.shards.iter().map(of).sum::<u64>();
+    assert_eq!(
+        (sum(|shard| shard.inserted), metrics.total.inserted),
+        (400, 400)
+    );
+    assert_eq!(
+        (sum(|shard| shard.removed), metrics.total.removed),
+        (10, 10)
+    );
+    assert_eq!(
+        (sum(|shard| shard.expired), metrics.total.expired),
+        (390, 390)
+    );
+    assert_eq!((sum(|shard| shard.live), metrics.total.live), (0, 0));
+    // Three seconds are between 2^31 and 2^32 ns.
+    assert_eq!(metrics.lateness.counts[31], 390);
+    assert_eq!(metrics.lateness.total(), 390);
+    assert_eq!(
+        (metrics.reaper_rounds, metrics.reaper_busy),
+        (0, Duration::ZERO)
+    );
 }
 
 /// `wait_time` against a model: never later than the next expiry, zero where something is due, and who goes by it misses nothing.

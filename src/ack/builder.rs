@@ -190,10 +190,6 @@ impl AckTrackerBuilder {
             &trees,
             |trees| &trees.engine,
             budget,
-            |trees, took| {
-                trees.busy.add(took);
-                trees.rounds.add(1);
-            },
             // Nothing is left to close, unless it was stopped from one of its own handlers.
             |trees| trees.close(None),
         )?;

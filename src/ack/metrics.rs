@@ -4,6 +4,7 @@ use super::outcome::{Root, RootId};
 use super::trees::Trees;
 use super::AckTracker;
 use crate::core::engine::Face;
+use crate::core::lateness::Lateness;
 use crate::core::lease::State;
 use crate::sync::Ordering;
 use crate::time::NEVER;
@@ -45,40 +46,6 @@ pub struct ShardMetrics {
     pub early_expired: u64,
     /// Early arrivals that were refused because too many were held.
     pub early_refused: u64,
-}
-
-/// A histogram of how late expirations were seen after they were due: powers of two of nanoseconds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lateness {
-    /// `counts[i]` were late by at least `2^i` and less than `2^(i+1)` ns; `counts[0]` includes zero.
-    pub counts: Vec<u64>,
-}
-
-impl Lateness {
-    /// How many expirations it has seen.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-
-    /// An upper bound of the given quantile (0.0 to 1.0), to a factor of two. `None` if nothing has expired.
-    #[must_use]
-    #[allow(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss
-    )]
-    pub fn quantile(&self, quantile: f64) -> Option<Duration> {
-        let rank = (self.total() as f64 * quantile.clamp(0.0, 1.0)).ceil() as u64;
-        let mut seen = 0;
-        self.counts
-            .iter()
-            .position(|&count| {
-                seen += count;
-                seen >= rank.max(1)
-            })
-            .map(|at| Duration::from_nanos(2u64.saturating_pow(at as u32 + 1)))
-    }
 }
 
 /// A snapshot of a tracker's counters.
@@ -167,15 +134,9 @@ impl Trees {
         Metrics {
             shards,
             total,
-            lateness: Lateness {
-                counts: self
-                    .lateness
-                    .iter()
-                    .map(crate::core::threads::Counter::get)
-                    .collect(),
-            },
-            reaper_busy: Duration::from_nanos(self.busy.get()),
-            reaper_rounds: self.rounds.get(),
+            lateness: self.engine.lateness(),
+            reaper_busy: Duration::from_nanos(self.engine.busy.get()),
+            reaper_rounds: self.engine.rounds.get(),
             handler_panics: self.deliver.panics.load(relaxed),
             spilled,
             undelivered,

@@ -13,7 +13,7 @@ mod tuple;
 pub use builder::AckTrackerBuilder;
 pub use deliver::Handler;
 pub use error::AckError;
-pub use metrics::{InFlight, Lateness, Metrics, ShardMetrics};
+pub use metrics::{InFlight, Metrics, ShardMetrics};
 pub use outcome::{Ack, Done, Outcome, Reason, Root, RootId};
 pub use tuple::Tuple;
 

@@ -15,6 +15,7 @@
 pub(crate) mod engine;
 pub(crate) mod inbox;
 pub(crate) mod index;
+pub(crate) mod lateness;
 pub(crate) mod lease;
 pub(crate) mod params;
 pub(crate) mod reaper;

@@ -10,15 +10,7 @@ use crate::sync::{AtomicBool, Ordering};
 use crate::time::NEVER;
 
 /// Drives `engine` until `stop` is set and the engine's waker called.
-///
-/// `between` is told, after each round, how long the round took and the sleep before it, in nanoseconds.
-pub(crate) fn run<C>(
-    engine: &Engine<C>,
-    face: &impl Face,
-    budget: usize,
-    stop: &AtomicBool,
-    mut between: impl FnMut(u64),
-) {
+pub(crate) fn run<C>(engine: &Engine<C>, face: &impl Face, budget: usize, stop: &AtomicBool) {
     loop {
         engine.awake();
         if stop.load(Ordering::Acquire) {
@@ -27,7 +19,8 @@ pub(crate) fn run<C>(
         let began = engine.clock.now();
         let round = engine.poll(began, budget, face);
         let now = engine.clock.now();
-        between(now.saturating_sub(began));
+        engine.busy.add(now.saturating_sub(began));
+        engine.rounds.add(1);
         if round.more {
             continue;
         }

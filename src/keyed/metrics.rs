@@ -3,19 +3,21 @@
 use super::node::DROP_PANICS;
 use super::store::Store;
 use crate::core::engine::Face;
+use crate::core::lateness::Lateness;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
-/// Counters of a keyed store. Monotonic but for `live`, `slots` and `tables`. Read one after another while others count, so
-/// sums are exact only when nothing is going on: then `inserted` is `live + removed + expired + closed`.
+/// Counters of one shard of a keyed store. Monotonic but for `live`, `slots` and `tables`. Read one after another while others
+/// count, so sums are exact only when nothing is going on: then `inserted` is `live + removed + expired + closed`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct StoreMetrics {
+pub struct StoreShardMetrics {
     /// Entries now, those included whose time is up but which nobody has come to yet.
     pub live: u64,
     /// Slots whose memory is held, in use or not: about 37 bytes each, and 16 to 29 more for a key in the index; the key and
     /// value on the heap come on top. `live` of `slots` is the load.
     pub slots: u64,
-    /// Tables of the index: one for each shard, and more while it grows or shrinks and the driver carries keys over.
+    /// Tables of the index: 1, and more while it grows or shrinks and the driver carries keys over.
     pub tables: u64,
     /// Entries that came in, under a key that had none.
     pub inserted: u64,
@@ -27,6 +29,22 @@ pub struct StoreMetrics {
     pub expired: u64,
     /// Entries that ended with the store.
     pub closed: u64,
+}
+
+/// A snapshot of a keyed store's counters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoreMetrics {
+    /// Shard by shard.
+    pub shards: Vec<StoreShardMetrics>,
+    /// All shards together.
+    pub total: StoreShardMetrics,
+    /// How late expirations were seen.
+    pub lateness: Lateness,
+    /// Time that the reaper has spent working, of all the time since the store was built.
+    pub reaper_busy: Duration,
+    /// How often it has woken up.
+    pub reaper_rounds: u64,
     /// Panics of the listener, or handler, that were caught.
     pub listener_panics: u64,
     /// Keys that went to the second queue of a channel; see [`WhenFull::Spill`](crate::WhenFull::Spill).
@@ -38,25 +56,50 @@ pub struct StoreMetrics {
 }
 
 impl<K: 'static, V: 'static, S> Store<K, V, S> {
-    pub(super) fn metrics(&self) -> StoreMetrics {
-        let mut sum = StoreMetrics {
-            listener_panics: self.panics.load(Relaxed),
-            drop_panics: DROP_PANICS.load(Relaxed),
-            ..StoreMetrics::default()
+    fn shard_metrics(&self, shard: usize) -> StoreShardMetrics {
+        let mut sum = StoreShardMetrics {
+            live: self.live(shard).0,
+            slots: self.engine.held(shard),
+            tables: 1 + self.engine.index(shard).tables_to_carry() as u64,
+            ..StoreShardMetrics::default()
         };
-        for shard in 0..self.engine.shards() {
-            sum.live += self.live(shard).0;
-            sum.slots += self.engine.held(shard);
-            sum.tables += 1 + self.engine.index(shard).tables_to_carry() as u64;
-            for share in self.engine.stripes() {
-                let counts = &share.counts[shard];
-                sum.inserted += counts.inserted.get();
-                sum.replaced += counts.replaced.get();
-                sum.removed += counts.removed.get();
-                sum.expired += counts.expired.get();
-                sum.closed += counts.closed.get();
-            }
+        for share in self.engine.stripes() {
+            let counts = &share.counts[shard];
+            sum.inserted += counts.inserted.get();
+            sum.replaced += counts.replaced.get();
+            sum.removed += counts.removed.get();
+            sum.expired += counts.expired.get();
+            sum.closed += counts.closed.get();
         }
         sum
+    }
+
+    pub(super) fn metrics(&self) -> StoreMetrics {
+        let shards: Vec<_> = (0..self.engine.shards())
+            .map(|shard| self.shard_metrics(shard))
+            .collect();
+        let total = shards
+            .iter()
+            .fold(StoreShardMetrics::default(), |a, b| StoreShardMetrics {
+                live: a.live + b.live,
+                slots: a.slots + b.slots,
+                tables: a.tables + b.tables,
+                inserted: a.inserted + b.inserted,
+                replaced: a.replaced + b.replaced,
+                removed: a.removed + b.removed,
+                expired: a.expired + b.expired,
+                closed: a.closed + b.closed,
+            });
+        StoreMetrics {
+            shards,
+            total,
+            lateness: self.engine.lateness(),
+            reaper_busy: Duration::from_nanos(self.engine.busy.get()),
+            reaper_rounds: self.engine.rounds.get(),
+            listener_panics: self.panics.load(Relaxed),
+            spilled: 0,
+            undelivered: 0,
+            drop_panics: DROP_PANICS.load(Relaxed),
+        }
     }
 }

@@ -21,7 +21,7 @@ mod walk;
 pub use error::{InsertError, StoreError};
 pub use lifetime::Lifetime;
 pub use map::{Entry, ExpiringMap, ExpiringMapBuilder, Iter, OccupiedEntry, Ref, VacantEntry};
-pub use metrics::StoreMetrics;
+pub use metrics::{StoreMetrics, StoreShardMetrics};
 pub use node::Ended;
 pub use queue::{Expired, ExpiryQueue, ExpiryQueueBuilder, Handle, Updated};
 pub use session::{

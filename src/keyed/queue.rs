@@ -269,7 +269,8 @@ impl<K: 'static> Shared<K> {
     }
 
     /// What has expired in this slot, which the caller has ended.
-    fn expired(&self, claim: &Claim<'_>, deadline: u64) -> Expired<K> {
+    fn expired(&self, claim: &Claim<'_>, deadline: u64, now: u64) -> Expired<K> {
+        self.store.engine.late(claim, deadline, now);
         Expired {
             ended: self.store.ended(claim, None, Cause::Expired),
             expiry: self.since_start(deadline),
@@ -286,8 +287,8 @@ impl<K: 'static> Face for Shared<K> {
         self.store.prepare(slot, lease);
     }
 
-    fn expired(&self, claim: Claim<'_>, _lease: Lease, deadline: u64, _now: u64) {
-        let expired = self.expired(&claim, deadline);
+    fn expired(&self, claim: Claim<'_>, _lease: Lease, deadline: u64, now: u64) {
+        let expired = self.expired(&claim, deadline, now);
         match &self.target {
             Target::Poll(stack) => stack.push(expired),
             Target::Handler(handler) => {
@@ -327,8 +328,8 @@ impl<K, F: Fn(Expired<K>)> Face for Poll<'_, K, F> {
         self.shared.prepare(slot, lease);
     }
 
-    fn expired(&self, claim: Claim<'_>, _lease: Lease, deadline: u64, _now: u64) {
-        (self.into)(self.shared.expired(&claim, deadline));
+    fn expired(&self, claim: Claim<'_>, _lease: Lease, deadline: u64, now: u64) {
+        (self.into)(self.shared.expired(&claim, deadline, now));
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {
@@ -355,7 +356,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
             &self.shared,
             |shared| &shared.store.engine,
             budget,
-            |_, _| {},
             |shared| shared.store.close(),
         )?;
         self.reaper = Some(reaper);

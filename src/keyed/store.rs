@@ -782,7 +782,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         V: Send + Sync,
         S: 'static,
     {
-        Reaper::start(self, |store| &store.engine, budget, |_, _| {}, Store::close)
+        Reaper::start(self, |store| &store.engine, budget, Store::close)
     }
 
     /// Ends everything, stops the reaper, and waits for it. On the reaper's own thread, or in a round of the driver, in which a
@@ -894,7 +894,8 @@ impl<K: 'static, V: 'static, S> Face for Store<K, V, S> {
         self.engine.index(shard).prefetch(hash);
     }
 
-    fn expired(&self, claim: Claim<'_>, _lease: Lease, _deadline: u64, _now: u64) {
+    fn expired(&self, claim: Claim<'_>, _lease: Lease, deadline: u64, now: u64) {
+        self.engine.late(&claim, deadline, now);
         self.ended(&claim, None, Cause::Expired);
     }
 

@@ -1,6 +1,8 @@
 //! Time: an injected clock, and the arithmetic that turns it into ticks.
 
 mod clock;
+#[cfg(any(target_os = "linux", test))]
+mod recent;
 mod ticks;
 mod timeout;
 

@@ -190,7 +190,7 @@ impl<K: Key> Run<K> {
     fn renewal(&mut self, timeout: Duration) -> Result<Result<u64, StoreError>, TestCaseError> {
         let due = self.due(timeout);
         let now = self.tick();
-        let ended = self.queue.metrics().expired - self.expired;
+        let ended = self.queue.metrics().total.expired - self.expired;
         let all = self.live.values().filter(|stay| stay.due <= now).count() as u64;
         let may = due.is_ok() && now - self.caught_up.0 >= BEHIND;
         let must = due.is_ok() && now - self.caught_up.1 > BEHIND;
@@ -229,7 +229,7 @@ impl<K: Key> Run<K> {
                 ended += 1;
             }
         }
-        prop_assert_eq!(ended, self.queue.metrics().expired - self.expired);
+        prop_assert_eq!(ended, self.queue.metrics().total.expired - self.expired);
         match refused {
             None => prop_assert!(ended > 0),
             Some(StoreError::Full) => prop_assert!(due.is_empty(), "{due:?} are due"),

@@ -92,9 +92,6 @@ impl Share {
 
 type Mine = Stripe<Share>;
 
-/// Buckets of the lateness histogram: powers of two of nanoseconds.
-pub(crate) const LATENESS: usize = 64;
-
 pub(crate) struct Settings {
     /// Default timeout in nanoseconds; `None` if timeouts are off.
     pub(crate) timeout: Option<u64>,
@@ -114,11 +111,6 @@ pub(crate) struct Trees {
     /// Early arrivals held now.
     early: AtomicU64,
     pub(crate) deliver: Deliver,
-    /// Written by the driver only.
-    pub(crate) lateness: [Counter; LATENESS],
-    /// Nanoseconds that rounds of the reaper have taken. Written by it only.
-    pub(crate) busy: Counter,
-    pub(crate) rounds: Counter,
 }
 
 #[inline]
@@ -154,9 +146,6 @@ impl Trees {
             settings,
             early: AtomicU64::new(0),
             deliver,
-            lateness: std::array::from_fn(|_| Counter::default()),
-            busy: Counter::default(),
-            rounds: Counter::default(),
         }
     }
 
@@ -451,8 +440,7 @@ impl Face for Trees {
         let (reason, target) = match lease.state() {
             State::Live | State::LiveIssued => {
                 let due = ticks.begins(deadline);
-                let late = now.saturating_sub(due);
-                self.lateness[(late.max(1).ilog2() as usize).min(LATENESS - 1)].add(1);
+                self.engine.late(&claim, deadline, now);
                 let reason = Reason::TimedOut {
                     due: Duration::from_nanos(due.saturating_sub(ticks.start())),
                     seen: Duration::from_nanos(now.max(due).saturating_sub(ticks.start())),

@@ -74,6 +74,7 @@ pub(crate) use walk::Walk;
 
 use super::inbox::{Inbox, Taken};
 use super::index::{Index, Insert, Probe};
+use super::lateness::{self, Lateness};
 use super::lease::{Lease, State};
 use super::params::{BUCKET, CHUNK};
 use super::slots::{Header, Lowered, NextExpiration, OutOfMemory, Slot, Slots};
@@ -190,6 +191,8 @@ struct Shard {
     lingering: std::sync::atomic::AtomicU32,
     /// The latest clock reading up to which everything that was due here has been ended. Written by who is at the shard.
     caught_up: std::sync::atomic::AtomicU64,
+    /// Of its expirations. Written by who is at the shard.
+    lateness: lateness::Counts,
     driver: CachePadded<Exclusive<DriverShard>>,
 }
 
@@ -435,6 +438,9 @@ pub(crate) struct Engine<C> {
     asks: AtomicBool,
     seed: u64,
     hasher: foldhash::SharedSeed,
+    /// Nanoseconds that rounds of the reaper have taken, and how many there were. Written by it only.
+    pub(crate) busy: Counter,
+    pub(crate) rounds: Counter,
 }
 
 impl<C> Engine<C> {
@@ -462,6 +468,7 @@ impl<C> Engine<C> {
                         ring: AtomicU32::new(0),
                         lingering: std::sync::atomic::AtomicU32::new(0),
                         caught_up: std::sync::atomic::AtomicU64::new(now),
+                        lateness: lateness::Counts::new(),
                         driver: CachePadded::new(Exclusive::new(DriverShard::new())),
                     })
                 })
@@ -489,6 +496,8 @@ impl<C> Engine<C> {
             asks: AtomicBool::new(config.capacity.is_some()),
             seed: config.seed,
             hasher: foldhash::SharedSeed::from_u64(config.seed),
+            busy: Counter::default(),
+            rounds: Counter::default(),
         })
     }
 }
@@ -502,6 +511,22 @@ impl<C> Engine<C> {
     #[inline(always)]
     pub(crate) fn slot(&self, id: u32) -> Option<&Slot> {
         self.slots.slot(id)
+    }
+
+    /// An entry that was due at `deadline` is seen at clock reading `now`. By who is at its shard.
+    #[inline]
+    pub(crate) fn late(&self, claim: &Claim<'_>, deadline: u64, now: u64) {
+        let late = now.saturating_sub(self.ticks.begins(deadline));
+        self.shards[self.shard_of(claim.id)].lateness.add(late);
+    }
+
+    /// How late what has expired was seen.
+    pub(crate) fn lateness(&self) -> Lateness {
+        let mut sum = Lateness::default();
+        for shard in &*self.shards {
+            shard.lateness.add_to(&mut sum);
+        }
+        sum
     }
 
     /// Names the thread that early deadlines wake.

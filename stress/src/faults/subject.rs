@@ -377,7 +377,7 @@ impl Subject for Entries {
     }
 
     fn slots(&self) -> u64 {
-        self.map.metrics().slots
+        self.map.metrics().total.slots
     }
 
     fn panics(&self) -> u64 {
@@ -396,7 +396,7 @@ impl Subject for Entries {
     }
 
     fn closed(&self) -> u64 {
-        self.map.metrics().closed
+        self.map.metrics().total.closed
     }
 
     fn undropped(&self) -> i64 {
@@ -448,7 +448,7 @@ impl Subject for Keys {
     }
 
     fn slots(&self) -> u64 {
-        self.queue.metrics().slots
+        self.queue.metrics().total.slots
     }
 
     fn panics(&self) -> u64 {
@@ -469,7 +469,7 @@ impl Subject for Keys {
     }
 
     fn closed(&self) -> u64 {
-        self.queue.metrics().closed
+        self.queue.metrics().total.closed
     }
 
     fn undropped(&self) -> i64 {

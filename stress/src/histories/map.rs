@@ -330,7 +330,7 @@ impl Subject for Load {
     }
 
     fn ended(&self) -> u64 {
-        self.map.metrics().expired
+        self.map.metrics().total.expired
     }
 
     fn fill(&self) -> u64 {

@@ -236,7 +236,7 @@ impl<K: Key> Subject for Load<K> {
     }
 
     fn ended(&self) -> u64 {
-        self.queue.metrics().expired
+        self.queue.metrics().total.expired
     }
 
     fn fill(&self) -> u64 {

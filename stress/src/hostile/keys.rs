@@ -79,7 +79,7 @@ where
                 field.expect(found == Some(at), || format!("key {at} has {found:?}"));
             }
         }
-        let slots = map.metrics().slots;
+        let slots = map.metrics().total.slots;
         for (at, key) in keys.iter().enumerate() {
             let removed = map.remove(key).map(|ended| *ended);
             field.expect(removed == Some(at), || format!("key {at} had {removed:?}"));

@@ -1,11 +1,11 @@
 //! What a scenario knows of itself while it runs.
 
 use crate::latency::Percentiles;
-use expiry::{AckTracker, Lateness, Metrics, StoreMetrics};
+use expiry::{AckTracker, Lateness, StoreMetrics};
 use std::time::Duration;
 
 /// A reading. Counts and times are those since the run began.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Gauge {
     /// What the throughput is of.
     pub done: u64,
@@ -27,47 +27,28 @@ pub struct Gauge {
     pub text: String,
 }
 
-impl Default for Gauge {
-    fn default() -> Self {
-        Gauge {
-            done: 0,
-            live: 0,
-            expired: 0,
-            lateness: Lateness { counts: Vec::new() },
-            shards: Vec::new(),
-            reaper: Duration::ZERO,
-            latency: None,
-            violations: 0,
-            text: String::new(),
-        }
-    }
-}
-
 impl Gauge {
     /// What a tracker says.
     pub fn of_tracker(tracker: &AckTracker) -> Self {
-        let Metrics {
-            shards,
-            total,
-            lateness,
-            reaper_busy,
-            ..
-        } = tracker.metrics();
+        let metrics = tracker.metrics();
         Gauge {
-            live: total.live,
-            expired: total.expired,
-            lateness,
-            shards: shards.iter().map(|shard| shard.live).collect(),
-            reaper: reaper_busy,
+            live: metrics.total.live,
+            expired: metrics.total.expired,
+            lateness: metrics.lateness,
+            shards: metrics.shards.iter().map(|shard| shard.live).collect(),
+            reaper: metrics.reaper_busy,
             ..Gauge::default()
         }
     }
 
     /// What a keyed store says.
-    pub fn of_store(metrics: &StoreMetrics) -> Self {
+    pub fn of_store(metrics: StoreMetrics) -> Self {
         Gauge {
-            live: metrics.live,
-            expired: metrics.expired,
+            live: metrics.total.live,
+            expired: metrics.total.expired,
+            lateness: metrics.lateness,
+            shards: metrics.shards.iter().map(|shard| shard.live).collect(),
+            reaper: metrics.reaper_busy,
             ..Gauge::default()
         }
     }

@@ -433,7 +433,7 @@ fn crowd<K: CacheKey>(
                     books.hits.load(Relaxed),
                     human(books.latest.load(Relaxed))
                 ),
-                ..Gauge::of_store(&map.metrics())
+                ..Gauge::of_store(map.metrics())
             });
         }
         let (took, series) = (began.elapsed(), live.finish());

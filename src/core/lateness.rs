@@ -1,0 +1,72 @@
+//! How late expirations are seen: a histogram that costs one plain store each.
+
+use super::threads::Counter;
+use std::time::Duration;
+
+/// Buckets of the histogram: powers of two of nanoseconds.
+const BUCKETS: usize = 64;
+
+/// A histogram of how late expirations were seen after they were due: powers of two of nanoseconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lateness {
+    /// `counts[i]` were late by at least `2^i` and less than `2^(i+1)` ns; `counts[0]` includes zero.
+    pub counts: Vec<u64>,
+}
+
+impl Default for Lateness {
+    /// An empty one.
+    fn default() -> Self {
+        Lateness {
+            counts: vec![0; BUCKETS],
+        }
+    }
+}
+
+impl Lateness {
+    /// How many expirations it has seen.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// An upper bound of the given quantile (0.0 to 1.0), to a factor of two. `None` if nothing has expired.
+    #[must_use]
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss
+    )]
+    pub fn quantile(&self, quantile: f64) -> Option<Duration> {
+        let rank = (self.total() as f64 * quantile.clamp(0.0, 1.0)).ceil() as u64;
+        let mut seen = 0;
+        self.counts
+            .iter()
+            .position(|&count| {
+                seen += count;
+                seen >= rank.max(1)
+            })
+            .map(|at| Duration::from_nanos(2u64.saturating_pow(at as u32 + 1)))
+    }
+}
+
+/// The counters of a [`Lateness`]. One thread at a time writes, any may read.
+pub(crate) struct Counts([Counter; BUCKETS]);
+
+impl Counts {
+    pub(crate) fn new() -> Self {
+        Counts(std::array::from_fn(|_| Counter::default()))
+    }
+
+    /// Counts one that was so many nanoseconds late.
+    #[inline]
+    pub(crate) fn add(&self, late: u64) {
+        self.0[(late | 1).ilog2() as usize].add(1);
+    }
+
+    /// Adds what it has counted.
+    pub(crate) fn add_to(&self, sum: &mut Lateness) {
+        for (sum, count) in sum.counts.iter_mut().zip(&self.0) {
+            *sum += count.get();
+        }
+    }
+}

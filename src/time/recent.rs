@@ -1,0 +1,279 @@
+//! A reading of the exact clock that is remembered for as long as the processor's counter says that it is recent.
+//!
+//! The kernel's own cheap clock (`CLOCK_MONOTONIC_COARSE`) will not do. It is as old as the last timer interrupt that was
+//! handled, and nothing bounds that: where the processor whose turn it is has been taken away by a hypervisor the others go on
+//! reading the old time, for 12 ms where the kernel's tick is 4. What is due by such a reading is due too early.
+//!
+//! Here each thread keeps the exact reading that it took last, and the counter from just before. As long as the counter has not gone
+//! further than a *span* since, that reading is the time; otherwise it is taken anew. So a reading is never ahead, and
+//! behind by at most what the counter takes for a span. A span is half of [`RECENT`]: it may have been measured, or the
+//! counter's rate may have changed, by a factor of two, and what is promised still holds.
+//!
+//! * The span is measured once for the process, over [`WINDOW`], from a counter read after one exact reading to one read before another:
+//!   what comes in between makes it shorter, not longer. Until then nothing is recent.
+//! * A counter that has gone backwards, or far ahead, is not recent either: it is compared as a distance, modulo 2^64.
+//! * It is used only where it ticks at one rate in all states of the processor (the invariant bit) and the kernel, which tests that it is
+//!   the same on all processors, offers it as a source of its own clock. Elsewhere all readings are exact.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How old a reading may be, in nanoseconds.
+pub(super) const RECENT: u64 = 1_000_000;
+/// How long the span is measured for at least, and at most: over a longer one the machine may have slept, which the counter and the clock
+/// do not take for the same.
+const WINDOW: std::ops::RangeInclusive<u64> = 10_000_000..=1_000_000_000;
+/// No counter is faster than this: counts of a nanosecond.
+const FASTEST: u64 = 10;
+
+/// The two things that are read.
+pub(super) trait Sources {
+    /// The processor's counter.
+    fn counter(&self) -> u64;
+    /// The exact clock, in nanoseconds.
+    fn exact(&self) -> u64;
+}
+
+/// How far the counter goes in half of [`RECENT`]; 0 until that is known.
+pub(super) struct Span(AtomicU64);
+
+impl Span {
+    pub(super) const fn unknown() -> Self {
+        Span(AtomicU64::new(0))
+    }
+}
+
+/// What a thread remembers.
+#[derive(Clone, Copy)]
+struct Memory {
+    /// The exact reading, and the counter from before it.
+    time: u64,
+    at: u64,
+    /// From where the span is measured: an exact reading, the counter from after it, and what that had gone meanwhile.
+    from: (u64, u64, u64),
+}
+
+/// A thread's clock.
+pub(super) struct Recent(Cell<Memory>);
+
+impl Recent {
+    pub(super) const fn new() -> Self {
+        Recent(Cell::new(Memory {
+            time: 0,
+            at: 0,
+            from: (0, 0, 0),
+        }))
+    }
+
+    /// The time, in nanoseconds of the exact clock, or what it was at most [`RECENT`] ago.
+    #[inline(always)]
+    pub(super) fn reading(&self, span: &Span, sources: &impl Sources) -> u64 {
+        let memory = self.0.get();
+        if sources.counter().wrapping_sub(memory.at) < span.0.load(Relaxed) {
+            memory.time
+        } else {
+            self.anew(span, sources)
+        }
+    }
+
+    #[cold]
+    fn anew(&self, span: &Span, sources: &impl Sources) -> u64 {
+        let Memory { mut from, .. } = self.0.get();
+        let at = sources.counter();
+        let time = sources.exact();
+        if span.0.load(Relaxed) == 0 {
+            let (began, after, width) = from;
+            let elapsed = time.wrapping_sub(began);
+            if elapsed >= *WINDOW.start() {
+                if let Some(measured) = measured(elapsed, at.wrapping_sub(after), width) {
+                    // Who was faster has measured the same.
+                    let _ = span.0.compare_exchange(0, measured, Relaxed, Relaxed);
+                }
+                let now = sources.counter();
+                from = (time, now, now.wrapping_sub(at));
+            }
+        }
+        self.0.set(Memory { time, at, from });
+        time
+    }
+}
+
+/// How far a counter goes in half of [`RECENT`] that has gone `counts` in less than `elapsed` nanoseconds, the first reading of the clock
+/// having taken `width`. `None` if that is not to be believed.
+fn measured(elapsed: u64, counts: u64, width: u64) -> Option<u64> {
+    let half = RECENT / 2;
+    if !WINDOW.contains(&elapsed) || width > counts / 8 {
+        return None;
+    }
+    let span = u128::from(counts) * u128::from(half) / u128::from(elapsed);
+    let span = u64::try_from(span).ok()?;
+    (1..=FASTEST * half).contains(&span).then_some(span)
+}
+
+/// The processor's counter, where it can be trusted.
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
+pub(super) mod counter {
+    use std::sync::OnceLock;
+
+    /// It, now.
+    #[inline(always)]
+    pub(in crate::time) fn read() -> u64 {
+        // SAFETY: every processor of this architecture has it.
+        unsafe { std::arch::x86_64::_rdtsc() }
+    }
+
+    /// Whether it goes at one rate, whatever the processor does, and the kernel trusts it.
+    pub(in crate::time) fn is_trusted() -> bool {
+        static TRUSTED: OnceLock<bool> = OnceLock::new();
+        *TRUSTED.get_or_init(|| is_invariant() && is_offered())
+    }
+
+    #[allow(unused_unsafe)] // newer compilers know that it is safe
+    fn is_invariant() -> bool {
+        const POWER: u32 = 0x8000_0007;
+        // SAFETY: every processor of this architecture has it.
+        let leaf = |leaf| unsafe { std::arch::x86_64::__cpuid(leaf) };
+        leaf(0x8000_0000).eax >= POWER && leaf(POWER).edx & 1 << 8 != 0
+    }
+
+    /// One that is found to be unstable is no longer offered for a clock of high resolution.
+    fn is_offered() -> bool {
+        let path = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
+        let offered = std::fs::read_to_string(path).unwrap_or_default();
+        offered.split_whitespace().any(|source| source == "tsc")
+    }
+}
+
+/// No counter: nothing is recent.
+#[cfg(all(target_os = "linux", not(all(target_arch = "x86_64", not(miri)))))]
+pub(super) mod counter {
+    pub(in crate::time) fn read() -> u64 {
+        0
+    }
+
+    pub(in crate::time) fn is_trusted() -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A counter of so many counts a microsecond and a clock, both by a true time in nanoseconds, which goes on by `step` with
+    /// each reading.
+    struct Simulated {
+        now: Cell<u64>,
+        step: Cell<u64>,
+        per_us: Cell<u64>,
+        ahead: Cell<u64>,
+    }
+
+    impl Simulated {
+        fn new(per_us: u64) -> Self {
+            Simulated {
+                now: Cell::new(1 << 40),
+                step: Cell::new(20),
+                per_us: Cell::new(per_us),
+                ahead: Cell::new(0),
+            }
+        }
+
+        fn pass(&self) -> u64 {
+            self.now.set(self.now.get() + self.step.get());
+            self.now.get()
+        }
+    }
+
+    impl Sources for Simulated {
+        fn counter(&self) -> u64 {
+            let counts = self.pass() / 1000 * self.per_us.get();
+            counts.wrapping_add(self.ahead.get())
+        }
+
+        fn exact(&self) -> u64 {
+            self.pass()
+        }
+    }
+
+    /// Reads over and over for so long, and sees that no reading is ahead, or older than promised. How many were taken anew.
+    fn read_for(recent: &Recent, span: &Span, sources: &Simulated, nanos: u64) -> u64 {
+        let end = sources.now.get() + nanos;
+        let (mut anew, mut last) = (0, 0);
+        while sources.now.get() < end {
+            let before = sources.now.get();
+            let reading = recent.reading(span, sources);
+            assert!(reading <= sources.now.get(), "ahead");
+            assert!(before.saturating_sub(reading) <= RECENT, "too old");
+            anew += u64::from(reading != last);
+            last = reading;
+        }
+        anew
+    }
+
+    #[test]
+    fn a_reading_is_never_ahead_and_not_older_than_promised() {
+        for per_us in [25, 1_000, 2_500, 6_000] {
+            let (recent, span) = (Recent::new(), Span::unknown());
+            let sources = Simulated::new(per_us);
+            read_for(&recent, &span, &sources, 30_000_000);
+            let known = span.0.load(Relaxed);
+            let right = per_us * RECENT / 2 / 1000;
+            assert!(known <= right && known * 16 >= right * 15, "{known}");
+            // Each is good for half of it.
+            let anew = read_for(&recent, &span, &sources, 100_000_000);
+            assert!((200..=220).contains(&anew), "{anew}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_is_held_up_wherever_it_may_be_reads_no_old_time() {
+        for known in [false, true] {
+            let (recent, span) = (Recent::new(), Span::unknown());
+            let sources = Simulated::new(2_500);
+            if known {
+                read_for(&recent, &span, &sources, 30_000_000);
+            }
+            for turn in 0..3_000 {
+                sources.step.set(if turn % 7 == 0 { 3_000_000 } else { 20 });
+                let before = sources.now.get();
+                let reading = recent.reading(&span, &sources);
+                assert!(before.saturating_sub(reading) <= RECENT, "too old");
+                assert!(reading <= sources.now.get(), "ahead");
+            }
+            assert!(span.0.load(Relaxed) <= 2_500 * RECENT / 2 / 1000);
+        }
+    }
+
+    #[test]
+    fn a_counter_that_jumps_is_not_believed() {
+        let (recent, span) = (Recent::new(), Span::unknown());
+        let sources = Simulated::new(2_500);
+        read_for(&recent, &span, &sources, 30_000_000);
+        for ahead in [1 << 62, 0, u64::MAX - (1 << 45), 7] {
+            sources.ahead.set(ahead);
+            read_for(&recent, &span, &sources, 2_000_000);
+        }
+    }
+
+    #[test]
+    fn a_rate_that_halves_breaks_no_promise() {
+        let (recent, span) = (Recent::new(), Span::unknown());
+        let sources = Simulated::new(3_000);
+        read_for(&recent, &span, &sources, 30_000_000);
+        sources.per_us.set(1_501);
+        read_for(&recent, &span, &sources, 30_000_000);
+    }
+
+    #[test]
+    fn what_is_measured_is_plausible_or_nothing() {
+        let second = 1_000_000_000;
+        assert_eq!(measured(second, 2_500_000_000, 100), Some(1_250_000));
+        // The machine has slept; too short; held up while it began; it stands still; it is no counter of this world.
+        assert_eq!(measured(second + 1, 2_500_000_000, 100), None);
+        assert_eq!(measured(9_999_999, 25_000_000, 100), None);
+        assert_eq!(measured(second, 2_500_000_000, 400_000_000), None);
+        assert_eq!(measured(second, 0, 0), None);
+        assert_eq!(measured(second, 10_000_000_001_000, 0), None);
+    }
+}
