@@ -37,6 +37,7 @@ pub mod lab;
 pub mod peers;
 pub mod process;
 pub mod report;
+pub mod timeouts;
 pub mod timers;
 pub mod wheel;
 pub mod window;

@@ -67,7 +67,6 @@ impl TimeoutsBuilder {
             &timeouts.waiters,
             |waiters| &waiters.engine,
             budget,
-            |_, _| {},
             Waiters::close,
         )?);
         Ok(timeouts)

@@ -21,6 +21,7 @@ pub use sleep::Sleep;
 
 use crate::ack::Polled;
 use crate::core::engine::Face;
+use crate::core::lateness::Lateness;
 use crate::error::BuildError;
 use crate::setup::Reaper;
 use std::fmt;
@@ -93,8 +94,8 @@ use waiters::Waiters;
 /// # Time
 ///
 /// A deadline is rounded up to the [interval](TimeoutsBuilder::interval), by default 1 ms: late by at most that and the delay of the reaper
-/// thread, which then wakes the task; never early. From 64 times the lag of the clock's coarse reading on (half a second, mostly) a timeout
-/// may be late by that lag on top (8 ms).
+/// thread, which then wakes the task; never early. From 64 times the lag of the clock's cheap reading on (64 ms) a timeout may be late by
+/// that lag (1 ms) on top.
 ///
 /// [`timeout`](Self::timeout) counts from the first poll that finds its future pending, [`sleep`](Self::sleep) and
 /// [`interval`](Self::interval) from the call. Zero is over at once, and `Duration::MAX` is 584 years.
@@ -117,7 +118,7 @@ pub struct Timeouts {
 
 /// Counters. Monotonic but for `waiting` and `slots`; read one after another while others count. When nothing is going on, `registered` is
 /// `waiting + fired + cancelled + closed`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TimeoutsMetrics {
     /// Futures that wait now.
@@ -132,6 +133,12 @@ pub struct TimeoutsMetrics {
     pub cancelled: u64,
     /// Those that ended with the shutdown.
     pub closed: u64,
+    /// How late what fired was seen, beyond the rounding up to the interval; before its task was woken.
+    pub lateness: Lateness,
+    /// Time that rounds of the reaper have taken, wakers included.
+    pub reaper_busy: Duration,
+    /// Rounds of the reaper.
+    pub reaper_rounds: u64,
     /// Panics of wakers that were caught.
     pub waker_panics: u64,
 }
@@ -207,14 +214,18 @@ impl Timeouts {
     /// Counters. O(threads * shards).
     #[must_use]
     pub fn metrics(&self) -> TimeoutsMetrics {
+        let engine = &self.waiters.engine;
         let mut sum = TimeoutsMetrics {
+            lateness: engine.lateness(),
+            reaper_busy: Duration::from_nanos(engine.busy.get()),
+            reaper_rounds: engine.rounds.get(),
             waker_panics: self.waiters.panics.load(Relaxed),
             ..TimeoutsMetrics::default()
         };
-        for shard in 0..self.waiters.engine.shards() {
+        for shard in 0..engine.shards() {
             sum.waiting += self.waiters.live(shard).0;
-            sum.slots += self.waiters.engine.held(shard);
-            for share in self.waiters.engine.stripes() {
+            sum.slots += engine.held(shard);
+            for share in engine.stripes() {
                 let counts = &share.counts[shard];
                 sum.registered += counts.registered.get();
                 sum.fired += counts.fired.get();

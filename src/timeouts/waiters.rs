@@ -327,7 +327,8 @@ impl Face for Waiters {
 
     fn prepare(&self, _: &Slot, _: Lease) {}
 
-    fn expired(&self, claim: Claim<'_>, _: Lease, _: u64, _: u64) {
+    fn expired(&self, claim: Claim<'_>, _: Lease, deadline: u64, now: u64) {
+        self.engine.late(&claim, deadline, now);
         self.wake(&claim, End::Fired);
     }
 

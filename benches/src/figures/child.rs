@@ -1,6 +1,6 @@
 //! Figures that need a process to themselves, so that allocators, and what they hold on to, do not mix.
 
-use super::{growth, keyed, memory};
+use super::{growth, keyed, memory, timeouts};
 use crate::peers::{Chosen, DashRemoveIf, Issued, Papaya, Peer, Scc, Sharded};
 use serde_json::Value;
 use std::process::{Command, Stdio};
@@ -39,6 +39,7 @@ pub fn serve(args: &[String]) -> bool {
         "memory" => with::<memory::Memory>(peer, entries),
         "growth" => with::<growth::Growth>(peer, entries),
         "keyed" => keyed::serve(peer, entries),
+        "sleeps" => timeouts::serve(peer, entries),
         _ => None,
     };
     if let Some(answer) = &answer {
