@@ -111,12 +111,13 @@ impl Waiters {
     #[inline(always)]
     pub(super) fn register(&self, after: u64, waker: &Waker) -> Result<(u64, Waiter), TimerError> {
         let waker = Words::from_waker(waker.clone());
-        self.engine
-            .with_stripe(|mine, index| {
-                let due = self.engine.due(mine, after);
-                Ok((due, self.enter((mine, index), due, waker)?))
-            })
-            .map_err(|why| Self::give_up(why, waker))
+        let mut refused = Refused::OutOfMemory;
+        let registered = self.engine.with_stripe(|mine, index| {
+            let due = self.engine.due(mine, after);
+            let waiter = self.enter((mine, index), due, waker, &mut refused)?;
+            Some((due, waiter))
+        });
+        registered.ok_or_else(|| Self::give_up(refused, waker))
     }
 
     /// Registers what is over at `due`; `None` if that has come. If a lease cannot express it, for the longest that one can.
@@ -132,11 +133,12 @@ impl Waiters {
         }
         let deadline = Self::expressed(due, tick);
         let waker = Words::from_waker(waker.clone());
+        let mut refused = Refused::OutOfMemory;
         let entered = self.engine.with_stripe(|mine, index| {
             mine.lapsed.set(self.engine.lapse(now).unwrap_or(0));
-            self.enter((mine, index), deadline, waker)
+            self.enter((mine, index), deadline, waker, &mut refused)
         });
-        Some(entered.map_err(|why| Self::give_up(why, waker)))
+        Some(entered.ok_or_else(|| Self::give_up(refused, waker)))
     }
 
     /// What a lease says of something that is over at `due`, at `tick`.
@@ -147,24 +149,23 @@ impl Waiters {
     /// Drops a waker that was not registered; the lease has not had it, or not any more.
     #[cold]
     #[inline(never)]
-    fn give_up(why: TimerError, waker: Words) -> TimerError {
+    fn give_up(refused: Refused, waker: Words) -> TimerError {
         // SAFETY: made by the caller, and in no slot that is live.
         drop(unsafe { waker.into_waker() });
-        why
+        refused.into()
     }
 
-    /// Claims a slot for a waker and makes it live. In an error the waker is the caller's still.
+    /// Claims a slot for a waker and makes it live. If it cannot, the waker is the caller's still, and `refused` says why.
+    /// (Not a `Result`, as [`Engine::claim`].)
     #[inline(always)]
     fn enter(
         &self,
         (mine, index): (&Mine, usize),
         deadline: u64,
         waker: Words,
-    ) -> Result<Waiter, TimerError> {
-        let mut refused = Refused::OutOfMemory;
-        let Some((claim, spot)) = self.engine.claim(mine, index, &mut refused) else {
-            return Err(refused.into());
-        };
+        refused: &mut Refused,
+    ) -> Option<Waiter> {
+        let (claim, spot) = self.engine.claim(mine, index, refused)?;
         let lease = Lease::new(State::LiveIssued, claim.incarnation, deadline);
         put(claim.slot, waker);
         claim.slot.set_lease(lease);
@@ -173,11 +174,12 @@ impl Waiters {
         if enforced.is_err() && self.engine.end(claim.slot, lease).is_ok() {
             // The engine was shut down meanwhile, and nobody has seen this one.
             self.finish(mine, &claim, End::Closed);
-            return Err(TimerError::Closed);
+            *refused = Refused::Closed;
+            return None;
         }
         // If it was ended by the shutdown, its waker is being woken.
         let id = claim.id;
-        Ok(Waiter { id, lease })
+        Some(Waiter { id, lease })
     }
 
     #[inline(always)]

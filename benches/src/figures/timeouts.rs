@@ -33,8 +33,8 @@ impl Guard for Ours {
     }
 }
 
-/// Futures that a task awaits one after the other.
-const TASKS: usize = 64;
+/// Futures of a round, for each worker.
+const EACH: usize = 1_000_000;
 
 fn entry<G: Guard>() -> (&'static str, fn(&Load) -> Took, Vec<Took>) {
     (G::NAME, timeouts::run::<G>, Vec::new())
@@ -42,19 +42,21 @@ fn entry<G: Guard>() -> (&'static str, fn(&Load) -> Took, Vec<Took>) {
 
 /// Runs the figure. All of a round are within a second or so of each other; what is added is taken round by round.
 pub fn run(options: &Options, report: &mut Report) {
-    for &threads in &options.threads {
-        let table = format!("timeouts, {threads} worker(s)");
+    let loads = [1, 64].map(|tasks| options.threads.iter().map(move |&threads| (tasks, threads)));
+    for (tasks, threads) in loads.into_iter().flatten() {
+        let table = format!("timeouts, {threads} worker(s), {tasks} task(s) each");
         let load = Load {
-            tasks: TASKS,
+            tasks: tasks * threads,
             threads,
-            each: 1_000_000 * threads / TASKS,
+            each: EACH / tasks,
         };
         let rounds = options.rounds;
         report.head(
             &table,
             &format!(
-                "{rounds} rounds of {} futures that yield once, in {TASKS} tasks of a runtime of {threads} worker(s)",
-                load.operations()
+                "{rounds} rounds of {} futures that yield once, one after the other in each of {} tasks of a runtime of {threads} worker(s)",
+                load.operations(),
+                load.tasks
             ),
         );
         let mut all = [
@@ -202,7 +204,7 @@ fn measure<S: Sleeper>(entries: usize) -> Value {
     // In microseconds, of each; its pages written to before anything is measured.
     let late: Arc<[AtomicU32]> = (0..entries).map(|_| AtomicU32::new(u32::MAX)).collect();
     let counts = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
-    let lead = Duration::from_micros(20 * entries as u64).max(Duration::from_millis(200));
+    let lead = Duration::from_micros(40 * entries as u64).max(Duration::from_millis(200));
     let (before, cpu, first) = (resident(), settled(), Instant::now() + lead);
     for at in 0..entries {
         let due = first + OVER.mul_f64(at as f64 / entries as f64);
@@ -250,7 +252,7 @@ fn measure<S: Sleeper>(entries: usize) -> Value {
 }
 
 /// The child's side.
-pub(super) fn serve(peer: &str, entries: usize) -> Option<Value> {
+pub fn serve(peer: &str, entries: usize) -> Option<Value> {
     Some(match peer {
         "pending" => measure::<Pending>(entries),
         "ours" => measure::<Ours>(entries),
