@@ -289,6 +289,22 @@ fn a05_latency_comes_with_every_outcome() {
     near(told.only(), 5 * MS);
 }
 
+/// A5: the latency of a root that is renewed for many of its timeouts is all of that time.
+#[test]
+fn a05_latency_of_a_root_that_is_renewed() {
+    let (tracker, clock, told) =
+        manual_with(|builder| builder.latency_sampling(1.0).timeout(100 * MS));
+    let root = tracker.issue(1, 0).unwrap();
+    for _ in 0..200 {
+        clock.advance(50 * MS);
+        tracker.reset_timeout(root).unwrap();
+        settle(&tracker);
+    }
+    tracker.ack(root, 1).unwrap();
+    let latency = told.only().latency.unwrap();
+    assert!(latency.abs_diff(200 * 50 * MS) < Duration::from_micros(5));
+}
+
 /// A5: the latency of a root whose fail came before its init is counted from the init too.
 #[test]
 fn a05_latency_of_an_early_fail_is_from_init() {

@@ -3,8 +3,10 @@
 
 mod ack;
 mod checks;
+mod crowd;
 mod error;
 mod faults;
+mod growth;
 mod histories;
 mod hostile;
 mod inject;
@@ -12,21 +14,25 @@ mod interrupt;
 mod latency;
 mod live;
 mod machine;
+mod mass_expiry;
 mod options;
+mod pace;
 mod page;
+mod pin;
 mod refusing;
 mod report;
 mod sessions;
 mod soak;
 mod timeline;
+mod timers;
 mod ttl;
 mod usage;
 mod watch;
 mod wordcount;
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use error::Error;
-use options::{Cli, Scenario};
+use options::{Cli, Scenario, TOUR};
 use report::Report;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -47,12 +53,10 @@ fn main() -> ExitCode {
         Ok(false) => return ExitCode::SUCCESS,
         Err(error) => return unusable(&error),
     }
-    let Some(scenario) = cli.scenario else {
-        // Help that was not asked for is an error's text.
-        eprintln!("{}", Cli::command().render_long_help());
-        return ExitCode::from(UNUSABLE);
-    };
-    let scenario = Arc::new(scenario);
+    if cli.pin {
+        pin::want();
+    }
+    let scenario = Arc::new(cli.scenario.unwrap_or_else(tour));
     let ran = watch::over(&scenario, cli.stuck_after);
     let ran = ran.and_then(|mut report| {
         if let Some(bug) = &bug {
@@ -77,6 +81,17 @@ fn unusable(error: &Error) -> ExitCode {
     ExitCode::from(UNUSABLE)
 }
 
+/// What runs if nothing was asked for.
+fn tour() -> Scenario {
+    eprintln!(
+        "stress: no scenario was named, so here is each of them for a moment; --help has them all"
+    );
+    match Cli::parse_from(TOUR).scenario {
+        Some(tour) => tour,
+        None => unreachable!("it names one"),
+    }
+}
+
 /// Runs a scenario.
 fn perform(scenario: &Scenario) -> Result<Report, Error> {
     match scenario {
@@ -85,6 +100,9 @@ fn perform(scenario: &Scenario) -> Result<Report, Error> {
         Scenario::Sessions(options) => sessions::run(options),
         Scenario::Histories(options) => histories::run(options),
         Scenario::Ttl(options) => ttl::run(options),
+        Scenario::Timers(options) => timers::run(options),
+        Scenario::Growth(options) => growth::run(options),
+        Scenario::MassExpiry(options) => mass_expiry::run(options),
         Scenario::Faults(options) => faults::run(options),
         Scenario::Hostile(options) => hostile::run(options),
         Scenario::Soak(options) => soak::run(options),

@@ -1,17 +1,23 @@
 //! The command line.
 
 mod faults;
+mod growth;
 mod histories;
 mod hostile;
+mod mass_expiry;
 mod sessions;
 mod soak;
+mod timers;
 mod ttl;
 
 pub use faults::Faults;
+pub use growth::{Grown, Growth};
 pub use histories::{Histories, On};
 pub use hostile::Hostile;
+pub use mass_expiry::MassExpiry;
 pub use sessions::{Peer, Sessions};
 pub use soak::Soak;
+pub use timers::{Deadlines, Timers};
 pub use ttl::Ttl;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -30,6 +36,9 @@ pub struct Cli {
     /// with --cfg expiry_inject
     #[arg(long, global = true, value_name = "NAME[/ONE_IN]")]
     pub inject_bug: Option<String>,
+    /// Keep each of the scenario's own threads on one processor
+    #[arg(long, global = true)]
+    pub pin: bool,
     /// How long nothing may move in a run before it has failed, as stuck
     #[arg(long, global = true, default_value = "10m", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub stuck_after: Duration,
@@ -50,19 +59,39 @@ pub struct Output {
     pub report: Option<PathBuf>,
 }
 
+/// Runs all scenarios, for those who name none.
+pub const TOUR: [&str; 8] = [
+    "stress",
+    "soak",
+    "--minutes",
+    "1",
+    "--cycles",
+    "1",
+    "--each",
+    "1s",
+];
+
 const EXAMPLES: &str = "\
+Without a scenario each of them runs for a moment.
+
 Examples:
   stress wordcount                         every word of the crates in Cargo's home, without faults
   stress wordcount --drop 0.001 --fail 0.002 --duplicate 0.002 --late 0.0005 --timeout 2s
   stress wordcount /usr/share/doc --json   one JSON object on standard output
   stress ack --order shuffled --ids chosen --batch 16 --in-flight 1000000
-  stress ack --fail-rate 0.1 --timeout-rate 0.001 --duplicate-rate 0.01 --late-rate 0.1 --timeout 500ms
+  stress ack --rate 200000 --in-flight 10000 --pin --report ack.html
+  stress ack --fail-rate 0.1 --timeout-rate 0.001 --late-rate 0.1 --timeout 500ms
   stress sessions --pollers 2 --simulated
   stress sessions --contended --keys 100000000
   stress sessions --contended --peer zookeeper
   stress ttl --row 53 --simulated
   stress ttl --mix FILE.csv --row 9 --seconds 30
   stress histories --threads 4 --keys 1 --seconds 60
+  stress timers --pollers 2 --deadlines uniform
+  stress timers --wheel
+  stress growth --entries 10000000 --on map
+  stress growth --bounded
+  stress mass-expiry --entries 10000000 --pollers 2 --budget 1000
   stress faults --only threads_die
   stress hostile
   stress soak --hours 8 --log soak.jsonl --report soak.html
@@ -88,6 +117,15 @@ pub enum Scenario {
     /// Records what real threads do to few keys of all faces, and checks that it is linearizable
     #[command(after_help = histories::HELP)]
     Histories(Histories),
+    /// Timeouts as a server of remote calls has them: most are cancelled, some moved, the rest fires
+    #[command(after_help = timers::HELP)]
+    Timers(Timers),
+    /// From the default size to many entries, from all threads, and back
+    #[command(after_help = growth::HELP)]
+    Growth(Growth),
+    /// Many entries expire at once, while threads go on
+    #[command(after_help = mass_expiry::HELP)]
+    MassExpiry(MassExpiry),
     /// Faults injected into every face of the engine, each with its check
     #[command(after_help = faults::HELP)]
     Faults(Faults),
@@ -113,7 +151,10 @@ const ACK: &str = "\
 Every rate is a share of roots. A root that is left unacked has at least one edge outstanding. Half of the \
 duplicates repeat the last ack, which must change nothing, and half repeat another, which leaves the \
 root to its timeout. Late operations (acks, fails, resets) come after a root has ended and must be \
-refused; for chosen ids they are held like early ones, and must expire.";
+refused; for chosen ids they are held like early ones, and must expire.
+
+With --rate roots come at random by a schedule (Poisson's), and issue_since_due is how long after they were due they were in; \
+the schedule does not wait for places, so what cannot be kept up with shows there.";
 
 /// Options of `wordcount`.
 #[derive(Debug, Clone, Args, Serialize)]
@@ -168,6 +209,16 @@ pub enum Order {
     Shuffled,
 }
 
+/// How a clock is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Readings {
+    /// At most a millisecond old, where that is cheaper.
+    Cheap,
+    /// Exactly, each time.
+    Exact,
+}
+
 /// Who makes the ids of roots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -193,6 +244,16 @@ pub struct Ack {
     /// Edges per root, each acked once
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub edges: u32,
+    /// Begin this many roots a second, all threads together, by a schedule, instead of as many as there are places for; their time
+    /// is taken from when they were due
+    #[arg(long, value_parser = per_second, value_name = "ROOTS")]
+    pub rate: Option<f64>,
+    /// Take no readings and no times while it runs, and show nothing: what those cost is the difference
+    #[arg(long)]
+    pub bare: bool,
+    /// The tracker's clock
+    #[arg(long, value_enum, default_value_t = Readings::Cheap)]
+    pub clock: Readings,
     /// In what order roots are acked
     #[arg(long, value_enum, default_value_t = Order::Fifo)]
     pub order: Order,
@@ -245,6 +306,14 @@ fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
+/// How often in a second.
+fn per_second(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if (1e-3..=1e9).contains(&rate) => Ok(rate),
+        _ => Err("a rate is a number of operations a second, from 0.001 to 1000000000".into()),
+    }
+}
+
 /// A number of seconds above zero.
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
@@ -277,6 +346,10 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+        assert!(matches!(
+            Cli::parse_from(TOUR).scenario,
+            Some(Scenario::Soak(_))
+        ));
     }
 
     #[test]
@@ -286,6 +359,8 @@ mod tests {
             assert!(rate(bad).is_err(), "{bad}");
         }
         assert_eq!((seconds("2.5"), factor("1e7")), (Ok(2.5), Ok(1e7)));
+        assert_eq!(per_second("2e5"), Ok(2e5));
+        assert!(per_second("0").is_err() && per_second("NaN").is_err());
         assert!(factor("0").is_err() && factor("-1").is_err() && factor("NaN").is_err());
         for bad in ["0", "-1", "inf", "NaN", "1e9"] {
             assert!(seconds(bad).is_err(), "{bad}");

@@ -14,13 +14,16 @@ mod verdict;
 mod worker;
 
 use crate::checks::Checks;
+use crate::crowd::{crowd, Work};
 use crate::error::Error;
 use crate::latency::{human, nanos, Latency, Times};
 use crate::live::{Gauge, Live, Series};
-use crate::options::{threads, Ack};
+use crate::options::{threads, Ack, Readings};
+use crate::pace::Pace;
+use crate::page::{Chart, Kind, Unit};
 use crate::report::Report;
-use crossbeam_channel::{bounded, RecvTimeoutError};
-use expiry::AckTracker;
+use crossbeam_channel::bounded;
+use expiry::{AckTracker, MonotonicClock};
 use law::Promise;
 use ledger::{Clerk, Ledger};
 use ops::Ops;
@@ -55,14 +58,17 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
     if let Some(interval) = options.interval {
         builder = builder.interval(interval);
     }
+    if options.clock == Readings::Exact {
+        builder = builder.clock(MonotonicClock::new());
+    }
     let tracker = builder.build()?;
     let promise = Promise {
         timeout: options.timeout,
         late: tracker.interval().saturating_add(options.allowance),
     };
     let began = Instant::now();
-    let mut times = [Times::new(), Times::new()];
-    let (brought, took, series) = load(
+    let mut times = [Times::new(), Times::new(), Times::new()];
+    let (brought, took, series, ages) = load(
         options,
         (&tracker, &ledger, &checks),
         &mut times,
@@ -86,6 +92,7 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
     let operations = ("operations", during.operations());
     let mut report = Report::new("ack", operations, took, options.seed, &checks, options);
     report.series = series;
+    report.charts.push(ages);
     report.counts.extend(tally.named());
     report.counts.extend([
         ("threads", threads as u64),
@@ -107,6 +114,12 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
         ("issue", times[1].percentiles()),
         ("timeout_lateness", lateness.percentiles()),
     ]);
+    if let Some(rate) = options.rate {
+        report
+            .latency
+            .insert("issue_since_due", times[2].percentiles());
+        report.figures.insert("asked_trees_per_s", rate);
+    }
     if let Ok(latency) = ledger.latency.lock() {
         report
             .latency
@@ -119,10 +132,10 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
 fn load(
     options: &Ack,
     (tracker, ledger, checks): (&AckTracker, &Ledger, &Checks),
-    times: &mut [Times; 2],
+    times: &mut [Times; 3],
     (planner, promise): (&Planner, Promise),
     (threads, each): (usize, usize),
-) -> (Vec<Brought>, Duration, Series) {
+) -> (Vec<Brought>, Duration, Series, Chart) {
     let stats = Stats::default();
     let busy = AtomicUsize::new(threads);
     let began = ledger.now();
@@ -147,44 +160,67 @@ fn load(
     let (mut to, mut from): (Vec<_>, Vec<_>) = (0..threads).map(|_| bounded(CHANNEL)).unzip();
     // Each thread hands over to the next one.
     to.rotate_left(1);
-    let (alive, gone) = bounded::<()>(0);
     let batch = options.batch as usize;
-    std::thread::scope(|scope| {
-        let mut handles = Vec::new();
-        for (number, (to, from)) in to.drain(..).zip(from.drain(..)).enumerate() {
-            let alive = alive.clone();
-            let rng = SmallRng::seed_from_u64(options.seed.wrapping_add(number as u64));
-            let recorders = (times[0].recorder(), times[1].recorder());
-            handles.push(scope.spawn(move || {
-                let _alive = alive;
-                let ops = Ops::new(tracker, options.ids, batch, recorders);
-                let luck = (planner.clone(), rng);
-                Worker::new(shared, ops, luck, (number * each, each), batch, (to, from)).run()
-            }));
+    let mut works: Vec<Work<'_, Brought>> = Vec::new();
+    for (number, (to, from)) in to.drain(..).zip(from.drain(..)).enumerate() {
+        let rng = SmallRng::seed_from_u64(options.seed.wrapping_add(number as u64));
+        let recorders = (times[0].recorder(), times[1].recorder());
+        let share = options.rate.map(|rate| rate / threads as f64);
+        let pace = share.and_then(|rate| Pace::new(rate, began, options.seed ^ number as u64));
+        let pace = pace.map(|pace| (pace, times[2].recorder()));
+        works.push(Box::new(move || {
+            let ops = Ops::new(tracker, options.ids, batch, options.bare, recorders);
+            let luck = (planner.clone(), rng);
+            let places = (number * each, each);
+            Worker::new(shared, ops, luck, pace, places, batch, (to, from)).run()
+        }));
+    }
+    let mut live = Live::new("ack", Some(stop - began));
+    if options.bare {
+        live = live.without_readings();
+    }
+    // In an open loop what counts is how long they have waited.
+    let shown = if options.rate.is_some() { 2 } else { 0 };
+    let mut ages = None;
+    let brought = crowd(works, &mut live, |live| {
+        let now = ledger.now().min(stop);
+        if now - began >= (stop - began) / 2 && ages.is_none() {
+            ages = Some(by_age(tracker, options.timeout));
         }
-        drop(alive);
-        let mut live = Live::new("ack", Some(stop - began));
-        while gone.recv_timeout(live.pause()) == Err(RecvTimeoutError::Timeout) {
-            live.show(ledger.now().min(stop) - began, || {
-                gauge(&stats, tracker, checks, &mut times[0])
-            });
-        }
-        let series = live.finish();
-        // A panic in a worker is a bug in this program: pass it on.
-        let brought = handles
-            .into_iter()
-            .map(|handle| handle.join().expect("a worker panicked"));
-        let brought: Vec<_> = brought.collect();
-        let last = brought.iter().map(|one| one.until).max().unwrap_or(stop);
-        (brought, Duration::from_nanos(last - began), series)
-    })
+        live.show(now - began, || {
+            gauge(&stats, tracker, checks, &mut times[shown])
+        });
+    });
+    let ages = ages.unwrap_or_else(|| by_age(tracker, options.timeout));
+    let last = brought.iter().map(|one| one.until).max().unwrap_or(stop);
+    let took = Duration::from_nanos(last - began);
+    (brought, took, live.finish(), ages)
+}
+
+/// How the roots in flight are spread over the time that they have, in the middle of a run.
+#[allow(clippy::cast_precision_loss)] // for the eye
+fn by_age(tracker: &AckTracker, timeout: Duration) -> Chart {
+    const BARS: u32 = 32;
+    let bounds: Vec<Duration> = (1..=BARS).map(|bar| timeout * bar / BARS).collect();
+    let counts = tracker.counts_by_age(&bounds);
+    let bars = bounds
+        .iter()
+        .zip(counts)
+        .map(|(bound, count)| (bound.as_secs_f64(), count as f64));
+    Chart::new(
+        "Roots in flight by age, halfway",
+        ("age", Unit::Seconds),
+        ("", Unit::Count),
+        Kind::Bars,
+    )
+    .with("", bars)
 }
 
 /// What is shown.
-fn gauge(stats: &Stats, tracker: &AckTracker, checks: &Checks, acks: &mut Times) -> Gauge {
+fn gauge(stats: &Stats, tracker: &AckTracker, checks: &Checks, times: &mut Times) -> Gauge {
     Gauge {
         done: stats.operations.load(Relaxed),
-        latency: Some(acks.since()),
+        latency: Some(times.since()),
         violations: checks.violations(),
         text: format!(
             "{} roots, {} failed, {} timed out, lateness max {}",

@@ -41,6 +41,8 @@ pub struct Ops<'t> {
     ids: Ids,
     batch: usize,
     calls: u64,
+    /// Nothing is timed.
+    bare: bool,
     roots: Vec<Root>,
     issued_acks: Vec<(Root, u64)>,
     chosen_acks: Vec<(u64, u64)>,
@@ -58,6 +60,7 @@ impl<'t> Ops<'t> {
         tracker: &'t AckTracker,
         ids: Ids,
         batch: usize,
+        bare: bool,
         (ack_time, issue_time): (Recorder, Recorder),
     ) -> Self {
         Ops {
@@ -65,6 +68,7 @@ impl<'t> Ops<'t> {
             ids,
             batch,
             calls: 0,
+            bare,
             roots: Vec::new(),
             issued_acks: Vec::new(),
             chosen_acks: Vec::new(),
@@ -87,7 +91,7 @@ impl<'t> Ops<'t> {
     /// Whether this call is one that is timed.
     fn timed(&mut self, one_in: u64) -> Option<Instant> {
         self.calls += 1;
-        (self.calls & (one_in - 1) == 0).then(Instant::now)
+        (self.calls & (one_in - 1) == 0 && !self.bare).then(Instant::now)
     }
 
     /// Acks them all in order, and tells `each` what came of it.

@@ -9,8 +9,9 @@ use super::plan::{Plan, Planner};
 use super::tally::{Stats, Tally};
 use crate::checks::Checks;
 use crate::interrupt;
-use crate::latency::Latency;
+use crate::latency::{Latency, Recorder};
 use crate::options::{Ids, Order};
+use crate::pace::Pace;
 use crossbeam_channel::{Receiver, Sender};
 use expiry::{Ack, AckError};
 use rand::rngs::SmallRng;
@@ -50,6 +51,8 @@ struct Tenant {
     /// The same, of the issue (and the early ack before it) only.
     prepared: u64,
     issued: u64,
+    /// When it was due to begin, in an open loop.
+    due: u64,
     number: u32,
     /// The last step that looked at this place.
     step: u32,
@@ -91,6 +94,8 @@ pub struct Worker<'a> {
     ops: Ops<'a>,
     planner: Planner,
     rng: SmallRng,
+    /// When roots are to begin, and how long after that they have; `None` in a closed loop.
+    pace: Option<(Pace, Recorder)>,
     /// Where its places begin in the ledger.
     first: usize,
     tenants: Vec<Tenant>,
@@ -129,6 +134,7 @@ impl<'a> Worker<'a> {
         shared: Shared<'a>,
         ops: Ops<'a>,
         (planner, rng): (Planner, SmallRng),
+        pace: Option<(Pace, Recorder)>,
         (first, places): (usize, usize),
         batch: usize,
         (to, from): (Sender<Vec<ToAck>>, Receiver<Vec<ToAck>>),
@@ -138,6 +144,7 @@ impl<'a> Worker<'a> {
             ops,
             planner,
             rng,
+            pace,
             first,
             tenants: vec![Tenant::default(); places],
             occupied: 0,
@@ -214,7 +221,7 @@ impl<'a> Worker<'a> {
                 Phase::Waiting => {}
                 Phase::Free => {
                     if issue {
-                        self.prepare(at, before);
+                        self.begin(at, before);
                     }
                     continue;
                 }
@@ -223,7 +230,7 @@ impl<'a> Worker<'a> {
                 self.close(at, &entry);
                 idle = false;
                 if issue {
-                    self.prepare(at, before);
+                    self.begin(at, before);
                 }
             }
         }
@@ -238,9 +245,24 @@ impl<'a> Worker<'a> {
             self.shared.stats.advance(&self.told, &self.tally);
             self.told = self.tally.clone();
         }
-        if idle && self.step & (TELL - 1) == 0 {
+        if idle && self.pace.is_some() {
+            // It is not to be late for what is due next.
+            std::thread::yield_now();
+        } else if idle && self.step & (TELL - 1) == 0 {
             // Everything in sight waits for its timeout.
             std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    /// Lets a free place to a new root, if one is due.
+    fn begin(&mut self, at: usize, now: u64) {
+        let due = match &mut self.pace {
+            Some((pace, _)) => pace.due(now),
+            None => Some(now),
+        };
+        if let Some(due) = due {
+            self.prepare(at, now);
+            self.tenants[at].due = due;
         }
     }
 

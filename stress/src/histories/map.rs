@@ -6,7 +6,7 @@
 
 use super::check::{Call, Model, Then};
 use super::due::Due;
-use super::record::{Heard, Kind, Log, Subject, Time, LONGEST, MANY};
+use super::record::{Heard, Kind, Log, Subject, Time, LONGEST};
 use expiry::expiring_map::Entry;
 use expiry::{Cause, ExpiringMap, InsertError, StoreError};
 use rand::rngs::SmallRng;
@@ -333,9 +333,8 @@ impl Subject for Load {
         self.map.metrics().total.expired
     }
 
-    fn fill(&self) -> u64 {
-        let fits = |&key: &u64| self.map.insert(key, 0).is_ok();
-        (0..MANY).take_while(fits).count() as u64
+    fn put(&self, number: u64) -> bool {
+        self.map.insert(number, 0).is_ok()
     }
 }
 

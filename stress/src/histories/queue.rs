@@ -5,7 +5,7 @@
 
 use super::check::{Call, Model, Then};
 use super::due::Due;
-use super::record::{Heard, Kind, Log, Subject, Time, LONGEST, MANY};
+use super::record::{Heard, Kind, Log, Subject, Time, LONGEST};
 use crate::sessions::Key;
 use expiry::{ExpiryQueue, Handle, StoreError, Updated};
 use rand::rngs::SmallRng;
@@ -239,9 +239,9 @@ impl<K: Key> Subject for Load<K> {
         self.queue.metrics().total.expired
     }
 
-    fn fill(&self) -> u64 {
-        let fits = |&key: &u64| self.queue.update(K::of(key), self.time.ticks(1)).is_ok();
-        (0..MANY).take_while(fits).count() as u64
+    fn put(&self, number: u64) -> bool {
+        let done = self.queue.update(K::of(number), self.time.ticks(1));
+        done.is_ok()
     }
 }
 

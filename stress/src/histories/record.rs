@@ -39,7 +39,7 @@ pub const LONGEST: u32 = 8;
 const INTERVAL: Duration = Duration::from_micros(10);
 
 /// More than ever fit.
-pub const MANY: u64 = 1 << 20;
+const MANY: u64 = 1 << 20;
 
 /// After how many operations, on average, a thread lets a tick go by.
 const TICK_EVERY: f64 = 24.0;
@@ -295,8 +295,13 @@ pub trait Subject: Sync {
     /// How many have ended of those whose ends are told, by its own count.
     fn ended(&self) -> u64;
 
-    /// Puts something in under one number after the other, until it is refused, and says how often it was not.
-    fn fill(&self) -> u64;
+    /// Puts something in under this number. False if it is refused.
+    fn put(&self, number: u64) -> bool;
+
+    /// Puts in one number after the other, until one is refused, and says how often it was not.
+    fn fill(&self) -> u64 {
+        (0..MANY).take_while(|&number| self.put(number)).count() as u64
+    }
 }
 
 /// How much is recorded at a time.

@@ -1,6 +1,6 @@
 //! Options of `ttl`.
 
-use super::{factor, rate, seconds};
+use super::{factor, per_second, rate, seconds};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -51,6 +51,10 @@ pub struct Ttl {
     /// Threads, on the real clock [default: the number of cores]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=255))]
     pub threads: Option<u32>,
+    /// This many requests a second, all threads together, by a schedule, instead of as many as can be done; their time is taken from
+    /// when they were due
+    #[arg(long, value_parser = per_second, value_name = "REQUESTS", conflicts_with = "simulated")]
+    pub rate: Option<f64>,
     /// Distinct keys [default: by the row's frequency, and no more than --memory allows]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub keys: Option<u32>,

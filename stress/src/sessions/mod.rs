@@ -23,6 +23,7 @@ use crate::interrupt;
 use crate::latency::{human, Latency};
 use crate::live::{Gauge, Live};
 use crate::options::{threads, Sessions};
+use crate::pin;
 use crate::report::Report;
 use crate::timeline::{Reading, Timeline};
 use expiry::ExpiryQueue;
@@ -284,7 +285,13 @@ impl<'a, K: Key> Run<'a, K> {
             let began = Instant::now();
             let threads: Vec<_> = workers
                 .iter_mut()
-                .map(|worker| scope.spawn(move || worker.round(shared)))
+                .enumerate()
+                .map(|(number, worker)| {
+                    scope.spawn(move || {
+                        pin::worker(number);
+                        worker.round(shared)
+                    })
+                })
                 .collect();
             for thread in threads {
                 // A panic in a worker is a bug in this program: pass it on.

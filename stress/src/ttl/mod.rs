@@ -14,7 +14,7 @@ mod value;
 
 use crate::checks::Checks;
 use crate::error::Error;
-use crate::latency::Latency;
+use crate::latency::Percentiles;
 use crate::live::Series;
 use crate::options::Ttl;
 use crate::report::Report;
@@ -54,7 +54,7 @@ pub struct Summary {
     done: Done,
     took: Duration,
     counts: Vec<(&'static str, u64)>,
-    latency: Vec<(&'static str, Latency)>,
+    latency: Vec<(&'static str, Percentiles)>,
     series: Series,
 }
 
@@ -172,9 +172,7 @@ fn run_with<K: CacheKey>(options: &Ttl, setting: &Setting) -> Result<Report, Err
         ("interval_ms", setting.interval.as_secs_f64() * 1e3),
         ("squeeze", setting.squeeze),
     ]);
-    for (name, latency) in summary.latency {
-        report.latency.insert(name, latency.percentiles());
-    }
+    report.latency.extend(summary.latency);
     let row = &setting.row;
     report
         .notes

@@ -5,13 +5,14 @@ use super::load::{Cache, Client, Done, Load, Seen};
 use super::value::{CacheKey, Value};
 use super::{Setting, Summary};
 use crate::checks::{Check, Checks};
+use crate::crowd::{crowd, Work};
 use crate::error::Error;
 use crate::interrupt;
-use crate::latency::{human, Latency};
+use crate::latency::{human, nanos, Latency, Recorder, Times};
 use crate::live::{Gauge, Live, Series};
 use crate::options::{threads, Ttl};
+use crate::pace::Pace;
 use crate::timeline::Timeline;
-use crossbeam_channel::{bounded, RecvTimeoutError};
 use expiry::expiring_map::Entry;
 use expiry::{Cause, ExpiringMap, StoreError, Timeout};
 use rand::rngs::SmallRng;
@@ -40,6 +41,14 @@ const LOOK: u64 = 64;
 
 /// How often an entry is looked at again that has changed: nobody is as unlucky as that.
 const ATTEMPTS: u32 = 10_000;
+
+/// What is timed: how long requests of each kind take, and, in an open loop, how long after they were due they were done.
+const TIMES: [&str; 5] = ["get", "insert", "update", "remove", "done_since_due"];
+const GET: usize = 0;
+const INSERT: usize = 1;
+const UPDATE: usize = 2;
+const REMOVE: usize = 3;
+const SINCE_DUE: usize = 4;
 
 /// What the threads and the listener share.
 struct Books {
@@ -131,16 +140,14 @@ struct Shopper<'a, K: CacheKey> {
     calls: u64,
     /// Entries that had changed since they were looked at.
     changed: u64,
-    get_time: Latency,
-    insert_time: Latency,
-    update_time: Latency,
-    remove_time: Latency,
+    times: [Recorder; TIMES.len()],
 }
 
 impl<'a, K: CacheKey> Shopper<'a, K> {
     fn new(
         (map, keys, books): (&'a ExpiringMap<K, Value>, &'a [K], &'a Books),
         thread: usize,
+        times: [Recorder; TIMES.len()],
     ) -> Self {
         Shopper {
             map,
@@ -150,10 +157,7 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
             inserted: 0,
             calls: 0,
             changed: 0,
-            get_time: Latency::new(),
-            insert_time: Latency::new(),
-            update_time: Latency::new(),
-            remove_time: Latency::new(),
+            times,
         }
     }
 
@@ -237,7 +241,7 @@ impl<K: CacheKey> Cache for Shopper<'_, K> {
         let began = self.books.time.now();
         let found = self.map.get(&self.keys[key]);
         if let Some(timed) = timed {
-            self.get_time.record(timed.elapsed());
+            self.times[GET].record(timed.elapsed());
         }
         found.map(|value| self.seen(&value, began))
     }
@@ -250,7 +254,7 @@ impl<K: CacheKey> Cache for Shopper<'_, K> {
         let number = value.number;
         let done = self.map.insert_with(self.keys[key].clone(), value, after);
         if let Some(timed) = timed {
-            self.insert_time.record(timed.elapsed());
+            self.times[INSERT].record(timed.elapsed());
         }
         match done {
             Ok(replaced) => self.inserted(number, replaced.map(|old| old.value().number)),
@@ -279,7 +283,7 @@ impl<K: CacheKey> Cache for Shopper<'_, K> {
             });
         let done = done.unwrap_or(false);
         if let Some(timed) = timed {
-            self.update_time.record(timed.elapsed());
+            self.times[UPDATE].record(timed.elapsed());
         }
         done
     }
@@ -288,7 +292,7 @@ impl<K: CacheKey> Cache for Shopper<'_, K> {
         let timed = self.timed();
         let removed = self.map.remove(&self.keys[key]);
         if let Some(timed) = timed {
-            self.remove_time.record(timed.elapsed());
+            self.times[REMOVE].record(timed.elapsed());
         }
         let Some(old) = removed else {
             return false;
@@ -304,7 +308,6 @@ impl<K: CacheKey> Cache for Shopper<'_, K> {
 struct Brought {
     done: Done,
     changed: u64,
-    times: [(&'static str, Latency); 4],
 }
 
 /// Runs the row.
@@ -344,7 +347,9 @@ pub fn run<K: CacheKey>(
             .on_end(move |_: &K, value: &Value, cause| books.told(value, cause))
             .build()?
     };
-    let (brought, took, series) = crowd(options, setting, load, (&map, &keys, &books), threads);
+    let mut times = std::array::from_fn(|_| Times::new());
+    let places = (&map, &*keys, &*books);
+    let (brought, took, series) = shoppers(options, setting, load, places, &mut times, threads);
     let live = map.len() as u64;
     drop(map);
     let ends = books.ledger.close(&books.checks);
@@ -363,15 +368,17 @@ pub fn run<K: CacheKey>(
         ("live_at_the_end", live),
         ("changed", brought.iter().map(|one| one.changed).sum()),
     ]);
-    for at in 0..4 {
-        let mut all = Latency::new();
-        brought.iter().for_each(|one| all.add(&one.times[at].1));
-        summary
-            .latency
-            .extend(brought.first().map(|one| (one.times[at].0, all)));
+    for (name, times) in TIMES.into_iter().zip(&mut times) {
+        let times = times.percentiles();
+        // Those of a closed loop were never due.
+        if times.count > 0 || name != TIMES[SINCE_DUE] {
+            summary.latency.push((name, times));
+        }
     }
     if let Ok(lateness) = books.lateness.lock() {
-        summary.latency.push(("expiry_lateness", lateness.clone()));
+        summary
+            .latency
+            .push(("expiry_lateness", lateness.percentiles()));
     }
     // The map, and with it the listener, is gone.
     let books = Arc::into_inner(books).expect("nobody else has the books");
@@ -379,70 +386,90 @@ pub fn run<K: CacheKey>(
 }
 
 /// All threads, until it is time to stop; and what is shown.
-fn crowd<K: CacheKey>(
+fn shoppers<K: CacheKey>(
     options: &Ttl,
     setting: &Setting,
     load: &Load,
     (map, keys, books): (&ExpiringMap<K, Value>, &[K], &Books),
+    times: &mut [Times; TIMES.len()],
     threads: usize,
 ) -> (Vec<Brought>, Duration, Series) {
     let length = Duration::from_secs_f64(options.seconds);
     let began = Instant::now();
-    let (alive, gone) = bounded::<()>(0);
-    std::thread::scope(|scope| {
-        let handles: Vec<_> = (0..threads)
-            .map(|thread| {
-                let alive = alive.clone();
-                scope.spawn(move || {
-                    let _alive = alive;
-                    let mut rng =
-                        SmallRng::seed_from_u64(options.seed.wrapping_mul(256) + thread as u64);
-                    let mut client = Client::new(&setting.row, !options.no_fill);
-                    let mut shopper = Shopper::new((map, keys, books), thread);
-                    let mut told = Done::default();
-                    while began.elapsed() < length && !interrupt::asked() {
-                        for _ in 0..LOOK {
-                            client.request(&mut shopper, load.draw(&mut rng));
-                        }
-                        books.requests.fetch_add(LOOK, Relaxed);
-                        books.hits.fetch_add(client.done.hits - told.hits, Relaxed);
-                        told = client.done.clone();
-                    }
-                    Brought {
-                        done: client.done,
-                        changed: shopper.changed,
-                        times: [
-                            ("get", shopper.get_time),
-                            ("insert", shopper.insert_time),
-                            ("update", shopper.update_time),
-                            ("remove", shopper.remove_time),
-                        ],
-                    }
-                })
-            })
-            .collect();
-        drop(alive);
-        let mut live = Live::new("ttl", Some(length.as_millis() as u64));
-        while gone.recv_timeout(live.pause()) == Err(RecvTimeoutError::Timeout) {
-            let position = began.elapsed().min(length).as_millis() as u64;
-            live.show(position, || Gauge {
-                done: books.requests.load(Relaxed),
-                violations: books.checks.violations(),
-                text: format!(
-                    "{} hits, lateness max {}",
-                    books.hits.load(Relaxed),
-                    human(books.latest.load(Relaxed))
-                ),
-                ..Gauge::of_store(map.metrics())
-            });
+    let mut works: Vec<Work<'_, Brought>> = Vec::new();
+    for thread in 0..threads {
+        let recorders = std::array::from_fn(|at| times[at].recorder());
+        let shopper = Shopper::new((map, keys, books), thread, recorders);
+        let pace = options.rate.map(|rate| rate / threads as f64);
+        let pace = pace.and_then(|rate| Pace::new(rate, 0, options.seed ^ thread as u64));
+        works.push(Box::new(move || {
+            let over = || began.elapsed() >= length || interrupt::asked();
+            shop(shopper, (options, setting, load), (pace, began), over)
+        }));
+    }
+    let shown = if options.rate.is_some() {
+        SINCE_DUE
+    } else {
+        GET
+    };
+    let mut live = Live::new("ttl", Some(length.as_millis() as u64));
+    let brought = crowd(works, &mut live, |live| {
+        let position = began.elapsed().min(length).as_millis() as u64;
+        live.show(position, || Gauge {
+            done: books.requests.load(Relaxed),
+            latency: Some(times[shown].since()),
+            violations: books.checks.violations(),
+            text: format!(
+                "{} hits, lateness max {}",
+                books.hits.load(Relaxed),
+                human(books.latest.load(Relaxed))
+            ),
+            ..Gauge::of_store(map.metrics())
+        });
+    });
+    (brought, began.elapsed(), live.finish())
+}
+
+/// A thread's requests, until it is over.
+fn shop<K: CacheKey>(
+    mut shopper: Shopper<'_, K>,
+    (options, setting, load): (&Ttl, &Setting, &Load),
+    (mut pace, began): (Option<Pace>, Instant),
+    over: impl Fn() -> bool,
+) -> Brought {
+    let books = shopper.books;
+    let seed = options.seed.wrapping_mul(256) + shopper.thread as u64;
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let mut client = Client::new(&setting.row, !options.no_fill);
+    let mut told = Done::default();
+    while !over() {
+        for _ in 0..LOOK {
+            let due = match &mut pace {
+                Some(pace) => match pace.due(nanos(began.elapsed())) {
+                    Some(due) => Some(due),
+                    None => break,
+                },
+                None => None,
+            };
+            client.request(&mut shopper, load.draw(&mut rng));
+            if let Some(due) = due {
+                let since = began.elapsed().saturating_sub(Duration::from_nanos(due));
+                shopper.times[SINCE_DUE].record(since);
+            }
         }
-        let (took, series) = (began.elapsed(), live.finish());
-        // A panic in a thread is a bug in this program: pass it on.
-        let brought = handles
-            .into_iter()
-            .map(|handle| handle.join().expect("a thread panicked"));
-        (brought.collect(), took, series)
-    })
+        let fresh = client.done.requests - told.requests;
+        if fresh == 0 {
+            std::thread::yield_now();
+            continue;
+        }
+        books.requests.fetch_add(fresh, Relaxed);
+        books.hits.fetch_add(client.done.hits - told.hits, Relaxed);
+        told = client.done.clone();
+    }
+    Brought {
+        done: client.done,
+        changed: shopper.changed,
+    }
 }
 
 #[cfg(test)]
@@ -516,7 +543,9 @@ mod tests {
             .build_manual()
             .unwrap();
         let keys = [0];
-        let mut shopper = Shopper::new((&map, &keys, &books), 0);
+        let times = Times::new();
+        let recorders = std::array::from_fn(|_| times.recorder());
+        let mut shopper = Shopper::new((&map, &keys, &books), 0, recorders);
         let hour = 3_600_000_000_000;
         let other = Value::new(number(0, 99), 0, hour, 8);
         let (mut other, mut looks) = (Some(other), Vec::new());

@@ -412,7 +412,9 @@ pub fn run<K: CacheKey>(
     summary
         .counts
         .extend([("inserted", inserted), ("ended", ended), ("polls", polls)]);
-    summary.latency.push(("expiry_lateness", lateness));
+    summary
+        .latency
+        .push(("expiry_lateness", lateness.percentiles()));
     Ok(summary)
 }
 

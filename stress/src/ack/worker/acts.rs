@@ -298,6 +298,9 @@ impl Worker<'_> {
         for issue in &self.issues {
             let tenant = &mut self.tenants[issue.place as usize];
             (tenant.after, tenant.issued) = (after, after);
+            if let Some((_, times)) = &mut self.pace {
+                times.record(Duration::from_nanos(after.saturating_sub(tenant.due)));
+            }
         }
     }
 }

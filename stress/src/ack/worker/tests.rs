@@ -43,13 +43,14 @@ fn with(f: impl FnOnce(&mut Worker<'_>)) -> Arc<Checks> {
         &tracker,
         options.ids,
         1,
+        options.bare,
         (times.recorder(), times.recorder()),
     );
     let luck = (
         Planner::new(&options, 1).unwrap(),
         SmallRng::seed_from_u64(1),
     );
-    let mut worker = Worker::new(shared, ops, luck, (0, 1), 1, bounded(1));
+    let mut worker = Worker::new(shared, ops, luck, None, (0, 1), 1, bounded(1));
     worker.prepare(0, 0);
     worker.send_issues();
     assert_eq!(worker.tally.issued, 1);
