@@ -73,6 +73,7 @@ const SIMULATED_MASS: &str =
 const BARE_MAPS: &str = "compare --group maps --peers sharded --entries 1000 --operations 40000 --rounds 1 --threads 1,2";
 const EXPIRING_MAPS: &str =
     "compare --group expiring --peers sharded --entries 2000 --rounds 1 --threads 1,2";
+const TIMEOUTS_BESIDE: &str = "compare --group timeouts --peers tokio --entries 1000 --operations 10000 --rounds 1 --threads 1,2";
 const TIMERS_BESIDE: &str = "compare --group timers --peers btree --entries 1000 --operations 40000 --rounds 1 --threads 1,2";
 
 const MAP_LAW: &[&str] = &["map_linearizable"];
@@ -89,6 +90,7 @@ const SEEDED: &[Seeded] = &[
     seeded("late-expiry", EXPIRING_MAPS, &["entries_expire"]),
     seeded("double-outcome/10", TIMERS_BESIDE, &["timers_fire"]),
     seeded("lost-outcome/10", TIMERS_BESIDE, &["timers_fire"]),
+    seeded("early-expiry", TIMEOUTS_BESIDE, &["futures_end"]),
     seeded(
         "kept-shard/10",
         "compare --group timers --peers btree --entries 1000 --operations 10000 --rounds 1 --stuck-after 10s",
@@ -578,11 +580,6 @@ const FORMS: &[&str] = &[
 
 /// A check of a form that no seeded bug makes fail, and why.
 const EXCEPT: &[(&str, &str, &str)] = &[
-    (
-        "compare",
-        "futures_end",
-        "of the peers: nothing of the engine is around a future there",
-    ),
     (
         "histories",
         "clock_in_order",

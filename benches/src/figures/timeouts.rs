@@ -4,34 +4,13 @@ use super::child::{ask, number};
 use super::{count, Options};
 use crate::process::{resident, settled, Took};
 use crate::report::{Report, Spread, Target};
-use crate::timeouts::{self, Bare, Guard, Load, Pingora, Tokio};
-use expiry::Timeouts;
+use crate::timeouts::{self, Bare, Guard, Load, Ours, Pingora, Tokio};
 use serde_json::{json, Value};
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
-
-/// This crate's.
-pub struct Ours(Timeouts);
-
-impl Guard for Ours {
-    const NAME: &'static str = "expiry, timeout";
-
-    fn new() -> Self {
-        Ours(Timeouts::new().expect("a thread"))
-    }
-
-    #[inline]
-    async fn guard<F>(&self, within: Duration, future: F) -> Option<F::Output>
-    where
-        F: Future + Send,
-        F::Output: Send,
-    {
-        self.0.timeout(within, future).await.ok()
-    }
-}
 
 /// Futures of a round, for each worker.
 const EACH: usize = 1_000_000;
