@@ -2,18 +2,24 @@
 
 mod compare;
 mod faults;
+mod growth;
 mod histories;
 mod hostile;
+mod mass_expiry;
 mod sessions;
 mod soak;
+mod timers;
 mod ttl;
 
 pub use compare::{Compare, Group};
 pub use faults::Faults;
+pub use growth::{Grown, Growth};
 pub use histories::{Histories, On};
 pub use hostile::Hostile;
+pub use mass_expiry::MassExpiry;
 pub use sessions::{Peer, Sessions};
 pub use soak::Soak;
+pub use timers::{Deadlines, Timers};
 pub use ttl::Ttl;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -76,13 +82,18 @@ Examples:
   stress wordcount /usr/share/doc --json   one JSON object on standard output
   stress ack --order shuffled --ids chosen --batch 16 --in-flight 1000000
   stress ack --rate 200000 --in-flight 10000 --pin --report ack.html
-  stress ack --fail-rate 0.1 --timeout-rate 0.001 --duplicate-rate 0.01 --late-rate 0.1 --timeout 500ms
+  stress ack --fail-rate 0.1 --timeout-rate 0.001 --late-rate 0.1 --timeout 500ms
   stress sessions --pollers 2 --simulated
   stress sessions --contended --keys 100000000
   stress sessions --contended --peer zookeeper
   stress ttl --row 53 --simulated
   stress ttl --mix FILE.csv --row 9 --seconds 30
   stress histories --threads 4 --keys 1 --seconds 60
+  stress timers --pollers 2 --deadlines uniform
+  stress timers --wheel
+  stress growth --entries 10000000 --on map
+  stress growth --bounded
+  stress mass-expiry --entries 10000000 --pollers 2 --budget 1000
   stress faults --only threads_die
   stress hostile
   stress compare --report compare.html
@@ -109,6 +120,15 @@ pub enum Scenario {
     /// Records what real threads do to few keys of all faces, and checks that it is linearizable
     #[command(after_help = histories::HELP)]
     Histories(Histories),
+    /// Timeouts as a server of remote calls has them: most are cancelled, some moved, the rest fires
+    #[command(after_help = timers::HELP)]
+    Timers(Timers),
+    /// From the default size to many entries, from all threads, and back
+    #[command(after_help = growth::HELP)]
+    Growth(Growth),
+    /// Many entries expire at once, while threads go on
+    #[command(after_help = mass_expiry::HELP)]
+    MassExpiry(MassExpiry),
     /// Faults injected into every face of the engine, each with its check
     #[command(after_help = faults::HELP)]
     Faults(Faults),
