@@ -13,6 +13,7 @@
 //! | a thread of your own for outcomes | [`build_with_channel`](AckTrackerBuilder::build_with_channel) |
 //! | a map whose entries die unless renewed, coarsely, and one owner | [`RotatingMap`] |
 //! | timers in a loop of your own | [`TimerWheel`], in [`wheel`] |
+//! | futures that may take too long, under tokio or any executor | `Timeouts`, with the feature `tokio` |
 //!
 //! ```
 //! use expiry::{AckTracker, Outcome, Tuple};
@@ -47,7 +48,7 @@
     allow(dead_code, clippy::modulo_one, clippy::unnecessary_min_or_max)
 )]
 
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "async"))]
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;
 
@@ -69,6 +70,9 @@ mod rotating;
 mod setup;
 mod sync;
 mod time;
+#[cfg(feature = "async")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+pub mod timeouts;
 pub mod wheel;
 
 pub use ack::{
@@ -86,6 +90,9 @@ pub use keyed::{
 };
 pub use rotating::{GenerationsError, RotatingMap};
 pub use time::{Clock, CoarseClock, ManualClock, MonotonicClock, Timeout};
+#[cfg(feature = "async")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+pub use timeouts::{Timeouts, TimeoutsBuilder};
 pub use wheel::{Geometry, TimerId, TimerWheel};
 
 /// Entries and iterators of [`ExpiringMap`].

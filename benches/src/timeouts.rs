@@ -14,6 +14,7 @@
 //!   before its time (but for the millisecond that all here count in).
 
 use crate::process::{resident, settled, Took};
+use expiry::Timeouts;
 use serde_json::{json, Value as Json};
 use std::future::{pending, Future};
 use std::pin::Pin;
@@ -61,6 +62,26 @@ impl Guard for Bare {
         F::Output: Send,
     {
         Some(future.await)
+    }
+}
+
+/// This crate's.
+pub struct Ours(pub(crate) Timeouts);
+
+impl Guard for Ours {
+    const NAME: &'static str = "expiry, timeout";
+
+    fn new() -> Self {
+        Ours(Timeouts::new().expect("a thread"))
+    }
+
+    #[inline]
+    async fn guard<F>(&self, within: Duration, future: F) -> Option<F::Output>
+    where
+        F: Future + Send,
+        F::Output: Send,
+    {
+        self.0.timeout(within, future).await.ok()
     }
 }
 
@@ -310,6 +331,7 @@ fn weigh<G: Guard>(entries: usize) -> Json {
 pub fn serve(guard: &str, entries: usize) -> Option<Json> {
     Some(match guard {
         "bare" => weigh::<Bare>(entries),
+        "expiry" => weigh::<Ours>(entries),
         "tokio" => weigh::<Tokio>(entries),
         "tokio-sleep" => weigh::<TokioSleep>(entries),
         "pingora" => weigh::<Pingora>(entries),
@@ -333,6 +355,7 @@ mod tests {
     fn everybody_does_the_work() {
         for took in [
             run::<Bare>(&LOAD),
+            run::<Ours>(&LOAD),
             run::<Tokio>(&LOAD),
             run::<TokioSleep>(&LOAD),
             run::<Pingora>(&LOAD),

@@ -1,6 +1,6 @@
 //! Figures that need a process to themselves, so that allocators, and what they hold on to, do not mix.
 
-use super::{growth, keyed, memory};
+use super::{growth, keyed, memory, timeouts as sleeps};
 use crate::peers::{Chosen, DashRemoveIf, Issued, Papaya, Peer, Scc, Sharded};
 use crate::{shared, timeouts};
 use serde_json::Value;
@@ -43,6 +43,7 @@ pub fn serve(args: &[String]) -> bool {
         "keyed" => keyed::serve(peer, entries),
         "shared" => shared::serve(peer, entries),
         "timeouts" => timeouts::serve(peer, entries),
+        "sleeps" => sleeps::serve(peer, entries),
         _ => None,
     };
     if let Some(answer) = &answer {

@@ -7,6 +7,7 @@ pub mod idle;
 pub mod keyed;
 pub mod lifecycle;
 pub mod memory;
+pub mod timeouts;
 pub mod topology;
 pub mod touch;
 pub mod wheel;

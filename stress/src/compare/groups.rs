@@ -358,6 +358,7 @@ fn timeouts(size: &Size) -> Contest {
         each,
     });
     let peers = vec![
+        timeout::<timeouts::Ours>(&loads, "expiry", Part::Ours),
         timeout::<timeouts::Tokio>(&loads, "tokio", Part::Theirs),
         timeout::<timeouts::TokioSleep>(&loads, "tokio-sleep", Part::Theirs),
         timeout::<timeouts::Pingora>(&loads, "pingora", Part::Theirs),
@@ -375,7 +376,6 @@ fn timeouts(size: &Size) -> Contest {
         drawn: 0,
         threads: size.threads.clone(),
         peers,
-        // What everybody else is set beside until this crate has timeouts of futures.
         beside: vec![0],
         added: true,
         timed: (tasks * each) as u64,
