@@ -230,7 +230,7 @@ impl Drop for Last {
 #[test]
 fn a_value_may_shut_its_map_down_wherever_it_is_dropped() {
     let (sender, done) = mpsc::channel();
-    std::thread::spawn(move || {
+    let thread = std::thread::spawn(move || {
         for pins in 1150..1350 {
             let map = ExpiringMap::builder().shards(1).seed(1).build_manual();
             let map = Arc::new(map.unwrap());
@@ -254,6 +254,8 @@ fn a_value_may_shut_its_map_down_wherever_it_is_dropped() {
         done.recv_timeout(support::GENEROUS)
             .unwrap_or_else(|_| panic!("it waits for itself: {pins}"));
     }
+    // Its last map is gone, too, before anybody looks for what was leaked.
+    thread.join().unwrap();
 }
 
 /// A hasher that gives all keys one hash made the index double for each key beyond 31, until memory ended.
