@@ -94,6 +94,12 @@ bugs! {
     LostReport = "lost-report",
     /// A session is reported as touched that was created.
     FalseReport = "false-report",
+    /// The free slots of a bucket are passed over, but for the first.
+    SkippedSlots = "skipped-slots",
+    /// An insertion waits until nobody drives the shard of its slot.
+    WaitingInsert = "waiting-insert",
+    /// What expires is not counted against the budget of its round.
+    BoundlessPoll = "boundless-poll",
     /// A session's move to another owner is answered as done, and it stays with the one that it had.
     LostMove = "lost-move",
     /// An upgrade of a session that is global says that it has made it so.

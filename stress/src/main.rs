@@ -3,8 +3,10 @@
 
 mod ack;
 mod checks;
+mod crowd;
 mod error;
 mod faults;
+mod growth;
 mod histories;
 mod hostile;
 mod inject;
@@ -12,6 +14,7 @@ mod interrupt;
 mod latency;
 mod live;
 mod machine;
+mod mass_expiry;
 mod options;
 mod pace;
 mod page;
@@ -21,6 +24,7 @@ mod report;
 mod sessions;
 mod soak;
 mod timeline;
+mod timers;
 mod ttl;
 mod usage;
 mod watch;
@@ -96,6 +100,9 @@ fn perform(scenario: &Scenario) -> Result<Report, Error> {
         Scenario::Sessions(options) => sessions::run(options),
         Scenario::Histories(options) => histories::run(options),
         Scenario::Ttl(options) => ttl::run(options),
+        Scenario::Timers(options) => timers::run(options),
+        Scenario::Growth(options) => growth::run(options),
+        Scenario::MassExpiry(options) => mass_expiry::run(options),
         Scenario::Faults(options) => faults::run(options),
         Scenario::Hostile(options) => hostile::run(options),
         Scenario::Soak(options) => soak::run(options),

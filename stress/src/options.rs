@@ -1,17 +1,23 @@
 //! The command line.
 
 mod faults;
+mod growth;
 mod histories;
 mod hostile;
+mod mass_expiry;
 mod sessions;
 mod soak;
+mod timers;
 mod ttl;
 
 pub use faults::Faults;
+pub use growth::{Grown, Growth};
 pub use histories::{Histories, On};
 pub use hostile::Hostile;
+pub use mass_expiry::MassExpiry;
 pub use sessions::{Peer, Sessions};
 pub use soak::Soak;
+pub use timers::{Deadlines, Timers};
 pub use ttl::Ttl;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -81,6 +87,11 @@ Examples:
   stress ttl --row 53 --simulated
   stress ttl --mix FILE.csv --row 9 --seconds 30
   stress histories --threads 4 --keys 1 --seconds 60
+  stress timers --pollers 2 --deadlines uniform
+  stress timers --wheel
+  stress growth --entries 10000000 --on map
+  stress growth --bounded
+  stress mass-expiry --entries 10000000 --pollers 2 --budget 1000
   stress faults --only threads_die
   stress hostile
   stress soak --hours 8 --log soak.jsonl --report soak.html
@@ -106,6 +117,15 @@ pub enum Scenario {
     /// Records what real threads do to few keys of all faces, and checks that it is linearizable
     #[command(after_help = histories::HELP)]
     Histories(Histories),
+    /// Timeouts as a server of remote calls has them: most are cancelled, some moved, the rest fires
+    #[command(after_help = timers::HELP)]
+    Timers(Timers),
+    /// From the default size to many entries, from all threads, and back
+    #[command(after_help = growth::HELP)]
+    Growth(Growth),
+    /// Many entries expire at once, while threads go on
+    #[command(after_help = mass_expiry::HELP)]
+    MassExpiry(MassExpiry),
     /// Faults injected into every face of the engine, each with its check
     #[command(after_help = faults::HELP)]
     Faults(Faults),

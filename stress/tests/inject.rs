@@ -60,6 +60,17 @@ const WORDS: &str = "wordcount src --timeout 1s";
 const DROPPED: &str = "wordcount src --timeout 300ms --drop 0.002";
 const LATE_WORDS: &str = "wordcount src --timeout 200ms --late 0.01";
 
+const TIMERS: &str =
+    "timers --seconds 0.5 --in-flight 4000 --threads 3 --timeout 50ms --cancels 0.7 --reschedules 0.2 --allowance 2s";
+const WHEELS: &str =
+    "timers --wheel --seconds 0.5 --in-flight 2000 --timeout 200ms --cancels 0.6 --reschedules 0.2";
+const GROWTH: &str = "growth --entries 50000 --threads 3";
+const BOUNDED: &str = "growth --bounded --entries 20000 --threads 3";
+const MASS: &str =
+    "mass-expiry --entries 20000 --threads 3 --seconds 0.2 --intervals 10 --allowance 2s";
+const SIMULATED_MASS: &str =
+    "mass-expiry --simulated --entries 20000 --threads 3 --seconds 0.2 --intervals 10 --pollers 2";
+
 const MAP_LAW: &[&str] = &["map_linearizable"];
 const QUEUE_LAW: &[&str] = &["queue_linearizable"];
 const ACKS_LAW: &[&str] = &["acks_linearizable"];
@@ -386,6 +397,124 @@ const SEEDED: &[Seeded] = &[
         "soak --minutes 1 --cycles 1 --each 300ms --only ack",
         &["runs_pass"],
     ),
+    // Loads: timers, growth, mass expiry.
+    seeded(
+        "lost-insert/1000",
+        TIMERS,
+        &["every_timer_ends", "refusals_true"],
+    ),
+    seeded(
+        "never-expires/50",
+        TIMERS,
+        &["every_timer_ends", "nothing_left"],
+    ),
+    seeded("double-outcome/100", TIMERS, &["fires_once"]),
+    seeded("lost-remove/100", TIMERS, &["cancelled_never_fires"]),
+    seeded("early-expiry/10", TIMERS, &["none_early"]),
+    seeded("late-touch/100", TIMERS, &["none_early"]),
+    seeded("late-deadline/100", TIMERS, &["none_late"]),
+    seeded("missed-look-up/100", TIMERS, &["refusals_true"]),
+    seeded("lost-count/100", TIMERS, &["metrics_add_up"]),
+    seeded("false-full/20", TIMERS, &["no_surprises"]),
+    seeded(
+        "leak-slot",
+        "timers --seconds 2 --in-flight 4000 --timeout 50ms",
+        &["memory_given_back"],
+    ),
+    seeded(
+        "kept-shard/10",
+        "timers --seconds 0.3 --timeout 50ms --stuck-after 10s",
+        STUCK,
+    ),
+    seeded(
+        "lost-insert/1000",
+        WHEELS,
+        &["length_agrees", "none_late", "results_agree"],
+    ),
+    seeded(
+        "late-deadline/100",
+        WHEELS,
+        &["ends_agree", "none_late", "wakes_in_time"],
+    ),
+    seeded("late-touch/100", WHEELS, &["ends_agree"]),
+    seeded("early-expiry/100", WHEELS, &["none_early"]),
+    seeded("stale-generation", WHEELS, &["results_agree"]),
+    seeded("leak-slot/2", WHEELS, &["memory_given_back"]),
+    seeded(
+        "lost-insert/1000",
+        GROWTH,
+        &["none_lost", "readers_see_all"],
+    ),
+    seeded(
+        "missed-look-up/100",
+        GROWTH,
+        &["drained_once", "readers_see_all"],
+    ),
+    seeded("lost-count/100", GROWTH, &["count_exact"]),
+    seeded("false-full/20", GROWTH, &["no_surprises"]),
+    seeded(
+        "skipped-slots/2",
+        "growth --on issued --on chosen",
+        &["memory_per_entry"],
+    ),
+    seeded("leak-slot", "growth --on issued", &["given_back"]),
+    seeded("leak-node", "growth --on map", &["given_back"]),
+    seeded(
+        "kept-shard/10",
+        "growth --entries 50000 --stuck-after 10s",
+        STUCK,
+    ),
+    seeded("over-capacity/10", BOUNDED, &["capacity_exact"]),
+    seeded("false-full/20", BOUNDED, &["refusals_right"]),
+    seeded("leak-slot/10", BOUNDED, &["room_comes_back"]),
+    seeded("lost-insert/1000", BOUNDED, &["none_lost"]),
+    seeded("missed-look-up/100", BOUNDED, &["drained_once"]),
+    seeded("lost-count/100", BOUNDED, &["count_exact"]),
+    seeded(
+        "kept-shard/10",
+        "growth --bounded --entries 20000 --stuck-after 10s",
+        STUCK,
+    ),
+    seeded("never-expires/50", MASS, &["all_expire"]),
+    seeded("double-outcome/100", MASS, &["one_end_each"]),
+    seeded("lost-remove/10", MASS, &["one_end_each"]),
+    seeded("early-expiry/10", MASS, &["none_early"]),
+    seeded("late-expiry/50", MASS, &["none_late"]),
+    seeded("late-touch/50", MASS, &["renewed_stay"]),
+    seeded("missed-look-up/100", MASS, &["foreground_right"]),
+    seeded("waiting-insert", MASS, &["nobody_stopped"]),
+    seeded("lost-count/100", MASS, &["metrics_add_up"]),
+    seeded(
+        "boundless-poll",
+        "mass-expiry --entries 20000 --seconds 0.2 --pollers 1 --budget 100",
+        &["budget_kept"],
+    ),
+    seeded(
+        "kept-shard/10",
+        "mass-expiry --entries 20000 --seconds 0.2 --stuck-after 10s",
+        STUCK,
+    ),
+    seeded(
+        "never-expires/50",
+        SIMULATED_MASS,
+        &["all_expire", "none_late"],
+    ),
+    seeded("lost-remove/10", SIMULATED_MASS, &["one_end_each"]),
+    seeded("early-expiry/10", SIMULATED_MASS, &["none_early"]),
+    seeded("late-expiry/50", SIMULATED_MASS, &["none_late"]),
+    seeded("late-touch/50", SIMULATED_MASS, &["renewed_stay"]),
+    seeded("missed-look-up/100", SIMULATED_MASS, &["foreground_right"]),
+    seeded("lost-count/100", SIMULATED_MASS, &["metrics_add_up"]),
+    seeded(
+        "boundless-poll",
+        "mass-expiry --simulated --entries 20000 --seconds 0.2 --budget 100",
+        &["budget_kept"],
+    ),
+    seeded(
+        "kept-shard/10",
+        "mass-expiry --simulated --entries 20000 --seconds 0.2 --stuck-after 10s",
+        STUCK,
+    ),
     // The executor.
     seeded(
         "skipped-tuple/100",
@@ -417,6 +546,12 @@ const FORMS: &[&str] = &[
     "faults --size 2000 --stall 100ms",
     "hostile --size 2000",
     "histories --seconds 0.5",
+    "timers --seconds 0.3",
+    "timers --wheel --seconds 0.3",
+    "growth --entries 20000",
+    "growth --bounded --entries 20000",
+    "mass-expiry --entries 20000 --seconds 0.2",
+    "mass-expiry --simulated --entries 20000 --seconds 0.2",
     "soak --minutes 1 --cycles 1 --each 100ms --only ack",
 ];
 
@@ -443,6 +578,11 @@ const EXCEPT: &[(&str, &str, &str)] = &[
         "in simulated time nobody comes late: not looked at",
     ),
     (
+        "timers --wheel",
+        "nobody_stuck",
+        "a wheel has one owner, who waits for nobody",
+    ),
+    (
         "ttl",
         "values_intact",
         "of memory that is freed too early or torn: to seed that would be undefined behaviour",
@@ -461,7 +601,14 @@ const ATTEMPTS: usize = 3;
 
 /// Of a scenario's arguments, what says which checks it makes.
 fn form(args: &str) -> String {
-    let is_form = |word: &&str| ["--tracker", "--contended", "--simulated"].contains(word);
+    let forms = [
+        "--tracker",
+        "--contended",
+        "--simulated",
+        "--wheel",
+        "--bounded",
+    ];
+    let is_form = |word: &&str| forms.contains(word);
     let words = || args.split_whitespace();
     let form: Vec<_> = words().take(1).chain(words().filter(is_form)).collect();
     form.join(" ")

@@ -89,6 +89,9 @@ impl<C> Engine<C> {
         let mut fruitless = 0;
         loop {
             if let Some(id) = self.claim_in_chunk(stripe) {
+                if hit(Bug::WaitingInsert) {
+                    self.wait_for_driver(id);
+                }
                 return id;
             }
             if let Err(why) = self.next_chunk(stripe, index, fruitless >= FRUITLESS) {
@@ -97,6 +100,15 @@ impl<C> Engine<C> {
                 return NOTHING;
             }
             fruitless += 1;
+        }
+    }
+
+    /// What [`Bug::WaitingInsert`] does.
+    #[cold]
+    #[allow(clippy::cast_possible_truncation)] // a slot's id
+    fn wait_for_driver(&self, id: u64) {
+        while self.shards[self.shard_of(id as u32)].driver.is_taken() {
+            std::thread::yield_now();
         }
     }
 
@@ -142,7 +154,11 @@ impl<C> Engine<C> {
             let (hand, free) = (stripe.hand.get(), stripe.free.get());
             let stale = stripe.lapsed.get() != 0 && self.is_stale(hand as u32, stripe.lapsed.get());
             if free != 0 && !stale {
-                return Some(take(stripe, free));
+                let first = take(stripe, free);
+                if hit(Bug::SkippedSlots) {
+                    stripe.free.set(0);
+                }
+                return Some(first);
             }
             let next = self.leave(stripe);
             if next >= stripe.end.get() || is_crowded(stripe) {

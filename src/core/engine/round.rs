@@ -336,7 +336,8 @@ impl<C> Engine<C> {
             }
             match self.end(slot, lease) {
                 Ok(()) => {
-                    work.budget = work.budget.saturating_sub(1);
+                    let cost = usize::from(!hit(Bug::BoundlessPoll));
+                    work.budget = work.budget.saturating_sub(cost);
                     work.ended += 1;
                     face.expired(claim, lease, deadline, instant.now);
                     break;

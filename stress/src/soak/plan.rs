@@ -20,7 +20,7 @@ impl Turn {
 type Arguments = fn(&Turn, &Path) -> String;
 
 /// The scenarios of a cycle, each with what varies.
-const RUNS: [(&str, Arguments); 13] = [
+const RUNS: [(&str, Arguments); 18] = [
     ("ack", |turn, _| {
         format!(
             "ack --ids issued --order {} --batch {} --threads {} --in-flight {} --seconds {} --timeout 500ms --allowance 2m",
@@ -102,6 +102,58 @@ const RUNS: [(&str, Arguments); 13] = [
             turn.of(&["0.0005", "0", "0.001"]),
             turn.of(&[2, 3]),
             turn.of(&[65_536, 1_000])
+        )
+    }),
+    ("timers", |turn, _| {
+        format!(
+            "timers --deadlines {} --order {} --pollers {} --threads {} --in-flight {} --seconds {} --timeout 300ms --allowance 2m",
+            turn.of(&["heavy", "uniform", "fixed"]),
+            turn.of(&["shuffled", "fifo"]),
+            turn.of(&[0, 1, 2]),
+            turn.of(&[2, 3, 8, 4]),
+            turn.of(&[1_000, 100_000, 500_000]),
+            turn.seconds
+        )
+    }),
+    ("timers", |turn, _| {
+        format!(
+            "timers --wheel --deadlines {} --cancels {} --threads {} --in-flight {} --seconds {}",
+            turn.of(&["uniform", "heavy", "fixed"]),
+            turn.of(&[0.9, 0.5]),
+            turn.of(&[1, 2, 4]),
+            turn.of(&[1_000, 100_000]),
+            turn.seconds
+        )
+    }),
+    ("growth", |turn, _| {
+        format!(
+            "growth {} --threads {} --readers {} --entries {:.0}",
+            turn.of(&["", "--bounded"]),
+            turn.of(&[2, 4, 3, 8]),
+            turn.of(&[1, 2]),
+            (turn.seconds * 1e5).clamp(1e4, turn.of(&[1e6, 3e6, 2e5]))
+        )
+    }),
+    ("mass-expiry", |turn, _| {
+        format!(
+            "mass-expiry --intervals {} --pollers {} --budget {} --threads {} --entries {:.0} --seconds {} --allowance 2m",
+            turn.of(&[1, 10, 100]),
+            turn.of(&[0, 1, 2]),
+            turn.of(&[4096, 100, 1_000_000]),
+            turn.of(&[2, 4, 3]),
+            (turn.seconds * 1e5).clamp(1e4, turn.of(&[2e6, 2e5])),
+            turn.seconds / 2.0
+        )
+    }),
+    ("mass-expiry", |turn, _| {
+        format!(
+            "mass-expiry --simulated --intervals {} --pollers {} --budget {} --threads {} --entries {:.0} --seconds {}",
+            turn.of(&[10, 1, 100]),
+            turn.of(&[1, 3]),
+            turn.of(&[64, 4096]),
+            turn.of(&[2, 4]),
+            (turn.seconds * 5e4).clamp(1e4, turn.of(&[1e6, 1e5])),
+            turn.seconds / 4.0
         )
     }),
     ("faults", |turn, _| {

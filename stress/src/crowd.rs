@@ -1,0 +1,38 @@
+//! Threads of a run, and what is shown while they are at it.
+
+use crate::live::Live;
+use crate::pin;
+use crossbeam_channel::{bounded, RecvTimeoutError};
+
+/// What a thread of a run does, and brings back.
+pub type Work<'a, T> = Box<dyn FnOnce() -> T + Send + 'a>;
+
+/// Runs each on a thread of its own, to the end of all, and calls `show` meanwhile, which shows what is going on. What they bring
+/// back, in their order.
+pub fn crowd<'a, T: Send>(
+    works: Vec<Work<'a, T>>,
+    live: &mut Live,
+    mut show: impl FnMut(&mut Live),
+) -> Vec<T> {
+    let (alive, gone) = bounded::<()>(0);
+    std::thread::scope(|scope| {
+        let spawned = works.into_iter().enumerate().map(|(number, work)| {
+            let alive = alive.clone();
+            scope.spawn(move || {
+                let _alive = alive;
+                pin::worker(number);
+                work()
+            })
+        });
+        let threads: Vec<_> = spawned.collect();
+        drop(alive);
+        while gone.recv_timeout(live.pause()) == Err(RecvTimeoutError::Timeout) {
+            show(live);
+        }
+        // A panic in a worker is a bug in this program: pass it on.
+        let brought = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a worker panicked"));
+        brought.collect()
+    })
+}

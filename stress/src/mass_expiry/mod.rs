@@ -1,0 +1,464 @@
+//! Scenario `mass-expiry`: many entries expire at once, while threads go on, whom that must not stop.
+//!
+//! The threads of the foreground fill an [`ExpiryQueue`], go on for a while, and after a leap of the clock go on beside the expiry (see
+//! `foreground`). Each entry has a story (see `books`): it expires once, at its time, unless it was renewed or removed before, by
+//! a call that said so. A thread conducts: it lets time pass, and says what phase it is. Memory is that of the entries, and a byte each.
+
+mod books;
+mod foreground;
+mod leap;
+
+use crate::checks::{Check, Checks};
+use crate::crowd::{crowd, Work};
+use crate::error::Error;
+use crate::interrupt;
+use crate::latency::{nanos, Latency, Times};
+use crate::live::{Gauge, Live};
+use crate::options::{threads, MassExpiry};
+use crate::report::Report;
+use crate::usage::thread_time;
+use books::Books;
+use expiry::{Clock, Expired, ExpiryQueue};
+use foreground::Foreground;
+use leap::Leaping;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::{Duration, Instant};
+
+/// The checks of a run.
+const NAMES: [Check; 9] = [
+    "all_expire",
+    "one_end_each",
+    "none_early",
+    "none_late",
+    "renewed_stay",
+    "foreground_right",
+    "nobody_stopped",
+    "budget_kept",
+    "metrics_add_up",
+];
+/// Those of a run in simulated time, where the one that drives is never held up.
+const SIMULATED: [Check; 8] = [
+    "all_expire",
+    "one_end_each",
+    "none_early",
+    "none_late",
+    "renewed_stay",
+    "foreground_right",
+    "budget_kept",
+    "metrics_add_up",
+];
+
+/// How long after the queue was built entries are due; and how long all else lives.
+const LEAP: Duration = Duration::from_secs(3600);
+const LIFE: Duration = Duration::from_secs(10 * 3600);
+/// How long before that, in intervals, time stands, or goes, once more.
+const LEAD: u32 = 4;
+/// So many intervals later all is over in simulated time.
+const LATER: u32 = 10_000;
+/// Keys of the foreground are from here on; this one wakes the reaper.
+const FOREGROUND: u64 = 1 << 60;
+const ALARM: u64 = u64::MAX;
+/// How many entries a poll may give beyond its budget: those of a bucket that it has begun.
+const BEGUN: u64 = 15;
+/// How long after everything should have expired the run gives up waiting.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Phases of a run.
+const FILLING: u8 = 0;
+const BEFORE: u8 = 1;
+const DURING: u8 = 2;
+const OVER: u8 = 3;
+
+/// What polls have found.
+#[derive(Default)]
+struct Polls {
+    /// Those that found something, how long they took by their threads' own time, and how many entries they gave.
+    some: AtomicU64,
+    nanos: AtomicU64,
+    gave: AtomicU64,
+    /// The most that one gave.
+    most: AtomicU64,
+}
+
+/// What all threads share.
+struct Shared<'a> {
+    options: &'a MassExpiry,
+    queue: &'a ExpiryQueue<u64>,
+    books: &'a Books,
+    threads: usize,
+    pollers: usize,
+    phase: AtomicU8,
+    /// Threads that have filled their part, and how much of it each has.
+    ready: AtomicUsize,
+    filled: Vec<AtomicU64>,
+    polls: Polls,
+    /// Where pollers wait for simulated time to pass.
+    turn: Barrier,
+}
+
+impl Shared<'_> {
+    /// What each thread has inserted.
+    fn inserted(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let entries = u64::from(self.options.entries);
+        let start = move |thread: usize| entries * thread as u64 / self.threads as u64;
+        let filled = self.filled.iter().enumerate();
+        filled.map(move |(thread, filled)| start(thread)..start(thread) + filled.load(Acquire))
+    }
+
+    /// Polls once. True if there may be more.
+    fn poll(&self, found: &mut Vec<Expired<u64>>) -> bool {
+        let budget = self.options.budget as usize;
+        let began = thread_time();
+        let more = self.queue.poll_into(found, budget);
+        let took = thread_time().saturating_sub(began);
+        let gave = found.len() as u64;
+        if gave == 0 {
+            return more;
+        }
+        self.polls.some.fetch_add(1, Relaxed);
+        self.polls.nanos.fetch_add(nanos(took), Relaxed);
+        self.polls.gave.fetch_add(gave, Relaxed);
+        self.polls.most.fetch_max(gave, Relaxed);
+        self.books
+            .checks
+            .expect("budget_kept", gave <= budget as u64 + BEGUN, || {
+                format!("a poll with a budget of {budget} gave {gave} entries")
+            });
+        let entries = found.drain(..).filter(|key| **key != ALARM);
+        entries.for_each(|key| self.books.expired(*key));
+        true
+    }
+
+    /// A thread that polls.
+    fn poller(&self) {
+        let mut found = Vec::new();
+        if self.options.simulated {
+            loop {
+                self.turn.wait();
+                if self.phase.load(Acquire) == OVER {
+                    return;
+                }
+                while self.poll(&mut found) {}
+                self.turn.wait();
+            }
+        }
+        while self.phase.load(Acquire) != OVER {
+            if !self.poll(&mut found) {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Says what phase it is, and lets time pass. How long the foreground was timed for.
+    fn conduct(&self) -> Duration {
+        let nap = || std::thread::sleep(Duration::from_millis(1));
+        while self.ready.load(Acquire) < self.threads {
+            nap();
+        }
+        let began = Instant::now();
+        self.phase.store(BEFORE, Release);
+        let before = Duration::from_secs_f64(self.options.seconds);
+        while began.elapsed() < before && !interrupt::asked() {
+            nap();
+        }
+        let books = self.books;
+        let lead = nanos(self.options.interval * LEAD);
+        let to_go = (books.due - lead).saturating_sub(books.time.now());
+        let holds = self.pollers == 0 && !self.options.simulated;
+        books.holds.store(holds, Release);
+        self.phase.store(DURING, Release);
+        books.time.leap(Duration::from_nanos(to_go));
+        if self.options.simulated {
+            self.step();
+        } else {
+            self.wait();
+        }
+        self.phase.store(OVER, Release);
+        if self.options.simulated {
+            self.turn.wait();
+        }
+        began.elapsed()
+    }
+
+    /// Waits until all have a story.
+    fn wait(&self) {
+        // The reaper sleeps by the machine's time: this wakes it to look at the clock.
+        let alarm = self.queue.update(ALARM, self.options.interval);
+        self.books
+            .checks
+            .expect("foreground_right", alarm.is_ok(), || {
+                format!("a key was refused: {alarm:?}")
+            });
+        let inserted = self.inserted().map(|part| part.end - part.start).sum();
+        let span = self.options.interval * (self.options.intervals + LEAD);
+        let (began, patience) = (Instant::now(), span + self.options.allowance + PATIENCE);
+        while self.books.settled.load(Acquire) < inserted && began.elapsed() < patience {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Lets simulated time pass, and looks after each interval whether all that was due has expired.
+    fn step(&self) {
+        self.turn();
+        let (interval, time) = (self.options.interval, &self.books.time);
+        time.leap(interval * LEAD);
+        for nth in 0..u64::from(self.options.intervals) {
+            self.turn();
+            self.look(nth);
+            time.leap(interval);
+        }
+        // What was put off comes now.
+        time.leap(interval * LATER);
+        self.turn();
+    }
+
+    /// All polls, until there is nothing to do.
+    fn turn(&self) {
+        self.turn.wait();
+        self.turn.wait();
+        // A poll leaves out a shard that another one is at.
+        let mut found = Vec::new();
+        while self.poll(&mut found) {}
+    }
+
+    /// Whether all that is due in the `nth` interval has a story.
+    fn look(&self, nth: u64) {
+        let intervals = u64::from(self.options.intervals);
+        let of_it = |entry: &u64| entry % intervals == nth && self.books.is_open(*entry);
+        let open: Vec<u64> = self.inserted().flatten().filter(of_it).collect();
+        if open.is_empty() {
+            return;
+        }
+        // A thread may have renewed one and be about to enter that: not in the operation after the next.
+        let counts = || {
+            let counts = self.books.operations.iter();
+            counts.map(|count| count.load(Acquire)).collect::<Vec<_>>()
+        };
+        let (before, began) = (counts(), Instant::now());
+        let goes_on = || {
+            counts()
+                .iter()
+                .zip(&before)
+                .all(|(now, before)| *now >= before + 2)
+        };
+        while !goes_on() && began.elapsed() < PATIENCE {
+            std::thread::yield_now();
+        }
+        for entry in open {
+            self.books
+                .checks
+                .expect("none_late", !self.books.is_open(entry), || {
+                    format!("entry {entry} was due, all polls are over, and it has not expired")
+                });
+        }
+    }
+}
+
+/// Runs the scenario.
+///
+/// # Errors
+///
+/// If the options make no sense.
+pub fn run(options: &MassExpiry) -> Result<Report, Error> {
+    let threads = threads(options.threads);
+    let pollers = options.pollers.unwrap_or(u32::from(options.simulated));
+    if options.simulated && pollers == 0 {
+        return Err(Error::Option {
+            option: "--pollers",
+            why: "is 0, and a reaper does not notice that simulated time passes; use at least 1"
+                .into(),
+        });
+    }
+    let (interval, time) = (nanos(options.interval), Leaping::new(options.simulated));
+    let span = options.interval.saturating_mul(options.intervals + LATER);
+    if interval == 0 || span > LIFE - LEAP {
+        return Err(Error::Option {
+            option: "--intervals",
+            why: "take longer than some hours; use fewer, or a shorter --interval".into(),
+        });
+    }
+    // A queue uses cheap readings only where their lag is small beside its interval.
+    let lag = if time.lag() * 4 <= interval {
+        time.lag()
+    } else {
+        0
+    };
+    let late = interval + lag + nanos(options.allowance);
+    let started = time.now();
+    let books = Arc::new(Books {
+        entries: Books::stories(options.entries),
+        checks: Checks::new(if options.simulated {
+            &SIMULATED
+        } else {
+            &NAMES
+        }),
+        // In simulated time, which begins with the queue, a whole number of intervals.
+        due: started + nanos(LEAP).div_ceil(interval) * interval,
+        interval,
+        intervals: options.intervals.into(),
+        late: if options.simulated { 0 } else { late },
+        slip: AtomicU64::new(0),
+        settled: AtomicU64::new(0),
+        told: AtomicU64::new(0),
+        stretch: (AtomicU64::new(u64::MAX), AtomicU64::new(0)),
+        began: Instant::now(),
+        lateness: Mutex::default(),
+        operations: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+        holds: AtomicBool::new(false),
+        patience: options.allowance,
+        time: time.clone(),
+    });
+    let builder = ExpiryQueue::builder()
+        .interval(options.interval)
+        .reaper_budget(options.budget as usize)
+        .clock(time);
+    let queue = if pollers > 0 {
+        builder.build()?
+    } else {
+        let books = books.clone();
+        builder.build_with_handler(move |&key| {
+            if key != ALARM {
+                books.expired(key);
+                books.hold();
+            }
+        })?
+    };
+    let shared = Shared {
+        options,
+        queue: &queue,
+        books: &books,
+        threads,
+        pollers: pollers as usize,
+        phase: AtomicU8::new(FILLING),
+        ready: AtomicUsize::new(0),
+        filled: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+        polls: Polls::default(),
+        turn: Barrier::new(pollers as usize + 1),
+    };
+    let mut times = [Times::new(), Times::new()];
+    let mut live = Live::new("mass-expiry", None);
+    let (did, took) = perform(&shared, &mut times, &mut live);
+    at_rest(&shared);
+    let mut report = Report::new(
+        "mass-expiry",
+        ("foreground operations", did.iter().sum()),
+        took,
+        options.seed,
+        &books.checks,
+        options,
+    );
+    report.series = live.finish();
+    told(&mut report, &shared, did, times);
+    Ok(report)
+}
+
+/// All threads to their end. Operations of the foreground before and during, and how long both took.
+fn perform(shared: &Shared<'_>, times: &mut [Times; 2], live: &mut Live) -> ([u64; 2], Duration) {
+    let mut works: Vec<Work<'_, ([u64; 2], Duration)>> = Vec::new();
+    for thread in 0..shared.threads {
+        let recorders = times.each_ref().map(|times| times.recorder());
+        let foreground = Foreground::new(shared, thread, recorders);
+        works.push(Box::new(move || (foreground.run(), Duration::ZERO)));
+    }
+    for _ in 0..shared.pollers {
+        works.push(Box::new(move || {
+            shared.poller();
+            Default::default()
+        }));
+    }
+    works.push(Box::new(move || ([0; 2], shared.conduct())));
+    let books = shared.books;
+    let brought = crowd(works, live, |live| {
+        let phase = shared.phase.load(Relaxed);
+        let told = books.told.load(Relaxed);
+        let operations = books.operations.iter().map(|count| count.load(Relaxed));
+        let done = operations.sum::<u64>();
+        let filled: u64 = shared
+            .filled
+            .iter()
+            .map(|filled| filled.load(Relaxed))
+            .sum();
+        live.show(told, || Gauge {
+            done: done + filled,
+            latency: Some(times[usize::from(phase >= DURING)].since()),
+            violations: books.checks.violations(),
+            text: format!(
+                "{}, {told} expired",
+                ["filling", "before", "expiring", "clearing"][usize::from(phase)]
+            ),
+            ..Gauge::of_store(shared.queue.metrics())
+        });
+    });
+    let mut did = [0; 2];
+    for (one, _) in &brought {
+        did[0] += one[0];
+        did[1] += one[1];
+    }
+    (did, brought.iter().map(|one| one.1).sum())
+}
+
+/// What must hold when all threads have gone.
+fn at_rest(shared: &Shared<'_>) {
+    let (books, checks) = (shared.books, &shared.books.checks);
+    for entry in shared.inserted().flatten() {
+        checks.expect("all_expire", !books.is_open(entry), || {
+            format!("entry {entry} has not expired long after it was due")
+        });
+    }
+    // Time is beyond the alarm's too, and pollers have gone.
+    let (began, mut found) = (Instant::now(), Vec::new());
+    while shared.queue.contains(&ALARM) && began.elapsed() < PATIENCE {
+        shared.queue.poll_into(&mut found, 1 << 16);
+        std::thread::yield_now();
+    }
+    let metrics = shared.queue.metrics().total;
+    let alarm = u64::from(!shared.options.simulated);
+    checks.equal("all_expire", "keys in the queue", metrics.live, 0);
+    let told = books.told.load(Relaxed) + alarm;
+    checks.equal("metrics_add_up", "expired", metrics.expired, told);
+    let ended = metrics.expired + metrics.removed;
+    checks.equal("metrics_add_up", "inserted", metrics.inserted, ended);
+}
+
+/// What was measured.
+#[allow(clippy::cast_precision_loss)] // counts below 2^53
+fn told(report: &mut Report, shared: &Shared<'_>, did: [u64; 2], mut times: [Times; 2]) {
+    let (books, polls) = (shared.books, &shared.polls);
+    let told = books.told.load(Relaxed);
+    let [before, during] = times.each_mut().map(|times| times.percentiles());
+    let (first, last) = (books.stretch.0.load(Relaxed), books.stretch.1.load(Relaxed));
+    let took = last.saturating_sub(first) as f64;
+    let ratio = during.p99 as f64 / before.p99.max(1) as f64;
+    report.counts.extend([
+        ("threads", shared.threads as u64),
+        ("pollers", shared.pollers as u64),
+        (
+            "filled",
+            shared.inserted().map(|part| part.end - part.start).sum(),
+        ),
+        ("expired", told),
+        ("foreground_before", did[0]),
+        ("foreground_during", did[1]),
+        ("polls_that_gave", polls.some.load(Relaxed)),
+        ("longest_poll_entries", polls.most.load(Relaxed)),
+    ]);
+    report.figures.extend([
+        ("foreground_p99_ratio", ratio),
+        ("ns_an_expiry", took / told.max(1) as f64),
+        (
+            "ns_an_expiry_polled",
+            polls.nanos.load(Relaxed) as f64 / polls.gave.load(Relaxed).max(1) as f64,
+        ),
+    ]);
+    let lateness = books
+        .lateness
+        .lock()
+        .map_or_else(|_| Latency::new(), |late| late.clone());
+    report.latency.extend([
+        ("foreground_before", before),
+        ("foreground_during", during),
+        ("expiry_lateness", lateness.percentiles()),
+    ]);
+}
