@@ -49,6 +49,18 @@ pub struct ShardMetrics {
 }
 
 /// A snapshot of a tracker's counters.
+///
+/// ```
+/// use expiry::{edge, AckTracker};
+///
+/// let tracker = AckTracker::builder().build()?;
+/// tracker.issue(edge(), 42)?;
+/// let metrics = tracker.metrics();
+/// println!("{} of {} slots", metrics.total.live, metrics.total.slots);
+/// println!("99 % of timeouts were seen within {:?}", metrics.lateness.quantile(0.99));
+/// assert_eq!((metrics.total.inserted, metrics.handler_panics), (1, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
@@ -198,6 +210,18 @@ impl AckTracker {
     }
 
     /// The `most` oldest roots in flight, oldest first. O(capacity): looks at every slot, stops nobody.
+    ///
+    /// ```
+    /// use expiry::{edge, AckTracker};
+    ///
+    /// let tracker = AckTracker::builder().build()?;
+    /// let root = tracker.issue(edge(), 42)?;
+    /// for stuck in tracker.oldest(10) {
+    ///     assert_eq!((stuck.root, stuck.owner), (root.into(), 42));
+    ///     println!("{:?} old, {:?} left", stuck.age, stuck.remaining);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn oldest(&self, most: usize) -> Vec<InFlight> {
         let mut heap = BinaryHeap::new();

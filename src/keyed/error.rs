@@ -42,6 +42,17 @@ impl fmt::Display for StoreError {
 impl std::error::Error for StoreError {}
 
 /// Why an insertion was refused; it gives the key and the value back.
+///
+/// ```
+/// use expiry::{ExpiringMap, StoreError};
+///
+/// let map = ExpiringMap::builder().capacity(1).build()?;
+/// map.insert(1, "one".to_string())?;
+/// if let Err(refused) = map.insert(2, "two".to_string()) {
+///     assert_eq!((refused.error, refused.key, refused.value.as_str()), (StoreError::Full, 2, "two"));
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct InsertError<K, V> {
     /// The key that was to be inserted.
     pub key: K,

@@ -34,6 +34,18 @@ type Inner<K> = Store<K, NoValue, Hasher>;
 /// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
 /// | [`reaper_budget`](Self::reaper_budget) | 4096 |
 /// | [`pause_grace`](Self::pause_grace) | none |
+///
+/// ```
+/// use expiry::ExpiryQueue;
+/// use std::time::Duration;
+///
+/// let leases = ExpiryQueue::builder()
+///     .interval(Duration::from_millis(50))
+///     .capacity(1_000_000)
+///     .build_with_handler(|worker: &String| println!("{worker} has fallen silent"))?;
+/// leases.update("worker 1".to_string(), Duration::from_secs(10))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a builder does nothing until one of its build methods is called"]
 pub struct ExpiryQueueBuilder<K> {
     setup: Setup,
@@ -75,6 +87,25 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     /// ends before anything is due; a gap after a poll that found nothing to wait for; and one of 2^38 intervals and more.
     /// A clock that stands still while the machine is suspended, as the default one does, shows nothing of that, and none
     /// of it counts against any key.
+    ///
+    /// ```
+    /// use expiry::{ExpiryQueue, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// let leases = ExpiryQueue::builder()
+    ///     .interval(second)
+    ///     .pause_grace(5 * second)
+    ///     .clock(clock.clone())
+    ///     .build()?;
+    /// leases.update("worker 1", 12 * second)?;
+    /// clock.advance(10 * second);
+    /// assert!(leases.poll().is_empty());
+    /// clock.advance(20 * second); // the process was stopped
+    /// assert!(leases.poll().is_empty());
+    /// assert!(leases.touch("worker 1", 12 * second)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn pause_grace(mut self, threshold: Duration) -> Self {
         self.setup.pause_grace = Some(threshold);
         self
@@ -146,10 +177,38 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
 }
 
 /// Names one stay of a key in a queue, from its insertion to its end: touching by it skips the look-up.
+///
+/// ```
+/// use expiry::{ExpiryQueue, Updated};
+/// use std::time::Duration;
+///
+/// let leases = ExpiryQueue::builder().build()?;
+/// let ten = Duration::from_secs(10);
+/// if let Updated::Inserted { handle, .. } = leases.update("worker 1", ten)? {
+///     assert!(leases.touch_by(handle, ten)?);
+///     leases.remove("worker 1");
+///     leases.update("worker 1", ten)?;
+///     assert!(!leases.touch_by(handle, ten)?); // another stay
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle(Place);
 
 /// What [`ExpiryQueue::update`] did. Times are counted from when the queue was built.
+///
+/// ```
+/// use expiry::{ExpiryQueue, ManualClock, Updated};
+/// use std::time::Duration;
+///
+/// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+/// let leases = ExpiryQueue::builder().interval(second).clock(clock.clone()).build()?;
+/// assert!(matches!(leases.update("worker 1", 10 * second)?, Updated::Inserted { .. }));
+/// assert_eq!(leases.update("worker 1", 10 * second)?, Updated::Unchanged);
+/// clock.advance(second);
+/// assert_eq!(leases.update("worker 1", 10 * second)?, Updated::Renewed { expiry: 11 * second });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Updated {
     /// The key was not there: it is now.
@@ -597,6 +656,19 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// [`WhenFull::Spill`] from here on.
     ///
     /// In the handler it only stops the reaper, which then ends what there is, untold: look at [`dump`](Self::dump) first.
+    ///
+    /// ```
+    /// use expiry::ExpiryQueue;
+    /// use std::time::Duration;
+    ///
+    /// let leases = ExpiryQueue::builder().build()?;
+    /// leases.update(7, Duration::from_secs(10))?;
+    /// for lease in leases.shutdown() {
+    ///     println!("{} would have expired {:?} after the queue was built", lease.key(), lease.expiry());
+    /// }
+    /// assert!(leases.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use = "what is not looked at is lost"]
     pub fn shutdown(&self) -> Vec<Expired<K>> {
         let mut left = Vec::new();
