@@ -75,6 +75,21 @@ pub enum Fate {
 }
 
 /// What a call of [`AckTracker::poll`] left behind.
+///
+/// ```
+/// # let tracker = expiry::AckTracker::builder().build_manual()?;
+/// loop {
+///     let polled = tracker.poll(1000);
+///     if polled.more {
+///         continue; // or do something else first
+///     }
+///     match polled.next {
+///         Some(next) => std::thread::sleep(next), // or until something comes in
+///         None => break,
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Polled {
@@ -250,6 +265,14 @@ impl AckTracker {
 
     /// As [`issue`](Self::issue), with a timeout of its own.
     ///
+    /// ```
+    /// # use expiry::{edge, AckTracker, Timeout};
+    /// # use std::time::Duration;
+    /// # let tracker = AckTracker::builder().build()?;
+    /// tracker.issue_with(edge(), 42, Timeout::After(Duration::from_secs(300)))?; // a long one
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`issue`](Self::issue), and [`AckError::ZeroTimeout`], [`AckError::TimeoutTooLong`].
@@ -416,6 +439,19 @@ impl AckTracker {
 
     /// Inits each `(id, xor, owner)` and calls `each` with its place and result. The
     /// memory of a group is fetched before its first member is looked at.
+    ///
+    /// ```
+    /// # use expiry::{edge, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// let mut refused = Vec::new();
+    /// tracker.init_batch(&[(7, edge(), 42), (7, edge(), 42)], |at, result| {
+    ///     if let Err(error) = result {
+    ///         refused.push((at, error));
+    ///     }
+    /// });
+    /// assert_eq!(refused, [(1, AckError::Duplicate)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn init_batch(
         &self,
         items: &[(u64, u64, u64)],

@@ -51,6 +51,18 @@ impl fmt::Display for Root {
 }
 
 /// Which root: issued by the engine, or chosen by the caller. The two never meet.
+///
+/// ```
+/// use expiry::{edge, AckTracker, RootId};
+///
+/// let tracker = AckTracker::builder().build()?;
+/// let issued = tracker.issue(edge(), 42)?;
+/// tracker.init(7, edge(), 42)?;
+/// for root in [RootId::Issued(issued), RootId::Chosen(7)] {
+///     tracker.fail(root)?; // as all calls, of either kind
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RootId {
     /// Issued by the engine.
@@ -197,6 +209,18 @@ pub enum Ack {
 }
 
 /// What a fail, or a reset of a timeout, did.
+///
+/// ```
+/// use expiry::{edge, AckTracker, Done, Outcome};
+///
+/// let tracker = AckTracker::builder()
+///     .on_outcome(|outcome: &Outcome| assert!(outcome.is_failed()))
+///     .build()?;
+/// assert_eq!(tracker.fail(7)?, Done::Held); // overtook its init, which it ends
+/// tracker.init(7, edge(), 42)?;
+/// assert!(tracker.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Done {
     /// It took effect at once.

@@ -223,6 +223,16 @@ impl<T: Borrow<AckTracker>> Tuple<T> {
 
     /// As [`fail`](Self::fail), and the outcome says who did it.
     ///
+    /// ```
+    /// # use expiry::{AckError, AckTracker, Tuple};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// let mut line = Tuple::root(&tracker, 42)?;
+    /// let word = line.emit();
+    /// line.fail_by(3)?; // the whole tree, by worker 3
+    /// assert_eq!(word.ack(), Err(AckError::NotLive)); // as it should be: drop the work
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`fail`](Self::fail).

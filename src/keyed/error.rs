@@ -4,6 +4,18 @@ use super::node::Fresh;
 use std::fmt;
 
 /// Why an operation on a keyed store was refused. It has changed nothing.
+///
+/// ```
+/// use expiry::{ExpiryQueue, StoreError};
+/// use std::time::Duration;
+///
+/// let leases = ExpiryQueue::builder().capacity(1).build()?;
+/// leases.update(1, Duration::from_secs(10))?;
+/// assert_eq!(leases.update(2, Duration::from_secs(10)), Err(StoreError::Full));
+/// assert_eq!(leases.update(1, Duration::ZERO), Err(StoreError::ZeroTimeout)); // it is as it was
+/// assert!(leases.contains(&1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreError {

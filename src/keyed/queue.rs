@@ -228,6 +228,18 @@ pub enum Updated {
 }
 
 /// A key that has expired.
+///
+/// ```
+/// # use expiry::{ExpiryQueue, ManualClock};
+/// # use std::time::Duration;
+/// # let clock = ManualClock::new();
+/// # let queue = ExpiryQueue::builder().interval(Duration::from_secs(1)).clock(clock.clone()).build()?;
+/// queue.update("key", Duration::from_secs(5))?;
+/// clock.advance(Duration::from_secs(60));
+/// let expired = queue.poll();
+/// assert_eq!((*expired[0], expired[0].expiry()), ("key", Duration::from_secs(5)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Expired<K: 'static> {
     ended: Ended<K, NoValue>,
     expiry: Duration,
@@ -458,6 +470,18 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
 
     /// Renews the key if it is there, be it that its time is up. True if it was; then it does not expire by its old time any more.
     ///
+    /// ```
+    /// # use expiry::ExpiryQueue;
+    /// # use std::time::Duration;
+    /// # let leases = ExpiryQueue::builder().build()?;
+    /// let ten = Duration::from_secs(10);
+    /// leases.update("worker 1".to_string(), ten)?;
+    /// assert!(leases.touch("worker 1", ten)?);
+    /// leases.remove("worker 1");
+    /// assert!(!leases.touch("worker 1", ten)?); // it has lost its lease, and does not get it back so
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
@@ -547,6 +571,23 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// As [`poll`](Self::poll), with at most about `budget` steps of work: expired keys, buckets looked at, cascades. What it
     /// finds is appended to `into`, sorted by itself; of what was due it may be any. True if there is more to do: what the
     /// budget did not cover stays where it is, for whoever polls next.
+    ///
+    /// ```
+    /// # use expiry::{ExpiryQueue, ManualClock};
+    /// # use std::time::Duration;
+    /// # let clock = ManualClock::new();
+    /// # let queue = ExpiryQueue::builder().clock(clock.clone()).build()?;
+    /// for key in 0..1000u64 {
+    ///     queue.update(key, Duration::from_secs(1))?;
+    /// }
+    /// clock.advance(Duration::from_secs(2));
+    /// let mut expired = Vec::new();
+    /// while queue.poll_into(&mut expired, 100) {
+    ///     // other work of this thread
+    /// }
+    /// assert_eq!(expired.len(), 1000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn poll_into(&self, into: &mut Vec<Expired<K>>, budget: usize) -> bool {
         let before = into.len();
         let more = self.gather(into, budget);
@@ -610,6 +651,17 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     }
 
     /// Which keys expire when: expiry time to keys. O(capacity); no snapshot.
+    ///
+    /// ```
+    /// # use expiry::{ExpiryQueue, ManualClock};
+    /// # use std::time::Duration;
+    /// # let second = Duration::from_secs(1);
+    /// # let queue = ExpiryQueue::builder().interval(second).clock(ManualClock::new()).build()?;
+    /// queue.update("a", 5 * second)?;
+    /// queue.update("b", 7 * second)?;
+    /// assert!(queue.dump().into_iter().eq([(5 * second, vec!["a"]), (7 * second, vec!["b"])]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn dump(&self) -> BTreeMap<Duration, Vec<K>>
     where

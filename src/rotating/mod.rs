@@ -370,6 +370,15 @@ impl<K, V, S> RotatingMap<K, V, S> {
     }
 
     /// The live entries that have seen this many rotations since they were renewed, as [`iter`](Self::iter) has them.
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::new();
+    /// map.put("old", 1);
+    /// map.rotate();
+    /// map.put("new", 2);
+    /// assert!(map.generation(0).eq([(&"new", &2)]) && map.generation(1).eq([(&"old", &1)]));
+    /// assert!(map.iter().map(|(key, _)| *key).eq(["old", "new"]));
+    /// ```
     pub fn generation(&self, age: usize) -> impl Iterator<Item = (&K, &V)> {
         Iter::of_one(&self.nodes, self.list(age))
     }

@@ -216,6 +216,15 @@ impl<T> TimerWheel<T> {
     /// id of a periodic timer does not change, and whoever has it can move or cancel it. Otherwise it gets
     /// a new one. The answer is the id that it has now. O(1).
     ///
+    /// ```
+    /// # use expiry::wheel::{Geometry, TimerWheel};
+    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+    /// let beat = wheel.schedule(10, "beat");
+    /// let fired = wheel.pop(10).unwrap();
+    /// assert_eq!(wheel.rearm(fired, 20), beat);
+    /// assert_eq!(wheel.deschedule(beat), Some("beat"));
+    /// ```
+    ///
     /// # Panics
     /// As [`schedule`](TimerWheel::schedule).
     #[inline]

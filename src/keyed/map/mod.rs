@@ -42,9 +42,9 @@ use std::time::Duration;
 ///
 /// # Time
 ///
-/// An entry is found until its time is up and not after, by the map's clock, rounded up to the interval: never early, and at most
-/// one interval late. That somebody has come to end it is another matter: a reaper thread does, or whoever calls
-/// [`poll`](Self::poll), and the listener is told then.
+/// An entry is found until its time is up and not after, by the map's clock, rounded up to the interval: never early, and late by at
+/// most one interval and the [lag](crate::Clock::lag) of a cheap clock (1 ms), for it and for who looks. That somebody has come to
+/// end it is another matter: a reaper thread does, or whoever calls [`poll`](Self::poll), and the listener is told then.
 ///
 /// # One story
 ///
@@ -299,6 +299,16 @@ where
 
     /// As [`insert`](Self::insert), with a lifetime of its own.
     ///
+    /// ```
+    /// # use expiry::{Lifetime, Timeout};
+    /// # use std::time::Duration;
+    /// # let map = expiry::ExpiringMap::builder().build()?;
+    /// map.insert_with("five seconds", 1, Duration::from_secs(5))?;
+    /// map.insert_with("for ever", 2, Timeout::Never)?;
+    /// map.insert_with("while it is used", 3, Lifetime::new().idle(Duration::from_secs(5)))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`insert`](Self::insert), and [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
@@ -419,6 +429,16 @@ where
     }
 
     /// As [`upsert`](Self::upsert), with a lifetime of its own, which begins now.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let map = expiry::ExpiringMap::builder().build()?;
+    /// for _ in 0..3 {
+    ///     map.upsert_for("hits", Duration::from_secs(60), |hits| hits.map_or(1, |hits| hits + 1))?;
+    /// }
+    /// assert_eq!(map.get_cloned("hits"), Some(3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
