@@ -80,7 +80,7 @@ Examples:
   stress wordcount /usr/share/doc --json   one JSON object on standard output
   stress ack --order shuffled --ids chosen --batch 16 --in-flight 1000000
   stress ack --rate 200000 --in-flight 10000 --pin --report ack.html
-  stress ack --fail-rate 0.1 --timeout-rate 0.001 --duplicate-rate 0.01 --late-rate 0.1 --timeout 500ms
+  stress ack --fail-rate 0.1 --timeout-rate 0.001 --late-rate 0.1 --timeout 500ms
   stress sessions --pollers 2 --simulated
   stress sessions --contended --keys 100000000
   stress sessions --contended --peer zookeeper

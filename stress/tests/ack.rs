@@ -3,6 +3,8 @@
 mod common;
 
 use common::{count, passed, stderr, stress};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 /// Everything that can happen, often, with timeouts that pass within the second.
 const HARD: &str =
@@ -98,18 +100,48 @@ fn options_that_make_no_sense_are_refused() {
     }
 }
 
+/// In an open loop as many roots are begun as are due, whatever becomes of them, and each is timed from then.
 #[test]
-fn without_a_scenario_there_is_help_and_an_error() {
-    let output = stress::<&str>(&[]);
-    assert_eq!(output.status.code(), Some(2));
-    let help = stderr(&output);
+fn an_open_loop_goes_by_its_schedule() {
+    let report = run("--seconds 1 --rate 5000 --in-flight 4000 --allowance 20s --threads 2");
+    let since = &report["latency"]["issue_since_due"];
+    assert_eq!(since["count"], report["counts"]["issued"]);
+    let issued = count(&report, "issued");
+    assert!((1..6_000).contains(&issued), "{issued}");
+    assert_eq!(report["figures"]["asked_trees_per_s"], 5000.0);
+}
+
+#[test]
+fn the_help_has_examples() {
+    let asked = stress(&["--help"]);
+    assert_eq!(asked.status.code(), Some(0));
+    let help = String::from_utf8_lossy(&asked.stdout).into_owned();
     assert!(
         help.contains("wordcount") && help.contains("Examples:"),
         "{help}"
     );
-    let asked = stress(&["--help"]);
-    assert_eq!(asked.status.code(), Some(0));
-    assert!(String::from_utf8_lossy(&asked.stdout).contains("Examples:"));
+    let unknown = stress(&["nonsense"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(stderr(&unknown).contains("--help"));
+}
+
+/// It says so, and begins; that all of it passes is `soak`'s matter.
+#[test]
+fn without_a_scenario_all_are_run() {
+    let mut tour = Command::new(env!("CARGO_BIN_EXE_stress"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(tour.stderr.take().unwrap()).lines();
+    assert!(lines
+        .next()
+        .unwrap()
+        .unwrap()
+        .contains("--help has them all"));
+    assert!(lines.next().unwrap().unwrap().contains("cycle 0, run 1 of"));
+    tour.kill().unwrap();
+    tour.wait().unwrap();
 }
 
 #[test]

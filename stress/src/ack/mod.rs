@@ -14,16 +14,15 @@ mod verdict;
 mod worker;
 
 use crate::checks::Checks;
+use crate::crowd::{crowd, Work};
 use crate::error::Error;
 use crate::latency::{human, nanos, Latency, Times};
 use crate::live::{Gauge, Live, Series};
 use crate::options::{threads, Ack, Readings};
 use crate::pace::Pace;
 use crate::page::{Chart, Kind, Unit};
-use crate::pin;
 use crate::report::Report;
-use crate::watch;
-use crossbeam_channel::{bounded, RecvTimeoutError};
+use crossbeam_channel::bounded;
 use expiry::{AckTracker, MonotonicClock};
 use law::Promise;
 use ledger::{Clerk, Ledger};
@@ -39,8 +38,6 @@ use worker::{Brought, Shared, Worker};
 
 /// How many messages a thread's inbox holds.
 const CHANNEL: usize = 64;
-/// How often it is looked whether a run that shows nothing goes on.
-const SELDOM: Duration = Duration::from_secs(10);
 /// How long after everything should have ended the run gives up waiting.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -163,61 +160,41 @@ fn load(
     let (mut to, mut from): (Vec<_>, Vec<_>) = (0..threads).map(|_| bounded(CHANNEL)).unzip();
     // Each thread hands over to the next one.
     to.rotate_left(1);
-    let (alive, gone) = bounded::<()>(0);
     let batch = options.batch as usize;
-    std::thread::scope(|scope| {
-        let mut handles = Vec::new();
-        for (number, (to, from)) in to.drain(..).zip(from.drain(..)).enumerate() {
-            let alive = alive.clone();
-            let rng = SmallRng::seed_from_u64(options.seed.wrapping_add(number as u64));
-            let recorders = (times[0].recorder(), times[1].recorder());
-            let share = options.rate.map(|rate| rate / threads as f64);
-            let pace = share.and_then(|rate| Pace::new(rate, began, options.seed ^ number as u64));
-            let pace = pace.map(|pace| (pace, times[2].recorder()));
-            handles.push(scope.spawn(move || {
-                pin::worker(number);
-                let _alive = alive;
-                let ops = Ops::new(tracker, options.ids, batch, options.bare, recorders);
-                let luck = (planner.clone(), rng);
-                Worker::new(
-                    shared,
-                    ops,
-                    luck,
-                    pace,
-                    (number * each, each),
-                    batch,
-                    (to, from),
-                )
-                .run()
-            }));
+    let mut works: Vec<Work<'_, Brought>> = Vec::new();
+    for (number, (to, from)) in to.drain(..).zip(from.drain(..)).enumerate() {
+        let rng = SmallRng::seed_from_u64(options.seed.wrapping_add(number as u64));
+        let recorders = (times[0].recorder(), times[1].recorder());
+        let share = options.rate.map(|rate| rate / threads as f64);
+        let pace = share.and_then(|rate| Pace::new(rate, began, options.seed ^ number as u64));
+        let pace = pace.map(|pace| (pace, times[2].recorder()));
+        works.push(Box::new(move || {
+            let ops = Ops::new(tracker, options.ids, batch, options.bare, recorders);
+            let luck = (planner.clone(), rng);
+            let places = (number * each, each);
+            Worker::new(shared, ops, luck, pace, places, batch, (to, from)).run()
+        }));
+    }
+    let mut live = Live::new("ack", Some(stop - began));
+    if options.bare {
+        live = live.without_readings();
+    }
+    // In an open loop what counts is how long they have waited.
+    let shown = if options.rate.is_some() { 2 } else { 0 };
+    let mut ages = None;
+    let brought = crowd(works, &mut live, |live| {
+        let now = ledger.now().min(stop);
+        if now - began >= (stop - began) / 2 && ages.is_none() {
+            ages = Some(by_age(tracker, options.timeout));
         }
-        drop(alive);
-        while options.bare && gone.recv_timeout(SELDOM) == Err(RecvTimeoutError::Timeout) {
-            watch::moved(stats.operations.load(Relaxed));
-        }
-        let mut live = Live::new("ack", Some(stop - began));
-        let mut ages = None;
-        while gone.recv_timeout(live.pause()) == Err(RecvTimeoutError::Timeout) {
-            let now = ledger.now().min(stop);
-            if now - began >= (stop - began) / 2 && ages.is_none() {
-                ages = Some(by_age(tracker, options.timeout));
-            }
-            live.show(now - began, || {
-                // In an open loop what counts is how long they have waited.
-                let shown = if options.rate.is_some() { 2 } else { 0 };
-                gauge(&stats, tracker, checks, &mut times[shown])
-            });
-        }
-        let series = live.finish();
-        // A panic in a worker is a bug in this program: pass it on.
-        let brought = handles
-            .into_iter()
-            .map(|handle| handle.join().expect("a worker panicked"));
-        let brought: Vec<_> = brought.collect();
-        let last = brought.iter().map(|one| one.until).max().unwrap_or(stop);
-        let ages = ages.unwrap_or_else(|| by_age(tracker, options.timeout));
-        (brought, Duration::from_nanos(last - began), series, ages)
-    })
+        live.show(now - began, || {
+            gauge(&stats, tracker, checks, &mut times[shown])
+        });
+    });
+    let ages = ages.unwrap_or_else(|| by_age(tracker, options.timeout));
+    let last = brought.iter().map(|one| one.until).max().unwrap_or(stop);
+    let took = Duration::from_nanos(last - began);
+    (brought, took, live.finish(), ages)
 }
 
 /// How the roots in flight are spread over the time that they have, in the middle of a run.

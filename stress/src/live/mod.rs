@@ -31,6 +31,8 @@ pub struct Live {
     /// Operations when the last line was printed.
     before: u64,
     series: Series,
+    /// Nothing is read.
+    blind: bool,
 }
 
 impl Live {
@@ -48,6 +50,15 @@ impl Live {
             said: now,
             before: 0,
             series: Series::default(),
+            blind: false,
+        }
+    }
+
+    /// One that reads and shows nothing.
+    pub fn without_readings(self) -> Self {
+        Live {
+            blind: true,
+            ..self
         }
     }
 
@@ -62,6 +73,9 @@ impl Live {
             return;
         }
         self.read = Instant::now();
+        if self.blind {
+            return watch::moved(position);
+        }
         let (at, gauge) = (self.began.elapsed(), gauge());
         watch::moved(position.rotate_left(32) ^ gauge.done);
         self.series.read(at, &gauge);

@@ -1,6 +1,6 @@
 //! Options of `timers`.
 
-use super::{rate, seconds, Order};
+use super::{per_second, rate, seconds, Order};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::time::Duration;
@@ -46,6 +46,10 @@ pub struct Timers {
     /// Timers in flight, all threads together
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1 << 28))]
     pub in_flight: u32,
+    /// This many operations a second, all threads together, by a schedule, instead of as many as can be done; their time is taken from
+    /// when they were due
+    #[arg(long, value_parser = per_second, value_name = "OPERATIONS", conflicts_with = "wheel")]
+    pub rate: Option<f64>,
     /// A timer wheel for each thread instead of a queue for all
     #[arg(long)]
     pub wheel: bool,

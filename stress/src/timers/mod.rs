@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::latency::{nanos, Percentiles, Times};
 use crate::live::Series;
 use crate::options::{threads, Deadlines, Timers};
+use crate::page::Chart;
 use crate::report::Report;
 use rand::rngs::SmallRng;
 use rand::Rng;
@@ -137,19 +138,21 @@ impl Tally {
     }
 }
 
-/// Times of the three operations.
-struct Clocked([Times; 3]);
+/// Times of the three operations, and, in an open loop, how long after they were due all of them were done.
+struct Clocked([Times; CLOCKED.len()]);
 
-const CLOCKED: [&str; 3] = ["schedule", "cancel", "reschedule"];
+const CLOCKED: [&str; 4] = ["schedule", "cancel", "reschedule", "done_since_due"];
+const SINCE_DUE: usize = 3;
 
 impl Clocked {
     fn new() -> Self {
-        Clocked([Times::new(), Times::new(), Times::new()])
+        Clocked(std::array::from_fn(|_| Times::new()))
     }
 
     fn named(&mut self) -> impl Iterator<Item = (&'static str, Percentiles)> + '_ {
         let times = self.0.iter_mut().map(Times::percentiles);
-        CLOCKED.into_iter().zip(times)
+        let named = CLOCKED.into_iter().zip(times);
+        named.filter(|(name, times)| times.count > 0 || *name != CLOCKED[SINCE_DUE])
     }
 }
 
@@ -162,6 +165,7 @@ struct Outcome {
     series: Series,
     checks: Checks,
     counts: Vec<(&'static str, u64)>,
+    charts: Vec<Chart>,
     latency: Vec<(&'static str, Percentiles)>,
 }
 
@@ -188,6 +192,7 @@ pub fn run(options: &Timers) -> Result<Report, Error> {
         options,
     );
     report.series = outcome.series;
+    report.charts = outcome.charts;
     report.counts.extend(outcome.tally.named());
     report.counts.extend(outcome.counts);
     report.counts.extend([

@@ -1,7 +1,7 @@
 //! Timers of all threads in an expiry queue, on the real clock.
 
 use super::ledger::{Ledger, CANCELLED_IS_CANCELLED, FIRES_ONCE};
-use super::{Clocked, Draw, Fate, Outcome, Tally, CLOCKED, TIMED};
+use super::{Clocked, Draw, Fate, Outcome, Tally, CLOCKED, SINCE_DUE, TIMED};
 use crate::checks::{Check, Checks};
 use crate::crowd::{crowd, Work};
 use crate::error::Error;
@@ -9,6 +9,8 @@ use crate::interrupt;
 use crate::latency::{human, nanos, Latency, Recorder};
 use crate::live::{Gauge, Live};
 use crate::options::{Order, Timers};
+use crate::pace::Pace;
+use crate::page::{Chart, Kind, Unit};
 use crate::timeline::Timeline;
 use expiry::{ExpiryQueue, Handle, StoreShardMetrics, Updated};
 use rand::rngs::SmallRng;
@@ -82,7 +84,9 @@ struct Worker<'a> {
     timers: Vec<Timer>,
     cursor: usize,
     calls: u64,
-    times: [Recorder; 3],
+    /// When operations are to come; `None` in a closed loop.
+    pace: Option<Pace>,
+    times: [Recorder; CLOCKED.len()],
     lateness: Latency,
     tally: Tally,
     told: u64,
@@ -103,14 +107,17 @@ impl Worker<'_> {
         while self.shared.time.now() < self.shared.stop && !interrupt::asked() {
             // A look at the clock every so often.
             for _ in 0..16 {
-                let at = self.pick();
-                idle = if self.visit(at) { 0 } else { idle + 1 };
+                let Some(done) = self.next() else {
+                    std::thread::yield_now();
+                    break;
+                };
+                idle = if done { 0 } else { idle + 1 };
             }
-            steps += 16;
-            if steps & (TELL - 1) == 0 {
+            steps += 1;
+            if steps & (TELL / 16 - 1) == 0 {
                 self.tell();
             }
-            if idle > self.timers.len() {
+            if idle > self.timers.len() && self.pace.is_none() {
                 // All in sight wait for their time.
                 std::thread::sleep(Duration::from_micros(100));
             }
@@ -124,6 +131,30 @@ impl Worker<'_> {
             operations,
             lateness: self.lateness,
         }
+    }
+
+    /// Looks at another place, if something is due. `None` if not; false if there was nothing to do.
+    fn next(&mut self) -> Option<bool> {
+        let time = self.shared.time;
+        let due = match &mut self.pace {
+            Some(pace) => Some(pace.due(time.now())?),
+            None => None,
+        };
+        let at = self.pick();
+        let mut done = self.visit(at);
+        if let Some(due) = due {
+            // What was due is an operation, not a look.
+            for _ in 0..self.timers.len() {
+                if done {
+                    break;
+                }
+                let at = self.pick();
+                done = self.visit(at);
+            }
+            let since = time.now().saturating_sub(due);
+            self.times[SINCE_DUE].record(Duration::from_nanos(since));
+        }
+        Some(done)
     }
 
     fn pick(&mut self) -> usize {
@@ -335,6 +366,7 @@ pub fn run(
         Arc::new(Ledger::new(each * threads)),
         Arc::new(Checks::new(&NAMES)),
     );
+    let built = time.now();
     let builder = ExpiryQueue::builder()
         .interval(options.interval)
         .clock(time.clock());
@@ -350,6 +382,7 @@ pub fn run(
         (draw, each, threads),
         (&queue, &time, &ledger, &checks),
         &mut clocked,
+        built,
     );
     let metrics = at_rest(&queue, most, threads + options.pollers as usize, &checks);
     drop(queue);
@@ -368,7 +401,7 @@ pub fn run(
         checks.equal("metrics_add_up", what, is, should);
     }
     checks.equal("nothing_left", "timers in the queue", metrics.live, 0);
-    let (took, series) = outcome;
+    let (took, series, spread) = outcome;
     let mut latency: Vec<_> = clocked.named().collect();
     latency.push(("firing_lateness", lateness.percentiles()));
     Ok(Outcome {
@@ -383,11 +416,12 @@ pub fn run(
             ("slots_at_most", most),
             ("slots_at_the_end", metrics.slots),
         ],
+        charts: vec![spread],
         latency,
     })
 }
 
-type Shown = (Duration, crate::live::Series);
+type Shown = (Duration, crate::live::Series, Chart);
 
 /// All threads, and what is shown; also the most slots that were seen.
 fn load(
@@ -395,6 +429,7 @@ fn load(
     (draw, each, threads): (&Draw, usize, usize),
     (queue, time, ledger, checks): (&ExpiryQueue<u64>, &Timeline, &Ledger, &Checks),
     clocked: &mut Clocked,
+    built: u64,
 ) -> (Vec<Brought>, u64, Shown) {
     let interval = nanos(options.interval);
     // A queue uses cheap readings only where their lag is small beside its interval.
@@ -427,6 +462,9 @@ fn load(
             timers: vec![Timer::default(); each],
             cursor: 0,
             calls: 0,
+            pace: options.rate.and_then(|rate| {
+                Pace::new(rate / threads as f64, began, options.seed ^ number as u64)
+            }),
             times: clocked.0.each_ref().map(|times| times.recorder()),
             lateness: Latency::new(),
             tally: Tally::default(),
@@ -437,19 +475,25 @@ fn load(
     for _ in 0..options.pollers {
         works.push(Box::new(move || poll(shared)));
     }
+    let shown = if options.rate.is_some() { SINCE_DUE } else { 0 };
+    let mut spread = None;
     let (mut live, mut most) = (Live::new("timers", Some(length)), 0);
     let brought = crowd(works, &mut live, |live| {
-        live.show((time.now() - began).min(length), || {
+        let position = (time.now() - began).min(length);
+        if position >= length / 2 && spread.is_none() {
+            spread = Some(occupancy(queue, time.now() - built, options.timeout));
+        }
+        live.show(position, || {
             let metrics = queue.metrics();
             most = most.max(metrics.total.slots);
             Gauge {
                 done: shared.operations.load(Relaxed),
-                latency: Some(clocked.0[0].since()),
+                latency: Some(clocked.0[shown].since()),
                 violations: checks.violations(),
                 text: format!(
                     "{} cancelled, latency of {}, lateness max {}",
                     metrics.total.removed,
-                    CLOCKED[0],
+                    CLOCKED[shown],
                     human(shared.latest.load(Relaxed))
                 ),
                 ..Gauge::of_store(metrics)
@@ -457,7 +501,37 @@ fn load(
         });
     });
     let took = Duration::from_nanos(length.min(time.now() - began));
-    (brought, most, (took, live.finish()))
+    let spread = spread.unwrap_or_else(|| occupancy(queue, time.now() - built, options.timeout));
+    (brought, most, (took, live.finish(), spread))
+}
+
+/// How many timers fire when: those in flight by their time to go, in the middle of a run. What is further off than twice the mean is in
+/// the last bar. `now` is counted from when the queue was built.
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss
+)] // for the eye
+fn occupancy(queue: &ExpiryQueue<u64>, now: u64, timeout: Duration) -> Chart {
+    const BARS: usize = 32;
+    let width = 2.0 * timeout.as_secs_f64() / BARS as f64;
+    let mut bars = [0; BARS];
+    for (expiry, keys) in queue.dump() {
+        let to_go = expiry.saturating_sub(Duration::from_nanos(now));
+        let bar = (to_go.as_secs_f64() / width) as usize;
+        bars[bar.min(BARS - 1)] += keys.len();
+    }
+    let points = bars
+        .iter()
+        .enumerate()
+        .map(|(bar, &count)| ((bar + 1) as f64 * width, count as f64));
+    Chart::new(
+        "Timers by time to go, halfway",
+        ("time to go, the last and more", Unit::Seconds),
+        ("", Unit::Count),
+        Kind::Bars,
+    )
+    .with("", points)
 }
 
 /// The metrics once memory has been given back.

@@ -1,6 +1,6 @@
 //! A timer wheel for each thread, in simulated time, beside a sequential model.
 
-use super::{Clocked, Draw, Fate, Outcome, Tally, TIMED};
+use super::{Clocked, Draw, Fate, Outcome, Tally, CLOCKED, TIMED};
 use crate::checks::{Check, Checks};
 use crate::crowd::{crowd, Work};
 use crate::interrupt;
@@ -61,7 +61,7 @@ struct Pair<'a> {
     numbers: u64,
     calls: u64,
     most: usize,
-    times: [Recorder; 3],
+    times: [Recorder; CLOCKED.len()],
     tally: Tally,
 }
 
@@ -372,6 +372,7 @@ pub fn run(options: &Timers, draw: &Draw, (threads, each): (usize, usize)) -> Ou
         operations,
         took,
         series: live.finish(),
+        charts: Vec::new(),
         latency: clocked.named().collect(),
         counts: Vec::new(),
         checks,

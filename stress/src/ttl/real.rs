@@ -5,15 +5,14 @@ use super::load::{Cache, Client, Done, Load, Seen};
 use super::value::{CacheKey, Value};
 use super::{Setting, Summary};
 use crate::checks::{Check, Checks};
+use crate::crowd::{crowd, Work};
 use crate::error::Error;
 use crate::interrupt;
 use crate::latency::{human, nanos, Latency, Recorder, Times};
 use crate::live::{Gauge, Live, Series};
 use crate::options::{threads, Ttl};
 use crate::pace::Pace;
-use crate::pin;
 use crate::timeline::Timeline;
-use crossbeam_channel::{bounded, RecvTimeoutError};
 use expiry::expiring_map::Entry;
 use expiry::{Cause, ExpiringMap, StoreError, Timeout};
 use rand::rngs::SmallRng;
@@ -350,7 +349,7 @@ pub fn run<K: CacheKey>(
     };
     let mut times = std::array::from_fn(|_| Times::new());
     let places = (&map, &*keys, &*books);
-    let (brought, took, series) = crowd(options, setting, load, places, &mut times, threads);
+    let (brought, took, series) = shoppers(options, setting, load, places, &mut times, threads);
     let live = map.len() as u64;
     drop(map);
     let ends = books.ledger.close(&books.checks);
@@ -387,7 +386,7 @@ pub fn run<K: CacheKey>(
 }
 
 /// All threads, until it is time to stop; and what is shown.
-fn crowd<K: CacheKey>(
+fn shoppers<K: CacheKey>(
     options: &Ttl,
     setting: &Setting,
     load: &Load,
@@ -397,51 +396,38 @@ fn crowd<K: CacheKey>(
 ) -> (Vec<Brought>, Duration, Series) {
     let length = Duration::from_secs_f64(options.seconds);
     let began = Instant::now();
-    let (alive, gone) = bounded::<()>(0);
-    std::thread::scope(|scope| {
-        let handles: Vec<_> = (0..threads)
-            .map(|thread| {
-                let alive = alive.clone();
-                let recorders = std::array::from_fn(|at| times[at].recorder());
-                let shopper = Shopper::new((map, keys, books), thread, recorders);
-                let pace = options.rate.map(|rate| rate / threads as f64);
-                let pace = pace.and_then(|rate| Pace::new(rate, 0, options.seed ^ thread as u64));
-                scope.spawn(move || {
-                    pin::worker(thread);
-                    let _alive = alive;
-                    let over = || began.elapsed() >= length || interrupt::asked();
-                    shop(shopper, (options, setting, load), (pace, began), over)
-                })
-            })
-            .collect();
-        drop(alive);
-        let shown = if options.rate.is_some() {
-            SINCE_DUE
-        } else {
-            GET
-        };
-        let mut live = Live::new("ttl", Some(length.as_millis() as u64));
-        while gone.recv_timeout(live.pause()) == Err(RecvTimeoutError::Timeout) {
-            let position = began.elapsed().min(length).as_millis() as u64;
-            live.show(position, || Gauge {
-                done: books.requests.load(Relaxed),
-                latency: Some(times[shown].since()),
-                violations: books.checks.violations(),
-                text: format!(
-                    "{} hits, lateness max {}",
-                    books.hits.load(Relaxed),
-                    human(books.latest.load(Relaxed))
-                ),
-                ..Gauge::of_store(map.metrics())
-            });
-        }
-        let (took, series) = (began.elapsed(), live.finish());
-        // A panic in a thread is a bug in this program: pass it on.
-        let brought = handles
-            .into_iter()
-            .map(|handle| handle.join().expect("a thread panicked"));
-        (brought.collect(), took, series)
-    })
+    let mut works: Vec<Work<'_, Brought>> = Vec::new();
+    for thread in 0..threads {
+        let recorders = std::array::from_fn(|at| times[at].recorder());
+        let shopper = Shopper::new((map, keys, books), thread, recorders);
+        let pace = options.rate.map(|rate| rate / threads as f64);
+        let pace = pace.and_then(|rate| Pace::new(rate, 0, options.seed ^ thread as u64));
+        works.push(Box::new(move || {
+            let over = || began.elapsed() >= length || interrupt::asked();
+            shop(shopper, (options, setting, load), (pace, began), over)
+        }));
+    }
+    let shown = if options.rate.is_some() {
+        SINCE_DUE
+    } else {
+        GET
+    };
+    let mut live = Live::new("ttl", Some(length.as_millis() as u64));
+    let brought = crowd(works, &mut live, |live| {
+        let position = began.elapsed().min(length).as_millis() as u64;
+        live.show(position, || Gauge {
+            done: books.requests.load(Relaxed),
+            latency: Some(times[shown].since()),
+            violations: books.checks.violations(),
+            text: format!(
+                "{} hits, lateness max {}",
+                books.hits.load(Relaxed),
+                human(books.latest.load(Relaxed))
+            ),
+            ..Gauge::of_store(map.metrics())
+        });
+    });
+    (brought, began.elapsed(), live.finish())
 }
 
 /// A thread's requests, until it is over.
