@@ -50,8 +50,8 @@
 //! | timers in a loop of your own | [`TimerWheel`], in [`wheel`] | [`guide::wheels_and_generations`] |
 //!
 //! Each face that has a reaper thread can do without: [`build_manual`](AckTrackerBuilder::build_manual) and
-//! [`poll`](AckTracker::poll), for an event loop or a simulation. And what it tells a handler it can put into a channel for a
-//! thread of yours: [`build_with_channel`](AckTrackerBuilder::build_with_channel).
+//! [`poll`](AckTracker::poll), for an event loop or a simulation (queues and session trackers: `build`). What trackers and queues tell a
+//! handler they can put into a channel for a thread of yours: [`build_with_channel`](AckTrackerBuilder::build_with_channel).
 //!
 //! # What to know
 //!
