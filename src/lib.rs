@@ -48,6 +48,7 @@
 //! | a pipeline of sources and steps, with replay | the crate `expiry-topology` | `docs/guide/topology.md` |
 //! | a map whose entries die unless renewed, coarsely, and one owner | [`RotatingMap`] | [`guide::wheels_and_generations`] |
 //! | timers in a loop of your own | [`TimerWheel`], in [`wheel`] | [`guide::wheels_and_generations`] |
+//! | futures that may take too long, under tokio or any executor | `Timeouts`, with the feature `tokio` | `guide::timeouts` |
 //!
 //! Each face that has a reaper thread can do without: [`build_manual`](AckTrackerBuilder::build_manual) and
 //! [`poll`](AckTracker::poll), for an event loop or a simulation (queues and session trackers: `build`). What trackers and queues tell a
@@ -62,7 +63,8 @@
 //! * **Clocks.** [`CoarseClock`] unless you say otherwise; [`MonotonicClock`] reads exactly; [`ManualClock`] is for tests; [`Clock`] is for your own.
 //!   Time that the machine spends suspended does not count with these.
 //! * **Memory only.** Nothing survives a restart; sources replay, holders come back.
-//! * **Minimum Rust version** 1.74; what is tested is Linux. No feature is needed for what is here.
+//! * **Minimum Rust version** 1.74; what is tested is Linux. The feature `tokio` (or `async`, the same) adds `Timeouts`, and no
+//!   dependency.
 //!
 //! What exactly is promised, and what shows it: [`guide::guarantees`]. From moka, `DelayQueue`, dashmap, Storm, ZooKeeper, Caffeine or Kafka:
 //! [`guide::migration`]. How it works: `docs/design.md`.
@@ -74,7 +76,7 @@
     allow(dead_code, clippy::modulo_one, clippy::unnecessary_min_or_max)
 )]
 
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "async"))]
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;
 
@@ -96,6 +98,9 @@ mod rotating;
 mod setup;
 mod sync;
 mod time;
+#[cfg(feature = "async")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+pub mod timeouts;
 pub mod wheel;
 
 pub use ack::{
@@ -113,6 +118,9 @@ pub use keyed::{
 };
 pub use rotating::{GenerationsError, RotatingMap};
 pub use time::{Clock, CoarseClock, ManualClock, MonotonicClock, Timeout};
+#[cfg(feature = "async")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+pub use timeouts::{Timeouts, TimeoutsBuilder};
 pub use wheel::{Geometry, TimerId, TimerWheel};
 
 /// Entries and iterators of [`ExpiringMap`].
@@ -136,6 +144,11 @@ pub mod guide {
 
     #[doc = include_str!("../docs/guide/maps.md")]
     pub mod maps {}
+
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+    #[doc = include_str!("../docs/guide/timeouts.md")]
+    pub mod timeouts {}
 
     #[doc = include_str!("../docs/guide/wheels-and-generations.md")]
     pub mod wheels_and_generations {}

@@ -1,6 +1,7 @@
 //! A peer at work under a given load.
 
 use crate::peers::{Peer, Touch};
+use crate::process::{settled, Took};
 use crate::window::{draw, Keys, Order, Window, GROUP};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -56,6 +57,34 @@ impl Load {
     }
 }
 
+/// Calls `f` on a thread for each part of the work, with its number, all at once. How long the slowest took, and what came of each.
+pub fn at_once<T: Send, R: Send>(
+    work: &mut [T],
+    f: impl Fn(usize, &mut T) -> R + Sync,
+) -> (Duration, Vec<R>) {
+    let (f, start) = (&f, &Barrier::new(work.len()));
+    std::thread::scope(|scope| {
+        let spawn = |(thread, part)| {
+            scope.spawn(move || {
+                start.wait();
+                let began = Instant::now();
+                let done = f(thread, part);
+                (began.elapsed(), done)
+            })
+        };
+        let threads: Vec<_> = work.iter_mut().enumerate().map(spawn).collect();
+        let (mut slowest, mut done) = (Duration::ZERO, Vec::new());
+        for thread in threads {
+            let (took, one) = thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            slowest = slowest.max(took);
+            done.push(one);
+        }
+        (slowest, done)
+    })
+}
+
 /// A peer with its windows full.
 pub struct Lab<P: Peer> {
     peer: P,
@@ -87,31 +116,8 @@ impl<P: Peer> Lab<P> {
 
     /// Calls `f` on a thread for each window, all at once; how long the slowest took.
     fn each(&mut self, f: impl Fn(&P, &mut Window<P>) + Sync) -> Duration {
-        let (peer, f) = (&self.peer, &f);
-        let start = &Barrier::new(self.windows.len());
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = self
-                .windows
-                .iter_mut()
-                .map(|window| {
-                    scope.spawn(move || {
-                        start.wait();
-                        let began = Instant::now();
-                        f(peer, window);
-                        began.elapsed()
-                    })
-                })
-                .collect();
-            threads
-                .into_iter()
-                .map(|thread| {
-                    thread
-                        .join()
-                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                })
-                .max()
-                .unwrap_or_default()
-        })
+        let peer = &self.peer;
+        at_once(&mut self.windows, |_, window| f(peer, window)).0
     }
 
     /// Completes `trees` trees, rounded to groups for each thread, and begins as many. How long it took.
@@ -133,34 +139,32 @@ impl<P: Peer> Lab<P> {
 /// What a round measured.
 #[derive(Debug, Clone, Copy)]
 pub struct Round {
-    /// Nanoseconds that a thread took for each tree.
-    pub nanos: f64,
+    /// What a tree took.
+    pub took: Took,
     /// Trees that there was room for at the end, where that is known.
     pub slots: Option<usize>,
 }
 
 /// One round of lifecycles with a fresh peer.
 #[must_use]
-#[allow(clippy::cast_precision_loss)]
 pub fn lifecycle<P: Peer>(load: &Load, keys: Keys, batch: bool) -> Round {
-    let mut lab = Lab::<P>::new(load, keys);
-    lab.run(load.warm, batch);
-    let took = lab.run(load.trees, batch);
-    Round {
-        nanos: took.as_nanos() as f64 * load.threads as f64 / load.trees as f64,
-        slots: lab.peer.slots(),
-    }
+    round(load, keys, |lab: &mut Lab<P>, trees| lab.run(trees, batch))
 }
 
 /// One round of touches with a fresh peer.
 #[must_use]
-#[allow(clippy::cast_precision_loss)]
 pub fn touch<P: Touch>(load: &Load, keys: Keys) -> Round {
+    round(load, keys, |lab: &mut Lab<P>, trees| lab.touch(trees))
+}
+
+fn round<P: Peer>(load: &Load, keys: Keys, work: impl Fn(&mut Lab<P>, usize) -> Duration) -> Round {
     let mut lab = Lab::<P>::new(load, keys);
-    lab.touch(load.warm);
-    let took = lab.touch(load.trees);
+    work(&mut lab, load.warm);
+    let before = settled();
+    let wall = work(&mut lab, load.trees);
+    let cpu = settled() - before;
     Round {
-        nanos: took.as_nanos() as f64 * load.threads as f64 / load.trees as f64,
+        took: Took::of(cpu, wall, load.threads, load.trees),
         slots: lab.peer.slots(),
     }
 }

@@ -10,6 +10,27 @@ fn status(field: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
+/// What an operation took, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Took {
+    /// Of the process's time on processors.
+    pub cpu: f64,
+    /// Of the time that went by for a thread.
+    pub wall: f64,
+}
+
+impl Took {
+    /// Of so many operations, all threads together, that the process was on processors for `cpu` for, and each thread at for `wall`.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)]
+    pub fn of(cpu: Duration, wall: Duration, threads: usize, operations: usize) -> Self {
+        Took {
+            cpu: cpu.as_nanos() as f64 / operations as f64,
+            wall: wall.as_nanos() as f64 * threads as f64 / operations as f64,
+        }
+    }
+}
+
 /// Resident bytes now.
 #[must_use]
 pub fn resident() -> u64 {

@@ -47,7 +47,9 @@ impl Spread {
         }
     }
 
-    fn json(self) -> Value {
+    /// As an object.
+    #[must_use]
+    pub fn json(self) -> Value {
         json!({ "median": self.median, "min": self.min, "max": self.max })
     }
 }

@@ -206,10 +206,18 @@ impl<P: Peer> Window<P> {
         }
         let told = finished_owners();
         if P::PROOF != Proof::None {
-            assert_eq!(completed, count, "{}: trees completed", P::NAME);
+            let name = P::NAME;
+            assert!(
+                completed == count,
+                "{name}: trees completed: {completed}, not {count}"
+            );
         }
         if P::PROOF == Proof::Owners {
-            assert_eq!(told, owners, "{}: owners told", P::NAME);
+            assert!(
+                told == owners,
+                "{}: sum of owners: {told}, not {owners}",
+                P::NAME
+            );
         }
     }
 

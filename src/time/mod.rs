@@ -8,5 +8,7 @@ mod timeout;
 
 pub(crate) use clock::nanos;
 pub use clock::{Clock, CoarseClock, ManualClock, MonotonicClock};
+#[cfg(feature = "async")]
+pub(crate) use ticks::MAX_TIMEOUT_TICKS;
 pub(crate) use ticks::{Ticks, NEVER};
 pub use timeout::Timeout;

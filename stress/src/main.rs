@@ -3,6 +3,7 @@
 
 mod ack;
 mod checks;
+mod compare;
 mod crowd;
 mod error;
 mod faults;
@@ -43,6 +44,9 @@ const FAILED: u8 = 1;
 const UNUSABLE: u8 = 2;
 
 fn main() -> ExitCode {
+    if let Some(done) = compare::child() {
+        return done;
+    }
     let cli = Cli::parse();
     interrupt::listen();
     let bug = cli
@@ -105,6 +109,7 @@ fn perform(scenario: &Scenario) -> Result<Report, Error> {
         Scenario::MassExpiry(options) => mass_expiry::run(options),
         Scenario::Faults(options) => faults::run(options),
         Scenario::Hostile(options) => hostile::run(options),
+        Scenario::Compare(options) => compare::run(options),
         Scenario::Soak(options) => soak::run(options),
     }
 }

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod compare;
 mod faults;
 mod growth;
 mod histories;
@@ -10,6 +11,7 @@ mod soak;
 mod timers;
 mod ttl;
 
+pub use compare::{Compare, Group};
 pub use faults::Faults;
 pub use growth::{Grown, Growth};
 pub use histories::{Histories, On};
@@ -94,6 +96,7 @@ Examples:
   stress mass-expiry --entries 10000000 --pollers 2 --budget 1000
   stress faults --only threads_die
   stress hostile
+  stress compare --report compare.html
   stress soak --hours 8 --log soak.jsonl --report soak.html
 
 Exit status: 0 if every check holds, 1 if one does not, 2 if the scenario could not be run.
@@ -132,6 +135,9 @@ pub enum Scenario {
     /// Keys, ids, floods and deadlines chosen for the worst, beside friendly ones
     #[command(after_help = hostile::HELP)]
     Hostile(Hostile),
+    /// The same work for each peer that can do it, side by side, and on how many threads
+    #[command(after_help = compare::HELP)]
+    Compare(Compare),
     /// All of them over and over, for hours
     #[command(after_help = soak::HELP)]
     Soak(Soak),

@@ -47,6 +47,12 @@ pub struct Report {
     pub series: Series,
     /// What the page draws.
     pub charts: Vec<Chart>,
+    /// What the text and the page show of it line by line.
+    #[serde(skip)]
+    pub tables: Vec<Table>,
+    /// What else there is, in a form of the scenario's own.
+    #[serde(skip_serializing_if = "serde_json::Value::is_null")]
+    pub details: serde_json::Value,
     /// Where it was.
     pub machine: Machine,
     /// How this program was called.
@@ -84,6 +90,8 @@ impl Report {
             notes: Vec::new(),
             series: Series::default(),
             charts: Vec::new(),
+            tables: Vec::new(),
+            details: serde_json::Value::Null,
             machine: Machine::this(),
             command: command(),
         }
@@ -138,6 +146,7 @@ impl Report {
             self.operation,
             self.seed
         )];
+        out.extend(self.tables.iter().map(Table::text));
         for (name, count) in &self.counts {
             out.push(format!("  {name:<24} {count:>14}"));
         }
@@ -181,6 +190,36 @@ impl Report {
     }
 }
 
+/// Rows of text under a head; what stands first in a row is its name.
+#[derive(Debug)]
+pub struct Table {
+    /// What it shows.
+    pub title: String,
+    /// What is in the columns.
+    pub head: Vec<String>,
+    /// As many cells as the head has, each.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// In columns, names to the left, figures to the right.
+    fn text(&self) -> String {
+        let rows = || std::iter::once(&self.head).chain(&self.rows);
+        let width = |at: usize| rows().map(|row| row[at].chars().count()).max();
+        let widths: Vec<usize> = (0..self.head.len()).filter_map(width).collect();
+        let line = |row: &Vec<String>| {
+            let cells = row.iter().zip(&widths).enumerate();
+            let cells = cells.map(|(at, (cell, &width))| match at {
+                0 => format!("  {cell:<width$}"),
+                _ => format!("  {cell:>width$}"),
+            });
+            cells.collect::<String>().trim_end().to_string()
+        };
+        let lines = std::iter::once(format!("\n  {}", self.title)).chain(rows().map(line));
+        lines.collect::<Vec<_>>().join("\n") + "\n"
+    }
+}
+
 fn write(path: &Path, text: &str) -> Result<(), Error> {
     std::fs::write(path, text).map_err(|why| Error::Unwritable {
         path: path.into(),
@@ -214,6 +253,21 @@ mod tests {
         let bad = report(&checks);
         assert!(!bad.passed() && bad.text().ends_with("FAILED"));
         assert!(bad.text().contains("whole: a piece is missing"));
+    }
+
+    #[test]
+    fn a_table_is_in_columns() {
+        let cells = |cells: [&str; 2]| cells.map(String::from).to_vec();
+        let table = Table {
+            title: "t".into(),
+            head: cells(["", "ns"]),
+            rows: vec![cells(["one", "1"]), cells(["two more", "1000"])],
+        };
+        let text = table.text();
+        assert_eq!(
+            text,
+            "\n  t\n              ns\n  one          1\n  two more  1000\n"
+        );
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub fn over(scenario: &Arc<Scenario>, limit: Duration) -> Result<Report, Error> 
         Scenario::Timers(_) => "timers",
         Scenario::Growth(_) => "growth",
         Scenario::MassExpiry(_) => "mass-expiry",
+        Scenario::Compare(_) => "compare",
         // These look after what they run.
         Scenario::Faults(_) | Scenario::Hostile(_) | Scenario::Soak(_) => return perform(scenario),
     };

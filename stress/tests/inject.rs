@@ -70,6 +70,11 @@ const MASS: &str =
     "mass-expiry --entries 20000 --threads 3 --seconds 0.2 --intervals 10 --allowance 2s";
 const SIMULATED_MASS: &str =
     "mass-expiry --simulated --entries 20000 --threads 3 --seconds 0.2 --intervals 10 --pollers 2";
+const BARE_MAPS: &str = "compare --group maps --peers sharded --entries 1000 --operations 40000 --rounds 1 --threads 1,2";
+const EXPIRING_MAPS: &str =
+    "compare --group expiring --peers sharded --entries 2000 --rounds 1 --threads 1,2";
+const TIMEOUTS_BESIDE: &str = "compare --group timeouts --peers tokio --entries 1000 --operations 10000 --rounds 1 --threads 1,2";
+const TIMERS_BESIDE: &str = "compare --group timers --peers btree --entries 1000 --operations 40000 --rounds 1 --threads 1,2";
 
 const MAP_LAW: &[&str] = &["map_linearizable"];
 const QUEUE_LAW: &[&str] = &["queue_linearizable"];
@@ -79,6 +84,18 @@ const WHOLE: &[&str] = &["capacity_whole"];
 const STUCK: &[&str] = &["nobody_stuck"];
 
 const SEEDED: &[Seeded] = &[
+    // The work of a comparison.
+    seeded("lost-ack/1000", BARE_MAPS, &["trees_complete"]),
+    seeded("lost-insert/1000", EXPIRING_MAPS, &["entries_kept"]),
+    seeded("late-expiry", EXPIRING_MAPS, &["entries_expire"]),
+    seeded("double-outcome/10", TIMERS_BESIDE, &["timers_fire"]),
+    seeded("lost-outcome/10", TIMERS_BESIDE, &["timers_fire"]),
+    seeded("early-expiry", TIMEOUTS_BESIDE, &["futures_end"]),
+    seeded(
+        "kept-shard/10",
+        "compare --group timers --peers btree --entries 1000 --operations 10000 --rounds 1 --stuck-after 10s",
+        STUCK,
+    ),
     // Ack trees.
     seeded("lost-ack/1000", ACKS, ACKS_LAW),
     seeded("lost-ack/1000", ROOTS, ROOTS_LAW),
@@ -478,7 +495,12 @@ const SEEDED: &[Seeded] = &[
     seeded("never-expires/50", MASS, &["all_expire"]),
     seeded("double-outcome/100", MASS, &["one_end_each"]),
     seeded("lost-remove/10", MASS, &["one_end_each"]),
-    seeded("early-expiry/10", MASS, &["none_early"]),
+    // Long intervals: nobody is so slow that their time has come when they are told.
+    seeded(
+        "early-expiry/10",
+        "mass-expiry --entries 20000 --seconds 0.2 --intervals 10 --interval 50ms --pollers 1",
+        &["none_early"],
+    ),
     seeded("late-expiry/50", MASS, &["none_late"]),
     seeded("late-touch/50", MASS, &["renewed_stay"]),
     seeded("missed-look-up/100", MASS, &["foreground_right"]),
@@ -553,6 +575,7 @@ const FORMS: &[&str] = &[
     "mass-expiry --entries 20000 --seconds 0.2",
     "mass-expiry --simulated --entries 20000 --seconds 0.2",
     "soak --minutes 1 --cycles 1 --each 100ms --only ack",
+    "compare --entries 1000 --operations 10000 --rounds 1 --threads 1,2 --peers sharded,btree,tokio",
 ];
 
 /// A check of a form that no seeded bug makes fail, and why.

@@ -76,6 +76,20 @@ fn quick() -> Vec<Step> {
                 "warnings",
             ],
         ),
+        // The workspace's other members want all features of the crate: here it is without.
+        cargo(
+            "clippy, no features",
+            &[
+                "clippy",
+                "--locked",
+                "-p",
+                "expiry",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ],
+        ),
         // Clippy has built the benches; running them, even as tests, is not for a debug build.
         cargo(
             "tests",
@@ -101,6 +115,8 @@ fn quick() -> Vec<Step> {
                     "expiry",
                     "-p",
                     "expiry-topology",
+                    "--features",
+                    "expiry/tokio",
                 ],
             )
         },

@@ -1,7 +1,8 @@
 //! Prints the published figures of `expiry`, as ratios of interleaved rounds.
 
 use expiry_benches::figures::{
-    child, expiry, growth, idle, keyed, lifecycle, memory, topology, touch, wheel, Options,
+    child, expiry, growth, idle, keyed, lifecycle, memory, timeouts, topology, touch, wheel,
+    Options,
 };
 use expiry_benches::report::Report;
 use expiry_benches::window::Order;
@@ -9,12 +10,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
-usage: figures [lifecycle|expiry|touch|memory|growth|idle|wheel|keyed|topology|all]... [options]
-       keyed is all of keyed-maps keyed-queues keyed-expiry keyed-memory
+usage: figures [lifecycle|expiry|touch|memory|growth|idle|wheel|keyed|topology|timeouts|all]... [options]
+       keyed is all of keyed-maps keyed-queues keyed-expiry keyed-memory; timeouts has a second part, sleeps
 
   --rounds N            interleaved rounds of each table (default 5; a third of it at 10 M)
   --in-flight N,N,..    these loads in place of each figure's own
-  --threads N,N,..      of the lifecycle, the keyed stores and the topology (default 1,2)
+  --threads N,N,..      of the lifecycle, the keyed stores, the topology and the timeouts (default 1,2)
   --order fifo|random   of the lifecycle (default both)
   --only NAME           of the lifecycle, the wheel and the keyed stores, only those whose name contains this; for profiling
   --keys u64|String     of the keyed stores (default both)
@@ -121,7 +122,10 @@ fn main() -> ExitCode {
     } else {
         memory::run
     };
-    let figures: [(&str, Run); 13] = [
+    let figures: [(&str, Run); 15] = [
+        // First: once a clock of tokio's has been paused in this process, as those of `DelayQueue` are, its timers are slower.
+        ("timeouts", timeouts::run),
+        ("sleeps", timeouts::sleeps),
         ("lifecycle", lifecycle::run),
         ("expiry", expiry::run),
         ("touch", touch::run),

@@ -1,7 +1,8 @@
 //! Figures that need a process to themselves, so that allocators, and what they hold on to, do not mix.
 
-use super::{growth, keyed, memory};
+use super::{growth, keyed, memory, timeouts as sleeps};
 use crate::peers::{Chosen, DashRemoveIf, Issued, Papaya, Peer, Scc, Sharded};
+use crate::{shared, timeouts};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 
@@ -37,8 +38,12 @@ pub fn serve(args: &[String]) -> bool {
     };
     let answer = match task.as_str() {
         "memory" => with::<memory::Memory>(peer, entries),
+        "weight" => with::<memory::Weight>(peer, entries),
         "growth" => with::<growth::Growth>(peer, entries),
         "keyed" => keyed::serve(peer, entries),
+        "shared" => shared::serve(peer, entries),
+        "timeouts" => timeouts::serve(peer, entries),
+        "sleeps" => sleeps::serve(peer, entries),
         _ => None,
     };
     if let Some(answer) = &answer {

@@ -2,13 +2,13 @@
 
 use super::child::{ask, number};
 use super::{count, Options};
-use crate::keyed::course::{self, Course, Kind, Load, Op, Took};
+use crate::keyed::course::{self, Course, Kind, Load, Op};
 use crate::keyed::expire::{self, Due, Expiry};
 use crate::keyed::{
-    Counted, DelayQueue, Key, Map, Moka, MokaEach, Nothing, Papaya, QueueByHandle, QueueByKey,
-    Sharded, Store, Time, Value, ZooKeeper,
+    Counted, DelayQueue, Key, Map, MiniMoka, Moka, MokaEach, Nothing, Papaya, QueueByHandle,
+    QueueByKey, Sharded, Store, Time, Value, ZooKeeper,
 };
-use crate::process::{allocated, resident, settled};
+use crate::process::{allocated, resident, settled, Took};
 use crate::report::{Report, Spread, Target};
 use expiry::{CoarseClock, ManualClock};
 use serde_json::{json, Value as Json};
@@ -56,6 +56,7 @@ fn contestants<K: Key, R: Key>(kind: Kind) -> Vec<Contestant<Run>> {
         Kind::Maps => vec![
             works::<K, u64, Map<K, u64>>(Who::Map),
             works::<K, u64, Moka<K, u64>>(Who::Moka),
+            works::<K, u64, MiniMoka<K, u64>>(Who::Other),
             works::<R, u64, DelayQueue<R, u64>>(Who::Other),
             works::<R, u64, Sharded<R, u64>>(Who::Other),
             works::<K, u64, Papaya<K, u64>>(Who::Papaya),
@@ -277,7 +278,7 @@ fn expires<K: Key, V: Value, S: Store<K, V>>(who: Who) -> Contestant<Expire> {
 }
 
 fn expirers<K: Key, R: Key>(due: Due) -> Vec<Contestant<Expire>> {
-    vec![
+    let mut all = vec![
         expires::<K, Counted, Map<K, Counted>>(Who::Map),
         expires::<K, (), QueueByKey<K>>(Who::ByKey),
         expires::<R, (), ZooKeeper<R, ()>>(Who::ZooKeeper),
@@ -287,7 +288,12 @@ fn expirers<K: Key, R: Key>(due: Due) -> Vec<Contestant<Expire>> {
         },
         expires::<R, Counted, DelayQueue<R, Counted>>(Who::Other),
         expires::<R, Counted, Sharded<R, Counted>>(Who::Other),
-    ]
+    ];
+    if due == Due::Mass {
+        // It has no times of single entries.
+        all.push(expires::<K, Counted, MiniMoka<K, Counted>>(Who::Other));
+    }
+    all
 }
 
 /// Everything expires, at once or spread over time.
@@ -371,9 +377,10 @@ fn weigh<K: Key, V: Value, S: Store<K, V>>(time: &Time, entries: usize) -> Json 
 }
 
 /// Those that are weighed: maps, then queues.
-const WEIGHED: [&str; 8] = [
+const WEIGHED: [&str; 9] = [
     "map",
     "moka",
+    "mini-moka",
     "delay-queue-map",
     "sharded-map",
     "queue",
@@ -388,6 +395,7 @@ fn weigh_by_name<K: Key, R: Key>(name: &str, entries: usize) -> Option<Json> {
     Some(match name {
         "map" => weigh::<K, u64, Map<K, u64>>(real, entries),
         "moka" => weigh::<K, u64, Moka<K, u64>>(real, entries),
+        "mini-moka" => weigh::<K, u64, MiniMoka<K, u64>>(real, entries),
         "delay-queue-map" => weigh::<R, u64, DelayQueue<R, u64>>(simulated, entries),
         "sharded-map" => weigh::<R, u64, Sharded<R, u64>>(simulated, entries),
         "queue" => weigh::<K, (), QueueByKey<K>>(simulated, entries),

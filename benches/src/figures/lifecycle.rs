@@ -79,7 +79,7 @@ fn contestants() -> Vec<Contestant> {
 
 impl Contestant {
     fn nanos(&self) -> Spread {
-        Spread::of(self.rounds.iter().map(|round| round.nanos))
+        Spread::of(self.rounds.iter().map(|round| round.took.wall))
     }
 
     /// How many times our time theirs is, round by round.
@@ -88,7 +88,7 @@ impl Contestant {
             self.rounds
                 .iter()
                 .zip(&theirs.rounds)
-                .map(|(ours, theirs)| theirs.nanos / ours.nanos),
+                .map(|(ours, theirs)| theirs.took.wall / ours.took.wall),
         )
     }
 }

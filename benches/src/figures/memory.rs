@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// Fills, measures, drains, waits for the memory to go back.
 pub struct Memory;
 
+/// Fills and measures.
+pub struct Weight;
+
 /// How long memory gets to go back: longer than the timeout, at which buckets are looked at again.
 const PATIENCE: Duration = Duration::from_secs(40);
 
@@ -43,9 +46,17 @@ fn settled(floor: u64, filled: u64, patience: Duration) -> (u64, Duration) {
     (last, at)
 }
 
-impl Task for Memory {
-    #[allow(clippy::cast_precision_loss)]
-    fn run<P: Peer>(entries: usize) -> Value {
+/// A peer with so many trees in flight.
+struct Filled<P: Peer> {
+    peer: P,
+    ids: Vec<P::Id>,
+    before: u64,
+    filled: u64,
+    took: Duration,
+}
+
+impl<P: Peer> Filled<P> {
+    fn new(entries: usize) -> Self {
         // Before the first measurement: the ids' pages, written to.
         let mut ids: Vec<P::Id> = (0..entries).map(|_| P::blank()).collect();
         let before = resident();
@@ -55,9 +66,35 @@ impl Task for Memory {
             let key = mix(at as u64 + 1);
             *id = peer.begin(at, (key, edge(key), key));
         }
-        let fill = began.elapsed();
+        let took = began.elapsed();
         peer.settle();
-        let filled = resident();
+        Filled {
+            peer,
+            ids,
+            before,
+            filled: resident(),
+            took,
+        }
+    }
+}
+
+impl Task for Weight {
+    fn run<P: Peer>(entries: usize) -> Value {
+        let Filled { before, filled, .. } = Filled::<P>::new(entries);
+        json!({ "name": P::NAME, "grown": filled - before })
+    }
+}
+
+impl Task for Memory {
+    #[allow(clippy::cast_precision_loss)]
+    fn run<P: Peer>(entries: usize) -> Value {
+        let Filled {
+            peer,
+            ids,
+            before,
+            filled,
+            took: fill,
+        } = Filled::<P>::new(entries);
         let peak = peak();
         let slots = peer.slots();
         let began = Instant::now();

@@ -7,6 +7,7 @@ pub mod idle;
 pub mod keyed;
 pub mod lifecycle;
 pub mod memory;
+pub mod timeouts;
 pub mod topology;
 pub mod touch;
 pub mod wheel;
@@ -62,7 +63,8 @@ impl Options {
 }
 
 /// 100 K, 1 M, 10 M.
-fn count(n: usize) -> String {
+#[must_use]
+pub fn count(n: usize) -> String {
     match n {
         n if n >= 1_000_000 && n % 1_000_000 == 0 => format!("{} M", n / 1_000_000),
         n if n >= 1000 && n % 1000 == 0 => format!("{} K", n / 1000),

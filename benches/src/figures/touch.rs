@@ -35,7 +35,7 @@ pub fn run(options: &Options, report: &mut Report) {
             ];
             for _ in 0..rounds {
                 for (_, run, nanos) in &mut all {
-                    nanos.push(run(&load, Keys::Random).nanos);
+                    nanos.push(run(&load, Keys::Random).took.wall);
                 }
             }
             for (name, _, nanos) in all {

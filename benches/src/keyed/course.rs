@@ -17,12 +17,12 @@
 //! is timed with them. In maps time is real, and the time to live an hour.
 
 use super::{Key, Now, Store, Time, Value, INTERVAL};
-use crate::process::settled;
+use crate::lab::at_once;
+use crate::process::{settled, Took};
 use crate::wheel::permutation;
 use crate::window::mix;
 use expiry::{CoarseClock, ManualClock};
-use std::sync::Barrier;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,15 +70,6 @@ impl Op {
             Op::Insert => "insert",
         }
     }
-}
-
-/// What an operation took, in nanoseconds.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Took {
-    /// Of the process's time on processors.
-    pub cpu: f64,
-    /// Of the time that went by for a thread.
-    pub wall: f64,
 }
 
 /// By [`Op`].
@@ -189,7 +180,6 @@ where
 
 impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
     /// Does a thread's `work` on each thread, all at once, and adds up what `f` returns. Simulated time moves by `pass`.
-    #[allow(clippy::cast_precision_loss)]
     fn timed<T: Send>(
         &mut self,
         op: Option<Op>,
@@ -197,51 +187,24 @@ impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
         work: &mut [Vec<T>],
         f: impl Fn(&S, &mut T, Now<'_>) -> u64 + Sync,
     ) -> u64 {
-        let (store, time, f) = (&self.store, &self.time, &f);
-        let start = &Barrier::new(work.len());
+        let (store, time) = (&self.store, &self.time);
         let steps: usize = work.iter().map(Vec::len).sum();
         let before = settled();
-        let (wall, sum) = std::thread::scope(|scope| {
-            let threads: Vec<_> = work
-                .iter_mut()
-                .enumerate()
-                .map(|(thread, work)| {
-                    let chunks = work.len().div_ceil(CHUNK);
-                    let step = (thread == 0)
-                        .then(|| pass / u32::try_from(chunks.max(1)).expect("tens of millions"));
-                    scope.spawn(move || {
-                        store.on_thread(|| {
-                            start.wait();
-                            let began = Instant::now();
-                            let sum = work_through(store, time, step, work, f);
-                            (began.elapsed(), sum)
-                        })
-                    })
-                })
-                .collect();
-            threads
-                .into_iter()
-                .map(|thread| {
-                    thread
-                        .join()
-                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                })
-                .fold((Duration::ZERO, 0_u64), |(wall, sum), (took, more)| {
-                    (wall.max(took), sum.wrapping_add(more))
-                })
+        let (wall, sums) = at_once(work, |thread, work| {
+            let chunks = work.len().div_ceil(CHUNK).max(1);
+            let step =
+                (thread == 0).then(|| pass / u32::try_from(chunks).expect("tens of millions"));
+            store.on_thread(|| work_through(store, time, step, work, &f))
         });
         if S::REAL {
             // What it has put off.
             self.store.advance(0);
         }
-        let took = settled() - before;
+        let cpu = settled() - before;
         if let Some(op) = op {
-            self.took[op as usize] = Took {
-                cpu: took.as_nanos() as f64 / steps as f64,
-                wall: wall.as_nanos() as f64 * work.len() as f64 / steps as f64,
-            };
+            self.took[op as usize] = Took::of(cpu, wall, work.len(), steps);
         }
-        sum
+        sums.into_iter().fold(0, u64::wrapping_add)
     }
 
     fn work(&self, order: Order) -> Vec<Vec<Step<K, S::Handle>>> {

@@ -38,8 +38,8 @@ const WITHIN: Duration = Duration::from_secs(10);
 fn patience(real: bool, entries: usize) -> Duration {
     if real {
         // Filling must not take longer; if it does, there is another attempt.
-        Duration::from_secs(2)
-            + Duration::from_micros(4) * u32::try_from(entries).unwrap_or(u32::MAX)
+        Duration::from_millis(200)
+            + Duration::from_micros(6) * u32::try_from(entries).unwrap_or(u32::MAX)
     } else {
         Duration::from_secs(20)
     }

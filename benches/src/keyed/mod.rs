@@ -9,8 +9,9 @@
 //! * Where a store keeps a key in two places, it gets `Arc<str>` for strings: what the object reference is in Java.
 //! * One hasher for everybody, foldhash's fast one, which is also our maps' own.
 //! * The clock. In queues time is simulated: who can be told gets a plain number, ours loads its `ManualClock`. In maps it
-//!   is real: everybody reads [`CoarseClock`], which is our default, except moka, which reads its own. Its `quanta` feature
-//!   is on, so that it reads the processor's counter where that can be trusted, and otherwise the system's clock.
+//!   is real: everybody reads [`CoarseClock`], which is our default, except moka and mini-moka, which read their own. moka's
+//!   `quanta` feature is on, so that it reads the processor's counter where that can be trusted, and otherwise the system's
+//!   clock, which is what mini-moka always reads.
 //! * What counts is processor time of the whole process: what threads of the store's own do, and what is left to do when the
 //!   last call has returned, is in it. Time spent waiting for a lock is not, which is in favour of those that have locks.
 //! * The work is checked: sums of the values found, numbers of entries found, renewed, removed, expired, and of values
@@ -19,6 +20,7 @@
 pub mod course;
 mod delay_queue;
 pub mod expire;
+mod mini_moka;
 mod moka;
 mod nothing;
 mod ours;
@@ -27,6 +29,7 @@ mod sharded;
 mod zookeeper;
 
 pub use delay_queue::DelayQueue;
+pub use mini_moka::MiniMoka;
 pub use moka::{Moka, MokaEach, Timed};
 pub use nothing::Nothing;
 pub use ours::{Map, QueueByHandle, QueueByKey};

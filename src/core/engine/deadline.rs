@@ -98,6 +98,56 @@ impl<C> Engine<C> {
         Ok(deadline)
     }
 
+    /// The tick at which what takes `after` nanoseconds from now on is over, be that more than a lease can express. The same timeout
+    /// again within a tick costs no division.
+    ///
+    /// By the coarse clock also where its lag is small beside the timeout, though not beside the interval.
+    #[cfg(feature = "async")]
+    #[inline(always)]
+    pub(crate) fn due(&self, mine: &Stripe<C>, after: u64) -> u64 {
+        let lag = self.clock.lag();
+        let (now, lag) = if lag <= after >> 6 {
+            (self.coarse_now(), lag)
+        } else {
+            (self.now(), 0)
+        };
+        let last = &mine.own;
+        let until = last.until.get();
+        let fresh = now < until && until - now <= self.ticks.interval_nanos();
+        if fresh && after == last.after.get() {
+            return last.deadline.get();
+        }
+        self.due_from(mine, after, (now, lag))
+    }
+
+    #[cfg(feature = "async")]
+    #[cold]
+    fn due_from(&self, mine: &Stripe<C>, after: u64, (now, lag): (u64, u64)) -> u64 {
+        mine.lapsed.set(self.lapse(now).unwrap_or(0));
+        let last = &mine.own;
+        last.after.set(after);
+        let after = after.saturating_add(lag);
+        let due = self.ticks.deadline(now, after);
+        let until = self.ticks.same_deadline_until(due, after);
+        last.deadline.set(due);
+        last.until.set(until.saturating_add(1));
+        due
+    }
+
+    /// The time: the clock's, or the driver's, if the clock has gone back.
+    #[cfg(feature = "async")]
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now().max(self.driven.load(Relaxed))
+    }
+
+    /// As [`now`](Self::now), by the coarse clock: no later.
+    #[cfg(feature = "async")]
+    #[inline]
+    pub(crate) fn coarse_now(&self) -> u64 {
+        self.clock.coarse().max(self.driven.load(Relaxed))
+    }
+
     /// The deadline of what is renewed now.
     pub(crate) fn renewal(
         &self,

@@ -122,6 +122,7 @@ impl Source {
         }
     }
 
+    #[inline]
     fn lag(&self) -> u64 {
         match self {
             Source::Default(clock) => clock.lag(),

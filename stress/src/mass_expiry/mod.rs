@@ -214,13 +214,16 @@ impl Shared<'_> {
         self.turn();
     }
 
-    /// All polls, until there is nothing to do.
+    /// All polls, until nothing is due.
     fn turn(&self) {
         self.turn.wait();
         self.turn.wait();
-        // A poll leaves out a shard that another one is at.
-        let mut found = Vec::new();
-        while self.poll(&mut found) {}
+        let (mut found, began) = (Vec::new(), Instant::now());
+        // A poll leaves out a shard that another one is at; and so it may be an insertion that helps an index to grow.
+        let is_due = || self.queue.wait_time() == Some(Duration::ZERO);
+        while self.poll(&mut found) || is_due() && began.elapsed() < PATIENCE {
+            std::thread::yield_now();
+        }
     }
 
     /// Whether all that is due in the `nth` interval has a story.

@@ -16,7 +16,7 @@ With a reaper, the first expiry's handler does not return until each thread has 
 who waited for the one that drives would wait for ever.
 
 With --simulated time stands still but for the steps from interval to interval: after each, when all polls have come back \
-with nothing more to do, all that is due must have been told, and nothing else.
+and the queue says that nothing is due, all that was due must have been told, and nothing else.
 
 A poll gives at most as many entries as its budget, and 15 to finish a bucket that it has begun.
 

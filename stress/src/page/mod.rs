@@ -6,7 +6,7 @@ pub use chart::{Chart, Kind, Unit, COLOURS};
 
 use crate::latency::{human, Percentiles};
 use crate::live::Sample;
-use crate::report::{thousands, Report};
+use crate::report::{thousands, Report, Table};
 use maud::{html, Markup, PreEscaped, DOCTYPE};
 
 const STYLE: &str = include_str!("style.css");
@@ -42,6 +42,7 @@ impl Report {
                         }
                     }
                     section.tables {
+                        @for table in &self.tables { (rows(table)) }
                         (self.checks_table())
                         (self.latency_table())
                         (self.numbers())
@@ -270,6 +271,24 @@ fn verdict(passed: bool, violations: u64) -> Markup {
     }
 }
 
+fn rows(table: &Table) -> Markup {
+    html! {
+        div.wide {
+            h2 { (table.title) }
+            table {
+                tr { @for name in &table.head { th { (name) } } }
+                @for row in &table.rows {
+                    tr {
+                        @for (at, cell) in row.iter().enumerate() {
+                            td.number[at > 0] { (cell) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 fn tile(figure: &str, of: &str) -> Markup {
     html! { div { strong { (figure) } span { (of) } } }
 }
@@ -279,7 +298,7 @@ fn figure(chart: &Chart) -> Markup {
         figure {
             figcaption {
                 strong { (chart.title) }
-                @for (at, line) in chart.lines.iter().enumerate().filter(|(_, line)| !line.name.is_empty()) {
+                @for (at, line) in chart.legend() {
                     span { i style=(format!("background: var(--line-{})", at % COLOURS)) {} (line.name) }
                 }
             }

@@ -1,0 +1,60 @@
+//! `mini-moka`'s concurrent cache, its capacity twice the load, so that only time evicts.
+//!
+//! It has one time to live for all, as [`Moka`](super::Moka) here, none for an entry, and the system's clock. What it has put off
+//! its `sync` does, within the time that counts. Its `invalidate` does not tell whether there was something to be removed; that all
+//! were is seen in what is left.
+
+use super::{Key, Now, Store, Time, Value};
+use crate::peers::Hasher;
+use mini_moka::sync::{Cache, ConcurrentCacheExt};
+use std::time::Duration;
+
+/// Inserting a key again is how it is renewed.
+pub struct MiniMoka<K, V>(Cache<K, V, Hasher>);
+
+impl<K: Key, V: Value> Store<K, V> for MiniMoka<K, V> {
+    const NAME: &'static str = "mini-moka";
+    const REAL: bool = true;
+    type Handle = ();
+
+    fn new(_time: &Time, entries: usize, timeout: Duration) -> Self {
+        MiniMoka(
+            Cache::builder()
+                .max_capacity(entries as u64 * 2)
+                .time_to_live(timeout)
+                .build_with_hasher(Hasher::default()),
+        )
+    }
+
+    #[inline]
+    fn insert(&self, key: K, value: V, _now: Now<'_>, _timeout: u64) {
+        self.0.insert(key, value);
+    }
+
+    #[inline]
+    fn get(&self, key: &K, _now: Now<'_>) -> Option<u64> {
+        self.0.get(key).map(|value| value.number())
+    }
+
+    #[inline]
+    fn renew(&self, key: &mut K, (): (), value: V, _now: Now<'_>, _timeout: u64) -> bool {
+        self.0.insert(std::mem::take(key), value);
+        true
+    }
+
+    #[inline]
+    fn remove(&self, key: &K) -> bool {
+        self.0.invalidate(key);
+        true
+    }
+
+    fn advance(&self, _now: u64) -> usize {
+        let before = self.0.entry_count();
+        self.0.sync();
+        usize::try_from(before.saturating_sub(self.0.entry_count())).unwrap_or(0)
+    }
+
+    fn live(&self) -> usize {
+        usize::try_from(self.0.entry_count()).unwrap_or(usize::MAX)
+    }
+}

@@ -1,0 +1,417 @@
+//! Timeouts around futures, behind one trait, statically dispatched: what a server puts around every read and every request, nearly all
+//! of which are done long before.
+//!
+//! [`run`] has tasks of a multi-threaded runtime await one future after the other, each of which yields once: the first poll wakes its
+//! task and is pending, the second is ready with a number. [`Bare`] awaits the same futures without a timeout, and what the others
+//! cost is what they add to that.
+//!
+//! # What makes it fair
+//!
+//! * The runtime, tasks and futures are the same for everybody; the timeout is a minute, and nobody's passes.
+//! * What counts is processor time of the whole process, as for keyed stores: the threads that fire timers are in it.
+//! * No clock of any runtime in the process may have been paused before: tokio's timers read the clock under a lock from then on.
+//! * The work is checked: by the sum of what the futures give; and of futures that never are ready each must time out, and none
+//!   before its time (but for the millisecond that all here count in).
+
+use crate::process::{resident, settled, Took};
+use expiry::Timeouts;
+use serde_json::{json, Value as Json};
+use std::future::{pending, Future};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+
+/// Somebody who ends futures when their time is up.
+pub trait Guard: Send + Sync + Sized + 'static {
+    /// What it is called in tables.
+    const NAME: &'static str;
+    /// Whether it does, or only shows what awaiting costs.
+    const GUARDS: bool = true;
+
+    /// Makes one, in a runtime.
+    fn new() -> Self;
+
+    /// What `future` gives, or `None` if that takes longer than `within`.
+    fn guard<F>(
+        &self,
+        within: Duration,
+        future: F,
+    ) -> impl Future<Output = Option<F::Output>> + Send
+    where
+        F: Future + Send,
+        F::Output: Send;
+}
+
+/// Nobody: the futures on their own.
+pub struct Bare;
+
+impl Guard for Bare {
+    const NAME: &'static str = "without a timeout";
+    const GUARDS: bool = false;
+
+    fn new() -> Self {
+        Bare
+    }
+
+    #[inline]
+    async fn guard<F>(&self, _within: Duration, future: F) -> Option<F::Output>
+    where
+        F: Future + Send,
+        F::Output: Send,
+    {
+        Some(future.await)
+    }
+}
+
+/// This crate's.
+pub struct Ours(pub(crate) Timeouts);
+
+impl Guard for Ours {
+    const NAME: &'static str = "expiry, timeout";
+
+    fn new() -> Self {
+        Ours(Timeouts::new().expect("a thread"))
+    }
+
+    #[inline]
+    async fn guard<F>(&self, within: Duration, future: F) -> Option<F::Output>
+    where
+        F: Future + Send,
+        F::Output: Send,
+    {
+        self.0.timeout(within, future).await.ok()
+    }
+}
+
+/// `tokio::time::timeout`.
+pub struct Tokio;
+
+impl Guard for Tokio {
+    const NAME: &'static str = "tokio, timeout";
+
+    fn new() -> Self {
+        Tokio
+    }
+
+    #[inline]
+    async fn guard<F>(&self, within: Duration, future: F) -> Option<F::Output>
+    where
+        F: Future + Send,
+        F::Output: Send,
+    {
+        tokio::time::timeout(within, future).await.ok()
+    }
+}
+
+/// The future and `tokio::time::sleep` in a `select!` that looks at the future first.
+pub struct TokioSleep;
+
+impl Guard for TokioSleep {
+    const NAME: &'static str = "tokio, select with sleep";
+
+    fn new() -> Self {
+        TokioSleep
+    }
+
+    #[inline]
+    async fn guard<F>(&self, within: Duration, future: F) -> Option<F::Output>
+    where
+        F: Future + Send,
+        F::Output: Send,
+    {
+        tokio::select! {
+            biased;
+            done = future => Some(done),
+            () = tokio::time::sleep(within) => None,
+        }
+    }
+}
+
+/// `pingora_timeout::timeout`: timers of each thread in a tree by deadline, in steps of 10 ms, made when the future is pending first,
+/// shared by all of a step, and left there when the future is done.
+pub struct Pingora;
+
+impl Guard for Pingora {
+    const NAME: &'static str = "pingora-timeout, timeout";
+
+    fn new() -> Self {
+        Pingora
+    }
+
+    #[inline]
+    async fn guard<F>(&self, within: Duration, future: F) -> Option<F::Output>
+    where
+        F: Future + Send,
+        F::Output: Send,
+    {
+        pingora_timeout::timeout(within, future).await.ok()
+    }
+}
+
+/// `pingora_timeout::tokio_timeout`: tokio's timer, made when the future is pending first.
+pub struct PingoraTokio;
+
+impl Guard for PingoraTokio {
+    const NAME: &'static str = "pingora-timeout, tokio_timeout";
+
+    fn new() -> Self {
+        PingoraTokio
+    }
+
+    #[inline]
+    async fn guard<F>(&self, within: Duration, future: F) -> Option<F::Output>
+    where
+        F: Future + Send,
+        F::Output: Send,
+    {
+        pingora_timeout::tokio_timeout(within, future).await.ok()
+    }
+}
+
+/// Yields once, then gives its number.
+struct Once {
+    number: u64,
+    yielded: bool,
+}
+
+impl Future for Once {
+    type Output = u64;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<u64> {
+        if self.yielded {
+            return Poll::Ready(self.number);
+        }
+        self.yielded = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+/// A load.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
+    /// Tasks, each of which has a timeout at a time.
+    pub tasks: usize,
+    /// Worker threads of the runtime.
+    pub threads: usize,
+    /// Futures that each task awaits in a round.
+    pub each: usize,
+}
+
+impl Load {
+    /// Futures in a round.
+    #[must_use]
+    pub fn operations(&self) -> usize {
+        self.tasks * self.each
+    }
+}
+
+/// Nobody's future takes that long.
+const WITHIN: Duration = Duration::from_secs(60);
+/// Futures that never are ready, and the time that they have.
+const NEVER: usize = 64;
+const BRIEFLY: Duration = Duration::from_millis(20);
+/// How long they may take to end nevertheless.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A round with a runtime of its own.
+///
+/// # Panics
+///
+/// If somebody does not do the work.
+#[must_use]
+pub fn run<G: Guard>(load: &Load) -> Took {
+    within::<G>(load, PATIENCE)
+}
+
+fn within<G: Guard>(load: &Load, patience: Duration) -> Took {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(load.threads)
+        .enable_time()
+        .build()
+        .expect("a runtime without I/O");
+    let guard = {
+        let _context = runtime.enter();
+        Arc::new(G::new())
+    };
+    futures(&runtime, &guard, load.tasks, load.each.div_ceil(4));
+    let (before, began) = (settled(), Instant::now());
+    futures(&runtime, &guard, load.tasks, load.each);
+    let wall = began.elapsed();
+    let cpu = settled() - before;
+    if G::GUARDS {
+        let ended = runtime.block_on(never(&guard, patience));
+        assert_eq!(ended, NEVER, "{}: futures that timed out", G::NAME);
+    }
+    Took::of(cpu, wall, load.threads, load.operations())
+}
+
+/// Awaits all futures.
+fn futures<G: Guard>(runtime: &Runtime, guard: &Arc<G>, tasks: usize, each: usize) {
+    let task = |task: usize| {
+        let guard = guard.clone();
+        runtime.spawn(async move {
+            let mut sum = 0_u64;
+            for n in 0..each {
+                let once = Once {
+                    number: (task * each + n + 1) as u64,
+                    yielded: false,
+                };
+                let done = guard.guard(WITHIN, once).await;
+                sum = sum.wrapping_add(done.unwrap_or(0));
+            }
+            sum
+        })
+    };
+    let tasks: Vec<_> = (0..tasks).map(task).collect();
+    let n = (tasks.len() * each) as u64;
+    let sum = runtime.block_on(async {
+        let mut sum = 0_u64;
+        for task in tasks {
+            sum = sum.wrapping_add(task.await.expect("the task does not panic"));
+        }
+        sum
+    });
+    assert_eq!(
+        sum,
+        n * (n + 1) / 2,
+        "{}: sum of what the futures give",
+        G::NAME
+    );
+}
+
+/// How many of the futures that never are ready time out, and none before its time.
+async fn never<G: Guard>(guard: &Arc<G>, patience: Duration) -> usize {
+    let task = |_| {
+        let guard = guard.clone();
+        tokio::spawn(async move {
+            let began = Instant::now();
+            let ends = guard.guard(BRIEFLY, pending::<()>());
+            let ended = tokio::time::timeout(patience, ends).await;
+            let late = began.elapsed() + Duration::from_millis(1) >= BRIEFLY;
+            ended == Ok(None) && late
+        })
+    };
+    let tasks: Vec<_> = (0..NEVER).map(task).collect();
+    let mut ended = 0;
+    for task in tasks {
+        ended += usize::from(task.await.expect("the task does not panic"));
+    }
+    ended
+}
+
+/// In a process of its own, what so many futures take that are pending under a timeout.
+fn weigh<G: Guard>(entries: usize) -> Json {
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime without I/O");
+    let _context = runtime.enter();
+    let guard = G::new();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut begin = || {
+        let mut future: Pin<Box<dyn Future<Output = Option<()>> + '_>> =
+            Box::pin(guard.guard(WITHIN * 10, pending()));
+        assert!(future.as_mut().poll(&mut context).is_pending());
+        future
+    };
+    // What is there once.
+    let _first = begin();
+    let before = resident();
+    let mut all = Vec::with_capacity(entries);
+    all.extend((0..entries).map(|_| begin()));
+    json!({ "name": G::NAME, "grown": resident() - before })
+}
+
+/// The child's side.
+#[must_use]
+pub fn serve(guard: &str, entries: usize) -> Option<Json> {
+    Some(match guard {
+        "bare" => weigh::<Bare>(entries),
+        "expiry" => weigh::<Ours>(entries),
+        "tokio" => weigh::<Tokio>(entries),
+        "tokio-sleep" => weigh::<TokioSleep>(entries),
+        "pingora" => weigh::<Pingora>(entries),
+        "pingora-tokio" => weigh::<PingoraTokio>(entries),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::catch_unwind;
+
+    const LOAD: Load = Load {
+        tasks: 50,
+        threads: 2,
+        each: 20,
+    };
+
+    #[test]
+    fn everybody_does_the_work() {
+        for took in [
+            run::<Bare>(&LOAD),
+            run::<Ours>(&LOAD),
+            run::<Tokio>(&LOAD),
+            run::<TokioSleep>(&LOAD),
+            run::<Pingora>(&LOAD),
+            run::<PingoraTokio>(&LOAD),
+        ] {
+            assert!(took.cpu > 0.0 && took.wall > 0.0);
+        }
+    }
+
+    /// Never ends a future.
+    struct Endless;
+
+    impl Guard for Endless {
+        const NAME: &'static str = "endless";
+
+        fn new() -> Self {
+            Endless
+        }
+
+        async fn guard<F>(&self, _within: Duration, future: F) -> Option<F::Output>
+        where
+            F: Future + Send,
+            F::Output: Send,
+        {
+            Some(future.await)
+        }
+    }
+
+    /// Does not wait for any.
+    struct Hasty;
+
+    impl Guard for Hasty {
+        const NAME: &'static str = "hasty";
+
+        fn new() -> Self {
+            Hasty
+        }
+
+        async fn guard<F>(&self, _within: Duration, _future: F) -> Option<F::Output>
+        where
+            F: Future + Send,
+            F::Output: Send,
+        {
+            None
+        }
+    }
+
+    fn found<G: Guard>() -> String {
+        let panicked = catch_unwind(|| within::<G>(&LOAD, Duration::from_millis(50)));
+        let panicked = panicked.expect_err("it does not do the work");
+        panicked.downcast_ref::<String>().expect("a text").clone()
+    }
+
+    #[test]
+    fn who_is_lazy_is_found() {
+        assert!(found::<Endless>().contains("endless: futures that timed out"));
+        assert!(found::<Hasty>().contains("hasty: sum of what the futures give"));
+    }
+}

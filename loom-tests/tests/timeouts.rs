@@ -1,0 +1,405 @@
+//! Wakers in slots: of whoever ends an entry one wakes or drops the waker, once, and no poll that says "pending" is forgotten.
+#![cfg(expiry_loom)]
+
+use expiry::timeouts::{Sleep, TimeoutError, TimerError};
+use expiry::{ManualClock, Timeouts};
+use loom::sync::atomic::AtomicUsize;
+use loom_tests::{large, model, thread, TICK};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+/// Ticks until what the models wait for.
+const LIMIT: u32 = 10;
+
+/// Timeouts without a reaper, of one shard, on a manual clock. Whatever borrows them may go to another thread.
+#[derive(Clone)]
+struct Rig {
+    timeouts: &'static Timeouts,
+    clock: ManualClock,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let clock = ManualClock::new();
+        let builder = Timeouts::builder()
+            .interval(TICK)
+            .shards(1)
+            .seed(7)
+            .clock(clock.clone());
+        let timeouts = Box::leak(Box::new(builder.build_manual().unwrap()));
+        Rig { timeouts, clock }
+    }
+
+    fn sleep(&self) -> Sleep<'static> {
+        self.timeouts.sleep(TICK * LIMIT)
+    }
+
+    /// One that waits already, for this task.
+    fn waiting(&self, task: &Arc<Task>) -> Sleep<'static> {
+        let mut sleep = self.sleep();
+        assert!(task.poll(&mut sleep).is_pending());
+        sleep
+    }
+
+    /// One round: what is found due is woken.
+    fn poll(&self) {
+        self.timeouts.poll(1 << 20);
+    }
+
+    fn pass(&self, ticks: u32) {
+        self.clock.advance(TICK * ticks);
+        while self.timeouts.poll(1 << 20).more {}
+    }
+
+    /// Nothing waits, and each that was registered has ended once.
+    fn end(self) {
+        let metrics = self.timeouts.metrics();
+        let ended = metrics.fired + metrics.cancelled + metrics.closed;
+        assert_eq!((metrics.waiting, metrics.registered), (0, ended));
+        // SAFETY: leaked by `new`; the models end with this, all their threads and futures gone.
+        drop(unsafe { Box::from_raw(std::ptr::from_ref(self.timeouts).cast_mut()) });
+    }
+}
+
+/// A task, which counts how often it was woken.
+struct Task(AtomicUsize);
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Task {
+    fn new() -> Arc<Self> {
+        Arc::new(Task(AtomicUsize::new(0)))
+    }
+
+    fn woken(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn poll<F: Future + Unpin>(self: &Arc<Self>, future: &mut F) -> Poll<F::Output> {
+        let waker = Waker::from(self.clone());
+        Pin::new(future).poll(&mut Context::from_waker(&waker))
+    }
+
+    /// Nobody has a waker of it: each was woken or dropped.
+    fn is_free(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) == 1
+    }
+}
+
+/// T1: it fires as its owner lets go of it. One of the two has the waker, and the slot is free once.
+#[test]
+fn t1_wake_and_drop() {
+    model("t1_wake_and_drop", || {
+        let rig = Rig::new();
+        let task = Task::new();
+        let sleep = rig.waiting(&task);
+        rig.clock.advance(TICK * LIMIT);
+        let a = thread::spawn(move || drop(sleep));
+        rig.poll();
+        a.join().unwrap();
+        let metrics = rig.timeouts.metrics();
+        assert_eq!((metrics.waiting, metrics.fired + metrics.cancelled), (0, 1));
+        assert_eq!(task.woken() as u64, metrics.fired);
+        assert!(task.is_free());
+        // The slot is as good as any other.
+        let next = rig.waiting(&task);
+        rig.pass(LIMIT);
+        assert_eq!(task.woken() as u64, metrics.fired + 1);
+        drop(next);
+        rig.end();
+    });
+}
+
+/// T1: the future is ready as its time is up. It has its output, whatever becomes of the entry.
+#[test]
+fn t1_wake_and_cancel() {
+    model("t1_wake_and_cancel", || {
+        let rig = Rig::new();
+        let task = Task::new();
+        let mut ready = false;
+        let inner = std::future::poll_fn(move |_| {
+            if std::mem::replace(&mut ready, true) {
+                Poll::Ready(7)
+            } else {
+                Poll::Pending
+            }
+        });
+        let mut limited = rig.timeouts.timeout(TICK * LIMIT, inner);
+        assert!(task.poll(&mut limited).is_pending());
+        rig.clock.advance(TICK * LIMIT);
+        let same = task.clone();
+        let a = thread::spawn(move || same.poll(&mut limited));
+        rig.poll();
+        assert_eq!(a.join().unwrap(), Poll::Ready(Ok(7)));
+        assert_eq!(task.woken() as u64, rig.timeouts.metrics().fired);
+        assert!(task.is_free());
+        rig.end();
+    });
+}
+
+/// T2: polled with another waker as it fires. Where the poll says "pending", that waker is woken.
+#[test]
+fn t2_wake_and_another_waker() {
+    model("t2_wake_and_another_waker", || {
+        let rig = Rig::new();
+        let (first, second) = (Task::new(), Task::new());
+        let mut sleep = rig.waiting(&first);
+        rig.clock.advance(TICK * LIMIT);
+        let polling = second.clone();
+        let a = thread::spawn(move || (polling.poll(&mut sleep), sleep));
+        rig.poll();
+        let (polled, mut sleep) = a.join().unwrap();
+        // What the driver has passed by while it was neither here nor there.
+        rig.pass(0);
+        assert_eq!(first.woken() + second.woken(), 1);
+        if polled.is_pending() {
+            assert_eq!(second.woken(), 1, "told to wait, and forgotten");
+        }
+        assert_eq!(second.poll(&mut sleep), Poll::Ready(Ok(())));
+        assert!(first.is_free() && second.is_free());
+        drop(sleep);
+        rig.end();
+    });
+}
+
+/// T2: polled with another waker while its bucket is looked through for a neighbour's sake. The scan passes it by, and it fires in time
+/// all the same.
+#[test]
+fn t2_another_waker_beside_a_scan() {
+    model("t2_another_waker_beside_a_scan", || {
+        let rig = Rig::new();
+        let tasks = [Task::new(), Task::new(), Task::new()];
+        let mut sleep = rig.waiting(&tasks[0]);
+        let mut neighbour = rig.timeouts.sleep(TICK);
+        assert!(tasks[2].poll(&mut neighbour).is_pending());
+        rig.clock.advance(TICK);
+        let second = tasks[1].clone();
+        let a = thread::spawn(move || {
+            assert!(second.poll(&mut sleep).is_pending());
+            sleep
+        });
+        rig.poll();
+        let mut sleep = a.join().unwrap();
+        assert_eq!(tasks.each_ref().map(|task| task.woken()), [0, 0, 1]);
+        rig.pass(LIMIT - 1);
+        assert_eq!(tasks.each_ref().map(|task| task.woken()), [0, 1, 1]);
+        assert_eq!(tasks[0].poll(&mut sleep), Poll::Ready(Ok(())));
+        drop((sleep, neighbour));
+        rig.end();
+    });
+}
+
+/// T3: reset to later as it fires. It has fired, or it does not before the new time.
+#[test]
+fn t3_reset_and_fire() {
+    model("t3_reset_and_fire", || {
+        let rig = Rig::new();
+        let task = Task::new();
+        let mut sleep = rig.waiting(&task);
+        rig.clock.advance(TICK * LIMIT);
+        let a = thread::spawn(move || {
+            sleep.reset(TICK * 5);
+            sleep
+        });
+        rig.poll();
+        let mut sleep = a.join().unwrap();
+        let fired = task.woken();
+        rig.pass(4);
+        assert_eq!(task.woken(), fired, "early");
+        assert!(task.poll(&mut sleep).is_pending());
+        rig.pass(1);
+        assert_eq!(task.woken(), fired + 1);
+        assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+        assert!(task.is_free());
+        drop(sleep);
+        rig.end();
+    });
+}
+
+/// T3: reset to nearer while the bucket is looked through. The driver hears of it.
+#[test]
+fn t3_reset_to_nearer_beside_a_scan() {
+    model("t3_reset_to_nearer_beside_a_scan", || {
+        let rig = Rig::new();
+        let task = Task::new();
+        let mut sleep = rig.waiting(&task);
+        let mut neighbour = rig.timeouts.sleep(TICK);
+        assert!(Task::new().poll(&mut neighbour).is_pending());
+        rig.clock.advance(TICK);
+        let a = thread::spawn(move || {
+            sleep.reset(TICK * 2);
+            sleep
+        });
+        rig.poll();
+        let mut sleep = a.join().unwrap();
+        rig.pass(1);
+        assert_eq!(task.woken(), 0);
+        rig.pass(1);
+        assert_eq!(task.woken(), 1);
+        assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+        drop((sleep, neighbour));
+        rig.end();
+    });
+}
+
+/// T4 (W8): it is registered as all is shut down. Refused, or woken by the shutdown: never left waiting.
+#[test]
+fn t4_shutdown_and_register() {
+    model("t4_shutdown_and_register", || {
+        let rig = Rig::new();
+        let task = Task::new();
+        let (other, same) = (rig.clone(), task.clone());
+        // So that there is a bucket, and this thread's own claims are another's.
+        let before = rig.waiting(&task);
+        drop(before);
+        let a = thread::spawn(move || {
+            let forever = std::future::pending::<()>();
+            let mut limited = other.timeouts.timeout(TICK * LIMIT, forever);
+            (same.poll(&mut limited), limited)
+        });
+        rig.timeouts.shutdown();
+        let (polled, mut limited) = a.join().unwrap();
+        let closed = Poll::Ready(Err(TimeoutError::Timer(TimerError::Closed)));
+        if polled.is_pending() {
+            assert_eq!(task.woken(), 1, "told to wait, and forgotten");
+            assert_eq!(task.poll(&mut limited), closed);
+        } else {
+            assert_eq!((polled, task.woken()), (closed, 0));
+        }
+        assert!(task.is_free());
+        drop(limited);
+        rig.end();
+    });
+}
+
+/// T4 (W8): it changes its waker as all is shut down.
+#[test]
+fn t4_shutdown_and_another_waker() {
+    model("t4_shutdown_and_another_waker", || {
+        let rig = Rig::new();
+        let (first, second) = (Task::new(), Task::new());
+        let mut sleep = rig.waiting(&first);
+        let polling = second.clone();
+        let a = thread::spawn(move || (polling.poll(&mut sleep), sleep));
+        rig.timeouts.shutdown();
+        let (polled, mut sleep) = a.join().unwrap();
+        let closed = Poll::Ready(Err(TimerError::Closed));
+        if polled.is_pending() {
+            assert_eq!(second.woken(), 1, "told to wait, and forgotten");
+            assert_eq!(second.poll(&mut sleep), closed);
+        } else {
+            assert_eq!((polled, second.woken()), (closed, 0));
+        }
+        assert!(first.is_free() && second.is_free());
+        drop(sleep);
+        rig.end();
+    });
+}
+
+/// Which slot it waits in.
+fn slot(sleep: &Sleep<'_>) -> String {
+    let debug = format!("{sleep:?}");
+    let (_, id) = debug.split_once("id: ").expect("it waits");
+    id.chars().take_while(char::is_ascii_digit).collect()
+}
+
+/// T5 (W6): its slot has another tenant, of another thread, when the owner of what has fired comes to let go of it.
+#[test]
+fn t5_a_late_owner_and_the_next_tenant() {
+    let reused = Arc::new(AtomicBool::new(false));
+    let seen = reused.clone();
+    large("t5_a_late_owner_and_the_next_tenant", move || {
+        let rig = Rig::new();
+        let (task, tenant) = (Task::new(), Task::new());
+        let sleep = rig.waiting(&task);
+        // So many that this thread leaves the first one's bucket.
+        let more = [rig.waiting(&task), rig.waiting(&task)];
+        let place = slot(&sleep);
+        rig.clock.advance(TICK * LIMIT);
+        let a = thread::spawn(move || drop(sleep));
+        rig.poll();
+        drop(more);
+        let tenants = [(); 4].map(|()| rig.waiting(&tenant));
+        let same = tenants.iter().any(|tenant| slot(tenant) == place);
+        seen.fetch_or(same, Ordering::Relaxed);
+        a.join().unwrap();
+        assert_eq!((tenant.woken(), rig.timeouts.len()), (0, 4));
+        rig.pass(LIMIT);
+        assert_eq!(tenant.woken(), 4);
+        assert!(task.is_free() && tenant.is_free());
+        drop(tenants);
+        rig.end();
+    });
+    assert!(
+        reused.load(Ordering::Relaxed),
+        "the slot was never another's"
+    );
+}
+
+/// T5 (W6): the owner looks, with another waker, at what has fired, and the next tenant has that same waker. It is not taken for the
+/// owner's own.
+#[test]
+fn t5_the_next_tenant_has_this_waker() {
+    let reused = Arc::new(AtomicBool::new(false));
+    let seen = reused.clone();
+    large("t5_the_next_tenant_has_this_waker", move || {
+        let rig = Rig::new();
+        let (first, second) = (Task::new(), Task::new());
+        let mut sleep = rig.waiting(&first);
+        let more = [rig.waiting(&first), rig.waiting(&first)];
+        let place = slot(&sleep);
+        rig.clock.advance(TICK * LIMIT);
+        let polling = second.clone();
+        let a = thread::spawn(move || (polling.poll(&mut sleep), sleep));
+        rig.poll();
+        drop(more);
+        let tenants = [(); 4].map(|()| rig.waiting(&second));
+        let same = tenants.iter().any(|tenant| slot(tenant) == place);
+        seen.fetch_or(same, Ordering::Relaxed);
+        let (polled, sleep) = a.join().unwrap();
+        // If it had changed its waker after the round had looked.
+        rig.pass(0);
+        if polled.is_pending() {
+            assert_eq!(second.woken(), 1, "told to wait, and forgotten");
+        }
+        drop((sleep, tenants));
+        assert!(first.is_free() && second.is_free());
+        rig.end();
+    });
+    assert!(
+        reused.load(Ordering::Relaxed),
+        "the slot was never another's"
+    );
+}
+
+/// Whose poll finds that the time is up finds what was done before that, also if nobody has woken it.
+#[test]
+fn t6_the_firing_hands_on_what_was_done() {
+    model("t6_the_firing_hands_on_what_was_done", || {
+        let rig = Rig::new();
+        let task = Task::new();
+        let mut sleep = rig.waiting(&task);
+        let done = Arc::new(AtomicUsize::new(0));
+        rig.clock.advance(TICK * LIMIT);
+        let (same, look) = (task.clone(), done.clone());
+        let a = thread::spawn(move || {
+            if same.poll(&mut sleep).is_ready() {
+                assert_eq!(look.load(Ordering::Relaxed), 1);
+            }
+            sleep
+        });
+        done.store(1, Ordering::Relaxed);
+        rig.poll();
+        let mut sleep = a.join().unwrap();
+        assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+        drop(sleep);
+        rig.end();
+    });
+}

@@ -1,0 +1,87 @@
+//! Building: every setting, its default, and what is refused.
+
+use super::waiters::Waiters;
+use super::Timeouts;
+use crate::error::BuildError;
+use crate::setup::{setters, Reaper, Setup};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// As tokio's.
+const INTERVAL: Duration = Duration::from_millis(1);
+
+/// Settings of [`Timeouts`].
+///
+/// | setting | default |
+/// |---|---|
+/// | [`interval`](Self::interval) | 1 ms |
+/// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
+/// | [`capacity`](Self::capacity) | unbounded |
+/// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
+/// | [`reaper_budget`](Self::reaper_budget) | 4096 |
+#[must_use = "a builder does nothing until one of its build methods is called"]
+pub struct TimeoutsBuilder {
+    setup: Setup,
+}
+
+impl fmt::Debug for TimeoutsBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimeoutsBuilder")
+            .field("interval", &self.setup.interval)
+            .field("capacity", &self.setup.capacity)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for TimeoutsBuilder {
+    fn default() -> Self {
+        TimeoutsBuilder {
+            setup: Setup {
+                interval: Some(INTERVAL),
+                ..Setup::default()
+            },
+        }
+    }
+}
+
+impl TimeoutsBuilder {
+    setters! {
+        "futures", "build_manual",
+        /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds.
+        interval,
+        /// The most futures that may wait at once; beyond it a new one is refused with
+        /// [`TimerError::Full`](super::TimerError::Full). Exact.
+        capacity,
+    }
+
+    /// Builds, and starts the reaper: a thread that sleeps until something is due, and wakes the tasks that wait for it.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] says which setting is out of range, or what the system refused.
+    pub fn build(self) -> Result<Timeouts, BuildError> {
+        let budget = self.setup.budget;
+        let mut timeouts = self.build_manual()?;
+        timeouts.reaper = Some(Reaper::start(
+            &timeouts.waiters,
+            |waiters| &waiters.engine,
+            budget,
+            Waiters::close,
+        )?);
+        Ok(timeouts)
+    }
+
+    /// Builds without a thread: nobody is woken but in [`Timeouts::poll`].
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build).
+    pub fn build_manual(self) -> Result<Timeouts, BuildError> {
+        let (config, _) = self.setup.config(&[])?;
+        Ok(Timeouts {
+            waiters: Arc::new(Waiters::new(config)?),
+            reaper: None,
+        })
+    }
+}

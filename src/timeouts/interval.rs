@@ -1,0 +1,125 @@
+//! Ticks at a fixed period.
+
+use super::error::TimerError;
+use super::sleep::Sleep;
+use super::waiters::Waiters;
+use crate::time::nanos;
+use std::fmt;
+use std::future::poll_fn;
+use std::task::{ready, Context, Poll};
+use std::time::Duration;
+
+/// How late a tick may be and still count as kept, if that is not less than two intervals; as tokio's.
+const KEPT: u64 = 5_000_000;
+
+/// What comes after a tick that was missed: one that was taken more than 5 ms (or two intervals, if that is more) after its time. As
+/// tokio's of the same names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum MissedTick {
+    /// All that were missed, at once; then as if none had been.
+    #[default]
+    Burst,
+    /// The next one a period after the late one.
+    Delay,
+    /// Those that were missed are left out; the next one is when it would have been.
+    Skip,
+}
+
+impl MissedTick {
+    /// The time of the tick after the one that was due `at` and is taken `now`.
+    fn next(self, at: u64, now: u64, period: u64) -> u64 {
+        match self {
+            MissedTick::Burst => at.saturating_add(period),
+            MissedTick::Delay => now.saturating_add(period),
+            MissedTick::Skip => {
+                let into = now.saturating_sub(at) % period;
+                now.saturating_add(period - into)
+            }
+        }
+    }
+}
+
+/// Ticks at a fixed period, the first one at once; from [`Timeouts::interval`](crate::Timeouts::interval).
+///
+/// By the clock, not by when somebody took the one before: it does not drift. Dropping it cancels it at once.
+pub struct Interval<'t> {
+    sleep: Sleep<'t>,
+    /// The clock reading at which the tick is due that is waited for.
+    at: u64,
+    /// In nanoseconds; not zero.
+    period: u64,
+    missed: MissedTick,
+}
+
+impl<'t> Interval<'t> {
+    pub(super) fn new(waiters: &'t Waiters, period: Duration) -> Self {
+        Interval {
+            sleep: Sleep::over(waiters),
+            at: waiters.engine.now(),
+            period: nanos(period).max(waiters.engine.ticks.interval_nanos()),
+            missed: MissedTick::default(),
+        }
+    }
+
+    /// What comes after a tick that was missed; [`MissedTick::Burst`] if nothing is said.
+    #[must_use]
+    pub fn missed_tick(mut self, missed: MissedTick) -> Self {
+        self.missed = missed;
+        self
+    }
+
+    /// The period.
+    #[must_use]
+    pub fn period(&self) -> Duration {
+        Duration::from_nanos(self.period)
+    }
+
+    /// Waits for the next tick. If what this returns is dropped before it is ready, no tick is lost.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sleep`]'s; the tick is still to come then.
+    pub async fn tick(&mut self) -> Result<(), TimerError> {
+        poll_fn(|context| self.poll_tick(context)).await
+    }
+
+    /// As [`tick`](Self::tick), polled.
+    ///
+    /// # Errors
+    ///
+    /// As [`tick`](Self::tick).
+    pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Result<(), TimerError>> {
+        ready!(self.sleep.poll_over(context.waker()))?;
+        let engine = &self.sleep.waiters().engine;
+        let now = engine.now();
+        let kept = KEPT.max(2 * engine.ticks.interval_nanos());
+        let next = if now.saturating_sub(self.at) > kept {
+            self.missed.next(self.at, now, self.period)
+        } else {
+            self.at.saturating_add(self.period)
+        };
+        self.set(next);
+        Poll::Ready(Ok(()))
+    }
+
+    fn set(&mut self, at: u64) {
+        self.at = at;
+        let due = self.sleep.waiters().engine.ticks.deadline(at, 0);
+        self.sleep.set(due);
+    }
+
+    /// The next tick is a period from now. It has to be polled for again.
+    pub fn reset(&mut self) {
+        let now = self.sleep.waiters().engine.now();
+        self.set(now.saturating_add(self.period));
+    }
+}
+
+impl fmt::Debug for Interval<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interval")
+            .field("period", &self.period())
+            .field("missed", &self.missed)
+            .finish_non_exhaustive()
+    }
+}

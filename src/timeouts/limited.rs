@@ -1,0 +1,89 @@
+//! A future with a time limit.
+
+use super::error::TimeoutError;
+use super::sleep::Sleep;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// A future that has so much time to become ready; from [`Timeouts::timeout`](crate::Timeouts::timeout).
+///
+/// The future is polled first, so one that is ready when its time is up is ready. What is inside stays there until this is dropped, also
+/// after [`TimeoutError::Elapsed`]; its time may then be [reset](Self::reset), and it may be polled again.
+///
+/// # Errors
+///
+/// [`TimeoutError::Elapsed`] when the time is up; [`TimeoutError::Timer`] if the deadline was refused, or shut down. The future has not
+/// lost anything then: polling this again polls it, and tries to register again.
+#[must_use = "futures do nothing unless they are polled"]
+pub struct Limited<'t, F> {
+    future: F,
+    sleep: Sleep<'t>,
+}
+
+impl<'t, F> Limited<'t, F> {
+    #[inline(always)]
+    pub(super) fn new(future: F, sleep: Sleep<'t>) -> Self {
+        Limited { future, sleep }
+    }
+
+    /// The future pinned, and the time.
+    #[inline(always)]
+    fn project(self: Pin<&mut Self>) -> (Pin<&mut F>, &mut Sleep<'t>) {
+        // SAFETY: `future` is pinned with `self`: nothing moves it out or hands it out otherwise, `Drop` is not implemented, and
+        // `Limited` is `Unpin` only if it is. `sleep` is never pinned.
+        unsafe {
+            let this = self.get_unchecked_mut();
+            (Pin::new_unchecked(&mut this.future), &mut this.sleep)
+        }
+    }
+
+    /// Gives it so much time from now on, as [`Sleep::reset`] does. A connection, say, that has been heard from.
+    pub fn reset(self: Pin<&mut Self>, after: Duration) {
+        self.project().1.reset(after);
+    }
+
+    /// The future.
+    pub fn get_ref(&self) -> &F {
+        &self.future
+    }
+
+    /// The future, to be used while its time runs.
+    pub fn get_pin_mut(self: Pin<&mut Self>) -> Pin<&mut F> {
+        self.project().0
+    }
+
+    /// The future, without a limit from now on.
+    pub fn into_inner(self) -> F {
+        self.future
+    }
+}
+
+impl<F: Future> Future for Limited<'_, F> {
+    type Output = Result<F::Output, TimeoutError>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let (future, sleep) = self.project();
+        if let Poll::Ready(output) = future.poll(context) {
+            sleep.cancel();
+            return Poll::Ready(Ok(output));
+        }
+        match sleep.poll_over(context.waker()) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(())) => Poll::Ready(Err(TimeoutError::Elapsed)),
+            Poll::Ready(Err(why)) => Poll::Ready(Err(why.into())),
+        }
+    }
+}
+
+impl<F: fmt::Debug> fmt::Debug for Limited<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limited")
+            .field("future", &self.future)
+            .field("sleep", &self.sleep)
+            .finish()
+    }
+}

@@ -1,0 +1,271 @@
+//! Timeouts of futures: on the engine that all faces share, under tokio or any other executor, or none.
+//!
+//! [`Timeouts`] is the face. [`Limited`], [`Sleep`] and [`Interval`] are the futures that it makes; each borrows it. They need nothing but
+//! the waker that they are polled with.
+//!
+//! The feature `tokio` and the feature `async` are the same, and bring no dependency.
+
+mod builder;
+mod error;
+mod interval;
+mod limited;
+mod sleep;
+mod waiters;
+mod waker;
+
+pub use builder::TimeoutsBuilder;
+pub use error::{TimeoutError, TimerError};
+pub use interval::{Interval, MissedTick};
+pub use limited::Limited;
+pub use sleep::Sleep;
+
+use crate::ack::Polled;
+use crate::core::engine::Face;
+use crate::core::lateness::Lateness;
+use crate::error::BuildError;
+use crate::setup::Reaper;
+use std::fmt;
+use std::future::IntoFuture;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::time::Duration;
+use waiters::Waiters;
+
+/// Timeouts, sleeps and intervals for futures, on any executor.
+///
+/// ```
+/// use expiry::timeouts::TimeoutError;
+/// use expiry::Timeouts;
+/// use std::time::Duration;
+///
+/// # fn block_on<F: std::future::Future>(future: F) -> F::Output {
+/// #     use std::task::{Context, Poll, Wake};
+/// #     struct Thread(std::thread::Thread);
+/// #     impl Wake for Thread {
+/// #         fn wake(self: std::sync::Arc<Self>) {
+/// #             self.0.unpark();
+/// #         }
+/// #     }
+/// #     let waker = std::sync::Arc::new(Thread(std::thread::current())).into();
+/// #     let mut future = std::pin::pin!(future);
+/// #     loop {
+/// #         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+/// #             Poll::Ready(output) => return output,
+/// #             Poll::Pending => std::thread::park(),
+/// #         }
+/// #     }
+/// # }
+/// let timeouts = Timeouts::new()?; // one for the process: in an `Arc`, or in a `static`
+///
+/// # block_on(async {
+/// let limit = Duration::from_secs(30);
+/// assert_eq!(timeouts.timeout(limit, async { 42 }).await, Ok(42));
+///
+/// let forever = std::future::pending::<()>();
+/// let ended = timeouts.timeout(Duration::from_millis(5), forever).await;
+/// assert_eq!(ended, Err(TimeoutError::Elapsed));
+///
+/// timeouts.sleep(Duration::from_millis(5)).await?;
+///
+/// let mut beat = timeouts.interval(Duration::from_millis(2));
+/// for _ in 0..3 {
+///     beat.tick().await?;
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Borrowing
+///
+/// What it makes borrows it, so that no reference count is shared by all tasks. A task that must be `'static` owns an `Arc<Timeouts>`, or
+/// there is one in a `static`:
+///
+/// ```
+/// use expiry::timeouts::TimeoutError;
+/// use expiry::Timeouts;
+/// use std::{future::Future, sync::Arc, time::Duration};
+///
+/// fn answer(timeouts: Arc<Timeouts>) -> impl Future<Output = Result<u32, TimeoutError>> + Send + 'static {
+///     async move { timeouts.timeout(Duration::from_secs(30), async { 42 }).await }
+/// }
+/// ```
+///
+/// # Time
+///
+/// A deadline is rounded up to the [interval](TimeoutsBuilder::interval), by default 1 ms: late by at most that and the delay of the reaper
+/// thread, which then wakes the task; never early. From 64 times the lag of the clock's cheap reading on (64 ms) a timeout may be late by
+/// that lag (1 ms) on top.
+///
+/// [`timeout`](Self::timeout) counts from the first poll that finds its future pending, [`sleep`](Self::sleep) and
+/// [`interval`](Self::interval) from the call. Zero is over at once, and `Duration::MAX` is 584 years.
+///
+/// # Cost, progress
+///
+/// A future that is ready when it is first polled costs nothing but that poll. Otherwise an entry of 32 bytes is registered, and freed at
+/// once when the future is ready or dropped: together 4 atomic read-modify-writes, of which 2 are the waker's reference count. Lock-free,
+/// and without allocation, but for a chunk of 4096 entries now and then. Only [`shutdown`](Self::shutdown) waits.
+///
+/// # Cancellation, panics, shutdown
+///
+/// All futures may be dropped at any time, and polled with any waker each time. Wakers are called by the reaper (or who polls), one after
+/// the other: one that takes long makes others late, one that panics is counted. What waits at a shutdown is woken, and resolves to
+/// [`TimerError::Closed`]; so does what comes after it.
+pub struct Timeouts {
+    waiters: Arc<Waiters>,
+    reaper: Option<Reaper>,
+}
+
+/// Counters. Monotonic but for `waiting` and `slots`; read one after another while others count. When nothing is going on, `registered` is
+/// `waiting + fired + cancelled + closed`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TimeoutsMetrics {
+    /// Futures that wait now.
+    pub waiting: u64,
+    /// Slots whose memory is held, in use or not: about 37 bytes each.
+    pub slots: u64,
+    /// How often a future was found pending, and its deadline registered.
+    pub registered: u64,
+    /// Deadlines that came.
+    pub fired: u64,
+    /// Deadlines that did not, because the future was ready, or dropped.
+    pub cancelled: u64,
+    /// Those that ended with the shutdown.
+    pub closed: u64,
+    /// How late what fired was seen, beyond the rounding up to the interval; before its task was woken.
+    pub lateness: Lateness,
+    /// Time that rounds of the reaper have taken, wakers included.
+    pub reaper_busy: Duration,
+    /// Rounds of the reaper.
+    pub reaper_rounds: u64,
+    /// Panics of wakers that were caught.
+    pub waker_panics: u64,
+}
+
+impl fmt::Debug for Timeouts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timeouts")
+            .field("len", &self.len())
+            .field("interval", &self.waiters.engine.ticks.interval())
+            .field("reaper", &self.reaper.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Timeouts {
+    /// With default settings, and a reaper thread.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::OutOfMemory`], [`BuildError::NoThread`].
+    pub fn new() -> Result<Self, BuildError> {
+        Self::builder().build()
+    }
+
+    /// Settings with defaults.
+    pub fn builder() -> TimeoutsBuilder {
+        TimeoutsBuilder::default()
+    }
+
+    /// Gives a future so much time, from the first poll on that finds it pending. The future is polled before the time is looked at.
+    ///
+    /// The error of the [`Limited`] is [`TimeoutError::Elapsed`], or says that the deadline was refused.
+    #[inline]
+    pub fn timeout<F: IntoFuture>(&self, after: Duration, future: F) -> Limited<'_, F::IntoFuture> {
+        Limited::new(future.into_future(), Sleep::fresh(&self.waiters, after))
+    }
+
+    /// Is ready so long after this call.
+    pub fn sleep(&self, after: Duration) -> Sleep<'_> {
+        Sleep::from_now(&self.waiters, after)
+    }
+
+    /// Ticks at once, and then at this period, or at the interval if that is longer.
+    pub fn interval(&self, period: Duration) -> Interval<'_> {
+        Interval::new(&self.waiters, period)
+    }
+
+    /// Wakes what is due, with at most about `budget` steps of work. For those without a reaper; harmless on others. Never waits: any number
+    /// of threads may poll, each leaves out the shards that another one is at.
+    pub fn poll(&self, budget: usize) -> Polled {
+        let engine = &self.waiters.engine;
+        let now = engine.clock.now();
+        let round = engine.poll_beside(now, budget.max(1), &*self.waiters);
+        Polled {
+            more: round.more || round.busy,
+            next: round.next.map(|tick| engine.ticks.until(now, tick)),
+        }
+    }
+
+    /// How many futures wait; about, while others come and go.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        let live = (0..self.waiters.engine.shards()).map(|shard| self.waiters.live(shard).0);
+        usize::try_from(live.sum::<u64>()).unwrap_or(usize::MAX)
+    }
+
+    /// Whether none does.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Counters. O(threads * shards).
+    #[must_use]
+    pub fn metrics(&self) -> TimeoutsMetrics {
+        let engine = &self.waiters.engine;
+        let mut sum = TimeoutsMetrics {
+            lateness: engine.lateness(),
+            reaper_busy: Duration::from_nanos(engine.busy.get()),
+            reaper_rounds: engine.rounds.get(),
+            waker_panics: self.waiters.panics.load(Relaxed),
+            ..TimeoutsMetrics::default()
+        };
+        for shard in 0..engine.shards() {
+            sum.waiting += self.waiters.live(shard).0;
+            sum.slots += engine.held(shard);
+            for share in engine.stripes() {
+                let counts = &share.counts[shard];
+                sum.registered += counts.registered.get();
+                sum.fired += counts.fired.get();
+                sum.cancelled += counts.cancelled.get();
+                sum.closed += counts.closed.get();
+            }
+        }
+        sum
+    }
+
+    /// Ends it: what waits is woken and resolves to [`TimerError::Closed`], unless its time was up; what comes later is refused with that. A
+    /// future that is ready is ready all the same. Waits for the reaper; called by a waker that the reaper calls, it only asks.
+    pub fn shutdown(&self) {
+        let engine = &self.waiters.engine;
+        engine.refuse();
+        match &self.reaper {
+            Some(reaper) if reaper.is_current() => reaper.ask(),
+            Some(reaper) if engine.is_driving() => {
+                reaper.ask();
+                engine.waker.wake();
+            }
+            None if engine.is_driving() => {}
+            Some(reaper) => {
+                self.waiters.close();
+                reaper.join(engine);
+            }
+            None => self.waiters.close(),
+        }
+    }
+
+    /// For models: the clock has come to `tick`.
+    #[cfg(expiry_loom)]
+    #[doc(hidden)]
+    pub fn timer_fires(&self, tick: u64) {
+        self.waiters.engine.timer_fires(tick);
+    }
+}
+
+impl Drop for Timeouts {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}

@@ -1,0 +1,192 @@
+//! One deadline, waited for.
+
+use super::error::TimerError;
+use super::waiters::{Waiter, Waiters};
+use crate::core::lease::Lease;
+use crate::time::nanos;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// How far it has come.
+#[derive(Debug, Clone, Copy)]
+enum State {
+    /// It takes so many nanoseconds, from the first poll on.
+    Fresh { after: u64 },
+    /// It is over at this tick. Nobody will be woken.
+    Set { due: u64 },
+    /// It is over at this tick, and registered until then, or for as long as can be: a [`Waiter`], its parts side by side for size.
+    Waiting { due: u64, lease: Lease, id: u32 },
+    /// It is over.
+    Over,
+}
+
+impl State {
+    #[inline(always)]
+    fn waiting(due: u64, waiter: Waiter) -> Self {
+        let Waiter { id, lease } = waiter;
+        State::Waiting { due, lease, id }
+    }
+}
+
+/// A future that is ready when its time is up; from [`Timeouts::sleep`](crate::Timeouts::sleep).
+///
+/// It is `Unpin`, 32 bytes, and borrows the [`Timeouts`](crate::Timeouts). Dropping it cancels it at once. Polled again after it was
+/// ready, it is ready.
+///
+/// # Errors
+///
+/// [`TimerError`]: it was refused, or shut down. After that it may be polled again, which tries again.
+#[must_use = "futures do nothing unless they are polled"]
+pub struct Sleep<'t> {
+    waiters: &'t Waiters,
+    state: State,
+}
+
+impl<'t> Sleep<'t> {
+    /// From now on.
+    pub(super) fn from_now(waiters: &'t Waiters, after: Duration) -> Self {
+        let state = match nanos(after) {
+            0 => State::Over,
+            after => State::Set {
+                due: waiters.due(after),
+            },
+        };
+        Sleep { waiters, state }
+    }
+
+    /// From the first poll on.
+    #[inline(always)]
+    pub(super) fn fresh(waiters: &'t Waiters, after: Duration) -> Self {
+        Sleep {
+            waiters,
+            state: State::Fresh {
+                after: nanos(after),
+            },
+        }
+    }
+
+    /// Over.
+    pub(super) fn over(waiters: &'t Waiters) -> Self {
+        Sleep {
+            waiters,
+            state: State::Over,
+        }
+    }
+
+    pub(super) fn waiters(&self) -> &'t Waiters {
+        self.waiters
+    }
+
+    /// Until this tick. It is not registered, having been ready.
+    pub(super) fn set(&mut self, due: u64) {
+        self.cancel();
+        self.state = State::Set { due };
+    }
+
+    /// Starts over, be it ready or not: it is ready `after` from now. One compare-and-swap where it is registered; only a nearer
+    /// deadline is told to who drives. Whoever waits for it goes on waiting; if it was ready, it has to be polled again.
+    ///
+    /// (After a jump of the clock by 2^38 intervals this waits until what was due has been ended.)
+    pub fn reset(&mut self, after: Duration) {
+        let after = nanos(after);
+        let due = self.waiters.renewal(after);
+        if let State::Waiting { lease, id, .. } = self.state {
+            if let Some(waiter) = self.waiters.reset(Waiter { id, lease }, due, after) {
+                self.state = State::waiting(due, waiter);
+                return;
+            }
+        }
+        self.state = State::Set { due };
+    }
+
+    /// Whether it has been ready.
+    #[must_use]
+    pub fn is_elapsed(&self) -> bool {
+        matches!(self.state, State::Over)
+    }
+
+    /// Ends the waiting at once, if it waits.
+    #[inline(always)]
+    pub(super) fn cancel(&mut self) {
+        if let State::Waiting { lease, id, .. } = self.state {
+            self.state = State::Over;
+            self.waiters.cancel(Waiter { id, lease });
+        }
+    }
+
+    /// As [`Future::poll`].
+    #[inline(always)]
+    pub(super) fn poll_over(&mut self, waker: &Waker) -> Poll<Result<(), TimerError>> {
+        match self.state {
+            // What nearly every timeout comes to: registered, and never looked at again.
+            State::Fresh { after } if after != 0 && after <= self.waiters.longest => {
+                let (due, waiter) = self.waiters.register(after, waker)?;
+                self.state = State::waiting(due, waiter);
+                Poll::Pending
+            }
+            _ => self.poll_on(waker),
+        }
+    }
+
+    #[inline(never)]
+    fn poll_on(&mut self, waker: &Waker) -> Poll<Result<(), TimerError>> {
+        loop {
+            match self.state {
+                State::Fresh { after: 0 } => self.state = State::Over,
+                State::Fresh { after } => {
+                    let due = self.waiters.due(after);
+                    self.state = State::Set { due };
+                }
+                State::Set { due } => match self.waiters.register_until(due, waker) {
+                    None => self.state = State::Over,
+                    Some(registered) => {
+                        self.state = State::waiting(due, registered?);
+                        return Poll::Pending;
+                    }
+                },
+                State::Waiting { due, lease, id } => {
+                    match self.waiters.waits(Waiter { id, lease }, waker) {
+                        Ok(true) => return Poll::Pending,
+                        Ok(false) if self.waiters.is_over(due) => self.state = State::Over,
+                        // Further off than a lease can express, and so not over yet; or shut down, which the registration will say.
+                        Ok(false) => self.state = State::Set { due },
+                        Err(why) => {
+                            self.state = State::Set { due };
+                            return Poll::Ready(Err(why));
+                        }
+                    }
+                }
+                State::Over => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+}
+
+impl Future for Sleep<'_> {
+    type Output = Result<(), TimerError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_on(context.waker())
+    }
+}
+
+impl Drop for Sleep<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+impl fmt::Debug for Sleep<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleep")
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(target_pointer_width = "64", not(expiry_loom)))]
+const _: () = assert!(std::mem::size_of::<Sleep<'_>>() == 32);

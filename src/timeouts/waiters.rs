@@ -1,0 +1,344 @@
+//! Entries that hold a waker: registration, its end by the owner or the driver, and what comes in between.
+//!
+//! A waiter is a slot that is LIVE, with the two words of a [`Waker`] in `word` and `owner`. The lease decides: who ends it by its
+//! one swap owns the slot, and the waker in it, alone. The waker is written only by who owns the slot alone: its claimer, or the
+//! one future that has it, having ended it. `docs/async.md` has the states and why a lease names one tenancy.
+//!
+//! User code (a waker's clone, wake and drop) runs neither in a stripe nor before the slot is as it is to be.
+
+use super::error::TimerError;
+use super::waker::Words;
+use crate::core::engine::{Claim, Config, Engine, Face, Refused, Stripe};
+use crate::core::lease::{Lease, State};
+use crate::core::slots::Slot;
+use crate::core::threads::Counter;
+use crate::error::BuildError;
+use crate::panics::caught;
+use crate::sync::Ordering;
+use crate::time::{nanos, MAX_TIMEOUT_TICKS};
+use std::sync::atomic::AtomicU64 as Statistic;
+use std::task::Waker;
+
+/// One shard's part of a thread's counters.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct Counts {
+    pub(super) registered: Counter,
+    pub(super) fired: Counter,
+    pub(super) cancelled: Counter,
+    pub(super) closed: Counter,
+}
+
+/// A thread's share.
+pub(super) struct Share {
+    pub(super) counts: Box<[Counts]>,
+}
+
+type Mine = Stripe<Share>;
+
+/// How a waiter ended.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Fired,
+    Cancelled,
+    Closed,
+}
+
+/// A registered entry, as its owner knows it: where it is, and its lease, bit for bit.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waiter {
+    pub(super) id: u32,
+    pub(super) lease: Lease,
+}
+
+pub(super) struct Waiters {
+    pub(super) engine: Engine<Share>,
+    /// The longest that a lease can express, in nanoseconds.
+    pub(super) longest: u64,
+    /// Panics of wakers that were caught.
+    pub(super) panics: Statistic,
+}
+
+/// Puts a waker into a slot that the caller owns alone.
+///
+/// Release: who finds one of the words finds that the slot is no longer what it was.
+#[inline(always)]
+fn put(slot: &Slot, waker: Words) {
+    slot.owner.store(waker.1, Ordering::Release);
+    slot.set_word(waker.0);
+}
+
+/// Takes the waker out of a slot that the caller has ended.
+///
+/// # Safety
+///
+/// The caller's swap has ended it, and this is done once.
+#[inline(always)]
+unsafe fn take(slot: &Slot) -> Waker {
+    // That swap has acquired the lease, which was released after the words.
+    let word = slot.word.load(Ordering::Relaxed);
+    let owner = slot.owner.load(Ordering::Relaxed);
+    // SAFETY: an entry's words are a waker's, put there once for each time that its lease becomes live.
+    unsafe { Words(word, owner).into_waker() }
+}
+
+impl Waiters {
+    pub(super) fn new(config: Config) -> Result<Self, BuildError> {
+        let shards = config.shards;
+        let share = move || Share {
+            counts: (0..shards).map(|_| Counts::default()).collect(),
+        };
+        let engine = Engine::new(config, share).map_err(|_| BuildError::OutOfMemory)?;
+        Ok(Waiters {
+            longest: nanos(engine.ticks.longest()),
+            engine,
+            panics: Statistic::new(0),
+        })
+    }
+
+    /// The tick at which `after` nanoseconds from now on are over.
+    pub(super) fn due(&self, after: u64) -> u64 {
+        self.engine
+            .with_stripe(|mine, _| self.engine.due(mine, after.max(1)))
+    }
+
+    /// Whether that tick has come.
+    pub(super) fn is_over(&self, due: u64) -> bool {
+        due <= self.engine.ticks.at(self.engine.now())
+    }
+
+    /// Registers what takes `after` nanoseconds from now on, no more than a lease can express. Also the tick at which it is over.
+    #[inline(always)]
+    pub(super) fn register(&self, after: u64, waker: &Waker) -> Result<(u64, Waiter), TimerError> {
+        let waker = Words::from_waker(waker.clone());
+        let mut refused = Refused::OutOfMemory;
+        let registered = self.engine.with_stripe(|mine, index| {
+            let due = self.engine.due(mine, after);
+            let waiter = self.enter((mine, index), due, waker, &mut refused)?;
+            Some((due, waiter))
+        });
+        registered.ok_or_else(|| Self::give_up(refused, waker))
+    }
+
+    /// Registers what is over at `due`; `None` if that has come. If a lease cannot express it, for the longest that one can.
+    pub(super) fn register_until(
+        &self,
+        due: u64,
+        waker: &Waker,
+    ) -> Option<Result<Waiter, TimerError>> {
+        let now = self.engine.coarse_now();
+        let tick = self.engine.ticks.at(now);
+        if due <= tick {
+            return None;
+        }
+        let deadline = Self::expressed(due, tick);
+        let waker = Words::from_waker(waker.clone());
+        let mut refused = Refused::OutOfMemory;
+        let entered = self.engine.with_stripe(|mine, index| {
+            mine.lapsed.set(self.engine.lapse(now).unwrap_or(0));
+            self.enter((mine, index), deadline, waker, &mut refused)
+        });
+        Some(entered.ok_or_else(|| Self::give_up(refused, waker)))
+    }
+
+    /// What a lease says of something that is over at `due`, at `tick`.
+    fn expressed(due: u64, tick: u64) -> u64 {
+        due.min(tick.saturating_add(MAX_TIMEOUT_TICKS - 1))
+    }
+
+    /// Drops a waker that was not registered; the lease has not had it, or not any more.
+    #[cold]
+    #[inline(never)]
+    fn give_up(refused: Refused, waker: Words) -> TimerError {
+        // SAFETY: made by the caller, and in no slot that is live.
+        drop(unsafe { waker.into_waker() });
+        refused.into()
+    }
+
+    /// Claims a slot for a waker and makes it live. If it cannot, the waker is the caller's still, and `refused` says why.
+    /// (Not a `Result`, as [`Engine::claim`].)
+    #[inline(always)]
+    fn enter(
+        &self,
+        (mine, index): (&Mine, usize),
+        deadline: u64,
+        waker: Words,
+        refused: &mut Refused,
+    ) -> Option<Waiter> {
+        let (claim, spot) = self.engine.claim(mine, index, refused)?;
+        let lease = Lease::new(State::LiveIssued, claim.incarnation, deadline);
+        put(claim.slot, waker);
+        claim.slot.set_lease(lease);
+        self.count(mine, claim.id).registered.add(1);
+        let enforced = self.engine.enforce_in(spot.header, claim.id, deadline);
+        if enforced.is_err() && self.engine.end(claim.slot, lease).is_ok() {
+            // The engine was shut down meanwhile, and nobody has seen this one.
+            self.finish(mine, &claim, End::Closed);
+            *refused = Refused::Closed;
+            return None;
+        }
+        // If it was ended by the shutdown, its waker is being woken.
+        let id = claim.id;
+        Some(Waiter { id, lease })
+    }
+
+    #[inline(always)]
+    fn slot(&self, waiter: Waiter) -> &Slot {
+        let slot = self.engine.slot(waiter.id);
+        slot.expect("a slot that was claimed is there as long as the engine")
+    }
+
+    /// Whether an entry still waits, for its owner, who is polled with `waker`: then it is that one which will be woken.
+    #[inline]
+    pub(super) fn waits(&self, waiter: Waiter, waker: &Waker) -> Result<bool, TimerError> {
+        let slot = self.slot(waiter);
+        // Before the lease: of a later tenant's words one finds its lease, too.
+        let owner = slot.owner.load(Ordering::Acquire);
+        let word = slot.word.load(Ordering::Acquire);
+        if slot.lease() != waiter.lease {
+            return Ok(false);
+        }
+        if Words(word, owner) == Words::of(waker) {
+            return Ok(true);
+        }
+        self.change(waiter, waker)
+    }
+
+    /// Has a registered entry wake another waker: ends it, and registers it again in place.
+    #[cold]
+    #[inline(never)]
+    fn change(&self, waiter: Waiter, waker: &Waker) -> Result<bool, TimerError> {
+        let slot = self.slot(waiter);
+        let fresh = waker.clone();
+        if self.engine.end(slot, waiter.lease).is_err() {
+            return Ok(false);
+        }
+        // SAFETY: just ended, by this.
+        let old = unsafe { take(slot) };
+        put(slot, Words::from_waker(fresh));
+        slot.set_lease(waiter.lease);
+        // A scan, or a shutdown, may have passed it by meanwhile.
+        let deadline = waiter.lease.deadline_near(self.engine.about_now());
+        let enforced = self.engine.enforce(waiter.id, deadline);
+        if enforced.is_err() && self.end(waiter, End::Closed) {
+            return Err(TimerError::Closed);
+        }
+        drop(old);
+        Ok(true)
+    }
+
+    /// The tick at which `after` nanoseconds from now on are over, for an entry that there is. After a jump of the clock by years,
+    /// what was due before goes first: the new deadline could not be told from one that has long passed.
+    pub(super) fn renewal(&self, after: u64) -> u64 {
+        let after = after.max(1);
+        let (due, lapsed) = self
+            .engine
+            .with_stripe(|mine, _| (self.engine.due(mine, after), mine.lapsed.get() != 0));
+        if !lapsed {
+            return due;
+        }
+        self.engine.catch_up(self.engine.now(), self);
+        self.due(after)
+    }
+
+    /// Moves an entry to what is over at `due`, `after` nanoseconds from now. `None` if it has ended.
+    pub(super) fn reset(&self, waiter: Waiter, due: u64, after: u64) -> Option<Waiter> {
+        let deadline = if after > self.longest {
+            Self::expressed(due, self.engine.ticks.at(self.engine.coarse_now()))
+        } else {
+            due
+        };
+        let lease = waiter.lease.with_deadline(deadline);
+        self.slot(waiter).swap_lease(waiter.lease, lease).ok()?;
+        // Renewed: it does not fire by the old deadline any more.
+        self.engine.shortened(waiter.id, waiter.lease, deadline);
+        Some(Waiter { lease, ..waiter })
+    }
+
+    /// The owner's end of an entry: it is free at once, and its waker is dropped. Nothing if it has ended.
+    #[inline]
+    pub(super) fn cancel(&self, waiter: Waiter) {
+        self.end(waiter, End::Cancelled);
+    }
+
+    /// Ends an entry, and drops its waker. Whether this did.
+    #[inline]
+    fn end(&self, waiter: Waiter, end: End) -> bool {
+        let slot = self.slot(waiter);
+        if self.engine.end(slot, waiter.lease).is_err() {
+            return false;
+        }
+        // SAFETY: just ended, by this.
+        let waker = unsafe { take(slot) };
+        let claim = Claim::of(waiter.id, slot, waiter.lease);
+        self.engine
+            .with_stripe(|mine, _| self.finish(mine, &claim, end));
+        drop(waker);
+        true
+    }
+
+    #[inline(always)]
+    fn count<'m>(&self, mine: &'m Mine, id: u32) -> &'m Counts {
+        &mine.face.counts[self.engine.shard_of(id)]
+    }
+
+    /// Frees a slot that the caller has ended, and whose waker it has taken.
+    #[inline(always)]
+    fn finish(&self, mine: &Mine, claim: &Claim<'_>, end: End) {
+        let counts = self.count(mine, claim.id);
+        match end {
+            End::Fired => counts.fired.add(1),
+            End::Cancelled => counts.cancelled.add(1),
+            End::Closed => counts.closed.add(1),
+        }
+        if self.engine.free(mine, claim) {
+            self.maybe_tend();
+        }
+    }
+
+    #[cold]
+    fn maybe_tend(&self) {
+        if self.engine.wants_tending(self) {
+            self.engine.tend_soon();
+        }
+    }
+
+    /// What the driver, or a shutdown, does with an entry that it has ended: frees it, then wakes. Never panics.
+    fn wake(&self, claim: &Claim<'_>, end: End) {
+        // SAFETY: ended by the caller, who comes here once.
+        let waker = unsafe { take(claim.slot) };
+        self.engine
+            .with_stripe(|mine, _| self.finish(mine, claim, end));
+        if caught(|| waker.wake()) {
+            self.panics
+                .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    /// Ends everything, and wakes it.
+    pub(super) fn close(&self) {
+        self.engine
+            .close(self, |claim, _| self.wake(&claim, End::Closed));
+    }
+}
+
+impl Face for Waiters {
+    fn may_end(&self, _: &Claim<'_>, _: Lease) -> bool {
+        true
+    }
+
+    fn prepare(&self, _: &Slot, _: Lease) {}
+
+    fn expired(&self, claim: Claim<'_>, _: Lease, deadline: u64, now: u64) {
+        self.engine.late(&claim, deadline, now);
+        self.wake(&claim, End::Fired);
+    }
+
+    fn live(&self, shard: usize) -> (u64, u64) {
+        self.engine.balance(|share| {
+            let counts = &share.counts[shard];
+            let ended = [&counts.fired, &counts.cancelled, &counts.closed];
+            (Counter::balance(&[&counts.registered], &ended), 0)
+        })
+    }
+}
