@@ -26,7 +26,7 @@ fn timers_end_once_each_by_reaper_and_pollers() {
         "--deadlines fixed --cancels 0.2 --reschedules 0.5",
     ] {
         let report = run(&format!(
-            "timers --seconds 0.3 --in-flight 2000 --threads 3 --timeout 40ms --allowance 1m {more}"
+            "timers --seconds 0.3 --in-flight 300 --threads 3 --timeout 40ms --allowance 1m {more}"
         ));
         let (fired, cancelled) = (count(&report, "fired"), count(&report, "cancelled"));
         assert!(fired > 0 && cancelled > 0, "{more}: {report}");

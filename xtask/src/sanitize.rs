@@ -27,6 +27,9 @@ const PACKAGES: [&str; 4] = ["expiry", "expiry-topology", "fuzz-tests", "stress"
 /// Tests of how much memory the process takes, which is not what it is under a tool that replaces the allocator.
 const MEASURING: [&str; 3] = ["memory", "rotating_memory", "wheel_memory"];
 
+/// The same, among tests of other things.
+const SKIPPED: [&str; 1] = ["growth_of_all_kinds_and_back"];
+
 /// What valgrind is told to exit with if it has reported something.
 const REPORTED: i32 = 99;
 
@@ -283,7 +286,8 @@ impl Tool {
             let verdict = if MEASURING.contains(&name) {
                 Verdict::NotAvailable("it measures memory".to_string())
             } else {
-                verdict(self.run(&program, &folder, &[]))
+                let skipped: Vec<&str> = SKIPPED.iter().flat_map(|test| ["--skip", test]).collect();
+                verdict(self.run(&program, &folder, &skipped))
             };
             add(what, verdict, began);
         }

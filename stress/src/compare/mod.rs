@@ -256,7 +256,11 @@ mod tests {
                 peer("ours", Part::Ours, works),
                 peer("lazy", Part::Theirs, |threads| {
                     assert!(threads == 1, "lazy: fired: 3, not 4");
-                    vec![Some(Took::default())]
+                    let nanos = 5.0;
+                    vec![Some(Took {
+                        cpu: nanos,
+                        wall: nanos,
+                    })]
                 }),
                 peer("silent", Part::Theirs, |_| std::panic::panic_any(7)),
             ],

@@ -442,7 +442,8 @@ fn shop<K: CacheKey>(
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut client = Client::new(&setting.row, !options.no_fill);
     let mut told = Done::default();
-    while !over() {
+    // However late it begins, it does something.
+    loop {
         for _ in 0..LOOK {
             let due = match &mut pace {
                 Some(pace) => match pace.due(nanos(began.elapsed())) {
@@ -460,11 +461,13 @@ fn shop<K: CacheKey>(
         let fresh = client.done.requests - told.requests;
         if fresh == 0 {
             std::thread::yield_now();
-            continue;
         }
         books.requests.fetch_add(fresh, Relaxed);
         books.hits.fetch_add(client.done.hits - told.hits, Relaxed);
         told = client.done.clone();
+        if over() {
+            break;
+        }
     }
     Brought {
         done: client.done,
