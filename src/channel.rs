@@ -6,6 +6,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What happens to what has no room in the channel. Nothing is lost silently under any of them.
+///
+/// ```
+/// use expiry::{edge, AckTracker, WhenFull};
+///
+/// let (tracker, outcomes) = AckTracker::builder().build_with_channel(1, WhenFull::Drop)?;
+/// for owner in 0..3 {
+///     let root = tracker.issue(edge(), owner)?;
+///     tracker.fail(root)?;
+/// }
+/// assert_eq!((outcomes.len(), tracker.metrics().undelivered), (1, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WhenFull {
     /// The thread that ended the entry waits for room: back-pressure. While the reaper waits, nothing
@@ -21,6 +33,23 @@ pub enum WhenFull {
 }
 
 /// The receiving end of a channel of what has ended. Cloned, each item goes to one of the clones.
+///
+/// ```
+/// use expiry::{ExpiryQueue, WhenFull};
+/// use std::time::Duration;
+///
+/// let (leases, expired) = ExpiryQueue::builder()
+///     .interval(Duration::from_millis(1))
+///     .build_with_channel(1000, WhenFull::Spill)?;
+/// let teller = std::thread::spawn(move || expired.map(|gone| *gone).collect::<Vec<u64>>());
+/// leases.update(7, Duration::from_millis(1))?;
+/// while !leases.is_empty() {
+///     std::thread::yield_now();
+/// }
+/// drop(leases); // and the iterator comes to its end
+/// assert_eq!(teller.join().unwrap(), [7]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Receiver<T> {
     bounded: crossbeam_channel::Receiver<T>,

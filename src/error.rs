@@ -4,6 +4,15 @@ use std::fmt;
 use std::time::Duration;
 
 /// Why a tracker, a queue or a map could not be built.
+///
+/// ```
+/// use expiry::{AckTracker, BuildError};
+/// use std::time::Duration;
+///
+/// let second = Duration::from_secs(1);
+/// let refused = AckTracker::builder().timeout(second).interval(2 * second).build();
+/// assert_eq!(refused.err(), Some(BuildError::IntervalAboveTimeout { interval: 2 * second, timeout: second }));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {

@@ -1,45 +1,73 @@
-//! A lock-free concurrent expiry engine: millions of things that must either finish, be renewed, or time
-//! out, exactly once, on every core.
+//! A lock-free concurrent expiry engine: for servers in which millions of things must either finish, be renewed, or time
+//! out, exactly once, on every core. One engine, several faces.
 //!
-//! | you have | use |
-//! |---|---|
-//! | keys and values that expire | [`ExpiringMap`] |
-//! | keys that must be touched to live: leases, heartbeats | [`ExpiryQueue`] |
-//! | clients with sessions, owners, an orderly close | [`SessionTracker`] |
-//! | code that was written for Storm's class of that name | [`TimeCacheMap`] |
-//! | work in one process, derived from messages | [`Tuple`] handles on an [`AckTracker`] |
-//! | ids from elsewhere, arriving in any order | [`AckTracker::init`], [`ack`](AckTracker::ack), [`fail`](AckTracker::fail) |
-//! | an event loop, a simulation | [`build_manual`](AckTrackerBuilder::build_manual) and [`poll`](AckTracker::poll), of each face |
-//! | a thread of your own for outcomes | [`build_with_channel`](AckTrackerBuilder::build_with_channel) |
-//! | a map whose entries die unless renewed, coarsely, and one owner | [`RotatingMap`] |
-//! | timers in a loop of your own | [`TimerWheel`], in [`wheel`] |
-//! | futures that may take too long, under tokio or any executor | `Timeouts`, with the feature `tokio` |
+//! # Five minutes
 //!
 //! ```
-//! use expiry::{AckTracker, Outcome, Tuple};
-//!
-//! let tracker = AckTracker::builder()
-//!     .on_outcome(|outcome: &Outcome| println!("{outcome:?}"))
-//!     .build()?;
-//! let mut message = Tuple::root(&tracker, 42)?;
-//! let part = message.emit();
-//! message.ack()?;
-//! part.ack()?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! ```
-//! use expiry::ExpiringMap;
+//! use expiry::{AckTracker, Cause, ExpiringMap, ExpiryQueue, Outcome, Tuple};
 //! use std::time::Duration;
 //!
-//! let cache = ExpiringMap::builder().time_to_live(Duration::from_secs(60)).build()?;
-//! cache.insert("key".to_string(), 42)?;
-//! assert_eq!(cache.get("key").as_deref(), Some(&42));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // Values that are found until their time is up; each end is told once.
+//!     let answers = ExpiringMap::builder()
+//!         .time_to_live(Duration::from_secs(60))
+//!         .on_end(|question: &String, _: &u32, cause: Cause| println!("{question}: {cause}"))
+//!         .build()?;
+//!     answers.insert("6 * 7".to_string(), 42)?;
+//!     assert_eq!(answers.get("6 * 7").as_deref(), Some(&42));
+//!
+//!     // Keys that must be touched to live.
+//!     let leases = ExpiryQueue::builder()
+//!         .build_with_handler(|worker: &u64| println!("worker {worker} has fallen silent"))?;
+//!     leases.update(7, Duration::from_secs(10))?;
+//!     assert!(leases.touch(&7, Duration::from_secs(10))?); // in time
+//!
+//!     // Messages, and all that is derived from them, to be finished.
+//!     let tracker = AckTracker::builder()
+//!         .timeout(Duration::from_secs(30))
+//!         .on_outcome(|outcome: &Outcome| println!("{outcome:?}")) // acked, failed, timed out, or cancelled
+//!         .build()?;
+//!     let mut message = Tuple::root(&tracker, 42)?;
+//!     let part = message.emit();
+//!     message.ack()?;
+//!     part.ack()?; // the last one: acked
+//!     Ok(())
+//! }
 //! ```
 //!
-//! An ack that is refused as [`AckError::NotLive`] is normal in a server: the tree has timed out or failed in the
-//! meantime. Drop the work; do not stop the thread.
+//! # Which one do I need?
+//!
+//! | you have | use | guide |
+//! |---|---|---|
+//! | keys and values that expire | [`ExpiringMap`] | [`guide::maps`] |
+//! | code that was written for Storm's class of that name | [`TimeCacheMap`] | [`guide::maps`] |
+//! | keys that must be touched to live: leases, heartbeats | [`ExpiryQueue`] | [`guide::leases_and_sessions`] |
+//! | clients with sessions, owners, an orderly close | [`SessionTracker`] | [`guide::leases_and_sessions`] |
+//! | work in one process, derived from messages | [`Tuple`] handles on an [`AckTracker`] | [`guide::acks`] |
+//! | ids from elsewhere, arriving in any order | [`AckTracker::init`], [`ack`](AckTracker::ack), [`fail`](AckTracker::fail) | [`guide::acks`] |
+//! | a pipeline of sources and steps, with replay | the crate `expiry-topology` | `docs/guide/topology.md` |
+//! | a map whose entries die unless renewed, coarsely, and one owner | [`RotatingMap`] | [`guide::wheels_and_generations`] |
+//! | timers in a loop of your own | [`TimerWheel`], in [`wheel`] | [`guide::wheels_and_generations`] |
+//! | futures that may take too long, under tokio or any executor | `Timeouts`, with the feature `tokio` | `guide::timeouts` |
+//!
+//! Each face that has a reaper thread can do without: [`build_manual`](AckTrackerBuilder::build_manual) and
+//! [`poll`](AckTracker::poll), for an event loop or a simulation (queues and session trackers: `build`). What trackers and queues tell a
+//! handler they can put into a channel for a thread of yours: [`build_with_channel`](AckTrackerBuilder::build_with_channel).
+//!
+//! # What to know
+//!
+//! * **Refused is not lost.** Errors say what to do, and insertions give back what was to go in. [`AckError::NotLive`] is
+//!   normal in a server: the tree has timed out or failed in the meantime. Drop the work; do not stop the thread.
+//! * **Never early, late by an interval.** Deadlines are rounded up to the interval of the builder; then comes the reaper's delay, which the
+//!   metrics have as [`Lateness`].
+//! * **Clocks.** [`CoarseClock`] unless you say otherwise; [`MonotonicClock`] reads exactly; [`ManualClock`] is for tests; [`Clock`] is for your own.
+//!   Time that the machine spends suspended does not count with these.
+//! * **Memory only.** Nothing survives a restart; sources replay, holders come back.
+//! * **Minimum Rust version** 1.74; what is tested is Linux. The feature `tokio` (or `async`, the same) adds `Timeouts`, and no
+//!   dependency.
+//!
+//! What exactly is promised, and what shows it: [`guide::guarantees`]. From moka, `DelayQueue`, dashmap, Storm, ZooKeeper, Caffeine or Kafka:
+//! [`guide::migration`]. How it works: `docs/design.md`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The models reach what they need, not everything, and some of the sizes are 1.
@@ -103,4 +131,31 @@ pub mod expiring_map {
 /// Iterators of [`RotatingMap`].
 pub mod rotating_map {
     pub use crate::rotating::{Dead, IntoIter, Iter};
+}
+
+/// How to use each face: to be read, and run as tests.
+#[cfg(any(doc, doctest))]
+pub mod guide {
+    #[doc = include_str!("../docs/guide/acks.md")]
+    pub mod acks {}
+
+    #[doc = include_str!("../docs/guide/leases-and-sessions.md")]
+    pub mod leases_and_sessions {}
+
+    #[doc = include_str!("../docs/guide/maps.md")]
+    pub mod maps {}
+
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+    #[doc = include_str!("../docs/guide/timeouts.md")]
+    pub mod timeouts {}
+
+    #[doc = include_str!("../docs/guide/wheels-and-generations.md")]
+    pub mod wheels_and_generations {}
+
+    #[doc = include_str!("../docs/guarantees.md")]
+    pub mod guarantees {}
+
+    #[doc = include_str!("../docs/migration.md")]
+    pub mod migration {}
 }

@@ -26,6 +26,20 @@ use std::time::Duration;
 /// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
 /// | [`on_drop`](Self::on_drop) | [`OnDrop::LetTimeOut`] |
 /// | [`reaper_budget`](Self::reaper_budget) | 4096 |
+///
+/// ```
+/// use expiry::{AckTracker, Outcome};
+/// use std::time::Duration;
+///
+/// let tracker = AckTracker::builder()
+///     .timeout(Duration::from_secs(60))
+///     .interval(Duration::from_millis(100))
+///     .capacity(1_000_000)
+///     .on_outcome(|outcome: &Outcome| println!("{outcome:?}"))
+///     .build()?;
+/// assert_eq!(tracker.interval(), Duration::from_millis(100));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a builder does nothing until one of its build methods is called"]
 pub struct AckTrackerBuilder {
     setup: Setup,

@@ -9,6 +9,25 @@ use crate::panics::caught;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Something that wants to know how roots end. Implemented for closures.
+///
+/// ```
+/// use expiry::{AckTracker, Handler, Outcome};
+/// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+/// use std::sync::Arc;
+///
+/// struct Timeouts(Arc<AtomicU64>);
+///
+/// impl Handler for Timeouts {
+///     fn outcome(&self, outcome: &Outcome) {
+///         self.0.fetch_add(outcome.is_timed_out().into(), Relaxed);
+///     }
+/// }
+///
+/// let timeouts = Arc::new(AtomicU64::new(0));
+/// let tracker = AckTracker::builder().on_outcome(Timeouts(timeouts.clone())).build()?;
+/// assert_eq!(timeouts.load(Relaxed), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Handler: Send + Sync + 'static {
     /// Called once for each tracked root, by the thread that ended it: the one whose ack was the last,
     /// the one that failed it, or the one that drives expiry. A panic is caught and counted.

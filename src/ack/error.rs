@@ -3,6 +3,17 @@
 use std::fmt;
 
 /// Why an operation on a tracker was refused. It has changed nothing, and nothing is lost.
+///
+/// ```
+/// use expiry::{edge, AckError, AckTracker};
+///
+/// let tracker = AckTracker::builder().capacity(1).build()?;
+/// let root = tracker.issue(edge(), 42)?;
+/// assert_eq!(tracker.issue(edge(), 43), Err(AckError::Full)); // take no more messages for now
+/// tracker.fail(root)?;
+/// assert_eq!(tracker.fail(root), Err(AckError::NotLive));     // too late: drop the work
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AckError {

@@ -49,6 +49,18 @@ pub struct ShardMetrics {
 }
 
 /// A snapshot of a tracker's counters.
+///
+/// ```
+/// use expiry::{edge, AckTracker};
+///
+/// let tracker = AckTracker::builder().build()?;
+/// tracker.issue(edge(), 42)?;
+/// let metrics = tracker.metrics();
+/// println!("{} of {} slots", metrics.total.live, metrics.total.slots);
+/// println!("99 % of timeouts were seen within {:?}", metrics.lateness.quantile(0.99));
+/// assert_eq!((metrics.total.inserted, metrics.handler_panics), (1, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
@@ -198,6 +210,18 @@ impl AckTracker {
     }
 
     /// The `most` oldest roots in flight, oldest first. O(capacity): looks at every slot, stops nobody.
+    ///
+    /// ```
+    /// use expiry::{edge, AckTracker};
+    ///
+    /// let tracker = AckTracker::builder().build()?;
+    /// let root = tracker.issue(edge(), 42)?;
+    /// for stuck in tracker.oldest(10) {
+    ///     assert_eq!((stuck.root, stuck.owner), (root.into(), 42));
+    ///     println!("{:?} old, {:?} left", stuck.age, stuck.remaining);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn oldest(&self, most: usize) -> Vec<InFlight> {
         let mut heap = BinaryHeap::new();
@@ -227,6 +251,16 @@ impl AckTracker {
 
     /// How many roots in flight are younger than each of `bounds` (ascending) but no younger than the
     /// one before it, and last, how many are older than all of them. O(capacity).
+    ///
+    /// ```
+    /// # use expiry::{edge, AckTracker};
+    /// # use std::time::Duration;
+    /// # let tracker = AckTracker::builder().build()?;
+    /// tracker.issue(edge(), 42)?;
+    /// let counts = tracker.counts_by_age(&[Duration::from_secs(60), Duration::from_secs(600)]);
+    /// assert_eq!(counts, [1, 0, 0]); // below a minute, below ten, older
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn counts_by_age(&self, bounds: &[Duration]) -> Vec<u64> {
         let mut counts = vec![0; bounds.len() + 1];
@@ -237,6 +271,17 @@ impl AckTracker {
 
     /// Fails every root of one owner that is in flight, for instance because its client has gone. Returns how
     /// many this call failed. O(capacity). Roots whose init is under way at the same time may be missed.
+    ///
+    /// ```
+    /// # use expiry::{edge, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// for client in [1, 2, 1] {
+    ///     tracker.issue(edge(), client)?;
+    /// }
+    /// assert_eq!(tracker.fail_all(1), 2); // it has gone
+    /// assert_eq!(tracker.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn fail_all(&self, owner: u64) -> usize {
         self.owned_by(owner)
             .into_iter()

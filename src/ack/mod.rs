@@ -32,6 +32,15 @@ use trees::Trees;
 pub type Outcomes = crate::Receiver<Outcome>;
 
 /// What becomes of a [`Tuple`] that is dropped without ack or fail, by a panic or an early return for instance.
+///
+/// ```
+/// use expiry::{AckTracker, OnDrop, Tuple};
+///
+/// let tracker = AckTracker::builder().on_drop(OnDrop::Fail).build()?;
+/// drop(Tuple::root(&tracker, 42)?);
+/// assert_eq!(tracker.metrics().total.failed, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnDrop {
     /// Nothing: its trees time out. The safe choice where a tuple's work may have been handed on.
@@ -42,6 +51,17 @@ pub enum OnDrop {
 }
 
 /// What becomes of the roots that are still in flight when a tracker is shut down.
+///
+/// ```
+/// use expiry::{edge, AckTracker, Fate};
+/// use std::time::Duration;
+///
+/// let tracker = AckTracker::builder().build()?;
+/// tracker.issue(edge(), 42)?;
+/// assert_eq!(tracker.shutdown(Fate::Return)[0].owner, 42);
+/// assert!(tracker.shutdown(Fate::Drain(Duration::from_secs(5))).is_empty()); // it was down before
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// New roots are refused; those in flight get up to this long to be acked, to fail or to time out. What is
@@ -55,6 +75,21 @@ pub enum Fate {
 }
 
 /// What a call of [`AckTracker::poll`] left behind.
+///
+/// ```
+/// # let tracker = expiry::AckTracker::builder().build_manual()?;
+/// loop {
+///     let polled = tracker.poll(1000);
+///     if polled.more {
+///         continue; // or do something else first
+///     }
+///     match polled.next {
+///         Some(next) => std::thread::sleep(next), // or until something comes in
+///         None => break,
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Polled {
@@ -70,6 +105,18 @@ pub struct Polled {
 /// With random ids, a tree completes falsely if the XOR of the ids outstanding happens to be zero: a chance of
 /// 2^-64 for each ack. At 10,000 acks per second that is once in 58 million years
 /// (2^64 / 10^4 s = 1.8 * 10^15 s; a widely copied text says 5.8).
+///
+/// ```
+/// use expiry::{edge, AckTracker};
+///
+/// let tracker = AckTracker::builder().build()?;
+/// let (first, second) = (edge(), edge());
+/// let root = tracker.issue(first ^ second, 42)?;
+/// tracker.ack(root, second)?;
+/// tracker.ack(root, first)?;
+/// assert!(tracker.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use]
 #[inline]
 pub fn edge() -> u64 {
@@ -218,6 +265,14 @@ impl AckTracker {
 
     /// As [`issue`](Self::issue), with a timeout of its own.
     ///
+    /// ```
+    /// # use expiry::{edge, AckTracker, Timeout};
+    /// # use std::time::Duration;
+    /// # let tracker = AckTracker::builder().build()?;
+    /// tracker.issue_with(edge(), 42, Timeout::After(Duration::from_secs(300)))?; // a long one
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`issue`](Self::issue), and [`AckError::ZeroTimeout`], [`AckError::TimeoutTooLong`].
@@ -282,6 +337,17 @@ impl AckTracker {
 
     /// As [`fail`](Self::fail), and the outcome says who did it.
     ///
+    /// ```
+    /// use expiry::{edge, AckTracker, Outcome, Reason};
+    ///
+    /// let tracker = AckTracker::builder()
+    ///     .on_outcome(|outcome: &Outcome| assert_eq!(outcome.reason, Reason::Failed { by: Some(3) }))
+    ///     .build()?;
+    /// let root = tracker.issue(edge(), 42)?;
+    /// tracker.fail_by(root, 3)?; // worker 3
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`ack`](Self::ack).
@@ -303,6 +369,24 @@ impl AckTracker {
     ///
     /// Where the clock has jumped by 2^38 intervals (8 years at 1 ms) since anything polled, it polls first, or waits
     /// for whoever does: a renewed deadline could not be told from one that has long passed.
+    ///
+    /// ```
+    /// use expiry::{edge, AckTracker, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let tracker = AckTracker::builder()
+    ///     .timeout(Duration::from_secs(10))
+    ///     .clock(clock.clone())
+    ///     .build_manual()?;
+    /// let root = tracker.issue(edge(), 42)?;
+    /// clock.advance(Duration::from_secs(8));
+    /// tracker.reset_timeout(root)?;
+    /// clock.advance(Duration::from_secs(8));
+    /// tracker.poll(1000);
+    /// assert_eq!(tracker.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -355,6 +439,19 @@ impl AckTracker {
 
     /// Inits each `(id, xor, owner)` and calls `each` with its place and result. The
     /// memory of a group is fetched before its first member is looked at.
+    ///
+    /// ```
+    /// # use expiry::{edge, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// let mut refused = Vec::new();
+    /// tracker.init_batch(&[(7, edge(), 42), (7, edge(), 42)], |at, result| {
+    ///     if let Err(error) = result {
+    ///         refused.push((at, error));
+    ///     }
+    /// });
+    /// assert_eq!(refused, [(1, AckError::Duplicate)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn init_batch(
         &self,
         items: &[(u64, u64, u64)],
@@ -365,6 +462,19 @@ impl AckTracker {
 
     /// Acks each `(root, xor)` and calls `each` with its place and result. The memory of a group is
     /// fetched before its first member is looked at, which hides most of the latency of a large table.
+    ///
+    /// ```
+    /// use expiry::{edge, AckTracker};
+    ///
+    /// let tracker = AckTracker::builder().build()?;
+    /// let edges = [edge(), edge(), edge()];
+    /// let mut roots = Vec::new();
+    /// tracker.issue_batch(&edges.map(|edge| (edge, 42)), &mut roots)?;
+    /// let acks: Vec<_> = roots.into_iter().zip(edges).collect();
+    /// tracker.ack_batch(&acks, |at, acked| assert!(acked.is_ok(), "ack {at} came too late"));
+    /// assert!(tracker.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn ack_batch<R: AckMany>(
         &self,
         items: &[(R, u64)],

@@ -11,6 +11,16 @@ use std::time::Duration;
 /// another tracker is no better than a guess, 1 in 4096 or worse: ids are no secrets.
 ///
 /// 64 bits, so that it can travel: [`to_bits`](Self::to_bits), [`from_bits`](Self::from_bits).
+///
+/// ```
+/// use expiry::{edge, AckTracker, Root};
+///
+/// let tracker = AckTracker::builder().build()?;
+/// let edge = edge();
+/// let bits = tracker.issue(edge, 42)?.to_bits(); // into a message
+/// tracker.ack(Root::from_bits(bits), edge)?;     // and back
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Root(pub(crate) u64);
 
@@ -41,6 +51,18 @@ impl fmt::Display for Root {
 }
 
 /// Which root: issued by the engine, or chosen by the caller. The two never meet.
+///
+/// ```
+/// use expiry::{edge, AckTracker, RootId};
+///
+/// let tracker = AckTracker::builder().build()?;
+/// let issued = tracker.issue(edge(), 42)?;
+/// tracker.init(7, edge(), 42)?;
+/// for root in [RootId::Issued(issued), RootId::Chosen(7)] {
+///     tracker.fail(root)?; // as all calls, of either kind
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RootId {
     /// Issued by the engine.
@@ -73,6 +95,19 @@ impl fmt::Display for RootId {
 }
 
 /// Why a root ended.
+///
+/// ```
+/// use expiry::{AckTracker, Outcome, Reason};
+///
+/// let builder = AckTracker::builder().on_outcome(|outcome: &Outcome| match outcome.reason {
+///     Reason::Acked => {}
+///     Reason::Failed { by } => println!("{} failed, by {by:?}", outcome.owner),
+///     Reason::TimedOut { due, seen } => println!("{} timed out, told {:?} late", outcome.owner, seen - due),
+///     _ => println!("{} was cut short by the shutdown", outcome.owner),
+/// });
+/// let tracker = builder.build()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -96,6 +131,21 @@ pub enum Reason {
 }
 
 /// What became of a root: exactly one of these for each root that was tracked.
+///
+/// ```
+/// use expiry::{edge, AckTracker, WhenFull};
+///
+/// let (tracker, outcomes) = AckTracker::builder()
+///     .latency_sampling(1.0)
+///     .build_with_channel(16, WhenFull::Wait)?;
+/// let edge = edge();
+/// let root = tracker.issue(edge, 42)?;
+/// tracker.ack(root, edge)?;
+/// let outcome = outcomes.try_next().unwrap();
+/// assert_eq!((outcome.root, outcome.owner, outcome.is_acked()), (root.into(), 42, true));
+/// assert!(outcome.latency.is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outcome {
@@ -137,6 +187,17 @@ impl Outcome {
 }
 
 /// What an ack did.
+///
+/// ```
+/// use expiry::{edge, Ack, AckTracker};
+///
+/// let tracker = AckTracker::builder().build()?;
+/// let (first, second) = (edge(), edge());
+/// assert_eq!(tracker.ack(7, first)?, Ack::Held);
+/// tracker.init(7, first ^ second, 42)?;
+/// assert_eq!(tracker.ack(7, second)?, Ack::Completed);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ack {
     /// Counted; more is outstanding.
@@ -148,6 +209,18 @@ pub enum Ack {
 }
 
 /// What a fail, or a reset of a timeout, did.
+///
+/// ```
+/// use expiry::{edge, AckTracker, Done, Outcome};
+///
+/// let tracker = AckTracker::builder()
+///     .on_outcome(|outcome: &Outcome| assert!(outcome.is_failed()))
+///     .build()?;
+/// assert_eq!(tracker.fail(7)?, Done::Held); // overtook its init, which it ends
+/// tracker.init(7, edge(), 42)?;
+/// assert!(tracker.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Done {
     /// It took effect at once.

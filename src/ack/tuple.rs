@@ -28,6 +28,19 @@ struct Anchor {
 /// A tuple that is dropped unsettled does what the tracker was built to do ([`OnDrop`]): by default its
 /// trees time out.
 ///
+/// ```
+/// use expiry::{Ack, AckTracker, Tuple};
+///
+/// let tracker = AckTracker::builder().build()?;
+/// let mut line = Tuple::root(&tracker, 42)?;
+/// let words = [line.emit(), line.emit()];
+/// assert_eq!(line.ack()?, Ack::Pending);
+/// let [first, second] = words;
+/// assert_eq!(second.ack()?, Ack::Pending);
+/// assert_eq!(first.ack()?, Ack::Completed);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// ```compile_fail
 /// # let tracker = expiry::AckTracker::builder().build_manual().unwrap();
 /// let tuple = expiry::Tuple::root(&tracker, 1).unwrap();
@@ -209,6 +222,16 @@ impl<T: Borrow<AckTracker>> Tuple<T> {
     }
 
     /// As [`fail`](Self::fail), and the outcome says who did it.
+    ///
+    /// ```
+    /// # use expiry::{AckError, AckTracker, Tuple};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// let mut line = Tuple::root(&tracker, 42)?;
+    /// let word = line.emit();
+    /// line.fail_by(3)?; // the whole tree, by worker 3
+    /// assert_eq!(word.ack(), Err(AckError::NotLive)); // as it should be: drop the work
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -7,6 +7,22 @@ use std::time::Duration;
 const BUCKETS: usize = 64;
 
 /// A histogram of how late expirations were seen after they were due: powers of two of nanoseconds.
+///
+/// ```
+/// use expiry::{ExpiryQueue, ManualClock};
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::new();
+/// let queue = ExpiryQueue::builder().clock(clock.clone()).build()?;
+/// queue.update("key", Duration::from_secs(1))?;
+/// clock.advance(Duration::from_secs(4)); // and nobody has polled
+/// assert_eq!(queue.poll().len(), 1);
+/// let lateness = queue.metrics().lateness;
+/// assert_eq!(lateness.total(), 1);
+/// let median = lateness.quantile(0.5).unwrap();
+/// assert!(median >= Duration::from_secs(3) && median < Duration::from_secs(6));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lateness {
     /// `counts[i]` were late by at least `2^i` and less than `2^(i+1)` ns; `counts[0]` includes zero.

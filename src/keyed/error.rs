@@ -4,6 +4,18 @@ use super::node::Fresh;
 use std::fmt;
 
 /// Why an operation on a keyed store was refused. It has changed nothing.
+///
+/// ```
+/// use expiry::{ExpiryQueue, StoreError};
+/// use std::time::Duration;
+///
+/// let leases = ExpiryQueue::builder().capacity(1).build()?;
+/// leases.update(1, Duration::from_secs(10))?;
+/// assert_eq!(leases.update(2, Duration::from_secs(10)), Err(StoreError::Full));
+/// assert_eq!(leases.update(1, Duration::ZERO), Err(StoreError::ZeroTimeout)); // it is as it was
+/// assert!(leases.contains(&1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -42,6 +54,17 @@ impl fmt::Display for StoreError {
 impl std::error::Error for StoreError {}
 
 /// Why an insertion was refused; it gives the key and the value back.
+///
+/// ```
+/// use expiry::{ExpiringMap, StoreError};
+///
+/// let map = ExpiringMap::builder().capacity(1).build()?;
+/// map.insert(1, "one".to_string())?;
+/// if let Err(refused) = map.insert(2, "two".to_string()) {
+///     assert_eq!((refused.error, refused.key, refused.value.as_str()), (StoreError::Full, 2, "two"));
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct InsertError<K, V> {
     /// The key that was to be inserted.
     pub key: K,

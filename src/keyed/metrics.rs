@@ -32,6 +32,16 @@ pub struct StoreShardMetrics {
 }
 
 /// A snapshot of a keyed store's counters.
+///
+/// ```
+/// # let map = expiry::ExpiringMap::builder().build()?;
+/// map.insert(1, "one")?;
+/// map.insert(1, "eins")?;
+/// map.remove(&1);
+/// let total = map.metrics().total;
+/// assert_eq!((total.inserted, total.replaced, total.removed, total.live), (1, 1, 1, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreMetrics {

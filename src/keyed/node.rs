@@ -349,6 +349,14 @@ pub(crate) fn key_of<K: 'static>(bits: u64) -> K {
 ///
 /// Readers that found it before may still be looking at them, so they are lent, not given: clone what is to be kept. They are
 /// dropped some time after this is ([when](crate::ExpiringMap#when-values-are-dropped)).
+///
+/// ```
+/// # let map = expiry::ExpiringMap::builder().build()?;
+/// map.insert("key".to_string(), vec![1, 2, 3])?;
+/// let old = map.insert("key".to_string(), vec![])?.unwrap();
+/// assert_eq!((old.key().as_str(), old.value().len(), old[0]), ("key", 3, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Ended<K: 'static, V: 'static> {
     held: Held<K>,
     grace: Grace,

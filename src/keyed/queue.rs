@@ -34,6 +34,18 @@ type Inner<K> = Store<K, NoValue, Hasher>;
 /// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
 /// | [`reaper_budget`](Self::reaper_budget) | 4096 |
 /// | [`pause_grace`](Self::pause_grace) | none |
+///
+/// ```
+/// use expiry::ExpiryQueue;
+/// use std::time::Duration;
+///
+/// let leases = ExpiryQueue::builder()
+///     .interval(Duration::from_millis(50))
+///     .capacity(1_000_000)
+///     .build_with_handler(|worker: &String| println!("{worker} has fallen silent"))?;
+/// leases.update("worker 1".to_string(), Duration::from_secs(10))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a builder does nothing until one of its build methods is called"]
 pub struct ExpiryQueueBuilder<K> {
     setup: Setup,
@@ -75,6 +87,25 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     /// ends before anything is due; a gap after a poll that found nothing to wait for; and one of 2^38 intervals and more.
     /// A clock that stands still while the machine is suspended, as the default one does, shows nothing of that, and none
     /// of it counts against any key.
+    ///
+    /// ```
+    /// use expiry::{ExpiryQueue, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// let leases = ExpiryQueue::builder()
+    ///     .interval(second)
+    ///     .pause_grace(5 * second)
+    ///     .clock(clock.clone())
+    ///     .build()?;
+    /// leases.update("worker 1", 12 * second)?;
+    /// clock.advance(10 * second);
+    /// assert!(leases.poll().is_empty());
+    /// clock.advance(20 * second); // the process was stopped
+    /// assert!(leases.poll().is_empty());
+    /// assert!(leases.touch("worker 1", 12 * second)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn pause_grace(mut self, threshold: Duration) -> Self {
         self.setup.pause_grace = Some(threshold);
         self
@@ -146,10 +177,38 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
 }
 
 /// Names one stay of a key in a queue, from its insertion to its end: touching by it skips the look-up.
+///
+/// ```
+/// use expiry::{ExpiryQueue, Updated};
+/// use std::time::Duration;
+///
+/// let leases = ExpiryQueue::builder().build()?;
+/// let ten = Duration::from_secs(10);
+/// if let Updated::Inserted { handle, .. } = leases.update("worker 1", ten)? {
+///     assert!(leases.touch_by(handle, ten)?);
+///     leases.remove("worker 1");
+///     leases.update("worker 1", ten)?;
+///     assert!(!leases.touch_by(handle, ten)?); // another stay
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle(Place);
 
 /// What [`ExpiryQueue::update`] did. Times are counted from when the queue was built.
+///
+/// ```
+/// use expiry::{ExpiryQueue, ManualClock, Updated};
+/// use std::time::Duration;
+///
+/// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+/// let leases = ExpiryQueue::builder().interval(second).clock(clock.clone()).build()?;
+/// assert!(matches!(leases.update("worker 1", 10 * second)?, Updated::Inserted { .. }));
+/// assert_eq!(leases.update("worker 1", 10 * second)?, Updated::Unchanged);
+/// clock.advance(second);
+/// assert_eq!(leases.update("worker 1", 10 * second)?, Updated::Renewed { expiry: 11 * second });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Updated {
     /// The key was not there: it is now.
@@ -169,6 +228,18 @@ pub enum Updated {
 }
 
 /// A key that has expired.
+///
+/// ```
+/// # use expiry::{ExpiryQueue, ManualClock};
+/// # use std::time::Duration;
+/// # let clock = ManualClock::new();
+/// # let queue = ExpiryQueue::builder().interval(Duration::from_secs(1)).clock(clock.clone()).build()?;
+/// queue.update("key", Duration::from_secs(5))?;
+/// clock.advance(Duration::from_secs(60));
+/// let expired = queue.poll();
+/// assert_eq!((*expired[0], expired[0].expiry()), ("key", Duration::from_secs(5)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Expired<K: 'static> {
     ended: Ended<K, NoValue>,
     expiry: Duration,
@@ -399,6 +470,18 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
 
     /// Renews the key if it is there, be it that its time is up. True if it was; then it does not expire by its old time any more.
     ///
+    /// ```
+    /// # use expiry::ExpiryQueue;
+    /// # use std::time::Duration;
+    /// # let leases = ExpiryQueue::builder().build()?;
+    /// let ten = Duration::from_secs(10);
+    /// leases.update("worker 1".to_string(), ten)?;
+    /// assert!(leases.touch("worker 1", ten)?);
+    /// leases.remove("worker 1");
+    /// assert!(!leases.touch("worker 1", ten)?); // it has lost its lease, and does not get it back so
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
@@ -488,6 +571,23 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// As [`poll`](Self::poll), with at most about `budget` steps of work: expired keys, buckets looked at, cascades. What it
     /// finds is appended to `into`, sorted by itself; of what was due it may be any. True if there is more to do: what the
     /// budget did not cover stays where it is, for whoever polls next.
+    ///
+    /// ```
+    /// # use expiry::{ExpiryQueue, ManualClock};
+    /// # use std::time::Duration;
+    /// # let clock = ManualClock::new();
+    /// # let queue = ExpiryQueue::builder().clock(clock.clone()).build()?;
+    /// for key in 0..1000u64 {
+    ///     queue.update(key, Duration::from_secs(1))?;
+    /// }
+    /// clock.advance(Duration::from_secs(2));
+    /// let mut expired = Vec::new();
+    /// while queue.poll_into(&mut expired, 100) {
+    ///     // other work of this thread
+    /// }
+    /// assert_eq!(expired.len(), 1000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn poll_into(&self, into: &mut Vec<Expired<K>>, budget: usize) -> bool {
         let before = into.len();
         let more = self.gather(into, budget);
@@ -551,6 +651,17 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     }
 
     /// Which keys expire when: expiry time to keys. O(capacity); no snapshot.
+    ///
+    /// ```
+    /// # use expiry::{ExpiryQueue, ManualClock};
+    /// # use std::time::Duration;
+    /// # let second = Duration::from_secs(1);
+    /// # let queue = ExpiryQueue::builder().interval(second).clock(ManualClock::new()).build()?;
+    /// queue.update("a", 5 * second)?;
+    /// queue.update("b", 7 * second)?;
+    /// assert!(queue.dump().into_iter().eq([(5 * second, vec!["a"]), (7 * second, vec!["b"])]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn dump(&self) -> BTreeMap<Duration, Vec<K>>
     where
@@ -597,6 +708,19 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// [`WhenFull::Spill`] from here on.
     ///
     /// In the handler it only stops the reaper, which then ends what there is, untold: look at [`dump`](Self::dump) first.
+    ///
+    /// ```
+    /// use expiry::ExpiryQueue;
+    /// use std::time::Duration;
+    ///
+    /// let leases = ExpiryQueue::builder().build()?;
+    /// leases.update(7, Duration::from_secs(10))?;
+    /// for lease in leases.shutdown() {
+    ///     println!("{} would have expired {:?} after the queue was built", lease.key(), lease.expiry());
+    /// }
+    /// assert!(leases.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use = "what is not looked at is lost"]
     pub fn shutdown(&self) -> Vec<Expired<K>> {
         let mut left = Vec::new();

@@ -50,6 +50,20 @@ pub(crate) struct Share {
 type Mine = Stripe<Share>;
 
 /// How an entry ended.
+///
+/// ```
+/// use expiry::{Cause, ExpiringMap};
+///
+/// let map = ExpiringMap::builder()
+///     .on_end(|peer: &u64, _: &(), cause: Cause| match cause {
+///         Cause::Expired => println!("{peer} has fallen silent"),
+///         Cause::Removed | Cause::Replaced => {}
+///         other => println!("{peer}: {other}"),
+///     })
+///     .build()?;
+/// map.insert(7, ())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {

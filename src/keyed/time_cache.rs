@@ -40,6 +40,18 @@ pub struct TimeCacheMap<K: 'static, V: 'static> {
 }
 
 /// Settings of a [`TimeCacheMap`].
+///
+/// ```
+/// use expiry::TimeCacheMap;
+/// use std::time::Duration;
+///
+/// let cache = TimeCacheMap::builder(Duration::from_secs(30))
+///     .buckets(11) // less than 33 s
+///     .on_expire(|key: &u64, value: &u64| println!("{key} {value}"))
+///     .build()?;
+/// cache.put(1, 2)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a builder does nothing until one of its build methods is called"]
 pub struct TimeCacheMapBuilder<K, V> {
     expiration: Duration,

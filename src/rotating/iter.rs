@@ -134,6 +134,16 @@ impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for IntoIter<K, V> {
 ///
 /// What is not taken is dropped with it, unless a panic drops it: then, and after [`keep`](Self::keep), it stays in the
 /// map, dead, for the next rotation or [`RotatingMap::pop_dead`].
+///
+/// ```
+/// # let mut map = expiry::RotatingMap::with_generations(2)?;
+/// map.extend([("a", 1), ("b", 2)]);
+/// map.rotate();
+/// let first = map.rotate().next();
+/// assert_eq!(first, Some(("a", 1))); // the other one was dropped with the iterator
+/// assert_eq!(map.dead_len(), 0);
+/// # Ok::<(), expiry::GenerationsError>(())
+/// ```
 pub struct Dead<'a, K, V, S> {
     map: &'a mut RotatingMap<K, V, S>,
 }

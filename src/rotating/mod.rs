@@ -153,6 +153,15 @@ impl<K, V> RotatingMap<K, V> {
 
     /// An empty map of so many generations. More of them are more precise: see [the type](Self).
     ///
+    /// ```
+    /// use expiry::{GenerationsError, RotatingMap};
+    ///
+    /// let mut seen = RotatingMap::with_generations(11)?; // rotate every t / 10: late by at most a tenth
+    /// seen.put("message 1", ());
+    /// assert_eq!(RotatingMap::<u64, u64>::with_generations(1).err(), Some(GenerationsError::TooFew { generations: 1 }));
+    /// # Ok::<(), GenerationsError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`GenerationsError::TooFew`] below 2, [`GenerationsError::TooMany`] above
@@ -301,6 +310,14 @@ impl<K, V, S> RotatingMap<K, V, S> {
     ///
     /// If it panics, the entry it was called with is its own affair; the rest is kept in the map, dead, and handed
     /// over first by the next rotation, or by [`pop_dead`](Self::pop_dead).
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::with_generations(2)?;
+    /// map.put("a", 1);
+    /// assert_eq!(map.rotate_with(|_, _| unreachable!("it survives one rotation")), 0);
+    /// assert_eq!(map.rotate_with(|key, value| assert_eq!((key, value), ("a", 1))), 1);
+    /// # Ok::<(), expiry::GenerationsError>(())
+    /// ```
     pub fn rotate_with(&mut self, mut dead: impl FnMut(K, V)) -> usize {
         self.turn();
         let mut count = 0;
@@ -353,6 +370,15 @@ impl<K, V, S> RotatingMap<K, V, S> {
     }
 
     /// The live entries that have seen this many rotations since they were renewed, as [`iter`](Self::iter) has them.
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::new();
+    /// map.put("old", 1);
+    /// map.rotate();
+    /// map.put("new", 2);
+    /// assert!(map.generation(0).eq([(&"new", &2)]) && map.generation(1).eq([(&"old", &1)]));
+    /// assert!(map.iter().map(|(key, _)| *key).eq(["old", "new"]));
+    /// ```
     pub fn generation(&self, age: usize) -> impl Iterator<Item = (&K, &V)> {
         Iter::of_one(&self.nodes, self.list(age))
     }
@@ -450,6 +476,15 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
 
     /// Renews an entry as it is: it moves to the youngest generation. False if it is not there. Moves nothing if it has
     /// been renewed since the last rotation.
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::new();
+    /// map.put("a", 1);
+    /// map.rotate();
+    /// assert_eq!(map.age("a"), Some(1));
+    /// assert!(map.touch("a") && !map.touch("b"));
+    /// assert_eq!(map.age("a"), Some(0));
+    /// ```
     #[doc(alias = "renew")]
     pub fn touch<Q>(&mut self, key: &Q) -> bool
     where

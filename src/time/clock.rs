@@ -9,6 +9,24 @@ use std::time::{Duration, Instant};
 /// The engine needs nothing but this, so tests and simulations run without threads and without sleeps
 /// on a [`ManualClock`].
 ///
+/// ```
+/// use expiry::{Clock, ExpiringMap};
+/// use std::time::{SystemTime, UNIX_EPOCH};
+///
+/// /// The time of day, which counts what the machine sleeps through.
+/// struct Wall;
+///
+/// impl Clock for Wall {
+///     fn now(&self) -> u64 {
+///         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+///         u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+///     }
+/// }
+///
+/// let map = ExpiringMap::<u64, u64>::builder().clock(Wall).build()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Contract
 ///
 /// * `now` should not go backwards. If it does, nothing expires early and nothing is lost: time
@@ -54,6 +72,13 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 ///
 /// On Linux this is `CLOCK_MONOTONIC`: the time that the machine spends suspended does not count, so
 /// what was due in ten seconds before a laptop's lid was closed is due in ten seconds after it opens.
+///
+/// ```
+/// use expiry::{ExpiringMap, MonotonicClock};
+///
+/// let map = ExpiringMap::<u64, u64>::builder().clock(MonotonicClock::new()).build()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct MonotonicClock {
     origin: Instant,

@@ -44,6 +44,17 @@ impl Geometry {
 
     /// Finest buckets of `2^shift` units, and `2^bits[n]` buckets on level *n*, finest first.
     ///
+    /// ```
+    /// use expiry::wheel::{Geometry, GeometryError, TimerWheel};
+    ///
+    /// // Microseconds: buckets of 1.02 ms, three levels of 64, an overflow beyond 4.5 minutes.
+    /// const REQUESTS: Result<Geometry, GeometryError> = Geometry::new(10, &[6, 6, 6]);
+    /// let mut wheel = TimerWheel::new(REQUESTS?, 0);
+    /// wheel.schedule(30_000_000, "request 1");
+    /// assert_eq!((wheel.geometry().granularity(), wheel.geometry().period()), (1 << 10, 1 << 28));
+    /// # Ok::<(), GeometryError>(())
+    /// ```
+    ///
     /// # Errors
     /// Unless there are 1 to 8 levels of 1 to 6 bits each, and `shift` and `bits` sum to at most
     /// 62: the rest stays to the overflow, through which time runs on when it wraps.

@@ -24,6 +24,15 @@ static BLOCKS: AtomicU64 = AtomicU64::new(0);
 /// process (the first 2^63 timers), across wheels and across uses of a place. So an id that is stale, or of another
 /// wheel, is told from all others by one comparison, in the cache line that the timer is in; it never names
 /// a later timer by accident. 16 bytes, and so is `Option<TimerId>`.
+///
+/// ```
+/// # use expiry::wheel::{Geometry, TimerWheel};
+/// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+/// let first = wheel.schedule(10, "first");
+/// wheel.deschedule(first);
+/// let second = wheel.schedule(10, "second"); // in the same place
+/// assert_eq!((wheel.get(first), wheel.get(second)), (None, Some(&"second")));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TimerId {
     pub(super) serial: NonZeroU64,

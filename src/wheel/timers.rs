@@ -167,6 +167,17 @@ impl<T> TimerWheel<T> {
     /// Moves a timer to another deadline; it keeps its id and value. As in [`schedule`](TimerWheel::schedule), a deadline that has come
     /// is due at once. O(1).
     ///
+    /// ```
+    /// # use expiry::wheel::{Geometry, NotScheduled, TimerWheel};
+    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+    /// let id = wheel.schedule(10, "ping");
+    /// wheel.reschedule(id, 20)?;
+    /// assert_eq!((wheel.deadline(id), wheel.pop(19)), (Some(20), None));
+    /// wheel.deschedule(id);
+    /// assert_eq!(wheel.reschedule(id, 30), Err(NotScheduled));
+    /// # Ok::<(), NotScheduled>(())
+    /// ```
+    ///
     /// # Errors
     /// [`NotScheduled`] if no timer has this id; nothing happens then. For a timer that a callback has just been given, that is
     /// [`rearm`](TimerWheel::rearm)'s work.
@@ -204,6 +215,15 @@ impl<T> TimerWheel<T> {
     /// It keeps its id if nothing was fired (or cleared) since, as in a callback that rearms what it was given: so the
     /// id of a periodic timer does not change, and whoever has it can move or cancel it. Otherwise it gets
     /// a new one. The answer is the id that it has now. O(1).
+    ///
+    /// ```
+    /// # use expiry::wheel::{Geometry, TimerWheel};
+    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+    /// let beat = wheel.schedule(10, "beat");
+    /// let fired = wheel.pop(10).unwrap();
+    /// assert_eq!(wheel.rearm(fired, 20), beat);
+    /// assert_eq!(wheel.deschedule(beat), Some("beat"));
+    /// ```
     ///
     /// # Panics
     /// As [`schedule`](TimerWheel::schedule).
@@ -250,6 +270,28 @@ impl<T> TimerWheel<T> {
     /// takes 1 from `limit`. If there is none left
     /// and something to do, the answer is [`Popped::Limit`], and the next call goes on where this one stopped: nothing is done
     /// twice. Any limit above 0 makes progress.
+    ///
+    /// ```
+    /// use expiry::wheel::{Geometry, Popped, TimerWheel};
+    ///
+    /// let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+    /// for n in 0..100 {
+    ///     wheel.schedule(n, n);
+    /// }
+    /// let (mut fired, mut turns) = (0, 0);
+    /// 'turns: loop {
+    ///     turns += 1;
+    ///     let mut limit = 30; // for this turn of the loop
+    ///     loop {
+    ///         match wheel.pop_limited(99, &mut limit) {
+    ///             Popped::Fired(timer) => fired += u64::from(timer.value == timer.deadline),
+    ///             Popped::Limit => break, // something else first
+    ///             Popped::Idle => break 'turns,
+    ///         }
+    ///     }
+    /// }
+    /// assert!(fired == 100 && turns > 3);
+    /// ```
     #[inline]
     pub fn pop_limited(&mut self, now: u64, limit: &mut usize) -> Popped<T> {
         let early = u64::from(hit(Bug::EarlyExpiry)) * 8;

@@ -126,6 +126,32 @@ pub trait Spout<M>: Send {
 
 /// A step of the work. All of its functions are called by its own thread, one after another. An instance that panics is replaced,
 /// without a [`cleanup`](Self::cleanup); what it held times out.
+///
+/// ```
+/// use expiry_topology::{Bolt, BoltCollector, Tuple};
+/// # use std::time::Duration;
+///
+/// /// Emits the sum of what has come since the last tick, and acks it then.
+/// struct Sums(Vec<Tuple<u64>>);
+///
+/// impl Bolt<u64> for Sums {
+///     fn execute(&mut self, tuple: Tuple<u64>, _: &mut BoltCollector<'_, u64>) {
+///         self.0.push(tuple);
+///     }
+///
+///     fn tick(&mut self, out: &mut BoltCollector<'_, u64>) {
+///         let sum = self.0.iter().map(|tuple| tuple.message()).sum();
+///         out.emit(&self.0, sum); // derived from all of them
+///         self.0.drain(..).for_each(|tuple| out.ack(tuple));
+///     }
+/// }
+///
+/// # let mut topology = expiry_topology::TopologyBuilder::new();
+/// topology
+///     .bolt("sums", |_| Sums(Vec::new()))
+///     .shuffle("numbers")
+///     .tick_every(Duration::from_secs(1));
+/// ```
 pub trait Bolt<M>: Send {
     /// Before anything else, also after a restart.
     fn prepare(&mut self, context: &Context) {
@@ -238,6 +264,21 @@ where
 
 /// Told of what happens, by the thread to which it happens: for tracing and one's own metrics. A panic in here is
 /// caught, and counted as one of the component.
+///
+/// ```
+/// use expiry_topology::{Context, Hook, TopologyBuilder};
+///
+/// struct Trace;
+///
+/// impl<M> Hook<M> for Trace {
+///     fn error(&self, task: &Context, error: &str) {
+///         eprintln!("{task:?}: {error}");
+///     }
+/// }
+///
+/// let mut topology = TopologyBuilder::<u64>::new();
+/// topology.hook(Trace);
+/// ```
 pub trait Hook<M>: Send + Sync {
     /// A message was emitted on this stream; by a spout, at each attempt.
     fn emit(&self, task: &Context, stream: &str, message: &M) {

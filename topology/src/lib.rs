@@ -47,6 +47,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/guide/topology.md")]
+struct GuideDoctests;
+
 mod bolt_task;
 mod builder;
 mod collect;

@@ -9,6 +9,19 @@ use std::time::Duration;
 /// `jitter` of it, so that what failed together does not come again together.
 ///
 /// The default is 5 attempts, 100 ms, twice as long each time, at most 30 s, and a fifth of jitter.
+///
+/// ```
+/// use expiry_topology::Replay;
+/// use std::time::Duration;
+///
+/// // 1 s, 1.5 s, 2.25 s, and so on, a tenth more or less; the tenth attempt is the last one.
+/// let replay = Replay::default()
+///     .attempts(10)
+///     .base(Duration::from_secs(1))
+///     .factor(1.5)
+///     .cap(Duration::from_secs(60))
+///     .jitter(0.1);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Replay {
     pub(crate) attempts: u32,

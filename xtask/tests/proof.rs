@@ -1,4 +1,5 @@
-//! `docs/proof.md` says what is shown by which test: that each of these exists, and that no model is left out.
+//! `docs/proof.md` and `docs/guarantees.md` say what is shown by which test: that each of these exists, and that no model is left out
+//! of the former.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -38,7 +39,7 @@ fn tests(folders: &[&str]) -> BTreeSet<String> {
     names
 }
 
-/// What stands in the last column of the document's tables, between backticks.
+/// What stands in the last column of a document's tables, between backticks.
 fn claimed(document: &str) -> BTreeSet<String> {
     let rows = document.lines().filter(|line| line.starts_with("| "));
     let last = rows.filter_map(|row| row.trim_end_matches(" |").rsplit(" | ").next());
@@ -50,15 +51,15 @@ fn claimed(document: &str) -> BTreeSet<String> {
     names.filter(is_name).map(ToString::to_string).collect()
 }
 
-fn document() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/proof.md");
-    fs::read_to_string(path).expect("docs/proof.md")
+fn document(name: &str) -> String {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    fs::read_to_string(docs.join(name)).expect(name)
 }
 
 #[test]
 fn every_claim_names_a_test_that_exists() {
     let tests = tests(&["loom-tests/tests", "tests", "topology/tests"]);
-    let claimed = claimed(&document());
+    let claimed = claimed(&document("proof.md"));
     assert!(
         claimed.len() > 100,
         "the tables were not found: {claimed:?}"
@@ -71,8 +72,19 @@ fn every_claim_names_a_test_that_exists() {
 }
 
 #[test]
+fn every_guarantee_names_tests_that_exist() {
+    let tests = tests(&["loom-tests/tests", "tests", "topology/tests", "src"]);
+    let mut claimed = claimed(&document("guarantees.md"));
+    // Errors and other names of the API stand there too.
+    claimed.retain(|name| name.contains('_') && name != "shrink_to_fit");
+    assert!(claimed.len() > 40, "the tables were not found: {claimed:?}");
+    let missing: Vec<_> = claimed.difference(&tests).collect();
+    assert!(missing.is_empty(), "these do not exist: {missing:?}");
+}
+
+#[test]
 fn every_model_is_in_the_document() {
-    let document = document();
+    let document = document("proof.md");
     let models = tests(&["loom-tests/tests"]);
     assert!(models.len() > 100, "the models were not found: {models:?}");
     let is_missing = |model: &&String| !document.contains(&format!("`{model}`"));

@@ -23,6 +23,19 @@ use std::time::Duration;
 /// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
 /// | [`hasher`](Self::hasher) | foldhash, seeded at random |
 /// | [`reaper_budget`](Self::reaper_budget) | 4096 |
+///
+/// ```
+/// use expiry::{Cause, ExpiringMap};
+/// use std::time::Duration;
+///
+/// let map = ExpiringMap::builder()
+///     .time_to_live(Duration::from_secs(60))
+///     .capacity(100_000)
+///     .on_end(|key: &u64, value: &String, cause: Cause| println!("{key}, {value}: {cause}"))
+///     .build()?;
+/// map.insert(7, "seven".to_string())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a builder does nothing until one of its build methods is called"]
 pub struct ExpiringMapBuilder<K, V, S = foldhash::fast::RandomState> {
     setup: Setup,

@@ -9,6 +9,16 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
 /// A key's entry, or its place; see [`ExpiringMap::entry`].
+///
+/// ```
+/// # use std::time::Duration;
+/// # let map = expiry::ExpiringMap::builder().build()?;
+/// let page = map.entry("/").or_insert_with(|| "made if there is none".to_string())?;
+/// assert_eq!(page.len(), 21);
+/// map.entry("/news").or_insert_for(Duration::from_secs(5), || "not for long".to_string())?;
+/// map.entry("/empty").or_default()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub enum Entry<'a, K: 'static, V: 'static, S> {
     /// There was one.
@@ -18,6 +28,20 @@ pub enum Entry<'a, K: 'static, V: 'static, S> {
 }
 
 /// The entry that a key had, and still has unless somebody has changed it: what is done with it says so.
+///
+/// ```
+/// use expiry::expiring_map::Entry;
+///
+/// # let map = expiry::ExpiringMap::builder().build()?;
+/// map.insert("key", 1)?;
+/// if let Entry::Occupied(entry) = map.entry("key") {
+///     map.insert("key", 2)?;             // somebody was faster
+///     assert_eq!(*entry.get(), 1);       // what was looked at
+///     assert!(entry.remove().is_none()); // and that is not there any more
+/// }
+/// assert_eq!(map.get_cloned("key"), Some(2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct OccupiedEntry<'a, K: 'static, V: 'static, S> {
     map: &'a ExpiringMap<K, V, S>,
     key: K,
@@ -26,6 +50,17 @@ pub struct OccupiedEntry<'a, K: 'static, V: 'static, S> {
 }
 
 /// A place for a key that had no entry, and still has none unless somebody has inserted one.
+///
+/// ```
+/// use expiry::{expiring_map::Entry, StoreError};
+///
+/// # let map = expiry::ExpiringMap::builder().build()?;
+/// if let Entry::Vacant(entry) = map.entry("key") {
+///     map.insert("key", 2)?; // somebody was faster
+///     assert_eq!(entry.insert(1).unwrap_err().error, StoreError::Changed);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct VacantEntry<'a, K: 'static, V: 'static, S> {
     map: &'a ExpiringMap<K, V, S>,
     key: K,

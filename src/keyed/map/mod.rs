@@ -42,9 +42,9 @@ use std::time::Duration;
 ///
 /// # Time
 ///
-/// An entry is found until its time is up and not after, by the map's clock, rounded up to the interval: never early, and at most
-/// one interval late. That somebody has come to end it is another matter: a reaper thread does, or whoever calls
-/// [`poll`](Self::poll), and the listener is told then.
+/// An entry is found until its time is up and not after, by the map's clock, rounded up to the interval: never early, and late by at
+/// most one interval and the [lag](crate::Clock::lag) of a cheap clock (1 ms), for it and for who looks. That somebody has come to
+/// end it is another matter: a reaper thread does, or whoever calls [`poll`](Self::poll), and the listener is told then.
 ///
 /// # One story
 ///
@@ -74,6 +74,15 @@ pub struct ExpiringMap<K: 'static, V: 'static, S = foldhash::fast::RandomState> 
 ///
 /// It is not `Send`, and so not for holding across an `await`: clone what is needed there
 /// ([`get_cloned`](ExpiringMap::get_cloned), of an `Arc` if it is large).
+///
+/// ```
+/// # let map = expiry::ExpiringMap::builder().build()?;
+/// map.insert(7, "seven".to_string())?;
+/// let entry = map.get(&7).unwrap();
+/// map.remove(&7);
+/// assert_eq!((*entry.key(), entry.value().as_str(), entry.len()), (7, "seven", 5)); // what is lent stays
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Ref<'a, K: 'static, V: 'static> {
     node: &'a Node<K, V>,
     _pin: Option<Pin>,
@@ -213,6 +222,15 @@ where
     }
 
     /// How long until a key's entry expires, if nobody uses it; [`Duration::MAX`] if it never does. Does not use it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let map = expiry::ExpiringMap::builder().build()?;
+    /// map.insert_with("key", 1, Duration::from_secs(60))?;
+    /// assert!(map.remaining("key") > Some(Duration::from_secs(50)));
+    /// assert_eq!(map.remaining("other"), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn remaining<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Duration>
     where
         K: Borrow<Q>,
@@ -242,6 +260,16 @@ where
 
     /// As [`touch`](Self::touch), with a time to live of its own. Its time to idle stays what it is, and begins anew.
     ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let map = expiry::ExpiringMap::builder().time_to_live(Duration::from_secs(60)).build()?;
+    /// map.insert("key", 1)?;
+    /// assert!(map.touch("key")); // 60 s from now
+    /// assert!(map.touch_with("key", Duration::from_secs(5))?);
+    /// assert!(!map.touch("other"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
@@ -270,6 +298,16 @@ where
     }
 
     /// As [`insert`](Self::insert), with a lifetime of its own.
+    ///
+    /// ```
+    /// # use expiry::{Lifetime, Timeout};
+    /// # use std::time::Duration;
+    /// # let map = expiry::ExpiringMap::builder().build()?;
+    /// map.insert_with("five seconds", 1, Duration::from_secs(5))?;
+    /// map.insert_with("for ever", 2, Timeout::Never)?;
+    /// map.insert_with("while it is used", 3, Lifetime::new().idle(Duration::from_secs(5)))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -338,6 +376,21 @@ where
     /// The entry of a key, to be looked at and then replaced, removed, or inserted. It has been used if there is one.
     ///
     /// It locks nothing: what is done with it says if the entry has changed in the meantime.
+    ///
+    /// ```
+    /// use expiry::expiring_map::Entry;
+    ///
+    /// # let map = expiry::ExpiringMap::builder().build()?;
+    /// assert_eq!(*map.entry("key").or_insert(1)?, 1);
+    /// match map.entry("key") {
+    ///     Entry::Occupied(entry) => {
+    ///         let more = entry.get() + 1;
+    ///         assert_eq!(*entry.insert(more)?, 2); // or says that it was overtaken
+    ///     }
+    ///     Entry::Vacant(_) => unreachable!("it is there"),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn entry(&self, key: K) -> Entry<'_, K, V, S> {
         let is_key = |other: &K| *other == key;
         let (wanted, pin) = self.seek(&key, &is_key);
@@ -377,6 +430,16 @@ where
 
     /// As [`upsert`](Self::upsert), with a lifetime of its own, which begins now.
     ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let map = expiry::ExpiringMap::builder().build()?;
+    /// for _ in 0..3 {
+    ///     map.upsert_for("hits", Duration::from_secs(60), |hits| hits.map_or(1, |hits| hits + 1))?;
+    /// }
+    /// assert_eq!(map.get_cloned("hits"), Some(3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`insert_with`](Self::insert_with).
@@ -414,6 +477,14 @@ where
 
     /// As [`remove`](Self::remove), if `condition` holds for it; of that very value. It may be called several times, if others
     /// replace it meanwhile.
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::builder().build()?;
+    /// map.insert("key", 1)?;
+    /// assert!(map.remove_if("key", |_, value| *value > 1).is_none());
+    /// assert_eq!(map.remove_if("key", |_, value| *value == 1).as_deref(), Some(&1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn remove_if<Q: Hash + Eq + ?Sized>(
         &self,
         key: &Q,
@@ -439,6 +510,18 @@ where
 
     /// Removes the entries for which `keep` is false. As [`iter`](Self::iter), it meets every entry once that is there all the
     /// while, and it removes only the very value that it was asked about.
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::builder().build()?;
+    /// for n in 0..10 {
+    ///     map.insert(n, n * n)?;
+    /// }
+    /// map.retain(|n, _| n % 2 == 0);
+    /// let mut left: Vec<_> = map.iter().map(|entry| *entry.key()).collect();
+    /// left.sort();
+    /// assert_eq!(left, [0, 2, 4, 6, 8]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) {
         let mut iter = self.iter();
         while let Some((found, entry)) = iter.advance() {

@@ -31,6 +31,20 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
 /// | [`reaper_budget`](Self::reaper_budget) | 4096 |
 /// | [`pause_grace`](Self::pause_grace) | none |
+///
+/// ```
+/// use expiry::{SessionInfo, SessionTracker};
+/// use std::time::Duration;
+///
+/// let sessions = SessionTracker::builder()
+///     .minimum_timeout(Duration::from_secs(4))
+///     .maximum_timeout(Duration::from_secs(40))
+///     .server_id(1)
+///     .build_with_handler(|gone: &SessionInfo| println!("{} of {} has expired", gone.id, gone.owner))?;
+/// assert_eq!(sessions.grant(Duration::from_secs(1)), Duration::from_secs(4));
+/// assert_eq!(sessions.create(Duration::from_secs(10), 7)?.id().server(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a builder does nothing until one of its build methods is called"]
 pub struct SessionTrackerBuilder {
     setup: Setup,

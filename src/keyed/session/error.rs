@@ -3,6 +3,19 @@
 use std::fmt;
 
 /// Why something could not be done with a session.
+///
+/// ```
+/// # use expiry::{SessionError, SessionTracker};
+/// # use std::time::Duration;
+/// # let sessions = SessionTracker::builder().build()?;
+/// let id = sessions.create(Duration::from_secs(10), 7)?.id();
+/// match sessions.check(id, 8) {
+///     Ok(()) => println!("go on"),
+///     Err(SessionError::Moved { owner }) => assert_eq!(owner, 7), // drop this connection
+///     Err(why) => println!("{why}"),                              // make the client create another one
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SessionError {

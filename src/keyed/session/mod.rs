@@ -54,6 +54,19 @@ struct Bounds {
 /// A session that is tracked: its id, the timeout that was granted, and where it is, for touching it without a look-up.
 ///
 /// It stands for one stay of the id in one tracker: after that has ended, and elsewhere, there is no such session.
+///
+/// ```
+/// use expiry::{SessionError, SessionTracker};
+/// use std::time::Duration;
+///
+/// let sessions = SessionTracker::builder().build()?;
+/// let session = sessions.create(Duration::from_secs(10), 7)?;
+/// assert_eq!(session.timeout(), Duration::from_secs(10));
+/// sessions.touch_by(&session)?;
+/// sessions.remove(session.id());
+/// assert_eq!(sessions.touch_by(&session), Err(SessionError::Unknown));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Session {
     place: Place,
@@ -84,6 +97,19 @@ impl Session {
 }
 
 /// What [`SessionTracker::track`] did.
+///
+/// ```
+/// use expiry::{SessionId, SessionTracker, Tracked};
+/// use std::time::Duration;
+///
+/// let sessions = SessionTracker::builder().build()?;
+/// let (id, ten) = (SessionId(0x0100_0000_0000_0007), Duration::from_secs(10)); // from a log
+/// assert!(matches!(sessions.track(id, ten, 7)?, Tracked::Added(_)));
+/// assert!(matches!(sessions.track(id, ten, 8)?, Tracked::Renewed(_)));
+/// sessions.set_closing(id)?;
+/// assert_eq!(sessions.track(id, ten, 9)?, Tracked::Closing);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tracked {
     /// The session was not there: it is now.

@@ -86,6 +86,19 @@ impl Seat {
 }
 
 /// A session, as it was when it was looked at, or when it ended.
+///
+/// ```
+/// # use expiry::SessionTracker;
+/// # use std::time::Duration;
+/// # let sessions = SessionTracker::builder().build()?;
+/// let id = sessions.create_local(Duration::from_secs(10), 7)?.id();
+/// assert!(sessions.upgrade(id)?);
+/// sessions.set_closing(id)?;
+/// let info = sessions.get(id).unwrap();
+/// assert_eq!((info.id, info.owner, info.is_global), (id, 7, true));
+/// assert_eq!(info.remaining, None); // it is being closed, and does not expire
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct SessionInfo {

@@ -154,6 +154,21 @@ impl SessionTracker {
     /// No touch is lost: it is told by a taking under way, or by the next one. (A touch that meets the first one of the same
     /// session, in another thread, is told with that.) Sessions that are being closed by then, or have ended, are left out. Empty
     /// unless the tracker was built to [collect touches](super::SessionTrackerBuilder::collect_touches).
+    ///
+    /// ```
+    /// use expiry::SessionTracker;
+    /// use std::time::Duration;
+    ///
+    /// let follower = SessionTracker::builder().collect_touches().build()?;
+    /// let leader = SessionTracker::builder().build()?;
+    /// let session = follower.create(Duration::from_secs(10), 7)?;
+    /// leader.track(session.id(), session.timeout(), 7)?;
+    /// follower.touch_by(&session)?;
+    /// let touched = follower.take_touched();
+    /// assert_eq!((touched.len(), touched[0].0), (1, session.id()));
+    /// assert_eq!(leader.touch_batch(&touched), [Ok(())]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn take_touched(&self) -> Vec<(SessionId, Duration)> {
         let mut all = Vec::new();
