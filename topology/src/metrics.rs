@@ -119,9 +119,12 @@ impl Stats {
         }
     }
 
-    /// Notes how long something took. Contended only while somebody takes a snapshot.
+    /// Notes how long something took.
     pub(crate) fn took(&self, nanos: u64) {
-        let mut latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
+        // A task does not wait for who looks at its metrics: that one is left out.
+        let Ok(mut latency) = self.latency.try_lock() else {
+            return;
+        };
         // It resizes itself up to 2^63, which is 292 years.
         let _ = latency.0.record(nanos);
     }
@@ -178,7 +181,7 @@ pub struct ComponentMetrics {
     /// Time in which it did nothing new because those after it had no room.
     pub skipped_back_pressure: Duration,
     /// Of a bolt, from the call of `execute` to its return; of a spout, from the first emission of a message to its ack, attempts and
-    /// pauses included. One in 16 is taken.
+    /// pauses included. One in 16 is taken, but for those that end while metrics are read.
     pub latency: Latency,
 }
 
