@@ -78,10 +78,11 @@ fn everybody_is_in_it_and_does_the_work() {
     is_beside(&report, "maps", ("chosen", "papaya"), 2);
     is_beside(&report, "timers", ("roots", "hash-wheel"), 2);
     is_beside(&report, "timers", ("roots", "btree"), 2);
-    is_beside(&report, "timeouts", ("tokio", "pingora"), 2);
+    is_beside(&report, "timeouts", ("expiry", "pingora"), 2);
+    is_beside(&report, "timeouts", ("expiry", "tokio"), 2);
     are_weighed(
         &report,
-        &["tokio", "issued", "papaya", "roots", "hash-wheel"],
+        &["expiry", "tokio", "issued", "papaya", "roots", "hash-wheel"],
     );
 }
 

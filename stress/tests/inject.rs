@@ -63,7 +63,7 @@ const LATE_WORDS: &str = "wordcount src --timeout 200ms --late 0.01";
 const TIMERS: &str =
     "timers --seconds 0.5 --in-flight 4000 --threads 3 --timeout 50ms --cancels 0.7 --reschedules 0.2 --allowance 2s";
 const WHEELS: &str =
-    "timers --wheel --seconds 0.5 --in-flight 2000 --timeout 200ms --cancels 0.6 --reschedules 0.2";
+    "timers --wheel --seconds 0.5 --in-flight 400 --timeout 200ms --cancels 0.6 --reschedules 0.2";
 const GROWTH: &str = "growth --entries 50000 --threads 3";
 const BOUNDED: &str = "growth --bounded --entries 20000 --threads 3";
 const MASS: &str =
@@ -73,7 +73,7 @@ const SIMULATED_MASS: &str =
 const BARE_MAPS: &str = "compare --group maps --peers sharded --entries 1000 --operations 40000 --rounds 1 --threads 1,2";
 const EXPIRING_MAPS: &str =
     "compare --group expiring --peers sharded --entries 2000 --rounds 1 --threads 1,2";
-const TIMEOUTS_BESIDE: &str = "compare --group timeouts --peers tokio --entries 1000 --operations 10000 --rounds 1 --threads 1,2";
+const TIMEOUTS_BESIDE: &str = "compare --group timeouts --peers tokio --entries 1000 --operations 10000 --rounds 1 --threads 1";
 const TIMERS_BESIDE: &str = "compare --group timers --peers btree --entries 1000 --operations 40000 --rounds 1 --threads 1,2";
 
 const MAP_LAW: &[&str] = &["map_linearizable"];
@@ -90,7 +90,7 @@ const SEEDED: &[Seeded] = &[
     seeded("late-expiry", EXPIRING_MAPS, &["entries_expire"]),
     seeded("double-outcome/10", TIMERS_BESIDE, &["timers_fire"]),
     seeded("lost-outcome/10", TIMERS_BESIDE, &["timers_fire"]),
-    seeded("early-expiry", TIMEOUTS_BESIDE, &["futures_end"]),
+    seeded("never-expires", TIMEOUTS_BESIDE, &["futures_end"]),
     seeded(
         "kept-shard/10",
         "compare --group timers --peers btree --entries 1000 --operations 10000 --rounds 1 --stuck-after 10s",
