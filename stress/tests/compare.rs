@@ -82,7 +82,7 @@ fn everybody_is_in_it_and_does_the_work() {
     is_beside(&report, "timeouts", ("expiry", "tokio"), 2);
     are_weighed(
         &report,
-        &["expiry", "tokio", "issued", "papaya", "roots", "hash-wheel"],
+        &["tokio", "issued", "papaya", "roots", "hash-wheel"],
     );
 }
 
