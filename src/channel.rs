@@ -177,11 +177,7 @@ impl<T> Sender<T> {
         let sent = match self.when_full {
             WhenFull::Wait => self.wait(item),
             WhenFull::Drop => self.bounded.try_send(item).is_ok(),
-            WhenFull::Spill => match self.bounded.try_send(item) {
-                Ok(()) => true,
-                Err(TrySendError::Full(item)) => self.spill(item),
-                Err(TrySendError::Disconnected(_)) => false,
-            },
+            WhenFull::Spill => self.send_or_spill(item),
         };
         if !sent {
             self.undelivered.fetch_add(1, Ordering::Relaxed);
@@ -190,17 +186,24 @@ impl<T> Sender<T> {
 
     fn wait(&self, mut item: T) -> bool {
         loop {
-            let closing = self.closing.load(Ordering::Acquire);
-            // Each of a million roots that a shutdown cancels comes by here.
-            let limit = if closing { Duration::ZERO } else { LOOK_UP };
-            item = match self.bounded.send_timeout(item, limit) {
+            if self.closing.load(Ordering::Acquire) {
+                // Each of a million roots that a shutdown cancels comes by here. No time to wait is not the same: the channel gives
+                // the processor away before it looks at that.
+                return self.send_or_spill(item);
+            }
+            item = match self.bounded.send_timeout(item, LOOK_UP) {
                 Ok(()) => return true,
                 Err(SendTimeoutError::Timeout(item)) => item,
                 Err(SendTimeoutError::Disconnected(_)) => return false,
             };
-            if closing {
-                return self.spill(item);
-            }
+        }
+    }
+
+    fn send_or_spill(&self, item: T) -> bool {
+        match self.bounded.try_send(item) {
+            Ok(()) => true,
+            Err(TrySendError::Full(item)) => self.spill(item),
+            Err(TrySendError::Disconnected(_)) => false,
         }
     }
 
