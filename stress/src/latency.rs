@@ -45,6 +45,19 @@ impl Latency {
     pub fn percentiles(&self) -> Percentiles {
         Percentiles::of(&self.0)
     }
+
+    /// The figures of what has come since `seen`, which then has it too.
+    pub fn since(&self, seen: &mut Latency) -> Percentiles {
+        since(&self.0, &mut seen.0)
+    }
+}
+
+fn since(all: &Histogram<u64>, seen: &mut Histogram<u64>) -> Percentiles {
+    let mut fresh = all.clone();
+    // What was seen is part of it.
+    fresh.subtract(&*seen).expect("the same bounds, and less");
+    *seen = all.clone();
+    Percentiles::of(&fresh)
 }
 
 impl Default for Latency {
@@ -127,14 +140,7 @@ impl Times {
     /// The figures of what was handed over since the last time.
     pub fn since(&mut self) -> Percentiles {
         self.all.refresh_timeout(HANDOVER);
-        let mut fresh: Histogram<u64> = (*self.all).clone();
-        let all = fresh.clone();
-        // What was seen is part of it.
-        fresh
-            .subtract(&self.seen)
-            .expect("the same bounds, and less");
-        self.seen = all;
-        Percentiles::of(&fresh)
+        since(&self.all, &mut self.seen)
     }
 
     /// The figures of all. The threads have dropped their parts.

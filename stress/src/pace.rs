@@ -31,6 +31,17 @@ impl Pace {
         (possible && pace.next.is_finite()).then_some(pace)
     }
 
+    /// The `nth` thread's part of what `rate` gives all `threads` together, from `began` on, if it gives anything.
+    #[allow(clippy::cast_precision_loss)] // threads
+    pub fn part(
+        rate: Option<f64>,
+        (nth, threads): (usize, usize),
+        began: u64,
+        seed: u64,
+    ) -> Option<Self> {
+        Pace::new(rate? / threads as f64, began, seed ^ nth as u64)
+    }
+
     fn skip(&mut self) {
         self.next += self.gaps.sample(&mut self.rng);
     }

@@ -20,6 +20,16 @@ pub struct Timeline {
     clock: Source,
 }
 
+/// By how much what a store with this interval says may lag, by a clock whose cheap readings lag by so much: nothing, where that is
+/// not small beside the interval, as the store then takes exact ones.
+pub fn lag_beside(interval: u64, lag: u64) -> u64 {
+    if lag * 4 <= interval {
+        lag
+    } else {
+        0
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Source {
     Real(CoarseClock),
@@ -47,10 +57,10 @@ impl Timeline {
         }
     }
 
-    /// The most that the store's cheap readings may lag behind.
-    pub fn lag(&self) -> u64 {
+    /// The most that the readings of a store with this interval lag behind.
+    pub fn lag(&self, interval: u64) -> u64 {
         match &self.clock {
-            Source::Real(clock) => clock.lag(),
+            Source::Real(clock) => lag_beside(interval, clock.lag()),
             Source::Simulated(_) => 0,
         }
     }

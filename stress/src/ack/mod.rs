@@ -20,7 +20,7 @@ use crate::latency::{human, nanos, Latency, Times};
 use crate::live::{Gauge, Live, Series};
 use crate::options::{threads, Ack, Readings};
 use crate::pace::Pace;
-use crate::page::{Chart, Kind, Unit};
+use crate::page::Chart;
 use crate::report::Report;
 use crossbeam_channel::bounded;
 use expiry::{AckTracker, MonotonicClock};
@@ -165,8 +165,7 @@ fn load(
     for (number, (to, from)) in to.drain(..).zip(from.drain(..)).enumerate() {
         let rng = SmallRng::seed_from_u64(options.seed.wrapping_add(number as u64));
         let recorders = (times[0].recorder(), times[1].recorder());
-        let share = options.rate.map(|rate| rate / threads as f64);
-        let pace = share.and_then(|rate| Pace::new(rate, began, options.seed ^ number as u64));
+        let pace = Pace::part(options.rate, (number, threads), began, options.seed);
         let pace = pace.map(|pace| (pace, times[2].recorder()));
         works.push(Box::new(move || {
             let ops = Ops::new(tracker, options.ids, batch, options.bare, recorders);
@@ -198,22 +197,12 @@ fn load(
 }
 
 /// How the roots in flight are spread over the time that they have, in the middle of a run.
-#[allow(clippy::cast_precision_loss)] // for the eye
 fn by_age(tracker: &AckTracker, timeout: Duration) -> Chart {
     const BARS: u32 = 32;
     let bounds: Vec<Duration> = (1..=BARS).map(|bar| timeout * bar / BARS).collect();
     let counts = tracker.counts_by_age(&bounds);
-    let bars = bounds
-        .iter()
-        .zip(counts)
-        .map(|(bound, count)| (bound.as_secs_f64(), count as f64));
-    Chart::new(
-        "Roots in flight by age, halfway",
-        ("age", Unit::Seconds),
-        ("", Unit::Count),
-        Kind::Bars,
-    )
-    .with("", bars)
+    let bars = bounds.into_iter().zip(counts);
+    Chart::by_duration("Roots in flight by age, halfway", "age", bars)
 }
 
 /// What is shown.

@@ -33,6 +33,27 @@ pub struct Peer {
     pub weighed: Option<&'static str>,
 }
 
+impl Peer {
+    /// One that is not weighed.
+    pub fn new(
+        (name, title, part): (&'static str, &'static str, Part),
+        run: impl Fn(usize) -> Tooks + Send + Sync + 'static,
+    ) -> Self {
+        Peer {
+            name,
+            title,
+            part,
+            run: Box::new(run),
+            weighed: None,
+        }
+    }
+
+    /// With what it is weighed as.
+    pub fn weighed(self, weighed: Option<&'static str>) -> Self {
+        Peer { weighed, ..self }
+    }
+}
+
 /// The same work for several peers.
 pub struct Contest {
     pub group: Group,

@@ -137,13 +137,7 @@ fn tree<P: Tracker>(
             wall: took.wall / 4.0,
         })]
     };
-    Peer {
-        name,
-        title: P::NAME,
-        part,
-        run: Box::new(run),
-        weighed,
-    }
+    Peer::new((name, P::NAME, part), run).weighed(weighed)
 }
 
 fn maps(size: &Size, order: Order) -> Contest {
@@ -193,13 +187,7 @@ fn store<S: Store<u64, u64> + 'static>(
         let ops = Op::MAPS.iter();
         ops.map(|&op| Some(course[op as usize])).collect()
     };
-    Peer {
-        name,
-        title: S::NAME,
-        part,
-        run: Box::new(run),
-        weighed,
-    }
+    Peer::new((name, S::NAME, part), run).weighed(weighed)
 }
 
 fn stores(size: &Size) -> Contest {
@@ -258,13 +246,7 @@ fn expires<S: Store<u64, Counted> + 'static>(
             wall: nanos,
         })]
     };
-    Peer {
-        name,
-        title: S::NAME,
-        part,
-        run: Box::new(run),
-        weighed: None,
-    }
+    Peer::new((name, S::NAME, part), run)
 }
 
 fn expiry(size: &Size) -> Contest {
@@ -297,13 +279,9 @@ fn expiry(size: &Size) -> Contest {
 
 fn timer<T: SharedTimers>(loads: &Loads<shared::Load>, name: &'static str, part: Part) -> Peer {
     let loads = loads.clone();
-    Peer {
-        name,
-        title: T::NAME,
-        part,
-        run: Box::new(move |threads| vec![Some(shared::run::<T>(&loads[&threads]))]),
-        weighed: (part != Part::Alone).then_some(name),
-    }
+    let run = move |threads| vec![Some(shared::run::<T>(&loads[&threads]))];
+    let weighed = (part != Part::Alone).then_some(name);
+    Peer::new((name, T::NAME, part), run).weighed(weighed)
 }
 
 fn timers(size: &Size) -> Contest {
@@ -337,13 +315,8 @@ fn timers(size: &Size) -> Contest {
 
 fn timeout<G: Guard>(loads: &Loads<timeouts::Load>, name: &'static str, part: Part) -> Peer {
     let loads = loads.clone();
-    Peer {
-        name,
-        title: G::NAME,
-        part,
-        run: Box::new(move |threads| vec![Some(timeouts::run::<G>(&loads[&threads]))]),
-        weighed: Some(name),
-    }
+    let run = move |threads| vec![Some(timeouts::run::<G>(&loads[&threads]))];
+    Peer::new((name, G::NAME, part), run).weighed(Some(name))
 }
 
 /// Timeouts that a task awaits one after the other.

@@ -10,7 +10,7 @@ use crate::checks::{Check, Checks};
 use crate::error::Error;
 use crate::interrupt;
 use crate::options::Hostile;
-use crate::report::Report;
+use crate::report::{Report, Table};
 use crate::usage::{resident, thread_time};
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -199,22 +199,44 @@ pub fn run(options: &Hostile) -> Result<Report, Error> {
     );
     for row in &rows {
         report.figures.insert(row.attack, row.ratio);
-        let dear = row.within == Some(false);
-        report.notes.push(format!(
-            "{}: {:.0} ns an operation, {:.0} where friendly: {:.2} times{}",
-            row.attack,
-            row.ns_hostile,
-            row.ns_friendly,
-            row.ratio,
-            if dear { ", more than it should be" } else { "" }
-        ));
+        if row.within == Some(false) {
+            report.notes.push(format!(
+                "{}: {:.2} times what it is where friendly, more than it should be",
+                row.attack, row.ratio
+            ));
+        }
     }
+    report.tables.push(table(&rows));
     let dear = rows.iter().filter(|row| row.within == Some(false)).count();
     report.counts.extend([
         ("attacks", rows.len() as u64),
         ("dearer_than_they_should_be", dear as u64),
     ]);
     Ok(report)
+}
+
+/// What an operation cost, what memory came, and how much of the time was the driver's: each hostile, and friendly.
+fn table(rows: &[Row]) -> Table {
+    let head = [
+        "attack", "ns", "friendly", "times", "MiB", "friendly", "driver %", "friendly",
+    ];
+    let row = |row: &Row| {
+        vec![
+            row.attack.replace('_', " "),
+            format!("{:.0}", row.ns_hostile),
+            format!("{:.0}", row.ns_friendly),
+            format!("{:.2}", row.ratio),
+            format!("{:.1}", row.resident_mib_hostile),
+            format!("{:.1}", row.resident_mib_friendly),
+            format!("{:.0}", row.driver_share_hostile * 100.0),
+            format!("{:.0}", row.driver_share_friendly * 100.0),
+        ]
+    };
+    Table {
+        title: "Attacks, and the same work where nobody means harm".into(),
+        head: head.map(String::from).into(),
+        rows: rows.iter().map(row).collect(),
+    }
 }
 
 fn compare(attack: &Attack, options: &Hostile, checks: &Checks, operations: &mut u64) -> Row {

@@ -19,17 +19,22 @@ const REMOVED: u8 = 4;
 /// How many operations each thread does while an expiry is held up.
 const GOES_ON: u64 = 1000;
 
-/// What the threads, and the queue's handler, share.
-pub struct Books {
-    pub entries: Vec<AtomicU8>,
-    pub time: Leaping,
-    pub checks: Checks,
+/// When entries are due, and told.
+pub struct Terms {
     /// When the first interval is due in which entries expire, its length, and how many there are.
     pub due: u64,
     pub interval: u64,
     pub intervals: u64,
     /// By how much an expiry may be told later than it was due, without what filling took.
     pub late: u64,
+}
+
+/// What the threads, and the queue's handler, share.
+pub struct Books {
+    pub entries: Vec<AtomicU8>,
+    pub time: Leaping,
+    pub checks: Checks,
+    pub terms: Terms,
     /// The longest that an insertion has taken, by which deadlines differ from what was asked for.
     pub slip: AtomicU64,
     /// Entries that have a story; those told.
@@ -46,13 +51,33 @@ pub struct Books {
 }
 
 impl Books {
-    pub fn stories(entries: u32) -> Vec<AtomicU8> {
-        (0..entries).map(|_| AtomicU8::new(0)).collect()
+    /// Nothing is in them yet.
+    pub fn new(
+        (entries, threads): (u32, usize),
+        (time, terms): (Leaping, Terms),
+        checks: Checks,
+        patience: Duration,
+    ) -> Self {
+        Books {
+            entries: (0..entries).map(|_| AtomicU8::new(0)).collect(),
+            time,
+            checks,
+            terms,
+            slip: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
+            told: AtomicU64::new(0),
+            stretch: (AtomicU64::new(u64::MAX), AtomicU64::new(0)),
+            began: Instant::now(),
+            lateness: Mutex::default(),
+            operations: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+            holds: AtomicBool::new(false),
+            patience,
+        }
     }
 
     /// When an entry is due: every so many together.
     pub fn due(&self, entry: u64) -> u64 {
-        self.due + entry % self.intervals * self.interval
+        self.terms.due + entry % self.terms.intervals * self.terms.interval
     }
 
     /// Adds to an entry's story. What it was before.
@@ -127,10 +152,11 @@ impl Books {
             format!("entry {entry} expired {} early", human(due - now))
         });
         let late = now.saturating_sub(due);
-        self.checks
-            .expect("none_late", late <= self.late.saturating_add(slip), || {
-                format!("entry {entry} expired {} late", human(late))
-            });
+        self.checks.expect(
+            "none_late",
+            late <= self.terms.late.saturating_add(slip),
+            || format!("entry {entry} expired {} late", human(late)),
+        );
         if let Ok(mut lateness) = self.lateness.lock() {
             lateness.record_nanos(late);
         }
@@ -174,24 +200,15 @@ mod tests {
 
     /// What fails of two entries that are due at 1000 and 1010.
     fn failing(act: impl FnOnce(&Books)) -> Vec<Check> {
-        let books = Books {
-            entries: Books::stories(2),
-            time: Leaping::new(true),
-            checks: Checks::new(&NAMES),
+        let terms = Terms {
             due: 1000,
             interval: 10,
             intervals: 2,
             late: 10,
-            slip: AtomicU64::new(0),
-            settled: AtomicU64::new(0),
-            told: AtomicU64::new(0),
-            stretch: (AtomicU64::new(u64::MAX), AtomicU64::new(0)),
-            began: Instant::now(),
-            lateness: Mutex::default(),
-            operations: vec![AtomicU64::new(0)],
-            holds: AtomicBool::new(true),
-            patience: Duration::ZERO,
         };
+        let time = (Leaping::new(true), terms);
+        let books = Books::new((2, 1), time, Checks::new(&NAMES), Duration::ZERO);
+        books.holds.store(true, Relaxed);
         act(&books);
         books.checks.failing()
     }

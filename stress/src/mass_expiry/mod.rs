@@ -16,14 +16,15 @@ use crate::latency::{nanos, Latency, Times};
 use crate::live::{Gauge, Live};
 use crate::options::{threads, MassExpiry};
 use crate::report::Report;
+use crate::timeline::lag_beside;
 use crate::usage::thread_time;
-use books::Books;
+use books::{Books, Terms};
 use expiry::{Clock, Expired, ExpiryQueue};
 use foreground::Foreground;
 use leap::Leaping;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::atomic::{AtomicU64, AtomicU8, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 /// The checks of a run.
@@ -34,20 +35,10 @@ const NAMES: [Check; 9] = [
     "none_late",
     "renewed_stay",
     "foreground_right",
+    "budget_kept",
+    "metrics_add_up",
+    // Not in simulated time, where the one that drives is never held up.
     "nobody_stopped",
-    "budget_kept",
-    "metrics_add_up",
-];
-/// Those of a run in simulated time, where the one that drives is never held up.
-const SIMULATED: [Check; 8] = [
-    "all_expire",
-    "one_end_each",
-    "none_early",
-    "none_late",
-    "renewed_stay",
-    "foreground_right",
-    "budget_kept",
-    "metrics_add_up",
 ];
 
 /// How long after the queue was built entries are due; and how long all else lives.
@@ -165,7 +156,7 @@ impl Shared<'_> {
         }
         let books = self.books;
         let lead = nanos(self.options.interval * LEAD);
-        let to_go = (books.due - lead).saturating_sub(books.time.now());
+        let to_go = (books.terms.due - lead).saturating_sub(books.time.now());
         let holds = self.pollers == 0 && !self.options.simulated;
         books.holds.store(holds, Release);
         self.phase.store(DURING, Release);
@@ -282,37 +273,27 @@ pub fn run(options: &MassExpiry) -> Result<Report, Error> {
             why: "take longer than some hours; use fewer, or a shorter --interval".into(),
         });
     }
-    // A queue uses cheap readings only where their lag is small beside its interval.
-    let lag = if time.lag() * 4 <= interval {
-        time.lag()
-    } else {
-        0
-    };
+    let lag = lag_beside(interval, time.lag());
     let late = interval + lag + nanos(options.allowance);
     let started = time.now();
-    let books = Arc::new(Books {
-        entries: Books::stories(options.entries),
-        checks: Checks::new(if options.simulated {
-            &SIMULATED
-        } else {
-            &NAMES
-        }),
+    let names = if options.simulated {
+        &NAMES[..NAMES.len() - 1]
+    } else {
+        &NAMES
+    };
+    let terms = Terms {
         // In simulated time, which begins with the queue, a whole number of intervals.
         due: started + nanos(LEAP).div_ceil(interval) * interval,
         interval,
         intervals: options.intervals.into(),
         late: if options.simulated { 0 } else { late },
-        slip: AtomicU64::new(0),
-        settled: AtomicU64::new(0),
-        told: AtomicU64::new(0),
-        stretch: (AtomicU64::new(u64::MAX), AtomicU64::new(0)),
-        began: Instant::now(),
-        lateness: Mutex::default(),
-        operations: (0..threads).map(|_| AtomicU64::new(0)).collect(),
-        holds: AtomicBool::new(false),
-        patience: options.allowance,
-        time: time.clone(),
-    });
+    };
+    let books = Arc::new(Books::new(
+        (options.entries, threads),
+        (time.clone(), terms),
+        Checks::new(names),
+        options.allowance,
+    ));
     let builder = ExpiryQueue::builder()
         .interval(options.interval)
         .reaper_budget(options.budget as usize)

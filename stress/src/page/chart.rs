@@ -3,6 +3,7 @@
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use serde::Serialize;
+use std::time::Duration;
 
 /// The size that it is drawn at, in pixels; the page scales it.
 const SIZE: (u32, u32) = (640, 340);
@@ -164,6 +165,20 @@ impl Chart {
         }
     }
 
+    /// How many there are of each of several durations, as bars: each up to its bound, above the one before.
+    #[allow(clippy::cast_precision_loss)] // for the eye
+    pub fn by_duration(
+        title: &str,
+        of: &str,
+        bars: impl IntoIterator<Item = (Duration, u64)>,
+    ) -> Self {
+        let bars = bars.into_iter();
+        Chart::new(title, (of, Unit::Seconds), ("", Unit::Count), Kind::Bars).with(
+            "",
+            bars.map(|(bound, count)| (bound.as_secs_f64(), count as f64)),
+        )
+    }
+
     /// With one line more. What is not finite is left out, and what a logarithmic scale does not have.
     pub fn with(mut self, name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let least = if self.y.unit.is_logarithmic() {
@@ -289,7 +304,9 @@ impl Chart {
             range(&placed, |point| point.1),
         );
         if self.y.unit.is_logarithmic() {
-            up = up.start.floor()..(up.end + 0.01).ceil();
+            // Two decades at least, so that there are whole ones to be labelled.
+            let least = up.start.floor();
+            up = least..(up.end + 0.01).ceil().max(least + 2.0);
         } else {
             up = 0.0..up.end * 1.08;
         }
@@ -299,7 +316,11 @@ impl Chart {
         let text = |size: i32| ("sans-serif", size).into_font().color(&INK);
         let mut chart = ChartBuilder::on(area)
             .margin(6)
-            .margin_right(16)
+            .margin_right(if self.x.unit == Unit::Quantile {
+                52
+            } else {
+                16
+            })
             .x_label_area_size(34)
             .y_label_area_size(84)
             .build_cartesian_2d(across, up)?;
@@ -316,7 +337,10 @@ impl Chart {
                 Unit::Count if place.fract().abs() > 1e-9 => String::new(),
                 unit => unit.label(*place),
             })
-            .y_label_formatter(&|place| self.y.unit.label(*place))
+            .y_label_formatter(&|place| match self.y.unit {
+                unit if unit.is_logarithmic() && place.fract().abs() > 1e-9 => String::new(),
+                unit => unit.label(*place),
+            })
             .label_style(text(19))
             .draw()?;
         for (at, points) in placed.iter().enumerate() {

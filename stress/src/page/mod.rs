@@ -7,7 +7,12 @@ pub use chart::{Chart, Kind, Unit, COLOURS};
 use crate::latency::{human, Percentiles};
 use crate::live::Sample;
 use crate::report::{thousands, Report, Table};
+use humantime::format_duration;
+use indicatif::HumanCount;
 use maud::{html, Markup, PreEscaped, DOCTYPE};
+use serde::Deserialize;
+use serde_json::Value;
+use std::time::Duration;
 
 const STYLE: &str = include_str!("style.css");
 
@@ -158,7 +163,7 @@ impl Report {
                 h2 { "Counts" }
                 table {
                     @for (name, count) in &self.counts {
-                        tr { td { (words(name)) } td.number { (count) } }
+                        tr { td { (words(name)) } td.number { (HumanCount(*count)) } }
                     }
                     @for (name, figure) in &self.figures {
                         tr { td { (words(name)) } td.number { (format!("{figure:.2}")) } }
@@ -185,8 +190,8 @@ impl Report {
                 }
                 h2 { "Options" }
                 table {
-                    @for (name, value) in parameters.filter(|(_, value)| !value.is_null()) {
-                        tr { td { (words(name)) } td.number { (value.as_str().map_or(value.to_string(), Into::into)) } }
+                    @for (name, value) in parameters.filter_map(|(name, value)| Some((name, option(value)?))) {
+                        tr { td { (words(name)) } td.number { (value) } }
                     }
                 }
             }
@@ -304,6 +309,25 @@ fn figure(chart: &Chart) -> Markup {
             }
             (PreEscaped(chart.draw()))
         }
+    }
+}
+
+/// What an option was, as it would be said on the command line. `None` if it was not given, or is none.
+fn option(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        Value::Array(values) => {
+            let values: Option<Vec<String>> = values.iter().map(option).collect();
+            values
+                .filter(|values| !values.is_empty())
+                .map(|values| values.join(", "))
+        }
+        Value::Object(_) => {
+            let time = Duration::deserialize(value).ok()?;
+            Some(format_duration(time).to_string())
+        }
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
     }
 }
 

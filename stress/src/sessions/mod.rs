@@ -135,12 +135,12 @@ fn rounds<K: Key>(options: &Sessions) -> Result<Report, Error> {
     let length = Duration::from_secs_f64(options.seconds.unwrap_or(SECONDS));
     let began = Instant::now();
     let mut live = Live::new("sessions", Some(length.as_millis() as u64));
-    let mut whole = true;
+    let (mut whole, mut seen) = (true, Latency::new());
     while whole && began.elapsed() < length && !interrupt::asked() {
         whole = run.round();
         live.show(began.elapsed().as_millis() as u64, || Gauge {
             done: run.tally.events,
-            expired: run.tally.counts[5],
+            latency: Some(run.tally.operation.since(&mut seen)),
             violations: run.checks.violations(),
             text: format!(
                 "{} rounds, {} keys judged, lateness max {}",
@@ -148,7 +148,7 @@ fn rounds<K: Key>(options: &Sessions) -> Result<Report, Error> {
                 run.tally.histories,
                 human(run.tally.lateness.percentiles().max),
             ),
-            ..Gauge::default()
+            ..Gauge::of_store(run.queue.metrics())
         });
     }
     let series = live.finish();
@@ -239,15 +239,13 @@ impl<'a, K: Key> Run<'a, K> {
             })?
         };
         let interval = options.interval.as_nanos() as u64;
-        // A queue uses cheap readings only where their lag is small beside its interval.
-        let lag = Some(time.lag()).filter(|lag| lag * 4 <= interval);
         let allowance = (!options.simulated).then_some(options.allowance.as_nanos() as u64);
         Ok(Run {
             options,
             queue,
             promise: Promise {
                 built: (before, time.after().clock),
-                rounding: interval + lag.unwrap_or(0),
+                rounding: interval + time.lag(interval),
                 late: allowance,
             },
             workers: (0..threads as u64)

@@ -10,7 +10,7 @@ use crate::latency::{human, nanos, Latency, Recorder};
 use crate::live::{Gauge, Live};
 use crate::options::{Order, Timers};
 use crate::pace::Pace;
-use crate::page::{Chart, Kind, Unit};
+use crate::page::Chart;
 use crate::timeline::Timeline;
 use expiry::{ExpiryQueue, Handle, StoreShardMetrics, Updated};
 use rand::rngs::SmallRng;
@@ -432,12 +432,6 @@ fn load(
     built: u64,
 ) -> (Vec<Brought>, u64, Shown) {
     let interval = nanos(options.interval);
-    // A queue uses cheap readings only where their lag is small beside its interval.
-    let lag = if time.lag() * 4 <= interval {
-        time.lag()
-    } else {
-        0
-    };
     let (began, length) = (time.now(), nanos(Duration::from_secs_f64(options.seconds)));
     let shared = &Shared {
         queue,
@@ -446,7 +440,7 @@ fn load(
         checks,
         draw,
         order: options.order,
-        late: interval + lag + nanos(options.allowance),
+        late: interval + time.lag(interval) + nanos(options.allowance),
         patience: nanos(PATIENCE),
         stop: began + length,
         busy: AtomicUsize::new(threads),
@@ -462,9 +456,7 @@ fn load(
             timers: vec![Timer::default(); each],
             cursor: 0,
             calls: 0,
-            pace: options.rate.and_then(|rate| {
-                Pace::new(rate / threads as f64, began, options.seed ^ number as u64)
-            }),
+            pace: Pace::part(options.rate, (number, threads), began, options.seed),
             times: clocked.0.each_ref().map(|times| times.recorder()),
             lateness: Latency::new(),
             tally: Tally::default(),
@@ -507,31 +499,21 @@ fn load(
 
 /// How many timers fire when: those in flight by their time to go, in the middle of a run. What is further off than twice the mean is in
 /// the last bar. `now` is counted from when the queue was built.
-#[allow(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss
-)] // for the eye
 fn occupancy(queue: &ExpiryQueue<u64>, now: u64, timeout: Duration) -> Chart {
-    const BARS: usize = 32;
-    let width = 2.0 * timeout.as_secs_f64() / BARS as f64;
-    let mut bars = [0; BARS];
+    const BARS: u32 = 32;
+    let mut bars: Vec<(Duration, u64)> = (1..=BARS)
+        .map(|bar| (2 * timeout * bar / BARS, 0))
+        .collect();
     for (expiry, keys) in queue.dump() {
         let to_go = expiry.saturating_sub(Duration::from_nanos(now));
-        let bar = (to_go.as_secs_f64() / width) as usize;
-        bars[bar.min(BARS - 1)] += keys.len();
+        let bar = bars.partition_point(|(bound, _)| *bound <= to_go);
+        bars[bar.min(BARS as usize - 1)].1 += keys.len() as u64;
     }
-    let points = bars
-        .iter()
-        .enumerate()
-        .map(|(bar, &count)| ((bar + 1) as f64 * width, count as f64));
-    Chart::new(
+    Chart::by_duration(
         "Timers by time to go, halfway",
-        ("time to go, the last and more", Unit::Seconds),
-        ("", Unit::Count),
-        Kind::Bars,
+        "time to go, the last and more",
+        bars,
     )
-    .with("", points)
 }
 
 /// The metrics once memory has been given back.

@@ -323,13 +323,11 @@ pub fn run<K: CacheKey>(
     let threads = threads(options.threads);
     let time = Timeline::new(false);
     let interval = setting.interval.as_nanos() as u64;
-    // A map uses cheap readings only where their lag is small beside its interval.
-    let lag = Some(time.lag()).filter(|lag| lag * 4 <= interval);
     let books = Arc::new(Books {
         ledger: Ledger::new(threads),
         checks: Checks::new(&NAMES),
         // A reading for a look-up may lag, too.
-        rounding: interval + 2 * lag.unwrap_or(0),
+        rounding: interval + 2 * time.lag(interval),
         allowance: options.allowance.as_nanos() as u64,
         time,
         lateness: Mutex::default(),
@@ -400,8 +398,7 @@ fn shoppers<K: CacheKey>(
     for thread in 0..threads {
         let recorders = std::array::from_fn(|at| times[at].recorder());
         let shopper = Shopper::new((map, keys, books), thread, recorders);
-        let pace = options.rate.map(|rate| rate / threads as f64);
-        let pace = pace.and_then(|rate| Pace::new(rate, 0, options.seed ^ thread as u64));
+        let pace = Pace::part(options.rate, (thread, threads), 0, options.seed);
         works.push(Box::new(move || {
             let over = || began.elapsed() >= length || interrupt::asked();
             shop(shopper, (options, setting, load), (pace, began), over)

@@ -118,10 +118,12 @@ pub fn run(options: &Sessions) -> Result<Report, Error> {
     let length = Duration::from_secs_f64(options.seconds.unwrap_or(SECONDS));
     let began = Instant::now();
     let mut live = Live::new("sessions --tracker", Some(length.as_millis() as u64));
+    let mut seen = Latency::new();
     while run.round()? && began.elapsed() < length && !interrupt::asked() {
         let tally = &run.tally;
         live.show(began.elapsed().as_millis() as u64, || Gauge {
             done: tally.events,
+            latency: Some(tally.operation.since(&mut seen)),
             violations: run.checks.violations(),
             text: format!(
                 "{} rounds, {} sessions judged, lateness max {}",
@@ -226,9 +228,8 @@ impl Run<'_> {
     /// Judges each session by its events.
     fn judge(&mut self, mut log: Log, takings: &Takings) {
         let interval = self.options.interval.as_nanos() as u64;
-        let lag = Some(self.time.lag()).filter(|lag| lag * 4 <= interval);
         let promise = Promise {
-            rounding: interval + lag.unwrap_or(0),
+            rounding: interval + self.time.lag(interval),
             late: (!self.options.simulated).then_some(self.options.allowance.as_nanos() as u64),
             takings,
         };
