@@ -10,6 +10,7 @@ mod queue;
 mod rotating;
 mod sessions;
 mod time_cache;
+mod timeouts;
 mod topology;
 
 pub use ack::ack;
@@ -18,6 +19,7 @@ pub use queue::queue;
 pub use rotating::rotating;
 pub use sessions::sessions;
 pub use time_cache::time_cache;
+pub use timeouts::timeouts;
 pub use topology::topology;
 
 use arbitrary::{Result, Unstructured};
@@ -27,13 +29,14 @@ use std::fmt::Debug;
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names of their corpora.
-pub const TARGETS: [(&str, Target); 7] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("ack", ack),
     ("map", map),
     ("queue", queue),
     ("rotating", rotating),
     ("sessions", sessions),
     ("time_cache", time_cache),
+    ("timeouts", timeouts),
     ("topology", topology),
 ];
 
