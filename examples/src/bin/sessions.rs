@@ -1,7 +1,7 @@
 //! Sessions of three clients, in simulated time: one renews, one falls silent, one is closed.
 //!
 //! ```sh
-//! cargo run --example sessions
+//! cargo run -p expiry-examples --bin sessions
 //! ```
 
 use expiry::{ManualClock, SessionTracker};

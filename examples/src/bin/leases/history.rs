@@ -1,0 +1,121 @@
+//! What happened, and whether it may have.
+
+use crate::lease::Grant;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How a holder parted with a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Released,
+    /// It was not heard of again.
+    Died,
+    /// It was told that it had lost it.
+    Refused,
+}
+
+/// One grant, as its holder saw it. Times are the leases' clock's.
+#[derive(Debug, Clone, Copy)]
+pub struct Held {
+    pub grant: Grant,
+    /// Right after it was given.
+    pub from: Duration,
+    /// Right before the last call that gave or renewed it.
+    pub confirmed: Duration,
+    pub end: End,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HistoryError {
+    #[error("{0:?} was given twice, or one before it is not known")]
+    NotOnce(Grant),
+    #[error("{0:?} was taken over {1:?} after it was confirmed")]
+    TakenEarly(Grant, Duration),
+    #[error("{0:?} was told as ended {1} times")]
+    Ended(Grant, usize),
+}
+
+/// What a history comes to.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Summary {
+    pub grants: usize,
+    pub released: usize,
+    pub taken_over: usize,
+    /// From the end of a lease until the next one had the resource, at most.
+    pub longest_vacancy: Duration,
+}
+
+/// `ended` is what the leases have told as not renewed.
+pub fn check(history: &[Held], ended: &[Grant], time: Duration) -> Result<Summary, HistoryError> {
+    let mut summary = Summary::default();
+    let mut by_resource = BTreeMap::<usize, Vec<&Held>>::new();
+    for held in history {
+        by_resource
+            .entry(held.grant.resource)
+            .or_default()
+            .push(held);
+    }
+    for holders in by_resource.values_mut() {
+        holders.sort_by_key(|held| held.grant.token);
+        for (nth, held) in holders.iter().enumerate() {
+            if held.grant.token != 2 * nth as u64 + 1 {
+                return Err(HistoryError::NotOnce(held.grant));
+            }
+            let times = ended.iter().filter(|ended| **ended == held.grant).count();
+            if times != usize::from(held.end != End::Released) {
+                return Err(HistoryError::Ended(held.grant, times));
+            }
+            summary.grants += 1;
+            summary.released += usize::from(held.end == End::Released);
+        }
+        for pair in holders
+            .windows(2)
+            .filter(|pair| pair[0].end != End::Released)
+        {
+            let vacancy = pair[1].from.checked_sub(pair[0].confirmed + time);
+            let Some(vacancy) = vacancy else {
+                let after = pair[1].from.saturating_sub(pair[0].confirmed);
+                return Err(HistoryError::TakenEarly(pair[0].grant, after));
+            };
+            summary.taken_over += 1;
+            summary.longest_vacancy = summary.longest_vacancy.max(vacancy);
+        }
+    }
+    Ok(summary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIME: Duration = Duration::from_secs(10);
+
+    fn held(token: u64, from: u64, confirmed: u64, end: End) -> Held {
+        let grant = Grant { resource: 0, token };
+        let [from, confirmed] = [from, confirmed].map(Duration::from_secs);
+        Held {
+            grant,
+            from,
+            confirmed,
+            end,
+        }
+    }
+
+    #[test]
+    fn what_may_not_have_happened_is_found() {
+        let (first, second) = (held(1, 0, 5, End::Died), held(3, 15, 15, End::Released));
+        let ended = [first.grant];
+        let summary = check(&[second, first], &ended, TIME).unwrap();
+        assert_eq!((summary.taken_over, summary.released), (1, 1));
+
+        let early = held(3, 14, 14, End::Released);
+        let error = HistoryError::TakenEarly(first.grant, Duration::from_secs(9));
+        assert_eq!(check(&[first, early], &ended, TIME), Err(error));
+        let error = HistoryError::NotOnce(second.grant);
+        assert_eq!(check(&[first, second, second], &ended, TIME), Err(error));
+        let error = HistoryError::Ended(first.grant, 2);
+        assert_eq!(check(&[first, second], &[ended[0]; 2], TIME), Err(error));
+        let error = HistoryError::Ended(first.grant, 0);
+        assert_eq!(check(&[first, second], &[], TIME), Err(error));
+    }
+}

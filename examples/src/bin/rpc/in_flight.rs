@@ -1,0 +1,185 @@
+//! Requests that wait for their replies: each gets one, or is told that none has come in time.
+
+use expiry::{BuildError, Cause, Clock, ExpiringMap, StoreError};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+use tokio::sync::mpsc::{channel, Receiver, Sender};
+
+/// How a request ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending<R> {
+    Reply(R),
+    TimedOut,
+    /// There will be no more replies.
+    Closed,
+}
+
+/// Where a reply has gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivered {
+    InTime,
+    /// Its request has ended before: timed out, or been answered.
+    Late,
+    /// There has been no such request.
+    Unknown,
+}
+
+/// A channel of one: its request's only end is sent by reference, by whoever has taken it out of the map.
+type Waiter<R> = Sender<Ending<R>>;
+
+pub struct InFlight<R: Send + Sync + 'static> {
+    waiting: ExpiringMap<u64, Waiter<R>>,
+    /// Ids are numbers in order, so that one that is not waiting has either ended or never been.
+    issued: AtomicU64,
+}
+
+impl<R: Send + Sync + 'static> InFlight<R> {
+    /// With a reaper, which tells who waits that its time is up.
+    pub fn new(timeout: Duration, clock: impl Clock) -> Result<Self, BuildError> {
+        let waiting = ExpiringMap::builder()
+            .time_to_live(timeout)
+            .clock(clock)
+            .on_end(|_: &u64, waiter: &Waiter<R>, cause: Cause| {
+                let ending = match cause {
+                    Cause::Expired => Ending::TimedOut,
+                    Cause::Closed => Ending::Closed,
+                    // By `answer`, which has a reply for it.
+                    _ => return,
+                };
+                // Refused if nobody waits for it any more.
+                let _ = waiter.try_send(ending);
+            })
+            .build()?;
+        Ok(InFlight {
+            waiting,
+            issued: AtomicU64::new(0),
+        })
+    }
+
+    /// A request's id, and where it will be told its end.
+    pub fn begin(&self) -> Result<(u64, Receiver<Ending<R>>), StoreError> {
+        let (waiter, end) = channel(1);
+        let id = self.issued.fetch_add(1, Relaxed);
+        self.waiting.insert(id, waiter)?;
+        Ok((id, end))
+    }
+
+    /// A reply has come.
+    pub fn answer(&self, id: u64, reply: R) -> Delivered {
+        // Of this removal and the expiry one succeeds, and that one tells who waits.
+        match self.waiting.remove(&id) {
+            Some(waiter) => {
+                let _ = waiter.try_send(Ending::Reply(reply));
+                Delivered::InTime
+            }
+            None if id < self.issued.load(Relaxed) => Delivered::Late,
+            None => Delivered::Unknown,
+        }
+    }
+
+    /// The connection is gone: who waits is told so, and so is who comes later.
+    pub fn close(&self) {
+        self.waiting.shutdown();
+    }
+
+    /// Those that have timed out.
+    pub fn timed_out(&self) -> u64 {
+        self.waiting.metrics().total.expired
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expiry::ManualClock;
+    use std::time::Instant;
+
+    const TIMEOUT: Duration = Duration::from_secs(1);
+
+    impl<R: Send + Sync> InFlight<R> {
+        /// What the reaper does, which sleeps by the machine's time.
+        fn expire(&self) {
+            while self.waiting.poll(1000) {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// What a request was told; a generous while is waited for it.
+    fn told<R>(end: &mut Receiver<Ending<R>>) -> Ending<R> {
+        let began = Instant::now();
+        loop {
+            match end.try_recv() {
+                Ok(ending) => return ending,
+                Err(_) => std::thread::yield_now(),
+            }
+            assert!(began.elapsed() < Duration::from_secs(60), "told nothing");
+        }
+    }
+
+    fn in_flight() -> (ManualClock, InFlight<&'static str>) {
+        let clock = ManualClock::new();
+        let requests = InFlight::new(TIMEOUT, clock.clone()).unwrap();
+        (clock, requests)
+    }
+
+    #[test]
+    fn a_reply_in_time_is_told_and_one_that_is_late_is_told_apart_from_one_to_nobody() {
+        let (clock, requests) = in_flight();
+        let (quick, mut quickly) = requests.begin().unwrap();
+        let (late, mut lately) = requests.begin().unwrap();
+        assert_eq!(requests.answer(quick, "quick"), Delivered::InTime);
+        assert_eq!(told(&mut quickly), Ending::Reply("quick"));
+        clock.advance(2 * TIMEOUT);
+        // Before anybody has come to end it, too.
+        assert_eq!(requests.answer(late, "late"), Delivered::Late);
+        requests.expire();
+        assert_eq!(told(&mut lately), Ending::TimedOut);
+        assert_eq!(requests.answer(late, "again"), Delivered::Late);
+        assert_eq!(requests.answer(quick, "again"), Delivered::Late);
+        assert_eq!(requests.answer(late + 1, "what?"), Delivered::Unknown);
+        assert!(quickly.try_recv().is_err() && lately.try_recv().is_err());
+    }
+
+    #[test]
+    fn who_waits_when_the_connection_goes_is_told_and_nobody_begins_after_it() {
+        let (_, requests) = in_flight();
+        let (_, mut end) = requests.begin().unwrap();
+        requests.close();
+        assert_eq!(told(&mut end), Ending::Closed);
+        assert_eq!(requests.begin().unwrap_err(), StoreError::Closed);
+    }
+
+    /// Replies come while the requests time out: of each the two agree which it was.
+    #[test]
+    fn a_reply_that_meets_the_timeout_is_told_or_late_and_the_request_ends_once() {
+        for _ in 0..20 {
+            let (clock, requests) = in_flight();
+            let calls: Vec<_> = (0..100).map(|_| requests.begin().unwrap()).collect();
+            let delivered = std::thread::scope(|scope| {
+                let replies = scope.spawn(|| {
+                    let ids = calls.iter().map(|(id, _)| *id);
+                    ids.map(|id| requests.answer(id, "reply"))
+                        .collect::<Vec<_>>()
+                });
+                clock.advance(2 * TIMEOUT);
+                requests.expire();
+                replies.join().unwrap()
+            });
+            // The reaper may have been at some of them.
+            requests.close();
+            let ends = requests.waiting.metrics().total;
+            let in_time = delivered.iter().filter(|one| **one == Delivered::InTime);
+            assert_eq!(ends.removed, in_time.count() as u64);
+            assert_eq!(ends.removed + ends.expired + ends.closed, 100);
+            for ((_, mut end), delivered) in calls.into_iter().zip(delivered) {
+                let told = told(&mut end);
+                assert_eq!(
+                    told == Ending::Reply("reply"),
+                    delivered == Delivered::InTime
+                );
+                assert!(end.try_recv().is_err(), "told twice");
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Jobs for workers that die, are slow, or forget to say that they are done; and jobs that nobody can do.
+//!
+//! ```sh
+//! cargo run -p expiry-examples --bin work_queue
+//! ```
+
+mod queue;
+
+use clap::{value_parser, Parser};
+use expiry::CoarseClock;
+use humantime::parse_duration;
+use queue::{Delivery, Settings, WorkQueue};
+use rand::{rngs::SmallRng, Rng, SeedableRng};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+/// A work queue with a visibility timeout: every job is done at least once, or is a dead letter after its attempts.
+#[derive(Parser)]
+struct Options {
+    #[arg(long, default_value_t = 2000)]
+    jobs: usize,
+    #[arg(long, default_value_t = 4, value_parser = value_parser!(u64).range(1..))]
+    workers: u64,
+    /// How long a job that was given out is nobody else's.
+    #[arg(long, value_parser = parse_duration, default_value = "100ms")]
+    visibility: Duration,
+    /// How often a job is given out before it is a dead letter.
+    #[arg(long, default_value_t = 4, value_parser = value_parser!(u32).range(1..))]
+    attempts: u32,
+    /// Every so manyth job makes each worker die that takes it.
+    #[arg(long, default_value_t = 100)]
+    poison_every: usize,
+    /// Decides who dies.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum WorkError {
+    #[error(transparent)]
+    Build(#[from] expiry::BuildError),
+    #[error(transparent)]
+    Store(#[from] expiry::StoreError),
+    #[error("a worker has panicked")]
+    Worker,
+    #[error("job {job} was done {done} times, acknowledged {acknowledged} times and given up {dead} times")]
+    Job {
+        job: usize,
+        done: u32,
+        acknowledged: u32,
+        dead: u32,
+    },
+}
+
+/// What has become of one job.
+#[derive(Debug, Default)]
+struct Fate {
+    done: AtomicU32,
+    acknowledged: AtomicU32,
+    dead: AtomicU32,
+}
+
+/// What the workers share.
+struct Site<'a> {
+    options: &'a Options,
+    queue: WorkQueue<usize>,
+    fates: Vec<Fate>,
+    /// Jobs that are neither acknowledged nor given up.
+    open: AtomicIsize,
+    deaths: AtomicUsize,
+    most_attempts: AtomicU32,
+}
+
+impl Site<'_> {
+    fn is_poison(&self, job: usize) -> bool {
+        self.options.poison_every != 0 && job.is_multiple_of(self.options.poison_every)
+    }
+
+    /// Takes jobs until all are settled.
+    fn work(&self, mut random: SmallRng) -> Result<(), WorkError> {
+        while self.open.load(Relaxed) > 0 {
+            if let Some(delivery) = self.queue.receive(Duration::from_millis(10))? {
+                self.handle(delivery, &mut random)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn handle(&self, delivery: Delivery<usize>, random: &mut SmallRng) -> Result<(), WorkError> {
+        let job = *delivery.job;
+        self.most_attempts.fetch_max(delivery.attempt, Relaxed);
+        let dies_before = self.is_poison(job) || random.random_bool(0.05);
+        if dies_before {
+            // And another one takes its place, in this very thread.
+            self.deaths.fetch_add(1, Relaxed);
+            return Ok(());
+        }
+        if random.random_bool(0.01) {
+            self.do_slowly(&delivery)?;
+        }
+        if random.random_bool(0.05) {
+            self.queue.reject(delivery);
+            return Ok(());
+        }
+        self.fates[job].done.fetch_add(1, Relaxed);
+        let dies_after = random.random_bool(0.05);
+        if dies_after {
+            self.deaths.fetch_add(1, Relaxed);
+        } else if self.queue.acknowledge(delivery) {
+            self.fates[job].acknowledged.fetch_add(1, Relaxed);
+            self.open.fetch_sub(1, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// For longer than the visibility timeout, and says so in time.
+    fn do_slowly(&self, delivery: &Delivery<usize>) -> Result<(), WorkError> {
+        for _ in 0..4 {
+            thread::sleep(self.options.visibility / 3);
+            if !self.queue.extend(delivery)? {
+                // Somebody else does it too, then: at least once.
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("work_queue: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), WorkError> {
+    let settings = Settings {
+        visibility: options.visibility,
+        attempts: options.attempts,
+    };
+    let (queue, dead_letters) = WorkQueue::new(settings, CoarseClock::new())?;
+    (0..options.jobs).for_each(|job| queue.push(job));
+    let site = Site {
+        options,
+        queue,
+        fates: (0..options.jobs).map(|_| Fate::default()).collect(),
+        open: AtomicIsize::new(options.jobs as isize),
+        deaths: AtomicUsize::new(0),
+        most_attempts: AtomicU32::new(0),
+    };
+    thread::scope(|scope| {
+        let start = |seed| {
+            let random = SmallRng::seed_from_u64(options.seed ^ seed << 32);
+            scope.spawn(|| site.work(random))
+        };
+        let workers: Vec<_> = (1..=options.workers).map(start).collect();
+        while site.open.load(Relaxed) > 0 {
+            if let Ok(job) = dead_letters.recv_timeout(Duration::from_millis(10)) {
+                site.fates[*job].dead.fetch_add(1, Relaxed);
+                site.open.fetch_sub(1, Relaxed);
+            }
+            if workers.iter().all(|worker| worker.is_finished()) {
+                break;
+            }
+        }
+        let mut ends = workers.into_iter().map(|worker| worker.join());
+        ends.try_for_each(|end| end.map_err(|_| WorkError::Worker)?)
+    })?;
+    check(&site)
+}
+
+fn check(site: &Site<'_>) -> Result<(), WorkError> {
+    let [mut once, mut again, mut dead_letters] = [0, 0, 0];
+    for (job, fate) in site.fates.iter().enumerate() {
+        let [done, acknowledged, dead] =
+            [&fate.done, &fate.acknowledged, &fate.dead].map(|count| count.load(Relaxed));
+        // A job that was done and not acknowledged each time is a dead letter too; one that is poison is nothing else.
+        let is_settled = match (acknowledged, dead) {
+            (1, 0) => done >= 1 && !site.is_poison(job),
+            (0, 1) => done == 0 || !site.is_poison(job),
+            _ => false,
+        };
+        if !is_settled {
+            return Err(WorkError::Job {
+                job,
+                done,
+                acknowledged,
+                dead,
+            });
+        }
+        match (dead, done) {
+            (1, _) => dead_letters += 1,
+            (_, 1) => once += 1,
+            _ => again += 1,
+        }
+    }
+    println!(
+        "{} jobs: {once} done once, {again} more than once, {dead_letters} dead letters; {} workers died, {} attempts at most",
+        site.options.jobs,
+        site.deaths.load(Relaxed),
+        site.most_attempts.load(Relaxed)
+    );
+    println!("verdict: ok: none was lost");
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! Each program, as it is built, says that all is well.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+fn run(program: &str, args: &[&str]) -> Output {
+    Command::new(program)
+        .args(args)
+        .output()
+        .unwrap_or_else(|error| panic!("{program}: {error}"))
+}
+
+/// What it prints, if it succeeds.
+fn well(program: &str, args: &[&str]) -> String {
+    let output = run(program, args);
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{args:?}: {}\n{printed}\n{errors}",
+        output.status
+    );
+    printed
+}
+
+#[test]
+fn echo_disconnects_who_is_silent_and_who_is_slow() {
+    let echo = env!("CARGO_BIN_EXE_echo");
+    let printed = well(echo, &["both", "--connections", "8", "--for", "200ms"]);
+    for line in [
+        "the silent client was disconnected",
+        "the slow client was disconnected",
+        "verdict: ok",
+    ] {
+        assert!(printed.contains(line), "{printed}");
+    }
+}
+
+/// A process that does not outlive the test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+#[test]
+fn echo_serves_a_load_of_another_process() {
+    let echo = env!("CARGO_BIN_EXE_echo");
+    let mut server = Command::new(echo);
+    server.args(["server", "--listen=127.0.0.1:0"]);
+    let mut server = Killed(server.stdout(Stdio::piped()).spawn().unwrap());
+    let mut first = String::new();
+    let mut printed = BufReader::new(server.0.stdout.take().unwrap());
+    printed.read_line(&mut first).unwrap();
+    let address = first.trim().strip_prefix("listening on ").expect(&first);
+    let printed = well(echo, &["load", address, "--connections=4", "--for=100ms"]);
+    assert!(
+        printed.contains(" a second") && !printed.starts_with("0 "),
+        "{printed}"
+    );
+}
+
+#[test]
+fn echo_compares_and_fails_where_that_is_asked() {
+    let echo = env!("CARGO_BIN_EXE_echo");
+    let args = [
+        "compare",
+        "--rounds",
+        "2",
+        "--connections",
+        "4",
+        "--for",
+        "50ms",
+    ];
+    let printed = well(echo, &args);
+    assert!(printed.contains("loss by round, %"), "{printed}");
+    let strict = [&args[..], &["--at-most=-1000"]].concat();
+    assert_eq!(run(echo, &strict).status.code(), Some(1));
+}
+
+#[test]
+fn sessions_expire_renew_and_close() {
+    let printed = well(env!("CARGO_BIN_EXE_sessions"), &[]);
+    let expired: Vec<_> = printed
+        .lines()
+        .filter(|line| line.contains("expired"))
+        .collect();
+    assert!(
+        matches!(expired[..], [one] if one.ends_with("of owner 2")),
+        "{printed}"
+    );
+}
+
+#[test]
+fn rpc_ends_each_call_once_though_requests_are_lost_and_replies_late() {
+    let args = ["--calls", "2000", "--timeout", "50ms"];
+    let printed = well(env!("CARGO_BIN_EXE_rpc"), &args);
+    for line in [", 20 lost, 26 delayed", "verdict: ok"] {
+        assert!(printed.contains(line), "{printed}");
+    }
+}
+
+#[test]
+fn leases_are_taken_over_once_and_not_before_their_end() {
+    let args = ["--grants", "40", "--time", "30ms"];
+    let printed = well(env!("CARGO_BIN_EXE_leases"), &args);
+    assert!(printed.contains("verdict: ok"), "{printed}");
+}
+
+#[test]
+fn payments_are_made_once_in_a_window_and_again_after_it() {
+    let printed = well(env!("CARGO_BIN_EXE_idempotency"), &[]);
+    for line in [
+        "at once: 8000 calls, 1000 executed",
+        "half a window later: 8000 calls, 0 executed",
+        "after the window: 0 answers are kept",
+        "after the window: 8000 calls, 1000 executed",
+        "verdict: ok",
+    ] {
+        assert!(printed.contains(line), "{printed}");
+    }
+}
+
+#[test]
+fn jobs_are_done_though_workers_die_or_are_dead_letters() {
+    let args = ["--jobs", "500", "--visibility", "50ms"];
+    let printed = well(env!("CARGO_BIN_EXE_work_queue"), &args);
+    assert!(printed.contains("verdict: ok: none was lost"), "{printed}");
+}
+
+#[test]
+fn a_pipeline_that_loses_work_counts_each_word_once() {
+    let pipeline = env!("CARGO_BIN_EXE_pipeline");
+    let args = ["--timeout", "50ms", "--attempts", "1000"];
+    let printed = well(pipeline, &args);
+    assert!(printed.contains("verdict: ok"), "{printed}");
+    let nothing: Vec<_> = [": 0 words lost", ", 0 lines failed", ", 0 acks forgotten"]
+        .into_iter()
+        .filter(|nothing| printed.contains(nothing))
+        .collect();
+    assert!(nothing.is_empty(), "{printed}");
+    assert_eq!(run(pipeline, &["no such file"]).status.code(), Some(1));
+    let hopeless = run(pipeline, &["--fail", "1", "--attempts", "2"]);
+    assert_eq!(hopeless.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&hopeless.stderr).contains("was tried 2 times"));
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_reason() {
+    for (program, args) in [
+        (env!("CARGO_BIN_EXE_echo"), ["compare", "--rounds=0"]),
+        (env!("CARGO_BIN_EXE_rpc"), ["--callers=0", "--calls=1"]),
+        (
+            env!("CARGO_BIN_EXE_leases"),
+            ["--resources=0", "--workers=1"],
+        ),
+        (
+            env!("CARGO_BIN_EXE_work_queue"),
+            ["--workers=0", "--jobs=1"],
+        ),
+        (env!("CARGO_BIN_EXE_pipeline"), ["--lose=2", "--fail=0"]),
+        (env!("CARGO_BIN_EXE_pipeline"), ["--most=0", "--fail=0"]),
+    ] {
+        let output = run(program, &args);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {errors}");
+        assert!(errors.contains("invalid value"), "{errors}");
+    }
+    for (program, args) in [
+        (env!("CARGO_BIN_EXE_rpc"), ["--timeout=0s"]),
+        (env!("CARGO_BIN_EXE_leases"), ["--time=0s"]),
+        (env!("CARGO_BIN_EXE_idempotency"), ["--window=0s"]),
+        (env!("CARGO_BIN_EXE_work_queue"), ["--visibility=0s"]),
+        (env!("CARGO_BIN_EXE_pipeline"), ["--timeout=0s"]),
+    ] {
+        let output = run(program, &args);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {errors}");
+        assert!(errors.contains("zero"), "{errors}");
+    }
+}
