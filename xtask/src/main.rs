@@ -3,6 +3,7 @@
 //! Nothing but the Rust toolchain is needed, and nothing but the standard library is used.
 
 mod inject;
+mod package;
 mod sanitize;
 
 use std::path::Path;
@@ -16,7 +17,7 @@ cargo xtask loom     the loom models alone, with deeper bounds and more programs
 cargo xtask inject   seeded bugs: each must be found by the stress scenarios, and each check of these must find one (some minutes)
 cargo xtask weaken   weakens one ordering, fence, compare-and-swap or condition at a time, and runs the loom models until one fails
                      (hours; `--help` has options)
-cargo xtask package  checks that the crate can be packaged
+cargo xtask package [CHECK..]  that the crates can be published: packed, documented, licences, lowest versions, oldest compiler, other targets
 cargo xtask sanitize [TOOL..]  the tests under sanitizers and valgrind, as far as there are any (an hour)
 ";
 
@@ -70,13 +71,14 @@ fn quick() -> Vec<Step> {
                 "clippy",
                 "--locked",
                 "--workspace",
+                "--all-features",
                 "--all-targets",
                 "--",
                 "-D",
                 "warnings",
             ],
         ),
-        // The workspace's other members want all features of the crate: here it is without.
+        // Here it is without.
         cargo(
             "clippy, no features",
             &[
@@ -97,12 +99,16 @@ fn quick() -> Vec<Step> {
                 "test",
                 "--locked",
                 "--workspace",
+                "--all-features",
                 "--lib",
                 "--bins",
                 "--tests",
             ],
         ),
-        cargo("doc tests", &["test", "--locked", "--workspace", "--doc"]),
+        cargo(
+            "doc tests",
+            &["test", "--locked", "--workspace", "--all-features", "--doc"],
+        ),
         Step {
             env: vec![("RUSTDOCFLAGS", "-D warnings".into())],
             ..cargo(
@@ -115,8 +121,7 @@ fn quick() -> Vec<Step> {
                     "expiry",
                     "-p",
                     "expiry-topology",
-                    "--features",
-                    "expiry/tokio",
+                    "--all-features",
                 ],
             )
         },
@@ -160,7 +165,10 @@ fn main() -> ExitCode {
             steps
         }
         Some("quick") => quick(),
-        Some("package") => vec![package()],
+        Some("package") => {
+            let asked: Vec<String> = std::env::args().skip(2).collect();
+            return package::run(&asked);
+        }
         Some("inject") => vec![inject::step()],
         Some("loom") => {
             let mut step = loom(
