@@ -1,8 +1,14 @@
 //! A bounded channel with a stated policy for when it is full, for what has ended.
 
 use crate::inject::{hit, Bug};
+#[cfg(feature = "async")]
+use crate::stream::{Listeners, ReceiverStream};
+use crate::trace::event;
 use crossbeam_channel::{SendTimeoutError, TrySendError};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+#[cfg(feature = "async")]
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What happens to what has no room in the channel. Nothing is lost silently under any of them.
@@ -19,6 +25,12 @@ use std::time::Duration;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
+#[non_exhaustive]
 pub enum WhenFull {
     /// The thread that ended the entry waits for room: back-pressure. While the reaper waits, nothing
     /// expires. The channel must then be read by a thread that never ends entries itself: an ack, fail, poll or shutdown on
@@ -50,10 +62,21 @@ pub enum WhenFull {
 /// assert_eq!(teller.join().unwrap(), [7]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+///
+/// Tasks take it as a `ReceiverStream`, with the feature `async`.
 pub struct Receiver<T> {
     bounded: crossbeam_channel::Receiver<T>,
     spill: crossbeam_channel::Receiver<T>,
+    #[cfg(feature = "async")]
+    pub(crate) listeners: Arc<Listeners>,
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl<T> Clone for Receiver<T> {
@@ -61,6 +84,8 @@ impl<T> Clone for Receiver<T> {
         Receiver {
             bounded: self.bounded.clone(),
             spill: self.spill.clone(),
+            #[cfg(feature = "async")]
+            listeners: self.listeners.clone(),
         }
     }
 }
@@ -95,6 +120,14 @@ impl<T> Receiver<T> {
         let room = most - (into.len() - before);
         into.extend(self.spill.try_iter().take(room));
         into.len() - before
+    }
+
+    /// As a stream for a task: ends, other than the iterator, with a shutdown. Clones of the receiver stay what they are.
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    #[must_use]
+    pub fn into_stream(self) -> ReceiverStream<T> {
+        ReceiverStream::new(self)
     }
 
     /// How many items wait here.
@@ -138,12 +171,16 @@ pub(crate) struct Sender<T> {
     undelivered: AtomicU64,
     /// Nobody waits for room any more.
     closing: AtomicBool,
+    #[cfg(feature = "async")]
+    listeners: Arc<Listeners>,
 }
 
 /// A channel for `length` items, at least one.
 pub(crate) fn channel<T>(length: usize, when_full: WhenFull) -> (Sender<T>, Receiver<T>) {
     let (bounded, from_bounded) = crossbeam_channel::bounded(length);
     let (spill, from_spill) = crossbeam_channel::unbounded();
+    #[cfg(feature = "async")]
+    let listeners = Arc::new(Listeners::new());
     let sender = Sender {
         bounded,
         spill,
@@ -151,10 +188,14 @@ pub(crate) fn channel<T>(length: usize, when_full: WhenFull) -> (Sender<T>, Rece
         spilled: AtomicU64::new(0),
         undelivered: AtomicU64::new(0),
         closing: AtomicBool::new(false),
+        #[cfg(feature = "async")]
+        listeners: listeners.clone(),
     };
     let receiver = Receiver {
         bounded: from_bounded,
         spill: from_spill,
+        #[cfg(feature = "async")]
+        listeners,
     };
     (sender, receiver)
 }
@@ -166,14 +207,43 @@ impl<T> Sender<T> {
         self.closing.store(true, Ordering::Release);
     }
 
+    /// All has been sent, and who still sends is none of the caller's: streams end when they have taken it.
+    pub(crate) fn finish(&self) {
+        #[cfg(feature = "async")]
+        self.listeners.finish();
+    }
+
     /// How many have gone to the second queue, and how many nobody got.
     pub(crate) fn astray(&self) -> (u64, u64) {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (of(&self.spilled), of(&self.undelivered))
     }
 
-    #[inline(never)] // keeps its callers short
+    /// Sends, and wakes the tasks that wait for it.
     pub(crate) fn send(&self, item: T) {
+        self.put(item);
+        #[cfg(feature = "async")]
+        if self.is_awaited() {
+            self.wake();
+        }
+    }
+
+    /// Whether tasks wait, for who has just put something in.
+    #[cfg(feature = "async")]
+    #[inline(always)]
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.listeners.is_awaited()
+    }
+
+    /// Wakes them. Never panics.
+    #[cfg(feature = "async")]
+    pub(crate) fn wake(&self) {
+        self.listeners.wake();
+    }
+
+    /// Sends; who waits for it is yet to be woken, if it is a task.
+    #[inline(never)] // keeps its callers short
+    pub(crate) fn put(&self, item: T) {
         let sent = match self.when_full {
             WhenFull::Wait => self.wait(item),
             WhenFull::Drop => self.bounded.try_send(item).is_ok(),
@@ -209,7 +279,18 @@ impl<T> Sender<T> {
 
     fn spill(&self, item: T) -> bool {
         self.spilled.fetch_add(1, Ordering::Relaxed);
-        hit(Bug::LostSpill) || self.spill.send(item).is_ok()
+        let begins = self.spill.is_empty();
+        let sent = hit(Bug::LostSpill) || self.spill.send(item).is_ok();
+        if begins && sent {
+            event!(WARN, "channel full: spilling", length = self.bounded.len());
+        }
+        sent
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        self.finish();
     }
 }
 

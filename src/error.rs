@@ -140,3 +140,51 @@ impl fmt::Display for BuildError {
 }
 
 impl std::error::Error for BuildError {}
+
+/// It has been shut down: there will be no [`Room`](crate::Room) any more. Becomes the error of that name of each face.
+///
+/// ```
+/// use expiry::{AckError, AckTracker, Closed, Fate};
+///
+/// let tracker = AckTracker::builder().build()?;
+/// tracker.shutdown(Fate::Cancel);
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// assert_eq!(runtime.block_on(tracker.room()), Err(Closed));
+/// assert_eq!(AckError::from(Closed), AckError::Closed);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[cfg(feature = "async")]
+#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Closed;
+
+#[cfg(feature = "async")]
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it has been shut down")
+    }
+}
+
+#[cfg(feature = "async")]
+impl std::error::Error for Closed {}
+
+#[cfg(feature = "async")]
+impl From<Closed> for crate::AckError {
+    fn from(_: Closed) -> Self {
+        crate::AckError::Closed
+    }
+}
+
+#[cfg(feature = "async")]
+impl From<Closed> for crate::StoreError {
+    fn from(_: Closed) -> Self {
+        crate::StoreError::Closed
+    }
+}
+
+#[cfg(feature = "async")]
+impl From<Closed> for crate::timeouts::TimerError {
+    fn from(_: Closed) -> Self {
+        crate::timeouts::TimerError::Closed
+    }
+}

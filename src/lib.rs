@@ -49,6 +49,7 @@
 //! | a map whose entries die unless renewed, coarsely, and one owner | [`RotatingMap`] | [`guide::wheels_and_generations`] |
 //! | timers in a loop of your own | [`TimerWheel`], in [`wheel`] | [`guide::wheels_and_generations`] |
 //! | futures that may take too long, under tokio or any executor | `Timeouts`, with the feature `tokio` | `guide::timeouts` |
+//! | tasks that wait: for outcomes, for room, for the end | `ReceiverStream`, `room`, `shutdown_async`, with the feature `async` | `guide::timeouts` |
 //!
 //! Each face that has a reaper thread can do without: [`build_manual`](AckTrackerBuilder::build_manual) and
 //! [`poll`](AckTracker::poll), for an event loop or a simulation (queues and session trackers: `build`). What trackers and queues tell a
@@ -63,8 +64,24 @@
 //! * **Clocks.** [`CoarseClock`] unless you say otherwise; [`MonotonicClock`] reads exactly; [`ManualClock`] is for tests; [`Clock`] is for your own.
 //!   Time that the machine spends suspended does not count with these.
 //! * **Memory only.** Nothing survives a restart; sources replay, holders come back.
-//! * **Minimum Rust version** 1.74; what is tested is Linux. The feature `tokio` (or `async`, the same) adds `Timeouts`, and no
-//!   dependency.
+//! * **Minimum Rust version** 1.74, with all features. What is tested is Linux on x86-64; it builds for other systems and for 32 bits, but not
+//!   where there are no 64-bit atomics.
+//!
+//! # Features
+//!
+//! None is on unless asked for.
+//!
+//! | feature | adds | dependencies |
+//! |---|---|---|
+//! | `async`, `tokio` (the same) | `Timeouts` for futures, streams of what has ended, waiting for room, shutdowns as futures | `futures-core` 0.3, for the trait `Stream` |
+//! | `metrics` | `publish` on snapshots of counters, for the recorder that the process has: module `publish` | `metrics` 0.24 |
+//! | `tracing` | events at what is rare: stalls, panics, growth, shutdown, full channels, no memory | `tracing` 0.1 |
+//! | `serde` | settings from configuration files: module `settings`; snapshots can be serialized | `serde` 1, `humantime` 2 |
+//!
+//! How to use the last three: `docs/guide/operations.md`, [`guide`]. Of other crates three names are in the public interface: the default of
+//! [`ExpiringMap`]'s third parameter is foldhash's `RandomState` (0.2), and with `async` and `serde` the traits of futures-core and serde are implemented. Another major version of one of
+//! these is a breaking change here, of any other dependency it is none; but `metrics` and `tracing` have to be of the version for
+//! which the process has its recorder and its subscriber.
 //!
 //! What exactly is promised, and what shows it: [`guide::guarantees`]. From moka, `DelayQueue`, dashmap, Storm, ZooKeeper, Caffeine or Kafka:
 //! [`guide::migration`]. How it works: `docs/design.md`.
@@ -80,6 +97,9 @@
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;
 
+#[cfg(not(target_has_atomic = "64"))]
+compile_error!("expiry needs 64-bit atomics, which this target has not");
+
 mod ack;
 mod channel;
 mod core;
@@ -94,13 +114,24 @@ mod keyed;
 #[doc(hidden)]
 pub mod model;
 mod panics;
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub mod publish;
+#[cfg(feature = "async")]
+mod room;
 mod rotating;
+#[cfg(feature = "serde")]
+#[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
+pub mod settings;
 mod setup;
+#[cfg(feature = "async")]
+mod stream;
 mod sync;
 mod time;
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub mod timeouts;
+mod trace;
 pub mod wheel;
 
 pub use ack::{
@@ -110,13 +141,22 @@ pub use ack::{
 pub use channel::{Receiver, WhenFull};
 pub use core::lateness::Lateness;
 pub use error::BuildError;
+#[cfg(feature = "async")]
+#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+pub use error::Closed;
 pub use keyed::{
     Cause, Ended, Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder,
     Handle, InsertError, Lifetime, Ref, Session, SessionError, SessionId, SessionInfo,
     SessionTracker, SessionTrackerBuilder, StoreError, StoreMetrics, StoreShardMetrics,
     TimeCacheMap, TimeCacheMapBuilder, Tracked, Updated,
 };
+#[cfg(feature = "async")]
+#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+pub use room::Room;
 pub use rotating::{GenerationsError, RotatingMap};
+#[cfg(feature = "async")]
+#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+pub use stream::ReceiverStream;
 pub use time::{Clock, CoarseClock, ManualClock, MonotonicClock, Timeout};
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
@@ -149,6 +189,14 @@ pub mod guide {
     #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
     #[doc = include_str!("../docs/guide/timeouts.md")]
     pub mod timeouts {}
+
+    #[cfg(all(feature = "metrics", feature = "serde", feature = "tracing"))]
+    #[cfg_attr(
+        docsrs,
+        doc(cfg(all(feature = "metrics", feature = "serde", feature = "tracing")))
+    )]
+    #[doc = include_str!("../docs/guide/operations.md")]
+    pub mod operations {}
 
     #[doc = include_str!("../docs/guide/wheels-and-generations.md")]
     pub mod wheels_and_generations {}

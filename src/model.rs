@@ -1,6 +1,7 @@
 //! The parts of the core by themselves, for the loom models in `loom-tests`. Thin shells: what runs is the
 //! real code. Only there with `--cfg expiry_loom`.
 
+use crate::channel::{channel, Receiver, Sender, WhenFull};
 use crate::core::inbox::{Inbox, Taken};
 pub use crate::core::index::TwoWords;
 use crate::core::index::{Glance, Index as Inner, Insert, Removed};
@@ -236,5 +237,29 @@ impl<T: Send> Exclusive<T> {
     /// Runs `f` on the value unless somebody is inside.
     pub fn enter<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.0.enter(f)
+    }
+}
+
+/// The sending end of a channel of what has ended, by itself. Dropped, it is finished.
+#[cfg(feature = "async")]
+pub struct Told<T>(Sender<T>);
+
+#[cfg(feature = "async")]
+impl<T> Told<T> {
+    /// A channel of one, whose second item spills.
+    #[must_use]
+    pub fn new() -> (Self, Receiver<T>) {
+        let (sender, receiver) = channel(1, WhenFull::Spill);
+        (Told(sender), receiver)
+    }
+
+    /// Tells an item.
+    pub fn tell(&self, item: T) {
+        self.0.send(item);
+    }
+
+    /// All has been told.
+    pub fn finish(&self) {
+        self.0.finish();
     }
 }

@@ -1,12 +1,12 @@
 //! What every face on the engine is built with: the settings that they share, checked in one place, and the reaper's thread.
 
 use crate::core::engine::{Config, Engine, Face, Source};
-use crate::core::reaper;
+use crate::core::reaper::{self, Orders};
 use crate::error::BuildError;
 use crate::inject::{hit, Bug};
 use crate::sync::thread::{self, JoinHandle, Thread};
-use crate::sync::{AtomicBool, Ordering};
 use crate::time::{nanos, Clock, CoarseClock, Ticks};
+use crate::trace::event;
 use rand::{rngs::SmallRng, RngCore, SeedableRng};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -172,12 +172,55 @@ macro_rules! setters {
 
 pub(crate) use setters;
 
+/// Begins what [`shut`] does, and ends when that is done: by the reaper, if there is one, so that nobody waits for it. Without one, by
+/// this call, which waits for who polls.
+#[cfg(feature = "async")]
+pub(crate) fn shut_soon<'a, C>(
+    engine: &'a Engine<C>,
+    reaper: Option<&'a Reaper>,
+    close: impl FnOnce(),
+) -> impl std::future::Future<Output = ()> + 'a {
+    engine.refuse();
+    match reaper {
+        Some(reaper) => {
+            reaper.ask();
+            engine.waker.wake();
+        }
+        None if engine.is_driving() => {}
+        None => close(),
+    }
+    async move {
+        if let Some(reaper) = reaper {
+            reaper.ended(engine).await;
+        }
+    }
+}
+
+/// Ends everything in a face's engine, by `close`, stops its reaper, and waits for it. On the reaper's own thread, or in a round of the
+/// driver, in which a handler has dropped the face, it only asks: the reaper closes when it stops.
+pub(crate) fn shut<C>(engine: &Engine<C>, reaper: Option<&Reaper>, close: impl FnOnce()) {
+    engine.refuse();
+    match reaper {
+        Some(reaper) if reaper.is_current() => reaper.ask(),
+        Some(reaper) if engine.is_driving() => {
+            reaper.ask();
+            engine.waker.wake();
+        }
+        None if engine.is_driving() => {}
+        Some(reaper) => {
+            close();
+            reaper.join(engine);
+        }
+        None => close(),
+    }
+}
+
 /// A face's thread that drives its engine, and how to stop it.
 pub(crate) struct Reaper {
     /// Taken by the one who joins it. Locked by shutdowns only.
     handle: Mutex<Option<JoinHandle<()>>>,
     thread: Thread,
-    stop: Arc<AtomicBool>,
+    orders: Arc<Orders>,
 }
 
 impl Reaper {
@@ -188,16 +231,28 @@ impl Reaper {
         budget: usize,
         last: fn(&F),
     ) -> Result<Self, BuildError> {
-        let stop = Arc::new(AtomicBool::new(false));
+        let orders = Arc::new(Orders::new());
+        #[cfg(feature = "tracing")]
+        let span = tracing::Span::current();
         let handle = {
-            let (face, stop) = (face.clone(), stop.clone());
+            let (face, orders) = (face.clone(), orders.clone());
             thread::Builder::new()
                 .name("expiry-reaper".into())
                 .spawn(move || {
-                    reaper::run(engine(&face), &*face, budget, &stop);
+                    // What the builder's thread was in says which store's reaper this is.
+                    #[cfg(feature = "tracing")]
+                    let mut entered = None;
+                    #[cfg(feature = "tracing")]
+                    crate::panics::quietly(|| entered = Some(span.entered()));
+                    event!(DEBUG, "reaper started");
+                    reaper::run(engine(&face), &*face, budget, &orders);
                     if !hit(Bug::LostClose) {
                         last(&face);
                     }
+                    orders.end();
+                    #[cfg(feature = "async")]
+                    engine(&face).parted();
+                    event!(DEBUG, "reaper stopped");
                 })
                 .map_err(|error| BuildError::NoThread(error.to_string()))?
         };
@@ -205,7 +260,7 @@ impl Reaper {
         Ok(Reaper {
             thread: handle.thread().clone(),
             handle: Mutex::new(Some(handle)),
-            stop,
+            orders,
         })
     }
 
@@ -216,7 +271,21 @@ impl Reaper {
 
     /// Asks it to stop after this round.
     pub(crate) fn ask(&self) {
-        self.stop.store(true, Ordering::Release);
+        self.orders.stop();
+    }
+
+    /// Asks it to stop when nothing is left, or this has passed.
+    #[cfg(feature = "async")]
+    pub(crate) fn ask_to_drain<C>(&self, engine: &Engine<C>, limit: Duration) {
+        self.orders.drain(limit);
+        engine.waker.wake();
+    }
+
+    /// Ends when it has done its last.
+    #[cfg(feature = "async")]
+    pub(crate) async fn ended<C>(&self, engine: &Engine<C>) {
+        let ended = || self.orders.has_ended().then_some(());
+        engine.parting.until(ended).await;
     }
 
     /// Stops it, and waits for it.

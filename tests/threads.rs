@@ -5,11 +5,12 @@
 mod support;
 
 use expiry::{
-    edge, Ack, AckError, AckTracker, Done, Fate, Outcome, Reason, Root, RootId, Timeout, Tuple,
+    edge, Ack, AckError, AckTracker, Done, Fate, ManualClock, Outcome, Reason, Root, RootId,
+    Timeout, Tuple,
 };
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier, Mutex, OnceLock};
 use std::time::Duration;
 use support::{after, wait_for, MS};
 
@@ -503,4 +504,33 @@ fn late_acks_from_other_threads_touch_nothing() {
         assert_eq!(ledger.of(owner), [1, 0, 0, 0]);
     }
     wait_for("nothing to be left", || tracker.is_empty());
+}
+
+/// A poll that has left a shard out, because another one is at it, says that there is more: nobody else tells what comes there.
+#[test]
+fn who_finds_another_at_a_shard_is_to_come_back() {
+    let tracker: Arc<OnceLock<AckTracker>> = Arc::default();
+    let (clock, told) = (ManualClock::new(), Arc::<Mutex<Vec<_>>>::default());
+    let handler = {
+        let (tracker, told) = (Arc::downgrade(&tracker), told.clone());
+        move |_: &Outcome| {
+            let tracker = tracker.upgrade().expect("it is polled");
+            let other = std::thread::scope(|scope| {
+                let poll = || tracker.get().expect("it was built").poll(1000);
+                scope.spawn(poll).join().unwrap()
+            });
+            told.lock().unwrap().push(other.more);
+        }
+    };
+    let built = AckTracker::builder()
+        .shards(1)
+        .clock(clock.clone())
+        .on_outcome(handler)
+        .build_manual()
+        .unwrap();
+    let tracker = tracker.get_or_init(|| built);
+    tracker.issue(1, 0).unwrap();
+    clock.advance(Duration::from_secs(3600));
+    assert!(!tracker.poll(1000).more, "alone");
+    assert_eq!(*told.lock().unwrap(), [true]);
 }

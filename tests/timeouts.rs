@@ -4,6 +4,7 @@
 use expiry::timeouts::{Interval, Limited, MissedTick, Sleep, TimeoutError, TimerError};
 use expiry::{Clock, ManualClock, Timeouts, TimeoutsBuilder};
 use std::future::Future;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::{pin, Pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex};
@@ -293,6 +294,99 @@ fn a_refused_future_has_lost_nothing() {
     assert!(task.poll(&mut sleep).is_pending());
 }
 
+/// The time of a limit begins with the first poll that finds its future pending, also where there was no room for it.
+#[test]
+fn a_refused_limit_has_begun() {
+    let (timeouts, clock) = manual(|settings| settings.capacity(1));
+    let task = Task::new();
+    let mut first = timeouts.sleep(MS);
+    assert!(task.poll(&mut first).is_pending());
+    let mut limited = timeouts.timeout(10 * MS, never());
+    let full = Err(TimeoutError::Timer(TimerError::Full));
+    assert_eq!(task.poll(&mut limited), Poll::Ready(full));
+    drop(first);
+    clock.advance(20 * MS);
+    let elapsed = Err(TimeoutError::Elapsed);
+    assert_eq!(task.poll(&mut limited), Poll::Ready(elapsed));
+}
+
+/// A clock whose cheap reading lags by as much as may be beside an interval of a millisecond.
+struct Lagging(ManualClock);
+
+impl Clock for Lagging {
+    fn now(&self) -> u64 {
+        self.0.now()
+    }
+
+    fn coarse(&self) -> u64 {
+        self.now().saturating_sub(self.lag())
+    }
+
+    fn lag(&self) -> u64 {
+        250_000
+    }
+}
+
+#[test]
+fn a_shutdown_closes_nothing_whose_time_was_up() {
+    let clock = ManualClock::new();
+    let builder = Timeouts::builder().interval(MS);
+    let timeouts = builder.clock(Lagging(clock.clone())).build_manual();
+    let timeouts = timeouts.unwrap();
+    let task = Task::new();
+    let mut sleep = timeouts.sleep(5 * MS);
+    assert!(task.poll(&mut sleep).is_pending());
+    clock.advance(5 * MS);
+    timeouts.shutdown();
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+}
+
+#[test]
+fn the_same_timeout_a_moment_after_a_tick_is_over_a_tick_later() {
+    let (timeouts, clock) = manual(|settings| settings);
+    let tasks = [Task::new(), Task::new()];
+    let mut first = timeouts.sleep(5 * MS);
+    clock.advance(Duration::from_nanos(1));
+    let mut second = timeouts.sleep(5 * MS);
+    assert!(tasks[0].poll(&mut first).is_pending());
+    assert!(tasks[1].poll(&mut second).is_pending());
+    pass(&timeouts, &clock, 5 * MS - Duration::from_nanos(1));
+    assert_eq!(tasks.each_ref().map(|task| task.woken()), [1, 0]);
+}
+
+/// A waker whose last owner panics.
+struct PanicsAtTheEnd;
+
+impl Wake for PanicsAtTheEnd {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for PanicsAtTheEnd {
+    fn drop(&mut self) {
+        panic!("as it was meant to");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_when_another_takes_its_place_leaves_nothing_behind() {
+    // The second is further off than a lease can say.
+    for after in [Duration::from_secs(1), Duration::from_secs(86_400 * 100)] {
+        let (timeouts, clock) = manual(|settings| settings.interval(Duration::from_micros(10)));
+        let task = Task::new();
+        let mut sleep = timeouts.sleep(after);
+        let panics = Waker::from(Arc::new(PanicsAtTheEnd));
+        let polled = Pin::new(&mut sleep).poll(&mut Context::from_waker(&panics));
+        assert!(polled.is_pending());
+        drop(panics);
+        clock.advance(MS);
+        let changed = AssertUnwindSafe(|| task.poll(&mut sleep));
+        assert!(catch_unwind(changed).is_err());
+        assert_eq!((timeouts.len(), task.held()), (1, 1));
+        drop(sleep);
+        assert_eq!((timeouts.len(), task.held()), (0, 0));
+    }
+}
+
 #[test]
 fn a_shutdown_wakes_what_waits() {
     let (timeouts, clock) = manual(|settings| settings);
@@ -390,6 +484,37 @@ fn a_jump_of_years() {
     assert!(task.poll(&mut touched).is_pending());
     pass(&timeouts, &clock, Duration::from_secs(30));
     assert_eq!(task.poll(&mut touched), Poll::Ready(Ok(())));
+}
+
+#[test]
+fn another_waker_after_a_jump_that_nobody_has_polled_since() {
+    let (timeouts, clock) = manual(|settings| settings.interval(Duration::from_micros(10)));
+    let (first, second) = (Task::new(), Task::new());
+    // More than a lease can express.
+    clock.advance(Duration::from_micros(10) * (1 << 20) * (1 << 20) + 50 * MS);
+    let mut limited = timeouts.timeout(30 * MS, never());
+    assert!(first.poll(&mut limited).is_pending());
+    assert!(second.poll(&mut limited).is_pending());
+    drive(&timeouts);
+    assert_eq!(second.woken(), 0, "before its time");
+    pass(&timeouts, &clock, 31 * MS);
+    assert_eq!((first.woken(), second.woken()), (0, 1));
+    let elapsed = Poll::Ready(Err(TimeoutError::Elapsed));
+    assert_eq!(first.poll(&mut limited), elapsed);
+}
+
+#[test]
+fn another_waker_when_the_time_is_up_is_not_woken_but_told() {
+    let (timeouts, clock) = manual(|settings| settings);
+    let (first, second) = (Task::new(), Task::new());
+    let mut sleep = timeouts.sleep(30 * MS);
+    assert!(first.poll(&mut sleep).is_pending());
+    clock.advance(31 * MS);
+    assert_eq!(second.poll(&mut sleep), Poll::Ready(Ok(())));
+    assert_eq!((first.held(), second.held()), (0, 0), "it waits for nobody");
+    drive(&timeouts);
+    assert_eq!((first.woken(), second.woken()), (0, 0));
+    assert_eq!(timeouts.metrics().fired, 1);
 }
 
 #[test]
@@ -509,6 +634,31 @@ impl Wake for InPlace {
             self.timeouts.shutdown();
         }
     }
+}
+
+/// A waker that polls on another thread, and keeps whether that was told that there is more.
+struct PollsBeside(Arc<Timeouts>, Mutex<Vec<bool>>);
+
+impl Wake for PollsBeside {
+    fn wake(self: Arc<Self>) {
+        let poll = || self.0.poll(1000).more;
+        let more = std::thread::scope(|scope| scope.spawn(poll).join().unwrap());
+        self.1.lock().unwrap().push(more);
+    }
+}
+
+#[test]
+fn who_finds_another_at_a_shard_is_to_come_back() {
+    let (timeouts, clock) = manual(|settings| settings.shards(1));
+    let timeouts = Arc::new(timeouts);
+    let task = Arc::new(PollsBeside(timeouts.clone(), Mutex::default()));
+    let mut sleep = timeouts.sleep(5 * MS);
+    let waker = Waker::from(task.clone());
+    let polled = Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    clock.advance(6 * MS);
+    assert!(!timeouts.poll(1000).more, "alone");
+    assert_eq!(*task.1.lock().unwrap(), [true]);
 }
 
 #[test]

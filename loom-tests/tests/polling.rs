@@ -2,7 +2,7 @@
 #![cfg(expiry_loom)]
 
 use expiry::{Expired, ExpiryQueue, ExpiryQueueBuilder, ManualClock, Timeout};
-use loom_tests::{bounded, model, preemptions, thread, Awake, TICK};
+use loom_tests::{bounded, large, model, preemptions, thread, Awake, TICK};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -209,6 +209,32 @@ fn q12_wait_time_when_what_hid_it_has_passed() {
         assert!(keys(&queue.poll()).iter().all(|&key| key == 1));
         let wait = queue.wait_time().expect("there is something to wait for");
         assert!(wait <= TICK, "{wait:?}");
+        a.join().unwrap();
+    });
+}
+
+/// The same, and the poll comes between the two: it has looked for who has not told before either of them said anything, and raises the
+/// shard's next expiration once both have lowered their bucket's. Guards: who waits looks for who has not told, too, and before it looks at
+/// the shards.
+#[test]
+fn q12_wait_time_when_a_poll_has_looked_before() {
+    large("q12_wait_time_when_a_poll_has_looked_before", || {
+        let (queue, clock) = queue(|builder| builder, &[(1, 20), (2, 30), (3, 1)]);
+        loom::stop_exploring();
+        assert!(queue.poll().is_empty(), "the buckets are out of the inbox");
+        clock.advance(TICK);
+        loom::explore();
+        let (one, two) = (queue.clone(), queue.clone());
+        let a = thread::spawn(move || {
+            assert!(one.touch(&1, TICK * 3).unwrap());
+        });
+        let b = thread::spawn(move || {
+            assert!(two.touch(&2, TICK * 5).unwrap());
+        });
+        assert_eq!(keys(&queue.poll()), [3]);
+        b.join().unwrap();
+        let wait = queue.wait_time().expect("there is something to wait for");
+        assert!(wait <= TICK * 5, "{wait:?}");
         a.join().unwrap();
     });
 }

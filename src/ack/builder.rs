@@ -200,13 +200,7 @@ impl AckTrackerBuilder {
         let budget = self.setup.budget;
         let (trees, on_drop) = self.trees(target)?;
         let trees = Arc::new(trees);
-        let reaper = Reaper::start(
-            &trees,
-            |trees| &trees.engine,
-            budget,
-            // Nothing is left to close, unless it was stopped from one of its own handlers.
-            |trees| trees.close(None),
-        )?;
+        let reaper = Reaper::start(&trees, |trees| &trees.engine, budget, Trees::last)?;
         Ok(AckTracker {
             trees,
             reaper: Some(reaper),

@@ -67,6 +67,18 @@ impl Deliver {
         }
     }
 
+    /// Whether outcomes go into a channel: telling runs no code of the user's then.
+    pub(crate) fn is_channel(&self) -> bool {
+        matches!(self.target, Target::Channel(_))
+    }
+
+    /// All has been told that ever will.
+    pub(crate) fn finish(&self) {
+        if let Target::Channel(sender) = &self.target {
+            sender.finish();
+        }
+    }
+
     /// How many outcomes had no room and spilled, and how many nobody got.
     pub(crate) fn astray(&self) -> (u64, u64) {
         match &self.target {
@@ -75,7 +87,22 @@ impl Deliver {
         }
     }
 
-    /// Tells the owner. Never panics.
+    /// Whether a task waits for what was told.
+    #[cfg(feature = "async")]
+    #[inline(always)]
+    pub(crate) fn is_awaited(&self) -> bool {
+        matches!(&self.target, Target::Channel(sender) if sender.is_awaited())
+    }
+
+    /// Wakes those tasks. Never panics.
+    #[cfg(feature = "async")]
+    pub(crate) fn wake(&self) {
+        if let Target::Channel(sender) = &self.target {
+            sender.wake();
+        }
+    }
+
+    /// Tells the owner; tasks that wait at a channel have yet to be woken. Never panics.
     #[inline(always)]
     pub(crate) fn tell(&self, outcome: &Outcome) {
         match &self.target {
@@ -85,7 +112,7 @@ impl Deliver {
                     self.panics.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            Target::Channel(sender) => sender.send(*outcome),
+            Target::Channel(sender) => sender.put(*outcome),
         }
     }
 }

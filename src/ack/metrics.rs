@@ -15,6 +15,7 @@ use std::time::Duration;
 /// Counters of one shard. Monotonic but for `live`. Read one after another while others count, so
 /// sums are exact only when nothing is going on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ShardMetrics {
     /// Entries now: roots in flight and early arrivals.
@@ -62,6 +63,7 @@ pub struct ShardMetrics {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Metrics {
     /// Shard by shard.
@@ -189,18 +191,32 @@ impl Trees {
 
 impl AckTracker {
     /// A snapshot of the counters. O(threads x shards); disturbs nobody.
+    ///
+    /// ```
+    /// # use expiry::{edge, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// tracker.issue(edge(), 42)?;
+    /// let metrics = tracker.metrics();
+    /// assert_eq!((metrics.total.inserted, metrics.total.live), (1, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         self.trees.snapshot()
     }
 
     /// Entries now: roots in flight and early arrivals. O(threads x shards).
+    ///
+    /// ```
+    /// # use expiry::{edge, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// tracker.issue(edge(), 42)?;
+    /// assert_eq!(tracker.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
-        let live: u64 = (0..self.trees.engine.shards())
-            .map(|shard| self.trees.live(shard).0)
-            .sum();
-        usize::try_from(live).unwrap_or(usize::MAX)
+        self.trees.engine.len(&*self.trees)
     }
 
     /// Whether there are no entries: neither roots in flight nor early arrivals.
@@ -238,6 +254,16 @@ impl AckTracker {
     }
 
     /// All roots in flight of one owner. O(capacity).
+    ///
+    /// ```
+    /// # use expiry::{edge, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// let root = tracker.issue(edge(), 42)?;
+    /// tracker.issue(edge(), 43)?;
+    /// let of_42: Vec<_> = tracker.owned_by(42).iter().map(|found| found.root).collect();
+    /// assert_eq!(of_42, [root.into()]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn owned_by(&self, owner: u64) -> Vec<InFlight> {
         let mut found = Vec::new();

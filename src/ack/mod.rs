@@ -24,8 +24,12 @@ use crate::WhenFull;
 use rand::{rngs::SmallRng, RngCore, SeedableRng};
 use std::cell::RefCell;
 use std::fmt;
+#[cfg(feature = "async")]
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
+#[cfg(feature = "async")]
+use std::time::Instant;
 use trees::Trees;
 
 /// The receiving end of a tracker's channel.
@@ -42,6 +46,12 @@ pub type Outcomes = crate::Receiver<Outcome>;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
+#[non_exhaustive]
 pub enum OnDrop {
     /// Nothing: its trees time out. The safe choice where a tuple's work may have been handed on.
     #[default]
@@ -63,6 +73,7 @@ pub enum OnDrop {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fate {
     /// New roots are refused; those in flight get up to this long to be acked, to fail or to time out. What is
     /// left then is cancelled. Real time, whatever the tracker's clock; a tracker without a reaper is polled meanwhile.
@@ -255,6 +266,16 @@ impl AckTracker {
     /// Begins to track a root and issues its id. `xor` is the XOR of the ids of its first edges; with 0, a root without
     /// edges, it completes at once. `owner` comes back with the outcome.
     ///
+    /// ```
+    /// # use expiry::{edge, Ack, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// let (first, second) = (edge(), edge());
+    /// let root = tracker.issue(first ^ second, 42)?; // two pieces of work
+    /// assert_eq!(tracker.ack(root, first)?, Ack::Pending);
+    /// assert_eq!(tracker.ack(root, second)?, Ack::Completed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`AckError::Full`], [`AckError::OutOfMemory`], [`AckError::Closed`].
@@ -285,6 +306,16 @@ impl AckTracker {
     /// [`issue`](Self::issue). Acks that came before are counted in (after a jump of the clock by years, it polls first, as
     /// [`reset_timeout`](Self::reset_timeout) does).
     ///
+    /// ```
+    /// # use expiry::{edge, Ack, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// let work = edge();
+    /// tracker.init(4711, work, 42)?;
+    /// assert_eq!(tracker.init(4711, work, 42), Err(AckError::Duplicate));
+    /// assert_eq!(tracker.ack(4711, work)?, Ack::Completed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`AckError::Duplicate`] if the id is in flight already, which leaves it as it is, and those of `issue`.
@@ -294,6 +325,16 @@ impl AckTracker {
     }
 
     /// As [`init`](Self::init), with a timeout of its own.
+    ///
+    /// ```
+    /// # use expiry::{edge, Ack, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// use std::time::Duration;
+    ///
+    /// tracker.init_with(4711, edge(), 42, Duration::from_secs(5).into())?;
+    /// assert!(tracker.owned_by(42)[0].remaining <= Some(Duration::from_secs(6)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -311,6 +352,17 @@ impl AckTracker {
 
     /// Acks: `xor` is the id of the edge that is done with, XORed with the ids of those derived from it.
     ///
+    /// ```
+    /// # use expiry::{edge, Ack, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// let (work, derived) = (edge(), edge());
+    /// let root = tracker.issue(work, 42)?;
+    /// assert_eq!(tracker.ack(root, work ^ derived)?, Ack::Pending); // done, and something came of it
+    /// assert_eq!(tracker.ack(root, derived)?, Ack::Completed);
+    /// assert_eq!(tracker.ack(root, derived), Err(AckError::NotLive));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// * [`AckError::ZeroEdge`] if `xor` is zero.
@@ -326,6 +378,15 @@ impl AckTracker {
     }
 
     /// Fails a root: whatever else is outstanding, it ends now.
+    ///
+    /// ```
+    /// # use expiry::{edge, Ack, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// let root = tracker.issue(edge(), 42)?;
+    /// tracker.fail(root)?;
+    /// assert_eq!(tracker.fail(root), Err(AckError::NotLive)); // one outcome
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -400,6 +461,17 @@ impl AckTracker {
 
     /// Gives a root another timeout, from now on; it may be shorter.
     ///
+    /// ```
+    /// # use expiry::{edge, Ack, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// use std::time::Duration;
+    ///
+    /// let root = tracker.issue(edge(), 42)?;
+    /// tracker.reset_timeout_to(root, Duration::from_secs(600).into())?; // it said that it needs longer
+    /// assert!(tracker.owned_by(42)[0].remaining > Some(Duration::from_secs(60)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`ack`](Self::ack), and [`AckError::ZeroTimeout`], [`AckError::TimeoutTooLong`].
@@ -416,6 +488,19 @@ impl AckTracker {
 
     /// Issues a root for each `(xor, owner)`, in order, and appends them to `into`. One clock reading for all.
     ///
+    /// ```
+    /// # use expiry::{edge, Ack, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// let edges: Vec<u64> = (0..100).map(|_| edge()).collect();
+    /// let items: Vec<(u64, u64)> = edges.iter().map(|&edge| (edge, 42)).collect(); // with their owner
+    /// let mut roots = Vec::new();
+    /// tracker.issue_batch(&items, &mut roots)?;
+    /// for (root, edge) in roots.into_iter().zip(edges) {
+    ///     assert_eq!(tracker.ack(root, edge)?, Ack::Completed);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`issue`](Self::issue); the roots issued until then are in `into`.
@@ -424,6 +509,17 @@ impl AckTracker {
     }
 
     /// As [`issue_batch`](Self::issue_batch), with a timeout of their own.
+    ///
+    /// ```
+    /// # use expiry::{edge, Ack, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// use expiry::Timeout;
+    ///
+    /// let mut roots = Vec::new();
+    /// tracker.issue_batch_with(&[(edge(), 1), (edge(), 2)], Timeout::Never, &mut roots)?;
+    /// assert_eq!(tracker.owned_by(1)[0].remaining, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -486,10 +582,32 @@ impl AckTracker {
     /// Ends what is due, with at most about `budget` steps of work. For trackers built without a
     /// reaper; harmless on others. Never waits: any number of threads may poll, each leaves out the shards that another one is
     /// at. A poll in a handler finds nothing.
+    ///
+    /// ```
+    /// use expiry::{edge, AckTracker, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let tracker = AckTracker::builder()
+    ///     .timeout(Duration::from_secs(30))
+    ///     .clock(clock.clone())
+    ///     .build_manual()?;
+    /// tracker.issue(edge(), 42)?;
+    /// let polled = tracker.poll(1000);
+    /// assert!(!polled.more && polled.next <= Some(Duration::from_secs(31))); // nothing to do until then
+    /// clock.advance(Duration::from_secs(31));
+    /// tracker.poll(1000);
+    /// assert_eq!(tracker.metrics().total.expired, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn poll(&self, budget: usize) -> Polled {
         let engine = &self.trees.engine;
         let now = engine.clock.now();
         let round = engine.poll_beside(now, budget.max(1), &*self.trees);
+        #[cfg(feature = "async")]
+        if engine.is_refusing() {
+            engine.parted();
+        }
         Polled {
             more: round.more || round.busy,
             next: round.next.map(|tick| engine.ticks.until(now, tick)),
@@ -511,15 +629,41 @@ impl AckTracker {
     }
 
     /// The longest timeout that the [interval](Self::interval) allows: 2^39 intervals, about.
+    ///
+    /// ```
+    /// # use expiry::{edge, Ack, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// use std::time::Duration;
+    ///
+    /// assert!(tracker.longest_timeout() > Duration::from_secs(3600 * 24 * 365));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn longest_timeout(&self) -> Duration {
         self.trees.engine.ticks.longest()
     }
 
     /// The granularity of its deadlines.
+    ///
+    /// ```
+    /// # use expiry::{edge, Ack, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// use std::time::Duration;
+    ///
+    /// assert_eq!(tracker.interval(), Duration::from_millis(100)); // a 300th of the timeout
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn interval(&self) -> Duration {
         self.trees.engine.ticks.interval()
+    }
+
+    /// Waits for room, where the [capacity](AckTrackerBuilder::capacity) is bounded: see [`Room`](crate::Room), which has an
+    /// example. What [`AckError::EarlyFull`] refuses it does not wait for.
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn room(&self) -> crate::Room<'_> {
+        crate::Room::new(self.trees.engine.door())
     }
 
     /// Stops the tracker: refuses new roots, settles the `fate` of those in flight, stops the reaper and waits for it.
@@ -532,7 +676,19 @@ impl AckTracker {
     ///
     /// Blocks. A channel under [`WhenFull::Wait`] is treated as under [`WhenFull::Spill`] from here on. Not for calling
     /// from a handler: there it only refuses new roots, and on the reaper's thread also asks the reaper to stop and to
-    /// cancel what is left.
+    /// cancel what is left. That is also what it does where the waker of a task that waits for room calls it, if there is a channel.
+    ///
+    /// ```
+    /// # use expiry::{edge, Ack, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// use expiry::Fate;
+    ///
+    /// tracker.issue(edge(), 42)?;
+    /// let left = tracker.shutdown(Fate::Return);
+    /// assert_eq!((left[0].owner, left.len()), (42, 1));
+    /// assert_eq!(tracker.issue(edge(), 43), Err(AckError::Closed));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn shutdown(&self, fate: Fate) -> Vec<Outcome> {
         self.trees.engine.refuse();
         if self.trees.engine.is_driving() && self.reaper.is_none() {
@@ -547,6 +703,13 @@ impl AckTracker {
             if reaper.is_current() {
                 // It cannot wait for itself. It closes the engine when it stops.
                 reaper.ask();
+                return Vec::new();
+            }
+            #[cfg(feature = "async")]
+            if self.trees.is_telling() {
+                // It waits until this thread has told.
+                reaper.ask();
+                self.trees.engine.waker.wake();
                 return Vec::new();
             }
         }
@@ -570,6 +733,99 @@ impl AckTracker {
             reaper.join(&self.trees.engine);
         }
         returned
+    }
+}
+
+/// 34 years, which every system's clock has to come.
+#[cfg(feature = "async")]
+const FAR: Duration = Duration::from_secs(1 << 30);
+
+#[cfg(feature = "async")]
+impl AckTracker {
+    /// As [`shutdown`](Self::shutdown), without blocking the thread: new roots are refused when this returns, and the future ends when all
+    /// is done. What there is to do, draining and cancelling, the reaper does: handlers are told on its thread. With
+    /// [`Fate::Drain`] it looks every millisecond whether anything is left.
+    ///
+    /// The shutdown goes on if the future is dropped; another call waits for the same end. Of several limits the shortest counts, and another
+    /// fate than `Drain` ends the draining. Roots under [`Fate::Return`] go to the first future that ends; if a blocking `shutdown` is
+    /// called meanwhile, that one has some of them.
+    ///
+    /// A tracker without a reaper has to be polled on while it drains, by [`poll`](Self::poll), each of which wakes the future (which polls, too);
+    /// the limit is looked at then. It cancels, or returns, what is left in this call, or in the future's last poll, and waits for other polls there.
+    ///
+    /// ```
+    /// use expiry::{edge, AckError, AckTracker, Fate};
+    /// use std::time::Duration;
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let tracker = std::sync::Arc::new(AckTracker::builder().build()?);
+    /// let (id, edge) = (tracker.issue(7, 42)?, 7);
+    /// let worker = tokio::spawn({
+    ///     let tracker = tracker.clone();
+    ///     async move { tracker.ack(id, edge) }
+    /// });
+    /// let drained = tracker.shutdown_async(Fate::Drain(Duration::from_secs(10)));
+    /// assert_eq!(tracker.issue(1, 43), Err(AckError::Closed)); // from here on
+    /// drained.await; // when the worker has acked
+    /// assert!(worker.await?.is_ok() && tracker.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn shutdown_async(&self, fate: Fate) -> impl Future<Output = Vec<Outcome>> + Send + '_ {
+        let engine = &self.trees.engine;
+        engine.refuse();
+        self.trees.deliver.close();
+        if fate == Fate::Return {
+            self.trees.returned().get_or_insert_with(Vec::new);
+        }
+        let until = match (&self.reaper, fate) {
+            (Some(reaper), Fate::Drain(limit)) => {
+                reaper.ask_to_drain(engine, limit);
+                None
+            }
+            (Some(reaper), _) => {
+                reaper.ask();
+                engine.waker.wake();
+                None
+            }
+            (None, Fate::Drain(limit)) => {
+                let now = Instant::now();
+                now.checked_add(limit).or_else(|| now.checked_add(FAR))
+            }
+            (None, _) => {
+                self.close_by_hand();
+                None
+            }
+        };
+        async move {
+            match &self.reaper {
+                Some(reaper) => reaper.ended(engine).await,
+                None => engine.parting.until(|| self.is_drained(until)).await,
+            }
+            let returned = self.trees.returned().as_mut().map(std::mem::take);
+            returned.unwrap_or_default()
+        }
+    }
+
+    /// Whether a tracker without a reaper is shut down, draining done.
+    fn is_drained(&self, until: Option<Instant>) -> Option<()> {
+        let engine = &self.trees.engine;
+        let Some(until) = until else {
+            return Some(());
+        };
+        engine.poll_beside(engine.clock.now(), 4096, &*self.trees);
+        let over = self.is_empty() || Instant::now() >= until;
+        over.then(|| self.close_by_hand())
+    }
+
+    fn close_by_hand(&self) {
+        // In a handler only asked for, as by `shutdown`.
+        if !self.trees.engine.is_driving() {
+            self.trees.last();
+        }
     }
 }
 

@@ -111,6 +111,15 @@ impl State {
                 | State::Lapsed
         )
     }
+
+    /// Those of what others have told of before it has begun.
+    #[inline]
+    pub(crate) fn is_early(self) -> bool {
+        matches!(
+            self,
+            State::Early | State::EarlyFailed | State::EarlyFailedBy
+        )
+    }
 }
 
 /// A set of states, for [`Lease::is_in`].

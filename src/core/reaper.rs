@@ -5,15 +5,77 @@
 //! driven the same way without it.
 
 use super::engine::{Engine, Face};
-use crate::sync::park::park;
+use crate::sync::park::{doze, park};
 use crate::sync::{AtomicBool, Ordering};
-use crate::time::NEVER;
+use crate::time::{nanos, NEVER};
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
 
-/// Drives `engine` until `stop` is set and the engine's waker called.
-pub(crate) fn run<C>(engine: &Engine<C>, face: &impl Face, budget: usize, stop: &AtomicBool) {
+/// What a reaper has been told to do. Who tells it calls the engine's waker then.
+pub(crate) struct Orders {
+    stop: AtomicBool,
+    began: Instant,
+    /// It is to stop when nothing is left, and at the latest so many nanoseconds after `began`. [`NEVER`]: nobody has said so.
+    drain: AtomicU64,
+    ended: AtomicBool,
+}
+
+impl Orders {
+    pub(crate) fn new() -> Self {
+        Orders {
+            stop: AtomicBool::new(false),
+            began: Instant::now(),
+            drain: AtomicU64::new(NEVER),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    /// It is to stop after this round.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    fn is_to_stop(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// It is to stop when nothing is left, or when this has passed. Of several limits the shortest counts.
+    #[cfg_attr(not(feature = "async"), allow(dead_code))]
+    pub(crate) fn drain(&self, limit: Duration) {
+        let until = nanos(self.began.elapsed().saturating_add(limit)).min(NEVER - 1);
+        self.drain
+            .fetch_min(until, std::sync::atomic::Ordering::Release);
+    }
+
+    /// What is left of the time to drain, if it is to.
+    fn drains(&self) -> Option<Duration> {
+        let until = self.drain.load(std::sync::atomic::Ordering::Acquire);
+        (until != NEVER).then(|| Duration::from_nanos(until).saturating_sub(self.began.elapsed()))
+    }
+
+    /// It has done all that it had to.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    #[cfg_attr(not(feature = "async"), allow(dead_code))]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+}
+
+/// How often it looks whether anything is left, while it drains.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Drives `engine` until it is told to stop and the engine's waker called.
+pub(crate) fn run<C>(engine: &Engine<C>, face: &impl Face, budget: usize, orders: &Orders) {
     loop {
         engine.awake();
-        if stop.load(Ordering::Acquire) {
+        if orders.is_to_stop() {
+            return;
+        }
+        let drains = orders.drains();
+        if drains.is_some_and(|limit| limit.is_zero() || engine.len(face) == 0) {
             return;
         }
         let began = engine.clock.now();
@@ -24,9 +86,13 @@ pub(crate) fn run<C>(engine: &Engine<C>, face: &impl Face, budget: usize, stop: 
         if round.more {
             continue;
         }
+        if let Some(limit) = drains {
+            doze(limit.min(LOOK));
+            continue;
+        }
         // Who is at a shard that this round has left out wakes it if there is anything to come for.
         let next = round.next.unwrap_or(NEVER);
-        if engine.announce(next) && !stop.load(Ordering::Acquire) {
+        if engine.announce(next) && !orders.is_to_stop() {
             // Read after the announcement: a stall before it does not lengthen the sleep (Q12).
             let now = engine.clock.now();
             park((next != NEVER).then(|| engine.ticks.until(now, next)));

@@ -10,6 +10,7 @@ use std::time::Duration;
 /// Counters of one shard of a keyed store. Monotonic but for `live`, `slots` and `tables`. Read one after another while others
 /// count, so sums are exact only when nothing is going on: then `inserted` is `live + removed + expired + closed`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct StoreShardMetrics {
     /// Entries now, those included whose time is up but which nobody has come to yet.
@@ -43,6 +44,7 @@ pub struct StoreShardMetrics {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct StoreMetrics {
     /// Shard by shard.

@@ -13,7 +13,6 @@ mod node;
 mod queue;
 mod replace;
 mod session;
-mod stack;
 mod store;
 mod time_cache;
 mod walk;

@@ -1,7 +1,6 @@
 //! Keys that must be touched to live.
 
 use super::node::{is_plain, key_of, Ended, NoValue, Node};
-use super::stack::Stack;
 use super::store::{Cause, Place, Store, Touched, Update};
 use super::{StoreError, StoreMetrics};
 use crate::channel::{channel, Receiver, Sender, WhenFull};
@@ -11,11 +10,14 @@ use crate::core::slots::Slot;
 use crate::error::BuildError;
 use crate::inject::{hit, Bug};
 use crate::setup::{setters, Reaper, Setup};
+use crate::sync::stack::Stack;
 use crate::time::Timeout;
 use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
+#[cfg(feature = "async")]
+use std::future::Future;
 use std::hash::Hash;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -339,9 +341,32 @@ impl<K: 'static> Shared<K> {
         Duration::from_nanos(tick.saturating_mul(self.store.engine.ticks.interval_nanos()))
     }
 
+    /// As it would have expired, what was ended before that.
+    fn left(&self, ended: Ended<K, NoValue>, lease: Lease) -> Expired<K> {
+        let expiry = self.expiry(lease);
+        Expired { ended, expiry }
+    }
+
+    /// When a key is due.
+    fn expiry(&self, lease: Lease) -> Duration {
+        self.since_start(lease.deadline_near(self.store.engine.about_now()))
+    }
+
+    /// What the reaper does before it ends.
+    fn last(&self) {
+        self.store.last();
+        self.finish_channel();
+    }
+
+    /// All has been sent: what expires does so in a shard that the shutdown has not been to yet, or has waited at.
+    fn finish_channel(&self) {
+        if let Target::Channel(sender) = &self.target {
+            sender.finish();
+        }
+    }
+
     /// What has expired in this slot, which the caller has ended.
-    fn expired(&self, claim: &Claim<'_>, deadline: u64, now: u64) -> Expired<K> {
-        self.store.engine.late(claim, deadline, now);
+    fn expired(&self, claim: &Claim<'_>, deadline: u64) -> Expired<K> {
         Expired {
             ended: self.store.ended(claim, None, Cause::Expired),
             expiry: self.since_start(deadline),
@@ -358,8 +383,8 @@ impl<K: 'static> Face for Shared<K> {
         self.store.prepare(slot, lease);
     }
 
-    fn expired(&self, claim: Claim<'_>, _lease: Lease, deadline: u64, now: u64) {
-        let expired = self.expired(&claim, deadline, now);
+    fn expired(&self, claim: Claim<'_>, _: Lease, deadline: u64, _: u64) {
+        let expired = self.expired(&claim, deadline);
         match &self.target {
             Target::Poll(stack) => stack.push(expired),
             Target::Handler(handler) => {
@@ -399,8 +424,8 @@ impl<K, F: Fn(Expired<K>)> Face for Poll<'_, K, F> {
         self.shared.prepare(slot, lease);
     }
 
-    fn expired(&self, claim: Claim<'_>, _lease: Lease, deadline: u64, now: u64) {
-        (self.into)(self.shared.expired(&claim, deadline, now));
+    fn expired(&self, claim: Claim<'_>, _: Lease, deadline: u64, _: u64) {
+        (self.into)(self.shared.expired(&claim, deadline));
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {
@@ -427,7 +452,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
             &self.shared,
             |shared| &shared.store.engine,
             budget,
-            |shared| shared.store.close(),
+            Shared::last,
         )?;
         self.reaper = Some(reaper);
         Ok(self)
@@ -445,6 +470,17 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     }
 
     /// Inserts the key, or renews it: it expires `timeout` from now, rounded up to the interval.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let second = Duration::from_secs(1);
+    /// # let leases = expiry::ExpiryQueue::builder().build()?;
+    /// use expiry::Updated;
+    ///
+    /// assert!(matches!(leases.update("worker", 10 * second)?, Updated::Inserted { .. }));
+    /// assert!(matches!(leases.update("worker", 60 * second)?, Updated::Renewed { .. }));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -502,6 +538,18 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
 
     /// As [`touch`](Self::touch), without the look-up.
     ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let second = Duration::from_secs(1);
+    /// # let leases = expiry::ExpiryQueue::builder().build()?;
+    /// leases.update("worker", 10 * second)?;
+    /// let (_, handle) = leases.get("worker").unwrap();
+    /// assert!(leases.touch_by(handle, 10 * second)?); // no look-up
+    /// leases.remove("worker");
+    /// assert!(!leases.touch_by(handle, 10 * second)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`touch`](Self::touch).
@@ -513,6 +561,16 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     }
 
     /// Takes the key out. When it would have expired, or `None` if it was not there.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let second = Duration::from_secs(1);
+    /// # let leases = expiry::ExpiryQueue::builder().build()?;
+    /// leases.update("worker", 10 * second)?;
+    /// assert!(leases.remove("worker").is_some());
+    /// assert!(leases.remove("worker").is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Duration>
     where
         K: Borrow<Q>,
@@ -524,11 +582,20 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
 
     /// When a key is due.
     fn expiry(&self, lease: Lease) -> Duration {
-        let deadline = lease.deadline_near(self.store().engine.about_now());
-        self.shared.since_start(deadline)
+        self.shared.expiry(lease)
     }
 
     /// When the key expires, and a handle of it; `None` if it is not there. Changes nothing.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let (clock, second) = (expiry::ManualClock::new(), Duration::from_secs(1));
+    /// # let leases = expiry::ExpiryQueue::builder().interval(second).clock(clock.clone()).build()?;
+    /// leases.update("worker", 10 * second)?;
+    /// let (expiry, _) = leases.get("worker").unwrap();
+    /// assert_eq!(expiry, 10 * second); // counted from when the queue was built
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<(Duration, Handle)>
     where
         K: Borrow<Q>,
@@ -542,6 +609,15 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     }
 
     /// Whether the key is there, be it that its time is up.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let second = Duration::from_secs(1);
+    /// # let leases = expiry::ExpiryQueue::builder().build()?;
+    /// leases.update("worker", 10 * second)?;
+    /// assert!(leases.contains("worker"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn contains<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -560,6 +636,18 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// order: of two keys the one due later may be given out first, in another shard. What one thread's poll returns was due
     /// before everything that comes out of a poll that begins after it, if nobody else polls, nobody held an update up half-way,
     /// and the clock does not go back.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let (clock, second) = (expiry::ManualClock::new(), Duration::from_secs(1));
+    /// # let leases = expiry::ExpiryQueue::builder().interval(second).clock(clock.clone()).build()?;
+    /// leases.update("worker", 10 * second)?;
+    /// assert!(leases.poll().is_empty());
+    /// clock.advance(20 * second);
+    /// let expired = leases.poll();
+    /// assert_eq!((*expired[0].key(), expired.len()), ("worker", 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn poll(&self) -> Vec<Expired<K>> {
         let mut expired = Vec::new();
@@ -681,6 +769,16 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     }
 
     /// What it has been doing. O(threads x shards).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let second = Duration::from_secs(1);
+    /// # let leases = expiry::ExpiryQueue::builder().build()?;
+    /// leases.update("worker", 10 * second)?;
+    /// let metrics = leases.metrics();
+    /// assert_eq!((metrics.total.live, metrics.undelivered), (1, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn metrics(&self) -> StoreMetrics {
         let mut metrics = self.store().metrics();
@@ -691,6 +789,15 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     }
 
     /// Keys now, those included whose time is up but which nobody has come to yet. O(threads x shards).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let second = Duration::from_secs(1);
+    /// # let leases = expiry::ExpiryQueue::builder().build()?;
+    /// leases.update("worker", 10 * second)?;
+    /// assert_eq!(leases.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.store().len()
@@ -700,6 +807,14 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Waits for room, where the [capacity](ExpiryQueueBuilder::capacity) is bounded: see [`Room`](crate::Room), which has an
+    /// example. What is due makes room when somebody polls, or the reaper comes to it.
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn room(&self) -> crate::Room<'_> {
+        crate::Room::new(self.store().engine.door())
     }
 
     /// Ends all keys, and stops the reaper, for which it waits. Returns what there was, as it would have expired: a key whose
@@ -727,14 +842,36 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         self.close_channel();
         self.store()
             .shut_with(self.reaper.as_ref(), |ended, lease| {
-                let expiry = self.expiry(lease);
-                left.push(Expired { ended, expiry });
+                left.push(self.shared.left(ended, lease));
             });
         if let Target::Poll(lapsed) = &self.shared.target {
             left.extend(lapsed.take());
         }
         left.sort_unstable_by_key(Expired::expiry);
         left
+    }
+
+    /// As [`shutdown`](Self::shutdown), without blocking the thread: new keys are refused when this returns, the reaper does the rest, and
+    /// the future ends when it has ended, with what there was. A queue that is polled has been shut down when this returns, and the
+    /// future is ready.
+    ///
+    /// The shutdown goes on if the future is dropped; what there was then goes to the next one.
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn shutdown_async(&self) -> impl Future<Output = Vec<Expired<K>>> + Send + '_ {
+        self.close_channel();
+        let left = self.store().shut_with_soon(self.reaper.as_ref());
+        async move {
+            let left = left.await.into_iter();
+            let mut left: Vec<_> = left
+                .map(|(ended, lease)| self.shared.left(ended, lease))
+                .collect();
+            if let Target::Poll(lapsed) = &self.shared.target {
+                left.extend(lapsed.take());
+            }
+            left.sort_unstable_by_key(Expired::expiry);
+            left
+        }
     }
 }
 
@@ -808,6 +945,93 @@ mod tests {
             next = round(&queue, tick);
         }
         assert_eq!(round(&queue, 1 << 30), None, "it has woken up for nothing");
+    }
+
+    #[test]
+    fn an_index_gets_small_again_though_somebody_was_pinned_when_it_was_to() {
+        let _alone = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = |queue: &ExpiryQueue<String>| queue.store().engine.index(0).shape();
+        let (empty, _) = expired(0);
+        let small = index(&empty);
+        // The first table is left behind under the pin, and is wanted again before anybody may use it.
+        let pin = crossbeam_epoch::pin();
+        let (queue, mut next) = expired(1_000);
+        let (listed, words) = index(&queue);
+        assert!((listed, words) > small, "it has not grown: {words} words");
+        for _ in 0..3 {
+            next = round(&queue, next.expect("the keys are not freed yet"));
+        }
+        assert_eq!(index(&queue), (1, words), "it was not refused");
+        drop(pin);
+        while let Some(tick) = next {
+            next = round(&queue, tick);
+        }
+        assert_eq!(index(&queue), small);
+    }
+
+    /// A queue of integers of one shard, which nothing has been retired for, with so many keys; and how large its index is when it is empty.
+    fn numbers(keys: u64, timeout: Duration) -> (ExpiryQueue<u64>, (usize, u64)) {
+        let queue = ExpiryQueue::builder()
+            .interval(Duration::from_millis(10))
+            .shards(1)
+            .clock(ManualClock::new());
+        let queue = queue.build().unwrap();
+        let small = queue.store().engine.index(0).shape();
+        for key in 0..keys {
+            queue.update(key, timeout).unwrap();
+        }
+        (queue, small)
+    }
+
+    /// Goes on with rounds as they say, for some minutes at most, and returns the index's size in the end.
+    fn index_at_rest(queue: &ExpiryQueue<u64>, mut next: Option<u64>) -> (usize, u64) {
+        let engine = &queue.store().engine;
+        while let Some(tick) = next.filter(|tick| *tick < 10_000) {
+            let now = engine.ticks.begins(tick);
+            next = engine.poll(now, usize::MAX, &queue.shared.store).next;
+        }
+        engine.index(0).shape()
+    }
+
+    #[test]
+    fn an_index_gets_small_again_though_a_round_came_twice_in_a_tick() {
+        let _alone = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
+        let pin = crossbeam_epoch::pin();
+        let (queue, small) = numbers(1_000, Duration::from_secs(3600));
+        let engine = &queue.store().engine;
+        let round = |tick: u64| {
+            let now = engine.ticks.begins(tick);
+            engine.poll(now, usize::MAX, &queue.shared.store).next
+        };
+        // Carried, and the first table left behind under the pin.
+        while engine.index(0).shape().0 > 1 {
+            round(1);
+        }
+        assert!(engine.index(0).shape() > small);
+        for key in 0..1_000 {
+            queue.remove(&key);
+        }
+        // Nothing is due for an hour. Refused in the first, and in the second of the same tick the grace period is over.
+        round(2);
+        drop(pin);
+        let next = round(2);
+        assert_eq!(index_at_rest(&queue, next), small);
+    }
+
+    #[test]
+    fn an_index_gets_small_again_though_a_budget_ran_out() {
+        let _alone = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
+        let (queue, small) = numbers(1_000, Duration::from_secs(1));
+        let engine = &queue.store().engine;
+        assert!(engine.index(0).shape() > small);
+        let next = loop {
+            let round = engine.poll(2 * SECOND, 100, &queue.shared.store);
+            if !round.more {
+                break round.next;
+            }
+        };
+        assert!(queue.is_empty());
+        assert_eq!(index_at_rest(&queue, next), small);
     }
 
     #[test]

@@ -10,15 +10,21 @@ use crate::core::threads::Counter;
 use crate::error::BuildError;
 use crate::inject::{hit, Bug};
 use crate::panics::caught;
-use crate::setup::{Reaper, Setup};
+#[cfg(feature = "async")]
+use crate::setup::shut_soon;
+use crate::setup::{shut, Reaper, Setup};
 use crate::sync::grace::Pin;
 use crate::sync::Ordering;
 use crate::time::{nanos, Timeout};
 use std::borrow::Borrow;
+#[cfg(feature = "async")]
+use std::future::Future;
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
 use std::sync::atomic::AtomicU64 as Statistic;
 use std::sync::Arc;
+#[cfg(feature = "async")]
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How many steps of work who finds the store full does to make room, and how often it tries again.
@@ -245,8 +251,15 @@ pub(crate) struct Store<K: 'static, V: 'static, S> {
     pub(super) listener: Option<Listener<K, V>>,
     /// Panics of the listener that were caught.
     pub(crate) panics: Statistic,
+    /// What there is when the reaper ends, where that is asked for.
+    #[cfg(feature = "async")]
+    kept: Mutex<Option<Left<K, V>>>,
     _nodes: PhantomData<(K, V)>,
 }
+
+/// What a shutdown has ended.
+#[cfg(feature = "async")]
+pub(super) type Left<K, V> = Vec<(Ended<K, V>, Lease)>;
 
 /// A slot on its way in: freed, unless it gets there.
 struct Entering<'a, K: 'static, V: 'static, S> {
@@ -316,6 +329,8 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             idle: idle.map(nanos),
             listener,
             panics: Statistic::new(0),
+            #[cfg(feature = "async")]
+            kept: Mutex::new(None),
             _nodes: PhantomData,
         })
     }
@@ -788,6 +803,43 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         }
     }
 
+    /// What the reaper does before it ends.
+    pub(super) fn last(&self) {
+        #[cfg(feature = "async")]
+        if self.kept().is_some() {
+            // Not under the lock: who waits for room is woken.
+            let mut left = Vec::new();
+            self.close_with(|ended, lease| left.push((ended, lease)));
+            self.kept().get_or_insert_with(Vec::new).append(&mut left);
+        }
+        self.close();
+    }
+
+    #[cfg(feature = "async")]
+    fn kept(&self) -> MutexGuard<'_, Option<Left<K, V>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`shut_with`](Self::shut_with), by the reaper if there is one; see [`shut_soon`].
+    #[cfg(feature = "async")]
+    pub(super) fn shut_with_soon<'a>(
+        &'a self,
+        reaper: Option<&'a Reaper>,
+    ) -> impl Future<Output = Left<K, V>> + 'a {
+        let mut left = Vec::new();
+        if reaper.is_some() {
+            self.kept().get_or_insert_with(Vec::new);
+        } else if !self.engine.is_driving() {
+            self.close_with(|ended, lease| left.push((ended, lease)));
+        }
+        let ended = shut_soon(&self.engine, reaper, || self.close());
+        async move {
+            ended.await;
+            left.extend(self.kept().iter_mut().flat_map(std::mem::take));
+            left
+        }
+    }
+
     /// Starts a reaper.
     pub(super) fn start(self: &Arc<Self>, budget: usize) -> Result<Reaper, BuildError>
     where
@@ -796,26 +848,12 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         V: Send + Sync,
         S: 'static,
     {
-        Reaper::start(self, |store| &store.engine, budget, Store::close)
+        Reaper::start(self, |store| &store.engine, budget, Store::last)
     }
 
-    /// Ends everything, stops the reaper, and waits for it. On the reaper's own thread, or in a round of the driver, in which a
-    /// listener has dropped the store's face, it only asks: the reaper closes when it stops.
+    /// Ends everything, stops the reaper, and waits for it, as [`shut`] does.
     pub(super) fn shut(&self, reaper: Option<&Reaper>) {
-        self.engine.refuse();
-        match reaper {
-            Some(reaper) if reaper.is_current() => reaper.ask(),
-            Some(reaper) if self.engine.is_driving() => {
-                reaper.ask();
-                self.engine.waker.wake();
-            }
-            None if self.engine.is_driving() => {}
-            Some(reaper) => {
-                self.close();
-                reaper.join(&self.engine);
-            }
-            None => self.close(),
-        }
+        shut(&self.engine, reaper, || self.close());
     }
 
     /// An insertion was refused with this error. Whether to try again: the store was full, and something that was due may have
@@ -852,22 +890,24 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         mut left: impl FnMut(Ended<K, V>, Lease),
     ) {
         if !self.engine.is_driving() {
-            self.engine.close(self, |claim, lease| {
-                let ended = self
-                    .engine
-                    .with_stripe(|mine, _| self.finish(mine, &claim, None, Cause::Closed));
-                left(ended, lease);
-            });
+            self.close_with(&mut left);
         }
         self.shut(reaper);
     }
 
+    /// Ends everything, and gives it away.
+    pub(super) fn close_with(&self, mut left: impl FnMut(Ended<K, V>, Lease)) {
+        self.engine.close(self, |claim, lease| {
+            let ended = self
+                .engine
+                .with_stripe(|mine, _| self.finish(mine, &claim, None, Cause::Closed));
+            left(ended, lease);
+        });
+    }
+
     /// Entries now; about, while others come and go.
     pub(crate) fn len(&self) -> usize {
-        let live: u64 = (0..self.engine.shards())
-            .map(|shard| Face::live(self, shard).0)
-            .sum();
-        usize::try_from(live).unwrap_or(usize::MAX)
+        self.engine.len(self)
     }
 }
 
@@ -908,8 +948,7 @@ impl<K: 'static, V: 'static, S> Face for Store<K, V, S> {
         self.engine.index(shard).prefetch(hash);
     }
 
-    fn expired(&self, claim: Claim<'_>, _lease: Lease, deadline: u64, now: u64) {
-        self.engine.late(&claim, deadline, now);
+    fn expired(&self, claim: Claim<'_>, _: Lease, _: u64, _: u64) {
         self.ended(&claim, None, Cause::Expired);
     }
 

@@ -146,6 +146,12 @@ pub struct RotatingMap<K, V, S = RandomState> {
 
 impl<K, V> RotatingMap<K, V> {
     /// An empty map of three generations. Allocates 48 bytes.
+    ///
+    /// ```
+    /// let mut map = expiry::RotatingMap::new();
+    /// map.put("key", "value");
+    /// assert_eq!(map.generations(), 3);
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::with_hasher(RandomState::new())
@@ -211,12 +217,27 @@ impl<K, V, S> RotatingMap<K, V, S> {
     }
 
     /// How many generations there are, `n`.
+    ///
+    /// ```
+    /// use expiry::RotatingMap;
+    ///
+    /// let map = RotatingMap::<u64, u64>::with_generations(5)?;
+    /// assert_eq!(map.generations(), 5);
+    /// # Ok::<(), expiry::GenerationsError>(())
+    /// ```
     #[must_use]
     pub fn generations(&self) -> usize {
         self.lists.len()
     }
 
     /// How often the map has been rotated.
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::new();
+    /// map.put(1, "one");
+    /// map.rotate();
+    /// assert_eq!(map.rotations(), 1);
+    /// ```
     #[must_use]
     pub fn rotations(&self) -> u64 {
         self.rotations
@@ -229,6 +250,12 @@ impl<K, V, S> RotatingMap<K, V, S> {
     }
 
     /// How many entries are live. O(1).
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::new();
+    /// map.put(1, "one");
+    /// assert_eq!(map.len(), 1);
+    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
@@ -242,6 +269,14 @@ impl<K, V, S> RotatingMap<K, V, S> {
 
     /// How many live entries have seen this many rotations since they were renewed: 0 for the youngest, and none from
     /// [`generations`](Self::generations) on. O(1).
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::new();
+    /// map.put(1, "one");
+    /// map.rotate();
+    /// map.put(2, "two");
+    /// assert_eq!([0, 1, 2].map(|age| map.generation_len(age)), [1, 1, 0]);
+    /// ```
     #[must_use]
     pub fn generation_len(&self, age: usize) -> usize {
         self.list(age).len
@@ -286,6 +321,13 @@ impl<K, V, S> RotatingMap<K, V, S> {
     }
 
     /// Drops all entries, also those that have died and were not handed over, and keeps the memory. It is no rotation.
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::new();
+    /// map.put(1, "one");
+    /// map.clear();
+    /// assert!(map.is_empty());
+    /// ```
     pub fn clear(&mut self) {
         self.index.clear();
         self.lists.fill(List::EMPTY);
@@ -300,6 +342,13 @@ impl<K, V, S> RotatingMap<K, V, S> {
     ///
     /// None of them is in the map any more, taken or not: `get` does not find them, `put` does not meet them. If
     /// the iterator is dropped by a panic, the rest is kept: see [the type](Self). O(1), and O(1) for each.
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::new();
+    /// map.put(1, "one");
+    /// assert_eq!(map.rotate().count() + map.rotate().count(), 0);
+    /// assert_eq!(map.rotate().collect::<Vec<_>>(), [(1, "one")]); // three times nobody has renewed it
+    /// ```
     #[doc(alias = "expire")]
     pub fn rotate(&mut self) -> Dead<'_, K, V, S> {
         self.turn();
@@ -356,11 +405,26 @@ impl<K, V, S> RotatingMap<K, V, S> {
     }
 
     /// All live entries, the oldest generation first, and in each in the order in which they were renewed in it first.
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::new();
+    /// map.put(1, "one");
+    /// assert_eq!(map.iter().collect::<Vec<_>>(), [(&1, &"one")]);
+    /// ```
     pub fn iter(&self) -> Iter<'_, K, V> {
         Iter::of(&self.nodes, &self.lists, self.youngest)
     }
 
     /// All live entries with values to change, in no particular order. Renews nothing. O(capacity).
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::new();
+    /// map.put(1, 10);
+    /// for (key, value) in map.iter_mut() {
+    ///     *value += key;
+    /// }
+    /// assert_eq!(map.get(&1), Some(&11));
+    /// ```
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
         let (rotations, generations) = (self.rotations, self.lists.len());
         self.nodes
@@ -440,6 +504,14 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
     /// Puts an entry into the youngest generation. If the key is there already, this renews it, and returns the old value;
     /// the old key stays, as in `HashMap::insert`.
     ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::new();
+    /// assert_eq!(map.put(1, "one"), None);
+    /// map.rotate();
+    /// assert_eq!(map.put(1, "eins"), Some("one")); // and it is young again
+    /// assert_eq!(map.age(&1), Some(0));
+    /// ```
+    ///
     /// # Panics
     ///
     /// If there are 2^31 entries; the map is unchanged then.
@@ -501,6 +573,14 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
     }
 
     /// An entry's value. Renews nothing.
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::new();
+    /// map.put(1, "one");
+    /// map.rotate();
+    /// assert_eq!(map.get(&1), Some(&"one"));
+    /// assert_eq!(map.age(&1), Some(1)); // a look renews nothing
+    /// ```
     #[must_use]
     pub fn get<Q>(&self, key: &Q) -> Option<&V>
     where
@@ -522,6 +602,13 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
     }
 
     /// An entry's value, to change. Renews nothing.
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::new();
+    /// map.put(1, 10);
+    /// *map.get_mut(&1).unwrap() += 1;
+    /// assert_eq!(map.get(&1), Some(&11));
+    /// ```
     #[must_use]
     pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
     where
@@ -533,6 +620,12 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
     }
 
     /// Whether an entry is there. Renews nothing.
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::new();
+    /// map.put(1, "one");
+    /// assert!(map.contains_key(&1));
+    /// ```
     #[must_use]
     pub fn contains_key<Q>(&self, key: &Q) -> bool
     where
@@ -544,6 +637,13 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
 
     /// How many rotations there have been since an entry was renewed. It dies when that reaches
     /// [`generations`](Self::generations).
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::new();
+    /// map.put(1, "one");
+    /// map.rotate();
+    /// assert_eq!((map.age(&1), map.age(&2)), (Some(1), None));
+    /// ```
     #[must_use]
     pub fn age<Q>(&self, key: &Q) -> Option<usize>
     where
@@ -555,6 +655,12 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
     }
 
     /// Takes an entry out and returns its value.
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::new();
+    /// map.put(1, "one");
+    /// assert_eq!((map.remove(&1), map.remove(&1)), (Some("one"), None));
+    /// ```
     pub fn remove<Q>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,

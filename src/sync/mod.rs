@@ -13,6 +13,11 @@ pub(crate) use loom::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
+#[cfg(all(feature = "async", expiry_loom))]
+pub(crate) use loom::sync::atomic::fence;
+#[cfg(all(feature = "async", not(expiry_loom)))]
+pub(crate) use std::sync::atomic::fence;
+
 #[cfg(expiry_loom)]
 pub(crate) use loom::thread;
 #[cfg(not(expiry_loom))]
@@ -22,6 +27,9 @@ pub(crate) mod cell;
 pub(crate) mod exclusive;
 pub(crate) mod grace;
 pub(crate) mod park;
+pub(crate) mod stack;
+#[cfg(feature = "async")]
+pub(crate) mod tasks;
 
 /// Starts fetching what `place` points to into the cache; a hint.
 #[inline]

@@ -54,3 +54,14 @@ pub(crate) fn park(limit: Option<Duration>) {
         loom::thread::park();
     }
 }
+
+/// Sleeps for a moment, or until woken.
+pub(crate) fn doze(limit: Duration) {
+    #[cfg(not(expiry_loom))]
+    park(Some(limit));
+    // A moment that others use.
+    #[cfg(expiry_loom)]
+    let _ = limit;
+    #[cfg(expiry_loom)]
+    loom::thread::yield_now();
+}

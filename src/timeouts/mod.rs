@@ -3,7 +3,7 @@
 //! [`Timeouts`] is the face. [`Limited`], [`Sleep`] and [`Interval`] are the futures that it makes; each borrows it. They need nothing but
 //! the waker that they are polled with.
 //!
-//! The feature `tokio` and the feature `async` are the same, and bring no dependency.
+//! The feature `tokio` and the feature `async` are the same.
 
 mod builder;
 mod error;
@@ -23,7 +23,7 @@ use crate::ack::Polled;
 use crate::core::engine::Face;
 use crate::core::lateness::Lateness;
 use crate::error::BuildError;
-use crate::setup::Reaper;
+use crate::setup::{shut, Reaper};
 use std::fmt;
 use std::future::IntoFuture;
 use std::sync::atomic::Ordering::Relaxed;
@@ -119,6 +119,7 @@ pub struct Timeouts {
 /// Counters. Monotonic but for `waiting` and `slots`; read one after another while others count. When nothing is going on, `registered` is
 /// `waiting + fired + cancelled + closed`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct TimeoutsMetrics {
     /// Futures that wait now.
@@ -201,8 +202,7 @@ impl Timeouts {
     /// How many futures wait; about, while others come and go.
     #[must_use]
     pub fn len(&self) -> usize {
-        let live = (0..self.waiters.engine.shards()).map(|shard| self.waiters.live(shard).0);
-        usize::try_from(live.sum::<u64>()).unwrap_or(usize::MAX)
+        self.waiters.engine.len(&*self.waiters)
     }
 
     /// Whether none does.
@@ -236,24 +236,27 @@ impl Timeouts {
         sum
     }
 
+    /// Waits for room, where the [capacity](TimeoutsBuilder::capacity) is bounded: see [`Room`](crate::Room), which has an
+    /// example. It is for who has been told [`TimerError::Full`].
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn room(&self) -> crate::Room<'_> {
+        crate::Room::new(self.waiters.engine.door())
+    }
+
     /// Ends it: what waits is woken and resolves to [`TimerError::Closed`], unless its time was up; what comes later is refused with that. A
     /// future that is ready is ready all the same. Waits for the reaper; called by a waker that the reaper calls, it only asks.
     pub fn shutdown(&self) {
-        let engine = &self.waiters.engine;
-        engine.refuse();
-        match &self.reaper {
-            Some(reaper) if reaper.is_current() => reaper.ask(),
-            Some(reaper) if engine.is_driving() => {
-                reaper.ask();
-                engine.waker.wake();
-            }
-            None if engine.is_driving() => {}
-            Some(reaper) => {
-                self.waiters.close();
-                reaper.join(engine);
-            }
-            None => self.waiters.close(),
-        }
+        shut(&self.waiters.engine, self.reaper.as_ref(), || {
+            self.waiters.close();
+        });
+    }
+
+    /// As [`shutdown`](Self::shutdown), without blocking the thread: what comes later is refused when this returns, the reaper wakes what waits, and
+    /// the future ends when that is done. The shutdown goes on if it is dropped. Without a reaper it has been shut down when this returns.
+    pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {
+        let close = || self.waiters.close();
+        crate::setup::shut_soon(&self.waiters.engine, self.reaper.as_ref(), close)
     }
 
     /// For models: the clock has come to `tick`.

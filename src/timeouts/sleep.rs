@@ -123,9 +123,18 @@ impl<'t> Sleep<'t> {
         match self.state {
             // What nearly every timeout comes to: registered, and never looked at again.
             State::Fresh { after } if after != 0 && after <= self.waiters.longest => {
-                let (due, waiter) = self.waiters.register(after, waker)?;
-                self.state = State::waiting(due, waiter);
-                Poll::Pending
+                match self.waiters.register(after, waker) {
+                    Ok((due, waiter)) => {
+                        self.state = State::waiting(due, waiter);
+                        Poll::Pending
+                    }
+                    Err(why) => {
+                        // Its time has begun all the same.
+                        let due = self.waiters.due(after);
+                        self.state = State::Set { due };
+                        Poll::Ready(Err(why))
+                    }
+                }
             }
             _ => self.poll_on(waker),
         }
@@ -148,11 +157,14 @@ impl<'t> Sleep<'t> {
                     }
                 },
                 State::Waiting { due, lease, id } => {
-                    match self.waiters.waits(Waiter { id, lease }, waker) {
-                        Ok(true) => return Poll::Pending,
-                        Ok(false) if self.waiters.is_over(due) => self.state = State::Over,
+                    match self.waiters.waits(Waiter { id, lease }, due, waker) {
+                        Ok(Some((waiter, _old))) => {
+                            self.state = State::waiting(due, waiter);
+                            return Poll::Pending;
+                        }
+                        Ok(None) if self.waiters.is_over(due) => self.state = State::Over,
                         // Further off than a lease can express, and so not over yet; or shut down, which the registration will say.
-                        Ok(false) => self.state = State::Set { due },
+                        Ok(None) => self.state = State::Set { due },
                         Err(why) => {
                             self.state = State::Set { due };
                             return Poll::Ready(Err(why));

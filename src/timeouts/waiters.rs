@@ -188,43 +188,64 @@ impl Waiters {
         slot.expect("a slot that was claimed is there as long as the engine")
     }
 
-    /// Whether an entry still waits, for its owner, who is polled with `waker`: then it is that one which will be woken.
+    /// An entry that is over at `due` and still waits, for its owner, who is polled with `waker`: it is that one which will be woken.
+    /// `None` if it has ended. If that is another waker than before, that one too: to be dropped when the owner has noted the entry, as
+    /// that may panic.
     #[inline]
-    pub(super) fn waits(&self, waiter: Waiter, waker: &Waker) -> Result<bool, TimerError> {
+    pub(super) fn waits(
+        &self,
+        waiter: Waiter,
+        due: u64,
+        waker: &Waker,
+    ) -> Result<Option<(Waiter, Option<Waker>)>, TimerError> {
         let slot = self.slot(waiter);
         // Before the lease: of a later tenant's words one finds its lease, too.
         let owner = slot.owner.load(Ordering::Acquire);
         let word = slot.word.load(Ordering::Acquire);
         if slot.lease() != waiter.lease {
-            return Ok(false);
+            return Ok(None);
         }
         if Words(word, owner) == Words::of(waker) {
-            return Ok(true);
+            return Ok(Some((waiter, None)));
         }
-        self.change(waiter, waker)
+        self.change(waiter, due, waker)
     }
 
-    /// Has a registered entry wake another waker: ends it, and registers it again in place.
+    /// Has a registered entry wake another waker: ends it, and registers it again in place, by the clock and `due`: what the lease says
+    /// alone could be told from a deadline of before only if the driver had seen each jump of the clock. (Of a deadline that was cut short
+    /// the bucket may have waited too long for that: then it fires in vain.)
     #[cold]
     #[inline(never)]
-    fn change(&self, waiter: Waiter, waker: &Waker) -> Result<bool, TimerError> {
+    fn change(
+        &self,
+        waiter: Waiter,
+        due: u64,
+        waker: &Waker,
+    ) -> Result<Option<(Waiter, Option<Waker>)>, TimerError> {
         let slot = self.slot(waiter);
+        let tick = self.engine.ticks.at(self.engine.coarse_now());
+        if due <= tick {
+            // Nobody has to be woken for it any more.
+            self.end(waiter, End::Fired);
+            return Ok(None);
+        }
         let fresh = waker.clone();
         if self.engine.end(slot, waiter.lease).is_err() {
-            return Ok(false);
+            return Ok(None);
         }
         // SAFETY: just ended, by this.
         let old = unsafe { take(slot) };
         put(slot, Words::from_waker(fresh));
-        slot.set_lease(waiter.lease);
+        let deadline = Self::expressed(due, tick);
+        let lease = waiter.lease.with_deadline(deadline);
+        let waiter = Waiter { lease, ..waiter };
+        slot.set_lease(lease);
         // A scan, or a shutdown, may have passed it by meanwhile.
-        let deadline = waiter.lease.deadline_near(self.engine.about_now());
         let enforced = self.engine.enforce(waiter.id, deadline);
         if enforced.is_err() && self.end(waiter, End::Closed) {
             return Err(TimerError::Closed);
         }
-        drop(old);
-        Ok(true)
+        Ok(Some((waiter, Some(old))))
     }
 
     /// The tick at which `after` nanoseconds from now on are over, for an entry that there is. After a jump of the clock by years,
@@ -329,8 +350,7 @@ impl Face for Waiters {
 
     fn prepare(&self, _: &Slot, _: Lease) {}
 
-    fn expired(&self, claim: Claim<'_>, _: Lease, deadline: u64, now: u64) {
-        self.engine.late(&claim, deadline, now);
+    fn expired(&self, claim: Claim<'_>, _: Lease, _: u64, _: u64) {
         self.wake(&claim, End::Fired);
     }
 

@@ -147,6 +147,13 @@ impl<T> TimerWheel<T> {
     ///
     /// O(1). Allocates if [`capacity`](TimerWheel::capacity) is used up (amortised O(1)).
     ///
+    /// ```
+    /// # use expiry::wheel::{Geometry, TimerWheel};
+    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+    /// let reply = wheel.schedule(30, "no reply");
+    /// assert_eq!(wheel.deadline(reply), Some(30));
+    /// ```
+    ///
     /// # Panics
     /// If there are [`MAX_TIMERS`](TimerWheel::MAX_TIMERS) timers already. (Like any collection it aborts when there is no memory.)
     #[inline]
@@ -198,6 +205,14 @@ impl<T> TimerWheel<T> {
 
     /// Takes a timer out and returns its value; `None`, and nothing happens, if no timer has this id. So it may be called any number
     /// of times. O(1).
+    ///
+    /// ```
+    /// # use expiry::wheel::{Geometry, TimerWheel};
+    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+    /// let reply = wheel.schedule(30, "no reply");
+    /// assert_eq!(wheel.deschedule(reply), Some("no reply"));
+    /// assert_eq!(wheel.deschedule(reply), None); // an id is not used again
+    /// ```
     #[inline]
     pub fn deschedule(&mut self, id: TimerId) -> Option<T> {
         let place = self.wheel.take_if(id.index, |place| place.is(id))?;
@@ -255,6 +270,17 @@ impl<T> TimerWheel<T> {
     ///
     /// O(1) for each timer plus the cascades that time has brought, each timer being moved at most once per
     /// level; O(levels) if there is nothing to do.
+    ///
+    /// ```
+    /// # use expiry::wheel::{Geometry, TimerWheel};
+    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+    /// wheel.schedule(30, "late");
+    /// wheel.schedule(10, "early");
+    /// assert!(wheel.pop(9).is_none());
+    /// let fired = wheel.pop(10).unwrap();
+    /// assert_eq!((fired.value, fired.deadline), ("early", 10));
+    /// assert!(wheel.pop(10).is_none());
+    /// ```
     #[inline]
     pub fn pop(&mut self, now: u64) -> Option<Fired<T>> {
         let mut plenty = usize::MAX;
@@ -309,6 +335,16 @@ impl<T> TimerWheel<T> {
     /// every time, the call does not end: see [`advance_limited`](TimerWheel::advance_limited).)
     ///
     /// For order, time going backwards and cost see [`pop`](TimerWheel::pop), of which this is a loop.
+    ///
+    /// ```
+    /// # use expiry::wheel::{Geometry, TimerWheel};
+    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+    /// wheel.schedule(10, "early");
+    /// wheel.schedule(30, "late");
+    /// let mut fired = Vec::new();
+    /// wheel.advance(20, |_, timer| fired.push(timer.value));
+    /// assert_eq!((fired, wheel.now()), (vec!["early"], 20));
+    /// ```
     ///
     /// # Panics
     /// If the callback does. What it was given is dropped with it; all else is in its place, and the next call goes on.
@@ -396,6 +432,14 @@ impl<T> TimerWheel<T> {
     /// It is exact unless the earliest timer of its bucket was moved or descheduled; then it may be shorter, and an advance at that time
     /// makes it exact. Whoever sleeps so long and advances, over and over, wakes at most once per
     /// distinct deadline and once per removal, and never only to cascade.
+    ///
+    /// ```
+    /// # use expiry::wheel::{Geometry, TimerWheel};
+    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+    /// assert_eq!(wheel.expiration_delay(), None);
+    /// wheel.schedule(30, "no reply");
+    /// assert_eq!(wheel.expiration_delay(), Some(30)); // so long there is nothing to do
+    /// ```
     #[must_use]
     pub fn expiration_delay(&self) -> Option<u64> {
         self.next_expiration()
@@ -403,12 +447,27 @@ impl<T> TimerWheel<T> {
     }
 
     /// [`expiration_delay`](TimerWheel::expiration_delay) as a point in time.
+    ///
+    /// ```
+    /// # use expiry::wheel::{Geometry, TimerWheel};
+    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+    /// wheel.schedule(30, "no reply");
+    /// assert_eq!(wheel.next_expiration(), Some(30));
+    /// ```
     #[must_use]
     pub fn next_expiration(&self) -> Option<u64> {
         self.wheel.next_expiration()
     }
 
     /// The time that the wheel was last advanced to, or made at. O(1).
+    ///
+    /// ```
+    /// # use expiry::wheel::{Geometry, TimerWheel};
+    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+    /// # wheel.schedule(30, "no reply");
+    /// wheel.advance(7, |_, _| ());
+    /// assert_eq!(wheel.now(), 7);
+    /// ```
     #[must_use]
     pub fn now(&self) -> u64 {
         self.wheel.now()
@@ -421,6 +480,13 @@ impl<T> TimerWheel<T> {
     }
 
     /// How many timers are scheduled. O(1).
+    ///
+    /// ```
+    /// # use expiry::wheel::{Geometry, TimerWheel};
+    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+    /// wheel.schedule(30, "no reply");
+    /// assert_eq!(wheel.len(), 1);
+    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.wheel.len()
@@ -433,6 +499,15 @@ impl<T> TimerWheel<T> {
     }
 
     /// Whether a timer has this id. O(1).
+    ///
+    /// ```
+    /// # use expiry::wheel::{Geometry, TimerWheel};
+    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+    /// let reply = wheel.schedule(30, "no reply");
+    /// assert!(wheel.contains(reply));
+    /// wheel.advance(30, |_, _| ());
+    /// assert!(!wheel.contains(reply));
+    /// ```
     #[inline]
     #[must_use]
     pub fn contains(&self, id: TimerId) -> bool {
@@ -440,6 +515,13 @@ impl<T> TimerWheel<T> {
     }
 
     /// The value of a timer. O(1).
+    ///
+    /// ```
+    /// # use expiry::wheel::{Geometry, TimerWheel};
+    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+    /// let reply = wheel.schedule(30, "no reply");
+    /// assert_eq!(wheel.get(reply), Some(&"no reply"));
+    /// ```
     #[inline]
     #[must_use]
     pub fn get(&self, id: TimerId) -> Option<&T> {
@@ -450,6 +532,14 @@ impl<T> TimerWheel<T> {
     }
 
     /// The value of a timer, to be changed. O(1).
+    ///
+    /// ```
+    /// # use expiry::wheel::{Geometry, TimerWheel};
+    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+    /// let tries = wheel.schedule(30, 1);
+    /// *wheel.get_mut(tries).unwrap() += 1;
+    /// assert_eq!(wheel.get(tries), Some(&2));
+    /// ```
     #[inline]
     #[must_use]
     pub fn get_mut(&mut self, id: TimerId) -> Option<&mut T> {
@@ -460,6 +550,13 @@ impl<T> TimerWheel<T> {
     }
 
     /// The deadline of a timer, as it was given. O(1).
+    ///
+    /// ```
+    /// # use expiry::wheel::{Geometry, TimerWheel};
+    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+    /// let reply = wheel.schedule(30, "no reply");
+    /// assert_eq!(wheel.deadline(reply), Some(30));
+    /// ```
     #[inline]
     #[must_use]
     pub fn deadline(&self, id: TimerId) -> Option<u64> {
@@ -523,6 +620,14 @@ impl<T> TimerWheel<T> {
     }
 
     /// Drops all timers; their ids are stale from here on. The clock stays where it is, and the memory is kept. O(places).
+    ///
+    /// ```
+    /// # use expiry::wheel::{Geometry, TimerWheel};
+    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+    /// let reply = wheel.schedule(30, "no reply");
+    /// wheel.clear();
+    /// assert!(wheel.is_empty() && !wheel.contains(reply));
+    /// ```
     ///
     /// # Panics
     /// If a value's drop does. The wheel is empty then, too.

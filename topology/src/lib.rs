@@ -45,6 +45,8 @@
 //! assert_eq!(topology.metrics()[0].acked, 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! With the feature `metrics`, snapshots of components' counters are published through the facade of that name: module `publish`.
 #![forbid(unsafe_code)]
 
 #[cfg(doctest)]
@@ -71,6 +73,8 @@ mod metrics;
 #[doc(hidden)]
 pub mod model;
 mod outcomes;
+#[cfg(feature = "metrics")]
+pub mod publish;
 mod replay;
 mod run;
 mod spout_task;

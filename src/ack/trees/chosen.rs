@@ -283,6 +283,7 @@ impl Trees {
                 }
                 // An early fail is.
                 State::EarlyFailed | State::EarlyFailedBy => {
+                    let _telling = mine.face.telling();
                     if self.engine.end(found.slot, found.lease).is_ok() {
                         self.early
                             .fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
@@ -334,6 +335,8 @@ impl Trees {
         let slot = found.slot;
         let early = found.lease;
         let initing = early.with_state(State::Initing);
+        // Also of what a shutdown finds under way here, and leaves to this thread.
+        let _telling = mine.face.telling();
         // Refuses a second init, and keeps the early timeout away from here on.
         if slot.swap_lease(early, initing).is_err() {
             return false;
@@ -392,6 +395,7 @@ impl Trees {
     ) -> bool {
         let (slot, seen) = (found.slot, found.lease);
         let mut lease = slot.lease();
+        let _telling = mine.face.telling();
         loop {
             let same = lease.incarnation() == seen.incarnation()
                 && matches!(lease.state(), State::Live | State::Initing)
@@ -569,12 +573,8 @@ impl Trees {
                     if hit(Bug::LostFail) {
                         return Ok(Done::Now);
                     }
-                    if self.engine.end(found.slot, lease).is_ok() {
-                        let target = self.target(key, lease.incarnation());
-                        self.engine.with_stripe(|mine, _| {
-                            let reason = Reason::Failed { by };
-                            self.finish(mine, found.claim(), lease, target, Some(reason));
-                        });
+                    let target = self.target(key, lease.incarnation());
+                    if self.fail_live(found.claim(), lease, target, by) {
                         return Ok(Done::Now);
                     }
                 }

@@ -165,6 +165,7 @@ impl Trees {
         root: u64,
         target: u64,
     ) -> bool {
+        let _telling = mine.face.telling();
         while let Err(now) = self.engine.end(slot, lease) {
             // Only the deadline changed, or it is over. A later tenant has another key, stored before its lease was.
             lease = now;
@@ -182,11 +183,7 @@ impl Trees {
             if hit(Bug::LostFail) {
                 return Ok(Done::Now);
             }
-            if self.engine.end(claim.slot, lease).is_ok() {
-                let target = self.issued_target(root.0);
-                self.engine.with_stripe(|mine, _| {
-                    self.finish(mine, claim, lease, target, Some(Reason::Failed { by }));
-                });
+            if self.fail_live(claim, lease, self.issued_target(root.0), by) {
                 return Ok(Done::Now);
             }
         }

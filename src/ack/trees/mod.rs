@@ -50,9 +50,11 @@ use crate::core::lease::{Lease, State};
 use crate::core::slots::Slot;
 use crate::core::threads::Counter;
 use crate::inject::{hit, Bug};
-use crate::sync::Ordering;
+use crate::sync::{thread, Ordering};
 use crate::time::Timeout;
 use std::sync::atomic::AtomicU64;
+#[cfg(feature = "async")]
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// One shard's part of a thread's counters. A power of two in size: an address is a shift.
@@ -79,6 +81,8 @@ pub(crate) struct Counts {
 pub(crate) struct Share {
     pub(crate) counts: Box<[Counts]>,
     nonce: Counter,
+    /// How many roots this thread is about to end, or has ended and has yet to tell of. See [`Share::telling`].
+    untold: AtomicU64,
 }
 
 impl Share {
@@ -86,7 +90,46 @@ impl Share {
         Share {
             counts: (0..shards).map(|_| Counts::default()).collect(),
             nonce: Counter::default(),
+            untold: AtomicU64::new(0),
         }
+    }
+
+    /// Says that this thread is about to end a root, and then to tell of it, until what is returned is dropped. Before the swap that
+    /// ends it: who finds the root ended finds this said. (A standard atomic also under loom, as the engine's.)
+    #[inline(always)]
+    pub(super) fn telling(&self) -> Telling<'_> {
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        // By one thread at a time.
+        self.untold.store(self.untold.load(relaxed) + 1, relaxed);
+        Telling(&self.untold)
+    }
+
+    /// Runs `f`, which may do anything, a shutdown included, now that this thread has told of what it has ended.
+    #[cfg(feature = "async")]
+    #[cold]
+    fn told(&self, f: impl FnOnce()) {
+        use std::sync::atomic::Ordering::{Relaxed, Release};
+        let untold = self.untold.load(Relaxed);
+        self.untold.store(0, Release);
+        f();
+        self.untold.store(untold, Relaxed);
+    }
+
+    fn has_told(&self) -> bool {
+        self.untold.load(std::sync::atomic::Ordering::Acquire) == 0
+    }
+}
+
+/// See [`Share::telling`].
+pub(super) struct Telling<'a>(&'a AtomicU64);
+
+impl Drop for Telling<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let untold = self.0.load(std::sync::atomic::Ordering::Relaxed);
+        // Release: who finds it gone finds what was told.
+        self.0
+            .store(untold - 1, std::sync::atomic::Ordering::Release);
     }
 }
 
@@ -111,6 +154,9 @@ pub(crate) struct Trees {
     /// Early arrivals held now.
     early: AtomicU64,
     pub(crate) deliver: Deliver,
+    /// What the reaper's last round has ended, where it is to be returned.
+    #[cfg(feature = "async")]
+    pub(crate) returned: Mutex<Option<Vec<Outcome>>>,
 }
 
 #[inline]
@@ -146,6 +192,8 @@ impl Trees {
             settings,
             early: AtomicU64::new(0),
             deliver,
+            #[cfg(feature = "async")]
+            returned: Mutex::new(None),
         }
     }
 
@@ -284,6 +332,18 @@ impl Trees {
 
     // ---- ends ----
 
+    /// Fails a live root, unless it has another lease by now. Whether this did.
+    fn fail_live(&self, claim: Claim<'_>, lease: Lease, target: u64, by: Option<u64>) -> bool {
+        self.engine.with_stripe(|mine, _| {
+            let _telling = mine.face.telling();
+            let ended = self.engine.end(claim.slot, lease).is_ok();
+            if ended {
+                self.finish(mine, claim, lease, target, Some(Reason::Failed { by }));
+            }
+            ended
+        })
+    }
+
     /// What the one who ended a slot does with it: reads what it needs, frees it, and tells the owner.
     /// Without a reason nobody is told: it never was, or was an early arrival.
     pub(super) fn finish(
@@ -369,6 +429,10 @@ impl Trees {
             if hit(Bug::DoubleOutcome) {
                 self.deliver.tell(&outcome);
             }
+            #[cfg(feature = "async")]
+            if self.deliver.is_awaited() {
+                mine.face.told(|| self.deliver.wake());
+            }
         }
     }
 
@@ -411,6 +475,46 @@ impl Trees {
                 }
             });
         });
+        self.finish_telling();
+    }
+
+    /// What is to be returned, if anything is.
+    #[cfg(feature = "async")]
+    pub(crate) fn returned(&self) -> MutexGuard<'_, Option<Vec<Outcome>>> {
+        self.returned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The reaper's last. Nothing is left to close, unless it was told to stop by a handler, or by a task.
+    pub(crate) fn last(&self) {
+        #[cfg(feature = "async")]
+        if self.returned().is_some() {
+            // Not under the lock: who waits for room is woken.
+            let mut left = Vec::new();
+            self.close(Some(&mut |outcome| left.push(outcome)));
+            self.returned()
+                .get_or_insert_with(Vec::new)
+                .append(&mut left);
+            return;
+        }
+        self.close(None);
+    }
+
+    /// Whether this thread has ended a root and has yet to put that into the channel: it is in a waker of somebody who waits for room.
+    #[cfg(feature = "async")]
+    pub(crate) fn is_telling(&self) -> bool {
+        let has_told = || self.engine.with_stripe(|mine, _| mine.face.has_told());
+        self.deliver.is_channel() && !has_told()
+    }
+
+    /// All roots have ended: waits for those that ended some and have yet to put them into the channel, if there is one.
+    fn finish_telling(&self) {
+        if !self.deliver.is_channel() {
+            return;
+        }
+        while !self.engine.stripes().all(Share::has_told) {
+            thread::yield_now();
+        }
+        self.deliver.finish();
     }
 }
 
@@ -440,7 +544,6 @@ impl Face for Trees {
         let (reason, target) = match lease.state() {
             State::Live | State::LiveIssued => {
                 let due = ticks.begins(deadline);
-                self.engine.late(&claim, deadline, now);
                 let reason = Reason::TimedOut {
                     due: Duration::from_nanos(due.saturating_sub(ticks.start())),
                     seen: Duration::from_nanos(now.max(due).saturating_sub(ticks.start())),

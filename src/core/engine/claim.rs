@@ -97,6 +97,9 @@ impl<C> Engine<C> {
             if let Err(why) = self.next_chunk(stripe, index, fruitless >= FRUITLESS) {
                 self.return_credit();
                 *refused = why;
+                if let Refused::OutOfMemory = why {
+                    self.starves();
+                }
                 return NOTHING;
             }
             fruitless += 1;
@@ -141,8 +144,24 @@ impl<C> Engine<C> {
 
     #[inline]
     pub(super) fn return_credit(&self) {
-        if let Some(credits) = &self.credits {
-            credits.fetch_add(1, Ordering::Relaxed);
+        let Some(credits) = &self.credits else {
+            return;
+        };
+        // AcqRel for who waits, who does the same after joining: see `Room`.
+        credits.fetch_add(1, Ordering::AcqRel);
+        #[cfg(feature = "async")]
+        if self.line.is_awaited() {
+            self.line.wake_one();
+        }
+    }
+
+    /// For who waits until there is room.
+    #[cfg(feature = "async")]
+    pub(crate) fn door(&self) -> crate::room::Door<'_> {
+        crate::room::Door {
+            credits: self.credits.as_deref(),
+            refusing: &self.refusing,
+            line: &self.line,
         }
     }
 
@@ -337,8 +356,24 @@ impl<C> Engine<C> {
                 .compare_exchange(active, active + 1, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok()
             {
+                #[cfg(feature = "tracing")]
+                self.starves
+                    .store(false, std::sync::atomic::Ordering::Relaxed);
                 return Ok(active);
             }
+        }
+    }
+
+    /// An entry is refused for want of memory. Said once, until there is some again.
+    #[cold]
+    #[allow(clippy::unused_self)] // but for the event
+    pub(super) fn starves(&self) {
+        #[cfg(feature = "tracing")]
+        if !self
+            .starves
+            .swap(true, std::sync::atomic::Ordering::Relaxed)
+        {
+            crate::trace::event!(ERROR, "out of memory");
         }
     }
 }

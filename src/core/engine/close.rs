@@ -4,6 +4,7 @@ use super::{Claim, Engine, Face, SHUT};
 use crate::core::lease::{Lease, State};
 use crate::core::params::CHUNK;
 use crate::sync::{thread, Ordering};
+use crate::trace::event;
 
 impl<C> Engine<C> {
     /// New entries are refused from about now on; those under way may still come.
@@ -11,6 +12,23 @@ impl<C> Engine<C> {
         // Hints: what decides is the shards' chunk counts, and the closing of buckets.
         self.refusing.store(true, Ordering::Relaxed);
         self.asks.store(true, Ordering::Relaxed);
+        #[cfg(feature = "async")]
+        {
+            // Who waits for room has made one between joining and his look at this.
+            crate::sync::fence(Ordering::SeqCst);
+            if self.line.is_awaited() {
+                self.line.wake_all();
+            }
+        }
+    }
+
+    /// Who waits for the end is to look again: something has been done about it.
+    #[cfg(feature = "async")]
+    pub(crate) fn parted(&self) {
+        crate::sync::fence(Ordering::SeqCst);
+        if !self.parting.is_empty() {
+            self.parting.wake();
+        }
     }
 
     pub(crate) fn is_refusing(&self) -> bool {
@@ -22,23 +40,38 @@ impl<C> Engine<C> {
     pub(crate) fn close(&self, face: &impl Face, mut f: impl FnMut(Claim<'_>, Lease)) {
         self.refuse();
         let _driving = self.driving();
+        let mut left = None;
         for (at, shard) in self.shards.iter().enumerate() {
-            while shard
-                .driver
-                .enter(|_| self.close_shard(at, face, &mut f))
-                .is_none()
-            {
+            let closed = loop {
+                if let Some(closed) = shard.driver.enter(|_| self.close_shard(at, face, &mut f)) {
+                    break closed;
+                }
                 thread::yield_now();
+            };
+            if let Some(ended) = closed {
+                left = Some(left.unwrap_or(0) + ended);
             }
+        }
+        #[cfg(feature = "async")]
+        self.parted();
+        if let Some(left) = left {
+            event!(INFO, "shut down", left = left);
         }
     }
 
-    fn close_shard(&self, at: usize, face: &impl Face, f: &mut impl FnMut(Claim<'_>, Lease)) {
+    /// How many this has ended; `None` if it was closed before.
+    fn close_shard(
+        &self,
+        at: usize,
+        face: &impl Face,
+        f: &mut impl FnMut(Claim<'_>, Lease),
+    ) -> Option<u64> {
         let peak = self.shards[at].peak.fetch_or(SHUT, Ordering::AcqRel);
         if peak & SHUT != 0 {
             // Closed before. What is on its way in finds its bucket closed, and is its claimer's to end: nobody else would say so.
-            return;
+            return None;
         }
+        let mut ended = 0;
         for local in 0..peak {
             let chunk = local as usize * self.shards.len() + at;
             for header in self.slots.headers(chunk).into_iter().flatten() {
@@ -54,6 +87,7 @@ impl<C> Engine<C> {
                 {
                     match self.end(slot, lease) {
                         Ok(()) => {
+                            ended += 1;
                             f(Claim::of(id, slot, lease), lease);
                             break;
                         }
@@ -62,5 +96,6 @@ impl<C> Engine<C> {
                 }
             }
         }
+        Some(ended)
     }
 }

@@ -316,6 +316,9 @@ struct DriverShard {
     lingers: bool,
     /// For how many ticks the last look at a grace period that does not end was put off.
     patience: u64,
+    /// The words of the index when it was looked at last; 0 before.
+    #[cfg(feature = "tracing")]
+    words: u64,
 }
 
 impl DriverShard {
@@ -331,6 +334,8 @@ impl DriverShard {
             tended: NEVER,
             lingers: false,
             patience: 0,
+            #[cfg(feature = "tracing")]
+            words: 0,
         }
     }
 }
@@ -419,6 +424,12 @@ pub(crate) struct Engine<C> {
     lag: Option<u64>,
     /// Free slots left, where the capacity is bounded.
     credits: Option<CachePadded<AtomicU64>>,
+    /// Who waits for one.
+    #[cfg(feature = "async")]
+    line: crate::sync::tasks::Line,
+    /// Who waits for the end of it all.
+    #[cfg(feature = "async")]
+    pub(crate) parting: crate::sync::tasks::Crowd,
     /// Tick that the reaper sleeps until; 0 while it is awake (or there is none).
     wake_at: CachePadded<AtomicU64>,
     /// For models: until when the reaper sleeps, or is about to; 0 if it does not.
@@ -442,6 +453,9 @@ pub(crate) struct Engine<C> {
     /// Nanoseconds that rounds of the reaper have taken, and how many there were. Written by it only.
     pub(crate) busy: Counter,
     pub(crate) rounds: Counter,
+    /// That there is no memory has been said, and none has come since.
+    #[cfg(feature = "tracing")]
+    starves: std::sync::atomic::AtomicBool,
 }
 
 impl<C> Engine<C> {
@@ -485,6 +499,10 @@ impl<C> Engine<C> {
             credits: config
                 .capacity
                 .map(|slots| CachePadded::new(AtomicU64::new(slots as u64))),
+            #[cfg(feature = "async")]
+            line: crate::sync::tasks::Line::new(),
+            #[cfg(feature = "async")]
+            parting: crate::sync::tasks::Crowd::new(),
             wake_at: CachePadded::new(AtomicU64::new(0)),
             #[cfg(expiry_loom)]
             sleeps_until: std::sync::atomic::AtomicU64::new(0),
@@ -499,6 +517,8 @@ impl<C> Engine<C> {
             hasher: foldhash::SharedSeed::from_u64(config.seed),
             busy: Counter::default(),
             rounds: Counter::default(),
+            #[cfg(feature = "tracing")]
+            starves: std::sync::atomic::AtomicBool::new(false),
         })
     }
 }
@@ -514,11 +534,20 @@ impl<C> Engine<C> {
         self.slots.slot(id)
     }
 
-    /// An entry that was due at `deadline` is seen at clock reading `now`. By who is at its shard.
+    /// How many slots of `face`, which is this engine's, are in use; about, while others come and go.
+    pub(crate) fn len(&self, face: &impl Face) -> usize {
+        let live: u64 = (0..self.shards()).map(|shard| face.live(shard).0).sum();
+        usize::try_from(live).unwrap_or(usize::MAX)
+    }
+
+    /// An entry that was due at `deadline` is seen at clock reading `now`. By who is at its shard. What has come early, and was never
+    /// begun, is no entry.
     #[inline]
-    pub(crate) fn late(&self, claim: &Claim<'_>, deadline: u64, now: u64) {
-        let late = now.saturating_sub(self.ticks.begins(deadline));
-        self.shards[self.shard_of(claim.id)].lateness.add(late);
+    fn late(&self, claim: &Claim<'_>, lease: Lease, deadline: u64, now: u64) {
+        if !lease.state().is_early() {
+            let late = now.saturating_sub(self.ticks.begins(deadline));
+            self.shards[self.shard_of(claim.id)].lateness.add(late);
+        }
     }
 
     /// How late what has expired was seen.
@@ -696,9 +725,14 @@ impl<C> Engine<C> {
 
     /// How long until then.
     pub(crate) fn wait_time(&self) -> Option<std::time::Duration> {
-        let next = self.next_expiration()?;
-        // Read after it: a stall between the two makes the wait shorter (Q12).
-        Some(self.ticks.until(self.clock.now(), next))
+        // First: who has told since has named it at its shard before, and whoever leaned on that finds one or the other (Q12).
+        let untold = self.untold(0);
+        let told = self.shards.iter().filter_map(|shard| shard.next.get_told());
+        let next = told.min().unwrap_or(NEVER);
+        // Read after them: a stall in between makes the wait shorter (Q12).
+        let now = self.clock.now();
+        let next = next.min(untold.max(self.ticks.at(now) + 1));
+        (next != NEVER).then(|| self.ticks.until(now, next))
     }
 
     /// Publishes slot `id` in the index, wherever there is room, unless `probe` takes a slot that is there already.
@@ -716,6 +750,9 @@ impl<C> Engine<C> {
             index.grow_if_full(face.live(shard).1);
         }
         self.help_carrying(shard, crowded);
+        if let Insert::Full = entered {
+            self.starves();
+        }
         entered
     }
 

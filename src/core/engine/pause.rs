@@ -22,6 +22,7 @@
 use super::{Engine, MAX_LAPSE};
 use crate::sync::exclusive::Exclusive;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::trace::event;
 
 /// The process was stalled from the first of these ticks to the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +76,8 @@ impl<C> Engine<C> {
         if !late && !watch.standing.load(Ordering::Acquire) {
             return Some(Vec::new());
         }
-        watch.pauses.enter(|pauses| {
+        let mut stalled = None;
+        let standing = watch.pauses.enter(|pauses| {
             // Before the expectation is looked at: who leaves a shard has put it off.
             let attended = self.shards.iter().any(|shard| shard.driver.is_taken());
             let expected = watch.expected.load(Ordering::Acquire);
@@ -86,6 +88,7 @@ impl<C> Engine<C> {
                 // A jump by years is none.
                 if from <= tick && tick - from < MAX_LAPSE {
                     pauses.push(Pause { from, to: tick });
+                    stalled = Some(tick - from + 1);
                 }
             }
             watch.standing.store(!pauses.is_empty(), Ordering::Release);
@@ -93,7 +96,17 @@ impl<C> Engine<C> {
                 .expected
                 .fetch_max(now.saturating_add(1), Ordering::AcqRel);
             pauses.clone()
-        })
+        });
+        if let Some(ticks) = stalled {
+            #[allow(clippy::cast_precision_loss)] // for people
+            let seconds = self.ticks.interval().as_secs_f64() * ticks as f64;
+            event!(
+                WARN,
+                "process was stalled: leases are extended",
+                seconds = seconds
+            );
+        }
+        standing
     }
 
     /// Whether a thread is deciding about a stall: it is at all shards, so to speak.

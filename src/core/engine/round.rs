@@ -9,6 +9,8 @@ use crate::core::slots::{Look, NextExpiration, Released, Slot};
 use crate::inject::{hit, Bug};
 use crate::sync::Ordering;
 use crate::time::NEVER;
+#[cfg(feature = "tracing")]
+use crate::trace::event;
 use crate::wheel::Pop;
 
 /// How many chunks a shard gives back in one round: at most some 4 MiB.
@@ -66,11 +68,16 @@ impl<C> Engine<C> {
         let left = self.carry(at, work.budget.max(CARRY_AT_LEAST));
         let mut more = next.is_none() || left == 0;
         work.budget = work.budget.min(left);
+        // Before memory is looked after, which may want a table whose grace period is over: with one that is not, this is not the last
+        // look.
+        let waits = self.indexes[at].turn();
         // Before the wheel is asked for the live ones: what ends from here on asks again.
         let asked =
             shard.untended.load(Ordering::Acquire) && shard.untended.swap(false, Ordering::AcqRel);
-        if asked || driver.tended != instant.tick {
-            driver.tended = instant.tick;
+        let tends = asked || driver.tended != instant.tick;
+        if tends {
+            // Under a grace period, the next visit looks again.
+            driver.tended = if waits { NEVER } else { instant.tick };
             let tended = self.tend(driver, at, face);
             // Something long-lived sits in the way: look again in a while.
             driver.lingers = tended == Tended::Later;
@@ -81,26 +88,57 @@ impl<C> Engine<C> {
             }
         }
         // What has ended here may have been the last key of an index that has been looked after before.
-        driver.lingers |= work.ended > ended && self.shards() > 1;
+        driver.lingers |= work.ended > ended && (self.shards() > 1 || !tends);
         let mut chores = NEVER;
         // Also if this visit has not looked, because an earlier one of the same tick had.
         if driver.lingers {
             chores = self.ticks.at(instant.now.saturating_add(TEND_AGAIN)) + 1;
         }
-        driver.patience = if self.indexes[at].turn() {
+        driver.patience = if waits {
             let patience = self.more_patience(driver.patience);
             chores = chores.min(instant.tick + patience);
             patience
         } else {
             0
         };
+        chores = chores.min(self.carries_on(at, instant.tick));
         if chores != shard.chores.load(Ordering::Relaxed) {
             shard.chores.store(chores, Ordering::Release);
         }
+        #[cfg(feature = "tracing")]
+        self.tell_of_growth(driver, at);
         self.attended();
         Visit {
             more,
             next: next.unwrap_or(NEVER).min(chores),
+        }
+    }
+
+    /// Says so if a shard's index has another size than it had when that was looked at last.
+    #[cfg(feature = "tracing")]
+    fn tell_of_growth(&self, driver: &mut DriverShard, at: usize) {
+        let index = &self.indexes[at];
+        let (tables, to) = index.shape();
+        if tables > 1 || to == driver.words {
+            return;
+        }
+        let from = match std::mem::replace(&mut driver.words, to) {
+            0 => index.capacity_of_class(0),
+            from => from,
+        };
+        if to > from {
+            event!(DEBUG, "index grew", shard = at, from = from, to = to);
+        } else if to < from {
+            event!(DEBUG, "index shrank", shard = at, from = from, to = to);
+        }
+    }
+
+    /// When to come back to carry an index's words: soon, if a smaller table has just been installed.
+    fn carries_on(&self, at: usize, tick: u64) -> u64 {
+        if self.indexes[at].wants_carrying() {
+            tick + 1
+        } else {
+            NEVER
         }
     }
 
@@ -339,6 +377,7 @@ impl<C> Engine<C> {
                     let cost = usize::from(!hit(Bug::BoundlessPoll));
                     work.budget = work.budget.saturating_sub(cost);
                     work.ended += 1;
+                    self.late(&claim, lease, deadline, instant.now);
                     face.expired(claim, lease, deadline, instant.now);
                     break;
                 }

@@ -124,7 +124,7 @@ impl Index {
     }
 
     #[allow(clippy::cast_possible_truncation)] // fewer than 32 classes
-    pub(super) fn capacity_of_class(&self, class: usize) -> u64 {
+    pub(crate) fn capacity_of_class(&self, class: usize) -> u64 {
         let homes = 1u64 << (MIN_CLASS + class as u32);
         homes * HOME as u64 + homes.div_ceil(GROUP as u64) * OVER as u64
     }
@@ -274,7 +274,7 @@ impl Index {
     }
 
     /// How many tables are listed, and the words of the youngest: for the curious.
-    #[cfg(any(test, expiry_loom))]
+    #[cfg(any(test, expiry_loom, feature = "tracing"))]
     pub(crate) fn shape(&self) -> (usize, u64) {
         let directory = self.directory();
         (directory.len(), self.capacity_of(directory.youngest()))

@@ -161,6 +161,15 @@ where
 
     /// The entry of a key, unless its time is up; it has been used. Wait-free but where somebody replaces the value just then, or
     /// the index grows; one clock reading. With a time to idle also a swap, once in every interval.
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
+    /// map.insert("one".to_string(), 1)?;
+    /// let one = map.get("one").unwrap(); // is read in place, and kept for as long as `one` is
+    /// assert_eq!((one.key().as_str(), *one.value()), ("one", 1));
+    /// assert!(map.get("two").is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
     where
@@ -190,6 +199,20 @@ where
     }
 
     /// As [`get`](Self::get), without using it.
+    ///
+    /// ```
+    /// use expiry::{ExpiringMap, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// let map = ExpiringMap::builder().time_to_idle(10 * second).clock(clock.clone()).build_manual()?;
+    /// map.insert(1, "one")?;
+    /// clock.advance(8 * second);
+    /// assert!(map.peek(&1).is_some());
+    /// clock.advance(8 * second); // that was no use of it
+    /// assert!(map.peek(&1).is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn peek<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
     where
@@ -203,6 +226,13 @@ where
     }
 
     /// A clone of a key's value. As [`get`](Self::get).
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
+    /// map.insert("one".to_string(), 1)?;
+    /// assert_eq!(map.get_cloned("one"), Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn get_cloned<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
     where
@@ -213,6 +243,13 @@ where
     }
 
     /// Whether the key has an entry whose time is not up. Does not use it.
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
+    /// map.insert("one".to_string(), 1)?;
+    /// assert!(map.contains_key("one"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
     where
@@ -249,6 +286,21 @@ where
 
     /// Renews a key's entry: it lives for the map's time to live from now, and has been used. False if there is none, or its
     /// time was up; if true, it does not expire by its old deadline any more. One compare-and-swap.
+    ///
+    /// ```
+    /// use expiry::{ExpiringMap, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// let map = ExpiringMap::builder().time_to_live(10 * second).clock(clock.clone()).build_manual()?;
+    /// map.insert(1, "one")?;
+    /// clock.advance(8 * second);
+    /// assert!(map.touch(&1));
+    /// clock.advance(8 * second);
+    /// assert!(map.contains_key(&1)); // its time has begun anew
+    /// assert!(!map.touch(&2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn touch<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
     where
@@ -289,6 +341,14 @@ where
     }
 
     /// Inserts a value, or replaces the one that the key has. Returns the one replaced.
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
+    /// assert!(map.insert("one".to_string(), 1)?.is_none());
+    /// let before = map.insert("one".to_string(), 2)?.unwrap();
+    /// assert_eq!(*before.value(), 1); // the one whose place it took
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -466,6 +526,14 @@ where
     }
 
     /// Ends the entry of a key. Returns it, unless its time was up.
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
+    /// map.insert("one".to_string(), 1)?;
+    /// assert_eq!(map.remove("one").map(|ended| *ended.value()), Some(1));
+    /// assert!(map.remove("one").is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ended<K, V>>
     where
         K: Borrow<Q>,
@@ -532,18 +600,52 @@ where
     }
 
     /// Removes all entries that are there all the while.
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
+    /// map.insert("one".to_string(), 1)?;
+    /// map.clear();
+    /// assert!(map.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn clear(&self) {
         self.retain(|_, _| false);
     }
 
     /// All entries, in no order: each once that is there all the while, its value replaced or not; others perhaps. Does not use
     /// them. About 0.1 us each.
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
+    /// map.insert("one".to_string(), 1)?;
+    /// for entry in map.iter() {
+    ///     println!("{}: {}", entry.key(), entry.value());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn iter(&self) -> Iter<'_, K, V, S> {
         Iter::new(self)
     }
 
     /// Ends what is due, with at most about `budget` steps of work, and tells the listener. True if there is more to do. Any number
     /// of threads may poll: a shard that another one is at is left to it. Does nothing in a listener that a poll has called.
+    ///
+    /// ```
+    /// use expiry::{Cause, ExpiringMap, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let map = ExpiringMap::builder()
+    ///     .time_to_live(Duration::from_secs(10))
+    ///     .clock(clock.clone())
+    ///     .on_end(|key: &u64, _: &u64, cause| assert_eq!((*key, cause), (1, Cause::Expired)))
+    ///     .build_manual()?;
+    /// map.insert(1, 1)?;
+    /// clock.advance(Duration::from_secs(11));
+    /// while map.poll(1000) {} // in a loop of yours; the listener is called in here
+    /// assert_eq!(map.metrics().total.expired, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn poll(&self, budget: usize) -> bool {
         let store = &*self.store;
         let more = store.engine.poll_shared(budget, store, || false);
@@ -555,6 +657,13 @@ where
     }
 
     /// Entries now, those included whose time is up but which nobody has come to yet. O(threads x shards).
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
+    /// map.insert("one".to_string(), 1)?;
+    /// assert_eq!(map.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.store.len()
@@ -567,9 +676,26 @@ where
     }
 
     /// What it has been doing. O(threads x shards).
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
+    /// map.insert("one".to_string(), 1)?;
+    /// map.remove("one");
+    /// let total = map.metrics().total;
+    /// assert_eq!((total.inserted, total.removed, total.live), (1, 1, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn metrics(&self) -> StoreMetrics {
         self.store.metrics()
+    }
+
+    /// Waits for room, where the [capacity](ExpiringMapBuilder::capacity) is bounded: see [`Room`](crate::Room), which has an
+    /// example. What is due makes room when somebody polls, or the reaper comes to it.
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn room(&self) -> crate::Room<'_> {
+        crate::Room::new(self.store.engine.door())
     }
 
     /// Ends all entries, tells the listener ([`Cause::Closed`](crate::Cause::Closed)), and stops the reaper. From here on insertions are
@@ -577,8 +703,29 @@ where
     ///
     /// Waits for a round of the reaper that is under way, unless a listener in such a round calls it: then the reaper, or whoever
     /// polls, does the rest when that round is over.
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
+    /// use expiry::StoreError;
+    ///
+    /// map.insert("one".to_string(), 1)?; // ends now, and is told as `Closed` to a listener
+    /// map.shutdown();
+    /// assert!(map.is_empty());
+    /// assert_eq!(map.insert("two".to_string(), 2).unwrap_err().error, StoreError::Closed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn shutdown(&self) {
         self.store.shut(self.reaper.as_ref());
+    }
+
+    /// As [`shutdown`](Self::shutdown), without blocking the thread: insertions are refused when this returns, the reaper ends the entries and
+    /// tells the listener, and the future ends when that is done. The shutdown goes on if it is dropped. A map without a reaper has been shut down
+    /// when this returns.
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {
+        let close = || self.store.close();
+        crate::setup::shut_soon(&self.store.engine, self.reaper.as_ref(), close)
     }
 }
 

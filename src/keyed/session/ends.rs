@@ -11,6 +11,18 @@ impl SessionTracker {
     /// What has expired, all of it. Several threads may poll: they share the work, and each session is given to one of them. A poll
     /// may return what another one under way has found so far. In no order. Where there is a handler that is told instead, and
     /// this is empty.
+    ///
+    /// ```
+    /// # use expiry::{ManualClock, SessionTracker};
+    /// # use std::time::Duration;
+    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// # let sessions = SessionTracker::builder().interval(second).clock(clock.clone()).build()?;
+    /// let id = sessions.create(10 * second, 7)?.id();
+    /// clock.advance(20 * second);
+    /// let expired = sessions.poll();
+    /// assert_eq!((expired[0].id, expired[0].owner, expired.len()), (id, 7, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn poll(&self) -> Vec<SessionInfo> {
         let mut expired = Vec::new();
@@ -19,6 +31,19 @@ impl SessionTracker {
     }
 
     /// As [`poll`](Self::poll), with at most about `budget` steps of work. True if there is more to do.
+    ///
+    /// ```
+    /// # use expiry::{ManualClock, SessionTracker};
+    /// # use std::time::Duration;
+    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// # let sessions = SessionTracker::builder().interval(second).clock(clock.clone()).build()?;
+    /// sessions.create(10 * second, 7)?;
+    /// clock.advance(20 * second);
+    /// let mut expired = Vec::new();
+    /// while sessions.poll_into(&mut expired, 1000) {} // something else in between
+    /// assert_eq!(expired.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn poll_into(&self, into: &mut Vec<SessionInfo>, budget: usize) -> bool {
         let before = into.len();
         let found = || {
@@ -32,6 +57,17 @@ impl SessionTracker {
 
     /// How long until a session is due: zero if one is, `None` if none will be. As
     /// [`ExpiryQueue::wait_time`](crate::ExpiryQueue::wait_time).
+    ///
+    /// ```
+    /// # use expiry::{ManualClock, SessionTracker};
+    /// # use std::time::Duration;
+    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// # let sessions = SessionTracker::builder().interval(second).clock(clock.clone()).build()?;
+    /// assert_eq!(sessions.wait_time(), None);
+    /// sessions.create(10 * second, 7)?;
+    /// assert!(sessions.wait_time().unwrap() <= 11 * second);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn wait_time(&self) -> Option<Duration> {
         // Ended in a touch or a creation, or by a poll that is about to take it.
@@ -48,6 +84,20 @@ impl SessionTracker {
     /// Begins to close a session: from now on no touch succeeds, and it does not expire. One of several closers is told `Ok`, and
     /// is to [remove](Self::remove) it; until somebody does it is [there](Self::closing).
     ///
+    /// ```
+    /// # use expiry::{SessionError, SessionId, SessionTracker};
+    /// # use std::time::Duration;
+    /// # let ten = Duration::from_secs(10);
+    /// # let sessions = SessionTracker::builder().build()?;
+    /// let id = sessions.create(ten, 7)?.id();
+    /// sessions.set_closing(id)?;
+    /// assert_eq!(sessions.set_closing(id), Err(SessionError::Closing)); // another one's business
+    /// assert_eq!(sessions.touch(id), Err(SessionError::Closing));
+    /// // ... what belongs to the session is released, and then:
+    /// assert!(sessions.remove(id).is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`SessionError::Unknown`]; [`SessionError::Closing`]: somebody else has begun.
@@ -62,6 +112,17 @@ impl SessionTracker {
     }
 
     /// Ends a session, whether it lives or is being closed. Returns it, to one of several who remove it; `None` if there is none.
+    ///
+    /// ```
+    /// # use expiry::{SessionError, SessionId, SessionTracker};
+    /// # use std::time::Duration;
+    /// # let ten = Duration::from_secs(10);
+    /// # let sessions = SessionTracker::builder().build()?;
+    /// let id = sessions.create(ten, 7)?.id();
+    /// assert_eq!(sessions.remove(id).map(|session| session.owner), Some(7));
+    /// assert!(sessions.remove(id).is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn remove(&self, id: SessionId) -> Option<SessionInfo> {
         if hit(Bug::LostRemove) {
             return self.get(id);
@@ -76,10 +137,30 @@ impl SessionTracker {
         ended.value().end(*ended.key(), remaining)
     }
 
+    /// Waits for room, where the [capacity](super::SessionTrackerBuilder::capacity) is bounded: see [`Room`](crate::Room), which has an
+    /// example. What is due makes room when somebody polls, or the reaper comes to it.
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn room(&self) -> crate::Room<'_> {
+        crate::Room::new(self.store.engine.door())
+    }
+
     /// Ends all sessions, those included that are being closed, and stops the reaper, for which it waits. Returns what there was:
     /// a session that was created, and has been neither removed nor expired, is in here, once. From then on nothing can be created.
     ///
     /// In the handler it only stops the reaper, which then ends what there is, untold: look [at all](Self::for_each) first.
+    ///
+    /// ```
+    /// # use expiry::{SessionError, SessionId, SessionTracker};
+    /// # use std::time::Duration;
+    /// # let ten = Duration::from_secs(10);
+    /// # let sessions = SessionTracker::builder().build()?;
+    /// sessions.create(ten, 7)?;
+    /// let left = sessions.shutdown();
+    /// assert_eq!((left[0].owner, left.len()), (7, 1));
+    /// assert!(sessions.create(ten, 7).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use = "what is not looked at is lost"]
     pub fn shutdown(&self) -> Vec<SessionInfo> {
         let mut left = Vec::new();
@@ -87,6 +168,24 @@ impl SessionTracker {
             left.push(self.ended(&ended, lease));
         });
         left
+    }
+
+    /// As [`shutdown`](Self::shutdown), without blocking the thread: nothing can be created when this returns, the reaper does the rest, and
+    /// the future ends when it has ended, with what there was. A tracker that is polled has been shut down when this returns, and the
+    /// future is ready.
+    ///
+    /// The shutdown goes on if the future is dropped; what there was then goes to the next one.
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn shutdown_async(
+        &self,
+    ) -> impl std::future::Future<Output = Vec<SessionInfo>> + Send + '_ {
+        let left = self.store.shut_with_soon(self.reaper.as_ref());
+        async move {
+            let left = left.await.into_iter();
+            left.map(|(ended, lease)| self.ended(&ended, lease))
+                .collect()
+        }
     }
 }
 

@@ -31,11 +31,11 @@ pub use seat::SessionInfo;
 use self::id::Issuer;
 use self::seat::Seat;
 use super::node::Node;
-use super::stack::Stack;
 use super::store::{Entered, Found, Place, Store};
 use super::StoreError;
 use crate::inject::{hit, Bug};
 use crate::setup::Reaper;
+use crate::sync::stack::Stack;
 use crate::time::Timeout;
 use crossbeam_utils::CachePadded;
 use std::fmt;
@@ -212,6 +212,16 @@ impl SessionTracker {
     }
 
     /// The timeout that who asks for this one gets: it, or the nearest that the settings allow.
+    ///
+    /// ```
+    /// use expiry::SessionTracker;
+    /// use std::time::Duration;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// let sessions = SessionTracker::builder().minimum_timeout(4 * second).maximum_timeout(40 * second).build()?;
+    /// assert_eq!([1, 10, 100].map(|s| sessions.grant(s * second)), [4, 10, 40].map(|s| s * second));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn grant(&self, timeout: Duration) -> Duration {
         timeout.clamp(self.bounds.minimum, self.bounds.maximum)
@@ -255,6 +265,17 @@ impl SessionTracker {
     ///
     /// An id that somebody else has had [tracked](Self::track) already is passed over.
     ///
+    /// ```
+    /// # use expiry::SessionTracker;
+    /// # use std::time::Duration;
+    /// # let ten = Duration::from_secs(10);
+    /// # let sessions = SessionTracker::builder().build()?;
+    /// let session = sessions.create(ten, 7)?;
+    /// assert!(sessions.is_global(session.id())?);
+    /// assert_eq!(session.timeout(), ten);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`StoreError::Full`], [`StoreError::OutOfMemory`], [`StoreError::Closed`].
@@ -263,6 +284,16 @@ impl SessionTracker {
     }
 
     /// As [`create`](Self::create), a local one.
+    ///
+    /// ```
+    /// # use expiry::SessionTracker;
+    /// # use std::time::Duration;
+    /// # let ten = Duration::from_secs(10);
+    /// # let sessions = SessionTracker::builder().build()?;
+    /// let session = sessions.create_local(ten, 7)?;
+    /// assert!(!sessions.is_global(session.id())?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -288,6 +319,19 @@ impl SessionTracker {
     /// Adopts a global session whose id is known, from a log or another server. If it is there already it is renewed, as by
     /// [`touch_for`](Self::touch_for), and otherwise stays as it is.
     ///
+    /// ```
+    /// # use expiry::SessionTracker;
+    /// # use std::time::Duration;
+    /// # let ten = Duration::from_secs(10);
+    /// # let sessions = SessionTracker::builder().build()?;
+    /// use expiry::{SessionId, Tracked};
+    ///
+    /// let id = SessionId(0x0100_0000_0000_0007); // from a log
+    /// assert!(matches!(sessions.track(id, ten, 7)?, Tracked::Added(_)));
+    /// sessions.touch(id)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`create`](Self::create).
@@ -301,6 +345,19 @@ impl SessionTracker {
     }
 
     /// As [`track`](Self::track), a local one. (One that is there already stays what it is.)
+    ///
+    /// ```
+    /// # use expiry::SessionTracker;
+    /// # use std::time::Duration;
+    /// # let ten = Duration::from_secs(10);
+    /// # let sessions = SessionTracker::builder().build()?;
+    /// use expiry::SessionId;
+    ///
+    /// let id = SessionId(0x0100_0000_0000_0007); // from another server
+    /// sessions.track_local(id, ten, 7)?;
+    /// assert!(!sessions.is_global(id)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -27,6 +27,17 @@ const GROUP: usize = 64;
 impl SessionTracker {
     /// Renews a session: it expires when it has not been touched for its own timeout from now on.
     ///
+    /// ```
+    /// # use expiry::{SessionError, SessionId, SessionTracker};
+    /// # use std::time::Duration;
+    /// # let ten = Duration::from_secs(10);
+    /// # let sessions = SessionTracker::builder().build()?;
+    /// let id = sessions.create(ten, 7)?.id();
+    /// sessions.touch(id)?; // ten seconds from now
+    /// assert_eq!(sessions.touch(SessionId(1)), Err(SessionError::Unknown));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`SessionError::Unknown`], [`SessionError::Closing`].
@@ -35,6 +46,17 @@ impl SessionTracker {
     }
 
     /// As [`touch`](Self::touch), this once with another timeout, as near to it as can be [granted](Self::grant).
+    ///
+    /// ```
+    /// # use expiry::{SessionError, SessionId, SessionTracker};
+    /// # use std::time::Duration;
+    /// # let ten = Duration::from_secs(10);
+    /// # let sessions = SessionTracker::builder().build()?;
+    /// let id = sessions.create(ten, 7)?.id();
+    /// sessions.touch_for(id, 6 * ten)?;
+    /// assert!(sessions.get(id).unwrap().remaining > Some(ten));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -45,6 +67,16 @@ impl SessionTracker {
 
     /// As [`touch`](Self::touch), without the look-up.
     ///
+    /// ```
+    /// # use expiry::{SessionError, SessionId, SessionTracker};
+    /// # use std::time::Duration;
+    /// # let ten = Duration::from_secs(10);
+    /// # let sessions = SessionTracker::builder().build()?;
+    /// let session = sessions.create(ten, 7)?;
+    /// sessions.touch_by(&session)?; // no look-up
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`touch`](Self::touch).
@@ -53,6 +85,17 @@ impl SessionTracker {
     }
 
     /// As [`touch_for`](Self::touch_for), without the look-up.
+    ///
+    /// ```
+    /// # use expiry::{SessionError, SessionId, SessionTracker};
+    /// # use std::time::Duration;
+    /// # let ten = Duration::from_secs(10);
+    /// # let sessions = SessionTracker::builder().build()?;
+    /// let session = sessions.create(ten, 7)?;
+    /// sessions.touch_by_for(&session, 6 * ten)?;
+    /// assert!(sessions.get(session.id()).unwrap().remaining > Some(ten));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -78,6 +121,17 @@ impl SessionTracker {
     }
 
     /// As many [touches](Self::touch_for), and what became of each, in order. Memory is fetched for 64 at a time.
+    ///
+    /// ```
+    /// # use expiry::{SessionError, SessionId, SessionTracker};
+    /// # use std::time::Duration;
+    /// # let ten = Duration::from_secs(10);
+    /// # let sessions = SessionTracker::builder().build()?;
+    /// let id = sessions.create(ten, 7)?.id();
+    /// let touched = sessions.touch_batch(&[(id, ten), (SessionId(1), ten)]);
+    /// assert_eq!(touched, [Ok(()), Err(SessionError::Unknown)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn touch_batch(&self, items: &[(SessionId, Duration)]) -> Vec<Result<(), SessionError>> {
         let engine = &self.store.engine;
         let mut done = Vec::with_capacity(items.len());
@@ -173,7 +227,12 @@ impl SessionTracker {
     pub fn take_touched(&self) -> Vec<(SessionId, Duration)> {
         let mut all = Vec::new();
         let now = self.store.engine.clock.now();
-        for (shard, pile) in self.touched.iter().flatten().enumerate() {
+        for (shard, pile) in self
+            .touched
+            .iter()
+            .flat_map(|piles| piles.iter())
+            .enumerate()
+        {
             let _pin = self.store.pin(shard);
             for place in pile.take() {
                 let Some(found) = self.store.stay(place) else {

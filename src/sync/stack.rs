@@ -1,13 +1,13 @@
 //! What anybody puts on a pile, and somebody takes away whole.
 
-use crate::sync::cell::Kept;
-use crate::sync::{AtomicPtr, Ordering};
+use super::cell::Kept;
+use super::{AtomicPtr, Ordering};
 use std::marker::PhantomData;
 use std::ptr;
 
 /// A lock-free stack of which all is taken at once: a push is a compare-and-swap, a taking one swap. Nothing is ever popped by
 /// itself, so there is no ABA, and nobody looks at what another may be freeing.
-pub(super) struct Stack<T> {
+pub(crate) struct Stack<T> {
     head: AtomicPtr<Link<T>>,
     _items: PhantomData<*mut T>,
 }
@@ -24,14 +24,14 @@ struct Link<T> {
 }
 
 impl<T> Stack<T> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Stack {
             head: AtomicPtr::new(ptr::null_mut()),
             _items: PhantomData,
         }
     }
 
-    pub(super) fn push(&self, item: T) {
+    pub(crate) fn push(&self, item: T) {
         let mut head = self.head.load(Ordering::Relaxed);
         let item = Kept::new(item);
         let link = Box::into_raw(Box::new(Link { item, next: head }));
@@ -49,13 +49,13 @@ impl<T> Stack<T> {
         }
     }
 
-    /// Whether there is nothing on it just then.
-    pub(super) fn is_empty(&self) -> bool {
-        self.head.load(Ordering::Relaxed).is_null()
+    /// Whether there is nothing on it just then. SeqCst: see [`super::tasks`].
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.load(Ordering::SeqCst).is_null()
     }
 
     /// All of it, the last one first.
-    pub(super) fn take(&self) -> Taken<T> {
+    pub(crate) fn take(&self) -> Taken<T> {
         Taken {
             next: self.head.swap(ptr::null_mut(), Ordering::Acquire),
         }
@@ -69,7 +69,7 @@ impl<T> Drop for Stack<T> {
 }
 
 /// What has been taken off a stack.
-pub(super) struct Taken<T> {
+pub(crate) struct Taken<T> {
     next: *mut Link<T>,
 }
 

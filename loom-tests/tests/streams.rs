@@ -1,0 +1,262 @@
+//! Tasks that wait for what has ended: no wake-up is lost, and nothing that was told.
+#![cfg(expiry_loom)]
+
+use expiry::model::Told;
+use expiry::{AckTracker, Fate, ManualClock, ReceiverStream, RootId, WhenFull};
+use loom::sync::atomic::AtomicUsize;
+use loom_tests::{large, model, thread, TICK, TIMEOUT};
+use std::mem::ManuallyDrop;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+/// A task, which counts how often it was woken.
+struct Task(AtomicUsize);
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Task {
+    fn new() -> Arc<Self> {
+        Arc::new(Task(AtomicUsize::new(0)))
+    }
+
+    fn woken(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn poll<T>(self: &Arc<Self>, stream: &mut ReceiverStream<T>) -> Poll<Option<T>> {
+        let waker = Waker::from(self.clone());
+        stream.poll_recv(&mut Context::from_waker(&waker))
+    }
+
+    /// A stream at which it waits already.
+    fn waiting<T>(self: &Arc<Self>, stream: &mut ReceiverStream<T>) {
+        assert!(self.poll(stream).is_pending());
+    }
+
+    /// What it finds: at once, or, where it has been told to wait, having been woken since it had been `before` times.
+    fn finds<T>(
+        self: &Arc<Self>,
+        polled: Poll<Option<T>>,
+        before: usize,
+        stream: &mut ReceiverStream<T>,
+    ) -> Option<T> {
+        match polled {
+            Poll::Ready(item) => item,
+            Poll::Pending => {
+                assert!(self.woken() > before, "it sleeps for ever");
+                match self.poll(stream) {
+                    Poll::Ready(item) => item,
+                    Poll::Pending => panic!("it was woken in vain"),
+                }
+            }
+        }
+    }
+}
+
+/// R1: a task finds nothing and goes to sleep as something is told. Guards: the fence of who joins, and that it joins before it looks again.
+#[test]
+fn r1_tell_and_poll() {
+    model("r1_tell_and_poll", || {
+        let (told, receiver) = Told::new();
+        let (task, mut stream) = (Task::new(), receiver.into_stream());
+        let a = thread::spawn(move || {
+            told.tell(7);
+            told
+        });
+        let polled = task.poll(&mut stream);
+        let told = a.join().unwrap();
+        assert_eq!(task.finds(polled, 0, &mut stream), Some(7));
+        drop(told);
+        assert_eq!(task.poll(&mut stream), Poll::Ready(None));
+    });
+}
+
+/// R1: two are told, of which one spills, to a task that waits already and takes the one while the other comes.
+#[test]
+fn r1_two_are_told() {
+    large("r1_two_are_told", || {
+        let (told, receiver) = Told::new();
+        let (task, mut stream) = (Task::new(), receiver.into_stream());
+        task.waiting(&mut stream);
+        let told = Arc::new(told);
+        let threads = [1, 2].map(|item| {
+            let told = told.clone();
+            thread::spawn(move || told.tell(item))
+        });
+        let polls = [(); 2].map(|()| (task.woken(), task.poll(&mut stream)));
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        let [first, second] = polls.map(|(before, polled)| match polled {
+            Poll::Ready(item) => item,
+            Poll::Pending => task.finds(Poll::Pending, before, &mut stream),
+        });
+        let mut items = [first, second].map(Option::unwrap);
+        items.sort_unstable();
+        assert_eq!(items, [1, 2]);
+        assert!(task.poll(&mut stream).is_pending());
+    });
+}
+
+/// R2: the stream is polled by another task as something is told: that one is woken, or finds it.
+#[test]
+fn r2_tell_and_another_waker() {
+    model("r2_tell_and_another_waker", || {
+        let (told, receiver) = Told::new();
+        let (one, two) = (Task::new(), Task::new());
+        let mut stream = receiver.into_stream();
+        one.waiting(&mut stream);
+        let a = thread::spawn(move || told.tell(7));
+        let polled = two.poll(&mut stream);
+        a.join().unwrap();
+        assert_eq!(two.finds(polled, 0, &mut stream), Some(7));
+    });
+}
+
+/// R3: a stream is dropped as it is woken, and another one is taken.
+#[test]
+fn r3_tell_and_another_stream() {
+    model("r3_tell_and_another_stream", || {
+        let (told, receiver) = Told::new();
+        let (one, two) = (Task::new(), Task::new());
+        let mut stream = receiver.clone().into_stream();
+        one.waiting(&mut stream);
+        let a = thread::spawn(move || told.tell(7));
+        drop(stream);
+        let mut stream = receiver.into_stream();
+        let polled = two.poll(&mut stream);
+        a.join().unwrap();
+        assert_eq!(two.finds(polled, 0, &mut stream), Some(7));
+    });
+}
+
+/// R3: of two streams that wait one goes as something is told: the other one has it.
+#[test]
+fn r3_tell_and_one_of_two_drops() {
+    model("r3_tell_and_one_of_two_drops", || {
+        let (told, receiver) = Told::new();
+        let (one, two) = (Task::new(), Task::new());
+        let mut streams = [receiver.clone(), receiver].map(expiry::Receiver::into_stream);
+        one.waiting(&mut streams[0]);
+        two.waiting(&mut streams[1]);
+        let a = thread::spawn(move || told.tell(7));
+        let [goes, mut stays] = streams;
+        drop(goes);
+        a.join().unwrap();
+        assert_eq!(two.finds(Poll::Pending, 0, &mut stays), Some(7));
+    });
+}
+
+/// R4: it ends as a task goes to sleep; what was told before that comes first. Guards: the fences of both, and that the end is looked at
+/// before the last look.
+#[test]
+fn r4_end_and_poll() {
+    model("r4_end_and_poll", || {
+        let (told, receiver) = Told::<u32>::new();
+        let (task, mut stream) = (Task::new(), receiver.into_stream());
+        let a = thread::spawn(move || told.finish());
+        let polled = task.poll(&mut stream);
+        a.join().unwrap();
+        assert_eq!(task.finds(polled, 0, &mut stream), None);
+    });
+}
+
+/// R4: the last item, and then the end.
+#[test]
+fn r4_last_and_end_and_poll() {
+    model("r4_last_and_end_and_poll", || {
+        let (told, receiver) = Told::new();
+        let (task, mut stream) = (Task::new(), receiver.into_stream());
+        let a = thread::spawn(move || {
+            told.tell(7);
+            drop(told);
+        });
+        let polled = task.poll(&mut stream);
+        a.join().unwrap();
+        assert_eq!(task.finds(polled, 0, &mut stream), Some(7));
+        assert_eq!(task.poll(&mut stream), Poll::Ready(None));
+    });
+}
+
+/// R5: a root ends in another thread as the tracker is shut down: its outcome comes before the end of the stream, whoever tells it. Guards:
+/// that who ends a root says so first, and that the shutdown waits for who has.
+fn shutdown_beside(
+    name: &str,
+    begun: impl Fn(&AckTracker) -> RootId + Send + Sync + 'static,
+    ends: fn(&AckTracker, RootId) -> bool,
+) {
+    large(name, move || {
+        loom::stop_exploring();
+        let builder = AckTracker::builder()
+            .timeout(TICK * TIMEOUT)
+            .interval(TICK)
+            .shards(1)
+            .seed(7)
+            .latency_sampling(0.0)
+            .clock(ManualClock::new());
+        let (tracker, outcomes) = builder.build_with_channel(4, WhenFull::Wait).unwrap();
+        let root = begun(&tracker);
+        let tracker = Arc::new(ManuallyDrop::new(tracker));
+        let (task, mut stream) = (Task::new(), outcomes.into_stream());
+        loom::explore();
+        let same = tracker.clone();
+        let a = thread::spawn(move || ends(&same, root));
+        assert!(tracker.shutdown(Fate::Cancel).is_empty());
+        let mut told = 0;
+        while let Poll::Ready(Some(outcome)) = task.poll(&mut stream) {
+            assert_eq!(outcome.owner, 42);
+            told += 1;
+        }
+        assert_eq!(task.poll(&mut stream), Poll::Ready(None));
+        assert_eq!(told, usize::from(a.join().unwrap()), "told before the end");
+        assert_eq!(task.poll(&mut stream), Poll::Ready(None));
+        let tracker = Arc::into_inner(tracker).expect("the other thread has ended");
+        drop(ManuallyDrop::into_inner(tracker));
+    });
+}
+
+const EDGE: u64 = 5;
+
+/// R5, of an issued root: told by the ack, or as cancelled.
+#[test]
+fn r5_ack_and_shutdown() {
+    shutdown_beside(
+        "r5_ack_and_shutdown",
+        |tracker| tracker.issue(EDGE, 42).unwrap().into(),
+        |tracker, root| {
+            let _ = tracker.ack(root, EDGE);
+            true
+        },
+    );
+}
+
+/// R5, of a root that is failed.
+#[test]
+fn r5_fail_and_shutdown() {
+    shutdown_beside(
+        "r5_fail_and_shutdown",
+        |tracker| tracker.issue(EDGE, 42).unwrap().into(),
+        |tracker, root| {
+            let _ = tracker.fail(root);
+            true
+        },
+    );
+}
+
+/// R5, of a root whose acks came first: told if its init was not refused.
+#[test]
+fn r5_init_and_shutdown() {
+    shutdown_beside(
+        "r5_init_and_shutdown",
+        |tracker| {
+            tracker.ack(7, EDGE).unwrap();
+            7.into()
+        },
+        |tracker, _| tracker.init(7, EDGE, 42).is_ok(),
+    );
+}

@@ -1,0 +1,375 @@
+//! Publishing through the facade `metrics` (feature `metrics`).
+//!
+//! The engine counts for itself, in stripes of its threads: nothing here is in an operation's way. A publication takes a snapshot that was
+//! made anyway and sets each series to it. So it may be repeated, left out, or done by two threads at once: counters are set to
+//! absolute values, of which recorders keep the larger, and nothing is counted twice. That goes for the lateness too: it is published as the cumulative
+//! counters that Prometheus makes of a histogram, not recorded once more into one of the recorder's.
+
+use crate::core::lateness::Lateness;
+#[cfg(feature = "async")]
+use crate::timeouts::TimeoutsMetrics;
+use crate::{Metrics, ShardMetrics, StoreMetrics, StoreShardMetrics};
+use ::metrics::{with_recorder, Key, Label, Level, Metadata, Recorder, Unit};
+use std::time::Duration;
+
+/// Under what name a snapshot is published, with which further labels, and whether shard by shard.
+///
+/// ```
+/// use expiry::publish::Labels;
+///
+/// let tracker = expiry::AckTracker::builder().build()?;
+/// tracker.metrics().publish("acks"); // the label `name` is "acks"
+/// tracker.metrics().publish(Labels::new("acks").with("region", "north").by_shard());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Labels {
+    own: Vec<Label>,
+    /// The first is the name.
+    all: Vec<Label>,
+    by_shard: bool,
+}
+
+impl Labels {
+    /// The label `name`: what tells this store from the others of the process. Two that are published under one name, with the same labels,
+    /// overwrite each other.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Labels {
+            own: Vec::new(),
+            all: vec![Label::new("name", name.into())],
+            by_shard: false,
+        }
+    }
+
+    /// One more label. Not `name`, `shard` or `le`, which are taken.
+    #[must_use]
+    pub fn with(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        let label = Label::new(key.into(), value.into());
+        self.own.push(label.clone());
+        self.all.push(label);
+        self
+    }
+
+    /// What is counted shard by shard is published so, with the label `shard`, in place of its sum. Of snapshots that have shards.
+    #[must_use]
+    pub fn by_shard(mut self) -> Self {
+        self.by_shard = true;
+        self
+    }
+
+    /// What it says, `name` first: keys and values. For those who publish something of their own beside it.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> + '_ {
+        self.all.iter().map(|label| (label.key(), label.value()))
+    }
+
+    fn each<S>(&self, shards: &[S], total: &S, publish: fn(&S, &Out<'_>)) {
+        if !self.by_shard {
+            return self.out(|out| publish(total, out));
+        }
+        for (number, shard) in shards.iter().enumerate() {
+            let mut labels = self.all.clone();
+            labels.push(Label::new("shard", number.to_string()));
+            out(&labels, |out| publish(shard, out));
+        }
+    }
+
+    fn out(&self, f: impl FnOnce(&Out<'_>)) {
+        out(&self.all, f);
+    }
+}
+
+impl<T: Into<String>> From<T> for Labels {
+    fn from(name: T) -> Self {
+        Labels::new(name)
+    }
+}
+
+static METADATA: Metadata<'static> =
+    Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
+
+/// Where one set of labels goes.
+struct Out<'a> {
+    recorder: &'a dyn Recorder,
+    labels: &'a [Label],
+}
+
+fn out(labels: &[Label], f: impl FnOnce(&Out<'_>)) {
+    with_recorder(|recorder| f(&Out { recorder, labels }));
+}
+
+impl Out<'_> {
+    fn labelled(&self, name: &'static str, further: Option<Label>) -> Key {
+        let labels: Vec<Label> = self.labels.iter().cloned().chain(further).collect();
+        Key::from_parts(name, labels)
+    }
+
+    fn counter(&self, counter: &Counter, value: u64) {
+        self.recorder
+            .register_counter(&self.labelled(counter.0, None), &METADATA)
+            .absolute(value);
+    }
+
+    fn gauge(&self, gauge: &Gauge, value: u64) {
+        #[allow(clippy::cast_precision_loss)] // beyond 2^53
+        self.recorder
+            .register_gauge(&self.labelled(gauge.0, None), &METADATA)
+            .set(value as f64);
+    }
+
+    fn lateness(&self, lateness: &Lateness) {
+        let mut sum = 0;
+        for (power, count) in (1..).zip(&lateness.counts) {
+            sum += count;
+            if LE.contains(&power) {
+                #[allow(clippy::cast_precision_loss)] // a power of two
+                let le = (1u64 << power) as f64 / 1e9;
+                self.up_to(le.to_string(), sum);
+            }
+        }
+        self.up_to("+Inf".into(), sum);
+        self.counter(&LATENESS_COUNT, sum);
+    }
+
+    fn up_to(&self, le: String, count: u64) {
+        let key = self.labelled(LATENESS_BUCKET.0, Some(Label::new("le", le)));
+        self.recorder
+            .register_counter(&key, &METADATA)
+            .absolute(count);
+    }
+
+    fn reaper(&self, busy: Duration, rounds: u64) {
+        #[allow(clippy::cast_possible_truncation)] // 584 years
+        self.counter(&REAPER_BUSY, busy.as_nanos() as u64);
+        self.counter(&REAPER_ROUNDS, rounds);
+    }
+}
+
+/// Of the lateness, the powers of two of nanoseconds that are published: 16 us to 69 s. What is above is in `+Inf`.
+const LE: std::ops::RangeInclusive<u32> = 14..=36;
+
+struct Counter(&'static str);
+struct Gauge(&'static str);
+
+impl Counter {
+    fn describe(&self, recorder: &dyn Recorder, unit: Unit, help: &'static str) {
+        recorder.describe_counter(self.0.into(), Some(unit), help.into());
+    }
+}
+
+impl Gauge {
+    fn describe(&self, recorder: &dyn Recorder, unit: Unit, help: &'static str) {
+        recorder.describe_gauge(self.0.into(), Some(unit), help.into());
+    }
+}
+
+macro_rules! series {
+    ($($kind:ident $constant:ident = $name:literal, $unit:ident, $help:literal;)*) => {
+        $(const $constant: $kind = $kind($name);)*
+
+        /// Tells the recorder what each series is, and its unit: once, after the recorder was installed.
+        ///
+        /// | series | kind | unit | what it is |
+        /// |---|---|---|---|
+        $(#[doc = concat!("| `", $name, "` | ", stringify!($kind), " | ", stringify!($unit), " | ", $help, " |")])*
+        pub fn describe() {
+            with_recorder(|recorder| {
+                $($constant.describe(recorder, Unit::$unit, $help);)*
+            });
+        }
+    };
+}
+
+series! {
+    Gauge LIVE = "expiry_live", Count, "entries now";
+    Gauge SLOTS = "expiry_slots", Count, "slots whose memory is held, in use or not";
+    Gauge TABLES = "expiry_tables", Count, "tables of the index: one for each shard, and more while it grows or shrinks";
+    Counter INSERTED = "expiry_inserted_total", Count, "entries that came in";
+    Counter REPLACED = "expiry_replaced_total", Count, "values that took another's place";
+    Counter ACKED = "expiry_acked_total", Count, "roots that were acked";
+    Counter FAILED = "expiry_failed_total", Count, "roots that failed";
+    Counter REMOVED = "expiry_removed_total", Count, "entries that somebody removed; of timeouts, because the future was ready or dropped";
+    Counter EXPIRED = "expiry_expired_total", Count, "entries whose time was up";
+    Counter CLOSED = "expiry_closed_total", Count, "entries that ended with the shutdown";
+    Counter LATE = "expiry_late_total", Count, "acks, fails and resets after the end of their root";
+    Counter DUPLICATE = "expiry_duplicate_total", Count, "inits of roots that were in flight already";
+    Counter EARLY_HELD = "expiry_early_held_total", Count, "acks, fails and resets that came before their init and were held";
+    Counter EARLY_MERGED = "expiry_early_merged_total", Count, "of these, how many met their init";
+    Counter EARLY_EXPIRED = "expiry_early_expired_total", Count, "of these, how many waited in vain";
+    Counter EARLY_REFUSED = "expiry_early_refused_total", Count, "early arrivals that were refused because too many were held";
+    Counter LATENESS_BUCKET = "expiry_lateness_seconds_bucket", Count, "expirations that were seen at most `le` seconds after they were due";
+    Counter LATENESS_COUNT = "expiry_lateness_seconds_count", Count, "all of these";
+    Counter REAPER_BUSY = "expiry_reaper_busy_nanoseconds_total", Nanoseconds, "time that the reaper has spent working";
+    Counter REAPER_ROUNDS = "expiry_reaper_rounds_total", Count, "how often it has woken up";
+    Counter HANDLER_PANICS = "expiry_handler_panics_total", Count, "panics of handlers, listeners and wakers that were caught";
+    Counter DROP_PANICS = "expiry_drop_panics_total", Count, "panics of keys' and values' drops that were caught, in all stores of the process: without the label `name`";
+    Counter SPILLED = "expiry_spilled_total", Count, "what went to the second queue of a full channel";
+    Counter UNDELIVERED = "expiry_undelivered_total", Count, "what nobody got: dropped by a full channel, or the receiver was gone";
+}
+
+// Each takes its snapshot apart by name: a counter that is added there does not compile until it is published here.
+
+impl ShardMetrics {
+    fn publish(&self, out: &Out<'_>) {
+        let &ShardMetrics {
+            live,
+            slots,
+            tables,
+            inserted,
+            acked,
+            failed,
+            expired,
+            cancelled,
+            late,
+            duplicate,
+            early_held,
+            early_merged,
+            early_expired,
+            early_refused,
+        } = self;
+        out.gauge(&LIVE, live);
+        out.gauge(&SLOTS, slots);
+        out.gauge(&TABLES, tables);
+        out.counter(&INSERTED, inserted);
+        out.counter(&ACKED, acked);
+        out.counter(&FAILED, failed);
+        out.counter(&EXPIRED, expired);
+        out.counter(&CLOSED, cancelled);
+        out.counter(&LATE, late);
+        out.counter(&DUPLICATE, duplicate);
+        out.counter(&EARLY_HELD, early_held);
+        out.counter(&EARLY_MERGED, early_merged);
+        out.counter(&EARLY_EXPIRED, early_expired);
+        out.counter(&EARLY_REFUSED, early_refused);
+    }
+}
+
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+impl Metrics {
+    /// Sets each series of [`describe`]'s table that a tracker has to this snapshot, in the recorder of the facade `metrics`. `cancelled` is
+    /// `expiry_closed_total`. O(series), with an allocation and a look-up in the recorder for each: for a thread that does so every few seconds.
+    ///
+    /// ```
+    /// # let tracker = expiry::AckTracker::builder().build()?;
+    /// tracker.metrics().publish("acks");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn publish(&self, labels: impl Into<Labels>) {
+        let Metrics {
+            shards,
+            total,
+            lateness,
+            reaper_busy,
+            reaper_rounds,
+            handler_panics,
+            spilled,
+            undelivered,
+        } = self;
+        let labels = labels.into();
+        labels.each(shards, total, ShardMetrics::publish);
+        labels.out(|out| {
+            out.lateness(lateness);
+            out.reaper(*reaper_busy, *reaper_rounds);
+            out.counter(&HANDLER_PANICS, *handler_panics);
+            out.counter(&SPILLED, *spilled);
+            out.counter(&UNDELIVERED, *undelivered);
+        });
+    }
+}
+
+impl StoreShardMetrics {
+    fn publish(&self, out: &Out<'_>) {
+        let &StoreShardMetrics {
+            live,
+            slots,
+            tables,
+            inserted,
+            replaced,
+            removed,
+            expired,
+            closed,
+        } = self;
+        out.gauge(&LIVE, live);
+        out.gauge(&SLOTS, slots);
+        out.gauge(&TABLES, tables);
+        out.counter(&INSERTED, inserted);
+        out.counter(&REPLACED, replaced);
+        out.counter(&REMOVED, removed);
+        out.counter(&EXPIRED, expired);
+        out.counter(&CLOSED, closed);
+    }
+}
+
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+impl StoreMetrics {
+    /// Sets each series of [`describe`]'s table that a keyed store has to this snapshot, in the recorder of the facade `metrics`. Cost: as
+    /// [`Metrics::publish`].
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::<u64, u64>::builder().build()?;
+    /// map.metrics().publish("answers");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn publish(&self, labels: impl Into<Labels>) {
+        let StoreMetrics {
+            shards,
+            total,
+            lateness,
+            reaper_busy,
+            reaper_rounds,
+            listener_panics,
+            spilled,
+            undelivered,
+            drop_panics,
+        } = self;
+        let labels = labels.into();
+        labels.each(shards, total, StoreShardMetrics::publish);
+        labels.out(|out| {
+            out.lateness(lateness);
+            out.reaper(*reaper_busy, *reaper_rounds);
+            out.counter(&HANDLER_PANICS, *listener_panics);
+            out.counter(&SPILLED, *spilled);
+            out.counter(&UNDELIVERED, *undelivered);
+        });
+        out(&labels.own, |out| out.counter(&DROP_PANICS, *drop_panics));
+    }
+}
+
+#[cfg(feature = "async")]
+#[cfg_attr(docsrs, doc(cfg(all(feature = "metrics", feature = "tokio"))))]
+impl TimeoutsMetrics {
+    /// Sets each series of [`describe`]'s table that timeouts have to this snapshot, in the recorder of the facade
+    /// `metrics`: `waiting` is `expiry_live`, `registered` and `fired` are `expiry_inserted_total` and `expiry_expired_total`, `cancelled` is
+    /// `expiry_removed_total`. Cost: as [`Metrics::publish`].
+    ///
+    /// ```
+    /// # let timeouts = expiry::Timeouts::new()?;
+    /// timeouts.metrics().publish("requests");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn publish(&self, labels: impl Into<Labels>) {
+        let TimeoutsMetrics {
+            waiting,
+            slots,
+            registered,
+            fired,
+            cancelled,
+            closed,
+            lateness,
+            reaper_busy,
+            reaper_rounds,
+            waker_panics,
+        } = self;
+        labels.into().out(|out| {
+            out.gauge(&LIVE, *waiting);
+            out.gauge(&SLOTS, *slots);
+            out.counter(&INSERTED, *registered);
+            out.counter(&EXPIRED, *fired);
+            out.counter(&REMOVED, *cancelled);
+            out.counter(&CLOSED, *closed);
+            out.lateness(lateness);
+            out.reaper(*reaper_busy, *reaper_rounds);
+            out.counter(&HANDLER_PANICS, *waker_panics);
+        });
+    }
+}

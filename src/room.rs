@@ -1,0 +1,126 @@
+//! Waiting for room, where the capacity is bounded.
+
+use crate::error::Closed;
+use crate::sync::tasks::{Line, Place};
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Where an engine's room is told of.
+#[derive(Clone, Copy)]
+pub(crate) struct Door<'a> {
+    /// Free slots left, where the capacity is bounded.
+    pub(crate) credits: Option<&'a AtomicU64>,
+    pub(crate) refusing: &'a AtomicBool,
+    pub(crate) line: &'a Line,
+}
+
+impl Door<'_> {
+    /// What there is to say, by the number of free slots as `left` reads it.
+    fn look(&self, left: impl Fn(&AtomicU64) -> u64) -> Option<Result<(), Closed>> {
+        if self.refusing.load(Ordering::Relaxed) {
+            return Some(Err(Closed));
+        }
+        let has_room = self.credits.map_or(true, |credits| left(credits) != 0);
+        has_room.then_some(Ok(()))
+    }
+}
+
+/// A future that is ready when there is room for one more entry, probably; from the method `room` of each face. With the feature `async`.
+///
+/// Back-pressure for tasks, instead of an error that says `Full`: try, and where that is refused wait, and try again. At once ready where the
+/// capacity has no bound, or is not used up. Nothing is reserved: somebody else may be faster, and then one waits again.
+///
+/// ```
+/// use expiry::{ExpiryQueue, Handle, StoreError, Updated};
+/// use std::time::Duration;
+///
+/// async fn enter(leases: &ExpiryQueue<u64>, key: u64) -> Result<Updated, StoreError> {
+///     loop {
+///         match leases.update(key, Duration::from_secs(10)) {
+///             Err(StoreError::Full) => leases.room().await?,
+///             done => break done,
+///         }
+///     }
+/// }
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
+/// let leases = std::sync::Arc::new(ExpiryQueue::builder().capacity(1).build()?);
+/// enter(&leases, 1).await?;
+/// let second = tokio::spawn({
+///     let leases = leases.clone();
+///     async move { enter(&leases, 2).await }
+/// });
+/// tokio::task::yield_now().await; // it waits now
+/// leases.remove(&1);
+/// assert!(matches!(second.await?, Ok(Updated::Inserted { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Who is next
+///
+/// Each slot that gets free wakes one of those that wait, the one that has waited longest; who was woken and found the slot taken keeps its
+/// place. Who tries without having waited may be faster: where some never wait and take all there is, those that wait starve. Let all
+/// producers wait, and each gets its turn.
+///
+/// What was woken must be polled, or dropped: as long as it is neither, the slot that it was woken for wakes nobody else. (So do not
+/// hold one in a `select!` whose other branch takes long.) Dropped, it hands its turn on. Polled with another waker than before, it goes to the end of the line.
+///
+/// # Cost
+///
+/// An allocation or two where it has to wait. Who ends an entry pays one load while nobody waits, and nothing where the capacity has no
+/// bound. Wakers are called by who ended the entry, when its slot is free and before its end is told, under [`catch_unwind`](std::panic::catch_unwind).
+///
+/// # Errors
+///
+/// [`Closed`]: it was shut down.
+#[must_use = "futures do nothing unless they are polled"]
+pub struct Room<'a> {
+    door: Door<'a>,
+    place: Place,
+}
+
+impl<'a> Room<'a> {
+    pub(crate) fn new(door: Door<'a>) -> Self {
+        Room {
+            door,
+            place: Place::default(),
+        }
+    }
+}
+
+impl Future for Room<'_> {
+    type Output = Result<(), Closed>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Room { door, place } = &mut *self;
+        if let Some(found) = door.look(|credits| credits.load(Ordering::Acquire)) {
+            // There may be room for more than one.
+            door.line.leave(place);
+            return Poll::Ready(found);
+        }
+        // Either this comes after the read-modify-write of who frees a slot, and finds it; or before, and that finds this one waiting.
+        let look = || door.look(|credits| credits.fetch_add(0, Ordering::AcqRel));
+        match door.line.join(place, context.waker(), look) {
+            Some(found) => Poll::Ready(found),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.door.line.leave(&mut self.place);
+    }
+}
+
+impl fmt::Debug for Room<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Room").finish_non_exhaustive()
+    }
+}

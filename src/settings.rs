@@ -1,0 +1,256 @@
+//! Settings as a server's configuration file has them (feature `serde`).
+//!
+//! A structure for each face: what its builder can be told in words and numbers. What is left out stays as the builder has it; an unknown name, or a value
+//! of another kind, is refused by the format's own error, and what makes no sense by the builder, as a [`BuildError`](crate::BuildError).
+//! Clocks, handlers, hashers and seeds are no matter of a file: the program sets them at the builder.
+//!
+//! Durations are texts of number and unit, `"250ms"`, `"30s"`, `"1h 30m"`, as the crate `humantime` has them (ns, us, ms, s, m, h, days, weeks, months,
+//! years). A [`Timeout`] is one of them, `"never"` or `"default"`.
+//!
+//! ```
+//! use expiry::settings::AckTrackerSettings;
+//! use expiry::{AckTracker, BuildError};
+//! use std::time::Duration;
+//!
+//! let file = r#"
+//!     timeout = "1m"
+//!     interval = "100ms"
+//!     capacity = 1_000_000
+//!     on_drop = "fail"
+//! "#;
+//! let settings: AckTrackerSettings = toml::from_str(file)?;
+//! let tracker = AckTracker::builder().settings(&settings).build()?;
+//! assert_eq!(tracker.interval(), Duration::from_millis(100));
+//!
+//! let typo = toml::from_str::<AckTrackerSettings>("time_out = \"1m\"");
+//! assert!(typo.unwrap_err().to_string().contains("unknown field"));
+//! let settings = toml::from_str::<AckTrackerSettings>("shards = 3")?;
+//! let refused = AckTracker::builder().settings(&settings).build();
+//! assert_eq!(refused.err(), Some(BuildError::BadShards { shards: 3 }));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#[cfg(feature = "async")]
+use crate::TimeoutsBuilder;
+use crate::{
+    AckTrackerBuilder, ExpiringMapBuilder, ExpiryQueueBuilder, OnDrop, SessionTrackerBuilder,
+    Timeout,
+};
+use serde::{de, Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::hash::Hash;
+use std::time::Duration;
+
+/// Durations as texts.
+mod humane {
+    use super::*;
+
+    struct Text;
+
+    impl de::Visitor<'_> for Text {
+        type Value = Duration;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a duration with its unit, such as \"250ms\" or \"1h 30m\"")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
+            humantime::parse_duration(text)
+                .map_err(|why| E::custom(format_args!("{text:?} is no duration: {why}")))
+        }
+    }
+
+    pub(super) fn parse<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        from.deserialize_str(Text)
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref)] // serde's
+    pub(super) fn serialize<S: Serializer>(
+        duration: &Option<Duration>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match duration {
+            Some(duration) => to.collect_str(&humantime::format_duration(*duration)),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        struct Parsed(Duration);
+
+        impl<'de> Deserialize<'de> for Parsed {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                parse(from).map(Parsed)
+            }
+        }
+
+        let parsed = Option::<Parsed>::deserialize(from)?;
+        Ok(parsed.map(|Parsed(duration)| duration))
+    }
+}
+
+/// As a text: a duration with its unit, `never`, or `default`.
+#[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
+impl Serialize for Timeout {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Timeout::Default => to.serialize_str("default"),
+            Timeout::After(time) => humane::serialize(&Some(*time), to),
+            Timeout::Never => to.serialize_str("never"),
+        }
+    }
+}
+
+#[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
+impl<'de> Deserialize<'de> for Timeout {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Text;
+
+        impl de::Visitor<'_> for Text {
+            type Value = Timeout;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(
+                    "a duration with its unit, such as \"30s\", or \"never\", or \"default\"",
+                )
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Timeout, E> {
+                match text {
+                    "default" => Ok(Timeout::Default),
+                    "never" => Ok(Timeout::Never),
+                    _ => humane::parse(de::value::StrDeserializer::new(text)).map(Timeout::After),
+                }
+            }
+        }
+
+        from.deserialize_str(Text)
+    }
+}
+
+/// A face's settings, and its builder's method that takes them. Each of `durations` and `values` is one of the builder's setters, by its name;
+/// what is set otherwise is in `others`, with how.
+macro_rules! settings {
+    (
+        $(#[$doc:meta])*
+        $settings:ident sets $builder:ident, impl [$($generics:tt)*] [$($of:tt)*] {
+            durations { $($duration:ident),* }
+            values { $($value:ident: $type:ty),* }
+            others { $($(#[$other_doc:meta])* $other:ident: $other_type:ty => $set:ident),* }
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        #[non_exhaustive]
+        pub struct $settings {
+            $(
+                #[doc = concat!("See [`", stringify!($duration), "`](", stringify!($builder), "::", stringify!($duration), ").")]
+                #[serde(with = "humane", skip_serializing_if = "Option::is_none")]
+                pub $duration: Option<Duration>,
+            )*
+            $(
+                #[doc = concat!("See [`", stringify!($value), "`](", stringify!($builder), "::", stringify!($value), ").")]
+                #[serde(skip_serializing_if = "Option::is_none")]
+                pub $value: Option<$type>,
+            )*
+            $(
+                $(#[$other_doc])*
+                pub $other: $other_type,
+            )*
+        }
+
+        #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
+        impl $($generics)* $($of)* {
+            /// Sets what these settings have, and leaves the rest as it is.
+            pub fn settings(mut self, settings: &$settings) -> Self {
+                $(
+                    if let Some(duration) = settings.$duration {
+                        self = self.$duration(duration);
+                    }
+                )*
+                $(
+                    if let Some(value) = settings.$value {
+                        self = self.$value(value);
+                    }
+                )*
+                $(
+                    self = $set(self, settings.$other);
+                )*
+                self
+            }
+        }
+    };
+}
+
+settings! {
+    /// Of an [`AckTracker`](crate::AckTracker).
+    AckTrackerSettings sets AckTrackerBuilder, impl [] [AckTrackerBuilder] {
+        durations { interval, early_timeout }
+        values {
+            shards: usize, capacity: usize, early_capacity: usize, latency_sampling: f64, on_drop: OnDrop, reaper_budget: usize
+        }
+        others {
+            /// See [`timeout`](AckTrackerBuilder::timeout); `never` is [`timeouts_off`](AckTrackerBuilder::timeouts_off).
+            timeout: Timeout => set_timeout
+        }
+    }
+}
+
+fn set_timeout(builder: AckTrackerBuilder, timeout: Timeout) -> AckTrackerBuilder {
+    match timeout {
+        Timeout::Default => builder,
+        Timeout::After(time) => builder.timeout(time),
+        Timeout::Never => builder.timeouts_off(),
+    }
+}
+
+settings! {
+    /// Of an [`ExpiringMap`](crate::ExpiringMap).
+    ExpiringMapSettings sets ExpiringMapBuilder, impl [<K, V, S>] [ExpiringMapBuilder<K, V, S>] {
+        durations { time_to_live, time_to_idle, interval }
+        values { shards: usize, capacity: usize, reaper_budget: usize }
+        others {}
+    }
+}
+
+settings! {
+    /// Of an [`ExpiryQueue`](crate::ExpiryQueue).
+    ExpiryQueueSettings sets ExpiryQueueBuilder, impl [<K: Hash + Eq + Send + Sync + 'static>] [ExpiryQueueBuilder<K>] {
+        durations { interval, pause_grace }
+        values { shards: usize, capacity: usize, reaper_budget: usize }
+        others {}
+    }
+}
+
+settings! {
+    /// Of a [`SessionTracker`](crate::SessionTracker).
+    SessionTrackerSettings sets SessionTrackerBuilder, impl [] [SessionTrackerBuilder] {
+        durations { interval, minimum_timeout, maximum_timeout, pause_grace }
+        values { server_id: u8, shards: usize, capacity: usize, reaper_budget: usize }
+        others {
+            /// See [`collect_touches`](SessionTrackerBuilder::collect_touches). Once on it stays.
+            collect_touches: bool => set_collect_touches
+        }
+    }
+}
+
+fn set_collect_touches(builder: SessionTrackerBuilder, collect: bool) -> SessionTrackerBuilder {
+    if collect {
+        builder.collect_touches()
+    } else {
+        builder
+    }
+}
+
+#[cfg(feature = "async")]
+settings! {
+    /// Of [`Timeouts`](crate::Timeouts).
+    TimeoutsSettings sets TimeoutsBuilder, impl [] [TimeoutsBuilder] {
+        durations { interval }
+        values { shards: usize, capacity: usize, reaper_budget: usize }
+        others {}
+    }
+}

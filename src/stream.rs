@@ -1,0 +1,182 @@
+//! What has ended, as a stream for tasks.
+
+use crate::channel::Receiver;
+use crate::sync::tasks::{Crowd, Place};
+use crate::sync::{fence, AtomicBool, Ordering};
+use futures_core::Stream;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Who waits at a channel, and whether anything can still come.
+pub(crate) struct Listeners {
+    tasks: Crowd,
+    finished: AtomicBool,
+}
+
+impl Listeners {
+    pub(crate) fn new() -> Self {
+        Listeners {
+            tasks: Crowd::new(),
+            finished: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether tasks wait for something, for who has just sent it.
+    ///
+    /// crossbeam's send is what [`tasks`](crate::sync::tasks) asks for: it takes its place in the queue by a sequentially consistent swap of the
+    /// tail, and who finds the queue empty has made a fence before he read the tail. Its own receivers are not missed for the same reason.
+    #[inline]
+    pub(crate) fn is_awaited(&self) -> bool {
+        // Of which loom sees nothing.
+        #[cfg(expiry_loom)]
+        fence(Ordering::SeqCst);
+        !self.tasks.is_empty()
+    }
+
+    pub(crate) fn wake(&self) {
+        self.tasks.wake();
+    }
+
+    /// All has been sent.
+    pub(crate) fn finish(&self) {
+        self.finished.store(true, Ordering::Release);
+        fence(Ordering::SeqCst);
+        if !self.tasks.is_empty() {
+            self.wake();
+        }
+    }
+}
+
+/// A channel of what has ended, as a [`Stream`]; from [`Receiver::into_stream`]. With the feature `async`.
+///
+/// It needs nothing but the waker that it is polled with, on any executor, and neither spins nor polls by time: who sends wakes it. There
+/// is one more load for a sender while nobody waits.
+///
+/// * **It ends**, with `None`, when all has been taken after a shutdown that has returned (or whose reaper has ended, where a handler
+///   or a waker asked for it), or after all shares of the sending side have been dropped.
+/// * **Nothing is lost** when it is dropped, or a future of [`recv`](Self::recv) is: items are in the channel, for the clones, and for
+///   who turns the [`Receiver`] into a stream again.
+/// * **One task at a time** polls it: the waker of the last poll is woken. For several tasks clone it; each item goes to one of the
+///   clones. All that wait are woken by each item, and those that find it gone wait again: it is a work queue for a
+///   few tasks, not for thousands.
+/// * **Back-pressure**: who waits for room, under [`WhenFull::Wait`](crate::WhenFull::Wait), goes on as soon as something has been taken. That is
+///   a thread which waits, so the stream must not be polled by the only thread that ends entries: with an executor of one thread whose
+///   tasks also ack, take [`WhenFull::Spill`](crate::WhenFull::Spill).
+///
+/// Wakers are called by who sends, under [`catch_unwind`](std::panic::catch_unwind). Up to 16 of streams that have been dropped, or polled with
+/// another one since, are kept until something is sent.
+///
+/// ```
+/// use expiry::{edge, AckTracker, Fate, WhenFull};
+///
+/// let (tracker, outcomes) = AckTracker::builder().build_with_channel(1000, WhenFull::Spill)?;
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
+/// let mut outcomes = outcomes.into_stream();
+/// let told = tokio::spawn(async move {
+///     let mut failed = 0;
+///     while let Some(outcome) = outcomes.recv().await {
+///         failed += u32::from(outcome.is_failed());
+///     }
+///     failed
+/// });
+/// for owner in 0..3 {
+///     let root = tracker.issue(edge(), owner)?;
+///     tracker.fail(root)?;
+/// }
+/// tracker.shutdown(Fate::Cancel);
+/// assert_eq!(told.await?, 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ReceiverStream<T> {
+    receiver: Receiver<T>,
+    place: Place,
+}
+
+impl<T> ReceiverStream<T> {
+    pub(crate) fn new(receiver: Receiver<T>) -> Self {
+        ReceiverStream {
+            receiver,
+            place: Place::default(),
+        }
+    }
+
+    /// The next item; `None` if it was the last one. May be dropped at any time: nothing is lost.
+    pub async fn recv(&mut self) -> Option<T> {
+        poll_fn(|context| self.poll_recv(context)).await
+    }
+
+    /// As [`recv`](Self::recv), for who polls by hand.
+    pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
+        if let Some(item) = self.receiver.try_next() {
+            return Poll::Ready(Some(item));
+        }
+        let listeners = &*self.receiver.listeners;
+        let joined = listeners.tasks.join(&mut self.place, context.waker());
+        // Before the last look: what was sent is then found by it.
+        let finished = listeners.finished.load(Ordering::Acquire);
+        if joined || finished {
+            if let Some(item) = self.receiver.try_next() {
+                return Poll::Ready(Some(item));
+            }
+        }
+        if !finished {
+            return Poll::Pending;
+        }
+        // Nobody will come who takes it off the pile.
+        listeners.tasks.leave(&mut self.place);
+        listeners.tasks.wake();
+        Poll::Ready(None)
+    }
+
+    /// The channel's end, for what needs no waiting: [`drain_into`](Receiver::drain_into) takes many at once.
+    #[must_use]
+    pub fn receiver(&self) -> &Receiver<T> {
+        &self.receiver
+    }
+
+    /// The channel's end, for threads.
+    #[must_use]
+    pub fn into_receiver(self) -> Receiver<T> {
+        self.receiver.clone()
+    }
+}
+
+// Items are never pinned in it.
+impl<T> Unpin for ReceiverStream<T> {}
+
+impl<T> Stream for ReceiverStream<T> {
+    type Item = T;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        self.poll_recv(context)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.receiver.len(), None)
+    }
+}
+
+impl<T> Clone for ReceiverStream<T> {
+    fn clone(&self) -> Self {
+        ReceiverStream::new(self.receiver.clone())
+    }
+}
+
+impl<T> Drop for ReceiverStream<T> {
+    fn drop(&mut self) {
+        self.receiver.listeners.tasks.leave(&mut self.place);
+    }
+}
+
+impl<T> fmt::Debug for ReceiverStream<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReceiverStream")
+            .field("len", &self.receiver.len())
+            .finish_non_exhaustive()
+    }
+}

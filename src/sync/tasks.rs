@@ -1,0 +1,334 @@
+//! Tasks that wait, and those who have something for them.
+//!
+//! ```text
+//!   who waits                                 who has something
+//!   looks, and finds nothing
+//!   joins: a swap on the pile's head          puts it there
+//!   fence                                     fence, or as below
+//!   looks again                               looks whether anybody is on the pile, takes it, and wakes
+//! ```
+//!
+//! Of two that do this one sees the other (Dekker). Who waits pays a fence. Who has something need not, where putting it there is
+//! a sequentially consistent read-modify-write that the second look is bound to find: the load of the head is then sequentially
+//! consistent too. If that load misses who has joined, it comes before the fence of theirs in the one order of all such operations; so
+//! does the read-modify-write, and the look after the fence finds it.
+//!
+//! A registration is a waker that never changes, and one word. Who has another waker now registers again. So nobody reads a waker
+//! that another thread is writing, and there is nothing to lock or to spin on.
+
+use super::exclusive::Exclusive;
+use super::stack::Stack;
+use super::{fence, AtomicU32, AtomicU64, Ordering};
+use crate::panics::caught;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::AtomicU32 as Hint;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// It waits, and somebody will find it.
+const WAITING: u32 = 0;
+/// It has been woken, or is about to be.
+const WOKEN: u32 = 1;
+/// Its owner has gone. It is still where it was.
+const LEFT: u32 = 2;
+
+/// After how many registrations that were left they are cleared away, by waking somebody who waits among them.
+const MOST_LEFT: u32 = 16;
+
+/// One registration.
+struct Task {
+    waker: Waker,
+    /// Relaxed: it decides who wakes or leaves, and hands nothing on. Who was woken has what he is to see from the waker.
+    state: AtomicU32,
+}
+
+impl Task {
+    fn new(waker: &Waker) -> Arc<Self> {
+        Arc::new(Task {
+            waker: waker.clone(),
+            state: AtomicU32::new(WAITING),
+        })
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == WAITING
+    }
+
+    /// Wakes it, unless it has left, and lets go of it. Whether it was woken. Never panics, whatever waking and dropping a waker do.
+    fn wake(self: Arc<Self>) -> bool {
+        let waited = self.state.swap(WOKEN, Ordering::Relaxed) == WAITING;
+        caught(move || {
+            if waited {
+                self.waker.wake_by_ref();
+            }
+        });
+        waited
+    }
+}
+
+/// A future's, or a stream's, place among those that wait; nowhere, to begin with. To be left before it is dropped.
+#[derive(Default)]
+pub(crate) struct Place(Option<Arc<Task>>);
+
+impl Place {
+    /// Whether it is registered, with this very waker, and has not been woken.
+    fn holds(&self, waker: &Waker) -> bool {
+        let task = self.0.as_ref();
+        task.is_some_and(|task| task.is_waiting() && task.waker.will_wake(waker))
+    }
+}
+
+/// Tasks that are woken all at once.
+pub(crate) struct Crowd {
+    pile: Stack<Arc<Task>>,
+    /// How many have left the pile that are on it still; about.
+    left: Hint,
+}
+
+impl Crowd {
+    pub(crate) fn new() -> Self {
+        Crowd {
+            pile: Stack::new(),
+            left: Hint::new(0),
+        }
+    }
+
+    /// Registers `waker` in the place of who waits there. True if the caller has to look again; otherwise it was there, as it
+    /// is, and has looked again since.
+    pub(crate) fn join(&self, place: &mut Place, waker: &Waker) -> bool {
+        if place.holds(waker) {
+            return false;
+        }
+        self.leave(place);
+        let task = Task::new(waker);
+        place.0 = Some(task.clone());
+        self.pile.push(task);
+        fence(Ordering::SeqCst);
+        true
+    }
+
+    /// Whoever waits in that place waits no longer.
+    pub(crate) fn leave(&self, place: &mut Place) {
+        let Some(task) = place.0.take() else {
+            return;
+        };
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        if task.state.swap(LEFT, Ordering::Relaxed) == WAITING
+            && self.left.fetch_add(1, relaxed) + 1 >= MOST_LEFT
+        {
+            self.wake();
+        }
+    }
+
+    /// Whether nobody waits, for who has put something where they look.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pile.is_empty()
+    }
+
+    /// Wakes all.
+    #[cold]
+    pub(crate) fn wake(&self) {
+        self.left.store(0, std::sync::atomic::Ordering::Relaxed);
+        for task in self.pile.take() {
+            task.wake();
+        }
+    }
+}
+
+impl Crowd {
+    /// Ends with what `done` finds, which is asked at first and whenever the crowd has been woken.
+    pub(crate) fn until<R, F: FnMut() -> Option<R>>(&self, done: F) -> Until<'_, F> {
+        Until {
+            crowd: self,
+            done,
+            place: Place::default(),
+        }
+    }
+}
+
+/// See [`Crowd::until`].
+pub(crate) struct Until<'a, F> {
+    crowd: &'a Crowd,
+    done: F,
+    place: Place,
+}
+
+// Nothing in it is ever pinned.
+impl<F> Unpin for Until<'_, F> {}
+
+impl<R, F: FnMut() -> Option<R>> Future for Until<'_, F> {
+    type Output = R;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<R> {
+        let Until { crowd, done, place } = &mut *self;
+        let mut found = done();
+        if found.is_none() && crowd.join(place, context.waker()) {
+            found = done();
+        }
+        found.map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl<F> Drop for Until<'_, F> {
+    fn drop(&mut self) {
+        self.crowd.leave(&mut self.place);
+    }
+}
+
+/// Tasks that are woken one by one, who has come first first.
+///
+/// A wake-up that is handed out is a *token*: who has it looks at what he waits for, and either finds it and hands the token on, because
+/// there may be more; or finds nothing, which ends it; or leaves, and hands it on. So while something is there and somebody waits, there is a
+/// token, and who has it need only be polled, or dropped.
+///
+/// Who puts something there does it by a read-modify-write on the word that those who wait look at by one, after they have joined: where
+/// theirs comes first the other has acquired their registration, and needs a plain load to see it.
+pub(crate) struct Line {
+    /// Registrations that are waiting.
+    waiting: AtomicU64,
+    /// Who has come, and who has come back having been woken in vain: they are next.
+    fresh: Stack<Arc<Task>>,
+    returned: Stack<Arc<Task>>,
+    /// Tokens that are to be handed out. Who raises this from zero is at the queue, until he has brought it back to zero: he hands out those of
+    /// the others too, and nobody waits for him.
+    calls: AtomicU64,
+    queue: Exclusive<VecDeque<Arc<Task>>>,
+    /// As a crowd's.
+    left: Hint,
+}
+
+/// More than there can be registrations.
+const ALL: u64 = 1 << 32;
+
+impl Line {
+    pub(crate) fn new() -> Self {
+        Line {
+            waiting: AtomicU64::new(0),
+            fresh: Stack::new(),
+            returned: Stack::new(),
+            calls: AtomicU64::new(0),
+            queue: Exclusive::new(VecDeque::new()),
+            left: Hint::new(0),
+        }
+    }
+
+    /// Registers `waker` in the place of who waits there, and looks again, by a read-modify-write: if that finds something he has left.
+    /// Nothing if he was registered already, or is now. Who had been woken comes before those that have not.
+    pub(crate) fn join<R>(
+        &self,
+        place: &mut Place,
+        waker: &Waker,
+        look: impl FnOnce() -> Option<R>,
+    ) -> Option<R> {
+        if place.holds(waker) {
+            return None;
+        }
+        let before = place.0.take();
+        let has_token = before.is_some_and(|task| !self.withdraw(&task));
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let task = Task::new(waker);
+        place.0 = Some(task.clone());
+        if has_token {
+            self.returned.push(task);
+        } else {
+            self.fresh.push(task);
+        }
+        // For a shutdown, which has no word to change.
+        fence(Ordering::SeqCst);
+        let found = look();
+        if found.is_some() {
+            self.leave(place);
+            // The look that found nothing may have been an old one: the token has not ended.
+            if has_token {
+                self.hand_on();
+            }
+        }
+        found
+    }
+
+    /// Takes back a registration; false if it has a token.
+    fn withdraw(&self, task: &Task) -> bool {
+        let waited = task.state.swap(LEFT, Ordering::Relaxed) == WAITING;
+        if waited {
+            let waiting = self.waiting.fetch_sub(1, Ordering::Relaxed) - 1;
+            let relaxed = std::sync::atomic::Ordering::Relaxed;
+            let left = self.left.fetch_add(1, relaxed) + 1;
+            if left >= MOST_LEFT && u64::from(left) >= waiting {
+                self.call(1);
+            }
+        }
+        waited
+    }
+
+    /// Whoever waits in that place waits no longer, and hands on the token that it has, if it has one.
+    pub(crate) fn leave(&self, place: &mut Place) {
+        if place.0.take().is_some_and(|task| !self.withdraw(&task)) {
+            self.hand_on();
+        }
+    }
+
+    fn hand_on(&self) {
+        if self.is_awaited() {
+            self.call(1);
+        }
+    }
+
+    /// Whether anybody waits, for who has put something there.
+    #[inline(always)]
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) != 0
+    }
+
+    /// Wakes the one who has waited longest. Never panics.
+    #[cold]
+    pub(crate) fn wake_one(&self) {
+        self.call(1);
+    }
+
+    /// Wakes all.
+    #[cold]
+    pub(crate) fn wake_all(&self) {
+        self.call(ALL);
+    }
+
+    fn call(&self, tokens: u64) {
+        // AcqRel: who is at the queue sees the registrations that these tokens are for; and what the one before did there.
+        if self.calls.fetch_add(tokens, Ordering::AcqRel) != 0 {
+            return;
+        }
+        let mut tokens = tokens;
+        while tokens != 0 {
+            let served = self.queue.enter(|queue| self.serve(queue, tokens));
+            debug_assert!(served.is_some(), "nobody else is at it");
+            tokens = self.calls.fetch_sub(tokens, Ordering::AcqRel) - tokens;
+        }
+    }
+
+    /// Hands out tokens. Those for which nobody waits are for nobody: who joins from here on looks for himself.
+    fn serve(&self, queue: &mut VecDeque<Arc<Task>>, tokens: u64) {
+        for task in self.returned.take() {
+            queue.push_front(task);
+        }
+        let sorted = queue.len();
+        queue.extend(self.fresh.take());
+        queue.make_contiguous()[sorted..].reverse();
+        let mut given = 0;
+        while given < tokens {
+            let Some(task) = queue.pop_front() else {
+                break;
+            };
+            if task.wake() {
+                given += 1;
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        if self.left.load(relaxed) >= MOST_LEFT {
+            self.left.store(0, relaxed);
+            caught(|| queue.retain(|task| task.is_waiting()));
+        }
+    }
+}
