@@ -6,18 +6,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where concurrency lives that the models look at.
-const LOOKED_AT: [&str; 7] = [
+const LOOKED_AT: [&str; 8] = [
     "src/ack",
     "src/core",
     "src/keyed",
     "src/setup.rs",
     "src/sync/exclusive.rs",
+    "src/timeouts",
     "topology/src/gate.rs",
     "topology/src/inbox.rs",
 ];
 
 /// In these: tests, and what only one thread comes to.
-const LEFT_OUT: [&str; 8] = [
+const LEFT_OUT: [&str; 10] = [
     "/tests.rs",
     "src/core/params.rs",
     "src/ack/builder.rs",
@@ -26,6 +27,8 @@ const LEFT_OUT: [&str; 8] = [
     "src/keyed/session/builder.rs",
     "src/keyed/session/error.rs",
     "src/ack/error.rs",
+    "src/timeouts/builder.rs",
+    "src/timeouts/error.rs",
 ];
 
 /// What else the copy needs to be built.

@@ -40,7 +40,7 @@ impl Suite {
                 "build",
             ),
             Suite::Tests => (
-                &["-p", "expiry", "-p", "expiry-topology"],
+                &["-p", "expiry", "-p", "expiry-topology", "--all-features"],
                 "--cap-lints warn -A warnings",
                 "build-tests",
             ),

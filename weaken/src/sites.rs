@@ -589,6 +589,11 @@ fn holds(cfg: &Meta) -> bool {
         Meta::Path(path) => {
             !(path.is_ident("test") || path.is_ident("miri") || path.is_ident("fuzzing"))
         }
+        // The only feature that the models want.
+        Meta::NameValue(pair) if pair.path.is_ident("feature") => {
+            matches!(&pair.value, Expr::Lit(value)
+                if matches!(&value.lit, syn::Lit::Str(name) if name.value() == "async"))
+        }
         Meta::NameValue(_) => true,
         Meta::List(list) => {
             let of = syn::punctuated::Punctuated::<Meta, syn::Token![,]>::parse_terminated;
@@ -708,13 +713,16 @@ mod tests {
              #[cfg(all(expiry_loom, not(test)))] fn b(x: &A) { x.load(Ordering::Acquire); }\n\
              const fn c(x: u64) -> bool { x == 1 }\n\
              fn d(x: &A) { #[cfg(not(expiry_loom))] x.store(1, Ordering::Release);\n\
-             #[cfg(expiry_loom)] x.swap(1, Ordering::Release); }",
+             #[cfg(expiry_loom)] x.swap(1, Ordering::Release); }\n\
+             #[cfg(feature = \"tracing\")] fn e(x: &A) { x.load(Ordering::Acquire); }\n\
+             #[cfg(feature = \"async\")] fn f(x: &A) { x.load(Ordering::Acquire); }",
         );
         assert_eq!(
             names,
             [
                 "a.rs b ordering#1 3:58 Ordering::Acquire",
                 "a.rs d ordering#1 6:31 Ordering::Release",
+                "a.rs f ordering#1 8:48 Ordering::Acquire",
             ]
         );
     }
