@@ -78,9 +78,8 @@
 //! | `tracing` | events at what is rare: stalls, panics, growth, shutdown, full channels, no memory | `tracing` 0.1 |
 //! | `serde` | settings from configuration files: module `settings`; snapshots can be serialized | `serde` 1, `humantime` 2 |
 //!
-//! How to use the last three: `docs/guide/operations.md`, [`guide`]. Of other crates three names are in the public interface: the default of
-//! [`ExpiringMap`]'s third parameter is foldhash's `RandomState` (0.2), and with `async` and `serde` the traits of futures-core and serde are implemented. Another major version of one of
-//! these is a breaking change here, of any other dependency it is none; but `metrics` and `tracing` have to be of the version for
+//! How to use the last three: `docs/guide/operations.md`, [`guide`]. Of other crates nothing is in the public interface but traits that are implemented:
+//! futures-core's with `async`, serde's with `serde`. Another major version of one of these is a breaking change here, of any other dependency it is none; but `metrics` and `tracing` have to be of the version for
 //! which the process has its recorder and its subscriber.
 //!
 //! What exactly is promised, and what shows it: [`guide::guarantees`]. From moka, `DelayQueue`, dashmap, Storm, ZooKeeper, Caffeine or Kafka:
@@ -104,6 +103,7 @@ mod ack;
 mod channel;
 mod core;
 mod error;
+mod hash;
 #[cfg(expiry_inject)]
 #[doc(hidden)]
 pub mod inject;
@@ -144,6 +144,7 @@ pub use error::BuildError;
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use error::Closed;
+pub use hash::{DefaultHasher, RandomState};
 pub use keyed::{
     Cause, Ended, Expired, ExpiringMap, ExpiringMapBuilder, ExpiryQueue, ExpiryQueueBuilder,
     Handle, InsertError, Lifetime, Ref, Session, SessionError, SessionId, SessionInfo,

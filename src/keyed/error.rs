@@ -65,6 +65,7 @@ impl std::error::Error for StoreError {}
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[non_exhaustive]
 pub struct InsertError<K, V> {
     /// The key that was to be inserted.
     pub key: K,

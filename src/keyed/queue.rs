@@ -23,7 +23,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Hasher = foldhash::fast::RandomState;
+type Hasher = crate::hash::RandomState;
 type Inner<K> = Store<K, NoValue, Hasher>;
 
 /// Settings of an [`ExpiryQueue`].

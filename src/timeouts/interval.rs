@@ -15,6 +15,7 @@ const KEPT: u64 = 5_000_000;
 /// What comes after a tick that was missed: one that was taken more than 5 ms (or two intervals, if that is more) after its time. As
 /// tokio's of the same names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum MissedTick {
     /// All that were missed, at once; then as if none had been.
     #[default]

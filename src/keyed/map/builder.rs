@@ -2,6 +2,7 @@
 
 use super::ExpiringMap;
 use crate::error::BuildError;
+use crate::hash::RandomState;
 use crate::keyed::store::{Cause, Listener, Store};
 use crate::setup::{setters, Setup};
 #[cfg(doc)]
@@ -21,7 +22,7 @@ use std::time::Duration;
 /// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
 /// | [`capacity`](Self::capacity) | unbounded |
 /// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
-/// | [`hasher`](Self::hasher) | foldhash, seeded at random |
+/// | [`hasher`](Self::hasher) | [`RandomState`] |
 /// | [`reaper_budget`](Self::reaper_budget) | 4096 |
 ///
 /// ```
@@ -37,7 +38,7 @@ use std::time::Duration;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a builder does nothing until one of its build methods is called"]
-pub struct ExpiringMapBuilder<K, V, S = foldhash::fast::RandomState> {
+pub struct ExpiringMapBuilder<K, V, S = RandomState> {
     setup: Setup,
     time_to_live: Option<Duration>,
     time_to_idle: Option<Duration>,
@@ -62,7 +63,7 @@ impl<K, V> Default for ExpiringMapBuilder<K, V> {
             time_to_live: None,
             time_to_idle: None,
             listener: None,
-            hasher: foldhash::fast::RandomState::default(),
+            hasher: RandomState::default(),
         }
     }
 }

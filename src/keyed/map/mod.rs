@@ -12,6 +12,7 @@ use super::living::Put;
 use super::node::{Ended, Node};
 use super::store::{Found, Store, Wanted};
 use super::{InsertError, Lifetime, StoreError, StoreMetrics};
+use crate::hash::RandomState;
 use crate::inject::{hit, Bug};
 use crate::setup::Reaper;
 use crate::sync::grace::Pin;
@@ -64,7 +65,7 @@ use std::time::Duration;
 /// that is soon. What another call ends (a removal, a replacement) waits until its thread has ended some 64 values, or is over, and
 /// other calls follow: in a process that goes idle, until the map goes. So leave nothing to `Drop` that must happen soon: a
 /// connection is closed by the listener.
-pub struct ExpiringMap<K: 'static, V: 'static, S = foldhash::fast::RandomState> {
+pub struct ExpiringMap<K: 'static, V: 'static, S = RandomState> {
     store: Arc<Store<K, V, S>>,
     reaper: Option<Reaper>,
 }

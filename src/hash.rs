@@ -1,0 +1,111 @@
+//! The hasher of keys that nobody has chosen another one for. Its algorithm is foldhash's; its name is not.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+
+/// The default hasher of an [`ExpiringMap`](crate::ExpiringMap)'s keys, seeded at random for each map.
+///
+/// It is foldhash's fast one, which may be replaced by a better one in any version: hashes are not to be kept. Who does not know its seed does not
+/// find keys that collide by trying; it is no cryptographic hash. 8 bytes.
+///
+/// ```
+/// use expiry::{ExpiringMap, RandomState};
+/// use std::time::Duration;
+///
+/// struct Connections {
+///     by_id: ExpiringMap<u64, String, RandomState>, // or without the third
+/// }
+/// let by_id = ExpiringMap::builder().time_to_idle(Duration::from_secs(60)).build()?;
+/// let connections = Connections { by_id };
+/// connections.by_id.insert(7, "seven".to_string())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct RandomState(foldhash::fast::RandomState);
+
+impl fmt::Debug for RandomState {
+    /// Without its seed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RandomState").finish_non_exhaustive()
+    }
+}
+
+impl BuildHasher for RandomState {
+    type Hasher = DefaultHasher;
+
+    #[inline(always)]
+    fn build_hasher(&self) -> DefaultHasher {
+        DefaultHasher(self.0.build_hasher())
+    }
+}
+
+/// The hasher that [`RandomState`] makes.
+#[derive(Clone)]
+pub struct DefaultHasher(foldhash::fast::FoldHasher<'static>);
+
+impl fmt::Debug for DefaultHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DefaultHasher").finish_non_exhaustive()
+    }
+}
+
+/// Hands on what foldhash has a shorter way for.
+macro_rules! hand_on {
+    ($($write:ident: $number:ty),*) => {
+        $(
+            #[inline(always)]
+            fn $write(&mut self, number: $number) {
+                self.0.$write(number);
+            }
+        )*
+    };
+}
+
+impl Hasher for DefaultHasher {
+    #[inline(always)]
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+    }
+
+    hand_on! { write_u8: u8, write_u16: u16, write_u32: u32, write_u64: u64, write_u128: u128, write_usize: usize }
+
+    #[inline(always)]
+    fn finish(&self) -> u64 {
+        self.0.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::hash::Hash;
+
+    /// What is hashed through it is what foldhash would have made of it.
+    #[test]
+    fn it_is_foldhash() {
+        fn same(state: &RandomState, key: impl Hash) {
+            assert_eq!(state.hash_one(&key), state.0.hash_one(&key));
+        }
+        let state = RandomState::default();
+        for i in [0, 1, 77, u64::MAX] {
+            #[allow(clippy::cast_possible_truncation)]
+            same(&state, (i as u8, i as u16, i as u32, i, u128::from(i) << 3));
+            #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
+            same(&state, (i as i8, i as i16, i as i32, i as i64, i as usize));
+            same(&state, format!("key {i}").repeat(3));
+        }
+    }
+
+    #[test]
+    fn two_maps_hash_in_two_ways() {
+        let (one, other) = (RandomState::default(), RandomState::default());
+        assert!((0..8_u64).any(|key| one.hash_one(key) != other.hash_one(key)));
+        assert_eq!(one.hash_one(7), one.clone().hash_one(7));
+    }
+
+    #[test]
+    fn its_seed_is_not_told() {
+        let text = format!("{:?}", RandomState::default());
+        assert!(!text.contains(char::is_numeric), "{text}");
+    }
+}
