@@ -204,7 +204,8 @@ impl<T> Sender<T> {
     /// There is a shutdown, perhaps by the very thread that reads the channel: from here on, and for those
     /// that wait already, what has no room spills.
     pub(crate) fn close(&self) {
-        self.closing.store(true, Ordering::Release);
+        // Relaxed: nothing is behind it, and who sees it late looks up again soon.
+        self.closing.store(true, Ordering::Relaxed);
     }
 
     /// All has been sent, and who still sends is none of the caller's: streams end when they have taken it.
@@ -256,7 +257,7 @@ impl<T> Sender<T> {
 
     fn wait(&self, mut item: T) -> bool {
         loop {
-            if self.closing.load(Ordering::Acquire) {
+            if self.closing.load(Ordering::Relaxed) {
                 // Each of a million roots that a shutdown cancels comes by here. No time to wait is not the same: the channel gives
                 // the processor away before it looks at that.
                 return self.send_or_spill(item);

@@ -435,8 +435,11 @@ fn a_listener_may_shut_the_map_down_or_drop_it() {
         flag.store(true, Release);
     });
     let weak = Arc::downgrade(&map);
+    // Under the lock: the listener, which may come at once, finds its owner there.
+    let mut own = owner.lock().unwrap();
     map.insert(1, 1).unwrap();
-    *owner.lock().unwrap() = Some(map);
+    *own = Some(map);
+    drop(own);
     while !gone.load(Acquire) || weak.strong_count() != 0 {
         std::thread::yield_now();
     }

@@ -112,7 +112,7 @@ fn one_init(a: Result<(), AckError>, b: Result<(), AckError>) -> u64 {
 /// S3, S7: two inits of one key. Guards: the home's version in the swap that publishes.
 #[test]
 fn s03_duplicate_init() {
-    model("s03_duplicate_init", || {
+    large("s03_duplicate_init", || {
         let rig = Rig::new();
         let other = rig.clone();
         let a = thread::spawn(move || other.tracker.init(1, 3, 10));

@@ -46,7 +46,7 @@ fn w07_growth() {
 /// W7 with the carrier at work between the two.
 #[test]
 fn w07_growth_with_a_carrier() {
-    model("w07_growth_with_a_carrier", || {
+    large("w07_growth_with_a_carrier", || {
         let index = index();
         let other = index.clone();
         let a = thread::spawn(move || other.insert(5, 1, EITHER));

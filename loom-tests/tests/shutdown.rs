@@ -2,6 +2,7 @@
 #![cfg(expiry_loom)]
 
 use expiry::{Ack, AckTracker, Fate, ManualClock, Outcome};
+use loom::sync::atomic::AtomicBool as Modelled;
 use loom::thread::{current, park, Thread};
 use loom_tests::{large, model, thread, Rig, TICK, TIMEOUT};
 use std::future::Future;
@@ -45,10 +46,14 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
+/// What the handler was told, and that it was: by a word whose orderings are none.
+#[derive(Default)]
+struct Told(Mutex<Vec<Outcome>>, Modelled);
+
 /// A tracker with a reaper, one root in flight, and what it tells.
-fn begun() -> (ManuallyDrop<AckTracker>, Arc<Mutex<Vec<Outcome>>>) {
+fn begun() -> (ManuallyDrop<AckTracker>, Arc<Told>) {
     loom::stop_exploring();
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::<Told>::default();
     let into = told.clone();
     let tracker = AckTracker::builder()
         .timeout(TICK * TIMEOUT)
@@ -57,7 +62,10 @@ fn begun() -> (ManuallyDrop<AckTracker>, Arc<Mutex<Vec<Outcome>>>) {
         .seed(7)
         .latency_sampling(0.0)
         .clock(ManualClock::new())
-        .on_outcome(move |outcome: &Outcome| into.lock().unwrap().push(*outcome))
+        .on_outcome(move |outcome: &Outcome| {
+            into.0.lock().unwrap().push(*outcome);
+            into.1.store(true, Ordering::Relaxed);
+        })
         .build()
         .unwrap();
     tracker.issue(EDGE, 42).unwrap();
@@ -65,13 +73,15 @@ fn begun() -> (ManuallyDrop<AckTracker>, Arc<Mutex<Vec<Outcome>>>) {
     (ManuallyDrop::new(tracker), told)
 }
 
-/// E1: the reaper ends as a task goes to sleep that waits for that. Guards: the fences of both, and that it has done its last before it says so.
+/// E1: the reaper ends as a task goes to sleep that waits for that. Guards: the fences of both, and that it has done its last before it says so,
+/// by a Release.
 #[test]
 fn e1_end_and_wait() {
     model("e1_end_and_wait", || {
         let (tracker, told) = begun();
         assert!(block_on(tracker.shutdown_async(Fate::Cancel)).is_empty());
-        assert!(told.lock().unwrap()[0].is_cancelled());
+        assert!(told.0.lock().unwrap()[0].is_cancelled());
+        assert!(told.1.load(Ordering::Relaxed), "what the handler did");
         drop(ManuallyDrop::into_inner(tracker));
     });
 }
@@ -84,7 +94,7 @@ fn e1_returned_at_the_end() {
         drop(tracker.shutdown_async(Fate::Return));
         let returned = block_on(tracker.shutdown_async(Fate::Return));
         assert_eq!(returned[0].owner, 42);
-        assert!(told.lock().unwrap().is_empty());
+        assert!(told.0.lock().unwrap().is_empty());
         drop(ManuallyDrop::into_inner(tracker));
     });
 }

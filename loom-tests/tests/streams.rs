@@ -183,6 +183,26 @@ fn r4_last_and_end_and_poll() {
     });
 }
 
+/// R4: who finds the end sees what was done before. Guards: Release and Acquire of the word that says it.
+#[test]
+fn r4_the_end_hands_on_what_was_done() {
+    model("r4_the_end_hands_on_what_was_done", || {
+        let (told, receiver) = Told::<u64>::new();
+        let (task, mut stream) = (Task::new(), receiver.into_stream());
+        let done = Arc::new(AtomicUsize::new(0));
+        let does = done.clone();
+        let a = thread::spawn(move || {
+            does.store(1, Ordering::Relaxed);
+            told.finish();
+            told
+        });
+        if task.poll(&mut stream).is_ready() {
+            assert_eq!(done.load(Ordering::Relaxed), 1, "done before");
+        }
+        drop(a.join().unwrap());
+    });
+}
+
 /// R5: a root ends in another thread as the tracker is shut down: its outcome comes before the end of the stream, whoever tells it. Guards:
 /// that who ends a root says so first, and that the shutdown waits for who has.
 fn shutdown_beside(

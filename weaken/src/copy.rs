@@ -6,12 +6,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where concurrency lives that the models look at.
-const LOOKED_AT: [&str; 8] = [
+const LOOKED_AT: [&str; 13] = [
     "src/ack",
+    "src/channel.rs",
     "src/core",
     "src/keyed",
+    "src/room.rs",
     "src/setup.rs",
+    "src/stream.rs",
     "src/sync/exclusive.rs",
+    "src/sync/stack.rs",
+    "src/sync/tasks.rs",
     "src/timeouts",
     "topology/src/gate.rs",
     "topology/src/inbox.rs",
