@@ -1,5 +1,6 @@
 //! A bounded channel with a stated policy for when it is full, for what has ended.
 
+use crate::error::BuildError;
 use crate::inject::{hit, Bug};
 #[cfg(feature = "async")]
 use crate::stream::{Listeners, ReceiverStream};
@@ -175,8 +176,24 @@ pub(crate) struct Sender<T> {
     listeners: Arc<Listeners>,
 }
 
-/// A channel for `length` items, at least one.
-pub(crate) fn channel<T>(length: usize, when_full: WhenFull) -> (Sender<T>, Receiver<T>) {
+/// What [`BuildError::CapacityTooLarge`] allows of entries too.
+const LONGEST: usize = 1 << 31;
+
+/// A channel for `length` items, which are allocated.
+pub(crate) fn channel<T>(
+    length: usize,
+    when_full: WhenFull,
+) -> Result<(Sender<T>, Receiver<T>), BuildError> {
+    if length == 0 {
+        return Err(BuildError::ZeroChannel);
+    }
+    if length > LONGEST {
+        return Err(BuildError::ChannelTooLong { length });
+    }
+    // crossbeam's would end the process. It has one word beside each item.
+    if Vec::<(usize, T)>::new().try_reserve_exact(length).is_err() {
+        return Err(BuildError::OutOfMemory);
+    }
     let (bounded, from_bounded) = crossbeam_channel::bounded(length);
     let (spill, from_spill) = crossbeam_channel::unbounded();
     #[cfg(feature = "async")]
@@ -197,7 +214,7 @@ pub(crate) fn channel<T>(length: usize, when_full: WhenFull) -> (Sender<T>, Rece
         #[cfg(feature = "async")]
         listeners,
     };
-    (sender, receiver)
+    Ok((sender, receiver))
 }
 
 impl<T> Sender<T> {
@@ -302,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_shutdown_does_not_wait_for_room_once_for_each_item() {
-        let (sender, receiver) = channel(1, WhenFull::Wait);
+        let (sender, receiver) = channel(1, WhenFull::Wait).unwrap();
         sender.close();
         let began = Instant::now();
         let items = 1000;

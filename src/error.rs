@@ -16,7 +16,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The timeout is zero. For none leave it out, or (of a tracker) use [`timeouts_off`](crate::AckTrackerBuilder::timeouts_off).
+    /// A timeout, a time to live or a time to idle is zero. For none leave it out, or (of a tracker) use [`timeouts_off`](crate::AckTrackerBuilder::timeouts_off).
     ZeroTimeout,
     /// A timeout is longer than this engine's ticks can express; use a longer interval.
     TimeoutTooLong {
@@ -72,6 +72,11 @@ pub enum BuildError {
     TwoReceivers,
     /// A channel of zero length can hold nothing.
     ZeroChannel,
+    /// The channel's length is above 2^31. All of it is allocated at once.
+    ChannelTooLong {
+        /// What was asked for.
+        length: usize,
+    },
     /// A budget of zero would never do anything.
     ZeroBudget,
     /// With a pause grace of zero every delay would count as a stall. Leave it out for none.
@@ -86,7 +91,7 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BuildError::ZeroTimeout => {
-                write!(f, "the timeout is zero; for none leave it out, or (of a tracker) use timeouts_off()")
+                write!(f, "a timeout, a time to live or a time to idle is zero; for none leave it out, or (of a tracker) use timeouts_off()")
             }
             BuildError::TimeoutTooLong { timeout, longest } => write!(
                 f,
@@ -128,6 +133,9 @@ impl fmt::Display for BuildError {
                 "both a handler and a channel were asked for; use one, or send from the handler"
             ),
             BuildError::ZeroChannel => write!(f, "the channel's length must be at least 1"),
+            BuildError::ChannelTooLong { length } => {
+                write!(f, "a channel of {length} is too long; use at most 2^31")
+            }
             BuildError::ZeroBudget => write!(f, "the budget must be at least 1"),
             BuildError::ZeroPauseGrace => write!(
                 f,
@@ -186,5 +194,12 @@ impl From<Closed> for crate::StoreError {
 impl From<Closed> for crate::timeouts::TimerError {
     fn from(_: Closed) -> Self {
         crate::timeouts::TimerError::Closed
+    }
+}
+
+#[cfg(feature = "async")]
+impl From<Closed> for crate::timeouts::TimeoutError {
+    fn from(closed: Closed) -> Self {
+        crate::timeouts::TimeoutError::Timer(closed.into())
     }
 }

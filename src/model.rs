@@ -249,7 +249,7 @@ impl<T> Told<T> {
     /// A channel of one, whose second item spills.
     #[must_use]
     pub fn new() -> (Self, Receiver<T>) {
-        let (sender, receiver) = channel(1, WhenFull::Spill);
+        let (sender, receiver) = channel(1, WhenFull::Spill).expect("a short one");
         (Told(sender), receiver)
     }
 

@@ -6,8 +6,8 @@
 mod support;
 
 use expiry::{
-    Ack, AckError, AckTracker, AckTrackerBuilder, BuildError, Done, Fate, Root, Timeout, Tuple,
-    WhenFull,
+    Ack, AckError, AckTracker, AckTrackerBuilder, BuildError, Done, ExpiryQueue, Fate, Root,
+    Timeout, Tuple, WhenFull,
 };
 use std::time::Duration;
 use support::{after, manual, manual_with, settle, GENEROUS, MS};
@@ -164,6 +164,14 @@ fn absurd_counts() {
             .unwrap_err();
         assert_eq!(error, BuildError::ZeroChannel);
         says_what_to_do(&error);
+        for length in [(1 << 31) + 1, 1_000_000_000_000, usize::MAX] {
+            let too_long = BuildError::ChannelTooLong { length };
+            let error = AckTracker::builder().build_with_channel(length, when_full);
+            assert_eq!(error.unwrap_err(), too_long);
+            says_what_to_do(&too_long);
+            let error = ExpiryQueue::<u64>::builder().build_with_channel(length, when_full);
+            assert_eq!(error.unwrap_err(), too_long);
+        }
     }
 }
 

@@ -90,6 +90,42 @@ fn who_waits_is_woken_once() {
     assert_eq!(task.woken(), 2);
 }
 
+/// In simulated time, on one thread: what a poll expires wakes the task, and the shutdown ends the stream.
+#[test]
+fn without_a_reaper_a_poll_wakes() {
+    let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    let builder = AckTracker::builder().timeout(second).clock(clock.clone());
+    let (tracker, outcomes) = builder
+        .build_manual_with_channel(8, WhenFull::Spill)
+        .unwrap();
+    let builder = ExpiryQueue::builder().clock(clock.clone());
+    let (queue, expired) = builder
+        .build_manual_with_channel(8, WhenFull::Spill)
+        .unwrap();
+    let (task, other) = (Task::new(), Task::new());
+    let (mut outcomes, mut expired) = (outcomes.into_stream(), expired.into_stream());
+    issue(&tracker, 7);
+    queue.update("key", second).unwrap();
+    assert!(task.poll(&mut outcomes).is_pending());
+    assert!(other.poll(&mut expired).is_pending());
+    clock.advance(2 * second);
+    assert_eq!((task.woken(), other.woken()), (0, 0));
+    tracker.poll(1000);
+    assert!(queue.poll().is_empty(), "it is in the channel");
+    assert_eq!((task.woken(), other.woken()), (1, 1));
+    assert_eq!(task.owner(&mut outcomes), 7);
+    match other.poll(&mut expired) {
+        Poll::Ready(Some(key)) => assert_eq!(*key.key(), "key"),
+        ended => panic!("no key: {ended:?}"),
+    }
+    assert!(task.poll(&mut outcomes).is_pending());
+    assert!(other.poll(&mut expired).is_pending());
+    tracker.shutdown(Fate::Cancel);
+    assert!(queue.shutdown().is_empty());
+    assert!(matches!(task.poll(&mut outcomes), Poll::Ready(None)));
+    assert!(matches!(other.poll(&mut expired), Poll::Ready(None)));
+}
+
 #[test]
 fn what_spills_wakes_too() {
     let (tracker, outcomes) = tracker(1, WhenFull::Spill);

@@ -168,14 +168,39 @@ impl AckTrackerBuilder {
         length: usize,
         when_full: WhenFull,
     ) -> Result<(AckTracker, Outcomes), BuildError> {
-        if length == 0 {
-            return Err(BuildError::ZeroChannel);
-        }
-        if self.handler.is_some() {
-            return Err(BuildError::TwoReceivers);
-        }
-        let (sender, outcomes) = channel(length, when_full);
-        Ok((self.with_reaper(Target::Channel(sender))?, outcomes))
+        let (target, outcomes) = self.channel_target(length, when_full)?;
+        Ok((self.with_reaper(target)?, outcomes))
+    }
+
+    /// As [`build_with_channel`](Self::build_with_channel), without a thread: nothing expires but in [`AckTracker::poll`]. With a
+    /// [`ManualClock`](crate::ManualClock) for tests of who reads the channel.
+    ///
+    /// ```
+    /// use expiry::{edge, AckTracker, ManualClock, WhenFull};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// let (tracker, mut outcomes) = AckTracker::builder()
+    ///     .timeout(second)
+    ///     .clock(clock.clone())
+    ///     .build_manual_with_channel(1000, WhenFull::Spill)?;
+    /// tracker.issue(edge(), 42)?;
+    /// clock.advance(2 * second);
+    /// tracker.poll(1000);
+    /// assert!(outcomes.next().unwrap().is_timed_out());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`build_with_channel`](Self::build_with_channel), but for the thread.
+    pub fn build_manual_with_channel(
+        self,
+        length: usize,
+        when_full: WhenFull,
+    ) -> Result<(AckTracker, Outcomes), BuildError> {
+        let (target, outcomes) = self.channel_target(length, when_full)?;
+        Ok((self.without_reaper(target)?, outcomes))
     }
 
     /// Builds the tracker without a thread: nothing expires but in [`AckTracker::poll`].
@@ -185,6 +210,22 @@ impl AckTrackerBuilder {
     /// As [`build`](Self::build).
     pub fn build_manual(mut self) -> Result<AckTracker, BuildError> {
         let target = self.handler_target();
+        self.without_reaper(target)
+    }
+
+    fn channel_target(
+        &self,
+        length: usize,
+        when_full: WhenFull,
+    ) -> Result<(Target, Outcomes), BuildError> {
+        if self.handler.is_some() {
+            return Err(BuildError::TwoReceivers);
+        }
+        let (sender, outcomes) = channel(length, when_full)?;
+        Ok((Target::Channel(sender), outcomes))
+    }
+
+    fn without_reaper(self, target: Target) -> Result<AckTracker, BuildError> {
         self.trees(target).map(|(trees, on_drop)| AckTracker {
             trees: Arc::new(trees),
             reaper: None,

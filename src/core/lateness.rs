@@ -1,6 +1,7 @@
 //! How late expirations are seen: a histogram that costs one plain store each.
 
 use super::threads::Counter;
+use std::fmt;
 use std::time::Duration;
 
 /// Buckets of the histogram: powers of two of nanoseconds.
@@ -23,12 +24,24 @@ const BUCKETS: usize = 64;
 /// assert!(median >= Duration::from_secs(3) && median < Duration::from_secs(6));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Lateness {
     /// `counts[i]` were late by at least `2^i` and less than `2^(i+1)` ns; `counts[0]` includes zero.
     pub counts: Vec<u64>,
+}
+
+impl fmt::Debug for Lateness {
+    /// How many, and upper bounds of some quantiles.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lateness")
+            .field("total", &self.total())
+            .field("p50", &self.quantile(0.5))
+            .field("p99", &self.quantile(0.99))
+            .field("max", &self.quantile(1.0))
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Lateness {

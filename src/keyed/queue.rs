@@ -154,19 +154,46 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     ///
     /// # Errors
     ///
-    /// As [`build`](Self::build), and [`BuildError::ZeroChannel`].
+    /// As [`build`](Self::build), and [`BuildError::ZeroChannel`], [`BuildError::ChannelTooLong`].
     pub fn build_with_channel(
         self,
         length: usize,
         when_full: WhenFull,
     ) -> Result<(ExpiryQueue<K>, Receiver<Expired<K>>), BuildError> {
-        if length == 0 {
-            return Err(BuildError::ZeroChannel);
-        }
-        let (sender, receiver) = channel(length, when_full);
+        let (sender, receiver) = channel(length, when_full)?;
         let budget = self.setup.budget;
         let queue = self.told_to(Target::Channel(sender))?.started(budget)?;
         Ok((queue, receiver))
+    }
+
+    /// As [`build_with_channel`](Self::build_with_channel), without a thread: keys expire, into the channel, in
+    /// [`ExpiryQueue::poll`], which returns none. With a [`ManualClock`](crate::ManualClock) for tests of who reads the channel.
+    ///
+    /// ```
+    /// use expiry::{ExpiryQueue, ManualClock, WhenFull};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// let (leases, mut expired) = ExpiryQueue::builder()
+    ///     .clock(clock.clone())
+    ///     .build_manual_with_channel(1000, WhenFull::Spill)?;
+    /// leases.update("worker 1", second)?;
+    /// clock.advance(2 * second);
+    /// assert!(leases.poll().is_empty());
+    /// assert_eq!(*expired.next().unwrap().key(), "worker 1");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`build_with_channel`](Self::build_with_channel), but for the thread.
+    pub fn build_manual_with_channel(
+        self,
+        length: usize,
+        when_full: WhenFull,
+    ) -> Result<(ExpiryQueue<K>, Receiver<Expired<K>>), BuildError> {
+        let (sender, receiver) = channel(length, when_full)?;
+        Ok((self.told_to(Target::Channel(sender))?, receiver))
     }
 
     fn told_to(self, target: Target<K>) -> Result<ExpiryQueue<K>, BuildError> {
@@ -844,6 +871,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
             .shut_with(self.reaper.as_ref(), |ended, lease| {
                 left.push(self.shared.left(ended, lease));
             });
+        self.finish_unless_driven();
         if let Target::Poll(lapsed) = &self.shared.target {
             left.extend(lapsed.take());
         }
@@ -861,6 +889,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     pub fn shutdown_async(&self) -> impl Future<Output = Vec<Expired<K>>> + Send + '_ {
         self.close_channel();
         let left = self.store().shut_with_soon(self.reaper.as_ref());
+        self.finish_unless_driven();
         async move {
             let left = left.await.into_iter();
             let mut left: Vec<_> = left
@@ -876,6 +905,13 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
 }
 
 impl<K: 'static> ExpiryQueue<K> {
+    /// The store has been closed, unless that is its reaper's to do, or this thread is in a round, and no more than asks.
+    fn finish_unless_driven(&self) {
+        if self.reaper.is_none() && !self.shared.store.engine.is_driving() {
+            self.shared.finish_channel();
+        }
+    }
+
     /// Who waits for room in the channel waits no longer.
     fn close_channel(&self) {
         if let Target::Channel(sender) = &self.shared.target {

@@ -72,10 +72,21 @@ impl From<TimerError> for TimeoutError {
 }
 
 impl From<TimeoutError> for std::io::Error {
+    /// `TimedOut` where the time is up; otherwise as the [`TimerError`].
     fn from(why: TimeoutError) -> Self {
+        match why {
+            TimeoutError::Elapsed => std::io::Error::new(std::io::ErrorKind::TimedOut, why),
+            TimeoutError::Timer(why) => why.into(),
+        }
+    }
+}
+
+impl From<TimerError> for std::io::Error {
+    /// `OutOfMemory` where that is why, otherwise `Other`.
+    fn from(why: TimerError) -> Self {
         let kind = match why {
-            TimeoutError::Elapsed => std::io::ErrorKind::TimedOut,
-            TimeoutError::Timer(_) => std::io::ErrorKind::Other,
+            TimerError::OutOfMemory => std::io::ErrorKind::OutOfMemory,
+            _ => std::io::ErrorKind::Other,
         };
         std::io::Error::new(kind, why)
     }

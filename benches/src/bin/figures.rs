@@ -1,5 +1,6 @@
 //! Prints the published figures of `expiry`, as ratios of interleaved rounds.
 
+use clap::{Parser, ValueEnum};
 use expiry_benches::figures::{
     child, expiry, growth, idle, keyed, lifecycle, memory, timeouts, topology, touch, wheel,
     Options,
@@ -9,88 +10,115 @@ use expiry_benches::window::Order;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-const USAGE: &str = "\
-usage: figures [lifecycle|expiry|touch|memory|growth|idle|wheel|keyed|topology|timeouts|all]... [options]
-       keyed is all of keyed-maps keyed-queues keyed-expiry keyed-memory; timeouts has a second part, sleeps
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Figure {
+    Timeouts,
+    /// A million at once: the second part of timeouts.
+    Sleeps,
+    Lifecycle,
+    Expiry,
+    Touch,
+    Memory,
+    Growth,
+    Idle,
+    Wheel,
+    /// All of the next four.
+    Keyed,
+    KeyedMaps,
+    KeyedQueues,
+    KeyedExpiry,
+    KeyedMemory,
+    Topology,
+    All,
+}
 
-  --rounds N            interleaved rounds of each table (default 5; a third of it at 10 M)
-  --in-flight N,N,..    these loads in place of each figure's own
-  --threads N,N,..      of the lifecycle, the keyed stores, the topology and the timeouts (default 1,2)
-  --order fifo|random   of the lifecycle (default both)
-  --only NAME           of the lifecycle, the wheel and the keyed stores, only those whose name contains this; for profiling
-  --keys u64|String     of the keyed stores (default both)
-  --seconds N           how long the reaper is watched (default 40, more than the timeout of 30)
-  --hundred-million     with memory: 100 M live entries instead; needs 6 GB
-  --json                print one object
-  --strict              exit with 1 if a figure is short of what was asked";
+impl Figure {
+    /// Parts of others, which `all` has already.
+    fn is_part(self) -> bool {
+        matches!(
+            self,
+            Figure::KeyedMaps | Figure::KeyedQueues | Figure::KeyedExpiry | Figure::KeyedMemory
+        )
+    }
+}
 
+/// Prints the published figures of `expiry`, as ratios of interleaved rounds.
+#[derive(Debug, Parser)]
+#[command(name = "figures")]
 struct Command {
-    figures: Vec<String>,
-    options: Options,
+    #[arg(value_enum, default_value = "all")]
+    figures: Vec<Figure>,
+    /// Interleaved rounds of each table; a third of it at 10 M.
+    #[arg(long, value_name = "N", default_value = "5", value_parser = count)]
+    rounds: usize,
+    /// These loads in place of each figure's own.
+    #[arg(long, value_name = "N,N,..", value_delimiter = ',', value_parser = count)]
+    in_flight: Option<Vec<usize>>,
+    /// Of the lifecycle, the keyed stores, the topology and the timeouts.
+    #[arg(long, value_name = "N,N,..", value_delimiter = ',', value_parser = count, default_value = "1,2")]
+    threads: Vec<usize>,
+    /// Of the lifecycle; both if not said.
+    #[arg(long)]
+    order: Option<Ordered>,
+    /// Of the lifecycle, the wheel and the keyed stores, only those whose name contains this; for profiling.
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// Of the keyed stores, with these alone; both if not said.
+    #[arg(long, value_parser = ["u64", "String"])]
+    keys: Option<String>,
+    /// How long the reaper is watched; more than the timeout of 30.
+    #[arg(long, value_name = "N", default_value = "40", value_parser = count)]
+    seconds: usize,
+    /// With memory: 100 M live entries instead; needs 6 GB.
+    #[arg(long)]
     hundred_million: bool,
+    /// Print one object.
+    #[arg(long)]
+    json: bool,
+    /// Exit with 1 if a figure is short of what was asked.
+    #[arg(long)]
     strict: bool,
 }
 
-fn list(value: &str) -> Option<Vec<usize>> {
-    let list: Vec<usize> = value
-        .split(',')
-        .map(|n| n.replace('_', "").parse().ok().filter(|&n| n > 0))
-        .collect::<Option<_>>()?;
-    (!list.is_empty()).then_some(list)
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Ordered {
+    Fifo,
+    Random,
 }
 
-fn parse(args: &[String]) -> Option<Command> {
-    let mut command = Command {
-        figures: Vec::new(),
-        options: Options {
-            rounds: 5,
-            in_flight: None,
-            threads: vec![1, 2],
-            orders: vec![Order::Fifo, Order::Random],
-            only: None,
-            keys: None,
-            watch: Duration::from_secs(40),
-            json: false,
-        },
-        hundred_million: false,
-        strict: false,
-    };
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--rounds" => command.options.rounds = list(args.next()?)?[0],
-            "--in-flight" => command.options.in_flight = Some(list(args.next()?)?),
-            "--threads" => command.options.threads = list(args.next()?)?,
-            "--order" => {
-                command.options.orders = match args.next()?.as_str() {
-                    "fifo" => vec![Order::Fifo],
-                    "random" => vec![Order::Random],
-                    _ => return None,
-                }
-            }
-            "--only" => command.options.only = Some(args.next()?.clone()),
-            "--keys" => match args.next()?.as_str() {
-                keys @ ("u64" | "String") => command.options.keys = Some(keys.into()),
-                _ => return None,
+/// A number above zero, such as 1_000_000.
+fn count(text: &str) -> Result<usize, String> {
+    let number: usize = text
+        .replace('_', "")
+        .parse()
+        .map_err(|error| format!("{error}"))?;
+    (number > 0)
+        .then_some(number)
+        .ok_or_else(|| "it has to be above zero".into())
+}
+
+impl Command {
+    fn wants(&self, figure: Figure) -> bool {
+        let all = !figure.is_part() && self.figures.contains(&Figure::All);
+        all || self.figures.contains(&figure)
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            rounds: self.rounds,
+            in_flight: self.in_flight.clone(),
+            threads: self.threads.clone(),
+            orders: match self.order {
+                None => vec![Order::Fifo, Order::Random],
+                Some(Ordered::Fifo) => vec![Order::Fifo],
+                Some(Ordered::Random) => vec![Order::Random],
             },
-            "--seconds" => {
-                command.options.watch = Duration::from_secs(list(args.next()?)?[0] as u64);
-            }
-            "--hundred-million" => command.hundred_million = true,
-            "--json" => command.options.json = true,
-            "--strict" => command.strict = true,
-            "lifecycle" | "expiry" | "touch" | "memory" | "growth" | "idle" | "wheel" | "keyed"
-            | "topology" | "keyed-maps" | "keyed-queues" | "keyed-expiry" | "keyed-memory"
-            | "all" => {
-                command.figures.push(arg.clone());
-            }
-            _ => return None,
+            only: self.only.clone(),
+            keys: self.keys.clone(),
+            watch: Duration::from_secs(self.seconds as u64),
+            json: self.json,
         }
     }
-    if command.figures.is_empty() {
-        command.figures.push("all".into());
-    }
-    Some(command)
 }
 
 fn main() -> ExitCode {
@@ -103,17 +131,8 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         };
     }
-    let Some(command) = parse(&args) else {
-        eprintln!("{USAGE}");
-        return ExitCode::from(2);
-    };
-    let wanted = |figure: &str| {
-        command
-            .figures
-            .iter()
-            .any(|name| name == figure || (name == "all" && !figure.starts_with("keyed-")))
-    };
-    let options = &command.options;
+    let command = Command::parse();
+    let options = &command.options();
     let began = Instant::now();
     let mut report = Report::new(options.json);
     type Run = fn(&Options, &mut Report);
@@ -122,29 +141,69 @@ fn main() -> ExitCode {
     } else {
         memory::run
     };
-    let figures: [(&str, Run); 15] = [
+    let figures: [(Figure, Run); 15] = [
         // First: once a clock of tokio's has been paused in this process, as those of `DelayQueue` are, its timers are slower.
-        ("timeouts", timeouts::run),
-        ("sleeps", timeouts::sleeps),
-        ("lifecycle", lifecycle::run),
-        ("expiry", expiry::run),
-        ("touch", touch::run),
-        ("memory", memory),
-        ("growth", growth::run),
-        ("idle", idle::run),
-        ("wheel", wheel::run),
-        ("keyed", keyed::run),
-        ("keyed-maps", keyed::maps),
-        ("keyed-queues", keyed::queues),
-        ("keyed-expiry", keyed::expiry),
-        ("keyed-memory", keyed::memory),
-        ("topology", topology::run),
+        (Figure::Timeouts, timeouts::run),
+        (Figure::Sleeps, timeouts::sleeps),
+        (Figure::Lifecycle, lifecycle::run),
+        (Figure::Expiry, expiry::run),
+        (Figure::Touch, touch::run),
+        (Figure::Memory, memory),
+        (Figure::Growth, growth::run),
+        (Figure::Idle, idle::run),
+        (Figure::Wheel, wheel::run),
+        (Figure::Keyed, keyed::run),
+        (Figure::KeyedMaps, keyed::maps),
+        (Figure::KeyedQueues, keyed::queues),
+        (Figure::KeyedExpiry, keyed::expiry),
+        (Figure::KeyedMemory, keyed::memory),
+        (Figure::Topology, topology::run),
     ];
-    for (name, run) in figures {
-        if wanted(name) {
+    for (figure, run) in figures {
+        if command.wants(figure) {
             run(options, &mut report);
         }
     }
     let reached = report.finish(began.elapsed().as_secs_f64());
     ExitCode::from(u8::from(command.strict && !reached))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(args: &str) -> Result<Command, clap::Error> {
+        Command::try_parse_from(["figures"].into_iter().chain(args.split_whitespace()))
+    }
+
+    /// The commands that the documents name, and each figure by itself.
+    #[test]
+    fn what_is_named_can_be_asked_for() {
+        for figure in Figure::value_variants() {
+            let name = figure.to_possible_value().unwrap();
+            let command = parsed(name.get_name()).unwrap();
+            assert!(command.wants(*figure), "{figure:?}");
+        }
+        let command =
+            parsed("timeouts sleeps --rounds 1 --in-flight 1_000_000,10 --order fifo").unwrap();
+        assert!(command.wants(Figure::Sleeps) && !command.wants(Figure::Touch));
+        let options = command.options();
+        assert_eq!(options.in_flight, Some(vec![1_000_000, 10]));
+        assert_eq!((options.threads, options.orders.len()), (vec![1, 2], 1));
+    }
+
+    #[test]
+    fn all_is_the_default_and_has_each_part_once() {
+        let command = parsed("").unwrap();
+        assert!(command.wants(Figure::Keyed) && !command.wants(Figure::KeyedMaps));
+    }
+
+    #[test]
+    fn what_is_refused_is_named() {
+        for wrong in ["timeout", "--rounds 0", "--in-flight 1,x", "--keys i64"] {
+            let said = parsed(wrong).unwrap_err().to_string();
+            let value = wrong.rsplit([' ', ',']).next().unwrap();
+            assert!(said.contains(value), "{said}");
+        }
+    }
 }
