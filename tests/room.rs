@@ -2,8 +2,8 @@
 #![cfg(feature = "async")]
 
 use expiry::{
-    edge, AckError, AckTracker, Closed, ExpiringMap, ExpiryQueue, Fate, ManualClock, Room,
-    SessionTracker, StoreError, Timeouts, WhenFull,
+    edge, AckError, AckTracker, Closed, ExpiringMap, ExpiryQueue, Fate, ManualClock, Outcomes,
+    Room, SessionTracker, StoreError, Timeouts, WhenFull,
 };
 use std::future::Future;
 use std::pin::Pin;
@@ -123,6 +123,48 @@ fn who_was_overtaken_keeps_its_place() {
 }
 
 #[test]
+fn who_is_polled_again_keeps_its_place() {
+    let queue = full(1);
+    let mut all = waiting::<2>(&queue);
+    let (task, room) = &mut all[0];
+    assert!(task.poll(room).is_pending());
+    queue.remove(&0);
+    assert_eq!(woken(&all), [1, 0]);
+}
+
+#[test]
+fn who_comes_later_comes_after() {
+    let queue = full(1);
+    let mut all = waiting::<2>(&queue);
+    queue.remove(&0);
+    let (task, room) = &mut all[0];
+    assert_eq!(task.poll(room), READY);
+    enter(&queue, 1);
+    // Woken in turn, in vain: it is the first of the line again. The third comes after it.
+    let (task, room) = &mut all[1];
+    assert!(task.poll(room).is_pending());
+    let before = woken(&all)[1];
+    let [third] = waiting::<1>(&queue);
+    queue.remove(&1);
+    assert_eq!((woken(&all)[1], third.0.woken()), (before + 1, 0));
+}
+
+/// As before, where the one who was there has been sorted in, and was never woken.
+#[test]
+fn who_has_never_been_woken_comes_before_who_comes_later() {
+    let queue = full(2);
+    let [(first, mut one), second] = waiting::<2>(&queue);
+    queue.remove(&0); // sorts both in
+    assert_eq!((first.woken(), second.0.woken()), (1, 0));
+    enter(&queue, 2);
+    assert!(first.poll(&mut one).is_pending());
+    drop(one);
+    let [third] = waiting::<1>(&queue);
+    queue.remove(&1);
+    assert_eq!((second.0.woken(), third.0.woken()), (1, 0));
+}
+
+#[test]
 fn a_turn_that_is_not_taken_is_handed_on() {
     let queue = full(1);
     let [(_, first), (two, mut second), (three, mut third)] = waiting::<3>(&queue);
@@ -238,8 +280,7 @@ fn a_waker_may_use_the_slot_at_once() {
 }
 
 /// Such a waker may end it all, before the outcome of the root that made room was told: that is told first.
-#[test]
-fn a_waker_may_shut_the_tracker_down() {
+fn a_waker_shuts_down(built: (AckTracker, Outcomes), by_hand: bool) {
     struct Last(OnceLock<Arc<AckTracker>>);
     impl Wake for Last {
         fn wake(self: Arc<Self>) {
@@ -247,8 +288,7 @@ fn a_waker_may_shut_the_tracker_down() {
             assert!(tracker.shutdown(Fate::Cancel).is_empty());
         }
     }
-    let builder = AckTracker::builder().capacity(1);
-    let (tracker, outcomes) = builder.build_with_channel(4, WhenFull::Wait).unwrap();
+    let (tracker, outcomes) = built;
     let (tracker, last) = (Arc::new(tracker), Arc::new(Last(OnceLock::new())));
     assert!(last.0.set(tracker.clone()).is_ok());
     let root = tracker.issue(edge(), 7).unwrap();
@@ -257,12 +297,25 @@ fn a_waker_may_shut_the_tracker_down() {
     let mut context = Context::from_waker(&waker);
     assert!(Pin::new(&mut room).poll(&mut context).is_pending());
     tracker.fail(root).unwrap();
+    if by_hand {
+        // It was only asked for.
+        assert!(tracker.shutdown(Fate::Cancel).is_empty());
+    }
     let runtime = tokio::runtime::Builder::new_current_thread();
     let mut stream = outcomes.into_stream();
     { runtime }.build().unwrap().block_on(async {
         assert_eq!(stream.recv().await.unwrap().owner, 7);
         assert!(stream.recv().await.is_none());
     });
+}
+
+#[test]
+fn a_waker_may_shut_the_tracker_down() {
+    let builder = || AckTracker::builder().capacity(1);
+    let built = builder().build_with_channel(4, WhenFull::Wait).unwrap();
+    a_waker_shuts_down(built, false);
+    let built = builder().build_manual_with_channel(4, WhenFull::Wait);
+    a_waker_shuts_down(built.unwrap(), true);
 }
 
 #[test]

@@ -183,6 +183,24 @@ fn r4_last_and_end_and_poll() {
     });
 }
 
+/// R4: the same, as a stream that waits already is polled once more. Guard: that it looks once more where it finds the end.
+#[test]
+fn r4_last_and_end_and_poll_again() {
+    model("r4_last_and_end_and_poll_again", || {
+        let (told, receiver) = Told::new();
+        let (task, mut stream) = (Task::new(), receiver.into_stream());
+        task.waiting(&mut stream);
+        let a = thread::spawn(move || {
+            told.tell(7);
+            drop(told);
+        });
+        let polled = task.poll(&mut stream);
+        a.join().unwrap();
+        assert_eq!(task.finds(polled, 0, &mut stream), Some(7));
+        assert_eq!(task.poll(&mut stream), Poll::Ready(None));
+    });
+}
+
 /// R4: who finds the end sees what was done before. Guards: Release and Acquire of the word that says it.
 #[test]
 fn r4_the_end_hands_on_what_was_done() {

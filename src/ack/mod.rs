@@ -705,13 +705,15 @@ impl AckTracker {
                 reaper.ask();
                 return Vec::new();
             }
-            #[cfg(feature = "async")]
-            if self.trees.is_telling() {
-                // It waits until this thread has told.
+        }
+        #[cfg(feature = "async")]
+        if self.trees.is_telling() {
+            // The one that does it waits until this thread has told.
+            if let Some(reaper) = &self.reaper {
                 reaper.ask();
                 self.trees.engine.waker.wake();
-                return Vec::new();
             }
+            return Vec::new();
         }
         if let Fate::Drain(limit) = fate {
             let began = std::time::Instant::now();
@@ -822,8 +824,8 @@ impl AckTracker {
     }
 
     fn close_by_hand(&self) {
-        // In a handler only asked for, as by `shutdown`.
-        if !self.trees.engine.is_driving() {
+        // In a handler, or a waker, only asked for, as by `shutdown`.
+        if !self.trees.engine.is_driving() && !self.trees.is_telling() {
             self.trees.last();
         }
     }
