@@ -1054,6 +1054,28 @@ mod tests {
         assert_eq!(index_at_rest(&queue, next), small);
     }
 
+    /// With integers nothing but the index is under a grace period.
+    #[test]
+    fn an_index_under_a_grace_period_is_come_back_for() {
+        let _alone = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
+        let pin = crossbeam_epoch::pin();
+        let (queue, small) = numbers(1_000, Duration::from_secs(3600));
+        let engine = &queue.store().engine;
+        let round = |tick: u64| {
+            let now = engine.ticks.begins(tick);
+            engine.poll(now, usize::MAX, &queue.shared.store).next
+        };
+        while engine.index(0).shape().0 > 1 {
+            round(1);
+        }
+        for key in 0..1_000 {
+            queue.remove(&key);
+        }
+        let next = round(2);
+        drop(pin);
+        assert_eq!(index_at_rest(&queue, next), small);
+    }
+
     #[test]
     fn an_index_gets_small_again_though_a_budget_ran_out() {
         let _alone = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
