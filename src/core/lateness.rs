@@ -60,6 +60,26 @@ impl Lateness {
         self.counts.iter().sum()
     }
 
+    /// What has come since `earlier`, an older snapshot of the same: what a monitor shows of the last minute.
+    ///
+    /// ```
+    /// # let queue = expiry::ExpiryQueue::<u64>::builder().build()?;
+    /// let before = queue.metrics().lateness;
+    /// // a minute later
+    /// let last_minute = queue.metrics().lateness.since(&before);
+    /// println!("99 % were seen within {:?}", last_minute.quantile(0.99));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn since(&self, earlier: &Lateness) -> Lateness {
+        let before = earlier.counts.iter().chain(std::iter::repeat(&0));
+        let pairs = self.counts.iter().zip(before);
+        let counts = pairs.map(|(now, before)| now.saturating_sub(*before));
+        Lateness {
+            counts: counts.collect(),
+        }
+    }
+
     /// An upper bound of the given quantile (0.0 to 1.0), to a factor of two. `None` if nothing has expired.
     #[must_use]
     #[allow(

@@ -57,7 +57,7 @@ struct Before {
     at: Duration,
     done: u64,
     expired: u64,
-    lateness: Vec<u64>,
+    lateness: Lateness,
     reaper: Duration,
 }
 
@@ -88,7 +88,7 @@ impl Series {
         let seconds = at.saturating_sub(before.at).as_secs_f64().max(1e-9);
         #[allow(clippy::cast_precision_loss)] // counts below 2^53
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
-        let late = since_then(&gauge.lateness, &before.lateness);
+        let late = gauge.lateness.since(&before.lateness);
         let sample = Sample {
             at: at.as_secs_f64(),
             per_s: rate(gauge.done, before.done),
@@ -105,7 +105,7 @@ impl Series {
             at,
             done: gauge.done,
             expired: gauge.expired,
-            lateness: gauge.lateness.counts.clone(),
+            lateness: gauge.lateness.clone(),
             reaper: gauge.reaper,
         };
         self.push(sample);
@@ -135,18 +135,6 @@ fn fold(samples: &mut Vec<Sample>) {
         rest => rest[0],
     });
     *samples = pairs.collect();
-}
-
-/// The expirations that came since.
-fn since_then(now: &Lateness, before: &[u64]) -> Lateness {
-    let mut earlier = before.iter().chain(std::iter::repeat(&0));
-    let counts = now
-        .counts
-        .iter()
-        .map(|now| now.saturating_sub(*earlier.next().unwrap_or(&0)));
-    Lateness {
-        counts: counts.collect(),
-    }
 }
 
 #[cfg(test)]
@@ -196,11 +184,10 @@ mod tests {
 
     #[test]
     fn lateness_is_of_what_has_come_since() {
-        let late = |counts: &[u64]| Gauge {
-            lateness: Lateness {
-                counts: counts.to_vec(),
-            },
-            ..Gauge::default()
+        let late = |counts: &[u64]| {
+            let mut gauge = Gauge::default();
+            gauge.lateness.counts[..counts.len()].copy_from_slice(counts);
+            gauge
         };
         let mut series = Series::default();
         assert_eq!(
