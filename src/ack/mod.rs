@@ -732,6 +732,12 @@ impl AckTracker {
         if let Some(reaper) = &self.reaper {
             reaper.join(&self.trees.engine);
         }
+        #[cfg(feature = "async")]
+        if fate == Fate::Return {
+            // Of a future that was dropped, or has yet to end.
+            let kept = self.trees.returned().as_mut().map(std::mem::take);
+            returned.append(&mut kept.unwrap_or_default());
+        }
         returned
     }
 }
@@ -747,8 +753,8 @@ impl AckTracker {
     /// [`Fate::Drain`] it looks every millisecond whether anything is left.
     ///
     /// The shutdown goes on if the future is dropped; another call waits for the same end. Of several limits the shortest counts, and another
-    /// fate than `Drain` ends the draining. Roots under [`Fate::Return`] go to the first future that ends; if a blocking `shutdown` is
-    /// called meanwhile, that one has some of them.
+    /// fate than `Drain` ends the draining. Roots under [`Fate::Return`] go to the first future that ends, or to a blocking `shutdown` with that
+    /// fate; of two at once each may have some of them.
     ///
     /// A tracker without a reaper has to be polled on while it drains, by [`poll`](Self::poll), each of which wakes the future (which polls, too);
     /// the limit is looked at then. It cancels, or returns, what is left in this call, or in the future's last poll, and waits for other polls there.
