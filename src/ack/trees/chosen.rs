@@ -336,7 +336,7 @@ impl Trees {
         let early = found.lease;
         let initing = early.with_state(State::Initing);
         // Also of what a shutdown finds under way here, and leaves to this thread.
-        let _telling = mine.face.telling();
+        let telling = mine.face.telling();
         // Refuses a second init, and keeps the early timeout away from here on.
         if slot.swap_lease(early, initing).is_err() {
             return false;
@@ -363,6 +363,8 @@ impl Trees {
                         self.finish(mine, found.claim(), live, target, Some(Reason::Cancelled));
                     }
                 } else if complete {
+                    // It is as any other now: who ends it says so.
+                    drop(telling);
                     self.complete_chosen(mine, self.engine.hash(key), found, key, target);
                 }
             }

@@ -104,13 +104,14 @@ impl Share {
         Telling(&self.untold)
     }
 
-    /// Runs `f`, which may do anything, a shutdown included, now that this thread has told of what it has ended.
+    /// Runs `f`, which may do anything, a shutdown included, now that this thread has told of what it has said this for last. What it has
+    /// said before stands: `f` may be called in a waker which is called by who has ended another root, and has yet to tell of that.
     #[cfg(feature = "async")]
     #[cold]
     fn told(&self, f: impl FnOnce()) {
         use std::sync::atomic::Ordering::{Relaxed, Release};
         let untold = self.untold.load(Relaxed);
-        self.untold.store(0, Release);
+        self.untold.store(untold - 1, Release);
         f();
         self.untold.store(untold, Relaxed);
     }
@@ -431,7 +432,12 @@ impl Trees {
             }
             #[cfg(feature = "async")]
             if self.deliver.is_awaited() {
-                mine.face.told(|| self.deliver.wake());
+                if mine.driving.get() == 0 {
+                    mine.face.told(|| self.deliver.wake());
+                } else {
+                    // Who is at a shard says nothing: a shutdown waits there, and in a waker only asks.
+                    self.deliver.wake();
+                }
             }
         }
     }
