@@ -408,6 +408,31 @@ fn a_waker_within_a_waker_may_shut_the_tracker_down() {
     });
 }
 
+/// A waker that is called in a poll asks for the end, and the reaper, which has nothing to do for hours, brings it.
+#[test]
+fn a_waker_in_a_poll_may_shut_the_tracker_down() {
+    let clock = ManualClock::new();
+    let builder = AckTracker::builder().timeout(Duration::from_secs(60));
+    let builder = builder.clock(clock.clone());
+    let (tracker, outcomes) = builder.build_with_channel(8, WhenFull::Spill).unwrap();
+    let tracker = Arc::new(tracker);
+    issue(&tracker, 1);
+    let last = Calls::waker({
+        let tracker = tracker.clone();
+        move || drop(tracker.shutdown(Fate::Cancel))
+    });
+    let mut stream = outcomes.into_stream();
+    let mut context = Context::from_waker(&last);
+    assert!(stream.poll_recv(&mut context).is_pending());
+    clock.advance(Duration::from_secs(70));
+    while tracker.poll(1000).more {}
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    { runtime }.build().unwrap().block_on(async {
+        assert_eq!(stream.recv().await.unwrap().owner, 1);
+        assert!(stream.recv().await.is_none());
+    });
+}
+
 /// Tasks take what threads end, while one of them shuts the whole down: each root that was issued is told once, and then the streams end.
 fn all_are_told_before_the_end(runtime: &tokio::runtime::Runtime) {
     for round in 0..50 {

@@ -675,8 +675,9 @@ impl AckTracker {
     /// nothing to do.
     ///
     /// Blocks. A channel under [`WhenFull::Wait`] is treated as under [`WhenFull::Spill`] from here on. Not for calling
-    /// from a handler: there it only refuses new roots, and on the reaper's thread also asks the reaper to stop and to
-    /// cancel what is left. That is also what it does where the waker of a task that waits for room calls it, if there is a channel.
+    /// from a handler: there it only refuses new roots, and if the handler was called by the reaper, or in a poll, asks the reaper to
+    /// stop and to cancel what is left. That is also what it does where a waker calls it that was called there, or that of a task that waits
+    /// for room, if there is a channel.
     ///
     /// ```
     /// # use expiry::{edge, Ack, AckError, AckTracker};
@@ -697,17 +698,10 @@ impl AckTracker {
         }
         self.trees.deliver.close();
         if let Some(reaper) = &self.reaper {
-            if self.trees.engine.is_driving() && !reaper.is_current() {
-                return Vec::new();
-            }
-            if reaper.is_current() {
-                // It cannot wait for itself. It closes the engine when it stops.
-                reaper.ask();
-                return Vec::new();
-            }
-            #[cfg(feature = "async")]
-            if self.trees.is_telling() {
-                // It waits until this thread has told.
+            // It cannot wait for itself, nor for a round that waits for this call; and when it stops, and closes the engine, it waits until
+            // this thread has told.
+            let is_awaited = reaper.is_current() || self.trees.engine.is_driving();
+            if is_awaited || self.trees.is_telling() {
                 reaper.ask();
                 self.trees.engine.waker.wake();
                 return Vec::new();

@@ -506,7 +506,6 @@ impl Trees {
     }
 
     /// Whether this thread has ended a root and has yet to put that into the channel: it is in a waker of somebody who waits for room.
-    #[cfg(feature = "async")]
     pub(crate) fn is_telling(&self) -> bool {
         let has_told = || self.engine.with_stripe(|mine, _| mine.face.has_told());
         self.deliver.is_channel() && !has_told()
