@@ -322,9 +322,17 @@ impl Line {
         for task in self.returned.take() {
             queue.push_front(task);
         }
-        let sorted = queue.len();
-        queue.extend(self.fresh.take());
-        queue.make_contiguous()[sorted..].reverse();
+        let (mut from, mut to) = (queue.len(), queue.len());
+        for task in self.fresh.take() {
+            queue.push_back(task);
+            to += 1;
+        }
+        // These only, in place: there may be many before them.
+        while from + 1 < to {
+            to -= 1;
+            queue.swap(from, to);
+            from += 1;
+        }
         let mut given = 0;
         while given < tokens {
             let Some(task) = queue.pop_front() else {
