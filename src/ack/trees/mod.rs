@@ -333,15 +333,25 @@ impl Trees {
 
     // ---- ends ----
 
-    /// Fails a live root, unless it has another lease by now. Whether this did.
-    fn fail_live(&self, claim: Claim<'_>, lease: Lease, target: u64, by: Option<u64>) -> bool {
+    /// Fails a live root, unless it has another lease by now. Whether this did; refused if a shutdown will end it, or its init.
+    fn fail_live(
+        &self,
+        claim: Claim<'_>,
+        lease: Lease,
+        target: u64,
+        by: Option<u64>,
+    ) -> Result<bool, Refused> {
         self.engine.with_stripe(|mine, _| {
             let _telling = mine.face.telling();
+            // Also of an issued one: it may have been found among those in flight before its issuer has it.
+            if self.engine.has_closed(claim.id) {
+                return Err(Refused::Closed);
+            }
             let ended = self.engine.end(claim.slot, lease).is_ok();
             if ended {
                 self.finish(mine, claim, lease, target, Some(Reason::Failed { by }));
             }
-            ended
+            Ok(ended)
         })
     }
 
