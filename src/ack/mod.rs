@@ -752,6 +752,9 @@ impl AckTracker {
     ///
     /// A tracker without a reaper has to be polled on while it drains, by [`poll`](Self::poll), each of which wakes the future (which polls, too);
     /// the limit is looked at then. It cancels, or returns, what is left in this call, or in the future's last poll, and waits for other polls there.
+    /// If the future is dropped before that, roots are refused and drain, and another shutdown cancels what is left.
+    ///
+    /// A handler or a waker may call it, as it may call [`shutdown`](Self::shutdown), but not block until it is done, which waits for them.
     ///
     /// ```
     /// use expiry::{edge, AckError, AckTracker, Fate};
