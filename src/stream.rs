@@ -51,8 +51,9 @@ impl Listeners {
 
 /// A channel of what has ended, as a [`Stream`]; from [`Receiver::into_stream`]. With the feature `async`.
 ///
-/// It needs nothing but the waker that it is polled with, on any executor, and neither spins nor polls by time: who sends wakes it. There
-/// is one more load for a sender while nobody waits.
+/// It needs nothing but the waker that it is polled with, on any executor, and does not poll by time: who sends wakes it. (Where a sender
+/// has taken its place in the channel and has yet to put the item there, a poll waits for that, as every receiver does.) There is one more
+/// load for a sender while nobody waits. A task that always finds something does not yield by itself.
 ///
 /// * **It ends**, with `None`, when all has been taken after a shutdown that has returned (or whose reaper has ended, where a handler
 ///   or a waker asked for it), or after all shares of the sending side have been dropped.
@@ -156,9 +157,7 @@ impl<T> Stream for ReceiverStream<T> {
         self.poll_recv(context)
     }
 
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.receiver.len(), None)
-    }
+    // No hint of its size: what is there now may go to a clone.
 }
 
 impl<T> Clone for ReceiverStream<T> {

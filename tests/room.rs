@@ -6,10 +6,11 @@ use expiry::{
     Room, SessionTracker, StoreError, Timeouts, WhenFull,
 };
 use std::future::Future;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -73,6 +74,31 @@ fn waiting<const N: usize>(queue: &ExpiryQueue<u64>) -> [(Arc<Task>, Room<'_>); 
 
 fn woken<const N: usize>(all: &[(Arc<Task>, Room<'_>); N]) -> [usize; N] {
     std::array::from_fn(|at| all[at].0.woken())
+}
+
+/// A waker whose drop panics.
+struct BadDrop;
+
+impl Wake for BadDrop {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for BadDrop {
+    fn drop(&mut self) {
+        panic!("this waker's drop does");
+    }
+}
+
+impl BadDrop {
+    fn waker() -> Waker {
+        Waker::from(Arc::new(BadDrop))
+    }
+}
+
+/// Has it wait with this waker, which it alone has then.
+fn wait_with(room: &mut Room<'_>, waker: Waker) {
+    let mut context = Context::from_waker(&waker);
+    assert!(Pin::new(room).poll(&mut context).is_pending());
 }
 
 #[test]
@@ -258,6 +284,58 @@ fn a_waker_that_panics_loses_no_turn_but_its_own() {
     assert!(queue.remove(&1).is_some());
     assert_eq!(task.woken(), 1);
     assert_eq!(task.poll(&mut room), READY);
+}
+
+/// A waker whose drop panics: the last one who has it is the one that was woken, who hands his turn on.
+#[test]
+fn a_waker_whose_drop_panics_loses_no_turn() {
+    for polls in [false, true] {
+        let queue = full(1);
+        let mut first = queue.room();
+        wait_with(&mut first, BadDrop::waker());
+        let [(task, mut room)] = waiting::<1>(&queue);
+        queue.remove(&0);
+        if polls {
+            assert_eq!(task.poll(&mut first), READY);
+        }
+        drop(first);
+        assert_eq!((task.woken(), task.poll(&mut room)), (1, READY));
+    }
+}
+
+/// Many of them, of tasks that have left, which are let go at once.
+#[test]
+fn many_wakers_whose_drops_panic_are_let_go() {
+    let queue = full(1);
+    let [(task, mut stays)] = waiting::<1>(&queue);
+    for _ in 0..40 {
+        let mut room = queue.room();
+        wait_with(&mut room, BadDrop::waker());
+    }
+    queue.remove(&0);
+    assert_eq!((task.woken() > 0, task.poll(&mut stays)), (true, READY));
+}
+
+/// One that cannot be cloned: the place stays what it was.
+#[test]
+fn a_waker_whose_clone_panics_changes_nothing() {
+    const TABLE: RawWakerVTable = RawWakerVTable::new(
+        |_| panic!("this waker's clone does"),
+        |_| (),
+        |_| (),
+        |_| (),
+    );
+    // SAFETY: no function of the table looks at the data.
+    let bad = unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &TABLE)) };
+    let queue = full(1);
+    let [(one, mut first), (two, _second)] = waiting::<2>(&queue);
+    let polled = catch_unwind(AssertUnwindSafe(|| {
+        Pin::new(&mut first).poll(&mut Context::from_waker(&bad))
+    }));
+    assert!(polled.is_err());
+    queue.remove(&0);
+    assert_eq!((one.woken(), two.woken()), (1, 0));
+    assert_eq!(one.poll(&mut first), READY);
 }
 
 /// A waker that runs its task in place, which inserts, on the thread that is freeing the slot.

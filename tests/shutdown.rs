@@ -253,6 +253,74 @@ fn a_queue_gives_back_what_there_was() {
     assert_eq!(*block_on(ended)[0], 7);
 }
 
+/// What the future that was dropped was to have goes to the next shutdown, which may be one that blocks; also without a reaper.
+#[test]
+fn what_a_dropped_future_leaves_goes_to_the_next_shutdown() {
+    let queue = |reaper: bool| {
+        let builder = ExpiryQueue::builder();
+        let queue = if reaper {
+            builder.build_with_handler(|_: &u64| ())
+        } else {
+            builder.build()
+        };
+        let queue = queue.unwrap();
+        queue.update(7, LONG).unwrap();
+        drop(queue.shutdown_async());
+        queue
+    };
+    let sessions = |reaper: bool| {
+        let builder = SessionTracker::builder();
+        let sessions = if reaper {
+            builder.build_with_handler(|_| ())
+        } else {
+            builder.build()
+        };
+        let sessions = sessions.unwrap();
+        sessions.create(LONG, 7).unwrap();
+        drop(sessions.shutdown_async());
+        sessions
+    };
+    let tracker = |reaper: bool| {
+        let builder = AckTracker::builder();
+        let tracker = if reaper {
+            builder.build()
+        } else {
+            builder.build_manual()
+        };
+        let tracker = tracker.unwrap();
+        tracker.issue(edge(), 7).unwrap();
+        drop(tracker.shutdown_async(Fate::Return));
+        tracker
+    };
+    for (reaper, ends) in [(true, true), (true, false), (false, false)] {
+        let end = || {
+            if ends {
+                std::thread::sleep(Duration::from_millis(20)); // the reaper, mostly
+            }
+        };
+        let (one, two) = (queue(reaper), queue(reaper));
+        end();
+        assert_eq!(*one.shutdown()[0], 7);
+        assert!(one.shutdown().is_empty() && block_on(one.shutdown_async()).is_empty());
+        assert_eq!(*block_on(two.shutdown_async())[0], 7);
+        assert!(two.shutdown().is_empty() && block_on(two.shutdown_async()).is_empty());
+
+        let (one, two) = (sessions(reaper), sessions(reaper));
+        end();
+        assert_eq!(one.shutdown()[0].owner, 7);
+        assert!(one.shutdown().is_empty());
+        assert_eq!(block_on(two.shutdown_async())[0].owner, 7);
+        assert!(two.shutdown().is_empty());
+
+        let (one, two) = (tracker(reaper), tracker(reaper));
+        end();
+        assert_eq!(one.shutdown(Fate::Return)[0].owner, 7);
+        assert!(one.shutdown(Fate::Return).is_empty());
+        assert_eq!(block_on(two.shutdown_async(Fate::Return))[0].owner, 7);
+        assert!(two.shutdown(Fate::Return).is_empty());
+    }
+}
+
 /// Of a handler's queue too, whose keys have nodes; and what nobody asks for goes with the queue.
 #[test]
 fn what_is_kept_is_given_once_or_dropped() {

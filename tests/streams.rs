@@ -51,6 +51,23 @@ impl Task {
     }
 }
 
+/// A waker that does something, once.
+struct Calls<F>(AtomicBool, F);
+
+impl<F: Fn() + Send + Sync + 'static> Wake for Calls<F> {
+    fn wake(self: Arc<Self>) {
+        if !self.0.swap(true, Ordering::SeqCst) {
+            (self.1)();
+        }
+    }
+}
+
+impl<F: Fn() + Send + Sync + 'static> Calls<F> {
+    fn waker(calls: F) -> Waker {
+        Waker::from(Arc::new(Calls(AtomicBool::new(false), calls)))
+    }
+}
+
 fn tracker(length: usize, when_full: WhenFull) -> (AckTracker, Outcomes) {
     let builder = AckTracker::builder().shards(1).clock(ManualClock::new());
     builder.build_with_channel(length, when_full).unwrap()
@@ -79,7 +96,8 @@ fn who_waits_is_woken_once() {
     fail(&tracker, 1);
     fail(&tracker, 2);
     assert_eq!(task.woken(), 1);
-    assert_eq!(stream.size_hint(), (2, None));
+    assert_eq!(stream.receiver().len(), 2);
+    assert_eq!(stream.size_hint(), (0, None), "a clone may take them");
     assert_eq!(task.owner(&mut stream), 1);
     assert_eq!(task.owner(&mut stream), 2);
     fail(&tracker, 3);
@@ -384,6 +402,72 @@ fn a_waker_may_shut_the_tracker_down() {
     assert_eq!(task.owner(&mut stream), 2);
     assert_eq!(task.owner(&mut stream), 1);
     assert_eq!(task.poll(&mut stream), Poll::Ready(None));
+}
+
+/// The waker of a task that waits for room fails a second root, of which a stream hears whose waker shuts the tracker down. The first root has
+/// ended, and nobody has been told of it yet: the stream does not end before that.
+#[test]
+fn a_waker_within_a_waker_may_shut_the_tracker_down() {
+    let builder = AckTracker::builder().capacity(2).timeouts_off();
+    let (tracker, outcomes) = builder.build_with_channel(8, WhenFull::Spill).unwrap();
+    let tracker = Arc::new(tracker);
+    let [first, second] = [1, 2].map(|owner| issue(&tracker, owner));
+    let last = Calls::waker({
+        let tracker = tracker.clone();
+        move || drop(tracker.shutdown(Fate::Cancel))
+    });
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let fails = Calls::waker({
+        let (tracker, outcomes, told) = (tracker.clone(), outcomes.clone(), told.clone());
+        move || {
+            tracker.fail(second).unwrap();
+            let (task, mut stream) = (Task::new(), outcomes.clone().into_stream());
+            while let Poll::Ready(item) = task.poll(&mut stream) {
+                told.lock().unwrap().push(item.map(|outcome| outcome.owner));
+                if item.is_none() {
+                    break;
+                }
+            }
+        }
+    });
+    let mut stream = outcomes.into_stream();
+    let mut context = Context::from_waker(&last);
+    assert!(stream.poll_recv(&mut context).is_pending());
+    let mut room = tracker.room();
+    let mut context = Context::from_waker(&fails);
+    assert!(Pin::new(&mut room).poll(&mut context).is_pending());
+    tracker.fail(first).unwrap();
+    assert_eq!(*told.lock().unwrap(), [Some(2)], "not the end");
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    { runtime }.build().unwrap().block_on(async {
+        assert_eq!(stream.recv().await.unwrap().owner, 1);
+        assert!(stream.recv().await.is_none());
+    });
+}
+
+/// A waker that is called in a poll asks for the end, and the reaper, which has nothing to do for hours, brings it.
+#[test]
+fn a_waker_in_a_poll_may_shut_the_tracker_down() {
+    let clock = ManualClock::new();
+    let builder = AckTracker::builder().timeout(Duration::from_secs(60));
+    let builder = builder.clock(clock.clone());
+    let (tracker, outcomes) = builder.build_with_channel(8, WhenFull::Spill).unwrap();
+    let tracker = Arc::new(tracker);
+    issue(&tracker, 1);
+    let last = Calls::waker({
+        let tracker = tracker.clone();
+        move || drop(tracker.shutdown(Fate::Cancel))
+    });
+    let mut stream = outcomes.into_stream();
+    let mut context = Context::from_waker(&last);
+    assert!(stream.poll_recv(&mut context).is_pending());
+    clock.advance(Duration::from_secs(70));
+    while tracker.poll(1000).more {}
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    { runtime }.build().unwrap().block_on(async {
+        assert_eq!(stream.recv().await.unwrap().owner, 1);
+        assert!(stream.recv().await.is_none());
+    });
 }
 
 /// Tasks take what threads end, while one of them shuts the whole down: each root that was issued is told once, and then the streams end.

@@ -695,6 +695,33 @@ fn a_waker_may_use_what_wakes_it() {
     );
 }
 
+/// Without a reaper the round in which a waker asks for the shutdown is followed by it: others that wait, for hours, hear of it.
+#[test]
+fn a_waker_that_shuts_down_in_a_poll_closes_all() {
+    struct Last(Arc<Timeouts>);
+    impl Wake for Last {
+        fn wake(self: Arc<Self>) {
+            self.0.shutdown();
+        }
+    }
+    let (timeouts, clock) = manual(|settings| settings);
+    let timeouts = Arc::new(timeouts);
+    let waker = Waker::from(Arc::new(Last(timeouts.clone())));
+    let (task, mut first, mut second) = (
+        Task::new(),
+        timeouts.sleep(MS),
+        timeouts.sleep(10_000_000 * MS),
+    );
+    let mut context = Context::from_waker(&waker);
+    assert!(Pin::new(&mut first).poll(&mut context).is_pending());
+    assert!(task.poll(&mut second).is_pending());
+    pass(&timeouts, &clock, 5 * MS);
+    assert_eq!(task.woken(), 1);
+    let closed = Poll::Ready(Err(TimerError::Closed));
+    assert_eq!(task.poll(&mut second), closed);
+    assert!(timeouts.is_empty());
+}
+
 #[test]
 fn an_interval_does_not_drift() {
     let (timeouts, clock) = manual(|settings| settings);

@@ -298,3 +298,50 @@ fn r5_init_and_shutdown() {
         |tracker, _| tracker.init(7, EDGE, 42).is_ok(),
     );
 }
+
+/// R6: a root whose init is under way as the tracker is shut down is ended by somebody else when that has returned. Nothing is told after the
+/// end. Guards: that who ends a chosen root looks first whether its bucket has been closed, by a read-modify-write.
+fn init_and_shutdown_then(name: &str, ends: impl Fn(&AckTracker) -> bool + Send + Sync + 'static) {
+    large(name, move || {
+        loom::stop_exploring();
+        let builder = AckTracker::builder()
+            .timeout(TICK * TIMEOUT)
+            .interval(TICK)
+            .shards(1)
+            .seed(7)
+            .latency_sampling(0.0)
+            .clock(ManualClock::new());
+        let (tracker, outcomes) = builder.build_with_channel(4, WhenFull::Wait).unwrap();
+        let tracker = Arc::new(ManuallyDrop::new(tracker));
+        let (task, mut stream) = (Task::new(), outcomes.into_stream());
+        loom::explore();
+        let same = tracker.clone();
+        let a = thread::spawn(move || same.init(7, EDGE, 42).is_ok());
+        assert!(tracker.shutdown(Fate::Cancel).is_empty());
+        let mut told = 0;
+        while let Poll::Ready(Some(_)) = task.poll(&mut stream) {
+            told += 1;
+        }
+        assert_eq!(task.poll(&mut stream), Poll::Ready(None));
+        assert!(!ends(&tracker), "it was not refused");
+        assert_eq!(task.poll(&mut stream), Poll::Ready(None));
+        assert_eq!(told, usize::from(a.join().unwrap()), "told before the end");
+        assert_eq!(task.poll(&mut stream), Poll::Ready(None));
+        let tracker = Arc::into_inner(tracker).expect("the other thread has ended");
+        drop(ManuallyDrop::into_inner(tracker));
+    });
+}
+
+#[test]
+fn r6_init_and_shutdown_then_ack() {
+    init_and_shutdown_then("r6_init_and_shutdown_then_ack", |tracker| {
+        tracker.ack(7, EDGE).is_ok()
+    });
+}
+
+#[test]
+fn r6_init_and_shutdown_then_fail() {
+    init_and_shutdown_then("r6_init_and_shutdown_then_fail", |tracker| {
+        tracker.fail(7).is_ok()
+    });
+}

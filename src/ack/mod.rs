@@ -671,12 +671,14 @@ impl AckTracker {
     ///
     /// Every root whose `issue` or `init` has returned `Ok` has had its outcome when this returns, or is in the
     /// returned list. Operations under way in other threads end as if they had come just before or just after;
-    /// later ones are refused with [`AckError::Closed`] or [`AckError::NotLive`]. A second shutdown finds
+    /// later ones are refused with [`AckError::Closed`] or [`AckError::NotLive`]. (A root whose `issue` or `init` is under way may be
+    /// cancelled at once, whatever the limit of [`Fate::Drain`]: draining waits for those that it can count.) A second shutdown finds
     /// nothing to do.
     ///
     /// Blocks. A channel under [`WhenFull::Wait`] is treated as under [`WhenFull::Spill`] from here on. Not for calling
-    /// from a handler: there it only refuses new roots, and on the reaper's thread also asks the reaper to stop and to
-    /// cancel what is left. That is also what it does where the waker of a task that waits for room calls it, if there is a channel.
+    /// from a handler: there it only refuses new roots, and if the handler was called by the reaper, or in a poll, asks the reaper to
+    /// stop and to cancel what is left. That is also what it does where a waker calls it that was called there, or that of a task that waits
+    /// for room, if there is a channel.
     ///
     /// ```
     /// # use expiry::{edge, Ack, AckError, AckTracker};
@@ -697,22 +699,16 @@ impl AckTracker {
         }
         self.trees.deliver.close();
         if let Some(reaper) = &self.reaper {
-            if self.trees.engine.is_driving() && !reaper.is_current() {
-                return Vec::new();
-            }
-            if reaper.is_current() {
-                // It cannot wait for itself. It closes the engine when it stops.
-                reaper.ask();
-                return Vec::new();
-            }
-        }
-        #[cfg(feature = "async")]
-        if self.trees.is_telling() {
-            // The one that does it waits until this thread has told.
-            if let Some(reaper) = &self.reaper {
+            // It cannot wait for itself, nor for a round that waits for this call; and when it stops, and closes the engine, it waits until
+            // this thread has told.
+            let is_awaited = reaper.is_current() || self.trees.engine.is_driving();
+            if is_awaited || self.trees.is_telling() {
                 reaper.ask();
                 self.trees.engine.waker.wake();
+                return Vec::new();
             }
+        } else if self.trees.is_telling() {
+            // There is nobody to be asked.
             return Vec::new();
         }
         if let Fate::Drain(limit) = fate {
@@ -734,6 +730,12 @@ impl AckTracker {
         if let Some(reaper) = &self.reaper {
             reaper.join(&self.trees.engine);
         }
+        #[cfg(feature = "async")]
+        if fate == Fate::Return {
+            // Of a future that was dropped, or has yet to end.
+            let kept = self.trees.returned().as_mut().map(std::mem::take);
+            returned.append(&mut kept.unwrap_or_default());
+        }
         returned
     }
 }
@@ -749,11 +751,14 @@ impl AckTracker {
     /// [`Fate::Drain`] it looks every millisecond whether anything is left.
     ///
     /// The shutdown goes on if the future is dropped; another call waits for the same end. Of several limits the shortest counts, and another
-    /// fate than `Drain` ends the draining. Roots under [`Fate::Return`] go to the first future that ends; if a blocking `shutdown` is
-    /// called meanwhile, that one has some of them.
+    /// fate than `Drain` ends the draining. Roots under [`Fate::Return`] go to the first future that ends, or to a blocking `shutdown` with that
+    /// fate; of two at once each may have some of them.
     ///
     /// A tracker without a reaper has to be polled on while it drains, by [`poll`](Self::poll), each of which wakes the future (which polls, too);
     /// the limit is looked at then. It cancels, or returns, what is left in this call, or in the future's last poll, and waits for other polls there.
+    /// If the future is dropped before that, roots are refused and drain, and another shutdown cancels what is left.
+    ///
+    /// A handler or a waker may call it, as it may call [`shutdown`](Self::shutdown), but not block until it is done, which waits for them.
     ///
     /// ```
     /// use expiry::{edge, AckError, AckTracker, Fate};

@@ -277,6 +277,12 @@ impl NextExpiration {
         }
     }
 
+    /// Whether it is closed. By a read-modify-write, as an inserter's: if it is not, who closes it sees all that the caller has done before.
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.fetch_or(0, Ordering::AcqRel) == CLOSED
+    }
+
     /// The next expiration if there is one.
     #[inline]
     pub(crate) fn get(&self) -> Option<u64> {

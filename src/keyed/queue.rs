@@ -883,7 +883,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// the future ends when it has ended, with what there was. A queue that is polled has been shut down when this returns, and the
     /// future is ready.
     ///
-    /// The shutdown goes on if the future is dropped; what there was then goes to the next one.
+    /// The shutdown goes on if the future is dropped; what there was then goes to the next one, be it this or [`shutdown`](Self::shutdown). Of two
+    /// at once each may have some of it.
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(&self) -> impl Future<Output = Vec<Expired<K>>> + Send + '_ {

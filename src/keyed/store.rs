@@ -251,7 +251,7 @@ pub(crate) struct Store<K: 'static, V: 'static, S> {
     pub(super) listener: Option<Listener<K, V>>,
     /// Panics of the listener that were caught.
     pub(crate) panics: Statistic,
-    /// What there is when the reaper ends, where that is asked for.
+    /// What a shutdown has ended whose future has yet to be given it, or was dropped; `Some` from the first one on.
     #[cfg(feature = "async")]
     kept: Mutex<Option<Left<K, V>>>,
     _nodes: PhantomData<(K, V)>,
@@ -803,7 +803,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         }
     }
 
-    /// What the reaper does before it ends.
+    /// What the reaper does before it ends, or a shutdown as a future without one.
     pub(super) fn last(&self) {
         #[cfg(feature = "async")]
         if self.kept().is_some() {
@@ -826,18 +826,18 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         &'a self,
         reaper: Option<&'a Reaper>,
     ) -> impl Future<Output = Left<K, V>> + 'a {
-        let mut left = Vec::new();
-        if reaper.is_some() {
-            self.kept().get_or_insert_with(Vec::new);
-        } else if !self.engine.is_driving() {
-            self.close_with(|ended, lease| left.push((ended, lease)));
-        }
-        let ended = shut_soon(&self.engine, reaper, || self.close());
+        self.kept().get_or_insert_with(Vec::new);
+        let ended = shut_soon(&self.engine, reaper, || self.last());
         async move {
             ended.await;
-            left.extend(self.kept().iter_mut().flat_map(std::mem::take));
-            left
+            self.take_kept()
         }
+    }
+
+    #[cfg(feature = "async")]
+    fn take_kept(&self) -> Left<K, V> {
+        let kept = self.kept().as_mut().map(std::mem::take);
+        kept.unwrap_or_default()
     }
 
     /// Starts a reaper.
@@ -889,10 +889,18 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         reaper: Option<&Reaper>,
         mut left: impl FnMut(Ended<K, V>, Lease),
     ) {
-        if !self.engine.is_driving() {
+        let closes = !self.engine.is_driving();
+        if closes {
             self.close_with(&mut left);
         }
         self.shut(reaper);
+        #[cfg(feature = "async")]
+        if closes {
+            // Of a future that was dropped, or has yet to end.
+            for (ended, lease) in self.take_kept() {
+                left(ended, lease);
+            }
+        }
     }
 
     /// Ends everything, and gives it away.

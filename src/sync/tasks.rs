@@ -22,6 +22,7 @@ use super::{fence, AtomicU32, AtomicU64, Ordering};
 use crate::panics::caught;
 use std::collections::VecDeque;
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::sync::atomic::AtomicU32 as Hint;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ const MOST_LEFT: u32 = 16;
 
 /// One registration.
 struct Task {
-    waker: Waker,
+    waker: ManuallyDrop<Waker>,
     /// Relaxed: it decides who wakes or leaves, and hands nothing on. Who was woken has what he is to see from the waker.
     state: AtomicU32,
 }
@@ -47,7 +48,7 @@ struct Task {
 impl Task {
     fn new(waker: &Waker) -> Arc<Self> {
         Arc::new(Task {
-            waker: waker.clone(),
+            waker: ManuallyDrop::new(waker.clone()),
             state: AtomicU32::new(WAITING),
         })
     }
@@ -56,7 +57,7 @@ impl Task {
         self.state.load(Ordering::Relaxed) == WAITING
     }
 
-    /// Wakes it, unless it has left, and lets go of it. Whether it was woken. Never panics, whatever waking and dropping a waker do.
+    /// Wakes it, unless it has left, and lets go of it. Whether it was woken. Never panics, whatever waking a waker does.
     fn wake(self: Arc<Self>) -> bool {
         let waited = self.state.swap(WOKEN, Ordering::Relaxed) == WAITING;
         caught(move || {
@@ -65,6 +66,15 @@ impl Task {
             }
         });
         waited
+    }
+}
+
+impl Drop for Task {
+    /// Whoever has the last share of it has something else to do, which a waker's drop is not to keep it from.
+    fn drop(&mut self) {
+        // SAFETY: here only, and nobody looks at it any more.
+        let waker = unsafe { ManuallyDrop::take(&mut self.waker) };
+        caught(move || drop(waker));
     }
 }
 
@@ -226,11 +236,11 @@ impl Line {
         if place.holds(waker) {
             return None;
         }
-        let before = place.0.take();
+        // First: cloning a waker may panic, and then nothing has happened.
+        let task = Task::new(waker);
+        let before = place.0.replace(task.clone());
         let has_token = before.is_some_and(|task| !self.withdraw(&task));
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let task = Task::new(waker);
-        place.0 = Some(task.clone());
         if has_token {
             self.returned.push(task);
         } else {
@@ -312,9 +322,17 @@ impl Line {
         for task in self.returned.take() {
             queue.push_front(task);
         }
-        let sorted = queue.len();
-        queue.extend(self.fresh.take());
-        queue.make_contiguous()[sorted..].reverse();
+        let (mut from, mut to) = (queue.len(), queue.len());
+        for task in self.fresh.take() {
+            queue.push_back(task);
+            to += 1;
+        }
+        // These only, in place: there may be many before them.
+        while from + 1 < to {
+            to -= 1;
+            queue.swap(from, to);
+            from += 1;
+        }
         let mut given = 0;
         while given < tokens {
             let Some(task) = queue.pop_front() else {
@@ -328,7 +346,7 @@ impl Line {
         let relaxed = std::sync::atomic::Ordering::Relaxed;
         if self.left.load(relaxed) >= MOST_LEFT {
             self.left.store(0, relaxed);
-            caught(|| queue.retain(|task| task.is_waiting()));
+            queue.retain(|task| task.is_waiting());
         }
     }
 }

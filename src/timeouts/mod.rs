@@ -188,11 +188,16 @@ impl Timeouts {
     }
 
     /// Wakes what is due, with at most about `budget` steps of work. For those without a reaper; harmless on others. Never waits: any number
-    /// of threads may poll, each leaves out the shards that another one is at.
+    /// of threads may poll, each leaves out the shards that another one is at. (After a shutdown it does what is left of that, as
+    /// [`shutdown`](Self::shutdown) does.)
     pub fn poll(&self, budget: usize) -> Polled {
         let engine = &self.waiters.engine;
         let now = engine.clock.now();
         let round = engine.poll_beside(now, budget.max(1), &*self.waiters);
+        if self.reaper.is_none() && engine.is_refusing() {
+            // A waker of this round may have asked for it.
+            self.shutdown();
+        }
         Polled {
             more: round.more || round.busy,
             next: round.next.map(|tick| engine.ticks.until(now, tick)),
@@ -245,7 +250,8 @@ impl Timeouts {
     }
 
     /// Ends it: what waits is woken and resolves to [`TimerError::Closed`], unless its time was up; what comes later is refused with that. A
-    /// future that is ready is ready all the same. Waits for the reaper; called by a waker that the reaper calls, it only asks.
+    /// future that is ready is ready all the same. Waits for the reaper; called by a waker that the reaper calls, or a poll, it only asks: the reaper,
+    /// or that poll, does the rest when the round is over.
     pub fn shutdown(&self) {
         shut(&self.waiters.engine, self.reaper.as_ref(), || {
             self.waiters.close();
@@ -253,7 +259,8 @@ impl Timeouts {
     }
 
     /// As [`shutdown`](Self::shutdown), without blocking the thread: what comes later is refused when this returns, the reaper wakes what waits, and
-    /// the future ends when that is done. The shutdown goes on if it is dropped. Without a reaper it has been shut down when this returns.
+    /// the future ends when that is done. The shutdown goes on if it is dropped. Without a reaper it has been shut down when this returns, but where
+    /// a waker calls it that a poll has called: then when that poll returns.
     pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {
         let close = || self.waiters.close();
         crate::setup::shut_soon(&self.waiters.engine, self.reaper.as_ref(), close)

@@ -277,13 +277,16 @@ impl Trees {
                     self.engine.catch_up(now, self);
                 }
                 State::Early => {
-                    if self.merge(mine, &found, key, xor, owner, deadline, now) {
+                    if self.merge(mine, &found, key, xor, owner, deadline, now)? {
                         return Ok(());
                     }
                 }
                 // An early fail is.
                 State::EarlyFailed | State::EarlyFailedBy => {
                     let _telling = mine.face.telling();
+                    if self.engine.has_closed(found.id) {
+                        return Err(AckError::Closed);
+                    }
                     if self.engine.end(found.slot, found.lease).is_ok() {
                         self.early
                             .fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
@@ -320,7 +323,8 @@ impl Trees {
         }
     }
 
-    /// The init of a root whose acks came first. False if the entry was gone, or changed, and is to be looked up again.
+    /// The init of a root whose acks came first. False if the entry was gone, or changed, and is to be looked up again. Refused if a shutdown
+    /// will end it, or who has brought the first sign of it.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn merge(
         &self,
@@ -331,15 +335,18 @@ impl Trees {
         owner: u64,
         deadline: u64,
         now: u64,
-    ) -> bool {
+    ) -> Result<bool, AckError> {
         let slot = found.slot;
         let early = found.lease;
         let initing = early.with_state(State::Initing);
         // Also of what a shutdown finds under way here, and leaves to this thread.
-        let _telling = mine.face.telling();
+        let telling = mine.face.telling();
+        if self.engine.has_closed(found.id) {
+            return Err(AckError::Closed);
+        }
         // Refuses a second init, and keeps the early timeout away from here on.
         if slot.swap_lease(early, initing).is_err() {
-            return false;
+            return Ok(false);
         }
         self.early
             .fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
@@ -363,6 +370,8 @@ impl Trees {
                         self.finish(mine, found.claim(), live, target, Some(Reason::Cancelled));
                     }
                 } else if complete {
+                    // It is as any other now: who ends it says so.
+                    drop(telling);
                     self.complete_chosen(mine, self.engine.hash(key), found, key, target);
                 }
             }
@@ -381,10 +390,11 @@ impl Trees {
             // An ack completed it before the swap, and has reported it.
             Err(_) => {}
         }
-        true
+        Ok(true)
     }
 
-    /// Ends a chosen root whose word is its target. False if somebody else has ended it, or will.
+    /// Ends a chosen root whose word is its target. False if somebody else has ended it, or will: where a shutdown has been, it may not have seen
+    /// the root, which was not in the index yet. Then its init, which is not through, finds the bucket closed, and nobody is told.
     pub(super) fn complete_chosen(
         &self,
         mine: &Mine,
@@ -396,6 +406,9 @@ impl Trees {
         let (slot, seen) = (found.slot, found.lease);
         let mut lease = slot.lease();
         let _telling = mine.face.telling();
+        if self.engine.has_closed(found.id) {
+            return false;
+        }
         loop {
             let same = lease.incarnation() == seen.incarnation()
                 && matches!(lease.state(), State::Live | State::Initing)
@@ -574,8 +587,10 @@ impl Trees {
                         return Ok(Done::Now);
                     }
                     let target = self.target(key, lease.incarnation());
-                    if self.fail_live(found.claim(), lease, target, by) {
-                        return Ok(Done::Now);
+                    match self.fail_live(found.claim(), lease, target, by) {
+                        Ok(true) => return Ok(Done::Now),
+                        Ok(false) => {}
+                        Err(_) => return self.late(found.id),
                     }
                 }
                 State::Early => {

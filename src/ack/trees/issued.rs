@@ -183,8 +183,10 @@ impl Trees {
             if hit(Bug::LostFail) {
                 return Ok(Done::Now);
             }
-            if self.fail_live(claim, lease, self.issued_target(root.0), by) {
-                return Ok(Done::Now);
+            match self.fail_live(claim, lease, self.issued_target(root.0), by) {
+                Ok(true) => return Ok(Done::Now),
+                Ok(false) => {}
+                Err(_) => break,
             }
         }
         self.late(IssuedId(root.0).slot())

@@ -104,13 +104,14 @@ impl Share {
         Telling(&self.untold)
     }
 
-    /// Runs `f`, which may do anything, a shutdown included, now that this thread has told of what it has ended.
+    /// Runs `f`, which may do anything, a shutdown included, now that this thread has told of what it has said this for last. What it has
+    /// said before stands: `f` may be called in a waker which is called by who has ended another root, and has yet to tell of that.
     #[cfg(feature = "async")]
     #[cold]
     fn told(&self, f: impl FnOnce()) {
         use std::sync::atomic::Ordering::{Relaxed, Release};
         let untold = self.untold.load(Relaxed);
-        self.untold.store(0, Release);
+        self.untold.store(untold - 1, Release);
         f();
         self.untold.store(untold, Relaxed);
     }
@@ -332,15 +333,25 @@ impl Trees {
 
     // ---- ends ----
 
-    /// Fails a live root, unless it has another lease by now. Whether this did.
-    fn fail_live(&self, claim: Claim<'_>, lease: Lease, target: u64, by: Option<u64>) -> bool {
+    /// Fails a live root, unless it has another lease by now. Whether this did; refused if a shutdown will end it, or its init.
+    fn fail_live(
+        &self,
+        claim: Claim<'_>,
+        lease: Lease,
+        target: u64,
+        by: Option<u64>,
+    ) -> Result<bool, Refused> {
         self.engine.with_stripe(|mine, _| {
             let _telling = mine.face.telling();
+            // Also of an issued one: it may have been found among those in flight before its issuer has it.
+            if self.engine.has_closed(claim.id) {
+                return Err(Refused::Closed);
+            }
             let ended = self.engine.end(claim.slot, lease).is_ok();
             if ended {
                 self.finish(mine, claim, lease, target, Some(Reason::Failed { by }));
             }
-            ended
+            Ok(ended)
         })
     }
 
@@ -431,7 +442,12 @@ impl Trees {
             }
             #[cfg(feature = "async")]
             if self.deliver.is_awaited() {
-                mine.face.told(|| self.deliver.wake());
+                if mine.driving.get() == 0 {
+                    mine.face.told(|| self.deliver.wake());
+                } else {
+                    // Who is at a shard says nothing: a shutdown waits there, and in a waker only asks.
+                    self.deliver.wake();
+                }
             }
         }
     }
@@ -500,7 +516,6 @@ impl Trees {
     }
 
     /// Whether this thread has ended a root and has yet to put that into the channel: it is in a waker of somebody who waits for room.
-    #[cfg(feature = "async")]
     pub(crate) fn is_telling(&self) -> bool {
         let has_told = || self.engine.with_stripe(|mine, _| mine.face.has_told());
         self.deliver.is_channel() && !has_told()

@@ -31,6 +31,14 @@ impl<C> Engine<C> {
         }
     }
 
+    /// Whether a shutdown has closed the bucket of slot `id`: an entry that is live there all the same is the shutdown's to end, or, if that
+    /// has not seen it, its claimer's, who will find the bucket closed. If not, the shutdown sees all that this thread has done before.
+    #[inline]
+    pub(crate) fn has_closed(&self, id: u32) -> bool {
+        let header = self.slots.header(id);
+        header.is_some_and(|header| header.next.is_closed())
+    }
+
     pub(crate) fn is_refusing(&self) -> bool {
         self.refusing.load(Ordering::Relaxed)
     }

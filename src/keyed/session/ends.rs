@@ -174,7 +174,8 @@ impl SessionTracker {
     /// the future ends when it has ended, with what there was. A tracker that is polled has been shut down when this returns, and the
     /// future is ready.
     ///
-    /// The shutdown goes on if the future is dropped; what there was then goes to the next one.
+    /// The shutdown goes on if the future is dropped; what there was then goes to the next one, be it this or [`shutdown`](Self::shutdown). Of two
+    /// at once each may have some of it.
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(
