@@ -849,7 +849,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// updates of new keys are refused with [`StoreError::Closed`]. A channel under [`WhenFull::Wait`] is treated as under
     /// [`WhenFull::Spill`] from here on.
     ///
-    /// In the handler it only stops the reaper, which then ends what there is, untold: look at [`dump`](Self::dump) first.
+    /// In the handler it only stops the reaper, which then ends what there is, untold: look at [`dump`](Self::dump) first. In a waker
+    /// that a poll has called, without a reaper, it only refuses new keys: the next shutdown has what there is.
     ///
     /// ```
     /// use expiry::ExpiryQueue;

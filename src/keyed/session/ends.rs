@@ -148,7 +148,8 @@ impl SessionTracker {
     /// Ends all sessions, those included that are being closed, and stops the reaper, for which it waits. Returns what there was:
     /// a session that was created, and has been neither removed nor expired, is in here, once. From then on nothing can be created.
     ///
-    /// In the handler it only stops the reaper, which then ends what there is, untold: look [at all](Self::for_each) first.
+    /// In the handler it only stops the reaper, which then ends what there is, untold: look [at all](Self::for_each) first. In a
+    /// waker that a poll has called, without a reaper, it only refuses new sessions: the next shutdown has what there is.
     ///
     /// ```
     /// # use expiry::{SessionError, SessionId, SessionTracker};
