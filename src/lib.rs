@@ -48,7 +48,7 @@
 //! | a pipeline of sources and steps, with replay | the crate `expiry-topology` | `docs/guide/topology.md` |
 //! | a map whose entries die unless renewed, coarsely, and one owner | [`RotatingMap`] | [`guide::wheels_and_generations`] |
 //! | timers in a loop of your own | [`TimerWheel`], in [`wheel`] | [`guide::wheels_and_generations`] |
-//! | futures that may take too long, under tokio or any executor | `Timeouts`, with the feature `tokio` | `guide::timeouts` |
+//! | futures that may take too long, under tokio or any executor | `Timeouts`, with the feature `async` | `guide::timeouts` |
 //! | tasks that wait: for outcomes, for room, for the end | `ReceiverStream`, `room`, `shutdown_async`, with the feature `async` | `guide::timeouts` |
 //!
 //! Each face that has a reaper thread can do without: [`build_manual`](AckTrackerBuilder::build_manual) and
@@ -73,7 +73,7 @@
 //!
 //! | feature | adds | dependencies |
 //! |---|---|---|
-//! | `async`, `tokio` (the same) | `Timeouts` for futures, streams of what has ended, waiting for room, shutdowns as futures | `futures-core` 0.3, for the trait `Stream` |
+//! | `async` (`tokio` is the same) | `Timeouts` for futures, streams of what has ended, waiting for room, shutdowns as futures | `futures-core` 0.3, for the trait `Stream` |
 //! | `metrics` | `publish` on snapshots of counters, for the recorder that the process has: module `publish` | `metrics` 0.24 |
 //! | `tracing` | events at what is rare: stalls, panics, growth, shutdown, full channels, no memory | `tracing` 0.1 |
 //! | `serde` | settings from configuration files: module `settings`; snapshots can be serialized | `serde` 1, `humantime` 2 |
@@ -129,7 +129,7 @@ mod stream;
 mod sync;
 mod time;
 #[cfg(feature = "async")]
-#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub mod timeouts;
 mod trace;
 pub mod wheel;
@@ -160,7 +160,7 @@ pub use rotating::{GenerationsError, RotatingMap};
 pub use stream::ReceiverStream;
 pub use time::{Clock, CoarseClock, ManualClock, MonotonicClock, Timeout};
 #[cfg(feature = "async")]
-#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use timeouts::{Timeouts, TimeoutsBuilder};
 pub use wheel::{Geometry, TimerId, TimerWheel};
 
@@ -187,7 +187,7 @@ pub mod guide {
     pub mod maps {}
 
     #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     #[doc = include_str!("../docs/guide/timeouts.md")]
     pub mod timeouts {}
 

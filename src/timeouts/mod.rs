@@ -3,7 +3,7 @@
 //! [`Timeouts`] is the face. [`Limited`], [`Sleep`] and [`Interval`] are the futures that it makes; each borrows it. They need nothing but
 //! the waker that they are polled with.
 //!
-//! The feature `tokio` and the feature `async` are the same.
+//! With the feature `async`; `tokio` is another name of the same, and pulls no runtime in.
 
 mod builder;
 mod error;
