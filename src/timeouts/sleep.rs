@@ -90,6 +90,26 @@ impl<'t> Sleep<'t> {
     /// deadline is told to who drives. Whoever waits for it goes on waiting; if it was ready, it has to be polled again.
     ///
     /// (After a jump of the clock by 2^38 intervals this waits until what was due has been ended.)
+    ///
+    /// ```
+    /// use expiry::Timeouts;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let timeouts = Timeouts::new()?;
+    /// let mut idle = timeouts.sleep(Duration::from_millis(1));
+    /// let began = Instant::now();
+    /// idle.reset(Duration::from_millis(10));
+    /// (&mut idle).await?;
+    /// assert!(idle.is_elapsed() && began.elapsed() >= Duration::from_millis(10));
+    /// idle.reset(Duration::from_millis(1)); // it was ready, and starts over
+    /// assert!(!idle.is_elapsed());
+    /// idle.await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn reset(&mut self, after: Duration) {
         let after = nanos(after);
         let due = self.waiters.renewal(after);
