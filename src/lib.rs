@@ -82,7 +82,7 @@
 //! futures-core's with `async`, serde's with `serde`. Another major version of one of these is a breaking change here, of any other dependency it is none; but `metrics` and `tracing` have to be of the version for
 //! which the process has its recorder and its subscriber.
 //!
-//! What exactly is promised, and what shows it: [`guide::guarantees`]. From moka, `DelayQueue`, dashmap, Storm, ZooKeeper, Caffeine or Kafka:
+//! What exactly is promised, and what shows it: [`guide::guarantees`]. From moka, `DelayQueue`, `tokio::time`, dashmap, Storm, ZooKeeper, Caffeine or Kafka:
 //! [`guide::migration`]. How it works: `docs/design.md`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
