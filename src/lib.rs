@@ -51,9 +51,26 @@
 //! | futures that may take too long, under tokio or any executor | `Timeouts`, with the feature `async` | `guide::timeouts` |
 //! | tasks that wait: for outcomes, for room, for the end | `ReceiverStream`, `room`, `shutdown_async`, with the feature `async` | `guide::timeouts` |
 //!
-//! Each face that has a reaper thread can do without: [`build_manual`](AckTrackerBuilder::build_manual) and
-//! [`poll`](AckTracker::poll), for an event loop or a simulation (queues and session trackers: `build`). What trackers and queues tell a
-//! handler they can put into a channel for a thread of yours: [`build_with_channel`](AckTrackerBuilder::build_with_channel).
+//! What trackers and queues tell a handler they can put into a channel, for a thread of yours or for a task:
+//! [`build_with_channel`](AckTrackerBuilder::build_with_channel), [`Receiver`].
+//!
+//! # Without a thread
+//!
+//! Each face that has a reaper thread can do without, for an event loop, or for a simulation with a [`ManualClock`]:
+//!
+//! | face | built by | polled by | which returns | and how long to sleep |
+//! |---|---|---|---|---|
+//! | [`AckTracker`] | `build_manual` | [`poll(budget)`](AckTracker::poll); outcomes go to the handler, or the channel of `build_manual_with_channel` | [`Polled`]: `more` if the budget ran out | `next` of it |
+//! | `Timeouts` | `build_manual` | `poll(budget)`; wakes the tasks | [`Polled`] | `next` of it |
+//! | [`ExpiringMap`] | `build_manual` | [`poll(budget)`](ExpiringMap::poll); the listener is told | `true` if the budget ran out | nothing says it: the interval |
+//! | [`TimeCacheMap`] | `build_manual` | [`poll()`](TimeCacheMap::poll), until nothing is due; the callback is told | nothing | a bucket's time, `T / (n - 1)`, or less |
+//! | [`ExpiryQueue`] | **`build`**; `build_manual_with_channel` | [`poll()`](ExpiryQueue::poll), or [`poll_into(vec, budget)`](ExpiryQueue::poll_into) | what has expired; `true` if the budget ran out | [`wait_time()`](ExpiryQueue::wait_time) |
+//! | [`SessionTracker`] | **`build`** | [`poll()`](SessionTracker::poll), or [`poll_into(vec, budget)`](SessionTracker::poll_into) | the same | [`wait_time()`](SessionTracker::wait_time) |
+//! | [`TimerWheel`] | `new` | [`pop(now)`](TimerWheel::pop), [`advance(now, f)`](TimerWheel::advance) and their limited forms | the timer; how many fired | [`expiration_delay()`](TimerWheel::expiration_delay), in its unit |
+//! | [`RotatingMap`] | `new` | [`rotate()`](RotatingMap::rotate) | the dead | your period |
+//!
+//! The sleep is an upper bound: something may begin meanwhile that is due sooner, and that wakes nobody. And what is due by it may be nothing: a renewed
+//! entry's old deadline, or memory to be given back. So sleep no longer than the shortest timeout that matters, and ask `is_empty()` whether all is done.
 //!
 //! # What to know
 //!
