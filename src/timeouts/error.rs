@@ -14,15 +14,16 @@ use std::fmt;
 /// # runtime.block_on(async {
 /// let timeouts = Timeouts::builder().capacity(1).build()?;
 /// let mut first = timeouts.sleep(Duration::from_secs(60));
-/// let mut second = timeouts.sleep(Duration::from_millis(5));
+/// let mut second = timeouts.sleep(Duration::from_secs(60));
 /// // Only what has been polled takes a place.
 /// assert!(poll_fn(|context| Poll::Ready(Pin::new(&mut first).poll(context))).await.is_pending());
 /// assert_eq!((&mut second).await, Err(TimerError::Full));
 /// drop(first);
-/// timeouts.room().await?;                   // back-pressure; here there is room already
-/// assert_eq!((&mut second).await, Ok(()));  // tried again: its time has run from the call of `sleep` on
+/// timeouts.room().await?;                  // back-pressure; here there is room already
+/// second.reset(Duration::from_millis(5));  // its time has run since `sleep` was called
+/// assert_eq!((&mut second).await, Ok(())); // tried again
 /// timeouts.shutdown();
-/// assert_eq!(timeouts.sleep(Duration::from_millis(5)).await, Err(TimerError::Closed));
+/// assert_eq!(timeouts.sleep(Duration::from_secs(60)).await, Err(TimerError::Closed));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -22,23 +22,26 @@ use std::time::Duration;
 /// ```
 /// use expiry::timeouts::TimeoutError;
 /// use expiry::Timeouts;
-/// use std::{pin::pin, time::Duration};
+/// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+/// use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
 /// # runtime.block_on(async {
 /// let timeouts = Timeouts::new()?;
 /// let ms = Duration::from_millis;
-/// let work = async { timeouts.sleep(ms(20)).await };
+/// let done = AtomicBool::new(false);
+/// let work = poll_fn(|_| if done.load(Relaxed) { Poll::Ready(42) } else { Poll::Pending });
 /// let mut limited = pin!(timeouts.timeout(ms(2), work));
 /// assert_eq!(limited.as_mut().await, Err(TimeoutError::Elapsed)); // the work is still in there
-/// limited.as_mut().reset(ms(2));                                 // a little more time
+/// limited.as_mut().reset(ms(2)); // a little more time
 /// assert_eq!(limited.as_mut().await, Err(TimeoutError::Elapsed));
-/// assert_eq!(limited.as_mut().get_pin_mut().await, Ok(()));      // as long as it takes
+/// done.store(true, Relaxed);
+/// assert_eq!(limited.as_mut().get_pin_mut().await, 42); // without a limit
 ///
-/// // One that is not pinned gives it back; what it waits for may go on elsewhere.
-/// let limited = timeouts.timeout(ms(2), std::future::ready(42));
-/// assert_eq!(limited.get_ref().clone().into_inner(), 42);
-/// assert_eq!(limited.into_inner().await, 42);
+/// // One that has not been pinned gives it back.
+/// let limited = timeouts.timeout(ms(2), std::future::ready(43));
+/// println!("{:?}", limited.get_ref());
+/// assert_eq!(limited.into_inner().await, 43);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
