@@ -64,7 +64,14 @@ pub enum WhenFull {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Tasks take it as a `ReceiverStream`, with the feature `async`.
+/// # The end
+///
+/// As an iterator it ends when the sending side has been *dropped*: all shares of the tracker or queue, its `Arc`s too. A shutdown alone
+/// does not end it, and who iterates on a thread that holds such a share waits for ever. As a stream for tasks (`into_stream`, with the
+/// feature `async`) it ends with the *shutdown*.
+///
+/// A `None` of [`next_within`](Self::next_within) is both: nothing has come yet, or nothing will. A thread that must part the two is
+/// told by the program, which shuts down first: from then on [`try_next`](Self::try_next) until `None` gets what is left.
 pub struct Receiver<T> {
     bounded: crossbeam_channel::Receiver<T>,
     spill: crossbeam_channel::Receiver<T>,
@@ -101,7 +108,39 @@ impl<T> Receiver<T> {
             .ok()
     }
 
-    /// The next item; waits up to `limit` for it. `None` if none came, or the sending side has been dropped.
+    /// The next item; waits up to `limit` for it. `None` if none came, or, at once, if the sending side has been dropped.
+    ///
+    /// ```
+    /// use expiry::{edge, AckTracker, Fate, WhenFull};
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    /// use std::time::Duration;
+    ///
+    /// let (tracker, outcomes) = AckTracker::builder().build_with_channel(1000, WhenFull::Wait)?;
+    /// let is_down = AtomicBool::new(false);
+    /// let told = std::thread::scope(|scope| {
+    ///     let teller = scope.spawn(|| {
+    ///         let mut told = 0;
+    ///         loop {
+    ///             // Before it waits: what was told until the shutdown is there then.
+    ///             let last = is_down.load(Ordering::Acquire);
+    ///             match outcomes.next_within(Duration::from_millis(5)) {
+    ///                 Some(_) => told += 1,
+    ///                 None if last => break told, // over
+    ///                 None => {}                  // nothing yet: other work of this thread
+    ///             }
+    ///         }
+    ///     });
+    ///     for owner in 0..3 {
+    ///         let root = tracker.issue(edge(), owner).unwrap();
+    ///         tracker.fail(root).unwrap();
+    ///     }
+    ///     tracker.shutdown(Fate::Cancel);
+    ///     is_down.store(true, Ordering::Release);
+    ///     teller.join().unwrap()
+    /// });
+    /// assert_eq!(told, 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn next_within(&self, limit: Duration) -> Option<T> {
         if let Some(item) = self.try_next() {
@@ -115,6 +154,20 @@ impl<T> Receiver<T> {
     }
 
     /// Appends up to `most` items that are there to `into`; returns how many. Never waits.
+    ///
+    /// ```
+    /// # use expiry::{edge, AckTracker, Fate, WhenFull};
+    /// let (tracker, outcomes) = AckTracker::builder().build_with_channel(1000, WhenFull::Wait)?;
+    /// for owner in 0..5 {
+    ///     tracker.issue(edge(), owner)?;
+    /// }
+    /// tracker.shutdown(Fate::Cancel);
+    /// let mut batch = Vec::new();
+    /// assert_eq!(outcomes.drain_into(&mut batch, 3), 3);
+    /// assert_eq!(outcomes.drain_into(&mut batch, 3), 2);
+    /// assert_eq!(batch.len(), 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn drain_into(&self, into: &mut Vec<T>, most: usize) -> usize {
         let before = into.len();
         into.extend(self.bounded.try_iter().take(most));

@@ -48,12 +48,29 @@
 //! | a pipeline of sources and steps, with replay | the crate `expiry-topology` | `docs/guide/topology.md` |
 //! | a map whose entries die unless renewed, coarsely, and one owner | [`RotatingMap`] | [`guide::wheels_and_generations`] |
 //! | timers in a loop of your own | [`TimerWheel`], in [`wheel`] | [`guide::wheels_and_generations`] |
-//! | futures that may take too long, under tokio or any executor | `Timeouts`, with the feature `tokio` | `guide::timeouts` |
+//! | futures that may take too long, under tokio or any executor | `Timeouts`, with the feature `async` | `guide::timeouts` |
 //! | tasks that wait: for outcomes, for room, for the end | `ReceiverStream`, `room`, `shutdown_async`, with the feature `async` | `guide::timeouts` |
 //!
-//! Each face that has a reaper thread can do without: [`build_manual`](AckTrackerBuilder::build_manual) and
-//! [`poll`](AckTracker::poll), for an event loop or a simulation (queues and session trackers: `build`). What trackers and queues tell a
-//! handler they can put into a channel for a thread of yours: [`build_with_channel`](AckTrackerBuilder::build_with_channel).
+//! What trackers and queues tell a handler they can put into a channel, for a thread of yours or for a task:
+//! [`build_with_channel`](AckTrackerBuilder::build_with_channel), [`Receiver`].
+//!
+//! # Without a thread
+//!
+//! Each face that has a reaper thread can do without, for an event loop, or for a simulation with a [`ManualClock`]:
+//!
+//! | face | built by | polled by | which returns | and how long to sleep |
+//! |---|---|---|---|---|
+//! | [`AckTracker`] | `build_manual` | [`poll(budget)`](AckTracker::poll); outcomes go to the handler, or the channel of `build_manual_with_channel` | [`Polled`]: `more` if the budget ran out | `next` of it |
+//! | `Timeouts` | `build_manual` | `poll(budget)`; wakes the tasks | [`Polled`] | `next` of it |
+//! | [`ExpiringMap`] | `build_manual` | [`poll(budget)`](ExpiringMap::poll); the listener is told | `true` if the budget ran out | nothing says it: the interval |
+//! | [`TimeCacheMap`] | `build_manual` | [`poll()`](TimeCacheMap::poll), until nothing is due; the callback is told | nothing | a bucket's time, `T / (n - 1)`, or less |
+//! | [`ExpiryQueue`] | **`build`**; `build_manual_with_channel` | [`poll()`](ExpiryQueue::poll), or [`poll_into(vec, budget)`](ExpiryQueue::poll_into) | what has expired; `true` if the budget ran out | [`wait_time()`](ExpiryQueue::wait_time) |
+//! | [`SessionTracker`] | **`build`** | [`poll()`](SessionTracker::poll), or [`poll_into(vec, budget)`](SessionTracker::poll_into) | the same | [`wait_time()`](SessionTracker::wait_time) |
+//! | [`TimerWheel`] | `new` | [`pop(now)`](TimerWheel::pop), [`advance(now, f)`](TimerWheel::advance) and their limited forms | the timer; how many fired | [`expiration_delay()`](TimerWheel::expiration_delay), in its unit |
+//! | [`RotatingMap`] | `new` | [`rotate()`](RotatingMap::rotate) | the dead | your period |
+//!
+//! The sleep is an upper bound: something may begin meanwhile that is due sooner, and that wakes nobody. And what is due by it may be nothing: a renewed
+//! entry's old deadline, or memory to be given back. So sleep no longer than the shortest timeout that matters, and ask `is_empty()` whether all is done.
 //!
 //! # What to know
 //!
@@ -73,7 +90,7 @@
 //!
 //! | feature | adds | dependencies |
 //! |---|---|---|
-//! | `async`, `tokio` (the same) | `Timeouts` for futures, streams of what has ended, waiting for room, shutdowns as futures | `futures-core` 0.3, for the trait `Stream` |
+//! | `async` (`tokio` is the same) | `Timeouts` for futures, streams of what has ended, waiting for room, shutdowns as futures | `futures-core` 0.3, for the trait `Stream` |
 //! | `metrics` | `publish` on snapshots of counters, for the recorder that the process has: module `publish` | `metrics` 0.24 |
 //! | `tracing` | events at what is rare: stalls, panics, growth, shutdown, full channels, no memory | `tracing` 0.1 |
 //! | `serde` | settings from configuration files: module `settings`; snapshots can be serialized | `serde` 1, `humantime` 2 |
@@ -82,7 +99,7 @@
 //! futures-core's with `async`, serde's with `serde`. Another major version of one of these is a breaking change here, of any other dependency it is none; but `metrics` and `tracing` have to be of the version for
 //! which the process has its recorder and its subscriber.
 //!
-//! What exactly is promised, and what shows it: [`guide::guarantees`]. From moka, `DelayQueue`, dashmap, Storm, ZooKeeper, Caffeine or Kafka:
+//! What exactly is promised, and what shows it: [`guide::guarantees`]. From moka, `DelayQueue`, `tokio::time`, dashmap, Storm, ZooKeeper, Caffeine or Kafka:
 //! [`guide::migration`]. How it works: `docs/design.md`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -129,7 +146,7 @@ mod stream;
 mod sync;
 mod time;
 #[cfg(feature = "async")]
-#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub mod timeouts;
 mod trace;
 pub mod wheel;
@@ -160,7 +177,7 @@ pub use rotating::{GenerationsError, RotatingMap};
 pub use stream::ReceiverStream;
 pub use time::{Clock, CoarseClock, ManualClock, MonotonicClock, Timeout};
 #[cfg(feature = "async")]
-#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use timeouts::{Timeouts, TimeoutsBuilder};
 pub use wheel::{Geometry, TimerId, TimerWheel};
 
@@ -187,7 +204,7 @@ pub mod guide {
     pub mod maps {}
 
     #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     #[doc = include_str!("../docs/guide/timeouts.md")]
     pub mod timeouts {}
 

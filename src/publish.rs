@@ -336,7 +336,7 @@ impl StoreMetrics {
 }
 
 #[cfg(feature = "async")]
-#[cfg_attr(docsrs, doc(cfg(all(feature = "metrics", feature = "tokio"))))]
+#[cfg_attr(docsrs, doc(cfg(all(feature = "async", feature = "metrics"))))]
 impl TimeoutsMetrics {
     /// Sets each series of [`describe`]'s table that timeouts have to this snapshot, in the recorder of the facade
     /// `metrics`: `waiting` is `expiry_live`, `registered` and `fired` are `expiry_inserted_total` and `expiry_expired_total`, `cancelled` is

@@ -7,6 +7,52 @@
 //! Durations are texts of number and unit, `"250ms"`, `"30s"`, `"1h 30m"`, as the crate `humantime` has them (ns, us, ms, s, m, h, days, weeks, months,
 //! years). A [`Timeout`] is one of them, `"never"` or `"default"`.
 //!
+//! | key | of | kind |
+//! |---|---|---|
+//! | `interval` | all | duration |
+//! | `timeout` | [`AckTrackerSettings`] | duration, `"never"`, or `"default"`: the only key that takes these two |
+//! | `early_timeout` | [`AckTrackerSettings`] | duration |
+//! | `early_capacity` | [`AckTrackerSettings`] | integer |
+//! | `latency_sampling` | [`AckTrackerSettings`] | number from `0.0` to `1.0` |
+//! | `on_drop` | [`AckTrackerSettings`] | `"let_time_out"` or `"fail"` |
+//! | `time_to_live`, `time_to_idle` | [`ExpiringMapSettings`] | duration. For ever: leave it out |
+//! | `pause_grace` | [`ExpiryQueueSettings`], [`SessionTrackerSettings`] | duration. For none: leave it out |
+//! | `minimum_timeout`, `maximum_timeout` | [`SessionTrackerSettings`] | duration |
+//! | `server_id` | [`SessionTrackerSettings`] | integer, 0 to 255 |
+//! | `collect_touches` | [`SessionTrackerSettings`] | `true` or `false` |
+//! | `capacity`, `reaper_budget` | all | integer, at least 1 |
+//! | `shards` | all | a power of two up to 256 |
+//!
+//! [`WhenFull`](crate::WhenFull), for a field of your own, is `"wait"`, `"spill"` or `"drop"`.
+//!
+//! A misspelt key is refused where the settings are a table of their own. With `#[serde(flatten)]` in a structure of yours they are not: an
+//! unknown key is nobody's there, and is left out silently. (`deny_unknown_fields` at your structure may catch it, but serde says that these two
+//! do not go together.) Give each face a table.
+//!
+//! ```
+//! use expiry::settings::AckTrackerSettings;
+//! use serde::Deserialize;
+//!
+//! #[derive(Deserialize)]
+//! struct Table {
+//!     acks: AckTrackerSettings,
+//! }
+//!
+//! #[derive(Deserialize)]
+//! struct Flat {
+//!     #[serde(flatten)]
+//!     acks: AckTrackerSettings,
+//! }
+//!
+//! assert!(toml::from_str::<Table>("acks.time_out = \"1m\"").is_err());
+//! let flat: Flat = toml::from_str("time_out = \"1m\"")?; // nobody has noticed
+//! assert_eq!(flat.acks, AckTrackerSettings::default());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! These texts are of settings only. Snapshots of counters are serialized with durations as serde has them, `{"secs": 2, "nanos": 0}`: one is
+//! not read back as the other.
+//!
 //! ```
 //! use expiry::settings::AckTrackerSettings;
 //! use expiry::{AckTracker, BuildError};

@@ -88,15 +88,20 @@ pub enum Fate {
 /// What a call of [`AckTracker::poll`] left behind.
 ///
 /// ```
-/// # let tracker = expiry::AckTracker::builder().build_manual()?;
+/// # use expiry::{edge, AckTracker, ManualClock};
+/// # let clock = ManualClock::new();
+/// # let tracker = AckTracker::builder().clock(clock.clone()).build_manual()?;
+/// # tracker.issue(edge(), 42)?;
 /// loop {
 ///     let polled = tracker.poll(1000);
 ///     if polled.more {
 ///         continue; // or do something else first
 ///     }
-///     match polled.next {
-///         Some(next) => std::thread::sleep(next), // or until something comes in
-///         None => break,
+///     if tracker.is_empty() {
+///         break; // a simulation is over; `next` may have something to do all the same
+///     }
+///     if let Some(next) = polled.next {
+///         clock.advance(next); // or sleep, or wait until something comes in
 ///     }
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -107,7 +112,11 @@ pub struct Polled {
     /// The budget ran out before the work did: call again at once. Also if another thread was at some of the
     /// shards, which were left out; then yield first.
     pub more: bool,
-    /// How long from now until there is something to do, if nothing else happens; `None` if never.
+    /// How long from now until there may be something to do, if nothing else happens; `None` if never.
+    ///
+    /// An upper bound for who sleeps, and no sign that anything is in there: the old deadline of what has ended, or was renewed, counts until it has
+    /// come, and so does giving memory back, up to a second after a burst. Whether all is done says `is_empty()`. What begins later with a
+    /// nearer deadline does not wake who sleeps by this.
     pub next: Option<Duration>,
 }
 

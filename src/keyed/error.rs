@@ -29,9 +29,11 @@ pub enum StoreError {
     Collisions,
     /// The store has been shut down.
     Closed,
-    /// The timeout is zero.
+    /// The timeout is zero. For none, a map takes [`Timeout::Never`](crate::Timeout::Never); queues and sessions take a duration only:
+    /// a long one. To end an entry now, remove it.
     ZeroTimeout,
-    /// The timeout is longer than this store's ticks can express; use a longer interval.
+    /// The timeout is longer than this store's ticks can express: 2^39 - 2 intervals, 17 years at 1 ms. Take a shorter one, or build the store with a
+    /// longer interval; a map takes [`Timeout::Never`](crate::Timeout::Never) for none.
     TimeoutTooLong,
     /// Somebody else has changed the entry in the meantime. Look at it again.
     Changed,
@@ -44,8 +46,8 @@ impl fmt::Display for StoreError {
             StoreError::OutOfMemory => "out of memory",
             StoreError::Collisions => "too many keys share this key's hash; use a better hasher, one with a secret seed",
             StoreError::Closed => "the store has been shut down; build another one",
-            StoreError::ZeroTimeout => "the timeout is zero; use Timeout::Never for none, or remove the entry to end it now",
-            StoreError::TimeoutTooLong => "the timeout is too long for the store's interval; build it with a longer one",
+            StoreError::ZeroTimeout => "the timeout is zero; remove the entry to end it now; for none a map takes Timeout::Never, a queue a long one",
+            StoreError::TimeoutTooLong => "the timeout is too long for the store's interval; take a shorter one (for none, a map takes Timeout::Never) or a longer interval",
             StoreError::Changed => "somebody else has changed the entry in the meantime; look at it again",
         })
     }

@@ -20,6 +20,26 @@ const INTERVAL: Duration = Duration::from_millis(1);
 /// | [`capacity`](Self::capacity) | unbounded |
 /// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
 /// | [`reaper_budget`](Self::reaper_budget) | 4096 |
+///
+/// ```
+/// use expiry::timeouts::TimerError;
+/// use expiry::{MonotonicClock, Timeouts};
+/// use std::time::Duration;
+///
+/// let timeouts = Timeouts::builder()
+///     .interval(Duration::from_micros(100))
+///     .capacity(100_000)            // beyond it: `TimerError::Full`
+///     .shards(4)
+///     .reaper_budget(1024)
+///     .clock(MonotonicClock::new()) // exact
+///     .build()?;                    // starts the reaper
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
+/// timeouts.sleep(Duration::from_micros(300)).await?;
+/// # Ok::<(), TimerError>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a builder does nothing until one of its build methods is called"]
 pub struct TimeoutsBuilder {
     setup: Setup,

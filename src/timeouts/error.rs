@@ -4,10 +4,36 @@ use crate::core::engine::Refused;
 use std::fmt;
 
 /// Why a deadline could not be set, or was not kept.
+///
+/// ```
+/// use expiry::timeouts::TimerError;
+/// use expiry::Timeouts;
+/// use std::{future::poll_fn, future::Future, pin::Pin, task::Poll, time::Duration};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
+/// let timeouts = Timeouts::builder().capacity(1).build()?;
+/// let mut first = timeouts.sleep(Duration::from_secs(60));
+/// let mut second = timeouts.sleep(Duration::from_secs(60));
+/// // Only what has been polled takes a place.
+/// assert!(poll_fn(|context| Poll::Ready(Pin::new(&mut first).poll(context))).await.is_pending());
+/// assert_eq!((&mut second).await, Err(TimerError::Full));
+/// drop(first);
+/// timeouts.room().await?;                  // back-pressure; here there is room already
+/// second.reset(Duration::from_millis(5));  // its time has run since `sleep` was called
+/// assert_eq!((&mut second).await, Ok(())); // tried again
+/// timeouts.shutdown();
+/// assert_eq!(timeouts.sleep(Duration::from_secs(60)).await, Err(TimerError::Closed));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TimerError {
-    /// As many wait as the [capacity](super::TimeoutsBuilder::capacity) allows. Nothing is lost: poll it again once some are through.
+    /// As many wait as the [capacity](super::TimeoutsBuilder::capacity) allows. Polled again once some are through
+    /// ([`room`](crate::Timeouts::room) waits for that), it tries again. An `.await` of a timeout has dropped the work inside: pin it where that
+    /// matters.
     Full,
     /// The operating system gave no memory. As [`Full`](Self::Full).
     OutOfMemory,
@@ -42,7 +68,8 @@ impl From<Refused> for TimerError {
 pub enum TimeoutError {
     /// Its time is up.
     Elapsed,
-    /// The deadline could not be set, or was not kept. The future is as it was: it may be polled again.
+    /// The deadline could not be set, or was not kept. The future inside is as it was: if it is pinned, it may be polled again; an `.await` has
+    /// dropped it, perhaps half-way, as it was polled first.
     Timer(TimerError),
 }
 

@@ -14,6 +14,31 @@ const KEPT: u64 = 5_000_000;
 
 /// What comes after a tick that was missed: one that was taken more than 5 ms (or two intervals, if that is more) after its time. As
 /// tokio's of the same names.
+///
+/// ```
+/// use expiry::timeouts::MissedTick;
+/// use expiry::{ManualClock, Timeouts};
+/// use std::{future::poll_fn, task::Poll, time::Duration};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
+/// let second = Duration::from_secs(1);
+/// for (missed, at_once) in [(MissedTick::Burst, 3), (MissedTick::Delay, 1), (MissedTick::Skip, 1)] {
+///     let clock = ManualClock::new();
+///     let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
+///     let mut beat = timeouts.interval(second).missed_tick(missed);
+///     beat.tick().await?;            // the first one: at once
+///     clock.advance(7 * second / 2); // the ticks at 1, 2 and 3 s were missed
+///     let mut ticks = 0;
+///     while poll_fn(|context| Poll::Ready(beat.poll_tick(context))).await.is_ready() {
+///         ticks += 1;
+///     }
+///     assert_eq!(ticks, at_once, "{missed:?}");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum MissedTick {
@@ -43,6 +68,27 @@ impl MissedTick {
 /// Ticks at a fixed period, the first one at once; from [`Timeouts::interval`](crate::Timeouts::interval).
 ///
 /// By the clock, not by when somebody took the one before: it does not drift. Dropping it cancels it at once.
+///
+/// A tick that is an error is no tick: `tick().await?`, and in a `select!` not `_ = beat.tick()`. After a shutdown each call is an error at
+/// once, and a loop that goes on takes a whole core.
+///
+/// ```
+/// use expiry::Timeouts;
+/// use std::time::Duration;
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
+/// let timeouts = Timeouts::new()?;
+/// let mut beat = timeouts.interval(Duration::from_millis(5));
+/// assert_eq!(beat.period(), Duration::from_millis(5));
+/// beat.tick().await?; // at once
+/// beat.tick().await?; // 5 ms after it
+/// beat.reset();
+/// beat.tick().await?; // 5 ms after the reset
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Interval<'t> {
     sleep: Sleep<'t>,
     /// The clock reading at which the tick is due that is waited for.

@@ -16,7 +16,36 @@ use std::time::Duration;
 /// # Errors
 ///
 /// [`TimeoutError::Elapsed`] when the time is up; [`TimeoutError::Timer`] if the deadline was refused, or shut down. The future has not
-/// lost anything then: polling this again polls it, and tries to register again.
+/// lost anything then: polling this again polls it, and tries to register again. That is for who has pinned it; an `.await` drops it with what it
+/// has begun.
+///
+/// ```
+/// use expiry::timeouts::TimeoutError;
+/// use expiry::Timeouts;
+/// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+/// use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
+/// let timeouts = Timeouts::new()?;
+/// let ms = Duration::from_millis;
+/// let done = AtomicBool::new(false);
+/// let work = poll_fn(|_| if done.load(Relaxed) { Poll::Ready(42) } else { Poll::Pending });
+/// let mut limited = pin!(timeouts.timeout(ms(2), work));
+/// assert_eq!(limited.as_mut().await, Err(TimeoutError::Elapsed)); // the work is still in there
+/// limited.as_mut().reset(ms(2)); // a little more time
+/// assert_eq!(limited.as_mut().await, Err(TimeoutError::Elapsed));
+/// done.store(true, Relaxed);
+/// assert_eq!(limited.as_mut().get_pin_mut().await, 42); // without a limit
+///
+/// // One that has not been pinned gives it back.
+/// let limited = timeouts.timeout(ms(2), std::future::ready(43));
+/// println!("{:?}", limited.get_ref());
+/// assert_eq!(limited.into_inner().await, 43);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "futures do nothing unless they are polled"]
 pub struct Limited<'t, F> {
     future: F,

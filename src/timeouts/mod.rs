@@ -3,7 +3,7 @@
 //! [`Timeouts`] is the face. [`Limited`], [`Sleep`] and [`Interval`] are the futures that it makes; each borrows it. They need nothing but
 //! the waker that they are polled with.
 //!
-//! The feature `tokio` and the feature `async` are the same.
+//! With the feature `async`; `tokio` is another name of the same, and pulls no runtime in.
 
 mod builder;
 mod error;
@@ -261,6 +261,27 @@ impl Timeouts {
     /// As [`shutdown`](Self::shutdown), without blocking the thread: what comes later is refused when this returns, the reaper wakes what waits, and
     /// the future ends when that is done. The shutdown goes on if it is dropped. Without a reaper it has been shut down when this returns, but where
     /// a waker calls it that a poll has called: then when that poll returns.
+    ///
+    /// The last one of a server's: its requests, and the draining of trackers, need timers.
+    ///
+    /// ```
+    /// use expiry::timeouts::TimerError;
+    /// use expiry::Timeouts;
+    /// use std::{sync::Arc, time::Duration};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let timeouts = Arc::new(Timeouts::new()?);
+    /// let waits = tokio::spawn({
+    ///     let timeouts = timeouts.clone();
+    ///     async move { timeouts.sleep(Duration::from_secs(3600)).await }
+    /// });
+    /// timeouts.shutdown_async().await; // and dropping it waits for nothing any more
+    /// assert_eq!(waits.await?, Err(TimerError::Closed));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {
         let close = || self.waiters.close();
         crate::setup::shut_soon(&self.waiters.engine, self.reaper.as_ref(), close)

@@ -90,6 +90,25 @@ impl<'t> Sleep<'t> {
     /// deadline is told to who drives. Whoever waits for it goes on waiting; if it was ready, it has to be polled again.
     ///
     /// (After a jump of the clock by 2^38 intervals this waits until what was due has been ended.)
+    ///
+    /// ```
+    /// use expiry::Timeouts;
+    /// use std::time::Duration;
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let timeouts = Timeouts::new()?;
+    /// let mut idle = timeouts.sleep(Duration::from_secs(60));
+    /// idle.reset(Duration::from_millis(2)); // from now, whatever was left
+    /// (&mut idle).await?;
+    /// assert!(idle.is_elapsed());
+    /// idle.reset(Duration::from_millis(2)); // it was ready, and starts over
+    /// assert!(!idle.is_elapsed());
+    /// idle.await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn reset(&mut self, after: Duration) {
         let after = nanos(after);
         let due = self.waiters.renewal(after);

@@ -55,8 +55,8 @@ use std::time::Duration;
 /// # Progress and cost
 ///
 /// All operations but [`shutdown`](Self::shutdown) (and dropping the map) are lock-free; look-ups write nothing (with a time to
-/// idle, one swap in every interval). A value sits on the heap behind one pointer. An entry costs some 60 to 75 bytes beyond its
-/// key and value.
+/// idle, one swap in every interval). A value sits on the heap behind one pointer. An entry costs 79 bytes beyond key and value
+/// for `u64` keys, 87 for strings: a million of them, by `cargo run --release -p expiry-benches --bin figures -- keyed-memory`.
 ///
 /// # When values are dropped
 ///
@@ -722,6 +722,24 @@ where
     /// As [`shutdown`](Self::shutdown), without blocking the thread: insertions are refused when this returns, the reaper ends the entries and
     /// tells the listener, and the future ends when that is done. The shutdown goes on if it is dropped. A map without a reaper has been shut down
     /// when this returns.
+    ///
+    /// ```
+    /// use expiry::{Cause, ExpiringMap, StoreError};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let map = ExpiringMap::builder()
+    ///     .on_end(|_: &u64, _: &&str, cause| assert_eq!(cause, Cause::Closed))
+    ///     .build()?;
+    /// map.insert(1, "one")?;
+    /// let closed = map.shutdown_async();
+    /// assert_eq!(map.insert(2, "two").unwrap_err().error, StoreError::Closed); // from here on
+    /// closed.await;
+    /// assert_eq!((map.len(), map.metrics().total.closed), (0, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {
