@@ -21,7 +21,7 @@ pub struct ShardMetrics {
     /// Entries now: roots in flight and early arrivals.
     pub live: u64,
     /// Slots whose memory is held, in use or not: about 37 bytes each, and 16 to 29 more for an id that was chosen. `live` of
-    /// `slots` is the load.
+    /// `slots` is the share of the held memory in use.
     pub slots: u64,
     /// Tables of the index of chosen ids: 1, and more while it grows or shrinks and the reaper carries ids over.
     pub tables: u64,

@@ -16,7 +16,7 @@ pub struct StoreShardMetrics {
     /// Entries now, those included whose time is up but which nobody has come to yet.
     pub live: u64,
     /// Slots whose memory is held, in use or not: about 37 bytes each, and 16 to 29 more for a key in the index; the key and
-    /// value on the heap come on top. `live` of `slots` is the load.
+    /// value on the heap come on top. `live` of `slots` is the share of the held memory in use.
     pub slots: u64,
     /// Tables of the index: 1, and more while it grows or shrinks and the driver carries keys over.
     pub tables: u64,

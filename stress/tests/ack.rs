@@ -88,7 +88,7 @@ fn options_that_make_no_sense_are_refused() {
         ("--seconds 0", "above 0"),
         ("--edges 0", "edges"),
         ("--in-flight 0", "in-flight"),
-        ("--timeout 0s", "timeout is zero"),
+        ("--timeout 0s", "is zero"),
         ("--timeout 1ms --interval 1s", "above the timeout"),
         ("--interval 1us", "too short"),
     ] {

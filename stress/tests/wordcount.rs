@@ -201,7 +201,7 @@ fn options_that_make_no_sense_are_refused() {
         ("--drop 0.6 --late 0.6", "at most 1"),
         ("--max-pending 0", "max-pending"),
         ("--spouts 4 --max-pending 3", "at least 4"),
-        ("--timeout 0s", "timeout is zero"),
+        ("--timeout 0s", "is zero"),
         ("--timeout 1ms --interval 1s", "above the timeout"),
         ("--timeout 10000y --interval 1ms", "too long"),
         ("--timeout soon", "timeout"),
