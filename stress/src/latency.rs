@@ -170,9 +170,9 @@ pub fn nanos(time: Duration) -> u64 {
 pub fn human(nanos: u64) -> String {
     let n = nanos as f64;
     match nanos {
-        0..=9_999 => format!("{nanos} ns"),
-        10_000..=9_999_999 => format!("{:.1} us", n / 1e3),
-        10_000_000..=9_999_999_999 => format!("{:.1} ms", n / 1e6),
+        0..=999 => format!("{nanos} ns"),
+        1_000..=999_949 => format!("{:.1} us", n / 1e3),
+        999_950..=999_949_999 => format!("{:.1} ms", n / 1e6),
         _ => format!("{:.1} s", n / 1e9),
     }
 }
@@ -216,7 +216,9 @@ mod tests {
     #[test]
     fn units_fit() {
         assert_eq!(human(12), "12 ns");
+        assert_eq!(human(1_234), "1.2 us");
         assert_eq!(human(12_345), "12.3 us");
+        assert_eq!(human(999_960), "1.0 ms");
         assert_eq!(human(12_345_678), "12.3 ms");
         assert_eq!(human(12_345_678_901), "12.3 s");
     }

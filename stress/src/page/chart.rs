@@ -33,7 +33,7 @@ pub enum Unit {
     LinearNanos,
     /// A share of all, 0 to 1, in per cent.
     Share,
-    /// A share of all, on a scale by how much is left.
+    /// A share of all, in per cent, on a scale by how much is left.
     Quantile,
 }
 
@@ -49,7 +49,7 @@ impl Unit {
 
     /// What stands at a place.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // above 0
-    fn label(self, place: f64) -> String {
+    pub fn label(self, place: f64) -> String {
         match self {
             Unit::Seconds => format!("{} s", short(place)),
             Unit::Nanos => scaled(10f64.powf(place), &["ns", "us", "ms", "s"]),
@@ -61,7 +61,7 @@ impl Unit {
             Unit::Quantile => {
                 let after = (place.ceil() - 1.0).max(0.0) as usize;
                 let digits = format!("{:.after$}", (1.0 - 10f64.powf(-place)) * 100.0);
-                format!("{} %", trimmed(&digits))
+                trimmed(&digits).into()
             }
         }
     }
@@ -316,8 +316,9 @@ impl Chart {
         let text = |size: i32| ("sans-serif", size).into_font().color(&INK);
         let mut chart = ChartBuilder::on(area)
             .margin(6)
+            .margin_top(16)
             .margin_right(if self.x.unit == Unit::Quantile {
-                52
+                40
             } else {
                 16
             })
@@ -485,9 +486,9 @@ mod tests {
     fn scales_have_the_labels_of_their_values() {
         let label = |unit: Unit, value: f64| unit.label(unit.place(value));
         assert_eq!(label(Unit::Nanos, 1000.0), "1 us");
-        assert_eq!(label(Unit::Quantile, 0.999), "99.9 %");
-        assert_eq!(Unit::Quantile.label(0.5), "68 %");
-        assert_eq!(Unit::Quantile.label(2.5), "99.68 %");
+        assert_eq!(label(Unit::Quantile, 0.999), "99.9");
+        assert_eq!(Unit::Quantile.label(0.5), "68");
+        assert_eq!(Unit::Quantile.label(2.5), "99.68");
         assert_eq!(label(Unit::Share, 0.125), "12.5 %");
         assert_eq!(label(Unit::PerSecond, 2.5e6), "2.5 M/s");
         assert_eq!(label(Unit::Bytes, 3.5e9), "3.5 GB");

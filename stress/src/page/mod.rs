@@ -86,7 +86,7 @@ impl Report {
                     (tile(&human(latency.p99), &format!("p99 of {}", words(name))))
                 }
                 @if let Some(resident) = resident {
-                    (tile(&format!("{} MiB", resident >> 20), "resident at most"))
+                    (tile(&bytes(resident), "resident at most"))
                 }
                 (tile(&self.checks.len().to_string(), "checks"))
                 (tile(&self.seed.to_string(), "seed"))
@@ -181,12 +181,12 @@ impl Report {
             div {
                 h2 { "Machine" }
                 table {
-                    tr { td { "processor" } td { (machine.processor) } }
+                    tr { td { "processor" } td.number { (machine.processor) } }
                     tr { td { "hardware threads" } td.number { (machine.threads) } }
-                    tr { td { "memory" } td.number { (machine.memory >> 20) " MiB" } }
-                    tr { td { "system" } td { (machine.system) } }
+                    tr { td { "memory" } td.number { (bytes(machine.memory)) } }
+                    tr { td { "system" } td.number { (machine.system) } }
                     tr { td { "load before" } td.number { (machine.load) } }
-                    tr { td { "build" } td { (machine.build) } }
+                    tr { td { "build" } td.number { (machine.build) } }
                 }
                 h2 { "Options" }
                 table {
@@ -292,6 +292,11 @@ fn rows(table: &Table) -> Markup {
             }
         }
     }
+}
+
+#[allow(clippy::cast_precision_loss)] // for the eye
+fn bytes(count: u64) -> String {
+    Unit::Bytes.label(count as f64)
 }
 
 fn tile(figure: &str, of: &str) -> Markup {
