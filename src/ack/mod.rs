@@ -307,8 +307,13 @@ impl AckTracker {
     ///
     /// As [`issue`](Self::issue), and [`AckError::ZeroTimeout`], [`AckError::TimeoutTooLong`].
     #[inline]
-    pub fn issue_with(&self, xor: u64, owner: u64, timeout: Timeout) -> Result<Root, AckError> {
-        self.trees.issue(xor, owner, timeout)
+    pub fn issue_with(
+        &self,
+        xor: u64,
+        owner: u64,
+        timeout: impl Into<Timeout>,
+    ) -> Result<Root, AckError> {
+        self.trees.issue(xor, owner, timeout.into())
     }
 
     /// Begins to track a root under an id that the caller chose. `xor` and `owner` are as for
@@ -340,7 +345,7 @@ impl AckTracker {
     /// # let tracker = AckTracker::builder().build()?;
     /// use std::time::Duration;
     ///
-    /// tracker.init_with(4711, edge(), 42, Duration::from_secs(5).into())?;
+    /// tracker.init_with(4711, edge(), 42, Duration::from_secs(5))?;
     /// assert!(tracker.owned_by(42)[0].remaining <= Some(Duration::from_secs(6)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -354,9 +359,9 @@ impl AckTracker {
         id: u64,
         xor: u64,
         owner: u64,
-        timeout: Timeout,
+        timeout: impl Into<Timeout>,
     ) -> Result<(), AckError> {
-        self.trees.init(id, xor, owner, timeout)
+        self.trees.init(id, xor, owner, timeout.into())
     }
 
     /// Acks: `xor` is the id of the edge that is done with, XORed with the ids of those derived from it.
@@ -476,7 +481,7 @@ impl AckTracker {
     /// use std::time::Duration;
     ///
     /// let root = tracker.issue(edge(), 42)?;
-    /// tracker.reset_timeout_to(root, Duration::from_secs(600).into())?; // it said that it needs longer
+    /// tracker.reset_timeout_to(root, Duration::from_secs(600))?; // it said that it needs longer
     /// assert!(tracker.owned_by(42)[0].remaining > Some(Duration::from_secs(60)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -487,8 +492,9 @@ impl AckTracker {
     pub fn reset_timeout_to(
         &self,
         root: impl Into<RootId>,
-        timeout: Timeout,
+        timeout: impl Into<Timeout>,
     ) -> Result<Done, AckError> {
+        let timeout = timeout.into();
         match root.into() {
             RootId::Issued(root) => self.trees.reset_issued(root, timeout),
             RootId::Chosen(id) => self.trees.reset_chosen(id, timeout),
@@ -536,10 +542,10 @@ impl AckTracker {
     pub fn issue_batch_with(
         &self,
         items: &[(u64, u64)],
-        timeout: Timeout,
+        timeout: impl Into<Timeout>,
         into: &mut Vec<Root>,
     ) -> Result<(), AckError> {
-        self.trees.issue_batch(items, timeout, into)
+        self.trees.issue_batch(items, timeout.into(), into)
     }
 
     /// Inits each `(id, xor, owner)` and calls `each` with its place and result. The

@@ -85,7 +85,11 @@ impl<T: Borrow<AckTracker> + Clone> Tuple<T> {
     /// # Errors
     ///
     /// As [`AckTracker::issue_with`].
-    pub fn root_with(tracker: T, owner: u64, timeout: Timeout) -> Result<Self, AckError> {
+    pub fn root_with(
+        tracker: T,
+        owner: u64,
+        timeout: impl Into<Timeout>,
+    ) -> Result<Self, AckError> {
         let share = edge();
         let root = tracker.borrow().issue_with(share, owner, timeout)?;
         Ok(Tuple {
@@ -254,7 +258,8 @@ impl<T: Borrow<AckTracker>> Tuple<T> {
     /// # Errors
     ///
     /// As [`reset_timeout`](Self::reset_timeout), and [`AckError::ZeroTimeout`], [`AckError::TimeoutTooLong`].
-    pub fn reset_timeout_to(&self, timeout: Timeout) -> Result<(), AckError> {
+    pub fn reset_timeout_to(&self, timeout: impl Into<Timeout>) -> Result<(), AckError> {
+        let timeout = timeout.into();
         let mut result = Ok(());
         for root in self.roots() {
             if let Err(error) = self.tracker.borrow().reset_timeout_to(root, timeout) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 ///
 /// let tracker = AckTracker::builder().timeout(Duration::from_secs(30)).build()?;
 /// tracker.issue_with(edge(), 1, Timeout::Default)?;
-/// tracker.issue_with(edge(), 2, Duration::from_secs(5).into())?;
+/// tracker.issue_with(edge(), 2, Duration::from_secs(5))?;
 /// tracker.issue_with(edge(), 3, Timeout::Never)?;
 /// assert_eq!(tracker.owned_by(3)[0].remaining, None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
