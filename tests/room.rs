@@ -9,7 +9,7 @@ use std::future::Future;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::Duration;
 
@@ -394,6 +394,32 @@ fn a_waker_may_shut_the_tracker_down() {
     a_waker_shuts_down(built, false);
     let built = builder().build_manual_with_channel(4, WhenFull::Wait);
     a_waker_shuts_down(built.unwrap(), true);
+}
+
+/// Without a channel there is nothing that it would have to wait for.
+#[test]
+fn a_waker_may_shut_a_tracker_without_a_channel_down() {
+    #[derive(Default)]
+    struct Last(OnceLock<Arc<AckTracker>>, Mutex<Vec<u64>>);
+    impl Wake for Last {
+        fn wake(self: Arc<Self>) {
+            let left = self.0.get().unwrap().shutdown(Fate::Return);
+            let owners = left.iter().map(|outcome| outcome.owner);
+            self.1.lock().unwrap().extend(owners);
+        }
+    }
+    let tracker = Arc::new(AckTracker::builder().capacity(2).build_manual().unwrap());
+    let last = Arc::<Last>::default();
+    assert!(last.0.set(tracker.clone()).is_ok());
+    let root = tracker.issue(edge(), 7).unwrap();
+    tracker.issue(edge(), 8).unwrap();
+    let waker = Waker::from(last.clone());
+    let mut room = tracker.room();
+    let mut context = Context::from_waker(&waker);
+    assert!(Pin::new(&mut room).poll(&mut context).is_pending());
+    tracker.fail(root).unwrap();
+    assert_eq!(*last.1.lock().unwrap(), [8]);
+    assert!(tracker.is_empty());
 }
 
 #[test]

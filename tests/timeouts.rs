@@ -722,6 +722,36 @@ fn a_waker_that_shuts_down_in_a_poll_closes_all() {
     assert!(timeouts.is_empty());
 }
 
+/// Where the reaper calls it: the reaper does the rest before it would sleep for as long as the next one has to wait.
+#[test]
+fn a_waker_that_shuts_down_in_the_reapers_round_closes_all() {
+    struct Last(Arc<Timeouts>);
+    impl Wake for Last {
+        fn wake(self: Arc<Self>) {
+            self.0.shutdown();
+        }
+    }
+    struct Tells(mpsc::Sender<()>);
+    impl Wake for Tells {
+        fn wake(self: Arc<Self>) {
+            self.0.send(()).unwrap();
+        }
+    }
+    let timeouts = Arc::new(Timeouts::builder().shards(1).build().unwrap());
+    let (sender, receiver) = mpsc::channel();
+    let tells = Waker::from(Arc::new(Tells(sender)));
+    let last = Waker::from(Arc::new(Last(timeouts.clone())));
+    let (mut first, mut second) = (timeouts.sleep(20 * MS), timeouts.sleep(3_600_000 * MS));
+    let poll = |sleep: &mut Sleep<'_>, waker| Pin::new(sleep).poll(&mut Context::from_waker(waker));
+    assert!(poll(&mut second, &tells).is_pending());
+    assert!(poll(&mut first, &last).is_pending());
+    receiver
+        .recv_timeout(Duration::from_secs(60))
+        .expect("within an hour");
+    let closed = Poll::Ready(Err(TimerError::Closed));
+    assert_eq!(poll(&mut second, &tells), closed);
+}
+
 #[test]
 fn an_interval_does_not_drift() {
     let (timeouts, clock) = manual(|settings| settings);

@@ -687,7 +687,7 @@ impl AckTracker {
     /// Every root whose `issue` or `init` has returned `Ok` has had its outcome when this returns, or is in the
     /// returned list. Operations under way in other threads end as if they had come just before or just after;
     /// later ones are refused with [`AckError::Closed`] or [`AckError::NotLive`]. (A root whose `issue` or `init` is under way may be
-    /// cancelled at once, whatever the limit of [`Fate::Drain`]: draining waits for those that it can count.) A second shutdown finds
+    /// cancelled at once, whatever the limit of [`Fate::Drain`].) A second shutdown finds
     /// nothing to do.
     ///
     /// Blocks. A channel under [`WhenFull::Wait`] is treated as under [`WhenFull::Spill`] from here on. Not for calling
@@ -728,7 +728,7 @@ impl AckTracker {
         }
         if let Fate::Drain(limit) = fate {
             let began = std::time::Instant::now();
-            while !self.is_empty() && began.elapsed() < limit {
+            while !self.is_drained() && began.elapsed() < limit {
                 if self.reaper.is_none() {
                     self.poll(4096);
                 }
@@ -752,6 +752,10 @@ impl AckTracker {
             returned.append(&mut kept.unwrap_or_default());
         }
         returned
+    }
+
+    fn is_drained(&self) -> bool {
+        self.trees.engine.is_vacant(&*self.trees)
     }
 }
 
@@ -825,7 +829,7 @@ impl AckTracker {
         async move {
             match &self.reaper {
                 Some(reaper) => reaper.ended(engine).await,
-                None => engine.parting.until(|| self.is_drained(until)).await,
+                None => engine.parting.until(|| self.has_ended_by_hand(until)).await,
             }
             let returned = self.trees.returned().as_mut().map(std::mem::take);
             returned.unwrap_or_default()
@@ -833,13 +837,13 @@ impl AckTracker {
     }
 
     /// Whether a tracker without a reaper is shut down, draining done.
-    fn is_drained(&self, until: Option<Instant>) -> Option<()> {
+    fn has_ended_by_hand(&self, until: Option<Instant>) -> Option<()> {
         let engine = &self.trees.engine;
         let Some(until) = until else {
             return Some(());
         };
         engine.poll_beside(engine.clock.now(), 4096, &*self.trees);
-        let over = self.is_empty() || Instant::now() >= until;
+        let over = self.is_drained() || Instant::now() >= until;
         over.then(|| self.close_by_hand())
     }
 

@@ -1,9 +1,9 @@
 //! What needs to know where a root's word lies in the index.
 
-use super::{Ack, AckError, AckTracker, Done};
+use super::{Ack, AckError, AckTracker, Done, Fate};
 use crate::time::ManualClock;
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Two roots with one hash. The index cannot tell them apart: whose slot it is, the slot says.
 fn alike(tracker: &AckTracker) -> (u64, u64) {
@@ -41,6 +41,26 @@ fn roots_with_one_hash_are_told_apart() {
     assert_eq!(tracker.ack(second, 2), Err(AckError::EarlyFull));
     assert_eq!(tracker.fail(first), Ok(Done::Now));
     assert!(tracker.is_empty());
+}
+
+/// Counts that are added up while others count may come to none where a root is in flight: draining waits for it all the same.
+#[test]
+fn what_the_counts_miss_is_waited_for() {
+    let tracker = AckTracker::builder()
+        .shards(1)
+        .build_manual()
+        .expect("settings");
+    let root = tracker.issue(3, 42).expect("room");
+    // As an end whose beginning was looked for too early.
+    let engine = &tracker.trees.engine;
+    engine.with_stripe(|mine, _| mine.face.counts[0].acked.add(1));
+    assert!(tracker.is_empty());
+    assert!(!engine.is_vacant(&*tracker.trees));
+    let limit = Duration::from_millis(20);
+    let began = Instant::now();
+    tracker.shutdown(Fate::Drain(limit));
+    assert!(began.elapsed() >= limit, "it was not waited for");
+    assert_eq!(tracker.fail(root), Err(AckError::NotLive));
 }
 
 #[test]

@@ -75,7 +75,7 @@ pub(crate) fn run<C>(engine: &Engine<C>, face: &impl Face, budget: usize, orders
             return;
         }
         let drains = orders.drains();
-        if drains.is_some_and(|limit| limit.is_zero() || engine.len(face) == 0) {
+        if drains.is_some_and(|limit| limit.is_zero() || engine.is_vacant(face)) {
             return;
         }
         let began = engine.clock.now();

@@ -1,7 +1,7 @@
 //! Walking over all slots, a bucket at a time, while others come and go.
 
-use super::{Claim, Engine, BUCKET_U32, SHUT};
-use crate::core::lease::Lease;
+use super::{Claim, Engine, Face, BUCKET_U32, SHUT};
+use crate::core::lease::{Lease, State};
 use crate::core::params::CHUNK_BUCKETS;
 use crate::core::slots::Slot;
 use crate::sync::Ordering;
@@ -32,6 +32,18 @@ impl<C> Engine<C> {
                 return Some((first, slots));
             }
         }
+    }
+
+    /// Whether nothing is in use, for who waits for that. [`len`](Self::len) adds up what threads have counted one after the other, and may meet an
+    /// end whose beginning it was too early for: none may be one that has been there all the time. So where it says none, all slots are looked at.
+    pub(crate) fn is_vacant(&self, face: &impl Face) -> bool {
+        let used = |slot: &Slot| {
+            let state = slot.lease().state();
+            state.expires() || matches!(state, State::Initing | State::InitingFailed)
+        };
+        let mut walk = Walk::default();
+        let mut buckets = std::iter::from_fn(|| self.next_bucket(&mut walk));
+        self.len(face) == 0 && !buckets.any(|(_, slots)| slots.iter().any(used))
     }
 
     /// Calls `f` with every slot that may be in use, as it is just then. For operators; O(capacity).
