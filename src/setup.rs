@@ -215,6 +215,43 @@ pub(crate) fn shut<C>(engine: &Engine<C>, reaper: Option<&Reaper>, close: impl F
     }
 }
 
+/// What a shutdown has ended whose future has yet to be given it, or was dropped; `Some` from the first one on. Locked by shutdowns only.
+#[cfg(feature = "async")]
+pub(crate) struct Leftovers<T>(Mutex<Option<Vec<T>>>);
+
+#[cfg(feature = "async")]
+impl<T> Leftovers<T> {
+    pub(crate) fn new() -> Self {
+        Leftovers(Mutex::new(None))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Vec<T>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// There is such a future from here on.
+    pub(crate) fn want(&self) {
+        self.lock().get_or_insert_with(Vec::new);
+    }
+
+    /// Adds what `close` ends, if there has been a future. Whether there has.
+    pub(crate) fn fill(&self, close: impl FnOnce(&mut Vec<T>)) -> bool {
+        if self.lock().is_none() {
+            return false;
+        }
+        // Not under the lock: who waits for room is woken.
+        let mut left = Vec::new();
+        close(&mut left);
+        self.lock().get_or_insert_with(Vec::new).append(&mut left);
+        true
+    }
+
+    pub(crate) fn take(&self) -> Vec<T> {
+        let left = self.lock().as_mut().map(std::mem::take);
+        left.unwrap_or_default()
+    }
+}
+
 /// A face's thread that drives its engine, and how to stop it.
 pub(crate) struct Reaper {
     /// Taken by the one who joins it. Locked by shutdowns only.

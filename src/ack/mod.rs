@@ -748,8 +748,7 @@ impl AckTracker {
         #[cfg(feature = "async")]
         if fate == Fate::Return {
             // Of a future that was dropped, or has yet to end.
-            let kept = self.trees.returned().as_mut().map(std::mem::take);
-            returned.append(&mut kept.unwrap_or_default());
+            returned.append(&mut self.trees.returned.take());
         }
         returned
     }
@@ -805,7 +804,7 @@ impl AckTracker {
         engine.refuse();
         self.trees.deliver.close();
         if fate == Fate::Return {
-            self.trees.returned().get_or_insert_with(Vec::new);
+            self.trees.returned.want();
         }
         let until = match (&self.reaper, fate) {
             (Some(reaper), Fate::Drain(limit)) => {
@@ -831,8 +830,7 @@ impl AckTracker {
                 Some(reaper) => reaper.ended(engine).await,
                 None => engine.parting.until(|| self.has_ended_by_hand(until)).await,
             }
-            let returned = self.trees.returned().as_mut().map(std::mem::take);
-            returned.unwrap_or_default()
+            self.trees.returned.take()
         }
     }
 

@@ -10,9 +10,9 @@ use crate::core::threads::Counter;
 use crate::error::BuildError;
 use crate::inject::{hit, Bug};
 use crate::panics::caught;
-#[cfg(feature = "async")]
-use crate::setup::shut_soon;
 use crate::setup::{shut, Reaper, Setup};
+#[cfg(feature = "async")]
+use crate::setup::{shut_soon, Leftovers};
 use crate::sync::grace::Pin;
 use crate::sync::Ordering;
 use crate::time::{nanos, Timeout};
@@ -23,8 +23,6 @@ use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
 use std::sync::atomic::AtomicU64 as Statistic;
 use std::sync::Arc;
-#[cfg(feature = "async")]
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How many steps of work who finds the store full does to make room, and how often it tries again.
@@ -251,15 +249,14 @@ pub(crate) struct Store<K: 'static, V: 'static, S> {
     pub(super) listener: Option<Listener<K, V>>,
     /// Panics of the listener that were caught.
     pub(crate) panics: Statistic,
-    /// What a shutdown has ended whose future has yet to be given it, or was dropped; `Some` from the first one on.
     #[cfg(feature = "async")]
-    kept: Mutex<Option<Left<K, V>>>,
+    kept: Leftovers<Left<K, V>>,
     _nodes: PhantomData<(K, V)>,
 }
 
 /// What a shutdown has ended.
 #[cfg(feature = "async")]
-pub(super) type Left<K, V> = Vec<(Ended<K, V>, Lease)>;
+pub(super) type Left<K, V> = (Ended<K, V>, Lease);
 
 /// A slot on its way in: freed, unless it gets there.
 struct Entering<'a, K: 'static, V: 'static, S> {
@@ -330,7 +327,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             listener,
             panics: Statistic::new(0),
             #[cfg(feature = "async")]
-            kept: Mutex::new(None),
+            kept: Leftovers::new(),
             _nodes: PhantomData,
         })
     }
@@ -806,18 +803,9 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     /// What the reaper does before it ends, or a shutdown as a future without one.
     pub(super) fn last(&self) {
         #[cfg(feature = "async")]
-        if self.kept().is_some() {
-            // Not under the lock: who waits for room is woken.
-            let mut left = Vec::new();
-            self.close_with(|ended, lease| left.push((ended, lease)));
-            self.kept().get_or_insert_with(Vec::new).append(&mut left);
-        }
+        self.kept
+            .fill(|left| self.close_with(|ended, lease| left.push((ended, lease))));
         self.close();
-    }
-
-    #[cfg(feature = "async")]
-    fn kept(&self) -> MutexGuard<'_, Option<Left<K, V>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// As [`shut_with`](Self::shut_with), by the reaper if there is one; see [`shut_soon`].
@@ -825,19 +813,13 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     pub(super) fn shut_with_soon<'a>(
         &'a self,
         reaper: Option<&'a Reaper>,
-    ) -> impl Future<Output = Left<K, V>> + 'a {
-        self.kept().get_or_insert_with(Vec::new);
+    ) -> impl Future<Output = Vec<Left<K, V>>> + 'a {
+        self.kept.want();
         let ended = shut_soon(&self.engine, reaper, || self.last());
         async move {
             ended.await;
-            self.take_kept()
+            self.kept.take()
         }
-    }
-
-    #[cfg(feature = "async")]
-    fn take_kept(&self) -> Left<K, V> {
-        let kept = self.kept().as_mut().map(std::mem::take);
-        kept.unwrap_or_default()
     }
 
     /// Starts a reaper.
@@ -897,7 +879,7 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         #[cfg(feature = "async")]
         if closes {
             // Of a future that was dropped, or has yet to end.
-            for (ended, lease) in self.take_kept() {
+            for (ended, lease) in self.kept.take() {
                 left(ended, lease);
             }
         }

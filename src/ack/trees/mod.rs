@@ -50,11 +50,11 @@ use crate::core::lease::{Lease, State};
 use crate::core::slots::Slot;
 use crate::core::threads::Counter;
 use crate::inject::{hit, Bug};
+#[cfg(feature = "async")]
+use crate::setup::Leftovers;
 use crate::sync::{thread, Ordering};
 use crate::time::Timeout;
 use std::sync::atomic::AtomicU64;
-#[cfg(feature = "async")]
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// One shard's part of a thread's counters. A power of two in size: an address is a shift.
@@ -155,9 +155,8 @@ pub(crate) struct Trees {
     /// Early arrivals held now.
     early: AtomicU64,
     pub(crate) deliver: Deliver,
-    /// What the reaper's last round has ended, where it is to be returned.
     #[cfg(feature = "async")]
-    pub(crate) returned: Mutex<Option<Vec<Outcome>>>,
+    pub(crate) returned: Leftovers<Outcome>,
 }
 
 #[inline]
@@ -194,7 +193,7 @@ impl Trees {
             early: AtomicU64::new(0),
             deliver,
             #[cfg(feature = "async")]
-            returned: Mutex::new(None),
+            returned: Leftovers::new(),
         }
     }
 
@@ -494,23 +493,14 @@ impl Trees {
         self.finish_telling();
     }
 
-    /// What is to be returned, if anything is.
-    #[cfg(feature = "async")]
-    pub(crate) fn returned(&self) -> MutexGuard<'_, Option<Vec<Outcome>>> {
-        self.returned.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The reaper's last. Nothing is left to close, unless it was told to stop by a handler, or by a task.
     pub(crate) fn last(&self) {
         #[cfg(feature = "async")]
-        if self.returned().is_some() {
-            // Not under the lock: who waits for room is woken.
-            let mut left = Vec::new();
-            self.close(Some(&mut |outcome| left.push(outcome)));
-            self.returned()
-                .get_or_insert_with(Vec::new)
-                .append(&mut left);
-            return;
+        {
+            let close = |left: &mut Vec<_>| self.close(Some(&mut |outcome| left.push(outcome)));
+            if self.returned.fill(close) {
+                return;
+            }
         }
         self.close(None);
     }
