@@ -1,6 +1,8 @@
 //! Waiting for room: by wakers that count, and under tokio.
 #![cfg(feature = "async")]
 
+mod support;
+
 use expiry::{
     edge, AckError, AckTracker, Closed, ExpiringMap, ExpiryQueue, Fate, ManualClock, Outcomes,
     Room, SessionTracker, StoreError, Timeouts, WhenFull,
@@ -12,38 +14,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::Duration;
+use support::Task;
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// A waker that counts.
-#[derive(Default)]
-struct Task(AtomicUsize);
-
-impl Wake for Task {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-impl Task {
-    fn new() -> Arc<Self> {
-        Arc::default()
-    }
-
-    fn woken(&self) -> usize {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    /// How many wakers of it somebody holds.
-    fn held(self: &Arc<Self>) -> usize {
-        Arc::strong_count(self) - 1
-    }
-
-    fn poll<F: Future + Unpin>(self: &Arc<Self>, future: &mut F) -> Poll<F::Output> {
-        let waker = Waker::from(self.clone());
-        Pin::new(future).poll(&mut Context::from_waker(&waker))
-    }
-}
 
 const READY: Poll<Result<(), Closed>> = Poll::Ready(Ok(()));
 

@@ -1,62 +1,27 @@
 //! Shutting down without blocking a thread: by wakers that count, and under tokio.
 #![cfg(feature = "async")]
 
+mod support;
+
 use expiry::timeouts::TimerError;
 use expiry::{
     edge, AckError, AckTracker, Cause, ExpiringMap, ExpiryQueue, Fate, ManualClock, Outcome,
     Reason, SessionInfo, SessionTracker, StoreError, Timeouts, WhenFull,
 };
 use std::future::Future;
-use std::pin::{pin, Pin};
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::Poll;
 use std::time::Duration;
+use support::Task;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Long enough for a test to hang by.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// A waker that counts, and unparks the thread that made it.
-struct Task(AtomicUsize, std::thread::Thread);
-
-impl Wake for Task {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        self.1.unpark();
-    }
-}
-
-impl Task {
-    fn new() -> Arc<Self> {
-        Arc::new(Task(AtomicUsize::new(0), std::thread::current()))
-    }
-
-    fn woken(&self) -> usize {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    fn poll<F: Future>(self: &Arc<Self>, future: Pin<&mut F>) -> Poll<F::Output> {
-        let waker = Waker::from(self.clone());
-        future.poll(&mut Context::from_waker(&waker))
-    }
-
-    /// Polls when it is woken, and only then.
-    fn block_on<F: Future>(self: &Arc<Self>, mut future: Pin<&mut F>) -> F::Output {
-        loop {
-            let woken = self.woken();
-            if let Poll::Ready(output) = self.poll(future.as_mut()) {
-                return output;
-            }
-            while self.woken() == woken {
-                std::thread::park();
-            }
-        }
-    }
-}
-
 fn block_on<F: Future>(future: F) -> F::Output {
-    Task::new().block_on(pin!(future))
+    Task::new().block_on(future)
 }
 
 type Told<T> = Arc<Mutex<Vec<T>>>;
@@ -109,10 +74,10 @@ fn draining_ends_with_the_last_root() {
     let roots = edges.map(|edge| tracker.issue(edge, 42).unwrap());
     let task = Task::new();
     let mut ended = pin!(tracker.shutdown_async(Fate::Drain(LONG)));
-    assert!(task.poll(ended.as_mut()).is_pending());
+    assert!(task.poll(&mut ended).is_pending());
     assert_eq!(tracker.issue(edge(), 43), Err(AckError::Closed));
     tracker.ack(roots[0], edges[0]).unwrap();
-    assert!(task.poll(ended.as_mut()).is_pending());
+    assert!(task.poll(&mut ended).is_pending());
     tracker.ack(roots[1], edges[1]).unwrap();
     assert!(task.block_on(ended).is_empty());
     // The stream ends with it.
@@ -137,9 +102,9 @@ fn another_fate_ends_the_draining() {
     tracker.issue(edge(), 1).unwrap();
     let task = Task::new();
     let mut drained = pin!(tracker.shutdown_async(Fate::Drain(Duration::MAX)));
-    assert!(task.poll(drained.as_mut()).is_pending());
+    assert!(task.poll(&mut drained).is_pending());
     assert!(block_on(tracker.shutdown_async(Fate::Cancel)).is_empty());
-    assert!(task.poll(drained).is_ready());
+    assert!(task.poll(&mut drained).is_ready());
     assert_eq!(told.lock().unwrap().len(), 1);
 }
 
@@ -155,8 +120,8 @@ fn a_slow_handler_blocks_no_executor() {
     let task = Task::new();
     let mut ended = pin!(tracker.shutdown_async(Fate::Cancel));
     // It cannot have ended: the handler waits for this thread.
-    assert!(task.poll(ended.as_mut()).is_pending());
-    assert!(task.poll(ended.as_mut()).is_pending());
+    assert!(task.poll(&mut ended).is_pending());
+    assert!(task.poll(&mut ended).is_pending());
     assert_eq!(task.woken(), 0);
     go.send(()).unwrap();
     assert!(task.block_on(ended).is_empty());
@@ -196,25 +161,25 @@ fn a_tracker_that_is_polled_drains_as_it_is_polled() {
     tracker.issue(edge(), 1).unwrap();
     let task = Task::new();
     let mut drained = pin!(tracker.shutdown_async(Fate::Drain(Duration::MAX)));
-    assert!(task.poll(drained.as_mut()).is_pending());
+    assert!(task.poll(&mut drained).is_pending());
     assert_eq!(task.woken(), 0, "it does not wake itself");
     tracker.poll(1000);
     assert_eq!(task.woken(), 1);
-    assert!(task.poll(drained.as_mut()).is_pending());
+    assert!(task.poll(&mut drained).is_pending());
     clock.advance(2 * SECOND);
     tracker.poll(1000);
     assert_eq!(task.woken(), 2);
-    assert!(task.poll(drained).is_ready());
+    assert!(task.poll(&mut drained).is_ready());
     assert_eq!(tracker.metrics().total.expired, 1);
 
     let tracker = AckTracker::builder().build_manual().unwrap();
     tracker.issue(edge(), 1).unwrap();
     let woken = task.woken();
     let mut drained = pin!(tracker.shutdown_async(Fate::Drain(LONG)));
-    assert!(task.poll(drained.as_mut()).is_pending());
+    assert!(task.poll(&mut drained).is_pending());
     tracker.shutdown(Fate::Cancel);
     assert_eq!(task.woken(), woken + 1);
-    assert!(task.poll(drained).is_ready());
+    assert!(task.poll(&mut drained).is_ready());
 
     let tracker = AckTracker::builder().build_manual().unwrap();
     tracker.issue(edge(), 1).unwrap();
@@ -408,12 +373,12 @@ fn what_waits_in_timeouts_is_told() {
     let timeouts = Timeouts::new().unwrap();
     let task = Task::new();
     let mut sleep = pin!(timeouts.sleep(LONG));
-    assert!(task.poll(sleep.as_mut()).is_pending());
+    assert!(task.poll(&mut sleep).is_pending());
     let ended = timeouts.shutdown_async();
     assert_eq!(block_on(timeouts.sleep(LONG)), Err(TimerError::Closed));
     block_on(ended);
     assert_eq!(task.woken(), 1);
-    assert_eq!(task.poll(sleep), Poll::Ready(Err(TimerError::Closed)));
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Err(TimerError::Closed)));
 }
 
 /// A server: tasks that work, one that hears of outcomes, and an end that waits for both, all on one thread.

@@ -1,6 +1,8 @@
 //! Streams of what has ended: by wakers that count, and under tokio.
 #![cfg(feature = "async")]
 
+mod support;
+
 use expiry::{
     edge, AckTracker, ExpiryQueue, Fate, ManualClock, Outcome, Outcomes, Reason, ReceiverStream,
     Root, WhenFull,
@@ -9,45 +11,16 @@ use futures_core::Stream;
 use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
+use support::Task;
 
-/// A waker that counts.
-#[derive(Default)]
-struct Task(AtomicUsize);
-
-impl Wake for Task {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-impl Task {
-    fn new() -> Arc<Self> {
-        Arc::default()
-    }
-
-    fn woken(&self) -> usize {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    /// How many wakers of it somebody holds.
-    fn held(self: &Arc<Self>) -> usize {
-        Arc::strong_count(self) - 1
-    }
-
-    fn poll<T>(self: &Arc<Self>, stream: &mut ReceiverStream<T>) -> Poll<Option<T>> {
-        let waker = Waker::from(self.clone());
-        Pin::new(stream).poll_next(&mut Context::from_waker(&waker))
-    }
-
-    fn owner(self: &Arc<Self>, stream: &mut ReceiverStream<Outcome>) -> u64 {
-        match self.poll(stream) {
-            Poll::Ready(Some(outcome)) => outcome.owner,
-            other => panic!("no outcome: {other:?}"),
-        }
+fn owner(task: &Arc<Task>, stream: &mut ReceiverStream<Outcome>) -> u64 {
+    match task.next(stream) {
+        Poll::Ready(Some(outcome)) => outcome.owner,
+        other => panic!("no outcome: {other:?}"),
     }
 }
 
@@ -90,20 +63,20 @@ fn pause() {
 fn who_waits_is_woken_once() {
     let (tracker, outcomes) = tracker(8, WhenFull::Spill);
     let (task, mut stream) = (Task::new(), outcomes.into_stream());
-    assert!(task.poll(&mut stream).is_pending());
-    assert!(task.poll(&mut stream).is_pending());
+    assert!(task.next(&mut stream).is_pending());
+    assert!(task.next(&mut stream).is_pending());
     assert_eq!((task.woken(), task.held()), (0, 1), "registered once");
     fail(&tracker, 1);
     fail(&tracker, 2);
     assert_eq!(task.woken(), 1);
     assert_eq!(stream.receiver().len(), 2);
     assert_eq!(stream.size_hint(), (0, None), "a clone may take them");
-    assert_eq!(task.owner(&mut stream), 1);
-    assert_eq!(task.owner(&mut stream), 2);
+    assert_eq!(owner(&task, &mut stream), 1);
+    assert_eq!(owner(&task, &mut stream), 2);
     fail(&tracker, 3);
     assert_eq!(task.woken(), 1, "nobody waited");
-    assert_eq!(task.owner(&mut stream), 3);
-    assert!(task.poll(&mut stream).is_pending());
+    assert_eq!(owner(&task, &mut stream), 3);
+    assert!(task.next(&mut stream).is_pending());
     fail(&tracker, 4);
     assert_eq!(task.woken(), 2);
 }
@@ -124,24 +97,24 @@ fn without_a_reaper_a_poll_wakes() {
     let (mut outcomes, mut expired) = (outcomes.into_stream(), expired.into_stream());
     issue(&tracker, 7);
     queue.update("key", second).unwrap();
-    assert!(task.poll(&mut outcomes).is_pending());
-    assert!(other.poll(&mut expired).is_pending());
+    assert!(task.next(&mut outcomes).is_pending());
+    assert!(other.next(&mut expired).is_pending());
     clock.advance(2 * second);
     assert_eq!((task.woken(), other.woken()), (0, 0));
     tracker.poll(1000);
     assert!(queue.poll().is_empty(), "it is in the channel");
     assert_eq!((task.woken(), other.woken()), (1, 1));
-    assert_eq!(task.owner(&mut outcomes), 7);
-    match other.poll(&mut expired) {
+    assert_eq!(owner(&task, &mut outcomes), 7);
+    match other.next(&mut expired) {
         Poll::Ready(Some(key)) => assert_eq!(*key.key(), "key"),
         ended => panic!("no key: {ended:?}"),
     }
-    assert!(task.poll(&mut outcomes).is_pending());
-    assert!(other.poll(&mut expired).is_pending());
+    assert!(task.next(&mut outcomes).is_pending());
+    assert!(other.next(&mut expired).is_pending());
     tracker.shutdown(Fate::Cancel);
     assert!(queue.shutdown().is_empty());
-    assert!(matches!(task.poll(&mut outcomes), Poll::Ready(None)));
-    assert!(matches!(other.poll(&mut expired), Poll::Ready(None)));
+    assert!(matches!(task.next(&mut outcomes), Poll::Ready(None)));
+    assert!(matches!(other.next(&mut expired), Poll::Ready(None)));
 }
 
 #[test]
@@ -150,21 +123,21 @@ fn what_spills_wakes_too() {
     let mut streams: Vec<_> = (0..2).map(|_| outcomes.clone().into_stream()).collect();
     let task = Task::new();
     fail(&tracker, 1);
-    assert_eq!(task.owner(&mut streams[0]), 1);
-    assert!(task.poll(&mut streams[0]).is_pending());
+    assert_eq!(owner(&task, &mut streams[0]), 1);
+    assert!(task.next(&mut streams[0]).is_pending());
     fail(&tracker, 2);
     assert_eq!(task.woken(), 1);
     // It has yet to come, and the channel is full.
     assert_eq!(tracker.metrics().spilled, 0);
     let waiting = Task::new();
     let mut taken = Vec::new();
-    while let Poll::Ready(item) = waiting.poll(&mut streams[1]) {
+    while let Poll::Ready(item) = waiting.next(&mut streams[1]) {
         taken.push(item.unwrap().owner);
     }
     fail(&tracker, 3);
     fail(&tracker, 4);
     assert_eq!((tracker.metrics().spilled, waiting.woken()), (1, 1));
-    while let Poll::Ready(item) = waiting.poll(&mut streams[1]) {
+    while let Poll::Ready(item) = waiting.next(&mut streams[1]) {
         taken.push(item.unwrap().owner);
     }
     assert_eq!(taken, [2, 3, 4]);
@@ -175,18 +148,18 @@ fn a_stream_ends_with_a_shutdown_when_all_was_taken() {
     let (tracker, outcomes) = tracker(8, WhenFull::Wait);
     let (task, mut stream) = (Task::new(), outcomes.into_stream());
     issue(&tracker, 1);
-    assert!(task.poll(&mut stream).is_pending());
+    assert!(task.next(&mut stream).is_pending());
     tracker.shutdown(Fate::Cancel);
     assert!(task.woken() >= 1);
-    match task.poll(&mut stream) {
+    match task.next(&mut stream) {
         Poll::Ready(Some(outcome)) => assert_eq!(outcome.reason, Reason::Cancelled),
         other => panic!("no outcome: {other:?}"),
     }
-    assert_eq!(task.poll(&mut stream), Poll::Ready(None));
-    assert_eq!(task.poll(&mut stream), Poll::Ready(None));
+    assert_eq!(task.next(&mut stream), Poll::Ready(None));
+    assert_eq!(task.next(&mut stream), Poll::Ready(None));
     assert_eq!(task.held(), 0);
     let mut another = stream.clone();
-    assert_eq!(task.poll(&mut another), Poll::Ready(None));
+    assert_eq!(task.next(&mut another), Poll::Ready(None));
 }
 
 #[test]
@@ -194,14 +167,14 @@ fn who_waits_is_woken_by_the_end() {
     for drops in [false, true] {
         let (tracker, outcomes) = tracker(8, WhenFull::Spill);
         let (task, mut stream) = (Task::new(), outcomes.into_stream());
-        assert!(task.poll(&mut stream).is_pending());
+        assert!(task.next(&mut stream).is_pending());
         if drops {
             drop(tracker);
         } else {
             tracker.shutdown(Fate::Return);
         }
         assert_eq!(task.woken(), 1);
-        assert_eq!(task.poll(&mut stream), Poll::Ready(None));
+        assert_eq!(task.next(&mut stream), Poll::Ready(None));
         assert_eq!((task.woken(), task.held()), (1, 0));
     }
 }
@@ -211,18 +184,18 @@ fn a_dropped_stream_loses_nothing() {
     let (tracker, outcomes) = tracker(8, WhenFull::Spill);
     let (one, two) = (Task::new(), Task::new());
     let mut stream = outcomes.into_stream();
-    assert!(one.poll(&mut stream).is_pending());
+    assert!(one.next(&mut stream).is_pending());
     fail(&tracker, 1);
     // Woken, and gone.
     let mut stream = stream.into_receiver().into_stream();
-    assert_eq!(two.owner(&mut stream), 1);
-    assert!(two.poll(&mut stream).is_pending());
+    assert_eq!(owner(&two, &mut stream), 1);
+    assert!(two.next(&mut stream).is_pending());
     let mut other = stream.clone();
     drop(stream);
-    assert!(one.poll(&mut other).is_pending());
+    assert!(one.next(&mut other).is_pending());
     fail(&tracker, 2);
     assert_eq!((one.woken(), two.woken()), (2, 0), "only who waits still");
-    assert_eq!(one.owner(&mut other), 2);
+    assert_eq!(owner(&one, &mut other), 2);
 }
 
 #[test]
@@ -230,8 +203,8 @@ fn the_waker_of_the_last_poll_is_woken() {
     let (tracker, outcomes) = tracker(8, WhenFull::Spill);
     let (one, two) = (Task::new(), Task::new());
     let mut stream = outcomes.into_stream();
-    assert!(one.poll(&mut stream).is_pending());
-    assert!(two.poll(&mut stream).is_pending());
+    assert!(one.next(&mut stream).is_pending());
+    assert!(two.next(&mut stream).is_pending());
     fail(&tracker, 1);
     assert_eq!((one.woken(), two.woken()), (0, 1));
     assert_eq!(one.held(), 0);
@@ -243,13 +216,13 @@ fn all_clones_are_woken_and_each_item_goes_to_one() {
     let tasks: Vec<_> = (0..5).map(|_| Task::new()).collect();
     let mut streams: Vec<_> = (0..5).map(|_| outcomes.clone().into_stream()).collect();
     for (task, stream) in tasks.iter().zip(&mut streams) {
-        assert!(task.poll(stream).is_pending());
+        assert!(task.next(stream).is_pending());
     }
     fail(&tracker, 1);
     let mut found = 0;
     for (task, stream) in tasks.iter().zip(&mut streams) {
         assert_eq!(task.woken(), 1);
-        found += usize::from(task.poll(stream).is_ready());
+        found += usize::from(task.next(stream).is_ready());
     }
     assert_eq!(found, 1);
 }
@@ -260,14 +233,14 @@ fn wakers_of_those_that_have_left_are_let_go() {
     let (tracker, outcomes) = tracker(8, WhenFull::Spill);
     let (stays, goes) = (Task::new(), Task::new());
     let mut stream = outcomes.clone().into_stream();
-    assert!(stays.poll(&mut stream).is_pending());
+    assert!(stays.next(&mut stream).is_pending());
     let mut most = 0;
     for _ in 0..1000 {
         let mut other = outcomes.clone().into_stream();
-        assert!(goes.poll(&mut other).is_pending());
+        assert!(goes.next(&mut other).is_pending());
         drop(other);
         most = most.max(goes.held());
-        assert!(stays.poll(&mut stream).is_pending());
+        assert!(stays.next(&mut stream).is_pending());
     }
     assert!((1..=16).contains(&most), "{most} wakers were kept");
     assert_eq!(goes.woken(), 0);
@@ -289,7 +262,7 @@ fn expired_keys_are_a_stream() {
         let timeout = Duration::from_secs(5 * (key + 1));
         leases.update(key, timeout).unwrap();
     }
-    assert!(task.poll(&mut stream).is_pending());
+    assert!(task.next(&mut stream).is_pending());
     clock.advance(Duration::from_secs(6));
     assert!(leases.poll().is_empty());
     assert_eq!(task.woken(), 1);
@@ -298,11 +271,11 @@ fn expired_keys_are_a_stream() {
         Poll::Pending => panic!("none has expired"),
     };
     let due = Duration::from_secs(5);
-    assert_eq!(key(task.poll(&mut stream)), Some((0, due)));
-    assert!(task.poll(&mut stream).is_pending());
+    assert_eq!(key(task.next(&mut stream)), Some((0, due)));
+    assert!(task.next(&mut stream).is_pending());
     assert_eq!(leases.shutdown().len(), 2);
     assert_eq!(task.woken(), 2);
-    assert_eq!(key(task.poll(&mut stream)), None);
+    assert_eq!(key(task.next(&mut stream)), None);
 }
 
 /// Who waits for room under `WhenFull::Wait` goes on when the stream takes something.
@@ -318,7 +291,7 @@ fn taking_makes_room_for_who_waits() {
     let mut taken = Vec::new();
     while taken.len() < 100 {
         let woken = task.woken();
-        match task.poll(&mut stream) {
+        match task.next(&mut stream) {
             Poll::Ready(outcome) => taken.push(outcome.unwrap().owner),
             Poll::Pending => {
                 while task.woken() == woken {
@@ -343,13 +316,13 @@ fn a_waker_that_panics_costs_nobody_else_anything() {
     let (tracker, outcomes) = tracker(8, WhenFull::Spill);
     let (task, bad) = (Task::new(), Waker::from(Arc::new(Bad)));
     let mut streams: Vec<_> = (0..3).map(|_| outcomes.clone().into_stream()).collect();
-    assert!(task.poll(&mut streams[0]).is_pending());
+    assert!(task.next(&mut streams[0]).is_pending());
     let mut context = Context::from_waker(&bad);
     assert!(streams[1].poll_recv(&mut context).is_pending());
-    assert!(task.poll(&mut streams[2]).is_pending());
+    assert!(task.next(&mut streams[2]).is_pending());
     fail(&tracker, 1);
     assert_eq!(task.woken(), 2);
-    assert_eq!(task.owner(&mut streams[0]), 1);
+    assert_eq!(owner(&task, &mut streams[0]), 1);
 }
 
 /// One whose drop does, too: of a stream that has gone it is dropped by who sends.
@@ -367,12 +340,12 @@ fn a_waker_whose_drop_panics_costs_nobody_else_anything() {
     let (tracker, outcomes) = tracker(8, WhenFull::Spill);
     let (task, bad) = (Task::new(), Waker::from(Arc::new(Bad)));
     let mut streams: Vec<_> = (0..3).map(|_| outcomes.clone().into_stream()).collect();
-    assert!(task.poll(&mut streams[0]).is_pending());
+    assert!(task.next(&mut streams[0]).is_pending());
     let mut context = Context::from_waker(&bad);
     assert!(streams[2].poll_recv(&mut context).is_pending());
     drop(streams.pop());
     drop(bad);
-    assert!(task.poll(&mut streams[1]).is_pending());
+    assert!(task.next(&mut streams[1]).is_pending());
     fail(&tracker, 1);
     assert_eq!(task.woken(), 2);
 }
@@ -399,9 +372,9 @@ fn a_waker_may_shut_the_tracker_down() {
     issue(&tracker, 1);
     fail(&tracker, 2);
     assert!(last.1.load(Ordering::SeqCst));
-    assert_eq!(task.owner(&mut stream), 2);
-    assert_eq!(task.owner(&mut stream), 1);
-    assert_eq!(task.poll(&mut stream), Poll::Ready(None));
+    assert_eq!(owner(&task, &mut stream), 2);
+    assert_eq!(owner(&task, &mut stream), 1);
+    assert_eq!(task.next(&mut stream), Poll::Ready(None));
 }
 
 /// The waker of a task that waits for room fails a second root, of which a stream hears whose waker shuts the tracker down. The first root has
@@ -422,7 +395,7 @@ fn a_waker_within_a_waker_may_shut_the_tracker_down() {
         move || {
             tracker.fail(second).unwrap();
             let (task, mut stream) = (Task::new(), outcomes.clone().into_stream());
-            while let Poll::Ready(item) = task.poll(&mut stream) {
+            while let Poll::Ready(item) = task.next(&mut stream) {
                 told.lock().unwrap().push(item.map(|outcome| outcome.owner));
                 if item.is_none() {
                     break;

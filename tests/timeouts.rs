@@ -1,6 +1,8 @@
 //! Timeouts of futures: by a manual clock and wakers that count, and under tokio.
 #![cfg(feature = "async")]
 
+mod support;
+
 use expiry::timeouts::{Interval, Limited, MissedTick, Sleep, TimeoutError, TimerError};
 use expiry::{Clock, ManualClock, Timeouts, TimeoutsBuilder};
 use std::future::Future;
@@ -10,48 +12,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
+use support::Task;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A waker that counts.
-#[derive(Default)]
-struct Task(AtomicUsize);
-
-impl Wake for Task {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-impl Task {
-    fn new() -> Arc<Self> {
-        Arc::default()
-    }
-
-    fn woken(&self) -> usize {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    /// Polls a future with this task's waker.
-    fn poll<F: Future + Unpin>(self: &Arc<Self>, future: &mut F) -> Poll<F::Output> {
-        let waker = Waker::from(self.clone());
-        Pin::new(future).poll(&mut Context::from_waker(&waker))
-    }
-
-    fn tick(self: &Arc<Self>, interval: &mut Interval<'_>) -> bool {
-        let waker = Waker::from(self.clone());
-        match interval.poll_tick(&mut Context::from_waker(&waker)) {
-            Poll::Ready(tick) => {
-                tick.unwrap();
-                true
-            }
-            Poll::Pending => false,
+/// Whether it ticks.
+fn tick(task: &Arc<Task>, interval: &mut Interval<'_>) -> bool {
+    match task.with(|context| interval.poll_tick(context)) {
+        Poll::Ready(tick) => {
+            tick.unwrap();
+            true
         }
-    }
-
-    /// How many wakers of it somebody holds.
-    fn held(self: &Arc<Self>) -> usize {
-        Arc::strong_count(self) - 1
+        Poll::Pending => false,
     }
 }
 
@@ -758,12 +730,12 @@ fn an_interval_does_not_drift() {
     let task = Task::new();
     let mut interval = timeouts.interval(10 * MS);
     assert_eq!(interval.period(), 10 * MS);
-    assert!(task.tick(&mut interval), "the first at once");
+    assert!(tick(&task, &mut interval), "the first at once");
     let mut ticks = Vec::new();
     for at in 1..=98_u32 {
         pass(&timeouts, &clock, MS);
         // Taken up to 3 ms late.
-        if at % 10 > at / 40 && task.tick(&mut interval) {
+        if at % 10 > at / 40 && tick(&task, &mut interval) {
             ticks.push(at);
         }
     }
@@ -783,21 +755,21 @@ fn ticks_that_were_missed() {
         let (timeouts, clock) = manual(|settings| settings);
         let task = Task::new();
         let mut interval = timeouts.interval(10 * MS).missed_tick(missed);
-        assert!(task.tick(&mut interval));
+        assert!(tick(&task, &mut interval));
         let mut ticks = Vec::new();
         for at in 1..=60 {
             pass(&timeouts, &clock, MS);
-            while at >= 35 && task.tick(&mut interval) {
+            while at >= 35 && tick(&task, &mut interval) {
                 ticks.push(at);
             }
         }
         assert_eq!(ticks, expected, "{missed:?}");
         interval.reset();
-        assert!(!task.tick(&mut interval));
+        assert!(!tick(&task, &mut interval));
         pass(&timeouts, &clock, 9 * MS);
-        assert!(!task.tick(&mut interval));
+        assert!(!tick(&task, &mut interval));
         pass(&timeouts, &clock, MS);
-        assert!(task.tick(&mut interval));
+        assert!(tick(&task, &mut interval));
     }
     let (timeouts, _) = manual(|settings| settings);
     assert_eq!(timeouts.interval(Duration::ZERO).period(), MS);
@@ -810,7 +782,7 @@ fn a_tick_that_is_abandoned_comes_later() {
     let task = Task::new();
     let waker = Waker::from(task.clone());
     let mut interval = timeouts.interval(5 * MS);
-    assert!(task.tick(&mut interval));
+    assert!(tick(&task, &mut interval));
     let mut ticks = 0;
     for _ in 0..50 {
         pass(&timeouts, &clock, MS);

@@ -1,9 +1,14 @@
-//! What several test files need: a record of outcomes, and waiting for a condition with a deadline.
+//! What several test files need: a record of outcomes, tasks that count, and waiting for a condition with a deadline.
 
 #![allow(dead_code)] // each test file uses a part
 
 use expiry::{AckTracker, AckTrackerBuilder, ManualClock, Outcome, Reason, RootId, Timeout};
+use futures_core::Stream;
+use std::future::Future;
+use std::pin::{pin, Pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes, on however busy a machine.
@@ -46,6 +51,58 @@ impl Told {
             .collect();
         told.sort_by_key(|&(root, _)| root);
         told
+    }
+}
+
+/// A task whose waker counts, and unparks the thread that made it.
+pub struct Task(AtomicUsize, std::thread::Thread);
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        self.1.unpark();
+    }
+}
+
+impl Task {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Task(AtomicUsize::new(0), std::thread::current()))
+    }
+
+    pub fn woken(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// How many wakers of it somebody holds.
+    pub fn held(self: &Arc<Self>) -> usize {
+        Arc::strong_count(self) - 1
+    }
+
+    pub fn with<T>(self: &Arc<Self>, polls: impl FnOnce(&mut Context<'_>) -> T) -> T {
+        let waker = Waker::from(self.clone());
+        polls(&mut Context::from_waker(&waker))
+    }
+
+    pub fn poll<F: Future + Unpin>(self: &Arc<Self>, future: &mut F) -> Poll<F::Output> {
+        self.with(|context| Pin::new(future).poll(context))
+    }
+
+    pub fn next<S: Stream + Unpin>(self: &Arc<Self>, stream: &mut S) -> Poll<Option<S::Item>> {
+        self.with(|context| Pin::new(stream).poll_next(context))
+    }
+
+    /// Polls when it is woken, and only then.
+    pub fn block_on<F: Future>(self: &Arc<Self>, future: F) -> F::Output {
+        let mut future = pin!(future);
+        loop {
+            let woken = self.woken();
+            if let Poll::Ready(output) = self.poll(&mut future) {
+                return output;
+            }
+            while self.woken() == woken {
+                std::thread::park();
+            }
+        }
     }
 }
 
