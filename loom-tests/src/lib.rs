@@ -14,11 +14,15 @@
 
 use expiry::model::Index;
 use expiry::{AckTracker, AckTrackerBuilder, Cause, Clock, ExpiringMap, ExpiringMapBuilder};
-use expiry::{ManualClock, Outcome, Reason, RootId};
+use expiry::{ManualClock, Outcome, Reason, ReceiverStream, RootId};
+use loom::sync::atomic::AtomicUsize as Modelled;
 use loom::sync::{Condvar, Mutex as LoomMutex};
+use std::future::Future;
 use std::mem::ManuallyDrop;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 /// A number from the environment.
@@ -147,6 +151,17 @@ pub const TICK: Duration = Duration::from_millis(1);
 /// The default timeout of every model's tracker, in ticks.
 pub const TIMEOUT: u32 = 10;
 
+/// What every model's tracker has: one shard, a timeout of ten ticks of 1 ms, ids and hashes from a fixed seed.
+pub fn builder(clock: &ManualClock) -> AckTrackerBuilder {
+    AckTracker::builder()
+        .timeout(TICK * TIMEOUT)
+        .interval(TICK)
+        .shards(1)
+        .seed(7)
+        .latency_sampling(0.0)
+        .clock(clock.clone())
+}
+
 /// A tracker on a manual clock that notes what it is told.
 pub struct Rig {
     /// The tracker.
@@ -157,7 +172,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// A tracker without a reaper: one shard, a timeout of ten ticks of 1 ms, ids and hashes from a fixed seed.
+    /// A tracker without a reaper, as [`builder`] has it.
     #[must_use]
     #[allow(clippy::new_without_default)]
     pub fn new() -> Arc<Rig> {
@@ -170,13 +185,7 @@ impl Rig {
         let told = Arc::new(Mutex::new(Vec::new()));
         let clock = ManualClock::new();
         let into = told.clone();
-        let builder = AckTracker::builder()
-            .timeout(TICK * TIMEOUT)
-            .interval(TICK)
-            .shards(1)
-            .seed(7)
-            .latency_sampling(0.0)
-            .clock(clock.clone())
+        let builder = builder(&clock)
             .on_outcome(move |outcome: &Outcome| into.lock().unwrap().push(*outcome));
         let tracker = settings(builder).build_manual().unwrap();
         Arc::new(Rig {
@@ -306,17 +315,10 @@ impl Awake {
         let told = Arc::new((LoomMutex::new(Vec::new()), Condvar::new()));
         let clock = ManualClock::new();
         let into = told.clone();
-        let builder = AckTracker::builder()
-            .timeout(TICK * TIMEOUT)
-            .interval(TICK)
-            .shards(1)
-            .seed(7)
-            .latency_sampling(0.0)
-            .clock(clock.clone())
-            .on_outcome(move |outcome: &Outcome| {
-                into.0.lock().unwrap().push(*outcome);
-                into.1.notify_all();
-            });
+        let builder = builder(&clock).on_outcome(move |outcome: &Outcome| {
+            into.0.lock().unwrap().push(*outcome);
+            into.1.notify_all();
+        });
         let tracker = settings(builder).build().unwrap();
         let made = setup(&tracker);
         loom::explore();
@@ -365,6 +367,47 @@ impl Drop for Rig {
             // SAFETY: dropped here only, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.tracker) };
         }
+    }
+}
+
+/// A task, which counts how often it was woken.
+pub struct Task(Modelled);
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Task {
+    /// A task that was never woken.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::new(Task(Modelled::new(0)))
+    }
+
+    /// How often it was woken.
+    #[must_use]
+    pub fn woken(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Nobody has a waker of it: each was woken or dropped.
+    #[must_use]
+    pub fn is_free(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) == 1
+    }
+
+    /// Polls a future with this task's waker.
+    pub fn poll<F: Future + Unpin>(self: &Arc<Self>, future: &mut F) -> Poll<F::Output> {
+        let waker = Waker::from(self.clone());
+        Pin::new(future).poll(&mut Context::from_waker(&waker))
+    }
+
+    /// The same with a stream.
+    pub fn next<T>(self: &Arc<Self>, stream: &mut ReceiverStream<T>) -> Poll<Option<T>> {
+        let waker = Waker::from(self.clone());
+        stream.poll_recv(&mut Context::from_waker(&waker))
     }
 }
 

@@ -2,25 +2,12 @@
 #![cfg(expiry_loom)]
 
 use expiry::{Ack, Closed, Fate, Room, RootId};
-use loom::sync::atomic::AtomicUsize;
-use loom_tests::{large, model, thread, Rig};
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::atomic::Ordering;
+use loom_tests::{large, model, thread, Rig, Task};
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 const EDGE: u64 = 5;
-
-/// A task, which counts how often it was woken.
-struct Task(AtomicUsize);
-
-impl Wake for Task {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::AcqRel);
-    }
-}
 
 /// A tracker whose roots fill it, and what borrows it.
 struct Full {
@@ -44,7 +31,7 @@ impl Full {
         };
         Waiter {
             room: rig.tracker.room(),
-            task: Arc::new(Task(AtomicUsize::new(0))),
+            task: Task::new(),
             seen: None,
             answer: None,
             _rig: self.rig.clone(),
@@ -77,9 +64,8 @@ struct Waiter {
 
 impl Waiter {
     fn poll(&mut self) {
-        let waker = Waker::from(self.task.clone());
-        self.seen = Some(self.task.0.load(Ordering::Acquire));
-        match Pin::new(&mut self.room).poll(&mut Context::from_waker(&waker)) {
+        self.seen = Some(self.task.woken());
+        match self.task.poll(&mut self.room) {
             Poll::Ready(answer) => self.answer = Some(answer),
             Poll::Pending => {}
         }
@@ -87,7 +73,7 @@ impl Waiter {
 
     /// Polled as an executor does it: if it has been woken since. Whether it was.
     fn run(&mut self) -> bool {
-        let woken = self.answer.is_none() && self.seen < Some(self.task.0.load(Ordering::Acquire));
+        let woken = self.answer.is_none() && self.seen < Some(self.task.woken());
         if woken {
             self.poll();
         }
@@ -177,7 +163,7 @@ fn p3_two_get_free() {
             .into_iter()
             .for_each(|thread| thread.join().unwrap());
         // Each has its own, whether the first is polled or not.
-        let woken = |waiter: &Waiter| waiter.task.0.load(Ordering::Acquire);
+        let woken = |waiter: &Waiter| waiter.task.woken();
         assert_eq!(waiters.each_ref().map(woken), [1, 1]);
         all_have_room(&mut waiters);
     });
@@ -221,7 +207,7 @@ fn p5_free_and_another_waker() {
         let full = Full::new(1);
         let (mut first, second) = (full.waiting(), full.waiting());
         let a = full.ends(0);
-        first.task = Arc::new(Task(AtomicUsize::new(0)));
+        first.task = Task::new();
         first.poll();
         a.join().unwrap();
         all_have_room(&mut [first, second]);

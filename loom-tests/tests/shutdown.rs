@@ -4,7 +4,7 @@
 use expiry::{Ack, AckTracker, Fate, ManualClock, Outcome};
 use loom::sync::atomic::AtomicBool as Modelled;
 use loom::thread::{current, park, Thread};
-use loom_tests::{large, model, thread, Rig, TICK, TIMEOUT};
+use loom_tests::{builder, large, model, thread, Rig};
 use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::pin::pin;
@@ -55,13 +55,7 @@ fn begun() -> (ManuallyDrop<AckTracker>, Arc<Told>) {
     loom::stop_exploring();
     let told = Arc::<Told>::default();
     let into = told.clone();
-    let tracker = AckTracker::builder()
-        .timeout(TICK * TIMEOUT)
-        .interval(TICK)
-        .shards(1)
-        .seed(7)
-        .latency_sampling(0.0)
-        .clock(ManualClock::new())
+    let tracker = builder(&ManualClock::new())
         .on_outcome(move |outcome: &Outcome| {
             into.0.lock().unwrap().push(*outcome);
             into.1.store(true, Ordering::Relaxed);

@@ -4,55 +4,31 @@
 use expiry::model::Told;
 use expiry::{AckTracker, Fate, ManualClock, ReceiverStream, RootId, WhenFull};
 use loom::sync::atomic::AtomicUsize;
-use loom_tests::{large, model, thread, TICK, TIMEOUT};
+use loom_tests::{builder, large, model, thread, Task};
 use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::Poll;
 
-/// A task, which counts how often it was woken.
-struct Task(AtomicUsize);
-
-impl Wake for Task {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::AcqRel);
-    }
+/// A stream at which a task waits already.
+fn waiting<T>(task: &Arc<Task>, stream: &mut ReceiverStream<T>) {
+    assert!(task.next(stream).is_pending());
 }
 
-impl Task {
-    fn new() -> Arc<Self> {
-        Arc::new(Task(AtomicUsize::new(0)))
-    }
-
-    fn woken(&self) -> usize {
-        self.0.load(Ordering::Acquire)
-    }
-
-    fn poll<T>(self: &Arc<Self>, stream: &mut ReceiverStream<T>) -> Poll<Option<T>> {
-        let waker = Waker::from(self.clone());
-        stream.poll_recv(&mut Context::from_waker(&waker))
-    }
-
-    /// A stream at which it waits already.
-    fn waiting<T>(self: &Arc<Self>, stream: &mut ReceiverStream<T>) {
-        assert!(self.poll(stream).is_pending());
-    }
-
-    /// What it finds: at once, or, where it has been told to wait, having been woken since it had been `before` times.
-    fn finds<T>(
-        self: &Arc<Self>,
-        polled: Poll<Option<T>>,
-        before: usize,
-        stream: &mut ReceiverStream<T>,
-    ) -> Option<T> {
-        match polled {
-            Poll::Ready(item) => item,
-            Poll::Pending => {
-                assert!(self.woken() > before, "it sleeps for ever");
-                match self.poll(stream) {
-                    Poll::Ready(item) => item,
-                    Poll::Pending => panic!("it was woken in vain"),
-                }
+/// What a task finds: at once, or, where it has been told to wait, having been woken since it had been `before` times.
+fn finds<T>(
+    task: &Arc<Task>,
+    polled: Poll<Option<T>>,
+    before: usize,
+    stream: &mut ReceiverStream<T>,
+) -> Option<T> {
+    match polled {
+        Poll::Ready(item) => item,
+        Poll::Pending => {
+            assert!(task.woken() > before, "it sleeps for ever");
+            match task.next(stream) {
+                Poll::Ready(item) => item,
+                Poll::Pending => panic!("it was woken in vain"),
             }
         }
     }
@@ -68,11 +44,11 @@ fn r1_tell_and_poll() {
             told.tell(7);
             told
         });
-        let polled = task.poll(&mut stream);
+        let polled = task.next(&mut stream);
         let told = a.join().unwrap();
-        assert_eq!(task.finds(polled, 0, &mut stream), Some(7));
+        assert_eq!(finds(&task, polled, 0, &mut stream), Some(7));
         drop(told);
-        assert_eq!(task.poll(&mut stream), Poll::Ready(None));
+        assert_eq!(task.next(&mut stream), Poll::Ready(None));
     });
 }
 
@@ -82,24 +58,24 @@ fn r1_two_are_told() {
     large("r1_two_are_told", || {
         let (told, receiver) = Told::new();
         let (task, mut stream) = (Task::new(), receiver.into_stream());
-        task.waiting(&mut stream);
+        waiting(&task, &mut stream);
         let told = Arc::new(told);
         let threads = [1, 2].map(|item| {
             let told = told.clone();
             thread::spawn(move || told.tell(item))
         });
-        let polls = [(); 2].map(|()| (task.woken(), task.poll(&mut stream)));
+        let polls = [(); 2].map(|()| (task.woken(), task.next(&mut stream)));
         threads
             .into_iter()
             .for_each(|thread| thread.join().unwrap());
         let [first, second] = polls.map(|(before, polled)| match polled {
             Poll::Ready(item) => item,
-            Poll::Pending => task.finds(Poll::Pending, before, &mut stream),
+            Poll::Pending => finds(&task, Poll::Pending, before, &mut stream),
         });
         let mut items = [first, second].map(Option::unwrap);
         items.sort_unstable();
         assert_eq!(items, [1, 2]);
-        assert!(task.poll(&mut stream).is_pending());
+        assert!(task.next(&mut stream).is_pending());
     });
 }
 
@@ -110,11 +86,11 @@ fn r2_tell_and_another_waker() {
         let (told, receiver) = Told::new();
         let (one, two) = (Task::new(), Task::new());
         let mut stream = receiver.into_stream();
-        one.waiting(&mut stream);
+        waiting(&one, &mut stream);
         let a = thread::spawn(move || told.tell(7));
-        let polled = two.poll(&mut stream);
+        let polled = two.next(&mut stream);
         a.join().unwrap();
-        assert_eq!(two.finds(polled, 0, &mut stream), Some(7));
+        assert_eq!(finds(&two, polled, 0, &mut stream), Some(7));
     });
 }
 
@@ -125,13 +101,13 @@ fn r3_tell_and_another_stream() {
         let (told, receiver) = Told::new();
         let (one, two) = (Task::new(), Task::new());
         let mut stream = receiver.clone().into_stream();
-        one.waiting(&mut stream);
+        waiting(&one, &mut stream);
         let a = thread::spawn(move || told.tell(7));
         drop(stream);
         let mut stream = receiver.into_stream();
-        let polled = two.poll(&mut stream);
+        let polled = two.next(&mut stream);
         a.join().unwrap();
-        assert_eq!(two.finds(polled, 0, &mut stream), Some(7));
+        assert_eq!(finds(&two, polled, 0, &mut stream), Some(7));
     });
 }
 
@@ -142,13 +118,13 @@ fn r3_tell_and_one_of_two_drops() {
         let (told, receiver) = Told::new();
         let (one, two) = (Task::new(), Task::new());
         let mut streams = [receiver.clone(), receiver].map(expiry::Receiver::into_stream);
-        one.waiting(&mut streams[0]);
-        two.waiting(&mut streams[1]);
+        waiting(&one, &mut streams[0]);
+        waiting(&two, &mut streams[1]);
         let a = thread::spawn(move || told.tell(7));
         let [goes, mut stays] = streams;
         drop(goes);
         a.join().unwrap();
-        assert_eq!(two.finds(Poll::Pending, 0, &mut stays), Some(7));
+        assert_eq!(finds(&two, Poll::Pending, 0, &mut stays), Some(7));
     });
 }
 
@@ -160,45 +136,40 @@ fn r4_end_and_poll() {
         let (told, receiver) = Told::<u32>::new();
         let (task, mut stream) = (Task::new(), receiver.into_stream());
         let a = thread::spawn(move || told.finish());
-        let polled = task.poll(&mut stream);
+        let polled = task.next(&mut stream);
         a.join().unwrap();
-        assert_eq!(task.finds(polled, 0, &mut stream), None);
+        assert_eq!(finds(&task, polled, 0, &mut stream), None);
     });
 }
 
-/// R4: the last item, and then the end.
+/// R4: the last item, and then the end, as a stream is polled, for the first time or once more.
+fn last_and_end_and_poll(name: &str, again: bool) {
+    model(name, move || {
+        let (told, receiver) = Told::new();
+        let (task, mut stream) = (Task::new(), receiver.into_stream());
+        if again {
+            waiting(&task, &mut stream);
+        }
+        let a = thread::spawn(move || {
+            told.tell(7);
+            drop(told);
+        });
+        let polled = task.next(&mut stream);
+        a.join().unwrap();
+        assert_eq!(finds(&task, polled, 0, &mut stream), Some(7));
+        assert_eq!(task.next(&mut stream), Poll::Ready(None));
+    });
+}
+
 #[test]
 fn r4_last_and_end_and_poll() {
-    model("r4_last_and_end_and_poll", || {
-        let (told, receiver) = Told::new();
-        let (task, mut stream) = (Task::new(), receiver.into_stream());
-        let a = thread::spawn(move || {
-            told.tell(7);
-            drop(told);
-        });
-        let polled = task.poll(&mut stream);
-        a.join().unwrap();
-        assert_eq!(task.finds(polled, 0, &mut stream), Some(7));
-        assert_eq!(task.poll(&mut stream), Poll::Ready(None));
-    });
+    last_and_end_and_poll("r4_last_and_end_and_poll", false);
 }
 
-/// R4: the same, as a stream that waits already is polled once more. Guard: that it looks once more where it finds the end.
+/// Guard: that it looks once more where it finds the end.
 #[test]
 fn r4_last_and_end_and_poll_again() {
-    model("r4_last_and_end_and_poll_again", || {
-        let (told, receiver) = Told::new();
-        let (task, mut stream) = (Task::new(), receiver.into_stream());
-        task.waiting(&mut stream);
-        let a = thread::spawn(move || {
-            told.tell(7);
-            drop(told);
-        });
-        let polled = task.poll(&mut stream);
-        a.join().unwrap();
-        assert_eq!(task.finds(polled, 0, &mut stream), Some(7));
-        assert_eq!(task.poll(&mut stream), Poll::Ready(None));
-    });
+    last_and_end_and_poll("r4_last_and_end_and_poll_again", true);
 }
 
 /// R4: who finds the end sees what was done before. Guards: Release and Acquire of the word that says it.
@@ -214,7 +185,7 @@ fn r4_the_end_hands_on_what_was_done() {
             told.finish();
             told
         });
-        if task.poll(&mut stream).is_ready() {
+        if task.next(&mut stream).is_ready() {
             assert_eq!(done.load(Ordering::Relaxed), 1, "done before");
         }
         drop(a.join().unwrap());
@@ -222,21 +193,16 @@ fn r4_the_end_hands_on_what_was_done() {
 }
 
 /// R5: a root ends in another thread as the tracker is shut down: its outcome comes before the end of the stream, whoever tells it. Guards:
-/// that who ends a root says so first, and that the shutdown waits for who has.
+/// that who ends a root says so first, and that the shutdown waits for who has. `then` is tried when that has returned, and refused.
 fn shutdown_beside(
     name: &str,
     begun: impl Fn(&AckTracker) -> RootId + Send + Sync + 'static,
     ends: fn(&AckTracker, RootId) -> bool,
+    then: Option<fn(&AckTracker) -> bool>,
 ) {
     large(name, move || {
         loom::stop_exploring();
-        let builder = AckTracker::builder()
-            .timeout(TICK * TIMEOUT)
-            .interval(TICK)
-            .shards(1)
-            .seed(7)
-            .latency_sampling(0.0)
-            .clock(ManualClock::new());
+        let builder = builder(&ManualClock::new());
         let (tracker, outcomes) = builder.build_with_channel(4, WhenFull::Wait).unwrap();
         let root = begun(&tracker);
         let tracker = Arc::new(ManuallyDrop::new(tracker));
@@ -246,13 +212,17 @@ fn shutdown_beside(
         let a = thread::spawn(move || ends(&same, root));
         assert!(tracker.shutdown(Fate::Cancel).is_empty());
         let mut told = 0;
-        while let Poll::Ready(Some(outcome)) = task.poll(&mut stream) {
+        while let Poll::Ready(Some(outcome)) = task.next(&mut stream) {
             assert_eq!(outcome.owner, 42);
             told += 1;
         }
-        assert_eq!(task.poll(&mut stream), Poll::Ready(None));
+        assert_eq!(task.next(&mut stream), Poll::Ready(None));
+        if let Some(then) = then {
+            assert!(!then(&tracker), "it was not refused");
+            assert_eq!(task.next(&mut stream), Poll::Ready(None));
+        }
         assert_eq!(told, usize::from(a.join().unwrap()), "told before the end");
-        assert_eq!(task.poll(&mut stream), Poll::Ready(None));
+        assert_eq!(task.next(&mut stream), Poll::Ready(None));
         let tracker = Arc::into_inner(tracker).expect("the other thread has ended");
         drop(ManuallyDrop::into_inner(tracker));
     });
@@ -270,6 +240,7 @@ fn r5_ack_and_shutdown() {
             let _ = tracker.ack(root, EDGE);
             true
         },
+        None,
     );
 }
 
@@ -283,6 +254,7 @@ fn r5_fail_and_shutdown() {
             let _ = tracker.fail(root);
             true
         },
+        None,
     );
 }
 
@@ -296,40 +268,19 @@ fn r5_init_and_shutdown() {
             7.into()
         },
         |tracker, _| tracker.init(7, EDGE, 42).is_ok(),
+        None,
     );
 }
 
 /// R6: a root whose init is under way as the tracker is shut down is ended by somebody else when that has returned. Nothing is told after the
 /// end. Guards: that who ends a chosen root looks first whether its bucket has been closed, by a read-modify-write.
-fn init_and_shutdown_then(name: &str, ends: impl Fn(&AckTracker) -> bool + Send + Sync + 'static) {
-    large(name, move || {
-        loom::stop_exploring();
-        let builder = AckTracker::builder()
-            .timeout(TICK * TIMEOUT)
-            .interval(TICK)
-            .shards(1)
-            .seed(7)
-            .latency_sampling(0.0)
-            .clock(ManualClock::new());
-        let (tracker, outcomes) = builder.build_with_channel(4, WhenFull::Wait).unwrap();
-        let tracker = Arc::new(ManuallyDrop::new(tracker));
-        let (task, mut stream) = (Task::new(), outcomes.into_stream());
-        loom::explore();
-        let same = tracker.clone();
-        let a = thread::spawn(move || same.init(7, EDGE, 42).is_ok());
-        assert!(tracker.shutdown(Fate::Cancel).is_empty());
-        let mut told = 0;
-        while let Poll::Ready(Some(_)) = task.poll(&mut stream) {
-            told += 1;
-        }
-        assert_eq!(task.poll(&mut stream), Poll::Ready(None));
-        assert!(!ends(&tracker), "it was not refused");
-        assert_eq!(task.poll(&mut stream), Poll::Ready(None));
-        assert_eq!(told, usize::from(a.join().unwrap()), "told before the end");
-        assert_eq!(task.poll(&mut stream), Poll::Ready(None));
-        let tracker = Arc::into_inner(tracker).expect("the other thread has ended");
-        drop(ManuallyDrop::into_inner(tracker));
-    });
+fn init_and_shutdown_then(name: &str, then: fn(&AckTracker) -> bool) {
+    shutdown_beside(
+        name,
+        |_| 7.into(),
+        |tracker, _| tracker.init(7, EDGE, 42).is_ok(),
+        Some(then),
+    );
 }
 
 #[test]

@@ -4,12 +4,12 @@
 use expiry::timeouts::{Sleep, TimeoutError, TimerError};
 use expiry::{ManualClock, Timeouts};
 use loom::sync::atomic::AtomicUsize;
-use loom_tests::{large, model, thread, TICK};
+use loom_tests::{large, model, thread, Task, TICK};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 /// Ticks until what the models wait for.
 const LIMIT: u32 = 10;
@@ -61,35 +61,6 @@ impl Rig {
         assert_eq!((metrics.waiting, metrics.registered), (0, ended));
         // SAFETY: leaked by `new`; the models end with this, all their threads and futures gone.
         drop(unsafe { Box::from_raw(std::ptr::from_ref(self.timeouts).cast_mut()) });
-    }
-}
-
-/// A task, which counts how often it was woken.
-struct Task(AtomicUsize);
-
-impl Wake for Task {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::AcqRel);
-    }
-}
-
-impl Task {
-    fn new() -> Arc<Self> {
-        Arc::new(Task(AtomicUsize::new(0)))
-    }
-
-    fn woken(&self) -> usize {
-        self.0.load(Ordering::Acquire)
-    }
-
-    fn poll<F: Future + Unpin>(self: &Arc<Self>, future: &mut F) -> Poll<F::Output> {
-        let waker = Waker::from(self.clone());
-        Pin::new(future).poll(&mut Context::from_waker(&waker))
-    }
-
-    /// Nobody has a waker of it: each was woken or dropped.
-    fn is_free(self: &Arc<Self>) -> bool {
-        Arc::strong_count(self) == 1
     }
 }
 
