@@ -981,13 +981,10 @@ mod tests {
     }
 
     /// The tick to come back at after a round at `tick`.
-    fn round(queue: &ExpiryQueue<String>, tick: u64) -> Option<u64> {
-        let now = queue.store().engine.ticks.begins(tick);
-        queue
-            .store()
-            .engine
-            .poll(now, usize::MAX, &queue.shared.store)
-            .next
+    fn round<K: 'static>(queue: &ExpiryQueue<K>, tick: u64) -> Option<u64> {
+        let store = &queue.shared.store;
+        let now = store.engine.ticks.begins(tick);
+        store.engine.poll(now, usize::MAX, store).next
     }
 
     #[test]
@@ -1040,38 +1037,38 @@ mod tests {
         (queue, small)
     }
 
+    /// As [`numbers`], all removed again once they had been carried into a second table: the first one is left behind under the caller's pin.
+    /// Nothing is due for an hour.
+    fn emptied() -> (ExpiryQueue<u64>, (usize, u64)) {
+        let (queue, small) = numbers(1_000, Duration::from_secs(3600));
+        let index = queue.store().engine.index(0);
+        while index.shape().0 > 1 {
+            round(&queue, 1);
+        }
+        assert!(index.shape() > small);
+        for key in 0..1_000 {
+            queue.remove(&key);
+        }
+        (queue, small)
+    }
+
     /// Goes on with rounds as they say, for some minutes at most, and returns the index's size in the end.
     fn index_at_rest(queue: &ExpiryQueue<u64>, mut next: Option<u64>) -> (usize, u64) {
-        let engine = &queue.store().engine;
         while let Some(tick) = next.filter(|tick| *tick < 10_000) {
-            let now = engine.ticks.begins(tick);
-            next = engine.poll(now, usize::MAX, &queue.shared.store).next;
+            next = round(queue, tick);
         }
-        engine.index(0).shape()
+        queue.store().engine.index(0).shape()
     }
 
     #[test]
     fn an_index_gets_small_again_though_a_round_came_twice_in_a_tick() {
         let _alone = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
         let pin = crossbeam_epoch::pin();
-        let (queue, small) = numbers(1_000, Duration::from_secs(3600));
-        let engine = &queue.store().engine;
-        let round = |tick: u64| {
-            let now = engine.ticks.begins(tick);
-            engine.poll(now, usize::MAX, &queue.shared.store).next
-        };
-        // Carried, and the first table left behind under the pin.
-        while engine.index(0).shape().0 > 1 {
-            round(1);
-        }
-        assert!(engine.index(0).shape() > small);
-        for key in 0..1_000 {
-            queue.remove(&key);
-        }
-        // Nothing is due for an hour. Refused in the first, and in the second of the same tick the grace period is over.
-        round(2);
+        let (queue, small) = emptied();
+        // Refused in the first, and in the second of the same tick the grace period is over.
+        round(&queue, 2);
         drop(pin);
-        let next = round(2);
+        let next = round(&queue, 2);
         assert_eq!(index_at_rest(&queue, next), small);
     }
 
@@ -1080,19 +1077,8 @@ mod tests {
     fn an_index_under_a_grace_period_is_come_back_for() {
         let _alone = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
         let pin = crossbeam_epoch::pin();
-        let (queue, small) = numbers(1_000, Duration::from_secs(3600));
-        let engine = &queue.store().engine;
-        let round = |tick: u64| {
-            let now = engine.ticks.begins(tick);
-            engine.poll(now, usize::MAX, &queue.shared.store).next
-        };
-        while engine.index(0).shape().0 > 1 {
-            round(1);
-        }
-        for key in 0..1_000 {
-            queue.remove(&key);
-        }
-        let next = round(2);
+        let (queue, small) = emptied();
+        let next = round(&queue, 2);
         drop(pin);
         assert_eq!(index_at_rest(&queue, next), small);
     }
