@@ -99,13 +99,14 @@ impl Models {
     /// Builds the copy. Of its models, those whose file's name contains `of`.
     pub fn build(suite: Suite, work: &Path, of: &str) -> Result<Self, String> {
         let (packages, flags, folder) = suite.build();
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         // The copy has fewer members, and so a lock file of its own, which is not to take other versions: it is built offline. What the
         // models alone need may never have been downloaded. Where nothing can be, it may be there.
-        let _ = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        let _ = Command::new(&cargo)
             .args(["fetch", "--locked"])
             .current_dir(crate::root())
             .status();
-        let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        let output = Command::new(&cargo)
             .args(["test", "--offline", "--release", "--no-run"])
             .args(packages)
             .args(suite.targets(of))
