@@ -110,14 +110,17 @@ impl Waiters {
     /// Registers what takes `after` nanoseconds from now on, no more than a lease can express. Also the tick at which it is over.
     #[inline(always)]
     pub(super) fn register(&self, after: u64, waker: &Waker) -> Result<(u64, Waiter), TimerError> {
+        // Before the waker is cloned: the processor's counter waits for read-modify-writes that have just begun.
+        let due = self.due(after);
         let waker = Words::from_waker(waker.clone());
         let mut refused = Refused::OutOfMemory;
-        let registered = self.engine.with_stripe(|mine, index| {
-            let due = self.engine.due(mine, after);
-            let waiter = self.enter((mine, index), due, waker, &mut refused)?;
-            Some((due, waiter))
-        });
-        registered.ok_or_else(|| Self::give_up(refused, waker))
+        let entered = self
+            .engine
+            .with_stripe(|mine, index| self.enter((mine, index), due, waker, &mut refused));
+        match entered {
+            Some(waiter) => Ok((due, waiter)),
+            None => Err(Self::give_up(refused, waker)),
+        }
     }
 
     /// Registers what is over at `due`; `None` if that has come. If a lease cannot express it, for the longest that one can.
