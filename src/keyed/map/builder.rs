@@ -80,6 +80,20 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     }
 
     /// How long an entry lives after it was inserted, replaced or touched, unless it says otherwise itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::{ExpiringMap, ManualClock};
+    /// # use std::time::Duration;
+    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// let map = ExpiringMap::builder().time_to_live(10 * second).clock(clock.clone()).build_manual()?;
+    /// map.insert("as the map says", 1)?;
+    /// map.insert_with("as it says itself", 2, 60 * second)?;
+    /// clock.advance(11 * second);
+    /// assert!(!map.contains_key("as the map says") && map.contains_key("as it says itself"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn time_to_live(mut self, time: Duration) -> Self {
         self.time_to_live = Some(time);
         self
@@ -87,6 +101,22 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
 
     /// How long an entry lives unless it is used: inserted, replaced, touched, or got. Costs 16 bytes an entry, and a `get`
     /// one compare-and-swap in every interval. With a time to live too the nearer of the two counts.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::{ExpiringMap, ManualClock};
+    /// # use std::time::Duration;
+    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// let map = ExpiringMap::builder().time_to_idle(10 * second).clock(clock.clone()).build_manual()?;
+    /// map.insert("used", 1)?;
+    /// map.insert("unused", 2)?;
+    /// clock.advance(8 * second);
+    /// assert!(map.get("used").is_some());
+    /// clock.advance(8 * second);
+    /// assert!(map.contains_key("used") && !map.contains_key("unused"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn time_to_idle(mut self, time: Duration) -> Self {
         self.time_to_idle = Some(time);
         self
@@ -104,6 +134,23 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     ///
     /// It may call the map, be slow, or panic: that delays nobody but its own thread (the reaper, and so further
     /// expirations), and is caught and counted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::{Cause, ExpiringMap};
+    /// use std::sync::mpsc;
+    ///
+    /// let (sender, ends) = mpsc::channel();
+    /// let map = ExpiringMap::builder()
+    ///     .on_end(move |key: &u64, value: &&str, cause| drop(sender.send((*key, *value, cause))))
+    ///     .build()?;
+    /// map.insert(1, "one")?;
+    /// map.insert(1, "eins")?;
+    /// map.remove(&1);
+    /// assert!(ends.try_iter().eq([(1, "one", Cause::Replaced), (1, "eins", Cause::Removed)]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn on_end(mut self, listener: impl Fn(&K, &V, Cause) + Send + Sync + 'static) -> Self {
         self.listener = Some(Box::new(listener));
         self
@@ -112,6 +159,26 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     /// Another hasher. Where keys come from strangers it must be seeded at random; of keys with one and the same 64-bit hash 16 are
     /// accepted, and the next is refused ([`StoreError::Collisions`](crate::StoreError::Collisions)). Keys that are integers of at most 64 bits are
     /// not given to it: a slot has room for them, and the index has a seeded hash of its own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::{ExpiringMap, StoreError};
+    /// use std::hash::{BuildHasherDefault, Hasher};
+    ///
+    /// #[derive(Default)]
+    /// struct Same; // as bad as can be
+    ///
+    /// impl Hasher for Same {
+    ///     fn write(&mut self, _: &[u8]) {}
+    ///     fn finish(&self) -> u64 { 7 }
+    /// }
+    ///
+    /// let map = ExpiringMap::builder().hasher(BuildHasherDefault::<Same>::default()).build()?;
+    /// let refused = (0..100).find_map(|n| map.insert(n.to_string(), n).err());
+    /// assert_eq!(refused.map(|refused| refused.error), Some(StoreError::Collisions));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn hasher<T: BuildHasher>(self, hasher: T) -> ExpiringMapBuilder<K, V, T> {
         ExpiringMapBuilder {
             setup: self.setup,
@@ -134,6 +201,20 @@ where
     /// # Errors
     ///
     /// [`BuildError`] says which setting is out of range, or what the system refused.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::{BuildError, ExpiringMap};
+    /// use std::time::Duration;
+    ///
+    /// let map = ExpiringMap::builder().time_to_live(Duration::from_secs(60)).build()?;
+    /// map.insert(1, "one")?; // the reaper ends it when its time is up
+    /// assert_eq!(map.get_cloned(&1), Some("one"));
+    /// let wrong = ExpiringMap::<u64, u64>::builder().time_to_live(Duration::ZERO).build();
+    /// assert_eq!(wrong.err(), Some(BuildError::ZeroTimeout));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn build(self) -> Result<ExpiringMap<K, V, S>, BuildError> {
         let budget = self.setup.budget;
         let mut map = self.build_manual()?;
@@ -147,6 +228,22 @@ where
     /// # Errors
     ///
     /// As [`build`](Self::build).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::{ExpiringMap, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// let map = ExpiringMap::builder().time_to_live(10 * second).clock(clock.clone()).build_manual()?;
+    /// map.insert(1, "one")?;
+    /// clock.advance(11 * second);
+    /// assert!(map.get(&1).is_none() && map.len() == 1); // over; nobody has come to end it
+    /// while map.poll(1000) {}
+    /// assert_eq!((map.len(), map.metrics().total.expired), (0, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn build_manual(self) -> Result<ExpiringMap<K, V, S>, BuildError> {
         let store = Store::build(
             &self.setup,

@@ -7,6 +7,22 @@ use crate::keyed::store::Found;
 use std::hash::{BuildHasher, Hash};
 
 /// An iterator over the entries of an [`ExpiringMap`]; see [`ExpiringMap::iter`].
+///
+/// # Examples
+///
+/// ```
+/// use expiry::{expiring_map::Iter, ExpiringMap, RandomState};
+///
+/// fn total(stock: Iter<'_, &'static str, u64, RandomState>) -> u64 {
+///     stock.map(|entry| *entry).sum()
+/// }
+///
+/// let stock = ExpiringMap::builder().build()?;
+/// stock.insert("apples", 3)?;
+/// stock.insert("pears", 4)?;
+/// assert_eq!(total(stock.iter()), 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Iter<'a, K: 'static, V: 'static, S> {
     map: &'a ExpiringMap<K, V, S>,
     walk: Walk,

@@ -101,12 +101,33 @@ impl<K, V> Ref<'_, K, V> {
     }
 
     /// Its key.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
+    /// map.insert("one".to_string(), 1)?;
+    /// let keys: Vec<String> = map.iter().map(|entry| entry.key().clone()).collect();
+    /// assert_eq!(keys, ["one"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn key(&self) -> &K {
         self.node.key()
     }
 
     /// Its value.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
+    /// map.insert("one".to_string(), 1)?;
+    /// let before = map.get("one").unwrap();
+    /// map.insert("one".to_string(), 2)?;
+    /// assert_eq!((*before.value(), map.get_cloned("one")), (1, Some(2))); // what is lent stays what it was
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn value(&self) -> &V {
         self.node.value()
@@ -139,6 +160,20 @@ struct Settled<'a, K: 'static, V: 'static> {
 
 impl<K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static> ExpiringMap<K, V> {
     /// Settings with defaults.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::ExpiringMap;
+    /// use std::time::Duration;
+    ///
+    /// let map = ExpiringMap::builder().build()?; // entries live for ever, unless they say otherwise
+    /// map.insert("for ever", 1)?;
+    /// map.insert_with("a minute", 2, Duration::from_secs(60))?;
+    /// assert_eq!(map.remaining("for ever"), Some(Duration::MAX));
+    /// assert!(map.remaining("a minute") < Some(Duration::from_secs(61)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn builder() -> ExpiringMapBuilder<K, V> {
         ExpiringMapBuilder::default()
     }
@@ -671,6 +706,21 @@ where
     }
 
     /// Whether there are none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let (clock, second) = (expiry::ManualClock::new(), Duration::from_secs(1));
+    /// # let map = expiry::ExpiringMap::builder().time_to_live(10 * second).clock(clock.clone()).build_manual()?;
+    /// assert!(map.is_empty());
+    /// map.insert("one", 1)?;
+    /// clock.advance(11 * second);
+    /// assert!(!map.contains_key("one") && !map.is_empty()); // over, but nobody has come to it
+    /// while map.poll(1000) {}
+    /// assert!(map.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -693,6 +743,25 @@ where
 
     /// Waits for room, where the [capacity](ExpiringMapBuilder::capacity) is bounded: see [`Room`](crate::Room), which has an
     /// example. What is due makes room when somebody polls, or the reaper comes to it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::{ExpiringMap, StoreError};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let map = ExpiringMap::builder().capacity(1).build()?;
+    /// map.insert(1, "one")?;
+    /// let room = map.room();
+    /// map.remove(&1); // by another task, usually
+    /// room.await?;
+    /// assert!(map.insert(2, "two")?.is_none());
+    /// assert_eq!(map.insert(3, "three").unwrap_err().error, StoreError::Full); // wait again
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn room(&self) -> crate::Room<'_> {
