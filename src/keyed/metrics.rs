@@ -9,6 +9,22 @@ use std::time::Duration;
 
 /// Counters of one shard of a keyed store. Monotonic but for `live`, `slots` and `tables`. Read one after another while others
 /// count, so sums are exact only when nothing is going on: then `inserted` is `live + removed + expired + closed`.
+///
+/// # Examples
+///
+/// ```
+/// # let map = expiry::ExpiringMap::builder().shards(4).build()?;
+/// for key in 0..100 {
+///     map.insert(key, "value")?;
+/// }
+/// map.remove(&7);
+/// let metrics = map.metrics();
+/// let live: Vec<u64> = metrics.shards.iter().map(|shard| shard.live).collect();
+/// assert_eq!((live.len(), live.iter().sum()), (4, metrics.total.live));
+/// let total = metrics.total;
+/// assert_eq!(total.inserted, total.live + total.removed + total.expired + total.closed);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

@@ -392,6 +392,16 @@ impl<K: 'static, V: 'static> Ended<K, V> {
     }
 
     /// Its key.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::builder().build()?;
+    /// map.insert("Ada".to_string(), 1)?;
+    /// let ended = map.remove("Ada").unwrap();
+    /// assert_eq!(ended.key(), "Ada"); // the map's own, not the one that was asked for
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn key(&self) -> &K {
         match &self.held {
@@ -406,6 +416,17 @@ impl<K: 'static, V: 'static> Ended<K, V> {
     /// # Panics
     ///
     /// Never: an entry without a node has no value to be asked for.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::builder().build()?;
+    /// map.insert(1, "one".to_string())?;
+    /// let replaced = map.insert(1, "eins".to_string())?.unwrap();
+    /// let kept = replaced.value().clone(); // lent: others may be looking at it
+    /// assert_eq!((kept.as_str(), map.get_cloned(&1).as_deref()), ("one", Some("eins")));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn value(&self) -> &V {
         match &self.held {

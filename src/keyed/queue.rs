@@ -118,6 +118,22 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     /// # Errors
     ///
     /// [`BuildError`] says which setting is out of range, or what the system refused.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::{ExpiryQueue, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// let leases = ExpiryQueue::builder().clock(clock.clone()).build()?;
+    /// leases.update("worker 1", 10 * second)?;
+    /// clock.advance(11 * second);
+    /// assert!(leases.contains("worker 1")); // until somebody polls: there is no thread
+    /// assert_eq!(leases.poll().len(), 1);
+    /// assert!(leases.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn build(self) -> Result<ExpiryQueue<K>, BuildError> {
         self.told_to(Target::Poll(Stack::new()))
     }
@@ -128,6 +144,26 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     /// # Errors
     ///
     /// As [`build`](Self::build).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::{ExpiryQueue, ManualClock};
+    /// use std::{sync::mpsc, time::Duration};
+    ///
+    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// let (sender, silent) = mpsc::channel();
+    /// let leases = ExpiryQueue::builder()
+    ///     .clock(clock.clone()) // by a clock that runs, no poll is needed
+    ///     .build_with_handler(move |worker: &u64| drop(sender.send(*worker)))?;
+    /// leases.update(7, 10 * second)?;
+    /// clock.advance(11 * second);
+    /// while !leases.is_empty() {
+    ///     assert!(leases.poll().is_empty()); // the handler is given it
+    /// }
+    /// assert_eq!(silent.recv()?, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn build_with_handler(
         self,
         handler: impl Fn(&K) + Send + Sync + 'static,
@@ -276,12 +312,40 @@ pub struct Expired<K: 'static> {
 
 impl<K> Expired<K> {
     /// The key.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::{ExpiryQueue, ManualClock};
+    /// # use std::time::Duration;
+    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// # let leases = ExpiryQueue::builder().clock(clock.clone()).build()?;
+    /// leases.update("worker 1".to_string(), 10 * second)?;
+    /// clock.advance(11 * second);
+    /// let silent: Vec<String> = leases.poll().iter().map(|expired| expired.key().clone()).collect();
+    /// assert_eq!(silent, ["worker 1"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn key(&self) -> &K {
         self.ended.key()
     }
 
     /// When it was due, counted as by [`update`](ExpiryQueue::update): from when the queue was built.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::{ExpiryQueue, ManualClock};
+    /// # use std::time::Duration;
+    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// # let leases = ExpiryQueue::builder().interval(second).clock(clock.clone()).build()?;
+    /// leases.update("worker 1", 10 * second)?;
+    /// clock.advance(25 * second); // since the queue was built
+    /// let late: Vec<Duration> = leases.poll().iter().map(|expired| 25 * second - expired.expiry()).collect();
+    /// assert_eq!(late, [15 * second]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn expiry(&self) -> Duration {
         self.expiry
@@ -466,6 +530,20 @@ impl<K, F: Fn(Expired<K>)> Face for Poll<'_, K, F> {
 
 impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// Settings with defaults.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use expiry::{ExpiryQueue, Updated};
+    ///
+    /// let leases = ExpiryQueue::builder().build()?; // to be polled, in intervals of 100 ms
+    /// let Updated::Inserted { expiry, .. } = leases.update("worker 1", Duration::from_secs(10))? else {
+    ///     unreachable!("it was not there")
+    /// };
+    /// assert!(expiry >= Duration::from_secs(10) && expiry.subsec_millis() % 100 == 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn builder() -> ExpiryQueueBuilder<K> {
         ExpiryQueueBuilder {
             setup: Setup::default(),
@@ -831,6 +909,19 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     }
 
     /// Whether there are none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let leases = expiry::ExpiryQueue::builder().build()?;
+    /// assert!(leases.is_empty());
+    /// leases.update("worker", Duration::from_secs(10))?;
+    /// assert!(!leases.is_empty());
+    /// leases.remove("worker");
+    /// assert!(leases.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -838,6 +929,26 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
 
     /// Waits for room, where the [capacity](ExpiryQueueBuilder::capacity) is bounded: see [`Room`](crate::Room), which has an
     /// example. What is due makes room when somebody polls, or the reaper comes to it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::{ExpiryQueue, StoreError};
+    /// use std::time::Duration;
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let (leases, ten) = (ExpiryQueue::builder().capacity(1).build()?, Duration::from_secs(10));
+    /// leases.update("worker 1", ten)?;
+    /// let room = leases.room();
+    /// leases.remove("worker 1"); // by another task, usually
+    /// room.await?;
+    /// leases.update("worker 2", ten)?;
+    /// assert_eq!(leases.update("worker 3", ten), Err(StoreError::Full)); // wait again
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn room(&self) -> crate::Room<'_> {
