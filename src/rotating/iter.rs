@@ -7,6 +7,22 @@ use std::fmt;
 use std::iter::FusedIterator;
 
 /// The live entries of a [`RotatingMap`], the oldest generation first.
+///
+/// # Examples
+///
+/// ```
+/// use expiry::{rotating_map::Iter, RotatingMap};
+///
+/// fn keys(pending: Iter<'_, &'static str, u64>) -> Vec<&'static str> {
+///     pending.map(|(key, _)| *key).collect()
+/// }
+///
+/// let mut pending = RotatingMap::new();
+/// pending.put("old", 1);
+/// pending.rotate();
+/// pending.put("young", 2);
+/// assert_eq!((pending.iter().len(), keys(pending.iter())), (2, vec!["old", "young"]));
+/// ```
 pub struct Iter<'a, K, V> {
     nodes: &'a Nodes<K, V>,
     /// The generations still to come: the older half of the circle, and the younger.
@@ -86,6 +102,22 @@ impl<'a, K, V, S> IntoIterator for &'a RotatingMap<K, V, S> {
 }
 
 /// The live entries of a [`RotatingMap`] by value, in no particular order.
+///
+/// # Examples
+///
+/// ```
+/// use expiry::RotatingMap;
+///
+/// let mut pending = RotatingMap::with_generations(2)?;
+/// pending.put("dead", 0);
+/// pending.rotate();
+/// pending.extend([("a", 1), ("b", 2)]);
+/// pending.rotate().keep(); // "dead" is in the map still, but not live
+/// let mut entries: Vec<_> = pending.into_iter().collect();
+/// entries.sort();
+/// assert_eq!(entries, [("a", 1), ("b", 2)]);
+/// # Ok::<(), expiry::GenerationsError>(())
+/// ```
 pub struct IntoIter<K, V> {
     entries: std::vec::IntoIter<(K, V)>,
 }
@@ -154,6 +186,20 @@ impl<'a, K, V, S> Dead<'a, K, V, S> {
     }
 
     /// Leaves what was not taken in the map, dead.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::with_generations(2)?;
+    /// map.extend([("a", 1), ("b", 2), ("c", 3)]);
+    /// map.rotate();
+    /// let mut dead = map.rotate();
+    /// assert_eq!(dead.next(), Some(("a", 1)));
+    /// dead.keep(); // enough for now
+    /// assert_eq!((map.len(), map.dead_len()), (0, 2));
+    /// assert_eq!(map.pop_dead(), Some(("b", 2)));
+    /// # Ok::<(), expiry::GenerationsError>(())
+    /// ```
     pub fn keep(self) {
         // It owns nothing: all it does when dropped is drop the rest.
         std::mem::forget(self);

@@ -41,6 +41,16 @@ use std::hash::{BuildHasher, Hash};
 use std::mem;
 
 /// Why a [`RotatingMap`] could not be made.
+///
+/// # Examples
+///
+/// ```
+/// use expiry::{GenerationsError, RotatingMap};
+///
+/// let refused = RotatingMap::<u64, u64>::with_generations(1).unwrap_err();
+/// assert_eq!(refused, GenerationsError::TooFew { generations: 1 });
+/// assert_eq!(refused.to_string(), "1 generations are too few; use at least 2");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GenerationsError {
@@ -179,9 +189,32 @@ impl<K, V> RotatingMap<K, V> {
 
 impl<K, V, S> RotatingMap<K, V, S> {
     /// Most generations there can be: a timeout to within 0.002 %.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::{GenerationsError, RotatingMap};
+    ///
+    /// const MAX: usize = RotatingMap::<u64, u64>::MAX_GENERATIONS;
+    /// let finest = RotatingMap::<u64, u64>::with_generations(MAX)?; // late by one part in 65,535
+    /// assert_eq!(finest.generations(), 65_536);
+    /// let finer = RotatingMap::<u64, u64>::with_generations(MAX + 1);
+    /// assert_eq!(finer.err(), Some(GenerationsError::TooMany { generations: MAX + 1 }));
+    /// # Ok::<(), GenerationsError>(())
+    /// ```
     pub const MAX_GENERATIONS: usize = MAX_GENERATIONS;
 
     /// An empty map of three generations that hashes in another way.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::{RandomState, RotatingMap}; // a faster one than the default, which is the standard library's
+    ///
+    /// let mut seen = RotatingMap::with_hasher(RandomState::default());
+    /// assert_eq!(seen.put("message 1", 1), None);
+    /// assert_eq!((seen.get("message 1"), seen.generations()), (Some(&1), 3));
+    /// ```
     #[must_use]
     pub fn with_hasher(hasher: S) -> Self {
         Self::of(DEFAULT_GENERATIONS, hasher)
@@ -192,6 +225,20 @@ impl<K, V, S> RotatingMap<K, V, S> {
     /// # Errors
     ///
     /// As [`with_generations`](RotatingMap::with_generations).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::{GenerationsError, RandomState, RotatingMap};
+    ///
+    /// let mut seen = RotatingMap::with_generations_and_hasher(11, RandomState::default())?;
+    /// seen.put("message 1", ());
+    /// assert_eq!((0..10).map(|_| seen.rotate().count()).sum::<usize>(), 0);
+    /// assert_eq!(seen.rotate().next(), Some(("message 1", ()))); // the eleventh
+    /// let wrong = RotatingMap::<u64, u64, _>::with_generations_and_hasher(1, RandomState::default());
+    /// assert_eq!(wrong.err(), Some(GenerationsError::TooFew { generations: 1 }));
+    /// # Ok::<(), GenerationsError>(())
+    /// ```
     pub fn with_generations_and_hasher(
         generations: usize,
         hasher: S,
@@ -244,6 +291,17 @@ impl<K, V, S> RotatingMap<K, V, S> {
     }
 
     /// How it hashes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::RotatingMap;
+    /// use std::hash::BuildHasher;
+    ///
+    /// let requests = RotatingMap::<&str, u64>::new();
+    /// let replies = RotatingMap::<&str, u64, _>::with_hasher(requests.hasher().clone()); // of the same seed
+    /// assert_eq!(requests.hasher().hash_one("key"), replies.hasher().hash_one("key"));
+    /// ```
     #[must_use]
     pub fn hasher(&self) -> &S {
         &self.hasher
@@ -262,6 +320,18 @@ impl<K, V, S> RotatingMap<K, V, S> {
     }
 
     /// Whether no entry is live. O(1).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::with_generations(2)?;
+    /// map.put(1, "one");
+    /// map.rotate();
+    /// assert!(!map.is_empty());
+    /// map.rotate().keep(); // dead, and not handed over
+    /// assert!(map.is_empty());
+    /// # Ok::<(), expiry::GenerationsError>(())
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -284,12 +354,35 @@ impl<K, V, S> RotatingMap<K, V, S> {
 
     /// How many entries have died and have not been handed over: none, unless a panic, [`Dead::keep`] or
     /// a leak came between. O(1).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::with_generations(2)?;
+    /// map.extend([(1, "one"), (2, "two")]);
+    /// map.rotate();
+    /// map.rotate().keep();
+    /// assert_eq!((map.dead_len(), map.pop_dead(), map.dead_len()), (2, Some((1, "one")), 1));
+    /// assert_eq!(map.rotate().count(), 1); // hands over the rest
+    /// assert_eq!(map.dead_len(), 0);
+    /// # Ok::<(), expiry::GenerationsError>(())
+    /// ```
     #[must_use]
     pub fn dead_len(&self) -> usize {
         self.dead.len
     }
 
     /// How many entries there is room for without allocating; the dead that were not handed over count.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::new();
+    /// map.reserve(100);
+    /// let room = map.capacity();
+    /// map.extend((0..room).map(|n| (n, "value")));
+    /// assert_eq!((room >= 100, map.len(), map.capacity()), (true, room, room)); // nothing was allocated
+    /// ```
     #[must_use]
     pub fn capacity(&self) -> usize {
         // The index may have cells left of the dead, of which there are no more than of these.
@@ -301,12 +394,39 @@ impl<K, V, S> RotatingMap<K, V, S> {
     /// # Panics
     ///
     /// If that would be more than 2^31 entries. [`put`](Self::put) panics likewise; the map is unchanged then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::new();
+    /// map.put(0, "value");
+    /// map.reserve(1000);
+    /// let room = map.capacity();
+    /// assert!(room >= 1001);
+    /// map.extend((1..=1000).map(|n| (n, "value"))); // allocates nothing
+    /// assert_eq!(map.capacity(), room);
+    /// ```
     pub fn reserve(&mut self, additional: usize) {
         self.nodes.reserve(additional);
         self.index.reserve(additional);
     }
 
     /// Gives back the memory that nothing is held in. Entries are moved: O(entries + generations). It hashes nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::new();
+    /// map.extend((0..1000).map(|n| (n, "a burst")));
+    /// for _ in 0..3 {
+    ///     map.rotate();
+    /// }
+    /// map.put(1000, "what is left");
+    /// assert!(map.capacity() >= 1000); // kept for the next burst
+    /// map.shrink_to_fit();
+    /// assert!(map.capacity() < 100);
+    /// assert_eq!(map.get(&1000), Some(&"what is left"));
+    /// ```
     pub fn shrink_to_fit(&mut self) {
         let mut old = mem::replace(&mut self.nodes, Nodes::new());
         self.nodes.reserve(old.len());
@@ -591,6 +711,16 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
     }
 
     /// An entry. Renews nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::new();
+    /// map.put("Ada".to_string(), 1);
+    /// map.rotate();
+    /// let (name, _) = map.get_key_value("Ada").unwrap(); // the map's own key
+    /// assert_eq!((name, map.age("Ada")), (&"Ada".to_string(), Some(1)));
+    /// ```
     #[must_use]
     pub fn get_key_value<Q>(&self, key: &Q) -> Option<(&K, &V)>
     where
@@ -673,6 +803,15 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
     }
 
     /// Takes an entry out and returns it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let mut map = expiry::RotatingMap::new();
+    /// map.put("Ada".to_string(), 1);
+    /// assert_eq!(map.remove_entry("Ada"), Some(("Ada".to_string(), 1)));
+    /// assert_eq!((map.remove_entry("Ada"), map.len()), (None, 0));
+    /// ```
     pub fn remove_entry<Q>(&mut self, key: &Q) -> Option<(K, V)>
     where
         K: Borrow<Q>,
