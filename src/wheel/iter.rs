@@ -11,6 +11,17 @@ use std::iter::FusedIterator;
 use std::vec::IntoIter;
 
 /// A timer of a [`TimerWheel`](super::TimerWheel), seen.
+///
+/// # Examples
+///
+/// ```
+/// # use expiry::wheel::{Geometry, TimerWheel};
+/// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+/// wheel.schedule(30, "call");
+/// let ping = wheel.schedule(10, "ping");
+/// let first = wheel.iter().next().unwrap();
+/// assert_eq!((first.id, first.deadline, *first.value), (ping, 10, "ping"));
+/// ```
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timer<'a, T> {
@@ -31,6 +42,22 @@ impl<T> Clone for Timer<'_, T> {
 impl<T> Copy for Timer<'_, T> {}
 
 /// The timers of a [`TimerWheel`](super::TimerWheel) by deadline; made by [`iter`](super::TimerWheel::iter).
+///
+/// # Examples
+///
+/// ```
+/// use expiry::wheel::{Geometry, Iter, TimerWheel};
+///
+/// fn due_by(timers: Iter<'_, &'static str>, deadline: u64) -> Vec<&'static str> {
+///     timers.take_while(|timer| timer.deadline <= deadline).map(|timer| *timer.value).collect()
+/// }
+///
+/// let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+/// for (deadline, value) in [(30, "call"), (10, "ping"), (3_600, "hour")] {
+///     wheel.schedule(deadline, value);
+/// }
+/// assert_eq!((wheel.iter().len(), due_by(wheel.iter(), 60)), (3, vec!["ping", "call"]));
+/// ```
 pub struct Iter<'a, T> {
     wheel: &'a Wheel<Place<T>>,
     backlog: IntoIter<Seen>,

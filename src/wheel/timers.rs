@@ -73,6 +73,19 @@ pub struct TimerWheel<T> {
 }
 
 /// A timer that was due. It is no longer in the wheel.
+///
+/// # Examples
+///
+/// ```
+/// # use expiry::wheel::{Geometry, TimerWheel};
+/// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+/// let beat = wheel.schedule(10, "beat");
+/// let fired = wheel.pop(25).unwrap(); // late
+/// assert_eq!((fired.id, fired.deadline, fired.value), (beat, 10, "beat"));
+/// let next = fired.deadline + 10; // from when it was due, so that it does not drift
+/// wheel.rearm(fired, next);
+/// assert_eq!(wheel.deadline(beat), Some(20));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fired<T> {
@@ -85,6 +98,22 @@ pub struct Fired<T> {
 }
 
 /// What one step of [`TimerWheel::pop_limited`] came to.
+///
+/// # Examples
+///
+/// ```
+/// use expiry::wheel::{Geometry, Popped, TimerWheel};
+///
+/// let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+/// wheel.schedule(1, "first");
+/// wheel.schedule(2, "second");
+/// assert_eq!(wheel.pop_limited(2, &mut 0), Popped::Limit); // it may do nothing at all
+/// let mut values = Vec::new();
+/// while let Popped::Fired(fired) = wheel.pop_limited(2, &mut 100) {
+///     values.push(fired.value);
+/// }
+/// assert_eq!((values, wheel.pop_limited(2, &mut 100)), (vec!["first", "second"], Popped::Idle));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Popped<T> {
@@ -97,6 +126,21 @@ pub enum Popped<T> {
 }
 
 /// What a call of [`TimerWheel::advance_limited`] did, and whether it left something.
+///
+/// # Examples
+///
+/// ```
+/// # use expiry::wheel::{Geometry, TimerWheel};
+/// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+/// for n in 0..100 {
+///     wheel.schedule(n, n);
+/// }
+/// let turn = wheel.advance_limited(99, 30, |_, _| ());
+/// assert!(turn.more && turn.unused == 0 && turn.fired < 100);
+/// let rest = wheel.advance_limited(99, 1000, |_, _| ());
+/// assert!(!rest.more && rest.unused > 0);
+/// assert_eq!(turn.fired + rest.fired, 100);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
@@ -111,6 +155,17 @@ pub struct Progress {
 }
 
 /// No timer with this id is in the wheel: it was fired, descheduled or cleared, or the id is another wheel's.
+///
+/// # Examples
+///
+/// ```
+/// use expiry::wheel::{Geometry, NotScheduled, TimerWheel};
+///
+/// let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+/// let reply = wheel.schedule(30, "no reply");
+/// wheel.advance(30, |_, _| ());
+/// assert_eq!(wheel.reschedule(reply, 60), Err(NotScheduled)); // too late: it has fired
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotScheduled;
 
@@ -124,11 +179,36 @@ impl error::Error for NotScheduled {}
 
 impl<T> TimerWheel<T> {
     /// The most timers that a wheel can hold, some 4.29 billion.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::wheel::{Geometry, TimerId, TimerWheel};
+    ///
+    /// /// Refuses where `schedule` panics.
+    /// fn try_schedule(wheel: &mut TimerWheel<u64>, deadline: u64) -> Option<TimerId> {
+    ///     (wheel.len() < TimerWheel::<u64>::MAX_TIMERS).then(|| wheel.schedule(deadline, 7))
+    /// }
+    ///
+    /// assert!(try_schedule(&mut TimerWheel::new(Geometry::TICKS, 0), 30).is_some());
+    /// assert_eq!(TimerWheel::<u64>::MAX_TIMERS / 1_000_000, 4_294);
+    /// ```
     pub const MAX_TIMERS: usize = Wheel::MAX_ID as usize + 1;
 
     /// An empty wheel whose clock stands at `now`.
     ///
     /// Allocates its buckets: up to 577 of 16 bytes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::wheel::{Geometry, TimerWheel};
+    ///
+    /// let mut wheel = TimerWheel::new(Geometry::TICKS, 1_000); // any origin
+    /// assert_eq!((wheel.now(), wheel.len()), (1_000, 0));
+    /// wheel.schedule(1_030, "no reply");
+    /// assert_eq!(wheel.expiration_delay(), Some(30));
+    /// ```
     #[must_use]
     pub fn new(geometry: Geometry, now: u64) -> TimerWheel<T> {
         TimerWheel {
@@ -474,6 +554,16 @@ impl<T> TimerWheel<T> {
     }
 
     /// The shape of the wheel.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::wheel::{Geometry, TimerWheel};
+    ///
+    /// let wheel = TimerWheel::<u64>::new(Geometry::MILLIS, 0);
+    /// assert_eq!(*wheel.geometry(), Geometry::MILLIS);
+    /// assert_eq!(wheel.geometry().granularity(), 1 << 20); // advance about as often, in nanoseconds
+    /// ```
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         self.wheel.geometry()
@@ -493,6 +583,19 @@ impl<T> TimerWheel<T> {
     }
 
     /// Whether no timer is scheduled. O(1).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::wheel::{Geometry, TimerWheel};
+    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+    /// wheel.schedule(30, "no reply");
+    /// assert!(!wheel.is_empty());
+    /// while let Some(next) = wheel.next_expiration() {
+    ///     wheel.advance(next, |_, _| ());
+    /// }
+    /// assert!(wheel.is_empty());
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.wheel.is_empty()
@@ -585,6 +688,18 @@ impl<T> TimerWheel<T> {
     }
 
     /// For how many timers there is memory. O(1).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::wheel::{Geometry, TimerWheel};
+    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+    /// assert_eq!(wheel.capacity(), 0);
+    /// let reply = wheel.schedule(30, "no reply");
+    /// let room = wheel.capacity();
+    /// wheel.deschedule(reply);
+    /// assert!(room >= 1 && wheel.capacity() == room); // kept for the next ones
+    /// ```
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.wheel.capacity()
@@ -594,6 +709,20 @@ impl<T> TimerWheel<T> {
     ///
     /// # Panics
     /// If that overflows the address space, like [`Vec::reserve`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::wheel::{Geometry, TimerWheel};
+    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+    /// wheel.reserve(1000);
+    /// let room = wheel.capacity();
+    /// assert!(room >= 1000);
+    /// for n in 0..1000 {
+    ///     wheel.schedule(n, "allocates nothing");
+    /// }
+    /// assert_eq!(wheel.capacity(), room);
+    /// ```
     pub fn reserve(&mut self, additional: usize) {
         // One more: a place that was fired is kept until the next pop.
         let timers = self.len().saturating_add(additional).saturating_add(1);
@@ -606,6 +735,22 @@ impl<T> TimerWheel<T> {
     /// Gives back the memory of places above the highest one in use. O(places), and a copy if the allocator cannot
     /// shrink in place. Places are not moved, so one timer at the far end keeps them all; the lowest are used first
     /// from here on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::wheel::{Geometry, TimerWheel};
+    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
+    /// let kept = wheel.schedule(1_000_000, "kept"); // the first, in the lowest place
+    /// for n in 0..1000 {
+    ///     wheel.schedule(n, "a burst");
+    /// }
+    /// wheel.advance(1000, |_, _| ());
+    /// assert!(wheel.capacity() >= 1000);
+    /// wheel.shrink_to_fit();
+    /// assert!(wheel.capacity() < 100);
+    /// assert_eq!(wheel.get(kept), Some(&"kept"));
+    /// ```
     pub fn shrink_to_fit(&mut self) {
         self.last = None;
         self.wheel.shrink_to(0);
