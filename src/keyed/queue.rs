@@ -155,7 +155,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     /// let (sender, silent) = mpsc::channel();
     /// let leases = ExpiryQueue::builder()
     ///     .clock(clock.clone()) // by a clock that runs, no poll is needed
-    ///     .build_with_handler(move |worker: &u64| drop(sender.send(*worker)))?;
+    ///     .build_with_handler(move |worker: &u64| sender.send(*worker).expect("it is read"))?;
     /// leases.update(7, 10 * second)?;
     /// clock.advance(11 * second);
     /// while !leases.is_empty() {

@@ -107,7 +107,7 @@ where
     ///
     /// let (clock, (sender, expired)) = (ManualClock::new(), mpsc::channel());
     /// let pending = TimeCacheMap::builder(Duration::from_secs(30))
-    ///     .on_expire(move |id: &u64, request: &&str| drop(sender.send((*id, *request))))
+    ///     .on_expire(move |id: &u64, request: &&str| sender.send((*id, *request)).expect("it is read"))
     ///     .clock(clock.clone())
     ///     .build_manual()?;
     /// pending.put(1, "GET /")?;
@@ -401,7 +401,7 @@ where
     ///
     /// let (clock, (sender, expired)) = (ManualClock::new(), mpsc::channel());
     /// let cache = TimeCacheMap::builder(Duration::from_secs(30))
-    ///     .on_expire(move |key: &u64, _: &&str| drop(sender.send(*key)))
+    ///     .on_expire(move |key: &u64, _: &&str| sender.send(*key).expect("it is read"))
     ///     .clock(clock.clone())
     ///     .build_manual()?;
     /// cache.put(1, "one")?;

@@ -143,7 +143,7 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     ///
     /// let (sender, ends) = mpsc::channel();
     /// let map = ExpiringMap::builder()
-    ///     .on_end(move |key: &u64, value: &&str, cause| drop(sender.send((*key, *value, cause))))
+    ///     .on_end(move |key: &u64, value: &&str, cause| sender.send((*key, *value, cause)).expect("it is read"))
     ///     .build()?;
     /// map.insert(1, "one")?;
     /// map.insert(1, "eins")?;
