@@ -3,6 +3,21 @@
 use std::fmt;
 
 /// Why a topology cannot be built. Names the component.
+///
+/// # Examples
+///
+/// ```
+#[doc = include_str!("docs/numbers.txt")]
+/// use expiry_topology::{basic, BuildError, TopologyBuilder};
+///
+/// let mut topology = TopologyBuilder::new();
+/// topology.spout("numbers", |_| Numbers(0..3));
+/// topology.bolt("sink", |_| basic(|_: &u64, _| ())).fields("numbers", ["parity"]);
+/// let wrong = topology.start_manual().unwrap_err();
+/// assert!(matches!(&wrong, BuildError::UnknownField { component, field, .. } if component == "sink" && field == "parity"));
+/// let text = r#""sink" groups by "parity", which the stream "default" of "numbers" does not declare"#;
+/// assert_eq!(wrong.to_string(), text);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -147,6 +162,32 @@ impl From<expiry::BuildError> for BuildError {
 }
 
 /// Why a message was not emitted.
+///
+/// # Examples
+///
+/// ```
+/// use expiry_topology::{basic, Next, Refused, Spout, SpoutCollector, TopologyBuilder, DEFAULT};
+///
+/// struct Three;
+///
+/// impl Spout<u64> for Three {
+///     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+///         assert_eq!(out.emit_on("lost", 1, 1).unwrap_err().why, Refused::UndeclaredStream);
+///         assert_eq!(out.emit_direct(DEFAULT, 0, 1, 1).unwrap_err().why, Refused::NoSuchTask);
+///         out.emit(1, 1).expect("there is room for one");
+///         assert_eq!(out.emit(2, 2).unwrap_err().why, Refused::MaxPending);
+///         Next::Done
+///     }
+/// }
+///
+/// # let mut topology = TopologyBuilder::new();
+/// topology.spout("three", |_| Three).max_pending(1);
+/// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("three");
+/// # let mut topology = topology.start_manual()?;
+/// # assert!(topology.settle(100) && topology.metrics()[0].panics == 0);
+/// assert_eq!(topology.metrics()[0].emitted, 1);
+/// # Ok::<(), expiry_topology::BuildError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refused {
@@ -173,6 +214,36 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 /// A message that was not emitted, and why.
+///
+/// # Examples
+///
+/// ```
+/// use expiry_topology::{basic, EmitError, Next, Refused, Spout, SpoutCollector, TopologyBuilder};
+///
+/// /// Emits lines; one that was refused is kept for the next time.
+/// struct Lines(Vec<String>);
+///
+/// impl Spout<String> for Lines {
+///     fn next(&mut self, out: &mut SpoutCollector<'_, String>) -> Next {
+///         while let Some(line) = self.0.pop() {
+///             if let Err(EmitError { message, why }) = out.emit(line, 0) {
+///                 assert_eq!(why, Refused::MaxPending);
+///                 self.0.push(message);
+///                 return Next::Ready;
+///             }
+///         }
+///         Next::Done
+///     }
+/// }
+///
+/// # let mut topology = TopologyBuilder::new();
+/// topology.spout("lines", |_| Lines(vec!["to be".into(), "or not".into(), "to be".into()])).max_pending(2);
+/// # topology.bolt("sink", |_| basic(|_: &String, _| ())).shuffle("lines");
+/// # let mut topology = topology.start_manual()?;
+/// # assert!(topology.settle(100) && topology.metrics()[0].panics == 0);
+/// assert_eq!(topology.metrics()[0].acked, 3);
+/// # Ok::<(), expiry_topology::BuildError>(())
+/// ```
 pub struct EmitError<M> {
     /// The message.
     pub message: M,

@@ -46,6 +46,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! `Numbers(0..10)`, in the examples of this crate's items, is a spout that emits these numbers, each with itself as its token.
+//!
 //! With the feature `metrics`, snapshots of components' counters are published through the facade of that name: module `publish`.
 #![forbid(unsafe_code)]
 

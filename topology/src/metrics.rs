@@ -31,6 +31,28 @@ impl Count {
 }
 
 /// How long something took: a histogram with two significant digits.
+///
+/// # Examples
+///
+/// ```
+#[doc = include_str!("docs/numbers.txt")]
+/// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
+/// # use std::time::Duration;
+/// # let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
+/// # topology.clock(clock.clone());
+/// topology.spout("numbers", |_| Numbers(0..160));
+/// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+/// let mut topology = topology.start_manual()?;
+/// topology.hold("sink", true);
+/// assert!(topology.settle(1_000));
+/// clock.advance(Duration::from_secs(2)); // from emission to ack
+/// topology.hold("sink", false);
+/// assert!(topology.settle(1_000));
+/// let latency = &topology.metrics()[0].latency;
+/// assert_eq!(latency.count(), 10); // one in 16 was taken
+/// assert!(latency.percentile(99.0) >= Duration::from_secs(2) && latency.max() < Duration::from_millis(2_020));
+/// # Ok::<(), expiry_topology::BuildError>(())
+/// ```
 #[derive(Clone)]
 pub struct Latency(Histogram<u64>);
 
@@ -42,24 +64,106 @@ impl Default for Latency {
 
 impl Latency {
     /// How many were taken.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..160));
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// assert_eq!(topology.metrics()[1].latency.count(), 0);
+    /// assert!(topology.settle(1_000));
+    /// assert_eq!(topology.metrics()[1].latency.count(), 10); // one in 16
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
     /// What so many per cent took at most; zero if there are none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
+    /// # use std::time::Duration;
+    /// # let (clock, second, mut topology) = (ManualClock::new(), Duration::from_secs(1), TopologyBuilder::new());
+    /// # topology.clock(clock.clone());
+    /// topology.spout("numbers", |_| Numbers(0..160));
+    /// topology
+    ///     .bolt("sink", move |_| {
+    ///         let clock = clock.clone();
+    ///         basic(move |n: &u64, _| clock.advance(if *n < 80 { second } else { 3 * second }))
+    ///     })
+    ///     .shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// assert!(topology.settle(1_000));
+    /// let latency = &topology.metrics()[1].latency;
+    /// assert!(latency.percentile(50.0) >= second && latency.percentile(50.0) < 2 * second);
+    /// assert!(latency.percentile(90.0) >= 3 * second);
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
     #[must_use]
     pub fn percentile(&self, percent: f64) -> Duration {
         Duration::from_nanos(self.0.value_at_percentile(percent))
     }
 
     /// The mean.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
+    /// # use std::time::Duration;
+    /// # let (clock, second, mut topology) = (ManualClock::new(), Duration::from_secs(1), TopologyBuilder::new());
+    /// # topology.clock(clock.clone());
+    /// topology.spout("numbers", |_| Numbers(0..160));
+    /// topology
+    ///     .bolt("sink", move |_| {
+    ///         let clock = clock.clone();
+    ///         basic(move |n: &u64, _| clock.advance(if *n < 80 { second } else { 3 * second }))
+    ///     })
+    ///     .shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// assert!(topology.settle(1_000));
+    /// let mean = topology.metrics()[1].latency.mean().as_secs_f64();
+    /// assert!((mean - 2.0).abs() < 0.02, "two significant digits: {mean}");
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
     #[must_use]
     pub fn mean(&self) -> Duration {
         Duration::from_secs_f64(self.0.mean() / 1e9)
     }
 
     /// The longest.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
+    /// # use std::time::Duration;
+    /// # let (clock, second, mut topology) = (ManualClock::new(), Duration::from_secs(1), TopologyBuilder::new());
+    /// # topology.clock(clock.clone());
+    /// topology.spout("numbers", |_| Numbers(0..160));
+    /// topology
+    ///     .bolt("sink", move |_| {
+    ///         let clock = clock.clone();
+    ///         basic(move |n: &u64, _| clock.advance(if *n < 80 { second } else { 3 * second }))
+    ///     })
+    ///     .shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// assert!(topology.settle(1_000));
+    /// let longest = topology.metrics()[1].latency.max();
+    /// assert!(longest >= 3 * second && longest < 4 * second);
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
     #[must_use]
     pub fn max(&self) -> Duration {
         Duration::from_nanos(self.0.max())
@@ -132,6 +236,25 @@ impl Stats {
 
 /// A component's, all its tasks together. Monotonic but for `pending`, `held`, `queued` and `overflow`; read one after another
 /// while others count.
+///
+/// # Examples
+///
+/// ```
+#[doc = include_str!("docs/numbers.txt")]
+/// # use expiry_topology::{basic, TopologyBuilder};
+/// # let mut topology = TopologyBuilder::new();
+/// topology.spout("numbers", |_| Numbers(0..10));
+/// topology.bolt("even", |_| basic(|n: &u64, _| if n % 2 == 0 { Ok(()) } else { Err("it is odd") })).shuffle("numbers");
+/// let mut topology = topology.start_manual()?;
+/// assert!(topology.settle(100));
+/// for component in topology.metrics() {
+///     println!("{}: {} emitted, {} held, {} errors", component.name, component.emitted, component.held, component.errors);
+/// }
+/// let [numbers, even] = &topology.metrics()[..] else { unreachable!("there are two") };
+/// assert_eq!((numbers.acked, numbers.failed, numbers.pending), (5, 5, 0));
+/// assert_eq!((even.executed, even.acked, even.failed, even.errors), (10, 5, 5, 5));
+/// # Ok::<(), expiry_topology::BuildError>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ComponentMetrics {

@@ -140,6 +140,31 @@ impl Board {
 }
 
 /// A topology has not come to rest in time.
+///
+/// # Examples
+///
+/// ```
+/// use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
+/// use std::time::Duration;
+///
+/// /// Is never done.
+/// struct Asleep;
+///
+/// impl Spout<u64> for Asleep {
+///     fn next(&mut self, _: &mut SpoutCollector<'_, u64>) -> Next {
+///         Next::Asleep
+///     }
+/// }
+///
+/// let mut topology = TopologyBuilder::new();
+/// topology.spout("asleep", |_| Asleep);
+/// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("asleep");
+/// let topology = topology.start()?;
+/// let stuck = topology.wait(Duration::ZERO).unwrap_err();
+/// assert_eq!(stuck.under_way, 0);
+/// assert!(stuck.to_string().contains(r#""asleep" (not done, "#));
+/// # Ok::<(), expiry_topology::BuildError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stuck {
@@ -150,6 +175,31 @@ pub struct Stuck {
 }
 
 /// A component that is not at rest: to [`Topology::wait`] also a spout that is not done, with nothing pending.
+///
+/// # Examples
+///
+/// ```
+/// use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
+/// # use std::time::Duration;
+///
+/// /// Is never done.
+/// struct Asleep;
+///
+/// impl Spout<u64> for Asleep {
+///     fn next(&mut self, _: &mut SpoutCollector<'_, u64>) -> Next {
+///         Next::Asleep
+///     }
+/// }
+///
+/// # let mut topology = TopologyBuilder::new();
+/// # topology.spout("asleep", |_| Asleep);
+/// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("asleep");
+/// # let topology = topology.start()?;
+/// let stuck = topology.wait(Duration::ZERO).unwrap_err();
+/// let culprit = &stuck.components[0];
+/// assert_eq!((culprit.name.as_str(), culprit.is_awaited, culprit.pending), ("asleep", true, 0));
+/// # Ok::<(), expiry_topology::BuildError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StuckComponent {
@@ -484,6 +534,22 @@ fn poll(shared: &Shared) -> Option<u64> {
 
 /// A topology on its threads. Dropping it is as [`kill`](Self::kill). By one of its own components too: that one's thread
 /// is not waited for.
+///
+/// # Examples
+///
+/// ```
+#[doc = include_str!("docs/numbers.txt")]
+/// use expiry_topology::{basic, TopologyBuilder};
+/// use std::time::Duration;
+///
+/// let mut topology = TopologyBuilder::new();
+/// topology.spout("numbers", |_| Numbers(0..1_000));
+/// topology.bolt("sink", |_| basic(|_: &u64, _| ())).parallelism(2).shuffle("numbers");
+/// let topology = topology.start()?; // runs by itself from here on
+/// topology.wait(Duration::from_secs(60))?;
+/// assert_eq!(topology.kill()[0].acked, 1_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Topology {
     board: Board,
     threads: Vec<JoinHandle<()>>,
@@ -524,6 +590,23 @@ impl Topology {
     }
 
     /// What its components have been doing, in the order in which they were declared.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # use std::time::Duration;
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..100));
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let topology = topology.start()?;
+    /// topology.wait(Duration::from_secs(60))?;
+    /// let [numbers, sink] = &topology.metrics()[..] else { unreachable!("there are two") };
+    /// assert_eq!((numbers.name.as_str(), numbers.acked), ("numbers", 100));
+    /// assert_eq!((sink.name.as_str(), sink.executed), ("sink", 100));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn metrics(&self) -> Vec<ComponentMetrics> {
         self.board.metrics()
@@ -531,17 +614,86 @@ impl Topology {
 
     /// The tracker behind it, if there is acking: for its metrics, also when the topology has gone. Owners of its roots are the
     /// topology's: who issues some by himself may have spouts told what is not so.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # use std::time::Duration;
+    /// # let mut topology = TopologyBuilder::new();
+    /// # topology.spout("numbers", |_| Numbers(0..100));
+    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let topology = topology.start()?;
+    /// topology.wait(Duration::from_secs(60))?;
+    /// let tracker = topology.tracker().expect("there is acking").clone();
+    /// drop(topology);
+    /// assert_eq!(tracker.metrics().total.acked, 100); // a tree for each of 100 messages
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn tracker(&self) -> Option<&Arc<AckTracker>> {
         self.board.shared.tracker.as_ref()
     }
 
     /// Spouts are asked for messages from now on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # use std::time::Duration;
+    /// # let mut topology = TopologyBuilder::new();
+    /// # topology.spout("numbers", |_| Numbers(0..100));
+    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// topology.start_inactive();
+    /// let topology = topology.start()?;
+    /// assert_eq!(topology.metrics()[0].emitted, 0);
+    /// topology.activate(); // when what the bolts need is there, say
+    /// topology.wait(Duration::from_secs(60))?;
+    /// assert_eq!(topology.metrics()[0].acked, 100);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn activate(&self) {
         self.board.activate(true);
     }
 
     /// Spouts are asked for no more messages. What is pending goes on, replays included.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
+    /// use std::sync::mpsc::{channel, Sender};
+    ///
+    /// /// Always has more.
+    /// struct Endless(Sender<&'static str>);
+    ///
+    /// impl Spout<u64> for Endless {
+    ///     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+    ///         out.emit(7, 7).map_or(Next::Idle, |()| Next::Ready)
+    ///     }
+    ///
+    ///     fn deactivate(&mut self) {
+    ///         self.0.send("silent").expect("it is read");
+    ///     }
+    /// }
+    ///
+    /// # let (sender, told) = channel();
+    /// # let mut topology = TopologyBuilder::new();
+    /// # topology.spout("endless", move |_| Endless(sender.clone()));
+    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("endless");
+    /// # topology.start_inactive();
+    /// # let topology = topology.start()?;
+    /// topology.activate();
+    /// # while topology.metrics()[0].emitted == 0 { std::thread::yield_now(); }
+    /// topology.deactivate();
+    /// assert_eq!(told.recv()?, "silent");
+    /// let emitted = topology.metrics()[0].emitted;
+    /// assert_eq!(topology.kill()[0].emitted, emitted); // nothing was emitted any more
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn deactivate(&self) {
         self.board.activate(false);
     }
@@ -553,6 +705,23 @@ impl Topology {
     /// # Errors
     ///
     /// [`Stuck`] if that has not happened in time, naming who is not at rest. The topology goes on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// use std::time::Duration;
+    ///
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..100)); // and is done then
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let topology = topology.start()?;
+    /// topology.wait(Duration::from_secs(60))?;
+    /// let metrics = topology.metrics();
+    /// assert_eq!((metrics[0].acked, metrics[0].pending, metrics[1].executed), (100, 0, 100));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn wait(&self, limit: Duration) -> Result<(), Stuck> {
         self.until(limit, true, |board| board.is_done() && board.is_quiet())
     }
@@ -580,6 +749,21 @@ impl Topology {
     /// # Errors
     ///
     /// [`Stuck`] if that has not happened in time, and then it is stopped all the same, as by [`kill`](Self::kill).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # use std::time::Duration;
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..u64::MAX)); // is never done
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let topology = topology.start()?;
+    /// let metrics = topology.drain(Duration::from_secs(60))?;
+    /// assert_eq!((metrics[0].acked, metrics[0].pending), (metrics[0].emitted, 0)); // none is left half done
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn drain(mut self, limit: Duration) -> Result<Vec<ComponentMetrics>, Stuck> {
         let draining = &self.board.shared.draining;
         draining.store(true, Ordering::Release);
@@ -591,6 +775,36 @@ impl Topology {
 
     /// Stops it at once: what is pending is left alone, and the spouts are not told. Waits until each thread has come to the end
     /// of what it is at.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
+    ///
+    /// /// Never acks.
+    /// struct Hold(Vec<Tuple<u64>>);
+    ///
+    /// impl Bolt<u64> for Hold {
+    ///     fn execute(&mut self, tuple: Tuple<u64>, _: &mut BoltCollector<'_, u64>) {
+    ///         self.0.push(tuple);
+    ///     }
+    /// }
+    ///
+    /// # struct One;
+    /// # impl expiry_topology::Spout<u64> for One {
+    /// #     fn next(&mut self, out: &mut expiry_topology::SpoutCollector<'_, u64>) -> expiry_topology::Next {
+    /// #         out.emit(1, 1).map_or(expiry_topology::Next::Idle, |()| expiry_topology::Next::Done)
+    /// #     }
+    /// # }
+    /// # let mut topology = TopologyBuilder::new();
+    /// # topology.spout("one", |_| One);
+    /// # topology.bolt("hold", |_| Hold(Vec::new())).shuffle("one");
+    /// # let topology = topology.start()?;
+    /// # while topology.metrics()[0].pending == 0 { std::thread::yield_now(); }
+    /// let metrics = topology.kill(); // does not wait for what is pending
+    /// assert_eq!((metrics[0].pending, metrics[0].acked, metrics[0].failed), (1, 0, 0));
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
     pub fn kill(mut self) -> Vec<ComponentMetrics> {
         self.stop();
         self.metrics()
@@ -703,6 +917,23 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
     }
 
     /// Ends what is due, and lets each task do a little. Whether one of them had something to do.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// # topology.clock(ManualClock::new());
+    /// topology.spout("numbers", |_| Numbers(0..100));
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// assert!(topology.step());
+    /// assert_eq!(topology.metrics()[0].emitted, 1); // one step is one call of `next`
+    /// while topology.step() {}
+    /// assert!(topology.is_finished());
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
     pub fn step(&mut self) -> bool {
         self.due = poll(&self.board.shared);
         let mut worked = false;
@@ -721,6 +952,24 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
     }
 
     /// Stops the tasks of a component from doing anything, or lets them go on: a stall. False if there is no such component.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..10));
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// assert!(topology.hold("sink", true) && !topology.hold("sing", true)); // there is no "sing"
+    /// assert!(topology.settle(100));
+    /// assert_eq!((topology.metrics()[0].pending, topology.metrics()[1].executed), (10, 0));
+    /// topology.hold("sink", false);
+    /// assert!(topology.settle(100));
+    /// assert_eq!((topology.metrics()[0].pending, topology.metrics()[1].executed), (0, 10));
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
     pub fn hold(&mut self, component: &str, held: bool) -> bool {
         let Some(at) = self.board.names().position(|name| name == component) else {
             return false;
@@ -734,11 +983,46 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
     }
 
     /// Steps until there is nothing more to do at this time, or `most` steps have been done: false then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..10));
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// assert!(!topology.settle(3)); // there is more to do
+    /// assert!(topology.settle(100));
+    /// assert_eq!(topology.metrics()[0].acked, 10);
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
     pub fn settle(&mut self, most: usize) -> bool {
         (0..most).any(|_| !self.step())
     }
 
     /// How long until there is something to do, if nothing is now: a timeout, a pause, a tick, a spout that had nothing. `None`: never.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
+    /// # use std::time::Duration;
+    /// # let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
+    /// # topology.clock(clock.clone());
+    /// topology.timeout(Duration::from_secs(10)).interval(Duration::from_secs(1));
+    /// topology.spout("numbers", |_| Numbers(0..1));
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// topology.hold("sink", true);
+    /// assert!(topology.settle(100));
+    /// assert_eq!(topology.next_due(), Some(Duration::from_secs(10))); // the timeout
+    /// clock.advance(Duration::from_secs(10));
+    /// assert!(topology.settle(100) && topology.metrics()[0].timed_out == 1);
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
     #[must_use]
     pub fn next_due(&self) -> Option<Duration> {
         let now = self.board.shared.clock.now();
@@ -747,8 +1031,25 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
     }
 
     /// Lets the clock pass from one thing that is due to the next, by `advance`, until nothing is under way and no spout has more, or
-    /// is asked for more, or nothing is ever due: as [`wait`](Topology::wait), or after [`deactivate`](Self::deactivate) as
-    /// [`drain`](Topology::drain). False if that takes more than `most` steps.
+    /// is asked for more: as [`wait`](Topology::wait), or after [`deactivate`](Self::deactivate) as [`drain`](Topology::drain).
+    /// False if that takes more than `most` steps, or something is left and nothing is ever due.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{basic, Clock, ManualClock, Replay, TopologyBuilder};
+    /// # use std::time::Duration;
+    /// # let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
+    /// topology.clock(clock.clone());
+    /// topology.spout("numbers", |_| Numbers(0..1)).replay(Replay::default().attempts(3).base(Duration::from_secs(10)));
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| Err::<(), _>("no"))).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// assert!(topology.run(1_000, |next| clock.advance(next)));
+    /// assert!(topology.is_finished() && topology.metrics()[0].dead_letters == 1);
+    /// assert!(clock.now() > 20_000_000_000); // two pauses, of about 10 s and 20 s
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
     pub fn run(&mut self, most: usize, mut advance: impl FnMut(Duration)) -> bool {
         for _ in 0..most {
             if self.step() {
@@ -767,35 +1068,129 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
     }
 
     /// Whether nothing is under way, and no spout has more, or is asked for more.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..u64::MAX)); // is never done
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// assert!(!topology.settle(100) && !topology.is_at_rest());
+    /// topology.deactivate(); // is asked for no more
+    /// assert!(topology.settle(100) && topology.is_at_rest());
+    /// assert_eq!(topology.metrics()[0].acked, topology.metrics()[0].emitted);
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
         (self.board.is_done() || self.board.is_silent()) && self.board.is_quiet()
     }
 
     /// Whether all spouts are done, every message is acked or given up, and every tuple executed. Never so if one is not done.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..10));
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// topology.hold("sink", true);
+    /// assert!(topology.settle(100) && !topology.is_finished()); // the spout is done, its messages are not
+    /// topology.hold("sink", false);
+    /// assert!(topology.settle(100) && topology.is_finished());
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.board.is_done() && self.board.is_quiet()
     }
 
     /// What its components have been doing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..10));
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// assert!(topology.settle(100));
+    /// let [numbers, sink] = &topology.metrics()[..] else { unreachable!("there are two") };
+    /// assert_eq!((numbers.acked, sink.name.as_str(), sink.executed), (10, "sink", 10));
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
     #[must_use]
     pub fn metrics(&self) -> Vec<ComponentMetrics> {
         self.board.metrics()
     }
 
     /// The tracker behind it, if there is acking.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..10));
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// topology.hold("sink", true);
+    /// assert!(topology.settle(100));
+    /// assert_eq!(topology.tracker().expect("there is acking").metrics().total.live, 10); // trees
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
     #[must_use]
     pub fn tracker(&self) -> Option<&Arc<AckTracker>> {
         self.board.shared.tracker.as_ref()
     }
 
     /// As [`Topology::activate`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// # topology.spout("numbers", |_| Numbers(0..10));
+    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// topology.start_inactive();
+    /// let mut topology = topology.start_manual()?;
+    /// assert!(topology.settle(100) && topology.metrics()[0].emitted == 0);
+    /// topology.activate();
+    /// assert!(topology.settle(100) && topology.metrics()[0].emitted == 10);
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
     pub fn activate(&self) {
         self.board.activate(true);
     }
 
     /// As [`Topology::deactivate`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// # topology.spout("numbers", |_| Numbers(0..10));
+    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// topology.step();
+    /// topology.deactivate();
+    /// assert!(topology.settle(100));
+    /// assert_eq!((topology.metrics()[0].emitted, topology.metrics()[0].acked), (1, 1)); // of 10
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
     pub fn deactivate(&self) {
         self.board.activate(false);
     }

@@ -29,6 +29,34 @@ pub(crate) struct Origin {
 /// A message that has come to a bolt, and the trees that it is a part of: to be acked or failed, once, through the
 /// [collector](crate::BoltCollector) of any bolt of this topology, now or later. (Elsewhere its roots are as good as a guess: see
 /// [`Root`].) One that is dropped lets its trees time out.
+///
+/// # Examples
+///
+/// ```
+#[doc = include_str!("docs/numbers.txt")]
+/// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder};
+/// use expiry_topology::Tuple;
+///
+/// /// Drops what is odd: not a good idea.
+/// struct Even;
+///
+/// impl Bolt<u64> for Even {
+///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
+///         if *tuple % 2 == 0 {
+///             out.ack(tuple);
+///         }
+///     }
+/// }
+///
+/// # let mut topology = TopologyBuilder::new();
+/// # topology.spout("numbers", |_| Numbers(0..5));
+/// # topology.bolt("even", |_| Even).shuffle("numbers");
+/// # let mut topology = topology.start_manual()?;
+/// # assert!(topology.settle(100));
+/// let [numbers, even] = &topology.metrics()[..] else { unreachable!("there are two") };
+/// assert_eq!((numbers.acked, numbers.pending, even.held), (3, 2, 2)); // two will time out
+/// # Ok::<(), expiry_topology::BuildError>(())
+/// ```
 #[must_use = "a tuple that is neither acked nor failed lets its trees time out"]
 pub struct Tuple<M> {
     pub(crate) message: M,
@@ -38,16 +66,103 @@ pub struct Tuple<M> {
 
 impl<M> Tuple<M> {
     /// The message.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry_topology::{Bolt, BoltCollector, Next, Spout, SpoutCollector, TopologyBuilder, Tuple};
+    /// # struct Word;
+    /// # impl Spout<String> for Word {
+    /// #     fn next(&mut self, out: &mut SpoutCollector<'_, String>) -> Next {
+    /// #         out.emit("kept".to_string(), 1).map_or(Next::Idle, |()| Next::Done)
+    /// #     }
+    /// # }
+    /// # struct Keep(std::sync::mpsc::Sender<String>);
+    /// impl Bolt<String> for Keep {
+    ///     fn execute(&mut self, tuple: Tuple<String>, out: &mut BoltCollector<'_, String>) {
+    ///         let word: String = tuple.message().clone();
+    ///         self.0.send(word).expect("it is read");
+    ///         out.ack(tuple);
+    ///     }
+    /// }
+    ///
+    /// # let (sender, came) = std::sync::mpsc::channel();
+    /// # let mut topology = TopologyBuilder::new();
+    /// # topology.spout("word", |_| Word);
+    /// # topology.bolt("keep", move |_| Keep(sender.clone())).shuffle("word");
+    /// # let mut topology = topology.start_manual()?;
+    /// # assert!(topology.settle(100));
+    /// assert_eq!(came.try_recv()?, "kept");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn message(&self) -> &M {
         &self.message
     }
 
     /// The number of the task that emitted it, in its component.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
+    /// # struct Check;
+    /// impl Bolt<u64> for Check {
+    ///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
+    ///         match tuple.source_task() as u64 == *tuple / 10 {
+    ///             true => out.ack(tuple),
+    ///             false => out.fail(tuple),
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// # let mut topology = TopologyBuilder::new();
+    /// let of_task = |task: u64| Numbers(10 * task..10 * task + 10);
+    /// topology.spout("numbers", move |context| of_task(context.task() as u64)).parallelism(3);
+    /// topology.bolt("check", |_| Check).shuffle("numbers");
+    /// # let mut topology = topology.start_manual()?;
+    /// # assert!(topology.settle(1_000));
+    /// assert_eq!((topology.metrics()[1].acked, topology.metrics()[1].failed), (30, 0));
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
     pub fn source_task(&self) -> usize {
         self.origin.task as usize
     }
 
     /// The trees that it is a part of: none if it was emitted untracked, several behind a join.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[doc = include_str!("docs/numbers.txt")]
+    /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
+    /// # struct Pairs(Vec<Tuple<u64>>);
+    /// # impl Bolt<u64> for Pairs {
+    /// #     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
+    /// #         self.0.push(tuple);
+    /// #         if self.0.len() == 2 {
+    /// #             out.emit(&self.0, *self.0[0] + *self.0[1]);
+    /// #             self.0.drain(..).for_each(|tuple| out.ack(tuple));
+    /// #         }
+    /// #     }
+    /// # }
+    /// # struct Sink;
+    /// impl Bolt<u64> for Sink {
+    ///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
+    ///         assert_eq!(tuple.roots().count(), 2); // it was joined of two messages
+    ///         out.ack(tuple);
+    ///     }
+    /// }
+    ///
+    /// # let mut topology = TopologyBuilder::new();
+    /// # topology.spout("numbers", |_| Numbers(0..4));
+    /// # topology.bolt("pairs", |_| Pairs(Vec::new())).shuffle("numbers");
+    /// topology.bolt("sink", |_| Sink).shuffle("pairs"); // the sums of pairs
+    /// # let mut topology = topology.start_manual()?;
+    /// # assert!(topology.settle(100));
+    /// assert_eq!((topology.metrics()[2].acked, topology.metrics()[2].panics), (2, 0));
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
     pub fn roots(&self) -> impl Iterator<Item = Root> + '_ {
         self.anchors.iter().map(|anchor| anchor.root)
     }
@@ -72,6 +187,49 @@ impl<M: fmt::Debug> fmt::Debug for Tuple<M> {
 
 /// What an emitted message is derived from: `&tuple`; `&[&a, &b]` for a join, or `&held` of a `Vec` or a slice of tuples or of
 /// references to them; or `()` for nothing, untracked.
+///
+/// # Examples
+///
+/// ```
+#[doc = include_str!("docs/numbers.txt")]
+/// use expiry_topology::{Bolt, BoltCollector, Parents, TopologyBuilder, Tuple};
+///
+/// fn note(out: &mut BoltCollector<'_, u64>, from: impl Parents<u64>, what: u64) {
+///     out.emit(from, what);
+/// }
+///
+/// struct Pairs(Vec<Tuple<u64>>);
+///
+/// impl Bolt<u64> for Pairs {
+///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
+///         note(out, (), 1);           // of nothing
+///         note(out, &tuple, 2);       // of one
+///         self.0.push(tuple);
+///         if self.0.len() == 2 {
+///             note(out, &self.0, 3);  // of all of them
+///             self.0.drain(..).for_each(|tuple| out.ack(tuple));
+///         }
+///     }
+/// }
+///
+/// # struct Roots(std::sync::mpsc::Sender<(u64, usize)>);
+/// # impl Bolt<u64> for Roots {
+/// #     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
+/// #         self.0.send((*tuple, tuple.roots().count())).expect("it is read");
+/// #         out.ack(tuple);
+/// #     }
+/// # }
+/// # let (sender, came) = std::sync::mpsc::channel();
+/// # let mut topology = TopologyBuilder::new();
+/// # topology.spout("numbers", |_| Numbers(0..2));
+/// # topology.bolt("pairs", |_| Pairs(Vec::new())).shuffle("numbers");
+/// # topology.bolt("roots", move |_| Roots(sender.clone())).shuffle("pairs");
+/// # let mut topology = topology.start_manual()?;
+/// # assert!(topology.settle(100));
+/// let roots: Vec<(u64, usize)> = came.try_iter().collect(); // what has come, and how many trees it is a part of
+/// assert_eq!(roots, [(1, 0), (2, 1), (1, 0), (2, 1), (3, 2)]);
+/// # Ok::<(), expiry_topology::BuildError>(())
+/// ```
 pub trait Parents<M>: sealed::Parents<M> {}
 
 impl<M, P: sealed::Parents<M>> Parents<M> for P {}

@@ -4,6 +4,28 @@ use std::fmt;
 use std::time::Duration;
 
 /// What to do in a round in which there is nothing to do.
+///
+/// # Examples
+///
+/// ```
+#[doc = include_str!("docs/numbers.txt")]
+/// # use expiry_topology::{basic, TopologyBuilder};
+/// use expiry_topology::Wait;
+/// use std::time::Duration;
+///
+/// # let mut topology = TopologyBuilder::new();
+/// topology.wait(|nth| match nth {
+///     0..=9 => Wait::Spin,
+///     10..=19 => Wait::Yield,
+///     _ => Wait::Park(Duration::from_secs(1)),
+/// });
+/// # topology.spout("numbers", |_| Numbers(0..100));
+/// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+/// let topology = topology.start()?;
+/// topology.wait(Duration::from_secs(60))?;
+/// assert_eq!(topology.metrics()[0].acked, 100);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// Look again at once.
@@ -17,8 +39,46 @@ pub enum Wait {
 }
 
 /// Decides how a thread waits. Implemented by functions of the count of rounds. Where it panics the thread parks.
+///
+/// # Examples
+///
+/// ```
+#[doc = include_str!("docs/numbers.txt")]
+/// # use expiry_topology::{basic, TopologyBuilder};
+/// use expiry_topology::{Wait, WaitStrategy};
+/// use std::time::Duration;
+///
+/// /// Spins for so many rounds.
+/// struct Busy(u32);
+///
+/// impl WaitStrategy for Busy {
+///     fn wait(&self, nth: u32) -> Wait {
+///         if nth < self.0 { Wait::Spin } else { Wait::Park(Duration::MAX) }
+///     }
+/// }
+///
+/// # let mut topology = TopologyBuilder::new();
+/// topology.wait(Busy(100));
+/// # topology.spout("numbers", |_| Numbers(0..100));
+/// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+/// let topology = topology.start()?;
+/// topology.wait(Duration::from_secs(60))?;
+/// assert_eq!(topology.metrics()[0].acked, 100);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait WaitStrategy: Send + Sync + 'static {
     /// What to do in the `nth` round in a row in which there was nothing to do, counted from 0.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry_topology::{Parking, Progressive, Wait, WaitStrategy};
+    /// use std::time::Duration;
+    ///
+    /// assert_eq!(Parking.wait(0), Wait::Park(Duration::MAX));
+    /// assert_eq!(Progressive::default().wait(0), Wait::Spin);
+    /// assert_eq!((|nth: u32| if nth < 3 { Wait::Yield } else { Wait::Spin }).wait(3), Wait::Spin);
+    /// ```
     fn wait(&self, nth: u32) -> Wait;
 }
 
@@ -35,6 +95,19 @@ impl fmt::Debug for dyn WaitStrategy {
 }
 
 /// Sleeps for the same time in every round, Storm's way: a message waits for half of it on average.
+///
+/// # Examples
+///
+/// ```
+/// use expiry_topology::{Sleeping, TopologyBuilder, Wait, WaitStrategy};
+/// use std::time::Duration;
+///
+/// let strategy = Sleeping(Duration::from_millis(1));
+/// assert_eq!(strategy.wait(0), Wait::Sleep(Duration::from_millis(1)));
+/// assert_eq!(strategy.wait(1000), strategy.wait(0));
+/// let mut topology = TopologyBuilder::<u64>::new();
+/// topology.wait(strategy);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sleeping(pub Duration);
 
@@ -45,6 +118,17 @@ impl WaitStrategy for Sleeping {
 }
 
 /// Parks at once: no wasted cycles, and a system call for each message on an idle path.
+///
+/// # Examples
+///
+/// ```
+/// use expiry_topology::{Parking, TopologyBuilder, Wait, WaitStrategy};
+/// use std::time::Duration;
+///
+/// assert_eq!(Parking.wait(0), Wait::Park(Duration::MAX)); // until something comes
+/// let mut topology = TopologyBuilder::<u64>::new();
+/// topology.wait(Parking);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Parking;
 
@@ -55,6 +139,19 @@ impl WaitStrategy for Parking {
 }
 
 /// Spins, then yields, then parks. The default: 32 rounds of each.
+///
+/// # Examples
+///
+/// ```
+/// use expiry_topology::{Progressive, TopologyBuilder, Wait, WaitStrategy};
+/// use std::time::Duration;
+///
+/// let patient = Progressive { spins: 1000, ..Progressive::default() };
+/// assert_eq!((patient.wait(999), patient.wait(1000)), (Wait::Spin, Wait::Yield));
+/// assert_eq!(patient.wait(1000 + 32), Wait::Park(Duration::MAX));
+/// let mut topology = TopologyBuilder::<u64>::new();
+/// topology.wait(patient);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progressive {
     /// How many rounds it spins.
