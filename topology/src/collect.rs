@@ -504,8 +504,8 @@ impl<M: Clone> BoltCollector<'_, M> {
     ///
     /// impl Bolt<u64> for Router {
     ///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
-    ///         let sent = out.emit_direct(DEFAULT, *tuple as usize, &tuple, *tuple);
-    ///         assert_eq!(sent.is_err(), *tuple == 3); // NoSuchTask
+    ///         let refused = out.emit_direct(DEFAULT, *tuple as usize, &tuple, *tuple).err();
+    ///         assert_eq!(refused.map(|refused| refused.why), (*tuple == 3).then_some(Refused::NoSuchTask));
     ///         out.ack(tuple);
     ///     }
     /// }

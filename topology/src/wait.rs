@@ -14,7 +14,7 @@ use std::time::Duration;
 /// use std::time::Duration;
 ///
 /// # let mut topology = TopologyBuilder::new();
-/// topology.wait(|nth| match nth {
+/// topology.wait(|nth: u32| match nth {
 ///     0..=9 => Wait::Spin,
 ///     10..=19 => Wait::Yield,
 ///     _ => Wait::Park(Duration::from_secs(1)),
