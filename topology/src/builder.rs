@@ -170,7 +170,7 @@ macro_rules! common_settings {
         /// # Examples
         ///
         /// ```
-        #[doc = include_str!("docs/numbers.txt")]
+        #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
         /// use expiry_topology::{basic, TopologyBuilder};
         ///
         /// let mut topology = TopologyBuilder::new();
@@ -192,7 +192,7 @@ macro_rules! common_settings {
         /// # Examples
         ///
         /// ```
-        #[doc = include_str!("docs/numbers.txt")]
+        #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
         /// # use std::time::Duration;
         /// use expiry_topology::{basic, TopologyBuilder};
         ///
@@ -215,7 +215,7 @@ macro_rules! common_settings {
         /// # Examples
         ///
         /// ```
-        #[doc = include_str!("docs/numbers.txt")]
+        #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
         /// use expiry_topology::{basic, TopologyBuilder};
         ///
         /// let mut topology = TopologyBuilder::new();
@@ -246,7 +246,7 @@ macro_rules! common_settings {
         /// # Examples
         ///
         /// ```
-        #[doc = include_str!("docs/numbers.txt")]
+        #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
         /// use expiry_topology::{basic, TopologyBuilder};
         /// use std::collections::HashSet;
         ///
@@ -282,7 +282,7 @@ macro_rules! common_settings {
         /// # Examples
         ///
         /// ```
-        #[doc = include_str!("docs/numbers.txt")]
+        #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
         /// use expiry_topology::{basic, TopologyBuilder};
         ///
         /// let mut topology = TopologyBuilder::new();
@@ -325,7 +325,7 @@ macro_rules! common_settings {
 /// # Examples
 ///
 /// ```
-#[doc = include_str!("docs/numbers.txt")]
+#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
 /// use expiry_topology::{basic, Replay, TopologyBuilder};
 /// use std::time::Duration;
 ///
@@ -359,7 +359,7 @@ impl<M: 'static> SpoutSpec<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let mut topology = TopologyBuilder::new();
     /// topology.spout("numbers", |_| Numbers(0..100)).max_pending(10);
@@ -382,7 +382,7 @@ impl<M: 'static> SpoutSpec<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
     /// # use std::time::Duration;
     /// # let (clock, second, mut topology) = (ManualClock::new(), Duration::from_secs(1), TopologyBuilder::new());
@@ -407,7 +407,7 @@ impl<M: 'static> SpoutSpec<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// use expiry_topology::{basic, ManualClock, Replay, TopologyBuilder};
     ///
     /// let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
@@ -435,7 +435,7 @@ impl<M: 'static> SpoutSpec<'_, M> {
 /// # Examples
 ///
 /// ```
-#[doc = include_str!("docs/numbers.txt")]
+#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
 /// use expiry_topology::{basic, TopologyBuilder};
 ///
 /// let mut topology = TopologyBuilder::new();
@@ -476,7 +476,7 @@ impl<M: 'static> BoltSpec<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let (sender, came) = std::sync::mpsc::channel();
     /// # let mut topology = TopologyBuilder::new();
@@ -505,7 +505,7 @@ impl<M: 'static> BoltSpec<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let (sender, came) = std::sync::mpsc::channel();
     /// # let mut topology = TopologyBuilder::new();
@@ -533,7 +533,7 @@ impl<M: 'static> BoltSpec<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let (sender, came) = std::sync::mpsc::channel();
     /// # let mut topology = TopologyBuilder::new();
@@ -567,7 +567,7 @@ impl<M: 'static> BoltSpec<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let mut topology = TopologyBuilder::new();
     /// topology.spout("news", |_| Numbers(0..2));
@@ -588,7 +588,7 @@ impl<M: 'static> BoltSpec<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let (sender, came) = std::sync::mpsc::channel();
     /// # let mut topology = TopologyBuilder::new();
@@ -651,7 +651,7 @@ impl<M: 'static> BoltSpec<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// use expiry_topology::{basic, Bolt, BoltCollector, ManualClock, TopologyBuilder, Tuple};
     /// use std::time::Duration;
     ///
@@ -716,7 +716,7 @@ pub(crate) type OnDeadLetter<M> = Box<dyn Fn(DeadLetter<M>) + Send + Sync>;
 /// # Examples
 ///
 /// ```
-#[doc = include_str!("docs/numbers.txt")]
+#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
 /// use expiry_topology::{basic, TopologyBuilder};
 /// use std::time::Duration;
 ///
@@ -796,7 +796,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let mut topology = TopologyBuilder::new();
     /// let of_task = |task: usize| Numbers(10 * task as u64..10 * task as u64 + 10);
@@ -828,7 +828,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let (sender, came) = std::sync::mpsc::channel();
     /// # let mut topology = TopologyBuilder::new();
@@ -875,7 +875,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
     /// # use std::time::Duration;
     /// # let (clock, second, mut topology) = (ManualClock::new(), Duration::from_secs(1), TopologyBuilder::new());
@@ -901,7 +901,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
     /// # use std::time::Duration;
     /// # let (clock, second, mut topology) = (ManualClock::new(), Duration::from_secs(1), TopologyBuilder::new());
@@ -927,7 +927,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let mut topology = TopologyBuilder::new();
     /// topology.acking(false);
@@ -949,7 +949,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
     /// # let mut topology = TopologyBuilder::new();
     /// # topology.clock(ManualClock::new());
@@ -973,7 +973,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
     /// # let mut topology = TopologyBuilder::new();
     /// # topology.clock(ManualClock::new());
@@ -996,7 +996,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
     /// # use std::time::Duration;
     /// # let mut topology = TopologyBuilder::new();
@@ -1020,7 +1020,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use std::time::Duration;
     /// use expiry_topology::{basic, Parking, TopologyBuilder};
     ///
@@ -1044,7 +1044,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # use std::time::Duration;
     /// # let mut topology = TopologyBuilder::new();
@@ -1073,7 +1073,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let mut topology = TopologyBuilder::new();
     /// topology.start_inactive();
@@ -1097,7 +1097,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// use expiry_topology::{basic, Context, Hook, TopologyBuilder};
     /// use std::sync::mpsc::{channel, Sender};
     ///
@@ -1131,7 +1131,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let (sender, letters) = std::sync::mpsc::channel();
     /// # let mut topology = TopologyBuilder::new();
@@ -1158,7 +1158,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// use expiry_topology::{basic, BuildError, ManualClock, TopologyBuilder};
     /// fn tasks_of_numbers(seed: u64) -> Result<Vec<(usize, u64)>, BuildError> {
     ///     # let (sender, came) = std::sync::mpsc::channel();
@@ -1196,7 +1196,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// use expiry_topology::{basic, BuildError, TopologyBuilder};
     /// use std::time::Duration;
     ///
@@ -1229,7 +1229,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// use expiry_topology::{basic, ManualClock, TopologyBuilder};
     ///
     /// let (sender, came) = std::sync::mpsc::channel();

@@ -336,7 +336,7 @@ impl<M: Clone> SpoutCollector<'_, M> {
 /// # Examples
 ///
 /// ```
-#[doc = include_str!("docs/numbers.txt")]
+#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
 /// use expiry_topology::{basic, Bolt, BoltCollector, TopologyBuilder, Tuple};
 ///
 /// struct Halve;
@@ -377,7 +377,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, ManualClock, TopologyBuilder, Tuple};
     /// use std::time::Duration;
     ///
@@ -414,7 +414,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
     /// /// Emits the sums of pairs.
     /// struct Pairs(Option<Tuple<u64>>);
@@ -458,7 +458,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
     /// struct Sort;
     ///
@@ -498,7 +498,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, Bolt, BoltCollector, Refused, TopologyBuilder, Tuple, DEFAULT};
     /// struct Router;
     ///
@@ -555,7 +555,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple, DEFAULT};
     /// struct Orders;
     ///
@@ -593,7 +593,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
     /// /// Holds three, and acks them together.
     /// struct Threes(Vec<Tuple<u64>>);
@@ -624,7 +624,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
     /// struct First;
     ///
@@ -653,7 +653,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
     /// struct Even;
     ///
@@ -682,7 +682,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
     /// struct Even;
     ///
@@ -713,7 +713,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, ManualClock, TopologyBuilder, Tuple};
     /// # use std::time::Duration;
     /// /// Takes its time, and says so every five seconds.
@@ -757,7 +757,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
     /// struct Even;
     ///

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// # Examples
 ///
 /// ```
-#[doc = include_str!("docs/numbers.txt")]
+#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
 /// use expiry_topology::{basic, Context, TopologyBuilder};
 ///
 /// /// Each task has its share of the numbers.
@@ -46,7 +46,7 @@ impl Context {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let (sender, names) = std::sync::mpsc::channel();
     /// # let mut topology = TopologyBuilder::new();
@@ -70,7 +70,7 @@ impl Context {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let mut topology = TopologyBuilder::new();
     /// topology.spout("numbers", |context| Numbers(0..1 + context.task() as u64)).parallelism(4);
@@ -90,7 +90,7 @@ impl Context {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let mut topology = TopologyBuilder::new();
     /// topology.spout("numbers", |context| Numbers(0..100 / context.tasks() as u64)).parallelism(4);
@@ -635,7 +635,7 @@ pub trait Bolt<M>: Send {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, Context, TopologyBuilder, Tuple};
     /// # use std::sync::mpsc::{channel, Sender};
     /// struct Write(Option<String>, Sender<String>);
@@ -672,7 +672,7 @@ pub trait Bolt<M>: Send {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
     /// struct Even;
     ///
@@ -704,7 +704,7 @@ pub trait Bolt<M>: Send {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, ManualClock, TopologyBuilder, Tuple};
     /// # use std::time::Duration;
     /// # #[derive(Default)]
@@ -747,7 +747,7 @@ pub trait Bolt<M>: Send {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
     /// # use std::sync::mpsc::{channel, Sender};
     /// # struct Sum(u64, Sender<u64>);
@@ -795,7 +795,7 @@ pub fn basic<M, D: Done, F: FnMut(&M, &mut Derive<'_, '_, M>) -> D>(f: F) -> Bas
 /// # Examples
 ///
 /// ```
-#[doc = include_str!("docs/numbers.txt")]
+#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
 /// use expiry_topology::{basic, Bolt, TopologyBuilder};
 ///
 /// /// A step that other topologies use too.
@@ -827,7 +827,7 @@ impl<F> fmt::Debug for Basic<F> {
 /// # Examples
 ///
 /// ```
-#[doc = include_str!("docs/numbers.txt")]
+#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
 /// use expiry_topology::{basic, TopologyBuilder};
 ///
 /// let mut topology = TopologyBuilder::new();
@@ -873,7 +873,7 @@ impl<E: fmt::Display> Done for Result<(), E> {
 /// # Examples
 ///
 /// ```
-#[doc = include_str!("docs/numbers.txt")]
+#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
 /// use expiry_topology::{basic, Derive, TopologyBuilder};
 ///
 /// fn divisors(n: &u64, out: &mut Derive<'_, '_, u64>) {
@@ -906,7 +906,7 @@ impl<M: Clone> Derive<'_, '_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let mut topology = TopologyBuilder::new();
     /// topology.spout("numbers", |_| Numbers(0..5));
@@ -930,7 +930,7 @@ impl<M: Clone> Derive<'_, '_, M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let mut topology = TopologyBuilder::new();
     /// topology.spout("numbers", |_| Numbers(0..5));
@@ -990,7 +990,7 @@ pub trait Hook<M>: Send + Sync {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, Context, Hook, TopologyBuilder};
     /// # use std::sync::mpsc::{channel, Sender};
     /// struct Trace(Sender<String>);
@@ -1021,7 +1021,7 @@ pub trait Hook<M>: Send + Sync {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, Context, Hook, ManualClock, TopologyBuilder};
     /// # use std::{sync::mpsc::{channel, Sender}, time::Duration};
     /// struct Slow(Sender<Duration>);
@@ -1056,7 +1056,7 @@ pub trait Hook<M>: Send + Sync {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, Context, Hook, TopologyBuilder};
     /// # use std::sync::{atomic::{AtomicU64, Ordering::Relaxed}, Arc};
     /// struct Acks(Arc<AtomicU64>);
@@ -1085,7 +1085,7 @@ pub trait Hook<M>: Send + Sync {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, Context, Hook, TopologyBuilder};
     /// # use std::sync::mpsc::{channel, Sender};
     /// struct Fails(Sender<String>);
@@ -1115,7 +1115,7 @@ pub trait Hook<M>: Send + Sync {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, Context, Hook, ManualClock, TopologyBuilder};
     /// # use std::{sync::mpsc::{channel, Sender}, time::Duration};
     /// struct Times(Sender<(u64, Duration)>);
@@ -1150,7 +1150,7 @@ pub trait Hook<M>: Send + Sync {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, Context, Failure, Hook, ManualClock, Replay, TopologyBuilder};
     /// # use std::sync::mpsc::{channel, Sender};
     /// struct Attempts(Sender<(u64, bool)>);
@@ -1181,7 +1181,7 @@ pub trait Hook<M>: Send + Sync {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, Context, Hook, TopologyBuilder};
     /// # use std::sync::mpsc::{channel, Sender};
     /// struct Errors(Sender<String>);

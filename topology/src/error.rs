@@ -7,7 +7,7 @@ use std::fmt;
 /// # Examples
 ///
 /// ```
-#[doc = include_str!("docs/numbers.txt")]
+#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
 /// use expiry_topology::{basic, BuildError, TopologyBuilder};
 ///
 /// let mut topology = TopologyBuilder::new();

@@ -14,7 +14,7 @@ pub(crate) type FieldHash<M> = Arc<dyn Fn(&M, &mut dyn Hasher) + Send + Sync>;
 /// # Examples
 ///
 /// ```
-#[doc = include_str!("docs/numbers.txt")]
+#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
 /// use expiry_topology::{basic, TopologyBuilder, DEFAULT};
 ///
 /// let mut topology = TopologyBuilder::new();

@@ -35,7 +35,7 @@ impl Count {
 /// # Examples
 ///
 /// ```
-#[doc = include_str!("docs/numbers.txt")]
+#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
 /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
 /// # use std::time::Duration;
 /// # let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
@@ -68,7 +68,7 @@ impl Latency {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let mut topology = TopologyBuilder::new();
     /// topology.spout("numbers", |_| Numbers(0..160));
@@ -89,7 +89,7 @@ impl Latency {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
     /// # use std::time::Duration;
     /// # let (clock, second, mut topology) = (ManualClock::new(), Duration::from_secs(1), TopologyBuilder::new());
@@ -118,7 +118,7 @@ impl Latency {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
     /// # use std::time::Duration;
     /// # let (clock, second, mut topology) = (ManualClock::new(), Duration::from_secs(1), TopologyBuilder::new());
@@ -146,7 +146,7 @@ impl Latency {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
     /// # use std::time::Duration;
     /// # let (clock, second, mut topology) = (ManualClock::new(), Duration::from_secs(1), TopologyBuilder::new());
@@ -240,7 +240,7 @@ impl Stats {
 /// # Examples
 ///
 /// ```
-#[doc = include_str!("docs/numbers.txt")]
+#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
 /// # use expiry_topology::{basic, TopologyBuilder};
 /// # let mut topology = TopologyBuilder::new();
 /// topology.spout("numbers", |_| Numbers(0..10));

@@ -49,7 +49,7 @@ impl Replay {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/given-up-after.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/given-up-after.txt"))]
     /// # use expiry_topology::Replay;
     /// # use std::time::Duration;
     /// let second = Duration::from_secs(1);
@@ -68,7 +68,7 @@ impl Replay {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, ManualClock, Replay, TopologyBuilder};
     /// # let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
     /// # topology.clock(clock.clone());
@@ -94,7 +94,7 @@ impl Replay {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/given-up-after.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/given-up-after.txt"))]
     /// # use expiry_topology::Replay;
     /// # use std::time::Duration;
     /// let second = Duration::from_secs(1);
@@ -113,7 +113,7 @@ impl Replay {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/given-up-after.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/given-up-after.txt"))]
     /// # use expiry_topology::Replay;
     /// # use std::time::Duration;
     /// let second = Duration::from_secs(1);
@@ -132,7 +132,7 @@ impl Replay {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/given-up-after.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/given-up-after.txt"))]
     /// # use expiry_topology::Replay;
     /// # use std::time::Duration;
     /// let second = Duration::from_secs(1);
@@ -150,7 +150,7 @@ impl Replay {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/given-up-after.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/given-up-after.txt"))]
     /// # use expiry_topology::Replay;
     /// # use std::time::Duration;
     /// let second = Duration::from_secs(1);
@@ -199,7 +199,7 @@ impl Replay {
 /// # Examples
 ///
 /// ```
-#[doc = include_str!("docs/numbers.txt")]
+#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
 /// use expiry_topology::{basic, Failure, TopologyBuilder};
 ///
 /// let (sender, failures) = std::sync::mpsc::channel();
@@ -258,7 +258,7 @@ impl fmt::Display for Failure {
 /// # Examples
 ///
 /// ```
-#[doc = include_str!("docs/numbers.txt")]
+#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
 /// use expiry_topology::{basic, DeadLetter, ManualClock, Replay, TopologyBuilder};
 ///
 /// let (sender, letters) = std::sync::mpsc::channel();

@@ -538,7 +538,7 @@ fn poll(shared: &Shared) -> Option<u64> {
 /// # Examples
 ///
 /// ```
-#[doc = include_str!("docs/numbers.txt")]
+#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
 /// use expiry_topology::{basic, TopologyBuilder};
 /// use std::time::Duration;
 ///
@@ -594,7 +594,7 @@ impl Topology {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # use std::time::Duration;
     /// # let mut topology = TopologyBuilder::new();
@@ -618,7 +618,7 @@ impl Topology {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # use std::time::Duration;
     /// # let mut topology = TopologyBuilder::new();
@@ -641,7 +641,7 @@ impl Topology {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # use std::time::Duration;
     /// # let mut topology = TopologyBuilder::new();
@@ -709,7 +709,7 @@ impl Topology {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// use std::time::Duration;
     ///
@@ -753,7 +753,7 @@ impl Topology {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # use std::time::Duration;
     /// # let mut topology = TopologyBuilder::new();
@@ -921,7 +921,7 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
     /// # let mut topology = TopologyBuilder::new();
     /// # topology.clock(ManualClock::new());
@@ -956,7 +956,7 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let mut topology = TopologyBuilder::new();
     /// topology.spout("numbers", |_| Numbers(0..10));
@@ -987,7 +987,7 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let mut topology = TopologyBuilder::new();
     /// topology.spout("numbers", |_| Numbers(0..10));
@@ -1007,7 +1007,7 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
     /// # use std::time::Duration;
     /// # let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
@@ -1037,7 +1037,7 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, Clock, ManualClock, Replay, TopologyBuilder};
     /// # use std::time::Duration;
     /// # let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
@@ -1072,7 +1072,7 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let mut topology = TopologyBuilder::new();
     /// topology.spout("numbers", |_| Numbers(0..u64::MAX)); // is never done
@@ -1094,7 +1094,7 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let mut topology = TopologyBuilder::new();
     /// topology.spout("numbers", |_| Numbers(0..10));
@@ -1116,7 +1116,7 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let mut topology = TopologyBuilder::new();
     /// topology.spout("numbers", |_| Numbers(0..10));
@@ -1137,7 +1137,7 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let mut topology = TopologyBuilder::new();
     /// topology.spout("numbers", |_| Numbers(0..10));
@@ -1158,7 +1158,7 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let mut topology = TopologyBuilder::new();
     /// # topology.spout("numbers", |_| Numbers(0..10));
@@ -1179,7 +1179,7 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{basic, TopologyBuilder};
     /// # let mut topology = TopologyBuilder::new();
     /// # topology.spout("numbers", |_| Numbers(0..10));

@@ -33,7 +33,7 @@ pub(crate) struct Origin {
 /// # Examples
 ///
 /// ```
-#[doc = include_str!("docs/numbers.txt")]
+#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
 /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder};
 /// use expiry_topology::Tuple;
 ///
@@ -104,7 +104,7 @@ impl<M> Tuple<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
     /// # struct Check;
     /// impl Bolt<u64> for Check {
@@ -134,7 +134,7 @@ impl<M> Tuple<M> {
     /// # Examples
     ///
     /// ```
-    #[doc = include_str!("docs/numbers.txt")]
+    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
     /// # struct Pairs(Vec<Tuple<u64>>);
     /// # impl Bolt<u64> for Pairs {
@@ -191,7 +191,7 @@ impl<M: fmt::Debug> fmt::Debug for Tuple<M> {
 /// # Examples
 ///
 /// ```
-#[doc = include_str!("docs/numbers.txt")]
+#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
 /// use expiry_topology::{Bolt, BoltCollector, Parents, TopologyBuilder, Tuple};
 ///
 /// fn note(out: &mut BoltCollector<'_, u64>, from: impl Parents<u64>, what: u64) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// # Examples
 ///
 /// ```
-#[doc = include_str!("docs/numbers.txt")]
+#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
 /// # use expiry_topology::{basic, TopologyBuilder};
 /// use expiry_topology::Wait;
 /// use std::time::Duration;
@@ -43,7 +43,7 @@ pub enum Wait {
 /// # Examples
 ///
 /// ```
-#[doc = include_str!("docs/numbers.txt")]
+#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
 /// # use expiry_topology::{basic, TopologyBuilder};
 /// use expiry_topology::{Wait, WaitStrategy};
 /// use std::time::Duration;
