@@ -1,7 +1,8 @@
 //! The project's own commands: `cargo xtask test`, `cargo xtask loom`, `cargo xtask weaken`, `cargo xtask package`.
 //!
-//! Nothing but the Rust toolchain is needed, and nothing but the standard library is used.
+//! Nothing but the Rust toolchain is needed.
 
+mod examples;
 mod inject;
 mod package;
 mod sanitize;

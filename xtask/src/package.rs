@@ -6,12 +6,14 @@
 //! |---|---|
 //! | `package` | nothing: packs both crates, and builds what was packed |
 //! | `docs --all-features`, `docs --no-default-features` | nothing: no warning |
+//! | `examples` | a nightly compiler, for what it says in JSON: every public item's documentation has an example |
 //! | `licences` | nothing: `cargo tree` says them; `deny.toml` has those that are accepted |
 //! | `cargo deny` | that command: the same, and bans, advisories, sources |
 //! | `lowest direct`, `lowest` | a nightly compiler: builds with the lowest versions of dependencies that the manifests allow, direct ones or all |
 //! | `oldest compiler` | the toolchain of `rust-version`, and versions of dependencies that know it. Clippy's `incompatible_msrv`, which is always on, knows of methods and not of trait implementations |
 //! | targets | the standard library of each (`rustup target add`): that it builds there, not that it works |
 
+use crate::examples;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -74,6 +76,7 @@ pub fn run(asked: &[String]) -> ExitCode {
     for features in ["--all-features", "--no-default-features"] {
         check(&format!("docs {features}"), &|| documented(features));
     }
+    check("examples", &exemplified);
     check("licences", &licensed);
     check("cargo deny", &denied);
     check("lowest direct", &|| lowest("direct-minimal-versions"));
@@ -169,6 +172,45 @@ fn documented(features: &str) -> Verdict {
     let mut doc = cargo(None);
     doc.args(["doc", "--locked", "--no-deps", features]);
     verdict(doc.args(packages()).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn exemplified() -> Verdict {
+    if let Err(missing) = is_there("nightly") {
+        return missing;
+    }
+    let mut doc = cargo(Some("nightly"));
+    doc.args(["doc", "--locked", "--no-deps", "--all-features"]);
+    doc.env("RUSTDOCFLAGS", "-Z unstable-options --output-format json");
+    let written = verdict(doc.args(packages()));
+    let Passed = written else {
+        return written;
+    };
+    let mut without = 0;
+    for name in CRATES {
+        let path = target_directory()
+            .join("doc")
+            .join(name.replace('-', "_") + ".json");
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) => return Failed(format!("{}: {error}", path.display())),
+        };
+        let json = serde_json::from_str(&text).unwrap_or_default();
+        match examples::missing(&json) {
+            Some((asked, missing)) if asked > 0 => {
+                println!("{name}: {asked} items");
+                for item in &missing {
+                    println!("  no example: {item}");
+                }
+                without += missing.len();
+            }
+            _ => return NotAvailable("this nightly writes another JSON".to_string()),
+        }
+    }
+    if without == 0 {
+        Passed
+    } else {
+        Failed(format!("{without} items without an example"))
+    }
 }
 
 /// The licences that `deny.toml` accepts.
