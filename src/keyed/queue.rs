@@ -66,10 +66,94 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     setters! {
         "keys", "build",
         /// The granularity of time: expiry times are rounded up to it. At least 10 microseconds.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::{ExpiryQueue, ManualClock};
+        /// # use std::time::Duration;
+        /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+        /// let leases = ExpiryQueue::builder().interval(10 * second).clock(clock.clone()).build()?;
+        /// leases.update("worker", 12 * second)?; // until 20
+        /// clock.advance(19 * second);
+        /// assert!(leases.poll().is_empty());
+        /// clock.advance(second);
+        /// assert_eq!(leases.poll().len(), 1);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
         interval,
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::{BuildError, ExpiryQueue};
+        /// let leases = ExpiryQueue::<u64>::builder().shards(2).build()?;
+        /// assert_eq!(leases.metrics().shards.len(), 2);
+        /// let refused = ExpiryQueue::<u64>::builder().shards(3).build();
+        /// assert_eq!(refused.err(), Some(BuildError::BadShards { shards: 3 }));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        shards,
         /// The most keys there may be at once; beyond it new ones are refused with [`StoreError::Full`], unless something is due, which is
         /// then expired first. Exact.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::{ExpiryQueue, ManualClock, StoreError};
+        /// # use std::time::Duration;
+        /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+        /// let leases = ExpiryQueue::builder().capacity(1).clock(clock.clone()).build()?;
+        /// leases.update("worker 1", 10 * second)?;
+        /// assert_eq!(leases.update("worker 2", 10 * second), Err(StoreError::Full)); // one too many
+        /// clock.advance(11 * second);
+        /// leases.update("worker 2", 10 * second)?; // worker 1 is due, and makes room
+        /// assert_eq!(*leases.poll()[0].key(), "worker 1"); // and is told all the same
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
         capacity,
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::{ExpiryQueue, ManualClock};
+        /// # use std::time::Duration;
+        /// let clock = ManualClock::new();
+        /// let leases = ExpiryQueue::builder().clock(clock.clone()).build()?;
+        /// leases.update("worker", Duration::from_secs(60))?;
+        /// assert!(leases.poll().is_empty());
+        /// clock.advance(Duration::from_secs(61)); // in no time
+        /// assert_eq!(leases.poll().len(), 1);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        clock,
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::{BuildError, ExpiryQueue};
+        /// # use std::time::Duration;
+        /// let leases = ExpiryQueue::builder()
+        ///     .reaper_budget(100) // the handler is slow
+        ///     .build_with_handler(|worker: &u64| println!("worker {worker} has fallen silent"))?;
+        /// leases.update(7, Duration::from_secs(10))?;
+        /// let refused = ExpiryQueue::builder().reaper_budget(0).build_with_handler(|_: &u64| ());
+        /// assert_eq!(refused.err(), Some(BuildError::ZeroBudget));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        reaper_budget,
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::ExpiryQueue;
+        /// # use std::time::Duration;
+        /// let one = ExpiryQueue::builder().seed(7).build()?;
+        /// let same = ExpiryQueue::builder().seed(7).build()?;
+        /// for key in 0..1000_u64 {
+        ///     one.update(key, Duration::from_secs(10))?;
+        ///     same.update(key, Duration::from_secs(10))?;
+        /// }
+        /// assert_eq!(one.metrics().shards, same.metrics().shards); // each key is where it is in the other
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        seed,
     }
 
     /// What the process sleeps through is not held against the keys: where nobody came by for longer than `threshold`

@@ -73,10 +73,94 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         "entries", "build_manual",
         /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds. Where times to idle, or lifetimes of
         /// entries, are much shorter than the time to live, set it by the shortest.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::{ExpiringMap, ManualClock};
+        /// # use std::time::Duration;
+        /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+        /// let map = ExpiringMap::builder().interval(10 * second).clock(clock.clone()).build_manual()?;
+        /// map.insert_with("key", 1, 12 * second)?; // until 20
+        /// clock.advance(19 * second);
+        /// assert!(map.contains_key("key"));
+        /// clock.advance(2 * second);
+        /// assert!(!map.contains_key("key"));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
         interval,
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::{BuildError, ExpiringMap};
+        /// let map = ExpiringMap::<u64, u64>::builder().shards(2).build_manual()?;
+        /// assert_eq!(map.metrics().shards.len(), 2);
+        /// let refused = ExpiringMap::<u64, u64>::builder().shards(3).build_manual();
+        /// assert_eq!(refused.err(), Some(BuildError::BadShards { shards: 3 }));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        shards,
         /// The most entries there may be at once; beyond it new keys are refused with [`StoreError::Full`], unless something is due, which
         /// is then ended first. Exact.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::{ExpiringMap, ManualClock, StoreError};
+        /// # use std::time::Duration;
+        /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+        /// let map = ExpiringMap::builder().capacity(1).clock(clock.clone()).build_manual()?;
+        /// map.insert_with("one", 1, 10 * second)?;
+        /// let refused = map.insert("two", 2).unwrap_err(); // one too many
+        /// assert_eq!((refused.error, refused.key), (StoreError::Full, "two"));
+        /// clock.advance(11 * second);
+        /// map.insert("two", 2)?; // `one` is due, and makes room
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
         capacity,
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::{ExpiringMap, ManualClock};
+        /// # use std::time::Duration;
+        /// let clock = ManualClock::new();
+        /// let minute = Duration::from_secs(60);
+        /// let map = ExpiringMap::builder().time_to_live(minute).clock(clock.clone()).build_manual()?;
+        /// map.insert("key", 1)?;
+        /// assert!(map.contains_key("key"));
+        /// clock.advance(2 * minute); // in no time
+        /// assert!(!map.contains_key("key"));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        clock,
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::{BuildError, Cause, ExpiringMap};
+        /// let map = ExpiringMap::builder()
+        ///     .reaper_budget(100) // the listener is slow
+        ///     .on_end(|key: &u64, value: &u64, cause: Cause| println!("{key}, {value}: {cause}"))
+        ///     .build()?;
+        /// map.insert(7, 49)?;
+        /// let refused = ExpiringMap::<u64, u64>::builder().reaper_budget(0).build();
+        /// assert_eq!(refused.err(), Some(BuildError::ZeroBudget));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        reaper_budget,
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::ExpiringMap;
+        /// let one = ExpiringMap::builder().seed(7).build_manual()?;
+        /// let same = ExpiringMap::builder().seed(7).build_manual()?;
+        /// for key in 0..1000_u64 {
+        ///     one.insert(key, ())?;
+        ///     same.insert(key, ())?;
+        /// }
+        /// assert_eq!(one.metrics().shards, same.metrics().shards); // each key is where it is in the other
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        seed,
     }
 
     /// How long an entry lives after it was inserted, replaced or touched, unless it says otherwise itself.

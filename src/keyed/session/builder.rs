@@ -86,10 +86,94 @@ impl SessionTrackerBuilder {
     setters! {
         "sessions", "build",
         /// The granularity of time: expiry times are rounded up to it. At least 10 microseconds.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::{ManualClock, SessionTracker};
+        /// # use std::time::Duration;
+        /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+        /// let sessions = SessionTracker::builder().interval(10 * second).clock(clock.clone()).build()?;
+        /// sessions.create(12 * second, 7)?; // until 20
+        /// clock.advance(19 * second);
+        /// assert!(sessions.poll().is_empty());
+        /// clock.advance(second);
+        /// assert_eq!(sessions.poll().len(), 1);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
         interval,
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::{BuildError, SessionTracker};
+        /// let sessions = SessionTracker::builder().shards(2).build()?;
+        /// assert_eq!(sessions.metrics().shards.len(), 2);
+        /// let refused = SessionTracker::builder().shards(3).build();
+        /// assert_eq!(refused.err(), Some(BuildError::BadShards { shards: 3 }));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        shards,
         /// The most sessions there may be at once, those included that are being closed; beyond it new ones are refused with
         /// [`StoreError::Full`](crate::StoreError::Full), unless something is due, which is then expired first. Exact.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::{ManualClock, SessionTracker, StoreError};
+        /// # use std::time::Duration;
+        /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+        /// let sessions = SessionTracker::builder().capacity(1).clock(clock.clone()).build()?;
+        /// let first = sessions.create(10 * second, 7)?;
+        /// assert_eq!(sessions.create(10 * second, 8), Err(StoreError::Full)); // one too many
+        /// clock.advance(11 * second);
+        /// sessions.create(10 * second, 8)?; // the first one is due, and makes room
+        /// assert_eq!(sessions.poll()[0].id, first.id()); // and is told all the same
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
         capacity,
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::{ManualClock, SessionTracker};
+        /// # use std::time::Duration;
+        /// let clock = ManualClock::new();
+        /// let sessions = SessionTracker::builder().clock(clock.clone()).build()?;
+        /// sessions.create(Duration::from_secs(60), 7)?;
+        /// assert!(sessions.poll().is_empty());
+        /// clock.advance(Duration::from_secs(61)); // in no time
+        /// assert_eq!(sessions.poll().len(), 1);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        clock,
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::{BuildError, SessionInfo, SessionTracker};
+        /// # use std::time::Duration;
+        /// let sessions = SessionTracker::builder()
+        ///     .reaper_budget(100) // the handler is slow
+        ///     .build_with_handler(|gone: &SessionInfo| println!("{} has expired", gone.id))?;
+        /// sessions.create(Duration::from_secs(10), 7)?;
+        /// let refused = SessionTracker::builder().reaper_budget(0).build_with_handler(|_: &SessionInfo| ());
+        /// assert_eq!(refused.err(), Some(BuildError::ZeroBudget));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        reaper_budget,
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::SessionTracker;
+        /// # use std::time::Duration;
+        /// let one = SessionTracker::builder().seed(7).first_id(1).build()?; // ids are not of the seed
+        /// let same = SessionTracker::builder().seed(7).first_id(1).build()?;
+        /// for owner in 0..1000 {
+        ///     one.create(Duration::from_secs(10), owner)?;
+        ///     same.create(Duration::from_secs(10), owner)?;
+        /// }
+        /// assert_eq!(one.metrics().shards, same.metrics().shards); // each session is where it is in the other
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        seed,
     }
 
     /// The shortest timeout that is granted, at least the interval; who asks for less gets this.
