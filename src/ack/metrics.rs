@@ -14,6 +14,23 @@ use std::time::Duration;
 
 /// Counters of one shard. Monotonic but for `live`. Read one after another while others count, so
 /// sums are exact only when nothing is going on.
+///
+/// # Examples
+///
+/// ```
+/// use expiry::{edge, AckError, AckTracker, ShardMetrics};
+///
+/// let tracker = AckTracker::builder().build_manual()?;
+/// let work = edge();
+/// let root = tracker.issue(work, 42)?;
+/// tracker.ack(root, work)?;
+/// assert_eq!(tracker.ack(root, work), Err(AckError::NotLive)); // too late
+/// let metrics = tracker.metrics();
+/// let ShardMetrics { inserted, acked, late, live, .. } = metrics.total;
+/// assert_eq!((inserted, acked, late, live), (1, 1, 1, 0));
+/// assert_eq!(metrics.shards.iter().map(|shard| shard.acked).sum::<u64>(), 1); // in one of them
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -85,6 +102,21 @@ pub struct Metrics {
 }
 
 /// A root in flight, as it was when somebody looked.
+///
+/// # Examples
+///
+/// ```
+/// use expiry::{edge, AckTracker, InFlight, ManualClock};
+/// use std::time::Duration;
+///
+/// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+/// let tracker = AckTracker::builder().timeout(30 * second).clock(clock.clone()).build_manual()?;
+/// tracker.issue(edge(), 42)?;
+/// clock.advance(10 * second);
+/// let stuck: InFlight = tracker.oldest(1)[0];
+/// assert_eq!((stuck.owner, stuck.age, stuck.remaining), (42, 10 * second, Some(20 * second)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InFlight {
@@ -220,6 +252,20 @@ impl AckTracker {
     }
 
     /// Whether there are no entries: neither roots in flight nor early arrivals.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::{edge, AckTracker};
+    /// # let tracker = AckTracker::builder().build_manual()?;
+    /// assert!(tracker.is_empty());
+    /// let work = edge();
+    /// tracker.ack(7, work)?; // came early, and counts
+    /// assert!(!tracker.is_empty());
+    /// tracker.init(7, work, 42)?; // which completes it
+    /// assert!(tracker.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

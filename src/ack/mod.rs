@@ -33,6 +33,24 @@ use std::time::Instant;
 use trees::Trees;
 
 /// The receiving end of a tracker's channel.
+///
+/// # Examples
+///
+/// ```
+/// use expiry::{edge, AckTracker, Outcomes, WhenFull};
+///
+/// /// Who has to send again.
+/// fn failed(outcomes: &Outcomes) -> Vec<u64> {
+///     let told = std::iter::from_fn(|| outcomes.try_next());
+///     told.filter(|outcome| !outcome.is_acked()).map(|outcome| outcome.owner).collect()
+/// }
+///
+/// let (tracker, outcomes) = AckTracker::builder().build_manual_with_channel(16, WhenFull::Wait)?;
+/// let root = tracker.issue(edge(), 42)?;
+/// tracker.fail(root)?;
+/// assert_eq!(failed(&outcomes), [42]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub type Outcomes = crate::Receiver<Outcome>;
 
 /// What becomes of a [`Tuple`] that is dropped without ack or fail, by a panic or an early return for instance.
@@ -268,6 +286,16 @@ impl fmt::Debug for AckTracker {
 
 impl AckTracker {
     /// Settings with defaults.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::AckTracker;
+    /// # use std::time::Duration;
+    /// let tracker = AckTracker::builder().timeout(Duration::from_secs(60)).build_manual()?;
+    /// assert_eq!(tracker.interval(), Duration::from_millis(200)); // as nobody has said otherwise
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn builder() -> AckTrackerBuilder {
         AckTrackerBuilder::default()
     }
@@ -675,6 +703,25 @@ impl AckTracker {
 
     /// Waits for room, where the [capacity](AckTrackerBuilder::capacity) is bounded: see [`Room`](crate::Room), which has an
     /// example. What [`AckError::EarlyFull`] refuses it does not wait for.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::{edge, AckTracker};
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let tracker = AckTracker::builder().capacity(1).build_manual()?;
+    /// let first = tracker.issue(edge(), 42)?;
+    /// let enter = async {
+    ///     tracker.room().await?; // until the first one has ended
+    ///     tracker.issue(edge(), 43)
+    /// };
+    /// let (second, _) = tokio::join!(enter, async { tracker.fail(first) });
+    /// assert!(second.is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn room(&self) -> crate::Room<'_> {
@@ -867,6 +914,28 @@ mod sealed {
 }
 
 /// Kinds of roots that can be acked in batches: [`Root`] and `u64`.
+///
+/// # Examples
+///
+/// ```
+/// use expiry::{edge, AckMany, AckTracker};
+///
+/// /// How many of these came too late.
+/// fn late<R: AckMany>(tracker: &AckTracker, acks: &[(R, u64)]) -> usize {
+///     let mut late = 0;
+///     tracker.ack_batch(acks, |_, acked| late += usize::from(acked.is_err()));
+///     late
+/// }
+///
+/// let tracker = AckTracker::builder().build_manual()?;
+/// let (one, other) = (edge(), edge());
+/// let issued = tracker.issue(one, 42)?;
+/// let chosen = 7_u64;
+/// tracker.init(chosen, other, 42)?;
+/// assert_eq!((late(&tracker, &[(issued, one)]), late(&tracker, &[(chosen, other)])), (0, 0));
+/// assert_eq!(late(&tracker, &[(issued, one)]), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait AckMany: sealed::Sealed + Sized {
     #[doc(hidden)]
     fn ack_many(
