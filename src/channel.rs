@@ -100,6 +100,18 @@ impl<T> Clone for Receiver<T> {
 
 impl<T> Receiver<T> {
     /// The next item, if one is there. Never waits.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::{edge, AckTracker, WhenFull};
+    /// # let (tracker, outcomes) = AckTracker::builder().build_manual_with_channel(16, WhenFull::Wait)?;
+    /// let root = tracker.issue(edge(), 42)?;
+    /// assert!(outcomes.try_next().is_none()); // nothing yet
+    /// tracker.fail(root)?;
+    /// assert_eq!(outcomes.try_next().unwrap().owner, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn try_next(&self) -> Option<T> {
         self.bounded
@@ -177,6 +189,23 @@ impl<T> Receiver<T> {
     }
 
     /// As a stream for a task: ends, other than the iterator, with a shutdown. Clones of the receiver stay what they are.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::{edge, AckTracker, Fate, WhenFull};
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let (tracker, outcomes) = AckTracker::builder().build_manual_with_channel(16, WhenFull::Spill)?;
+    /// let mut stream = outcomes.into_stream();
+    /// tracker.issue(edge(), 42)?;
+    /// tracker.shutdown(Fate::Cancel);
+    /// assert!(stream.recv().await.unwrap().is_cancelled());
+    /// assert!(stream.recv().await.is_none()); // though there still is the tracker
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     #[must_use]
@@ -185,12 +214,38 @@ impl<T> Receiver<T> {
     }
 
     /// How many items wait here.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::{edge, AckTracker, WhenFull};
+    /// let (tracker, outcomes) = AckTracker::builder().build_manual_with_channel(1, WhenFull::Spill)?;
+    /// for owner in 0..3 {
+    ///     let root = tracker.issue(edge(), owner)?;
+    ///     tracker.fail(root)?;
+    /// }
+    /// assert_eq!(outcomes.len(), 3); // one in the channel, two in the second queue
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.bounded.len() + self.spill.len()
     }
 
     /// Whether none waits here.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::{edge, AckTracker, WhenFull};
+    /// # let (tracker, outcomes) = AckTracker::builder().build_manual_with_channel(16, WhenFull::Wait)?;
+    /// let root = tracker.issue(edge(), 42)?;
+    /// tracker.fail(root)?;
+    /// assert!(!outcomes.is_empty());
+    /// let _ = outcomes.try_next();
+    /// assert!(outcomes.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
