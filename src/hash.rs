@@ -40,6 +40,18 @@ impl BuildHasher for RandomState {
 }
 
 /// The hasher that [`RandomState`] makes.
+///
+/// # Examples
+///
+/// ```
+/// use expiry::{DefaultHasher, RandomState};
+/// use std::hash::{BuildHasher, Hash, Hasher};
+///
+/// let state = RandomState::default();
+/// let mut hasher: DefaultHasher = state.build_hasher();
+/// ("north", 7).hash(&mut hasher);
+/// assert_eq!(hasher.finish(), state.hash_one(("north", 7)));
+/// ```
 #[derive(Clone)]
 pub struct DefaultHasher(foldhash::fast::FoldHasher<'static>);
 
