@@ -139,6 +139,27 @@ impl SessionTracker {
 
     /// Waits for room, where the [capacity](super::SessionTrackerBuilder::capacity) is bounded: see [`Room`](crate::Room), which has an
     /// example. What is due makes room when somebody polls, or the reaper comes to it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::SessionTracker;
+    /// # use std::time::Duration;
+    /// # let ten = Duration::from_secs(10);
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let sessions = SessionTracker::builder().capacity(1).build()?;
+    /// let first = sessions.create(ten, 7)?.id();
+    /// let enter = async {
+    ///     sessions.room().await?; // until the first one has ended
+    ///     sessions.create(ten, 8)
+    /// };
+    /// let (second, _) = tokio::join!(enter, async { sessions.remove(first) });
+    /// assert!(second.is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn room(&self) -> crate::Room<'_> {
@@ -177,6 +198,25 @@ impl SessionTracker {
     ///
     /// The shutdown goes on if the future is dropped; what there was then goes to the next one, be it this or [`shutdown`](Self::shutdown). Of two
     /// at once each may have some of it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::{SessionTracker, StoreError};
+    /// # use std::time::Duration;
+    /// # let ten = Duration::from_secs(10);
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// # let sessions = SessionTracker::builder().build_with_handler(|_: &_| ())?;
+    /// sessions.create(ten, 7)?;
+    /// let down = sessions.shutdown_async();
+    /// assert_eq!(sessions.create(ten, 8), Err(StoreError::Closed)); // from here on
+    /// let left = down.await;
+    /// assert_eq!((left[0].owner, left.len()), (7, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(

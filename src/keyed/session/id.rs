@@ -27,11 +27,32 @@ const COUNT_BITS: u32 = 16;
 /// millisecond that it ran, or its clock was set back, or 34.8 years have gone by.
 ///
 /// Displayed as `0x` and 16 hexadecimal digits.
+///
+/// # Examples
+///
+/// ```
+/// use expiry::{SessionId, SessionTracker};
+/// use std::time::Duration;
+///
+/// let sessions = SessionTracker::builder().server_id(0xAB).first_id(0x1F).build()?;
+/// let id = sessions.create(Duration::from_secs(10), 7)?.id();
+/// assert_eq!(id.to_string(), "0xab0000000000001f");
+/// assert_eq!(SessionId::from(u64::from(id)), id); // into a message, and back
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
 impl SessionId {
     /// The server that has issued it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::SessionId;
+    /// let id = SessionId(0xAB00_0000_0000_001F); // from a client
+    /// assert_eq!(id.server(), 0xAB);             // whom to ask
+    /// ```
     #[must_use]
     pub fn server(self) -> u8 {
         self.0.to_be_bytes()[0]

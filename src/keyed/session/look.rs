@@ -149,6 +149,19 @@ impl SessionTracker {
     }
 
     /// Whether there are none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::SessionTracker;
+    /// # use std::time::Duration;
+    /// # let sessions = SessionTracker::builder().build()?;
+    /// assert!(sessions.is_empty());
+    /// let id = sessions.create(Duration::from_secs(10), 7)?.id();
+    /// sessions.set_closing(id)?;
+    /// assert!(!sessions.is_empty()); // until it is removed
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -84,12 +84,35 @@ impl fmt::Debug for Session {
 
 impl Session {
     /// Its id.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::SessionTracker;
+    /// # use std::time::Duration;
+    /// # let sessions = SessionTracker::builder().build()?;
+    /// let session = sessions.create(Duration::from_secs(10), 7)?;
+    /// assert_eq!(sessions.get(session.id()).unwrap().owner, 7); // the id is what the client is told
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn id(&self) -> SessionId {
         SessionId(self.place.bits)
     }
 
     /// The timeout that was granted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::SessionTracker;
+    /// # use std::time::Duration;
+    /// # let second = Duration::from_secs(1);
+    /// let sessions = SessionTracker::builder().maximum_timeout(40 * second).build()?;
+    /// assert_eq!(sessions.create(10 * second, 7)?.timeout(), 10 * second);
+    /// assert_eq!(sessions.create(100 * second, 7)?.timeout(), 40 * second); // as the client is to be told
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout
@@ -207,6 +230,18 @@ impl fmt::Debug for SessionTracker {
 
 impl SessionTracker {
     /// Settings with defaults.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::SessionTracker;
+    /// # use std::time::Duration;
+    /// let sessions = SessionTracker::builder().server_id(1).build()?;
+    /// let session = sessions.create(Duration::from_millis(1), 7)?;
+    /// assert_eq!(session.id().server(), 1);
+    /// assert_eq!(session.timeout(), Duration::from_millis(100)); // the least: the interval, as nobody has said otherwise
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn builder() -> SessionTrackerBuilder {
         SessionTrackerBuilder::default()
     }
