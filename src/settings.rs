@@ -177,11 +177,11 @@ impl<'de> Deserialize<'de> for Timeout {
 }
 
 /// A face's settings, and its builder's method that takes them. Each of `durations` and `values` is one of the builder's setters, by its name;
-/// what is set otherwise is in `others`, with how.
+/// what is set otherwise is in `others`, with how. `by` says how a builder is come by, for the method's example.
 macro_rules! settings {
     (
         $(#[$doc:meta])*
-        $settings:ident sets $builder:ident, impl [$($generics:tt)*] [$($of:tt)*] {
+        $settings:ident sets $builder:ident by $begin:literal, impl [$($generics:tt)*] [$($of:tt)*] {
             durations { $($duration:ident),* }
             values { $($value:ident: $type:ty),* }
             others { $($(#[$other_doc:meta])* $other:ident: $other_type:ty => $set:ident),* }
@@ -211,6 +211,21 @@ macro_rules! settings {
         #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
         impl $($generics)* $($of)* {
             /// Sets what these settings have, and leaves the rest as it is.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            #[doc = concat!("# use expiry::settings::", stringify!($settings), ";")]
+            /// # use expiry::BuildError;
+            #[doc = concat!("let settings: ", stringify!($settings), " = toml::from_str(\"capacity = 0\")?;")]
+            #[doc = concat!("let refused = ", $begin, ".capacity(1000).settings(&settings).build();")]
+            /// assert_eq!(refused.err(), Some(BuildError::ZeroCapacity)); // what is said later counts
+            ///
+            #[doc = concat!("let settings = ", stringify!($settings), "::default(); // of an empty file")]
+            #[doc = concat!("let refused = ", $begin, ".capacity(0).settings(&settings).build();")]
+            /// assert_eq!(refused.err(), Some(BuildError::ZeroCapacity)); // it is left as it was
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
             pub fn settings(mut self, settings: &$settings) -> Self {
                 $(
                     if let Some(duration) = settings.$duration {
@@ -233,7 +248,21 @@ macro_rules! settings {
 
 settings! {
     /// Of an [`AckTracker`](crate::AckTracker).
-    AckTrackerSettings sets AckTrackerBuilder, impl [] [AckTrackerBuilder] {
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::settings::AckTrackerSettings;
+    /// use expiry::{edge, Ack, AckError, AckTracker, Timeout};
+    ///
+    /// let settings: AckTrackerSettings = toml::from_str("timeout = \"never\"\nearly_capacity = 1")?;
+    /// assert_eq!((settings.timeout, settings.interval), (Timeout::Never, None));
+    /// let tracker = AckTracker::builder().settings(&settings).build_manual()?;
+    /// assert_eq!(tracker.ack(7, edge())?, Ack::Held);
+    /// assert_eq!(tracker.ack(8, edge()), Err(AckError::EarlyFull));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    AckTrackerSettings sets AckTrackerBuilder by "expiry::AckTracker::builder()", impl [] [AckTrackerBuilder] {
         durations { interval, early_timeout }
         values {
             shards: usize, capacity: usize, early_capacity: usize, latency_sampling: f64, on_drop: OnDrop, reaper_budget: usize
@@ -255,7 +284,25 @@ fn set_timeout(builder: AckTrackerBuilder, timeout: Timeout) -> AckTrackerBuilde
 
 settings! {
     /// Of an [`ExpiringMap`](crate::ExpiringMap).
-    ExpiringMapSettings sets ExpiringMapBuilder, impl [<K, V, S>] [ExpiringMapBuilder<K, V, S>] {
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::settings::ExpiringMapSettings;
+    /// use expiry::{ExpiringMap, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// let settings: ExpiringMapSettings = toml::from_str("time_to_live = \"1h 30m\"")?;
+    /// let clock = ManualClock::new();
+    /// let map = ExpiringMap::builder().settings(&settings).clock(clock.clone()).build_manual()?;
+    /// map.insert("key", 1)?;
+    /// clock.advance(Duration::from_secs(89 * 60));
+    /// assert!(map.contains_key("key"));
+    /// clock.advance(Duration::from_secs(2 * 60));
+    /// assert!(!map.contains_key("key"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ExpiringMapSettings sets ExpiringMapBuilder by "expiry::ExpiringMap::<u64, u64>::builder()", impl [<K, V, S>] [ExpiringMapBuilder<K, V, S>] {
         durations { time_to_live, time_to_idle, interval }
         values { shards: usize, capacity: usize, reaper_budget: usize }
         others {}
@@ -264,7 +311,22 @@ settings! {
 
 settings! {
     /// Of an [`ExpiryQueue`](crate::ExpiryQueue).
-    ExpiryQueueSettings sets ExpiryQueueBuilder, impl [<K: Hash + Eq + Send + Sync + 'static>] [ExpiryQueueBuilder<K>] {
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::settings::ExpiryQueueSettings;
+    /// use expiry::{ExpiryQueue, StoreError};
+    /// use std::time::Duration;
+    ///
+    /// let settings: ExpiryQueueSettings = toml::from_str("interval = \"1s\"\ncapacity = 1")?;
+    /// assert_eq!(settings.interval, Some(Duration::from_secs(1)));
+    /// let leases = ExpiryQueue::builder().settings(&settings).build()?;
+    /// leases.update("worker 1", Duration::from_secs(10))?;
+    /// assert_eq!(leases.update("worker 2", Duration::from_secs(10)), Err(StoreError::Full));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ExpiryQueueSettings sets ExpiryQueueBuilder by "expiry::ExpiryQueue::<u64>::builder()", impl [<K: Hash + Eq + Send + Sync + 'static>] [ExpiryQueueBuilder<K>] {
         durations { interval, pause_grace }
         values { shards: usize, capacity: usize, reaper_budget: usize }
         others {}
@@ -273,7 +335,21 @@ settings! {
 
 settings! {
     /// Of a [`SessionTracker`](crate::SessionTracker).
-    SessionTrackerSettings sets SessionTrackerBuilder, impl [] [SessionTrackerBuilder] {
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::settings::SessionTrackerSettings;
+    /// use expiry::SessionTracker;
+    /// use std::time::Duration;
+    ///
+    /// let settings: SessionTrackerSettings = toml::from_str("minimum_timeout = \"4s\"\nserver_id = 1")?;
+    /// let sessions = SessionTracker::builder().settings(&settings).build()?;
+    /// let session = sessions.create(Duration::from_secs(1), 7)?;
+    /// assert_eq!((session.timeout(), session.id().server()), (Duration::from_secs(4), 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    SessionTrackerSettings sets SessionTrackerBuilder by "expiry::SessionTracker::builder()", impl [] [SessionTrackerBuilder] {
         durations { interval, minimum_timeout, maximum_timeout, pause_grace }
         values { server_id: u8, shards: usize, capacity: usize, reaper_budget: usize }
         others {
@@ -294,7 +370,24 @@ fn set_collect_touches(builder: SessionTrackerBuilder, collect: bool) -> Session
 #[cfg(feature = "async")]
 settings! {
     /// Of [`Timeouts`](crate::Timeouts).
-    TimeoutsSettings sets TimeoutsBuilder, impl [] [TimeoutsBuilder] {
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::settings::TimeoutsSettings;
+    /// use expiry::{BuildError, Timeouts};
+    /// use std::time::Duration;
+    ///
+    /// let settings: TimeoutsSettings = toml::from_str("interval = \"10ms\"\nshards = 4")?;
+    /// assert_eq!(settings.interval, Some(Duration::from_millis(10)));
+    /// let timeouts = Timeouts::builder().settings(&settings).build_manual()?;
+    ///
+    /// let settings: TimeoutsSettings = toml::from_str("interval = \"1us\"")?; // a duration, but too short
+    /// let refused = Timeouts::builder().settings(&settings).build_manual();
+    /// assert_eq!(refused.err(), Some(BuildError::IntervalTooShort { interval: Duration::from_micros(1) }));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    TimeoutsSettings sets TimeoutsBuilder by "expiry::Timeouts::builder()", impl [] [TimeoutsBuilder] {
         durations { interval }
         values { shards: usize, capacity: usize, reaper_budget: usize }
         others {}
