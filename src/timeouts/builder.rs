@@ -107,7 +107,7 @@ impl TimeoutsBuilder {
         ///
         /// ```
         /// # use expiry::timeouts::{TimeoutError, TimerError};
-        /// # use expiry::{ManualClock, Timeouts};
+        /// # use expiry::Timeouts;
         /// # use std::{future::pending, time::Duration};
         /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         /// # runtime.block_on(async {
@@ -166,6 +166,25 @@ impl TimeoutsBuilder {
 
     /// Builds, and starts the reaper: a thread that sleeps until something is due, and wakes the tasks that wait for it.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::timeouts::TimeoutError;
+    /// # use expiry::{BuildError, Timeouts};
+    /// # use std::{future::pending, time::Duration};
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let timeouts = Timeouts::builder().build()?; // nobody needs to poll
+    /// assert_eq!(timeouts.timeout(Duration::from_secs(30), async { 42 }).await, Ok(42));
+    /// assert_eq!(timeouts.timeout(Duration::ZERO, pending::<()>()).await, Err(TimeoutError::Elapsed));
+    ///
+    /// let refused = Timeouts::builder().interval(Duration::ZERO).build();
+    /// assert_eq!(refused.err(), Some(BuildError::IntervalTooShort { interval: Duration::ZERO }));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`BuildError`] says which setting is out of range, or what the system refused.
@@ -182,6 +201,27 @@ impl TimeoutsBuilder {
     }
 
     /// Builds without a thread: nobody is woken but in [`Timeouts::poll`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::{ManualClock, Timeouts};
+    /// # use std::time::Duration;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let (clock, hour) = (ManualClock::new(), Duration::from_secs(3600));
+    /// let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
+    /// let pass = async {
+    ///     clock.advance(hour);
+    ///     assert_eq!(timeouts.len(), 1); // it is due, and nobody has looked
+    ///     timeouts.poll(1000);
+    /// };
+    /// let (slept, ()) = tokio::join!(timeouts.sleep(hour), pass);
+    /// assert_eq!(slept, Ok(()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -64,6 +64,27 @@ impl From<Refused> for TimerError {
 }
 
 /// Why a future did not get to its end: its time is up, or nobody could watch its time.
+///
+/// # Examples
+///
+/// ```
+/// use expiry::timeouts::{TimeoutError, TimerError};
+/// use expiry::Timeouts;
+/// use std::{future::pending, io, time::Duration};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
+/// let timeouts = Timeouts::builder().build_manual()?;
+/// let ended = timeouts.timeout(Duration::ZERO, pending::<()>()).await;
+/// assert_eq!(ended, Err(TimeoutError::Elapsed)); // the work was too slow
+/// timeouts.shutdown();
+/// let ended = timeouts.timeout(Duration::from_secs(30), pending::<()>()).await;
+/// assert_eq!(ended, Err(TimeoutError::Timer(TimerError::Closed))); // nobody watches any more
+/// assert_eq!(io::Error::from(TimeoutError::Elapsed).kind(), io::ErrorKind::TimedOut);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TimeoutError {
     /// Its time is up.
@@ -75,6 +96,24 @@ pub enum TimeoutError {
 
 impl TimeoutError {
     /// Whether its time is up.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::Timeouts;
+    /// # use std::{future::pending, time::Duration};
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// # let timeouts = Timeouts::builder().build_manual()?;
+    /// let why = timeouts.timeout(Duration::ZERO, pending::<()>()).await.unwrap_err();
+    /// assert!(why.is_elapsed());
+    /// timeouts.shutdown();
+    /// let why = timeouts.timeout(Duration::from_secs(30), pending::<()>()).await.unwrap_err();
+    /// assert!(!why.is_elapsed()); // says nothing of the work
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn is_elapsed(self) -> bool {
         self == TimeoutError::Elapsed

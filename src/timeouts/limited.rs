@@ -70,21 +70,96 @@ impl<'t, F> Limited<'t, F> {
     }
 
     /// Gives it so much time from now on, as [`Sleep::reset`] does. A connection, say, that has been heard from.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::timeouts::TimeoutError;
+    /// # use expiry::{ManualClock, Timeouts};
+    /// # use std::{future::{pending, poll_fn, Future}, pin::pin, task::Poll, time::Duration};
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// # let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
+    /// let mut connection = pin!(timeouts.timeout(10 * second, pending::<()>()));
+    /// for heard in 0..3 {
+    ///     assert!(poll_fn(|context| Poll::Ready(connection.as_mut().poll(context))).await.is_pending(), "{heard}");
+    ///     clock.advance(8 * second);
+    ///     connection.as_mut().reset(10 * second);
+    ///     timeouts.poll(1000);
+    /// }
+    /// clock.advance(11 * second);
+    /// timeouts.poll(1000);
+    /// assert_eq!(connection.await, Err(TimeoutError::Elapsed)); // has fallen silent
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn reset(self: Pin<&mut Self>, after: Duration) {
         self.project().1.reset(after);
     }
 
     /// The future.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::Timeouts;
+    /// # use std::time::Duration;
+    /// # let second = Duration::from_secs(1);
+    /// # let timeouts = Timeouts::builder().build_manual()?;
+    /// let nap = timeouts.sleep(5 * second);
+    /// let limited = timeouts.timeout(10 * second, nap);
+    /// assert!(!limited.get_ref().is_elapsed()); // the nap's
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn get_ref(&self) -> &F {
         &self.future
     }
 
     /// The future, to be used while its time runs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::{ManualClock, Timeouts};
+    /// # use std::{pin::pin, time::Duration};
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// # let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
+    /// let nap = timeouts.sleep(60 * second);
+    /// let mut limited = pin!(timeouts.timeout(10 * second, nap));
+    /// limited.as_mut().get_pin_mut().reset(5 * second); // the nap's time, not the limit
+    /// clock.advance(5 * second);
+    /// assert_eq!(limited.await, Ok(Ok(())));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn get_pin_mut(self: Pin<&mut Self>) -> Pin<&mut F> {
         self.project().0
     }
 
     /// The future, without a limit from now on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::{ManualClock, Timeouts};
+    /// # use std::time::Duration;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// # let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
+    /// let nap = timeouts.sleep(60 * second);
+    /// let limited = timeouts.timeout(10 * second, nap);
+    /// clock.advance(60 * second);
+    /// limited.into_inner().await?; // no longer under a limit
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn into_inner(self) -> F {
         self.future
     }

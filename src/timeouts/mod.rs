@@ -118,6 +118,32 @@ pub struct Timeouts {
 
 /// Counters. Monotonic but for `waiting` and `slots`; read one after another while others count. When nothing is going on, `registered` is
 /// `waiting + fired + cancelled + closed`.
+///
+/// # Examples
+///
+/// ```
+/// use expiry::timeouts::TimeoutsMetrics;
+/// use expiry::{ManualClock, Timeouts};
+/// use std::{future::pending, time::Duration};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
+/// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+/// let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
+/// timeouts.timeout(second, async { 42 }).await?; // ready when it is polled: not registered
+/// let late = timeouts.timeout(second, pending::<()>());
+/// let in_time = timeouts.timeout(second, tokio::task::yield_now());
+/// let _ = tokio::join!(late, in_time, async {
+///     tokio::task::yield_now().await;
+///     clock.advance(second);
+///     timeouts.poll(1000);
+/// });
+/// let TimeoutsMetrics { registered, fired, cancelled, waiting, .. } = timeouts.metrics();
+/// assert_eq!((registered, fired, cancelled, waiting), (2, 1, 1, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -157,6 +183,21 @@ impl fmt::Debug for Timeouts {
 impl Timeouts {
     /// With default settings, and a reaper thread.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::Timeouts;
+    /// # use std::time::Duration;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let timeouts = Timeouts::new()?; // one for the process
+    /// let answer = timeouts.timeout(Duration::from_secs(30), async { 42 }).await?;
+    /// assert_eq!(answer, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`BuildError::OutOfMemory`], [`BuildError::NoThread`].
@@ -165,6 +206,16 @@ impl Timeouts {
     }
 
     /// Settings with defaults.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::Timeouts;
+    /// # use std::time::Duration;
+    /// let timeouts = Timeouts::builder().capacity(100_000).build_manual()?;
+    /// assert_eq!(timeouts.interval(Duration::ZERO).period(), Duration::from_millis(1)); // as nobody has said otherwise
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn builder() -> TimeoutsBuilder {
         TimeoutsBuilder::default()
     }
@@ -172,17 +223,85 @@ impl Timeouts {
     /// Gives a future so much time, from the first poll on that finds it pending. The future is polled before the time is looked at.
     ///
     /// The error of the [`Limited`] is [`TimeoutError::Elapsed`], or says that the deadline was refused.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::timeouts::TimeoutError;
+    /// # use expiry::{ManualClock, Timeouts};
+    /// # use std::{future::pending, time::Duration};
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// # let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
+    /// assert_eq!(timeouts.timeout(second, async { 42 }).await, Ok(42));
+    ///
+    /// let late = timeouts.timeout(second, pending::<()>());
+    /// clock.advance(10 * second); // its time has not begun: nobody has polled it
+    /// let pass = async {
+    ///     clock.advance(second);
+    ///     timeouts.poll(1000);
+    /// };
+    /// assert_eq!(tokio::join!(late, pass).0, Err(TimeoutError::Elapsed));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn timeout<F: IntoFuture>(&self, after: Duration, future: F) -> Limited<'_, F::IntoFuture> {
         Limited::new(future.into_future(), Sleep::fresh(&self.waiters, after))
     }
 
     /// Is ready so long after this call.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::{ManualClock, Timeouts};
+    /// # use std::time::Duration;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// # let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
+    /// let nap = timeouts.sleep(10 * second);
+    /// clock.advance(6 * second); // its time has begun
+    /// let pass = async {
+    ///     clock.advance(4 * second);
+    ///     timeouts.poll(1000);
+    /// };
+    /// assert_eq!(tokio::join!(nap, pass).0, Ok(()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn sleep(&self, after: Duration) -> Sleep<'_> {
         Sleep::from_now(&self.waiters, after)
     }
 
     /// Ticks at once, and then at this period, or at the interval if that is longer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::{ManualClock, Timeouts};
+    /// # use std::time::Duration;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// # let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
+    /// let mut beat = timeouts.interval(second);
+    /// beat.tick().await?; // at once
+    /// for _ in 0..3 {
+    ///     let pass = async {
+    ///         clock.advance(second);
+    ///         timeouts.poll(1000);
+    ///     };
+    ///     assert_eq!(tokio::join!(beat.tick(), pass).0, Ok(()));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn interval(&self, period: Duration) -> Interval<'_> {
         Interval::new(&self.waiters, period)
     }
@@ -190,6 +309,29 @@ impl Timeouts {
     /// Wakes what is due, with at most about `budget` steps of work. For those without a reaper; harmless on others. Never waits: any number
     /// of threads may poll, each leaves out the shards that another one is at. (After a shutdown it does what is left of that, as
     /// [`shutdown`](Self::shutdown) does.)
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::{ManualClock, Timeouts};
+    /// # use std::time::Duration;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let clock = ManualClock::new();
+    /// let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
+    /// let drive = async {
+    ///     while !timeouts.is_empty() {
+    ///         let polled = timeouts.poll(1000);
+    ///         clock.advance(polled.next.unwrap_or_default()); // or sleep for so long
+    ///     }
+    /// };
+    /// let hour = Duration::from_secs(3600);
+    /// let (slept, ()) = tokio::join!(timeouts.sleep(24 * hour), drive); // a day, in no time
+    /// assert_eq!(slept, Ok(()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn poll(&self, budget: usize) -> Polled {
         let engine = &self.waiters.engine;
         let now = engine.clock.now();
@@ -205,18 +347,81 @@ impl Timeouts {
     }
 
     /// How many futures wait; about, while others come and go.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::Timeouts;
+    /// # use std::time::Duration;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// # let timeouts = Timeouts::builder().build_manual()?;
+    /// let minute = Duration::from_secs(60);
+    /// tokio::select! {
+    ///     biased;
+    ///     _ = timeouts.sleep(minute) => unreachable!(),
+    ///     _ = timeouts.sleep(2 * minute) => unreachable!(),
+    ///     () = async { assert_eq!(timeouts.len(), 2) } => {}
+    /// }
+    /// assert_eq!(timeouts.len(), 0); // they were dropped
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.waiters.engine.len(&*self.waiters)
     }
 
     /// Whether none does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::Timeouts;
+    /// # use std::time::Duration;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// # let timeouts = Timeouts::builder().build_manual()?;
+    /// let nap = timeouts.sleep(Duration::from_secs(60));
+    /// assert!(timeouts.is_empty()); // nobody waits for it yet
+    /// tokio::select! {
+    ///     biased;
+    ///     _ = nap => unreachable!(),
+    ///     () = async { assert!(!timeouts.is_empty()) } => {}
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Counters. O(threads * shards).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::{ManualClock, Timeouts};
+    /// # use std::time::Duration;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// # let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
+    /// let pass = async {
+    ///     clock.advance(3 * second);
+    ///     timeouts.poll(1000); // 2 s late
+    /// };
+    /// tokio::join!(timeouts.sleep(second), pass).0?;
+    /// let metrics = timeouts.metrics();
+    /// assert_eq!((metrics.registered, metrics.fired), (1, 1));
+    /// assert!(metrics.lateness.quantile(1.0) >= Some(2 * second));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn metrics(&self) -> TimeoutsMetrics {
         let engine = &self.waiters.engine;
@@ -243,6 +448,32 @@ impl Timeouts {
 
     /// Waits for room, where the [capacity](TimeoutsBuilder::capacity) is bounded: see [`Room`](crate::Room), which has an
     /// example. It is for who has been told [`TimerError::Full`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::timeouts::TimerError;
+    /// # use expiry::{ManualClock, Timeouts};
+    /// # use std::time::Duration;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// let timeouts = Timeouts::builder().capacity(1).clock(clock.clone()).build_manual()?;
+    /// let first = timeouts.sleep(second);
+    /// let second_one = async {
+    ///     assert_eq!(timeouts.sleep(second).await, Err(TimerError::Full));
+    ///     timeouts.room().await?; // until the first one is through
+    ///     timeouts.sleep(Duration::ZERO).await
+    /// };
+    /// let pass = async {
+    ///     clock.advance(second);
+    ///     timeouts.poll(1000);
+    /// };
+    /// assert_eq!(tokio::join!(first, second_one, pass), (Ok(()), Ok(()), ()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn room(&self) -> crate::Room<'_> {
@@ -252,6 +483,25 @@ impl Timeouts {
     /// Ends it: what waits is woken and resolves to [`TimerError::Closed`], unless its time was up; what comes later is refused with that. A
     /// future that is ready is ready all the same. Waits for the reaper; called by a waker that the reaper calls, or a poll, it only asks: the reaper,
     /// or that poll, does the rest when the round is over.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::timeouts::TimerError;
+    /// # use expiry::Timeouts;
+    /// # use std::time::Duration;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// # let timeouts = Timeouts::builder().build_manual()?;
+    /// let minute = Duration::from_secs(60);
+    /// let (waits, ()) = tokio::join!(timeouts.sleep(minute), async { timeouts.shutdown() });
+    /// assert_eq!(waits, Err(TimerError::Closed));
+    /// assert_eq!(timeouts.sleep(minute).await, Err(TimerError::Closed));
+    /// assert_eq!(timeouts.timeout(minute, async { 42 }).await, Ok(42)); // ready all the same
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn shutdown(&self) {
         shut(&self.waiters.engine, self.reaper.as_ref(), || {
             self.waiters.close();

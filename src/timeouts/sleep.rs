@@ -36,6 +36,34 @@ impl State {
 /// It is `Unpin`, 32 bytes, and borrows the [`Timeouts`](crate::Timeouts). Dropping it cancels it at once. Polled again after it was
 /// ready, it is ready.
 ///
+/// # Examples
+///
+/// ```
+/// use expiry::{ManualClock, Timeouts};
+/// use std::time::Duration;
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
+/// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+/// let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
+/// let mut nap = timeouts.sleep(second);
+/// let pass = async {
+///     clock.advance(second);
+///     timeouts.poll(1000);
+/// };
+/// tokio::join!(&mut nap, pass).0?;
+/// nap.await?; // it is ready, and stays so
+/// tokio::select! {
+///     biased;
+///     _ = timeouts.sleep(second) => unreachable!(), // is dropped, as the other is ready
+///     () = async {} => {}
+/// }
+/// assert!(timeouts.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 ///
 /// [`TimerError`]: it was refused, or shut down. After that it may be polled again, which tries again.
@@ -122,6 +150,25 @@ impl<'t> Sleep<'t> {
     }
 
     /// Whether it has been ready.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use expiry::{ManualClock, Timeouts};
+    /// # use std::time::Duration;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// # let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
+    /// let mut nap = timeouts.sleep(second);
+    /// clock.advance(second);
+    /// assert!(!nap.is_elapsed()); // its time is up, but nobody has polled it
+    /// (&mut nap).await?;
+    /// assert!(nap.is_elapsed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn is_elapsed(&self) -> bool {
         matches!(self.state, State::Over)
