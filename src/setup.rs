@@ -172,7 +172,8 @@ macro_rules! setters {
             self
         }
 
-        /// Makes hashing and ids reproducible. Not for production: whoever knows the seed can choose keys that collide.
+        /// Makes the hashing of integers reproducible, and the ids of issued roots; keys of other types go through a hasher first,
+        /// which has a seed of its own. Not for production: whoever knows the seed can choose keys that collide.
         ///
         $(#[$seed])*
         pub fn seed(mut self, seed: u64) -> Self {

@@ -213,7 +213,7 @@ impl AckTrackerBuilder {
         self
     }
 
-    /// The most acks, fails and resets that may wait for their inits at once; 0 refuses them all.
+    /// The most roots of which acks, fails and resets may wait for the init at once; 0 refuses them all.
     /// Only roots chosen by callers can have any.
     ///
     /// # Examples
@@ -221,10 +221,11 @@ impl AckTrackerBuilder {
     /// ```
     /// # use expiry::{edge, Ack, AckError, AckTracker};
     /// let tracker = AckTracker::builder().early_capacity(1).build_manual()?;
-    /// let work = edge();
-    /// assert_eq!(tracker.ack(7, work)?, Ack::Held);
+    /// let (one, other) = (edge(), edge());
+    /// assert_eq!(tracker.ack(7, one)?, Ack::Held);
+    /// assert_eq!(tracker.ack(7, other)?, Ack::Held);                // for the same root
     /// assert_eq!(tracker.ack(8, edge()), Err(AckError::EarlyFull)); // try again once the init of 7 has come
-    /// tracker.init(7, work, 42)?;
+    /// tracker.init(7, one ^ other, 42)?;
     /// assert_eq!(tracker.ack(8, edge())?, Ack::Held);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

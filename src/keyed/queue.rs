@@ -144,13 +144,15 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
         /// ```
         /// # use expiry::ExpiryQueue;
         /// # use std::time::Duration;
-        /// let one = ExpiryQueue::builder().seed(7).build()?;
-        /// let same = ExpiryQueue::builder().seed(7).build()?;
-        /// for key in 0..1000_u64 {
-        ///     one.update(key, Duration::from_secs(10))?;
-        ///     same.update(key, Duration::from_secs(10))?;
-        /// }
-        /// assert_eq!(one.metrics().shards, same.metrics().shards); // each key is where it is in the other
+        /// let grown = |seed| -> Result<Vec<u64>, Box<dyn std::error::Error>> {
+        ///     let leases = ExpiryQueue::builder().seed(seed).shards(16).build()?;
+        ///     for key in 0..8000_u64 {
+        ///         leases.update(key, Duration::from_secs(10))?;
+        ///     }
+        ///     Ok(leases.metrics().shards.iter().map(|shard| shard.tables).collect())
+        /// };
+        /// assert_eq!(grown(7)?, grown(7)?); // where the keys are, and so where the index has grown
+        /// assert_ne!(grown(7)?, grown(8)?);
         /// # Ok::<(), Box<dyn std::error::Error>>(())
         /// ```
         seed,

@@ -151,13 +151,15 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         ///
         /// ```
         /// # use expiry::ExpiringMap;
-        /// let one = ExpiringMap::builder().seed(7).build_manual()?;
-        /// let same = ExpiringMap::builder().seed(7).build_manual()?;
-        /// for key in 0..1000_u64 {
-        ///     one.insert(key, ())?;
-        ///     same.insert(key, ())?;
-        /// }
-        /// assert_eq!(one.metrics().shards, same.metrics().shards); // each key is where it is in the other
+        /// let grown = |seed| -> Result<Vec<u64>, Box<dyn std::error::Error>> {
+        ///     let map = ExpiringMap::builder().seed(seed).shards(16).build_manual()?;
+        ///     for key in 0..8000_u64 {
+        ///         map.insert(key, ())?;
+        ///     }
+        ///     Ok(map.metrics().shards.iter().map(|shard| shard.tables).collect())
+        /// };
+        /// assert_eq!(grown(7)?, grown(7)?); // where the keys are, and so where the index has grown
+        /// assert_ne!(grown(7)?, grown(8)?);
         /// # Ok::<(), Box<dyn std::error::Error>>(())
         /// ```
         seed,

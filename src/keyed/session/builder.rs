@@ -164,13 +164,15 @@ impl SessionTrackerBuilder {
         /// ```
         /// # use expiry::SessionTracker;
         /// # use std::time::Duration;
-        /// let one = SessionTracker::builder().seed(7).first_id(1).build()?; // ids are not of the seed
-        /// let same = SessionTracker::builder().seed(7).first_id(1).build()?;
-        /// for owner in 0..1000 {
-        ///     one.create(Duration::from_secs(10), owner)?;
-        ///     same.create(Duration::from_secs(10), owner)?;
-        /// }
-        /// assert_eq!(one.metrics().shards, same.metrics().shards); // each session is where it is in the other
+        /// let grown = |seed| -> Result<Vec<u64>, Box<dyn std::error::Error>> {
+        ///     let sessions = SessionTracker::builder().seed(seed).first_id(1).shards(16).build()?;
+        ///     for owner in 0..8000 {
+        ///         sessions.create(Duration::from_secs(10), owner)?;
+        ///     }
+        ///     Ok(sessions.metrics().shards.iter().map(|shard| shard.tables).collect())
+        /// };
+        /// assert_eq!(grown(7)?, grown(7)?); // where the ids are, and so where the index has grown
+        /// assert_ne!(grown(7)?, grown(8)?);
         /// # Ok::<(), Box<dyn std::error::Error>>(())
         /// ```
         seed,
