@@ -297,10 +297,10 @@ series! {
     Counter CLOSED = "expiry_closed_total", Count, "entries that ended with the shutdown";
     Counter LATE = "expiry_late_total", Count, "acks, fails and resets after the end of their root";
     Counter DUPLICATE = "expiry_duplicate_total", Count, "inits of roots that were in flight already";
-    Counter EARLY_HELD = "expiry_early_held_total", Count, "acks, fails and resets that came before their init and were held";
+    Counter EARLY_HELD = "expiry_early_held_total", Count, "roots of which something came before their init and was held";
     Counter EARLY_MERGED = "expiry_early_merged_total", Count, "of these, how many met their init";
     Counter EARLY_EXPIRED = "expiry_early_expired_total", Count, "of these, how many waited in vain";
-    Counter EARLY_REFUSED = "expiry_early_refused_total", Count, "early arrivals that were refused because too many were held";
+    Counter EARLY_REFUSED = "expiry_early_refused_total", Count, "acks, fails and resets that came before their init and were refused because too many roots were held";
     Counter LATENESS_BUCKET = "expiry_lateness_seconds_bucket", Count, "expirations that were seen at most `le` seconds after they were due";
     Counter LATENESS_COUNT = "expiry_lateness_seconds_count", Count, "all of these";
     Counter REAPER_BUSY = "expiry_reaper_busy_nanoseconds_total", Nanoseconds, "time that the reaper has spent working";

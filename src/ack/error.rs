@@ -24,7 +24,7 @@ pub enum AckError {
     NotLive,
     /// The root is in flight already, under this id. Wait for its outcome, or use another id.
     Duplicate,
-    /// Too many acks have come before their inits; see
+    /// Acks of too many roots have come before their inits; see
     /// [`early_capacity`](crate::AckTrackerBuilder::early_capacity). Try again once the inits have come.
     EarlyFull,
     /// The tracker holds as many entries as its capacity allows. Try again once some have ended.
@@ -48,7 +48,7 @@ impl fmt::Display for AckError {
             AckError::ZeroEdge => "the edge id is zero, which changes nothing; use expiry::edge() for ids",
             AckError::NotLive => "the root is not in flight (any more): it was acked, failed or timed out before, or never issued; drop this ack, and replay the message under a new root if it is still wanted",
             AckError::Duplicate => "the root is in flight already; wait for its outcome or use another id",
-            AckError::EarlyFull => "too many acks are waiting for their inits; try again once these have come, or raise early_capacity",
+            AckError::EarlyFull => "acks of too many roots are waiting for their inits; try again once these have come, or raise early_capacity",
             AckError::Full => "the tracker is full; try again once entries have ended, or raise its capacity",
             AckError::OutOfMemory => "out of memory",
             AckError::Collisions => "too many roots share this root's hash; do not give the tracker a seed that others know",

@@ -56,7 +56,7 @@ pub struct ShardMetrics {
     pub late: u64,
     /// Inits that were refused because the root was in flight already.
     pub duplicate: u64,
-    /// Early arrivals that were held.
+    /// Roots of which something came before their init, and was held; however much it was.
     pub early_held: u64,
     /// Of these, how many met their init.
     pub early_merged: u64,

@@ -200,7 +200,7 @@ impl TimeoutsBuilder {
         Ok(timeouts)
     }
 
-    /// Builds without a thread: nobody is woken but in [`Timeouts::poll`].
+    /// Builds without a thread: nobody is woken but in [`Timeouts::poll`], and what waits already is pending until then, be its time up or not.
     ///
     /// # Examples
     ///
