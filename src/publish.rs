@@ -207,6 +207,13 @@ impl Out<'_> {
             .absolute(count);
     }
 
+    fn room(&self, capacity: Option<u64>, refused: u64) {
+        if let Some(capacity) = capacity {
+            self.gauge(&CAPACITY, capacity);
+        }
+        self.counter(&REFUSED, refused);
+    }
+
     fn reaper(&self, busy: Duration, rounds: u64) {
         #[allow(clippy::cast_possible_truncation)] // 584 years
         self.counter(&REAPER_BUSY, busy.as_nanos() as u64);
@@ -286,9 +293,11 @@ macro_rules! series {
 
 series! {
     Gauge LIVE = "expiry_live", Count, "entries now";
+    Gauge CAPACITY = "expiry_capacity", Count, "the most entries there may be, where that is bounded";
     Gauge SLOTS = "expiry_slots", Count, "slots whose memory is held, in use or not";
     Gauge TABLES = "expiry_tables", Count, "tables of the index: one for each shard, and more while it grows or shrinks";
     Counter INSERTED = "expiry_inserted_total", Count, "entries that came in";
+    Counter REFUSED = "expiry_refused_total", Count, "calls that found no room for their entry";
     Counter REPLACED = "expiry_replaced_total", Count, "values that took another's place";
     Counter ACKED = "expiry_acked_total", Count, "roots that were acked";
     Counter FAILED = "expiry_failed_total", Count, "roots that failed";
@@ -362,6 +371,8 @@ impl Metrics {
         let Metrics {
             shards,
             total,
+            capacity,
+            refused,
             lateness,
             reaper_busy,
             reaper_rounds,
@@ -372,6 +383,7 @@ impl Metrics {
         let labels = labels.into();
         labels.each(shards, total, ShardMetrics::publish);
         labels.out(|out| {
+            out.room(*capacity, *refused);
             out.lateness(lateness);
             out.reaper(*reaper_busy, *reaper_rounds);
             out.counter(&HANDLER_PANICS, *handler_panics);
@@ -418,6 +430,8 @@ impl StoreMetrics {
         let StoreMetrics {
             shards,
             total,
+            capacity,
+            refused,
             lateness,
             reaper_busy,
             reaper_rounds,
@@ -429,6 +443,7 @@ impl StoreMetrics {
         let labels = labels.into();
         labels.each(shards, total, StoreShardMetrics::publish);
         labels.out(|out| {
+            out.room(*capacity, *refused);
             out.lateness(lateness);
             out.reaper(*reaper_busy, *reaper_rounds);
             out.counter(&HANDLER_PANICS, *listener_panics);
@@ -455,6 +470,8 @@ impl TimeoutsMetrics {
         let TimeoutsMetrics {
             waiting,
             slots,
+            capacity,
+            refused,
             registered,
             fired,
             cancelled,
@@ -471,6 +488,7 @@ impl TimeoutsMetrics {
             out.counter(&EXPIRED, *fired);
             out.counter(&REMOVED, *cancelled);
             out.counter(&CLOSED, *closed);
+            out.room(*capacity, *refused);
             out.lateness(lateness);
             out.reaper(*reaper_busy, *reaper_rounds);
             out.counter(&HANDLER_PANICS, *waker_panics);

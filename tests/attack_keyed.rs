@@ -291,6 +291,8 @@ fn keys_of_one_hash_are_refused_beyond_some() {
         assert_eq!(refused.error, StoreError::Collisions);
         assert_eq!((refused.key, refused.value), (key(n), n));
     }
+    let metrics = map.metrics();
+    assert_eq!((metrics.capacity, metrics.refused), (None, 1984));
     // What there is is not concerned.
     assert!((0..16).all(|n| insert(n).unwrap().is_some_and(|old| *old == n)));
     assert!(map.remove(&key(5)).is_some_and(|old| *old == 5));

@@ -272,9 +272,23 @@ fn duplicates_full_tables_and_too_many_early_arrivals() {
         says_what_to_do(&error);
     }
     assert_eq!(tracker.len(), 3);
+    let metrics = tracker.metrics();
+    assert_eq!((metrics.capacity, metrics.refused), (Some(3), 5));
+    assert_eq!(
+        (metrics.total.early_refused, metrics.total.duplicate),
+        (1, 1)
+    );
     assert_eq!(tracker.ack(1, 5), Ok(Ack::Completed));
     assert_eq!(tracker.init(2, 5, 0), Ok(()));
     assert_eq!(told.take().len(), 2);
+    // What comes early needs a slot too. The shutdown refuses nothing that is counted.
+    for root in [5, 6] {
+        tracker.init(root, 5, 0).unwrap();
+    }
+    assert_eq!(tracker.ack(7, 5), Err(AckError::Full));
+    tracker.shutdown(Fate::Cancel);
+    assert_eq!(tracker.issue(5, 0), Err(AckError::Closed));
+    assert_eq!(tracker.metrics().refused, 6);
 }
 
 #[test]

@@ -200,6 +200,14 @@ fn a_full_map_refuses_keys_and_replaces_values() {
     map.remove(&7).unwrap();
     map.insert(100, "in".to_string()).unwrap();
     assert_eq!(map.len(), 100);
+    let metrics = map.metrics();
+    assert_eq!((metrics.capacity, metrics.refused), (Some(100), 2));
+    map.shutdown();
+    assert_eq!(
+        map.insert(1, String::new()).unwrap_err().error,
+        StoreError::Closed
+    );
+    assert_eq!(map.metrics().refused, 2);
 }
 
 /// A key whose `Hash` or `Eq` panics when it is told to.
@@ -660,6 +668,8 @@ fn a_full_map_ends_what_is_due_before_it_refuses() {
     assert_eq!(fill(200..350), 100);
     assert_eq!((told.load(Relaxed), map.len()), (100, 100));
     assert!(map.contains_key(&200) && !map.contains_key(&0));
+    // However often room was looked for.
+    assert_eq!(map.metrics().refused, 101);
 }
 
 /// More keys than homes have room of their own for.

@@ -209,9 +209,27 @@ impl std::task::Wake for Nobody {
 }
 
 #[test]
+fn refusals_are_published_and_the_capacity_where_it_is_bounded() {
+    let kept = Kept::default();
+    let map = ExpiringMap::builder().capacity(1).build_manual().unwrap();
+    map.insert(1, ()).unwrap();
+    map.insert(2, ()).unwrap_err();
+    let free = ExpiringMap::<u64, ()>::builder().build_manual().unwrap();
+    with_local_recorder(&kept, || {
+        map.metrics().publish("bounded");
+        free.metrics().publish("free");
+    });
+    assert_eq!(kept.gauge("expiry_capacity{name=\"bounded\"}"), 1.0);
+    assert_eq!(kept.counter("expiry_refused_total{name=\"bounded\"}"), 1);
+    assert_eq!(kept.counter("expiry_refused_total{name=\"free\"}"), 0);
+    let gauges = kept.gauges.lock().unwrap();
+    assert!(!gauges.contains_key("expiry_capacity{name=\"free\"}"));
+}
+
+#[test]
 fn each_series_is_described_with_its_kind_and_unit() {
     let kept = Kept::default();
-    let tracker = AckTracker::builder().build_manual().unwrap();
+    let tracker = AckTracker::builder().capacity(1).build_manual().unwrap();
     let map = ExpiringMap::<u64, u64>::builder().build_manual().unwrap();
     with_local_recorder(&kept, || {
         describe();

@@ -176,6 +176,8 @@ fn a_session_being_closed_stays_until_it_is_removed() {
     assert!(sessions.dump().is_empty());
     sessions.create(SECOND, 0).unwrap();
     assert_eq!(sessions.create(SECOND, 0), Err(StoreError::Full));
+    let metrics = sessions.metrics();
+    assert_eq!((metrics.capacity, metrics.refused), (Some(2), 1));
     let removed = sessions.remove(a.id()).unwrap();
     assert_eq!((removed.id, removed.owner), (a.id(), 1));
     assert_eq!(removed.remaining, None);

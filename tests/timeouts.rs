@@ -260,10 +260,16 @@ fn a_refused_future_has_lost_nothing() {
     assert_eq!(task.held(), 1);
     let mut sleep = timeouts.sleep(MS);
     assert_eq!(task.poll(&mut sleep), Poll::Ready(Err(TimerError::Full)));
+    let metrics = timeouts.metrics();
+    assert_eq!((metrics.capacity, metrics.refused), (Some(1), 3));
     drop(first);
     assert!(task.poll(&mut limited).is_pending());
     assert_eq!(task.poll(&mut limited), Poll::Ready(Ok("done")));
     assert!(task.poll(&mut sleep).is_pending());
+    timeouts.shutdown();
+    let mut late = timeouts.sleep(MS);
+    assert_eq!(task.poll(&mut late), Poll::Ready(Err(TimerError::Closed)));
+    assert_eq!(timeouts.metrics().refused, 3);
 }
 
 /// The time of a limit begins with the first poll that finds its future pending, also where there was no room for it.

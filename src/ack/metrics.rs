@@ -87,6 +87,11 @@ pub struct Metrics {
     pub shards: Vec<ShardMetrics>,
     /// All shards together.
     pub total: ShardMetrics,
+    /// The most entries there may be, if that is bounded.
+    pub capacity: Option<u64>,
+    /// Calls that found no room for their root, or for what came early: the capacity was reached, there was no memory, or there were too many
+    /// ids of one hash. (Where acks of too many roots came early, that is [`early_refused`](ShardMetrics::early_refused).)
+    pub refused: u64,
     /// How late expirations were seen.
     pub lateness: Lateness,
     /// Time that the reaper has spent working, of all the time since the tracker was built.
@@ -180,6 +185,8 @@ impl Trees {
         Metrics {
             shards,
             total,
+            capacity: self.engine.capacity,
+            refused: self.engine.refusals(),
             lateness: self.engine.lateness(),
             reaper_busy: Duration::from_nanos(self.engine.busy.get()),
             reaper_rounds: self.engine.rounds.get(),

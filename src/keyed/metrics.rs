@@ -67,6 +67,10 @@ pub struct StoreMetrics {
     pub shards: Vec<StoreShardMetrics>,
     /// All shards together.
     pub total: StoreShardMetrics,
+    /// The most entries there may be, if that is bounded.
+    pub capacity: Option<u64>,
+    /// Calls that found no room for their entry: the capacity was reached, there was no memory, or there were too many keys of one hash.
+    pub refused: u64,
     /// How late expirations were seen.
     pub lateness: Lateness,
     /// Time that the reaper has spent working, of all the time since the store was built.
@@ -121,6 +125,8 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         StoreMetrics {
             shards,
             total,
+            capacity: self.engine.capacity,
+            refused: self.engine.refusals(),
             lateness: self.engine.lateness(),
             reaper_busy: Duration::from_nanos(self.engine.busy.get()),
             reaper_rounds: self.engine.rounds.get(),

@@ -852,6 +852,8 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         let tries = error == StoreError::Full && *attempts < ATTEMPTS && self.engine.is_due(now);
         if tries {
             self.engine.poll_beside(now, ROOM, face);
+        } else if error != StoreError::Closed {
+            self.engine.count_refusal();
         }
         tries
     }

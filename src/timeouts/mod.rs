@@ -152,6 +152,10 @@ pub struct TimeoutsMetrics {
     pub waiting: u64,
     /// Slots whose memory is held, in use or not: about 37 bytes each.
     pub slots: u64,
+    /// The most futures that may wait at once, if that is bounded.
+    pub capacity: Option<u64>,
+    /// Polls that found no room for their deadline: the capacity was reached, or there was no memory.
+    pub refused: u64,
     /// How often a future was found pending, and its deadline registered.
     pub registered: u64,
     /// Deadlines that came.
@@ -426,6 +430,8 @@ impl Timeouts {
     pub fn metrics(&self) -> TimeoutsMetrics {
         let engine = &self.waiters.engine;
         let mut sum = TimeoutsMetrics {
+            capacity: engine.capacity,
+            refused: engine.refusals(),
             lateness: engine.lateness(),
             reaper_busy: Duration::from_nanos(engine.busy.get()),
             reaper_rounds: engine.rounds.get(),

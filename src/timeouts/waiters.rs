@@ -119,7 +119,7 @@ impl Waiters {
             .with_stripe(|mine, index| self.enter((mine, index), due, waker, &mut refused));
         match entered {
             Some(waiter) => Ok((due, waiter)),
-            None => Err(Self::give_up(refused, waker)),
+            None => Err(self.give_up(refused, waker)),
         }
     }
 
@@ -141,7 +141,7 @@ impl Waiters {
             mine.lapsed.set(self.engine.lapse(now).unwrap_or(0));
             self.enter((mine, index), deadline, waker, &mut refused)
         });
-        Some(entered.ok_or_else(|| Self::give_up(refused, waker)))
+        Some(entered.ok_or_else(|| self.give_up(refused, waker)))
     }
 
     /// What a lease says of something that is over at `due`, at `tick`.
@@ -152,7 +152,10 @@ impl Waiters {
     /// Drops a waker that was not registered; the lease has not had it, or not any more.
     #[cold]
     #[inline(never)]
-    fn give_up(refused: Refused, waker: Words) -> TimerError {
+    fn give_up(&self, refused: Refused, waker: Words) -> TimerError {
+        if refused != Refused::Closed {
+            self.engine.count_refusal();
+        }
         // SAFETY: made by the caller, and in no slot that is live.
         drop(unsafe { waker.into_waker() });
         refused.into()

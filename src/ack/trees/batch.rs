@@ -40,7 +40,7 @@ impl Trees {
                 let issued = self.fill((mine, index), xor, owner, (deadline, now), &mut refused);
                 let Some(issued) = issued else {
                     self.tell_of(mine, bucket, into, untold, deadline)?;
-                    return Err(refused.into());
+                    return Err(self.refuse(refused));
                 };
                 if let Some(last) = bucket.filter(|&last| !std::ptr::eq(last, issued.header)) {
                     let root = Root(issued.root);

@@ -154,8 +154,8 @@ impl Trees {
         self.engine.free(mine, claim);
         match entered {
             Insert::Found => Ok(found),
-            Insert::Alike => Err(AckError::Collisions),
-            _ => Err(AckError::OutOfMemory),
+            Insert::Alike => Err(self.refuse(AckError::Collisions)),
+            _ => Err(self.refuse(AckError::OutOfMemory)),
         }
     }
 
@@ -264,7 +264,7 @@ impl Trees {
                 // What is there already needs no room.
                 Err(refused) => match self.find_anywhere(at.0, at.1, key) {
                     Some(found) => found,
-                    None => return Err(refused.into()),
+                    None => return Err(self.refuse(refused)),
                 },
             };
             match found.lease.state() {
@@ -550,7 +550,7 @@ impl Trees {
                 {
                     Ok(None)
                 }
-                None => Err(refused.into()),
+                None => Err(self.refuse(refused)),
             };
             let Ok(Some(claim)) = entered else {
                 self.early.fetch_sub(1, Relaxed);

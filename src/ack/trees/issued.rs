@@ -24,7 +24,7 @@ impl Trees {
             let times = self.deadline(mine, timeout)?;
             let mut refused = Refused::OutOfMemory;
             let Some(issued) = self.fill((mine, index), xor, owner, times, &mut refused) else {
-                return Err(refused.into());
+                return Err(self.refuse(refused));
             };
             let root = Root(issued.root);
             let (header, id) = (issued.header, IssuedId(issued.root).slot());

@@ -197,6 +197,16 @@ impl Trees {
         }
     }
 
+    /// What a caller is told for whose entry there is no room, or no more is to come. The former is counted.
+    #[cold]
+    pub(super) fn refuse(&self, why: impl Into<AckError>) -> AckError {
+        let why = why.into();
+        if why != AckError::Closed {
+            self.engine.count_refusal();
+        }
+        why
+    }
+
     /// Makes a thread's share; see [`Engine::new`].
     pub(crate) fn share(shards: usize) -> impl Fn() -> Share + Send + Sync + 'static {
         move || Share::new(shards)

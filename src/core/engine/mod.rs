@@ -231,6 +231,8 @@ pub(crate) struct Stripe<C> {
     pub(crate) lapsed: Counter,
     /// Non-zero while this thread is in a round of the driver, handlers included.
     pub(crate) driving: Counter,
+    /// Entries of this thread's that were refused for want of room.
+    refused: Counter,
     /// How many shards further than its index says this thread's next round begins.
     further: Counter,
     /// Non-zero if its last round has ended entries whose memory others were still to retire.
@@ -258,6 +260,7 @@ impl<C> Stripe<C> {
             own: LastDeadline::default(),
             lapsed: Counter::default(),
             driving: Counter::default(),
+            refused: Counter::default(),
             further: Counter::default(),
             lent: Counter::default(),
             untold: std::sync::atomic::AtomicU64::new(0),
@@ -422,7 +425,8 @@ pub(crate) struct Engine<C> {
     pub(crate) clock: Source,
     /// The clock's lag if the coarse reading is used for deadlines; `None` if the exact one is.
     lag: Option<u64>,
-    /// Free slots left, where the capacity is bounded.
+    /// The most slots in use, where that is bounded, and how many are left.
+    pub(crate) capacity: Option<u64>,
     credits: Option<CachePadded<AtomicU64>>,
     /// Who waits for one.
     #[cfg(feature = "async")]
@@ -496,6 +500,7 @@ impl<C> Engine<C> {
             // A lag that is small beside the interval is made up for by adding it to every deadline.
             lag: (!config.exact && lag <= config.interval / 4).then_some(lag),
             clock: config.clock,
+            capacity: config.capacity.map(|slots| slots as u64),
             credits: config
                 .capacity
                 .map(|slots| CachePadded::new(AtomicU64::new(slots as u64))),
@@ -538,6 +543,17 @@ impl<C> Engine<C> {
     pub(crate) fn len(&self, face: &impl Face) -> usize {
         let live: u64 = (0..self.shards()).map(|shard| face.live(shard).0).sum();
         usize::try_from(live).unwrap_or(usize::MAX)
+    }
+
+    /// A caller is told that there is no room.
+    #[cold]
+    pub(crate) fn count_refusal(&self) {
+        self.with_stripe(|mine, _| mine.refused.add(1));
+    }
+
+    /// How many callers have been.
+    pub(crate) fn refusals(&self) -> u64 {
+        self.stripes.iter().map(|stripe| stripe.refused.get()).sum()
     }
 
     /// An entry that was due at `deadline` is seen at clock reading `now`. By who is at its shard. What has come early, and was never
