@@ -24,6 +24,8 @@ pub(crate) struct Setup {
     pub(crate) budget: usize,
     pub(crate) seed: Option<u64>,
     pub(crate) pause_grace: Option<Duration>,
+    /// See [`Config::owners`].
+    pub(crate) owners: bool,
 }
 
 impl Default for Setup {
@@ -37,6 +39,7 @@ impl Default for Setup {
             budget: 4096,
             seed: None,
             pause_grace: None,
+            owners: false,
         }
     }
 }
@@ -84,6 +87,7 @@ impl Setup {
             exact: self.exact,
             seed: random.next_u64(),
             pause_grace: self.pause_grace.map(nanos),
+            owners: self.owners,
         };
         Ok((config, random))
     }

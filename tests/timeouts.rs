@@ -10,7 +10,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::{pin, Pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::{Duration, Instant};
 use support::Task;
 
@@ -462,6 +462,140 @@ fn a_jump_of_years() {
     assert!(task.poll(&mut touched).is_pending());
     pass(&timeouts, &clock, Duration::from_secs(30));
     assert_eq!(task.poll(&mut touched), Poll::Ready(Ok(())));
+}
+
+/// Its slot is found before the clock is read, and is then not to be one of a bucket that has waited for years.
+#[test]
+fn the_first_limit_after_a_jump_of_years() {
+    const YEAR: Duration = Duration::from_secs(365 * 86_400);
+    let (timeouts, clock) = manual(|settings| settings);
+    let (task, other) = (Task::new(), Task::new());
+    let limit = || timeouts.timeout(Duration::from_secs(30), never());
+    let (mut before, mut after) = (limit(), limit());
+    assert!(task.poll(&mut before).is_pending());
+    // More than a lease can express.
+    clock.advance(40 * YEAR);
+    assert!(other.poll(&mut after).is_pending());
+    drive(&timeouts);
+    assert_eq!((task.woken(), other.woken()), (1, 0));
+    pass(&timeouts, &clock, Duration::from_secs(29));
+    assert_eq!(other.woken(), 0);
+    pass(&timeouts, &clock, Duration::from_secs(2));
+    assert_eq!(other.woken(), 1);
+    assert_eq!(timeouts.metrics().registered, 2);
+}
+
+/// A waker that does so each time that it is cloned.
+fn cloning(does: &(dyn Fn() + Sync)) -> Waker {
+    const VTABLE: &RawWakerVTable = &RawWakerVTable::new(
+        |data| {
+            // SAFETY: what `cloning` was given, which is there as long as its wakers.
+            unsafe { (*data.cast::<&(dyn Fn() + Sync)>())() };
+            RawWaker::new(data, VTABLE)
+        },
+        |_| (),
+        |_| (),
+        |_| (),
+    );
+    let data = Box::into_raw(Box::new(does));
+    // SAFETY: leaked; the callers' tests keep what it borrows until their wakers are gone.
+    unsafe { Waker::from_raw(RawWaker::new(data.cast_const().cast(), VTABLE)) }
+}
+
+#[test]
+fn a_clone_that_panics_has_taken_no_room() {
+    let (timeouts, clock) = manual(|settings| settings.capacity(1));
+    let panics = || panic!("cloned");
+    let waker = cloning(&panics);
+    let mut limited = timeouts.timeout(MS, never());
+    for _ in 0..3 {
+        let mut context = Context::from_waker(&waker);
+        let polled = AssertUnwindSafe(|| Pin::new(&mut limited).poll(&mut context));
+        assert!(catch_unwind(polled).is_err());
+    }
+    assert_eq!((timeouts.len(), timeouts.metrics().registered), (0, 0));
+    let task = Task::new();
+    assert!(task.poll(&mut limited).is_pending());
+    pass(&timeouts, &clock, MS);
+    assert_eq!(task.woken(), 1);
+}
+
+/// So many that its thread comes by the bucket again in which there is a slot for the one that is being registered.
+#[test]
+fn a_clone_may_register_thousands() {
+    let (timeouts, clock) = manual(|settings| settings.shards(1));
+    let task = Task::new();
+    let inner = Mutex::new(Vec::new());
+    let registers = || {
+        let mut inner = inner.lock().unwrap();
+        for keep in [false, true] {
+            for _ in 0..5000 {
+                let mut limited = timeouts.timeout(MS, never());
+                assert!(task.poll(&mut limited).is_pending());
+                if keep {
+                    inner.push(limited);
+                }
+            }
+        }
+    };
+    let waker = cloning(&registers);
+    let mut outer = timeouts.timeout(2 * MS, never());
+    let mut context = Context::from_waker(&waker);
+    assert!(Pin::new(&mut outer).poll(&mut context).is_pending());
+    assert_eq!(timeouts.len(), 5001);
+    pass(&timeouts, &clock, MS);
+    assert_eq!((task.woken(), timeouts.len()), (5000, 1));
+    pass(&timeouts, &clock, MS);
+    assert_eq!(timeouts.metrics().fired, 5001);
+}
+
+/// Threads let go of what is due just then, beside the reaper.
+#[test]
+fn each_ends_once_whoever_comes_first() {
+    let tick = Duration::from_micros(10);
+    let timeouts = Timeouts::builder().interval(tick).build().unwrap();
+    let woken: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..3)
+            .map(|thread| {
+                let timeouts = &timeouts;
+                scope.spawn(move || {
+                    let tasks = [(); 8].map(|()| Task::new());
+                    for round in 0..3_000u32 {
+                        let mut waiting: Vec<_> = tasks
+                            .iter()
+                            .map(|task| {
+                                let mut limited = timeouts.timeout(tick * (1 + round % 5), never());
+                                let polled = task.poll(&mut limited);
+                                assert!(polled.is_pending() || polled.is_ready());
+                                limited
+                            })
+                            .collect();
+                        for _ in 0..(round * 7 + thread) % 300 {
+                            std::hint::spin_loop();
+                        }
+                        // Some are dropped first, some moved, some polled by another task.
+                        if round % 3 == 0 {
+                            Pin::new(&mut waiting[1]).reset(2 * tick);
+                            let _ = tasks[0].poll(&mut waiting[2]);
+                        }
+                        drop(waiting);
+                    }
+                    tasks
+                })
+            })
+            .collect();
+        let tasks = threads.into_iter().flat_map(|t| t.join().unwrap());
+        let tasks: Vec<_> = tasks.collect();
+        timeouts.shutdown();
+        assert!(tasks.iter().all(|task| task.held() == 0));
+        tasks.iter().map(|task| task.woken()).sum()
+    });
+    let metrics = timeouts.metrics();
+    let ended = metrics.fired + metrics.cancelled + metrics.closed;
+    assert_eq!((metrics.waiting, metrics.registered), (0, ended));
+    // Whom the owner found due as it changed its waker was not woken.
+    assert!(metrics.fired + metrics.closed >= woken as u64);
+    assert!(metrics.fired > 0 && metrics.cancelled > 0);
 }
 
 #[test]

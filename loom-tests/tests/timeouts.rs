@@ -22,13 +22,17 @@ struct Rig {
 }
 
 impl Rig {
-    fn new() -> Self {
+    /// With the fence of two sides that owners lean on, or as where the system has none.
+    fn new(fence: bool) -> Self {
         let clock = ManualClock::new();
-        let builder = Timeouts::builder()
+        let mut builder = Timeouts::builder()
             .interval(TICK)
             .shards(1)
             .seed(7)
             .clock(clock.clone());
+        if !fence {
+            builder = builder.without_fence();
+        }
         let timeouts = Box::leak(Box::new(builder.build_manual().unwrap()));
         Rig { timeouts, clock }
     }
@@ -64,11 +68,25 @@ impl Rig {
     }
 }
 
+/// A model, with that fence and without.
+fn model_both(name: &str, f: impl Fn(bool) + Clone + Send + Sync + 'static) {
+    let without = f.clone();
+    model(name, move || f(true));
+    model(&format!("{name}, no fence"), move || without(false));
+}
+
+/// The same of a large one.
+fn large_both(name: &str, f: impl Fn(bool) + Clone + Send + Sync + 'static) {
+    let without = f.clone();
+    large(name, move || f(true));
+    large(&format!("{name}, no fence"), move || without(false));
+}
+
 /// T1: it fires as its owner lets go of it. One of the two has the waker, and the slot is free once.
 #[test]
 fn t1_wake_and_drop() {
-    model("t1_wake_and_drop", || {
-        let rig = Rig::new();
+    model_both("t1_wake_and_drop", |fence| {
+        let rig = Rig::new(fence);
         let task = Task::new();
         let sleep = rig.waiting(&task);
         rig.clock.advance(TICK * LIMIT);
@@ -91,8 +109,8 @@ fn t1_wake_and_drop() {
 /// T1: the future is ready as its time is up. It has its output, whatever becomes of the entry.
 #[test]
 fn t1_wake_and_cancel() {
-    model("t1_wake_and_cancel", || {
-        let rig = Rig::new();
+    model_both("t1_wake_and_cancel", |fence| {
+        let rig = Rig::new(fence);
         let task = Task::new();
         let mut ready = false;
         let inner = std::future::poll_fn(move |_| {
@@ -118,8 +136,8 @@ fn t1_wake_and_cancel() {
 /// T2: polled with another waker as it fires. Where the poll says "pending", that waker is woken.
 #[test]
 fn t2_wake_and_another_waker() {
-    model("t2_wake_and_another_waker", || {
-        let rig = Rig::new();
+    model_both("t2_wake_and_another_waker", |fence| {
+        let rig = Rig::new(fence);
         let (first, second) = (Task::new(), Task::new());
         let mut sleep = rig.waiting(&first);
         let driving = rig.clone();
@@ -149,8 +167,8 @@ fn t2_wake_and_another_waker() {
 /// all the same.
 #[test]
 fn t2_another_waker_beside_a_scan() {
-    model("t2_another_waker_beside_a_scan", || {
-        let rig = Rig::new();
+    model_both("t2_another_waker_beside_a_scan", |fence| {
+        let rig = Rig::new(fence);
         let tasks = [Task::new(), Task::new(), Task::new()];
         let mut sleep = rig.waiting(&tasks[0]);
         let mut neighbour = rig.timeouts.sleep(TICK);
@@ -175,8 +193,8 @@ fn t2_another_waker_beside_a_scan() {
 /// T3: reset to later as it fires. It has fired, or it does not before the new time.
 #[test]
 fn t3_reset_and_fire() {
-    model("t3_reset_and_fire", || {
-        let rig = Rig::new();
+    model_both("t3_reset_and_fire", |fence| {
+        let rig = Rig::new(fence);
         let task = Task::new();
         let mut sleep = rig.waiting(&task);
         rig.clock.advance(TICK * LIMIT);
@@ -202,8 +220,8 @@ fn t3_reset_and_fire() {
 /// T3: reset to nearer while the bucket is looked through. The driver hears of it.
 #[test]
 fn t3_reset_to_nearer_beside_a_scan() {
-    model("t3_reset_to_nearer_beside_a_scan", || {
-        let rig = Rig::new();
+    model_both("t3_reset_to_nearer_beside_a_scan", |fence| {
+        let rig = Rig::new(fence);
         let task = Task::new();
         let mut sleep = rig.waiting(&task);
         let mut neighbour = rig.timeouts.sleep(TICK);
@@ -228,8 +246,8 @@ fn t3_reset_to_nearer_beside_a_scan() {
 /// T4 (W8): it is registered as all is shut down. Refused, or woken by the shutdown: never left waiting.
 #[test]
 fn t4_shutdown_and_register() {
-    model("t4_shutdown_and_register", || {
-        let rig = Rig::new();
+    model_both("t4_shutdown_and_register", |fence| {
+        let rig = Rig::new(fence);
         let task = Task::new();
         let (other, same) = (rig.clone(), task.clone());
         // So that there is a bucket, and this thread's own claims are another's.
@@ -258,8 +276,8 @@ fn t4_shutdown_and_register() {
 /// T4 (W8): it changes its waker as all is shut down.
 #[test]
 fn t4_shutdown_and_another_waker() {
-    model("t4_shutdown_and_another_waker", || {
-        let rig = Rig::new();
+    model_both("t4_shutdown_and_another_waker", |fence| {
+        let rig = Rig::new(fence);
         let (first, second) = (Task::new(), Task::new());
         let mut sleep = rig.waiting(&first);
         let polling = second.clone();
@@ -279,6 +297,130 @@ fn t4_shutdown_and_another_waker() {
     });
 }
 
+/// T4 (W8): as all is shut down, in a bucket where one waits already that is due before: its owner needs no read-modify-write to register it.
+#[test]
+fn t4_shutdown_and_register_beside_another() {
+    model_both("t4_shutdown_and_register_beside_another", |fence| {
+        let rig = Rig::new(fence);
+        let task = Task::new();
+        let mut neighbour = rig.timeouts.sleep(TICK);
+        assert!(Task::new().poll(&mut neighbour).is_pending());
+        let other = rig.clone();
+        let a = thread::spawn(move || other.timeouts.shutdown());
+        let mut sleep = rig.sleep();
+        let polled = task.poll(&mut sleep);
+        a.join().unwrap();
+        let closed = Poll::Ready(Err(TimerError::Closed));
+        if polled.is_pending() {
+            assert_eq!(task.woken(), 1, "told to wait, and forgotten");
+            assert_eq!(task.poll(&mut sleep), closed);
+        } else {
+            assert_eq!((polled, task.woken()), (closed, 0));
+        }
+        assert!(task.is_free());
+        drop((sleep, neighbour));
+        rig.end();
+    });
+}
+
+/// T4 (W8): its owner lets go of it as all is shut down. It ends once.
+#[test]
+fn t4_shutdown_and_drop() {
+    model_both("t4_shutdown_and_drop", |fence| {
+        let rig = Rig::new(fence);
+        let task = Task::new();
+        let sleep = rig.waiting(&task);
+        let other = rig.clone();
+        let a = thread::spawn(move || other.timeouts.shutdown());
+        drop(sleep);
+        a.join().unwrap();
+        let metrics = rig.timeouts.metrics();
+        assert_eq!(metrics.cancelled + metrics.closed, 1);
+        assert_eq!(task.woken() as u64, metrics.closed);
+        assert!(task.is_free());
+        rig.end();
+    });
+}
+
+/// T7 (W5): it is registered in a bucket that is looked through just then, for a neighbour's sake. The scan finds it, or its owner tells of it.
+#[test]
+fn t7_register_beside_a_scan() {
+    model_both("t7_register_beside_a_scan", |fence| {
+        let rig = Rig::new(fence);
+        let task = Task::new();
+        let mut neighbour = rig.timeouts.sleep(TICK);
+        assert!(Task::new().poll(&mut neighbour).is_pending());
+        rig.clock.advance(TICK);
+        let driving = rig.clone();
+        let a = thread::spawn(move || driving.poll());
+        let mut sleep = rig.waiting(&task);
+        a.join().unwrap();
+        assert_eq!(task.woken(), 0);
+        rig.pass(LIMIT);
+        assert_eq!(task.woken(), 1, "forgotten");
+        assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+        drop((sleep, neighbour));
+        rig.end();
+    });
+}
+
+/// T7 (W5): as before, and of that bucket the driver has noted what is due when. What it has not noted is news.
+#[test]
+fn t7_register_beside_a_scan_by_a_plan() {
+    let reused = Arc::new(AtomicBool::new(false));
+    let seen = reused.clone();
+    model_both("t7_register_beside_a_scan_by_a_plan", move |fence| {
+        let rig = Rig::new(fence);
+        let task = Task::new();
+        let mut neighbour = rig.waiting(&Task::new());
+        let mut first = rig.waiting(&Task::new());
+        let place = slot(&first);
+        // Looked through where nothing is due, and then with the one that was noted first gone.
+        neighbour.reset(TICK * 5);
+        first.reset(TICK * 3);
+        first.reset(TICK);
+        first.reset(TICK * 3);
+        rig.pass(1);
+        rig.pass(2);
+        drop(first);
+        rig.clock.advance(TICK * 2);
+        let driving = rig.clone();
+        let a = thread::spawn(move || driving.poll());
+        let mut sleep = rig.waiting(&task);
+        seen.fetch_or(slot(&sleep) == place, Ordering::Relaxed);
+        a.join().unwrap();
+        rig.pass(LIMIT);
+        assert_eq!(task.woken(), 1, "forgotten");
+        assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+        drop((sleep, neighbour));
+        rig.end();
+    });
+    assert!(
+        reused.load(Ordering::Relaxed),
+        "it was never in that bucket"
+    );
+}
+
+/// T7 (W6): two let go of what waits in one bucket, as it is looked through. Each ends once.
+#[test]
+fn t7_two_drops_beside_a_scan() {
+    large_both("t7_two_drops_beside_a_scan", |fence| {
+        let rig = Rig::new(fence);
+        let tasks = [Task::new(), Task::new()];
+        let [one, two] = [&tasks[0], &tasks[1]].map(|task| rig.waiting(task));
+        rig.clock.advance(TICK * LIMIT);
+        let threads = [one, two].map(|sleep| thread::spawn(move || drop(sleep)));
+        rig.poll();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        let woken: usize = tasks.iter().map(|task| task.woken()).sum();
+        assert_eq!(woken as u64, rig.timeouts.metrics().fired);
+        assert!(tasks.iter().all(Task::is_free));
+        rig.end();
+    });
+}
+
 /// Which slot it waits in.
 fn slot(sleep: &Sleep<'_>) -> String {
     let debug = format!("{sleep:?}");
@@ -291,8 +433,8 @@ fn slot(sleep: &Sleep<'_>) -> String {
 fn t5_a_late_owner_and_the_next_tenant() {
     let reused = Arc::new(AtomicBool::new(false));
     let seen = reused.clone();
-    large("t5_a_late_owner_and_the_next_tenant", move || {
-        let rig = Rig::new();
+    large_both("t5_a_late_owner_and_the_next_tenant", move |fence| {
+        let rig = Rig::new(fence);
         let (task, tenant) = (Task::new(), Task::new());
         let sleep = rig.waiting(&task);
         // So many that this thread leaves the first one's bucket.
@@ -319,14 +461,45 @@ fn t5_a_late_owner_and_the_next_tenant() {
     );
 }
 
+/// T5 (W6): as before, and the next tenant is due just then. It fires.
+#[test]
+fn t5_a_late_owner_beside_a_scan() {
+    let reused = Arc::new(AtomicBool::new(false));
+    let seen = reused.clone();
+    large_both("t5_a_late_owner_beside_a_scan", move |fence| {
+        let rig = Rig::new(fence);
+        let (task, tenant) = (Task::new(), Task::new());
+        let sleep = rig.waiting(&task);
+        let more = [rig.waiting(&task), rig.waiting(&task)];
+        let place = slot(&sleep);
+        rig.pass(LIMIT);
+        drop(more);
+        let tenants = [(); 4].map(|()| rig.waiting(&tenant));
+        let same = tenants.iter().any(|tenant| slot(tenant) == place);
+        seen.fetch_or(same, Ordering::Relaxed);
+        rig.clock.advance(TICK * LIMIT);
+        let a = thread::spawn(move || drop(sleep));
+        rig.poll();
+        a.join().unwrap();
+        assert_eq!(tenant.woken(), 4, "a stranger has held it up");
+        assert!(task.is_free() && tenant.is_free());
+        drop(tenants);
+        rig.end();
+    });
+    assert!(
+        reused.load(Ordering::Relaxed),
+        "the slot was never another's"
+    );
+}
+
 /// T5 (W6): the owner looks, with another waker, at what has fired, and the next tenant has that same waker. It is not taken for the
 /// owner's own.
 #[test]
 fn t5_the_next_tenant_has_this_waker() {
     let reused = Arc::new(AtomicBool::new(false));
     let seen = reused.clone();
-    large("t5_the_next_tenant_has_this_waker", move || {
-        let rig = Rig::new();
+    large_both("t5_the_next_tenant_has_this_waker", move |fence| {
+        let rig = Rig::new(fence);
         let (first, second) = (Task::new(), Task::new());
         let mut sleep = rig.waiting(&first);
         let more = [rig.waiting(&first), rig.waiting(&first)];
@@ -380,38 +553,41 @@ fn poll_with(sleep: &mut Sleep<'_>, waker: &Waker) -> Poll<Result<(), TimerError
 /// T5 (W6): as before, and the two wakers differ in one of their two words only. Guards: both words are read before the lease.
 #[test]
 fn t5_the_next_tenant_has_a_twin_of_this_waker() {
-    large("t5_the_next_tenant_has_a_twin_of_this_waker", move || {
-        let rig = Rig::new();
-        let (first, second, woken) = twins();
-        let waiting = |waker: &Waker| {
-            let mut sleep = rig.sleep();
-            assert!(poll_with(&mut sleep, waker).is_pending());
-            sleep
-        };
-        let mut sleep = waiting(&first);
-        let more = [waiting(&first), waiting(&first)];
-        rig.clock.advance(TICK * LIMIT);
-        let polling = second.clone();
-        let a = thread::spawn(move || (poll_with(&mut sleep, &polling), sleep));
-        rig.poll();
-        drop(more);
-        let tenants = [(); 4].map(|()| waiting(&second));
-        let (polled, sleep) = a.join().unwrap();
-        rig.pass(0);
-        if polled.is_pending() {
-            let woken = woken.load(Ordering::Relaxed);
-            assert_eq!(woken, 1, "told to wait, and forgotten");
-        }
-        drop((sleep, tenants));
-        rig.end();
-    });
+    large_both(
+        "t5_the_next_tenant_has_a_twin_of_this_waker",
+        move |fence| {
+            let rig = Rig::new(fence);
+            let (first, second, woken) = twins();
+            let waiting = |waker: &Waker| {
+                let mut sleep = rig.sleep();
+                assert!(poll_with(&mut sleep, waker).is_pending());
+                sleep
+            };
+            let mut sleep = waiting(&first);
+            let more = [waiting(&first), waiting(&first)];
+            rig.clock.advance(TICK * LIMIT);
+            let polling = second.clone();
+            let a = thread::spawn(move || (poll_with(&mut sleep, &polling), sleep));
+            rig.poll();
+            drop(more);
+            let tenants = [(); 4].map(|()| waiting(&second));
+            let (polled, sleep) = a.join().unwrap();
+            rig.pass(0);
+            if polled.is_pending() {
+                let woken = woken.load(Ordering::Relaxed);
+                assert_eq!(woken, 1, "told to wait, and forgotten");
+            }
+            drop((sleep, tenants));
+            rig.end();
+        },
+    );
 }
 
 /// Whose poll finds that the time is up finds what was done before that, also if nobody has woken it.
 #[test]
 fn t6_the_firing_hands_on_what_was_done() {
-    model("t6_the_firing_hands_on_what_was_done", || {
-        let rig = Rig::new();
+    model_both("t6_the_firing_hands_on_what_was_done", |fence| {
+        let rig = Rig::new(fence);
         let task = Task::new();
         let mut sleep = rig.waiting(&task);
         let done = Arc::new(AtomicUsize::new(0));

@@ -107,6 +107,8 @@ pub(crate) struct Header {
     pub(crate) queued: AtomicBool,
     /// Whether somebody owns the free slots in the bucket; see the module's head.
     owned: AtomicBool,
+    /// Whether who is at the shard may end what is in the bucket; see `engine::own`.
+    pub(crate) scanned: AtomicBool,
 }
 
 impl Header {
@@ -199,6 +201,14 @@ impl NextExpiration {
                 Err(now) => seen = now,
             }
         }
+    }
+
+    /// Whether [`lower`](Self::lower) would change nothing. For who has a fence before this, and looks at nothing else because of it.
+    #[cfg(feature = "async")]
+    #[inline(always)]
+    pub(crate) fn covers(&self, tick: u64) -> bool {
+        let seen = self.0.load(Ordering::Relaxed);
+        seen & NEWS != 0 && seen != CLOSED && seen >= Self::urgency(tick)
     }
 
     /// The driver's: makes the next expiration at most `tick`, which is no news to it.
@@ -847,6 +857,7 @@ unsafe impl ZeroValid for Header {
             link: AtomicU32::new(0),
             queued: AtomicBool::new(false),
             owned: AtomicBool::new(false),
+            scanned: AtomicBool::new(false),
         }
     }
     fn zero(&self) {

@@ -13,9 +13,9 @@ pub(crate) use loom::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
-#[cfg(all(feature = "async", expiry_loom))]
+#[cfg(expiry_loom)]
 pub(crate) use loom::sync::atomic::fence;
-#[cfg(all(feature = "async", not(expiry_loom)))]
+#[cfg(not(expiry_loom))]
 pub(crate) use std::sync::atomic::fence;
 
 #[cfg(expiry_loom)]
@@ -23,6 +23,7 @@ pub(crate) use loom::thread;
 #[cfg(not(expiry_loom))]
 pub(crate) use std::thread;
 
+pub(crate) mod asymmetric;
 pub(crate) mod cell;
 pub(crate) mod exclusive;
 pub(crate) mod grace;

@@ -177,9 +177,9 @@ impl<'t> Sleep<'t> {
     /// Ends the waiting at once, if it waits.
     #[inline(always)]
     pub(super) fn cancel(&mut self) {
-        if let State::Waiting { lease, id, .. } = self.state {
+        if let State::Waiting { due, lease, id } = self.state {
             self.state = State::Over;
-            self.waiters.cancel(Waiter { id, lease });
+            self.waiters.cancel(Waiter { id, lease }, due);
         }
     }
 

@@ -1,16 +1,17 @@
 //! Entries that hold a waker: registration, its end by the owner or the driver, and what comes in between.
 //!
-//! A waiter is a slot that is LIVE, with the two words of a [`Waker`] in `word` and `owner`. The lease decides: who ends it by its
-//! one swap owns the slot, and the waker in it, alone. The waker is written only by who owns the slot alone: its claimer, or the
-//! one future that has it, having ended it. `docs/async.md` has the states and why a lease names one tenancy.
+//! A waiter is a slot that is LIVE, with the two words of a [`Waker`] in `word` and `owner`. The lease decides: who ends it owns the
+//! slot, and the waker in it, alone. The waker is written only by who owns the slot alone: its claimer, or the
+//! one future that has it, having ended it. `docs/async.md` has the states and why a lease names one tenancy; what spares the
+//! owner a swap is in `core::engine::owner`.
 //!
-//! User code (a waker's clone, wake and drop) runs neither in a stripe nor before the slot is as it is to be.
+//! User code (a waker's clone, wake and drop) runs only when the slot is as it is to be, or nobody's but the caller's.
 
 use super::error::TimerError;
 use super::waker::Words;
 use crate::core::engine::{Claim, Config, Engine, Face, Refused, Stripe};
 use crate::core::lease::{Lease, State};
-use crate::core::slots::Slot;
+use crate::core::slots::{Slot, Spot};
 use crate::core::threads::Counter;
 use crate::error::BuildError;
 use crate::panics::caught;
@@ -72,14 +73,29 @@ fn put(slot: &Slot, waker: Words) {
 ///
 /// # Safety
 ///
-/// The caller's swap has ended it, and this is done once.
+/// The caller alone ends it, or has; and this is done once.
 #[inline(always)]
 unsafe fn take(slot: &Slot) -> Waker {
-    // That swap has acquired the lease, which was released after the words.
+    // The lease, which was released after the words, has been acquired by who ends it.
     let word = slot.word.load(Ordering::Relaxed);
     let owner = slot.owner.load(Ordering::Relaxed);
     // SAFETY: an entry's words are a waker's, put there once for each time that its lease becomes live.
     unsafe { Words(word, owner).into_waker() }
+}
+
+/// A claimed slot, given back where the waker's clone panics.
+struct Held<'a>(&'a Waiters, Claim<'a>);
+
+impl Drop for Held<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        let Held(waiters, claim) = self;
+        waiters.engine.with_stripe(|mine, _| {
+            if waiters.engine.free(mine, claim) {
+                waiters.maybe_tend();
+            }
+        });
+    }
 }
 
 impl Waiters {
@@ -108,19 +124,52 @@ impl Waiters {
     }
 
     /// Registers what takes `after` nanoseconds from now on, no more than a lease can express. Also the tick at which it is over.
+    ///
+    /// In this order, as a reading of the processor's counter waits for the read-modify-writes before it, and these for it: the slot is found
+    /// while those of the future are under way, which has just been polled, and the clock is read before the waker is cloned.
     #[inline(always)]
     pub(super) fn register(&self, after: u64, waker: &Waker) -> Result<(u64, Waiter), TimerError> {
-        // Before the waker is cloned: the processor's counter waits for read-modify-writes that have just begun.
-        let due = self.due(after);
-        let waker = Words::from_waker(waker.clone());
         let mut refused = Refused::OutOfMemory;
-        let entered = self
-            .engine
-            .with_stripe(|mine, index| self.enter((mine, index), due, waker, &mut refused));
-        match entered {
-            Some(waiter) => Ok((due, waiter)),
-            None => Err(self.give_up(refused, waker)),
+        let registered = self.engine.with_stripe(|mine, index| {
+            let place = self.engine.claim(mine, index, &mut refused)?;
+            let claim = place.0;
+            // Nobody else's, whatever the waker's clone does.
+            let claimed = Lease::free(claim.incarnation).with_state(State::Dead);
+            claim.slot.set_lease(claimed);
+            let due = self.engine.due(mine, after);
+            let held = Held(self, claim);
+            if mine.lapsed.get() != 0 {
+                drop(held);
+                return self.register_after_jump((mine, index), due, waker, &mut refused);
+            }
+            let waker = Words::from_waker(waker.clone());
+            std::mem::forget(held);
+            let waiter = self.fill(mine, place, (State::LiveIssued, due), waker);
+            if waiter.is_none() {
+                refused = Refused::Closed;
+                Self::give_up(waker);
+            }
+            Some((due, waiter?))
+        });
+        registered.ok_or_else(|| self.refuse(refused))
+    }
+
+    /// The same after a jump of the clock by years: not in a bucket that has waited for the driver for so long.
+    #[cold]
+    #[inline(never)]
+    fn register_after_jump(
+        &self,
+        who: (&Mine, usize),
+        due: u64,
+        waker: &Waker,
+        refused: &mut Refused,
+    ) -> Option<(u64, Waiter)> {
+        let waker = Words::from_waker(waker.clone());
+        let waiter = self.enter(who, (due, due), waker, refused);
+        if waiter.is_none() {
+            Self::give_up(waker);
         }
+        Some((due, waiter?))
     }
 
     /// Registers what is over at `due`; `None` if that has come. If a lease cannot express it, for the longest that one can.
@@ -139,9 +188,22 @@ impl Waiters {
         let mut refused = Refused::OutOfMemory;
         let entered = self.engine.with_stripe(|mine, index| {
             mine.lapsed.set(self.engine.lapse(now).unwrap_or(0));
-            self.enter((mine, index), deadline, waker, &mut refused)
+            self.enter((mine, index), (deadline, due), waker, &mut refused)
         });
-        Some(entered.ok_or_else(|| self.give_up(refused, waker)))
+        Some(entered.ok_or_else(|| {
+            Self::give_up(waker);
+            self.refuse(refused)
+        }))
+    }
+
+    /// The state of an entry that is over at `due`, of whose lease this is the deadline. Both mean the same to who drives: with the first it is
+    /// [told from all others](Engine::is_near) for as long as its owner has it.
+    fn state(&self, deadline: u64, due: u64) -> State {
+        if deadline == due && self.engine.is_near(due) {
+            State::LiveIssued
+        } else {
+            State::Live
+        }
     }
 
     /// What a lease says of something that is over at `due`, at `tick`.
@@ -152,12 +214,17 @@ impl Waiters {
     /// Drops a waker that was not registered; the lease has not had it, or not any more.
     #[cold]
     #[inline(never)]
-    fn give_up(&self, refused: Refused, waker: Words) -> TimerError {
+    fn give_up(waker: Words) {
+        // SAFETY: made by the caller, and in no slot that is live.
+        drop(unsafe { waker.into_waker() });
+    }
+
+    /// What is said where there is no room, or no more is to come. The former is counted.
+    #[cold]
+    fn refuse(&self, refused: Refused) -> TimerError {
         if refused != Refused::Closed {
             self.engine.count_refusal();
         }
-        // SAFETY: made by the caller, and in no slot that is live.
-        drop(unsafe { waker.into_waker() });
         refused.into()
     }
 
@@ -167,20 +234,36 @@ impl Waiters {
     fn enter(
         &self,
         (mine, index): (&Mine, usize),
-        deadline: u64,
+        (deadline, due): (u64, u64),
         waker: Words,
         refused: &mut Refused,
     ) -> Option<Waiter> {
-        let (claim, spot) = self.engine.claim(mine, index, refused)?;
-        let lease = Lease::new(State::LiveIssued, claim.incarnation, deadline);
+        let place = self.engine.claim(mine, index, refused)?;
+        let state = self.state(deadline, due);
+        let entered = self.fill(mine, place, (state, deadline), waker);
+        if entered.is_none() {
+            *refused = Refused::Closed;
+        }
+        entered
+    }
+
+    /// Puts a waker into a claimed slot and makes it live. `None` if the engine was shut down meanwhile: it is the caller's still.
+    #[inline(always)]
+    fn fill(
+        &self,
+        mine: &Mine,
+        (claim, spot): (Claim<'_>, Spot<'_>),
+        (state, deadline): (State, u64),
+        waker: Words,
+    ) -> Option<Waiter> {
+        let lease = Lease::new(state, claim.incarnation, deadline);
         put(claim.slot, waker);
         claim.slot.set_lease(lease);
         self.count(mine, claim.id).registered.add(1);
-        let enforced = self.engine.enforce_in(spot.header, claim.id, deadline);
+        let enforced = self.engine.enforce_own(spot.header, claim.id, deadline);
         if enforced.is_err() && self.engine.end(claim.slot, lease).is_ok() {
-            // The engine was shut down meanwhile, and nobody has seen this one.
+            // Nobody has seen this one.
             self.finish(mine, &claim, End::Closed);
-            *refused = Refused::Closed;
             return None;
         }
         // If it was ended by the shutdown, its waker is being woken.
@@ -232,7 +315,7 @@ impl Waiters {
         let tick = self.engine.ticks.at(self.engine.coarse_now());
         if due <= tick {
             // Nobody has to be woken for it any more.
-            self.end(waiter, End::Fired);
+            self.end(waiter, due, End::Fired);
             return Ok(None);
         }
         let fresh = waker.clone();
@@ -244,11 +327,12 @@ impl Waiters {
         put(slot, Words::from_waker(fresh));
         let deadline = Self::expressed(due, tick);
         let lease = waiter.lease.with_deadline(deadline);
+        let lease = lease.with_state(self.state(deadline, due));
         let waiter = Waiter { lease, ..waiter };
         slot.set_lease(lease);
         // A scan, or a shutdown, may have passed it by meanwhile.
         let enforced = self.engine.enforce(waiter.id, deadline);
-        if enforced.is_err() && self.end(waiter, End::Closed) {
+        if enforced.is_err() && self.end(waiter, due, End::Closed) {
             return Err(TimerError::Closed);
         }
         Ok(Some((waiter, Some(old))))
@@ -276,6 +360,7 @@ impl Waiters {
             due
         };
         let lease = waiter.lease.with_deadline(deadline);
+        let lease = lease.with_state(self.state(deadline, due));
         self.slot(waiter).swap_lease(waiter.lease, lease).ok()?;
         // Renewed: it does not fire by the old deadline any more.
         self.engine.shortened(waiter.id, waiter.lease, deadline);
@@ -284,24 +369,26 @@ impl Waiters {
 
     /// The owner's end of an entry: it is free at once, and its waker is dropped. Nothing if it has ended.
     #[inline]
-    pub(super) fn cancel(&self, waiter: Waiter) {
-        self.end(waiter, End::Cancelled);
+    pub(super) fn cancel(&self, waiter: Waiter, due: u64) {
+        self.end(waiter, due, End::Cancelled);
     }
 
     /// Ends an entry, and drops its waker. Whether this did.
-    #[inline]
-    fn end(&self, waiter: Waiter, end: End) -> bool {
-        let slot = self.slot(waiter);
-        if self.engine.end(slot, waiter.lease).is_err() {
-            return false;
-        }
-        // SAFETY: just ended, by this.
-        let waker = unsafe { take(slot) };
-        let claim = Claim::of(waiter.id, slot, waiter.lease);
-        self.engine
-            .with_stripe(|mine, _| self.finish(mine, &claim, end));
-        drop(waker);
-        true
+    #[inline(never)]
+    fn end(&self, waiter: Waiter, due: u64, end: End) -> bool {
+        let Waiter { id, lease } = waiter;
+        let waker = self.engine.with_stripe(|mine, _| {
+            // SAFETY: it is called once, by who alone ends the entry.
+            let waker = self
+                .engine
+                .end_own(mine, (id, lease, due), |slot| unsafe { take(slot) })?;
+            self.count_end(mine, id, end);
+            if self.engine.freed(mine) {
+                self.maybe_tend();
+            }
+            Some(waker)
+        });
+        waker.is_some()
     }
 
     #[inline(always)]
@@ -312,14 +399,19 @@ impl Waiters {
     /// Frees a slot that the caller has ended, and whose waker it has taken.
     #[inline(always)]
     fn finish(&self, mine: &Mine, claim: &Claim<'_>, end: End) {
-        let counts = self.count(mine, claim.id);
+        self.count_end(mine, claim.id, end);
+        if self.engine.free(mine, claim) {
+            self.maybe_tend();
+        }
+    }
+
+    #[inline(always)]
+    fn count_end(&self, mine: &Mine, id: u32, end: End) {
+        let counts = self.count(mine, id);
         match end {
             End::Fired => counts.fired.add(1),
             End::Cancelled => counts.cancelled.add(1),
             End::Closed => counts.closed.add(1),
-        }
-        if self.engine.free(mine, claim) {
-            self.maybe_tend();
         }
     }
 

@@ -83,8 +83,13 @@ impl<C> Engine<C> {
         for local in 0..peak {
             let chunk = local as usize * self.shards.len() + at;
             for header in self.slots.headers(chunk).into_iter().flatten() {
+                header.scanned.store(true, Ordering::Relaxed);
                 header.next.close();
             }
+        }
+        self.await_owners(at);
+        for local in 0..peak {
+            let chunk = local as usize * self.shards.len() + at;
             #[allow(clippy::cast_possible_truncation)] // a slot's id
             let first = (chunk * CHUNK) as u32;
             for (id, slot) in (first..).zip(self.slots.chunk(chunk).into_iter().flatten()) {

@@ -62,6 +62,7 @@
 mod claim;
 mod close;
 mod deadline;
+mod owner;
 mod pause;
 mod plan;
 mod poll;
@@ -80,6 +81,7 @@ use super::params::{BUCKET, CHUNK};
 use super::slots::{Header, Lowered, NextExpiration, OutOfMemory, Slot, Slots};
 use super::threads::{self, index, Counter, Stripes};
 use crate::inject::{hit, stall, Bug};
+use crate::sync::asymmetric::Barrier;
 use crate::sync::exclusive::Exclusive;
 use crate::sync::park::Waker;
 use crate::sync::{thread, AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -142,6 +144,8 @@ pub(crate) struct Config {
     pub(crate) seed: u64,
     /// By how many nanoseconds late the driver takes it that the process has been stalled; see [`pause`].
     pub(crate) pause_grace: Option<u64>,
+    /// Each entry has one owner, who alone ends it but for the driver; see [`owner`].
+    pub(crate) owners: bool,
 }
 
 /// Why no slot could be claimed.
@@ -240,6 +244,7 @@ pub(crate) struct Stripe<C> {
     /// How near the nearest tick is of which it has yet to tell, as [`NEVER`] less that; 0 if it has told of all. A standard atomic
     /// also under loom: each poll would look at eight more.
     untold: std::sync::atomic::AtomicU64,
+    ending: owner::Ending,
     /// The face's share.
     pub(crate) face: C,
 }
@@ -264,6 +269,7 @@ impl<C> Stripe<C> {
             further: Counter::default(),
             lent: Counter::default(),
             untold: std::sync::atomic::AtomicU64::new(0),
+            ending: owner::Ending::none(),
             face,
         }
     }
@@ -448,6 +454,8 @@ pub(crate) struct Engine<C> {
     reclaim: reclaim::Reclaim,
     /// Where stalls of the process are looked out for.
     watch: Option<pause::Watch>,
+    /// Between owners and who ends what is due; off where entries have no owners.
+    barrier: Barrier,
     /// New entries are refused.
     refusing: AtomicBool,
     /// They are, or the capacity is bounded: a claim has more to ask than whether a slot is free.
@@ -516,6 +524,7 @@ impl<C> Engine<C> {
             caught_up: std::sync::atomic::AtomicU64::new(0),
             reclaim: reclaim::Reclaim::new(),
             watch: config.pause_grace.map(pause::Watch::new),
+            barrier: Barrier::new(config.owners),
             refusing: AtomicBool::new(false),
             asks: AtomicBool::new(config.capacity.is_some()),
             seed: config.seed,
@@ -809,6 +818,12 @@ impl<C> Engine<C> {
             return false;
         }
         claim.slot.set_lease(Lease::free(claim.incarnation));
+        self.freed(stripe)
+    }
+
+    /// A slot has been freed. Whether it is time to ask if memory can go back.
+    #[inline]
+    pub(crate) fn freed(&self, stripe: &Stripe<C>) -> bool {
         self.return_credit();
         stripe.ended.add(1);
         stripe.ended.get() % CHUNK as u64 == 0

@@ -5,7 +5,7 @@ use super::{pause, Claim, DriverShard, Engine, Face, Instant, Work, BUCKET_U32, 
 use crate::core::lease::{Lease, State};
 use crate::core::params::{BUCKET, CHUNK, CHUNK_BUCKETS};
 use crate::core::prefetch;
-use crate::core::slots::{Look, NextExpiration, Released, Slot};
+use crate::core::slots::{Header, Look, NextExpiration, Released, Slot};
 use crate::inject::{hit, Bug};
 use crate::sync::Ordering;
 use crate::time::NEVER;
@@ -31,6 +31,16 @@ pub(super) struct Visit {
     pub(super) next: u64,
 }
 
+/// A bucket whose next expiration has been taken, to be scanned.
+#[derive(Clone, Copy)]
+struct Taking<'a> {
+    header: &'a Header,
+    slots: &'a [Slot],
+    look: Look,
+    /// A bit for each slot that its owner is ending; see [`super::owner`].
+    owned: u32,
+}
+
 /// What became of looking after a shard's memory.
 #[derive(PartialEq, Eq)]
 enum Tended {
@@ -42,8 +52,9 @@ enum Tended {
 /// What the carrier gets of a round whose budget has been used up by expiry.
 const CARRY_AT_LEAST: usize = 64;
 
-/// How many due buckets are taken from a wheel before the first of them is looked at.
+/// How many due buckets are taken from a wheel before the first of them is looked at; where entries have owners, for each time that these are met.
 const AT_ONCE: usize = 8;
+const MET_AT_ONCE: usize = 32;
 
 impl<C> Engine<C> {
     /// All that is to be done at a shard, by who is at it: empties the inbox, ends what is due, carries its index's words, looks
@@ -177,32 +188,39 @@ impl<C> Engine<C> {
                 }
             }
             // Several at a time, so that the memory of one is fetched while another is looked at.
-            let mut due = [0; AT_ONCE];
+            let meets = self.barrier.was_on();
+            let at_once = if meets { MET_AT_ONCE } else { AT_ONCE };
+            let mut due = [(0, 0); MET_AT_ONCE];
             let mut count = 0;
             let end = loop {
                 if std::mem::take(&mut news) {
                     break None;
                 }
-                if count == AT_ONCE || count * BUCKET >= work.budget {
+                if count == at_once || count * BUCKET >= work.budget {
                     break None;
                 }
                 match driver.wheel.pop(instant.tick, &mut work.budget) {
                     Pop::Due { id, .. } => {
-                        self.prefetch_bucket(driver, id, self.global(at, id));
-                        due[count] = id;
+                        let bucket = self.global(at, id);
+                        self.prefetch_bucket(driver, id, bucket);
+                        due[count] = (id, bucket);
                         count += 1;
                     }
                     Pop::Idle => break Some(false),
                     Pop::Budget => break Some(true),
                 }
             };
-            for &id in &due[..count] {
-                self.prefetch_due(driver, id, self.global(at, id), instant);
+            let due = &due[..count];
+            for &(local, bucket) in due {
+                self.prefetch_due(driver, local, bucket, instant);
             }
-            for &id in &due[..count] {
-                let bucket = self.global(at, id);
-                if let Some(next) = self.scan(driver, id, bucket, instant, work, face) {
-                    driver.wheel.schedule(id, next);
+            if meets && !due.is_empty() {
+                self.scan_met(driver, due, instant, work, face);
+            } else {
+                for &place in due {
+                    if let Some(look) = self.take(place.1) {
+                        self.scan(driver, place, look, instant, work, face);
+                    }
                 }
             }
             match end {
@@ -282,21 +300,70 @@ impl<C> Engine<C> {
         ((chunk * self.shards.len() + shard) * CHUNK_BUCKETS + at) as u32
     }
 
-    /// Ends what is due in a bucket. Returns the tick that it is to be looked at again.
-    fn scan(
+    /// Takes a bucket's next expiration. From here on it reads "never": inserters tell us of what comes.
+    #[inline]
+    fn take(&self, bucket: u32) -> Option<Taking<'_>> {
+        let first = bucket * BUCKET_U32;
+        let header = self.slots.header(first)?;
+        let look = header.next.take()?;
+        Some(Taking {
+            slots: self.slots.bucket(first)?,
+            header,
+            look,
+            owned: 0,
+        })
+    }
+
+    /// [Scans](Self::scan) buckets in which owners end what is theirs.
+    fn scan_met(
         &self,
         driver: &mut DriverShard,
-        local: u32,
-        bucket: u32,
+        due: &[(u32, u32)],
         instant: Instant<'_>,
         work: &mut Work,
         face: &impl Face,
-    ) -> Option<u64> {
+    ) {
+        let mut taken = [None; MET_AT_ONCE];
+        for (&(_, bucket), taken) in due.iter().zip(&mut taken) {
+            *taken = self.take(bucket);
+            if let Some(Taking { header, .. }) = taken {
+                header.scanned.store(true, Ordering::Relaxed);
+            }
+        }
+        self.meet_owners(|bucket, slot| {
+            let place = due.iter().position(|&(_, due)| due == bucket);
+            if let Some(Some(taken)) = place.map(|place| &mut taken[place]) {
+                taken.owned |= 1 << slot;
+            }
+        });
+        for (&place, taken) in due.iter().zip(taken) {
+            let Some(taken) = taken else {
+                continue;
+            };
+            self.scan(driver, place, taken, instant, work, face);
+            // Release: who finds it over finds what has been ended.
+            taken.header.scanned.store(false, Ordering::Release);
+        }
+    }
+
+    /// Ends what is due in a bucket, and schedules it for when it is to be looked at again.
+    fn scan(
+        &self,
+        driver: &mut DriverShard,
+        (local, bucket): (u32, u32),
+        taken: Taking<'_>,
+        instant: Instant<'_>,
+        work: &mut Work,
+        face: &impl Face,
+    ) {
         let first = bucket * BUCKET_U32;
-        let header = self.slots.header(first)?;
-        // From here on the bucket reads "never": inserters tell us of what comes.
-        let Look { next: base, news } = header.next.take()?;
-        let slots = self.slots.bucket(first)?;
+        let Taking {
+            header,
+            slots,
+            look,
+            owned,
+        } = taken;
+        let Look { next: base, news } = look;
         let now = instant.tick;
         let plan = driver.plans.get(local).filter(|_| {
             // With news, there may be more in the bucket than was noted.
@@ -306,7 +373,7 @@ impl<C> Engine<C> {
             Some(mut plan) => {
                 while let Some(at) = plan.pop(now) {
                     let deadline =
-                        self.end_if_due(first, at, &slots[at], base, instant, work, face);
+                        self.end_if_due((first, owned), at, &slots[at], base, instant, work, face);
                     plan.note(at, now, deadline);
                 }
                 plan.earliest(now)
@@ -320,7 +387,8 @@ impl<C> Engine<C> {
                 }
                 let mut deadlines = [NEVER; BUCKET];
                 for (at, (slot, deadline)) in slots.iter().zip(&mut deadlines).enumerate() {
-                    *deadline = self.end_if_due(first, at, slot, base, instant, work, face);
+                    *deadline =
+                        self.end_if_due((first, owned), at, slot, base, instant, work, face);
                 }
                 driver.plans.make(local, now, &deadlines)
             }
@@ -329,7 +397,9 @@ impl<C> Engine<C> {
             // A minimum, never a store: inserters and touches may have lowered it since (W5, W11).
             header.next.put_back(earliest);
         }
-        header.next.get()
+        if let Some(next) = header.next.get() {
+            driver.wheel.schedule(local, next);
+        }
     }
 
     /// Ends what is in a slot if it is due. Returns when to look at the slot again; [`NEVER`] if there is no need to.
@@ -338,7 +408,7 @@ impl<C> Engine<C> {
     #[inline]
     fn end_if_due(
         &self,
-        first: u32,
+        (first, owned): (u32, u32),
         at: usize,
         slot: &Slot,
         base: u64,
@@ -358,6 +428,9 @@ impl<C> Engine<C> {
                 break;
             }
             let claim = Claim::of(first + at as u32, slot, lease);
+            if owned & 1 << at != 0 {
+                break;
+            }
             if !face.may_end(&claim, lease) {
                 return instant.tick + 1;
             }

@@ -1,0 +1,155 @@
+//! A fence of two sides, of which one is all but free.
+//!
+//! Two threads that each write one place and then read the other's must both have a full fence in between, or each may miss what the
+//! other has written. Where one of the two comes by far less often, it can do so for both: on its *heavy* side it has the system make every running
+//! thread of the process pass a full fence (Linux: `membarrier(2)`, private and expedited), and the *light* side only keeps the compiler from
+//! moving anything across it. The outcome is as if both had made a sequentially consistent fence, which is what the model checker is given.
+//!
+//! (Dice, Huang, Yang: "Asymmetric Dekker Synchronization"; folly, seize and haphazard do the same.)
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// For how long after the fence was taken away whoever comes to its heavy side waits.
+const GRACE: Duration = Duration::from_millis(20);
+
+/// See the module's head. Where the system offers no such fence it is off, and both sides have to do without.
+pub(crate) struct Barrier {
+    /// Never again, once it is not.
+    on: AtomicBool,
+    /// Whether it has been on: some thread may be about to act on that still.
+    was_on: bool,
+    /// Since when it is not.
+    off: OnceLock<Instant>,
+}
+
+impl Barrier {
+    pub(crate) fn new(wanted: bool) -> Self {
+        let on = wanted && system::register();
+        Barrier {
+            on: AtomicBool::new(on),
+            was_on: on,
+            off: OnceLock::new(),
+        }
+    }
+
+    /// Whether the light side will do.
+    #[inline(always)]
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.load(Relaxed)
+    }
+
+    /// Whether the heavy side has to reckon with light ones.
+    #[inline]
+    pub(crate) fn was_on(&self) -> bool {
+        self.was_on
+    }
+
+    /// Of what was written before this and what is read after it, and of the same at [`heavy`](Self::heavy), one side sees the other's.
+    #[cfg(feature = "async")]
+    #[inline(always)]
+    pub(crate) fn light() {
+        #[cfg(not(expiry_loom))]
+        std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+        #[cfg(expiry_loom)]
+        crate::sync::fence(crate::sync::Ordering::SeqCst);
+    }
+
+    /// The other side; a system call of some microseconds.
+    pub(crate) fn heavy(&self) {
+        self.heavy_by(system::fence);
+    }
+
+    pub(crate) fn heavy_by(&self, fence: impl Fn() -> bool) {
+        if !self.was_on || self.is_on() && fence() {
+            return;
+        }
+        // The system did this before, and does not any more: a filter of system calls that was installed since. Nobody is to lean on it from
+        // here on. Who does so already and runs has written what he has to write within microseconds; who does not run has passed a fence.
+        self.on.store(false, Relaxed);
+        let off = self.off.get_or_init(Instant::now);
+        while let Some(left) = GRACE
+            .checked_sub(off.elapsed())
+            .filter(|left| !left.is_zero())
+        {
+            std::thread::sleep(left);
+        }
+        crate::sync::fence(crate::sync::Ordering::SeqCst);
+    }
+}
+
+#[cfg(all(target_os = "linux", not(miri), not(expiry_loom)))]
+mod system {
+    use rustix::thread::{membarrier, MembarrierCommand};
+
+    /// Announces the process to the system; any number of times.
+    pub(super) fn register() -> bool {
+        membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok() && fence()
+    }
+
+    pub(super) fn fence() -> bool {
+        membarrier(MembarrierCommand::PrivateExpedited).is_ok()
+    }
+}
+
+#[cfg(expiry_loom)]
+mod system {
+    pub(super) fn register() -> bool {
+        true
+    }
+
+    pub(super) fn fence() -> bool {
+        crate::sync::fence(crate::sync::Ordering::SeqCst);
+        true
+    }
+}
+
+#[cfg(not(any(expiry_loom, all(target_os = "linux", not(miri)))))]
+mod system {
+    pub(super) fn register() -> bool {
+        false
+    }
+
+    pub(super) fn fence() -> bool {
+        false
+    }
+}
+
+#[cfg(all(test, not(expiry_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_wanted_is_off() {
+        let barrier = Barrier::new(false);
+        barrier.heavy();
+        assert!(!barrier.is_on() && !barrier.was_on());
+    }
+
+    #[test]
+    fn a_system_that_refuses_later_turns_it_off_for_good() {
+        let barrier = Barrier {
+            on: true.into(),
+            was_on: true,
+            off: OnceLock::new(),
+        };
+        barrier.heavy_by(|| true);
+        assert!(barrier.is_on());
+        barrier.heavy_by(|| false);
+        assert!(!barrier.is_on() && barrier.was_on());
+        barrier.heavy_by(|| unreachable!("it is off"));
+    }
+
+    /// Of several at the heavy side the first may be turning it off.
+    #[test]
+    fn who_comes_while_it_is_turned_off_waits_too() {
+        let barrier = Barrier {
+            on: false.into(),
+            was_on: true,
+            off: Instant::now().into(),
+        };
+        barrier.heavy();
+        assert!(barrier.off.get().unwrap().elapsed() >= GRACE);
+    }
+}
