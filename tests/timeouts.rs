@@ -486,7 +486,7 @@ fn the_first_limit_after_a_jump_of_years() {
 }
 
 /// A waker that does so each time that it is cloned.
-fn cloning(does: &(dyn Fn() + Sync)) -> Waker {
+fn cloning(does: &&(dyn Fn() + Sync)) -> Waker {
     const VTABLE: &RawWakerVTable = &RawWakerVTable::new(
         |data| {
             // SAFETY: what `cloning` was given, which is there as long as its wakers.
@@ -497,15 +497,15 @@ fn cloning(does: &(dyn Fn() + Sync)) -> Waker {
         |_| (),
         |_| (),
     );
-    let data = Box::into_raw(Box::new(does));
-    // SAFETY: leaked; the callers' tests keep what it borrows until their wakers are gone.
-    unsafe { Waker::from_raw(RawWaker::new(data.cast_const().cast(), VTABLE)) }
+    let data: *const &(dyn Fn() + Sync) = does;
+    // SAFETY: nothing is owned; the callers keep what it borrows until their wakers are gone.
+    unsafe { Waker::from_raw(RawWaker::new(data.cast(), VTABLE)) }
 }
 
 #[test]
 fn a_clone_that_panics_has_taken_no_room() {
     let (timeouts, clock) = manual(|settings| settings.capacity(1));
-    let panics = || panic!("cloned");
+    let panics: &(dyn Fn() + Sync) = &|| panic!("cloned");
     let waker = cloning(&panics);
     let mut limited = timeouts.timeout(MS, never());
     for _ in 0..3 {
@@ -538,6 +538,7 @@ fn a_clone_may_register_thousands() {
             }
         }
     };
+    let registers: &(dyn Fn() + Sync) = &registers;
     let waker = cloning(&registers);
     let mut outer = timeouts.timeout(2 * MS, never());
     let mut context = Context::from_waker(&waker);
