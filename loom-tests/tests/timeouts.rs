@@ -68,18 +68,25 @@ impl Rig {
     }
 }
 
-/// A model, with that fence and without.
+/// What a model is called with that fence, and without.
+fn fences(name: &str) -> [(String, bool); 2] {
+    [(name.into(), true), (format!("{name}, no fence"), false)]
+}
+
+/// A model, with and without.
 fn model_both(name: &str, f: impl Fn(bool) + Clone + Send + Sync + 'static) {
-    let without = f.clone();
-    model(name, move || f(true));
-    model(&format!("{name}, no fence"), move || without(false));
+    for (name, fence) in fences(name) {
+        let f = f.clone();
+        model(&name, move || f(fence));
+    }
 }
 
 /// The same of a large one.
 fn large_both(name: &str, f: impl Fn(bool) + Clone + Send + Sync + 'static) {
-    let without = f.clone();
-    large(name, move || f(true));
-    large(&format!("{name}, no fence"), move || without(false));
+    for (name, fence) in fences(name) {
+        let f = f.clone();
+        large(&name, move || f(fence));
+    }
 }
 
 /// T1: it fires as its owner lets go of it. One of the two has the waker, and the slot is free once.
@@ -428,32 +435,12 @@ fn slot(sleep: &Sleep<'_>) -> String {
     id.chars().take_while(char::is_ascii_digit).collect()
 }
 
-/// T5 (W6): its slot has another tenant, of another thread, when the owner of what has fired comes to let go of it.
-#[test]
-fn t5_a_late_owner_and_the_next_tenant() {
+/// As [`large_both`], of what says whether a slot has been another's: in some execution it has.
+fn reusing(name: &str, f: impl Fn(bool) -> bool + Clone + Send + Sync + 'static) {
     let reused = Arc::new(AtomicBool::new(false));
     let seen = reused.clone();
-    large_both("t5_a_late_owner_and_the_next_tenant", move |fence| {
-        let rig = Rig::new(fence);
-        let (task, tenant) = (Task::new(), Task::new());
-        let sleep = rig.waiting(&task);
-        // So many that this thread leaves the first one's bucket.
-        let more = [rig.waiting(&task), rig.waiting(&task)];
-        let place = slot(&sleep);
-        rig.clock.advance(TICK * LIMIT);
-        let a = thread::spawn(move || drop(sleep));
-        rig.poll();
-        drop(more);
-        let tenants = [(); 4].map(|()| rig.waiting(&tenant));
-        let same = tenants.iter().any(|tenant| slot(tenant) == place);
-        seen.fetch_or(same, Ordering::Relaxed);
-        a.join().unwrap();
-        assert_eq!((tenant.woken(), rig.timeouts.len()), (0, 4));
-        rig.pass(LIMIT);
-        assert_eq!(tenant.woken(), 4);
-        assert!(task.is_free() && tenant.is_free());
-        drop(tenants);
-        rig.end();
+    large_both(name, move |fence| {
+        seen.fetch_or(f(fence), Ordering::Relaxed);
     });
     assert!(
         reused.load(Ordering::Relaxed),
@@ -461,72 +448,97 @@ fn t5_a_late_owner_and_the_next_tenant() {
     );
 }
 
+/// What a late owner comes to: four others, of `tenant`, that were registered when its entry, of `task`, had fired.
+struct Late<T> {
+    /// What the owner does with its entry, in a thread of its own, from before that on.
+    owner: thread::JoinHandle<T>,
+    tenants: [Sleep<'static>; 4],
+    /// One of them has the slot.
+    same: bool,
+}
+
+impl Rig {
+    fn late<T: 'static>(
+        &self,
+        (task, tenant): (&Arc<Task>, &Arc<Task>),
+        owner: impl FnOnce(Sleep<'static>) -> T + Send + 'static,
+    ) -> Late<T> {
+        let sleep = self.waiting(task);
+        // So many that this thread leaves the first one's bucket.
+        let more = [self.waiting(task), self.waiting(task)];
+        let place = slot(&sleep);
+        self.clock.advance(TICK * LIMIT);
+        let owner = thread::spawn(move || owner(sleep));
+        self.poll();
+        drop(more);
+        let tenants = [(); 4].map(|()| self.waiting(tenant));
+        let same = tenants.iter().any(|tenant| slot(tenant) == place);
+        Late {
+            owner,
+            tenants,
+            same,
+        }
+    }
+}
+
+/// T5 (W6): its slot has another tenant, of another thread, when the owner of what has fired comes to let go of it.
+#[test]
+fn t5_a_late_owner_and_the_next_tenant() {
+    reusing("t5_a_late_owner_and_the_next_tenant", |fence| {
+        let rig = Rig::new(fence);
+        let (task, tenant) = (Task::new(), Task::new());
+        let late = rig.late((&task, &tenant), drop);
+        late.owner.join().unwrap();
+        assert_eq!((tenant.woken(), rig.timeouts.len()), (0, 4));
+        rig.pass(LIMIT);
+        assert_eq!(tenant.woken(), 4);
+        assert!(task.is_free() && tenant.is_free());
+        drop(late.tenants);
+        rig.end();
+        late.same
+    });
+}
+
 /// T5 (W6): as before, and the next tenant is due just then. It fires.
 #[test]
 fn t5_a_late_owner_beside_a_scan() {
-    let reused = Arc::new(AtomicBool::new(false));
-    let seen = reused.clone();
-    large_both("t5_a_late_owner_beside_a_scan", move |fence| {
+    reusing("t5_a_late_owner_beside_a_scan", |fence| {
         let rig = Rig::new(fence);
         let (task, tenant) = (Task::new(), Task::new());
-        let sleep = rig.waiting(&task);
-        let more = [rig.waiting(&task), rig.waiting(&task)];
-        let place = slot(&sleep);
-        rig.clock.advance(TICK * LIMIT);
-        let a = thread::spawn(move || drop(sleep));
-        rig.poll();
-        drop(more);
-        let tenants = [(); 4].map(|()| rig.waiting(&tenant));
-        let same = tenants.iter().any(|tenant| slot(tenant) == place);
-        seen.fetch_or(same, Ordering::Relaxed);
+        let late = rig.late((&task, &tenant), drop);
         rig.clock.advance(TICK * LIMIT);
         rig.poll();
-        a.join().unwrap();
+        late.owner.join().unwrap();
         assert_eq!(tenant.woken(), 4, "a stranger has held it up");
         assert!(task.is_free() && tenant.is_free());
-        drop(tenants);
+        drop(late.tenants);
         rig.end();
+        late.same
     });
-    assert!(
-        reused.load(Ordering::Relaxed),
-        "the slot was never another's"
-    );
 }
 
 /// T5 (W6): the owner looks, with another waker, at what has fired, and the next tenant has that same waker. It is not taken for the
 /// owner's own.
 #[test]
 fn t5_the_next_tenant_has_this_waker() {
-    let reused = Arc::new(AtomicBool::new(false));
-    let seen = reused.clone();
-    large_both("t5_the_next_tenant_has_this_waker", move |fence| {
+    reusing("t5_the_next_tenant_has_this_waker", |fence| {
         let rig = Rig::new(fence);
         let (first, second) = (Task::new(), Task::new());
-        let mut sleep = rig.waiting(&first);
-        let more = [rig.waiting(&first), rig.waiting(&first)];
-        let place = slot(&sleep);
-        rig.clock.advance(TICK * LIMIT);
         let polling = second.clone();
-        let a = thread::spawn(move || (polling.poll(&mut sleep), sleep));
-        rig.poll();
-        drop(more);
-        let tenants = [(); 4].map(|()| rig.waiting(&second));
-        let same = tenants.iter().any(|tenant| slot(tenant) == place);
-        seen.fetch_or(same, Ordering::Relaxed);
-        let (polled, sleep) = a.join().unwrap();
+        let late = rig.late((&first, &second), move |mut sleep| {
+            (polling.poll(&mut sleep), sleep)
+        });
+        let (polled, sleep) = late.owner.join().unwrap();
         // If it had changed its waker after the round had looked.
         rig.pass(0);
         if polled.is_pending() {
             assert_eq!(second.woken(), 1, "told to wait, and forgotten");
         }
-        drop((sleep, tenants));
+        drop((sleep, late.tenants));
         assert!(first.is_free() && second.is_free());
         rig.end();
+        late.same
     });
-    assert!(
-        reused.load(Ordering::Relaxed),
-        "the slot was never another's"
-    );
 }
 
 /// Two wakers of one data pointer, and how often the second one was called.
