@@ -20,8 +20,23 @@ use std::hash::{BuildHasher, Hasher};
 /// connections.by_id.insert(7, "seven".to_string())?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Default)]
-pub struct RandomState(foldhash::fast::RandomState);
+#[derive(Clone)]
+pub struct RandomState(foldhash::fast::SeedableRandomState);
+
+impl Default for RandomState {
+    /// Another one each time, by a seed that the process has drawn.
+    fn default() -> Self {
+        RandomState(foldhash::fast::SeedableRandomState::random())
+    }
+}
+
+impl RandomState {
+    /// The same for the same seed, in any process.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        let shared = foldhash::SharedSeed::global_fixed();
+        RandomState(foldhash::fast::SeedableRandomState::with_seed(seed, shared))
+    }
+}
 
 impl fmt::Debug for RandomState {
     /// Without its seed.

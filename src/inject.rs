@@ -34,6 +34,8 @@ bugs! {
     LostFail = "lost-fail",
     /// A touch, a reset or a renewing update is answered as done, and the deadline stays.
     LateTouch = "late-touch",
+    /// A renewal sets a deadline that it took before it looked at the lease, and held for a while.
+    HeldDeadline = "held-deadline",
     /// What was put in, and answered as in, is not there.
     LostInsert = "lost-insert",
     /// What was taken out of a queue or a session tracker is still there.
@@ -147,10 +149,17 @@ pub(crate) const fn is(_: Bug) -> bool {
 #[inline(always)]
 pub(crate) const fn stall(_: Bug) {}
 
+/// If `bug` strikes here and now: gives what `take` takes, when others have gone on for a while.
+#[cfg(not(expiry_inject))]
+#[inline(always)]
+pub(crate) fn held<T>(_: Bug, _: impl FnOnce() -> T) -> Option<T> {
+    None
+}
+
 #[cfg(expiry_inject)]
 pub use chosen::{choose, hits, strikes};
 #[cfg(expiry_inject)]
-pub(crate) use chosen::{hit, is, stall};
+pub(crate) use chosen::{held, hit, is, stall};
 
 #[cfg(expiry_inject)]
 mod chosen {
@@ -199,6 +208,16 @@ mod chosen {
         if is(bug) {
             (0..100).for_each(|_| std::hint::spin_loop());
         }
+    }
+
+    /// If `bug` strikes here and now: gives what `take` takes, when others have gone on for a
+    /// while.
+    pub(crate) fn held<T>(bug: Bug, take: impl FnOnce() -> T) -> Option<T> {
+        hit(bug).then(|| {
+            let taken = take();
+            (0..16).for_each(|_| std::thread::yield_now());
+            taken
+        })
     }
 
     /// One time in so many, at random, by this thread's own luck.

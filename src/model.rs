@@ -2,14 +2,17 @@
 //! real code. Only there with `--cfg expiry_loom`.
 
 use crate::channel::{channel, Receiver, Sender, WhenFull};
+use crate::core::header::Lowered;
 use crate::core::inbox::{Inbox, Taken};
 pub use crate::core::index::TwoWords;
 use crate::core::index::{Glance, Index as Inner, Insert, Removed};
 use crate::core::lease::{Lease, State};
 use crate::core::params;
-use crate::core::slots::{Lowered, Released, Slots};
+use crate::core::pins::Pins;
+use crate::core::slot::fields;
+use crate::core::slots::{Released, Slots};
 use crate::sync::exclusive::Exclusive as Flagged;
-use crate::sync::Ordering;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Slots in a bucket.
 pub const BUCKET: u32 = params::BUCKET as u32;
@@ -30,20 +33,23 @@ pub enum Inserted {
 }
 
 /// An index by itself.
-pub struct Index(Inner);
+pub struct Index(Inner, Pins);
 
 impl Index {
     /// An index with one table of the smallest class.
     #[must_use]
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        Index(Inner::new().expect("memory for a small table"))
+        Index(Inner::new().expect("memory for a small table"), Pins::new())
     }
 
     /// Publishes `slot` under `hash` unless `accept` takes one that is there.
     pub fn insert(&self, hash: u32, slot: u32, mut accept: impl FnMut(u32) -> bool) -> Inserted {
         let mut crowded = false;
-        match self.0.insert(hash, slot, &mut crowded, &mut accept) {
+        match self
+            .0
+            .insert(&self.1.pin(), hash, slot, &mut crowded, &mut accept)
+        {
             Insert::Done => Inserted::Done,
             Insert::Found => Inserted::Found,
             Insert::Full => Inserted::Full,
@@ -53,7 +59,7 @@ impl Index {
 
     /// As [`insert`](Self::insert), the way of an init: at home if that is simple.
     pub fn init(&self, hash: u32, slot: u32, accept: impl FnMut(u32) -> bool) -> Inserted {
-        if self.0.insert_at_home(hash, slot) {
+        if self.0.insert_at_home(&self.1.pin(), hash, slot) {
             return Inserted::Done;
         }
         self.insert(hash, slot, accept)
@@ -78,7 +84,7 @@ impl Index {
 
     /// Takes the word of a slot away. True if a copy may be on its way, so that the slot must rest.
     pub fn remove(&self, hash: u32, slot: u32) -> bool {
-        self.0.remove(hash, slot, None) == Removed::Copied
+        self.0.remove(&self.1.pin(), hash, slot, None, |_| false) == Removed::Copied
     }
 
     /// As [`remove`](Self::remove), by who has found the slot by its candidate.
@@ -86,7 +92,9 @@ impl Index {
         let candidate = self.0.candidate(hash);
         let found = candidate.filter(|candidate| candidate.slot() == slot);
         let position = found.map(|candidate| candidate.position());
-        self.0.remove(hash, slot, position) == Removed::Copied
+        self.0
+            .remove(&self.1.pin(), hash, slot, position, |_| false)
+            == Removed::Copied
     }
 
     /// Installs a successor of twice the size.
@@ -101,12 +109,34 @@ impl Index {
 
     /// One round of the carrier. True if more is to do.
     pub fn carry(&self, mut budget: usize) -> bool {
-        self.0.carry(&mut budget)
+        self.0.carry(&self.1.pin(), &mut budget, |slot| slot)
+    }
+
+    /// As [`carry`](Self::carry), where slots are forwarded as `tail` says.
+    pub fn carry_forwarded(&self, mut budget: usize, tail: impl Fn(u32) -> u32) -> bool {
+        self.0.carry(&self.1.pin(), &mut budget, tail)
+    }
+
+    /// Makes the word that leads to `target` name it, unless `target` is no longer live.
+    pub fn swing(
+        &self,
+        hash: u32,
+        target: u32,
+        tail: impl Fn(u32) -> u32,
+        is_live: impl Fn() -> bool,
+    ) {
+        self.0.swing(&self.1.pin(), hash, target, tail, is_live);
+    }
+
+    /// Takes the word away that leads to a slot.
+    pub fn remove_forwarded(&self, hash: u32, slot: u32, tail: impl Fn(u32) -> u32) {
+        let leads = |id| tail(id) == slot;
+        self.0.remove(&self.1.pin(), hash, slot, None, leads);
     }
 
     /// Lets grace periods end. True if one is still running.
     pub fn turn(&self) -> bool {
-        self.0.turn()
+        self.0.turn(|| self.1.turn())
     }
 
     /// How many tables are listed.
@@ -123,7 +153,21 @@ impl Index {
 }
 
 /// A slot store by itself.
-pub struct Store(Slots);
+pub struct Store(Slots<Pair>);
+
+/// What an occupant of a model's slot has.
+struct Pair {
+    key: AtomicU64,
+    word: AtomicU64,
+}
+
+fields!(
+    Pair,
+    AtomicU32 {
+        key: AtomicU64::new(0),
+        word: AtomicU64::new(0),
+    }
+);
 
 impl Store {
     /// A store of one shard, with memory for its first chunk.
@@ -148,14 +192,14 @@ impl Store {
 
     /// The incarnation of the next tenant of a free slot in a bucket that the caller owns.
     pub fn claim(&self, id: u32, base: u32) -> u32 {
-        Slots::tenancy(self.0.slot(id).expect("a slot"), base)
+        Slots::<Pair>::tenancy(self.0.slot(id).expect("a slot"), base)
     }
 
     /// Makes a claimed slot live with `key`, as an issue does.
     pub fn publish(&self, id: u32, incarnation: u32, key: u64) {
         let slot = self.0.slot(id).expect("a claimed slot");
-        slot.key.store(key, Ordering::Relaxed);
-        slot.set_word(key);
+        slot.fields().key.store(key, Ordering::Relaxed);
+        slot.fields().word.swap(key, Ordering::Release);
         slot.set_lease(Lease::new(State::LiveIssued, incarnation, 0));
     }
 
@@ -164,8 +208,8 @@ impl Store {
     pub fn tenant(&self, id: u32) -> (u64, u64) {
         let slot = self.0.slot(id).expect("a slot");
         (
-            slot.key.load(Ordering::Acquire),
-            slot.word.load(Ordering::Acquire),
+            slot.fields().key.load(Ordering::Acquire),
+            slot.fields().word.load(Ordering::Acquire),
         )
     }
 
@@ -183,7 +227,7 @@ impl Store {
 
 /// One shard's inbox, over the buckets of a store.
 pub struct Mail {
-    slots: Slots,
+    slots: Slots<Pair>,
     inbox: Inbox,
 }
 

@@ -295,6 +295,7 @@ series! {
     Gauge LIVE = "expiry_live", Count, "entries now";
     Gauge CAPACITY = "expiry_capacity", Count, "the most entries there may be, where that is bounded";
     Gauge SLOTS = "expiry_slots", Count, "slots whose memory is held, in use or not";
+    Gauge UNRECLAIMED = "expiry_unreclaimed", Count, "entries that have ended and whose memory is not free yet";
     Gauge TABLES = "expiry_tables", Count, "tables of the index: one for each shard, and more while it grows or shrinks";
     Counter INSERTED = "expiry_inserted_total", Count, "entries that came in";
     Counter REFUSED = "expiry_refused_total", Count, "calls that found no room for their entry";
@@ -315,7 +316,7 @@ series! {
     Counter REAPER_BUSY = "expiry_reaper_busy_nanoseconds_total", Nanoseconds, "time that the reaper has spent working";
     Counter REAPER_ROUNDS = "expiry_reaper_rounds_total", Count, "how often it has woken up";
     Counter HANDLER_PANICS = "expiry_handler_panics_total", Count, "panics of handlers, listeners and wakers that were caught";
-    Counter DROP_PANICS = "expiry_drop_panics_total", Count, "panics of keys' and values' drops that were caught, in all stores of the process: without the label `name`";
+    Counter DROP_PANICS = "expiry_drop_panics_total", Count, "panics of keys' and values' drops that were caught";
     Counter SPILLED = "expiry_spilled_total", Count, "what went to the second queue of a full channel";
     Counter UNDELIVERED = "expiry_undelivered_total", Count, "what nobody got: dropped by a full channel, or the receiver was gone";
 }
@@ -439,6 +440,7 @@ impl StoreMetrics {
             spilled,
             undelivered,
             drop_panics,
+            unreclaimed,
         } = self;
         let labels = labels.into();
         labels.each(shards, total, StoreShardMetrics::publish);
@@ -449,8 +451,9 @@ impl StoreMetrics {
             out.counter(&HANDLER_PANICS, *listener_panics);
             out.counter(&SPILLED, *spilled);
             out.counter(&UNDELIVERED, *undelivered);
+            out.counter(&DROP_PANICS, *drop_panics);
+            out.gauge(&UNRECLAIMED, *unreclaimed);
         });
-        out(&labels.own, |out| out.counter(&DROP_PANICS, *drop_panics));
     }
 }
 

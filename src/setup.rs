@@ -2,8 +2,12 @@
 
 use crate::core::engine::{Config, Engine, Face, Source};
 use crate::core::reaper::{self, Orders};
+use crate::core::slot::Payload;
+use crate::core::threads::InRound;
 use crate::error::BuildError;
+use crate::hash::RandomState;
 use crate::inject::{hit, Bug};
+use crate::sync::process;
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::time::{nanos, Clock, CoarseClock, Ticks};
 use crate::trace::event;
@@ -93,6 +97,12 @@ impl Setup {
     }
 
     /// The interval, by default a 300th of the first timeout and no more than any, with which all of the timeouts can be kept.
+    /// The hasher of keys for which the caller has chosen none: that of the seed, if there is one.
+    pub(crate) fn hasher(&self) -> RandomState {
+        self.seed
+            .map_or_else(RandomState::default, RandomState::seeded)
+    }
+
     fn checked_interval(&self, timeouts: &[Duration]) -> Result<Duration, BuildError> {
         for &timeout in timeouts {
             if timeout.is_zero() {
@@ -192,12 +202,13 @@ pub(crate) use setters;
 /// Begins what [`shut`] does, and ends when that is done: by the reaper, if there is one, so that nobody waits for it. Without one, by
 /// this call, which waits for who polls.
 #[cfg(feature = "async")]
-pub(crate) fn shut_soon<'a, C>(
-    engine: &'a Engine<C>,
+pub(crate) fn shut_soon<'a, P: Payload, C>(
+    engine: &'a Engine<P, C>,
     reaper: Option<&'a Reaper>,
     close: impl FnOnce(),
 ) -> impl std::future::Future<Output = ()> + 'a {
     engine.refuse();
+    let reaper = Reaper::here(reaper);
     match reaper {
         Some(reaper) => {
             reaper.ask();
@@ -215,11 +226,17 @@ pub(crate) fn shut_soon<'a, C>(
 
 /// Ends everything in a face's engine, by `close`, stops its reaper, and waits for it. On the reaper's own thread, or in a round of the
 /// driver, in which a handler has dropped the face, it only asks: the reaper closes when it stops.
-pub(crate) fn shut<C>(engine: &Engine<C>, reaper: Option<&Reaper>, close: impl FnOnce()) {
+pub(crate) fn shut<P: Payload, C>(
+    engine: &Engine<P, C>,
+    reaper: Option<&Reaper>,
+    close: impl FnOnce(),
+) {
     engine.refuse();
-    match reaper {
+    match Reaper::here(reaper) {
         Some(reaper) if reaper.is_current() => reaper.ask(),
-        Some(reaper) if engine.is_driving() => {
+        // In a listener, or in a `Drop` that a driver runs: it may be that reaper's driver that this one would wait for. The
+        // reaper closes the store before it ends.
+        Some(reaper) if InRound::is_current() => {
             reaper.ask();
             engine.waker.wake();
         }
@@ -275,13 +292,29 @@ pub(crate) struct Reaper {
     handle: Mutex<Option<JoinHandle<()>>>,
     thread: Thread,
     orders: Arc<Orders>,
+    /// The process that the thread runs in.
+    process: u32,
+}
+
+impl Drop for Reaper {
+    fn drop(&mut self) {
+        if self.is_lost() {
+            // The system knows no such thread, and may have given its memory to another one.
+            let handle = self.handle.get_mut();
+            std::mem::forget(handle.unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
 }
 
 impl Reaper {
     /// Starts a reaper for the engine of `face`. `last` is what it does before it ends.
-    pub(crate) fn start<C: Send + Sync + 'static, F: Face + Send + Sync + 'static>(
+    pub(crate) fn start<
+        P: Payload,
+        C: Send + Sync + 'static,
+        F: Face<P> + Send + Sync + 'static,
+    >(
         face: &Arc<F>,
-        engine: fn(&F) -> &Engine<C>,
+        engine: fn(&F) -> &Engine<P, C>,
         budget: usize,
         last: fn(&F),
     ) -> Result<Self, BuildError> {
@@ -315,7 +348,18 @@ impl Reaper {
             thread: handle.thread().clone(),
             handle: Mutex::new(Some(handle)),
             orders,
+            process: process::current(),
         })
+    }
+
+    /// The reaper, if there is one in this process.
+    pub(crate) fn here(reaper: Option<&Self>) -> Option<&Self> {
+        reaper.filter(|reaper| !reaper.is_lost())
+    }
+
+    /// Whether its thread stayed behind when this process was forked. Only polling drives the engine then.
+    fn is_lost(&self) -> bool {
+        self.process != process::current() && !self.is_current()
     }
 
     /// Whether the caller is this reaper.
@@ -330,20 +374,20 @@ impl Reaper {
 
     /// Asks it to stop when nothing is left, or this has passed.
     #[cfg(feature = "async")]
-    pub(crate) fn ask_to_drain<C>(&self, engine: &Engine<C>, limit: Duration) {
+    pub(crate) fn ask_to_drain<P: Payload, C>(&self, engine: &Engine<P, C>, limit: Duration) {
         self.orders.drain(limit);
         engine.waker.wake();
     }
 
     /// Ends when it has done its last.
     #[cfg(feature = "async")]
-    pub(crate) async fn ended<C>(&self, engine: &Engine<C>) {
+    pub(crate) async fn ended<P: Payload, C>(&self, engine: &Engine<P, C>) {
         let ended = || self.orders.has_ended().then_some(());
         engine.parting.until(ended).await;
     }
 
     /// Stops it, and waits for it.
-    pub(crate) fn join<C>(&self, engine: &Engine<C>) {
+    pub(crate) fn join<P: Payload, C>(&self, engine: &Engine<P, C>) {
         self.ask();
         engine.waker.wake();
         let handle = self

@@ -175,9 +175,8 @@ fn a_store_by_shards_sums_to_its_total() {
     assert_eq!(["inserted", "replaced", "removed"].map(sum), [100, 100, 1]);
     let counters = kept.counters.lock().unwrap();
     assert!(!counters.contains_key("expiry_inserted_total{name=\"answers\",region=\"north\"}"));
-    // Not of a shard, and not even of a store.
+    // Not of a shard.
     assert!(counters.contains_key("expiry_spilled_total{name=\"answers\",region=\"north\"}"));
-    assert!(counters.contains_key("expiry_drop_panics_total{region=\"north\"}"));
 }
 
 #[cfg(feature = "async")]

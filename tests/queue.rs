@@ -653,6 +653,74 @@ fn only_a_gap_between_polls_is_a_stall() {
     assert_eq!(queue.wait_time(), Some(SECOND), "20 to 26 is 7 more");
 }
 
+/// A caller that polls every ten seconds, with a threshold of five. Its first two gaps look like stalls; from the third on they are
+/// its habit, and keys expire at the first poll after they have come due.
+#[test]
+fn a_caller_that_polls_more_rarely_than_the_threshold_expires_keys() {
+    for (drains, asks) in [(false, false), (true, false), (false, true)] {
+        let clock = ManualClock::new();
+        let queue = builder(&clock).pause_grace(SECOND * 5).build().unwrap();
+        let (mut expired, mut polled) = (Vec::new(), Vec::new());
+        for nth in 0..10 {
+            at(&clock, 10 * nth);
+            queue.update(nth, SECOND * 3).unwrap();
+            while queue.poll_into(&mut expired, 4096) {}
+            if drains {
+                // One that polls until nothing is left makes gaps of no length.
+                queue.poll_into(&mut expired, 4096);
+            }
+            polled.extend(expired.drain(..).map(|key| (10 * nth, *key)));
+            if asks {
+                // The answer is shown to people: this caller does not go by it.
+                assert!(queue.wait_time() <= Some(SECOND * 3));
+            }
+        }
+        polled.sort_unstable_by_key(|&(_, key)| key);
+        let due = (0..9).map(|key| (10 * (key + 1).max(3), key));
+        assert!(
+            polled.iter().copied().eq(due),
+            "{drains} {asks}: {polled:?}"
+        );
+    }
+}
+
+/// A caller that polls every second again is seen to stall again, although it has polled rarely before.
+#[test]
+fn a_caller_that_polls_often_again_is_seen_to_stall() {
+    let clock = ManualClock::new();
+    let queue = builder(&clock).pause_grace(SECOND * 5).build().unwrap();
+    for second in (0..=50).step_by(10).chain(51..=60) {
+        at(&clock, second);
+        if second == 60 {
+            queue.update(1, SECOND * 2).unwrap();
+        }
+        assert!(queue.poll().is_empty());
+    }
+    at(&clock, 69);
+    assert!(queue.poll().is_empty(), "a stall from 62 to 69");
+    assert_eq!(queue.wait_time(), Some(SECOND), "due at 62 + 8");
+}
+
+/// A caller that goes by `wait_time` is expected when it was told to come, however far apart that is.
+#[test]
+fn a_caller_that_goes_by_the_wait_time_is_seen_to_stall() {
+    let clock = ManualClock::new();
+    let queue = builder(&clock).pause_grace(SECOND * 5).build().unwrap();
+    for _ in 0..5 {
+        queue.update(1, SECOND * 30).unwrap();
+        let wait = queue.wait_time().unwrap();
+        assert_eq!(wait, SECOND * 30);
+        clock.advance(wait);
+        assert_eq!(queue.poll().len(), 1);
+    }
+    queue.update(1, SECOND * 30).unwrap();
+    let wait = queue.wait_time().unwrap();
+    clock.advance(wait + SECOND * 6);
+    assert!(queue.poll().is_empty(), "a stall of seven seconds");
+    clock.advance(SECOND);
+    assert_eq!(queue.poll().len(), 1);
+}
+
 #[test]
 fn a_pause_grace_of_zero_is_refused() {
     let built = builder(&ManualClock::new())

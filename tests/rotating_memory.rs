@@ -1,44 +1,10 @@
 //! D1: a `RotatingMap` that holds no more than it ever did allocates nothing. Alone in its binary, because it counts
 //! what its thread allocates.
 
+#[path = "support/heap.rs"]
+mod heap;
+
 use expiry::RotatingMap;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-// Of this thread: the test harness allocates on its own when it pleases.
-thread_local! {
-    static CALLS: Cell<usize> = const { Cell::new(0) };
-    static BYTES: Cell<isize> = const { Cell::new(0) };
-}
-
-fn calls() -> usize {
-    CALLS.with(Cell::get)
-}
-
-fn bytes() -> isize {
-    BYTES.with(Cell::get)
-}
-
-struct Counting;
-
-// SAFETY: hands everything to the system's allocator as it is.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.with(|calls| calls.set(calls.get() + 1));
-        BYTES.with(|bytes| bytes.set(bytes.get() + layout.size() as isize));
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        BYTES.with(|bytes| bytes.set(bytes.get() - layout.size() as isize));
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const LIVE: u64 = 30_000;
 
@@ -56,31 +22,31 @@ fn turn(map: &mut RotatingMap<u64, u64>, round: u64) -> u64 {
 
 #[test]
 fn d01_nothing_is_allocated_after_the_warm_up_and_shrinking_gives_it_back() {
-    let before = bytes();
+    let before = heap::held();
     let mut map = RotatingMap::new();
     for round in 0..20 {
         turn(&mut map, round);
     }
-    let before_calls = calls();
+    let before_calls = heap::calls();
     let mut sum = 0_u64;
     for round in 20..100 {
         sum = sum.wrapping_add(turn(&mut map, round));
     }
-    assert_eq!(calls(), before_calls, "allocated");
+    assert_eq!(heap::calls(), before_calls, "allocated");
     assert!(sum > 0);
-    let held = bytes() - before;
+    let held = heap::held() - before;
     for _ in 0..3 {
         map.rotate();
     }
     assert!(map.is_empty());
-    assert_eq!(bytes() - before, held);
+    assert_eq!(heap::held() - before, held);
     map.shrink_to_fit();
-    assert!(bytes() - before < 200);
+    assert!(heap::held() - before < 200);
     // Reserved is allocated.
     map.reserve(5000);
-    let before_calls = calls();
+    let before_calls = heap::calls();
     for n in 0..5000 {
         map.put(n, n);
     }
-    assert_eq!(calls(), before_calls, "allocated");
+    assert_eq!(heap::calls(), before_calls, "allocated");
 }

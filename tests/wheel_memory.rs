@@ -1,38 +1,16 @@
 //! A `TimerWheel` that has been warmed up allocates nothing. Alone in its binary, because it counts the allocations of the
 //! process.
 
+#[path = "support/heap.rs"]
+mod heap;
+
 use expiry::wheel::{Geometry, TimerId, TimerWheel};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is passed on to the system's allocator as it is.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// How often `work` allocates.
 fn allocations(work: impl FnOnce()) -> usize {
-    let before = ALLOCATIONS.with(Cell::get);
+    let before = heap::calls();
     work();
-    ALLOCATIONS.with(Cell::get) - before
+    heap::calls() - before
 }
 
 fn churn(wheel: &mut TimerWheel<u64>, ids: &mut [TimerId], rounds: u64) -> usize {

@@ -85,8 +85,20 @@ impl std::fmt::Display for Target {
 pub struct Report {
     json: bool,
     figures: Vec<Value>,
-    checks: Vec<(String, bool)>,
+    checks: Vec<Check>,
 }
+
+/// A figure that something is asked of.
+struct Check {
+    name: String,
+    figure: f64,
+    unit: String,
+    target: Target,
+}
+
+/// One column of a [row](Report::row): its name, the nanoseconds of processor time, the median of
+/// wall time, and for each store of ours the ratio of its time to this one's.
+pub type Column<'a> = (&'a str, Spread, f64, Vec<(String, Spread)>);
 
 impl Report {
     /// A report that prints text as it goes, or one object at the end.
@@ -103,6 +115,48 @@ impl Report {
     pub fn head(&self, title: &str, load: &str) {
         if !self.json {
             println!("\n## {title}\n   {load}");
+        }
+    }
+
+    /// A line of text under the title of a table.
+    pub fn note(&self, text: &str) {
+        if !self.json {
+            println!("   {text}");
+        }
+    }
+
+    /// Names the columns of the rows that follow.
+    pub fn columns(&self, title: &str, names: &[&str]) {
+        if !self.json {
+            let names: String = names.iter().map(|name| format!("{name:<46}")).collect();
+            println!("   {title:<36} {}", names.trim_end());
+        }
+    }
+
+    /// A figure of several columns, some of which may be missing.
+    pub fn row(&mut self, table: &str, name: &str, columns: &[Option<Column<'_>>]) {
+        let mut text = String::new();
+        for column in columns {
+            let mut cell = String::new();
+            if let Some((column, nanos, wall, times)) = column {
+                let ratios: Map<String, Value> = times
+                    .iter()
+                    .map(|(ours, times)| (ours.clone(), times.json()))
+                    .collect();
+                self.figures.push(json!({
+                    "table": table, "name": name, "column": column, "unit": "ns",
+                    "figure": nanos.json(), "wall_ns": wall, "ours_over_this": ratios,
+                }));
+                let Spread { median, min, max } = nanos;
+                cell = format!("{median:.1} [{min:.1} .. {max:.1}]");
+                for (_, times) in times {
+                    cell += &format!(" x {:.2}", times.median);
+                }
+            }
+            text += &format!("{cell:<46}");
+        }
+        if !self.json {
+            println!("     {name:<34} {}", text.trim_end());
         }
     }
 
@@ -131,7 +185,12 @@ impl Report {
     /// A figure that something is asked of.
     pub fn check(&mut self, table: &str, name: &str, unit: &str, figure: Spread, target: Target) {
         let pass = target.reached(figure.median);
-        self.checks.push((format!("{table}: {name}"), pass));
+        self.checks.push(Check {
+            name: format!("{table}: {name}"),
+            figure: figure.median,
+            unit: unit.to_string(),
+            target,
+        });
         self.figures.push(json!({
             "table": table, "name": name, "unit": unit, "figure": figure.json(),
             "target": target.to_string(), "pass": pass,
@@ -145,14 +204,15 @@ impl Report {
         }
     }
 
-    /// Ends the report: how many figures reach what was asked, or the object. True if all do.
+    /// Ends the report: prints the table of targets, or the object. Returns whether all are met.
     pub fn finish(self, seconds: f64) -> bool {
-        let short = self.checks.iter().filter(|(_, pass)| !pass).count();
+        let is_met = |check: &Check| check.target.reached(check.figure);
+        let short = self.checks.iter().filter(|check| !is_met(check)).count();
         if self.json {
             let checks: Map<String, Value> = self
                 .checks
                 .iter()
-                .map(|(name, pass)| (name.clone(), json!(pass)))
+                .map(|check| (check.name.clone(), json!(is_met(check))))
                 .collect();
             println!(
                 "{}",
@@ -166,12 +226,19 @@ impl Report {
             );
         } else {
             println!(
-                "\n{} of {} figures reach what was asked ({seconds:.0} s)",
+                "\n## Targets: {} of {} are met ({seconds:.0} s)",
                 self.checks.len() - short,
                 self.checks.len()
             );
-            for (name, _) in self.checks.iter().filter(|(_, pass)| !pass) {
-                println!("  short: {name}");
+            for check in &self.checks {
+                let verdict = if is_met(check) { "met" } else { "SHORT" };
+                let Check {
+                    name,
+                    figure,
+                    unit,
+                    target,
+                } = check;
+                println!("   {verdict:<5} {figure:>9.2} {unit:<8} {target:<9}  {name}");
             }
         }
         short == 0

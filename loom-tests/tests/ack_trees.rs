@@ -431,6 +431,84 @@ fn s09_renewed_yet_expired() {
     });
 }
 
+/// Q6: a touch beside another one, between whose beginnings time goes by. Guards: the clock is read
+/// after the lease was looked at, and again after a lost swap; what the later touch was told holds.
+#[test]
+fn q06_a_delayed_touch_beside_another() {
+    for chosen in [false, true] {
+        let name = format!("q06_a_delayed_touch_beside_another, chosen: {chosen}");
+        model(&name, move || {
+            let rig = Rig::new();
+            let root: RootId = if chosen {
+                rig.tracker.init(1, 3, 10).unwrap();
+                1.into()
+            } else {
+                rig.tracker.issue(3, 10).unwrap().into()
+            };
+            let other = rig.clone();
+            let a = thread::spawn(move || other.tracker.reset_timeout(root));
+            rig.clock.advance(TICK * 5);
+            assert_eq!(rig.tracker.reset_timeout(root), Ok(Done::Now));
+            assert_eq!(a.join().unwrap(), Ok(Done::Now));
+            rig.pass(9);
+            assert_eq!(rig.outcomes(root), [], "earlier than a touch was told");
+            rig.pass(1);
+            assert!(timed_out(&rig.outcomes(root)));
+            assert!(rig.tracker.is_empty());
+        });
+    }
+}
+
+/// Q6: as before, where the delayed touch asks for less. It may be the later one, and then what it
+/// asked for counts from after the other one.
+#[test]
+fn q06_a_delayed_touch_for_less_beside_another() {
+    model("q06_a_delayed_touch_for_less_beside_another", || {
+        let rig = Rig::new();
+        let root = rig.tracker.issue(3, 10).unwrap();
+        let other = rig.clone();
+        let less = Timeout::After(TICK * 2);
+        let a = thread::spawn(move || other.tracker.reset_timeout_to(root, less));
+        rig.clock.advance(TICK * 5);
+        assert_eq!(rig.tracker.reset_timeout(root), Ok(Done::Now));
+        assert_eq!(a.join().unwrap(), Ok(Done::Now));
+        rig.pass(1);
+        assert_eq!(
+            rig.outcomes(root),
+            [],
+            "earlier than both touches were told"
+        );
+        rig.pass(9);
+        assert!(timed_out(&rig.outcomes(root)));
+        assert!(rig.tracker.is_empty());
+    });
+}
+
+/// Q6 for an init that takes over early signs: a touch in the middle of it. Guards: the init goes
+/// on with the lease that the touch has made.
+#[test]
+fn q06_a_touch_in_the_middle_of_an_init() {
+    model("q06_a_touch_in_the_middle_of_an_init", || {
+        let rig = Rig::new();
+        assert_eq!(rig.tracker.ack(1, 1), Ok(Ack::Held));
+        let other = rig.clone();
+        let a = thread::spawn(move || other.tracker.init(1, 3, 10));
+        rig.clock.advance(TICK * 5);
+        let touched = rig.tracker.reset_timeout(1);
+        assert_eq!(a.join().unwrap(), Ok(()));
+        if touched == Ok(Done::Now) {
+            rig.pass(9);
+            assert_eq!(rig.outcomes(1), [], "earlier than the touch was told");
+            rig.pass(1);
+        } else {
+            assert_eq!(touched, Ok(Done::Held));
+            rig.pass(10);
+        }
+        assert!(timed_out(&rig.outcomes(1)));
+        assert!(rig.tracker.is_empty());
+    });
+}
+
 /// S10: fail and last ack of an issued root. Guards: one winner of LIVE -> DEAD.
 #[test]
 fn s10_fail_against_ack() {

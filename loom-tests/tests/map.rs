@@ -4,7 +4,7 @@
 
 use expiry::expiring_map::Entry;
 use expiry::{Cause, Lifetime, Timeout};
-use loom_tests::{deep, large, model, thread, MapRig, TICK};
+use loom_tests::{bounded, deep, large, model, thread, MapRig, TICK};
 
 /// A map where nothing expires by itself.
 fn empty() -> MapRig {
@@ -182,7 +182,7 @@ fn two_first_readers() {
 }
 
 /// An entry is removed after it was looked at, while another thread renews it, or replaces it: the very value goes, or nothing.
-/// Guards: the node's address is the value's identity, the lease's swap decides.
+/// Guards: the slot is the value's identity under a pin, the lease's swap decides.
 #[test]
 fn a_value_is_removed_by_its_identity() {
     model("a_value_is_removed_by_its_identity, touched", || {
@@ -208,8 +208,8 @@ fn a_value_is_removed_by_its_identity() {
     });
 }
 
-/// An entry that is there all the while is met once, though its value is replaced. Guards: a look that found two tenancies is
-/// repeated.
+/// A walk meets an entry whose value is replaced meanwhile with one value or the other, or both, or misses it; and no other value. Guards:
+/// the index is asked before the payload is looked at.
 #[test]
 fn a_walk_meets_what_is_replaced() {
     large("a_walk_meets_what_is_replaced", || {
@@ -218,15 +218,16 @@ fn a_walk_meets_what_is_replaced() {
         let a = thread::spawn(move || other.map.insert(1, 20).map(drop).unwrap());
         let met: Vec<u64> = rig.map.iter().map(|entry| *entry).collect();
         a.join().unwrap();
-        assert!(met == [10] || met == [20], "{met:?}");
+        let one = met == [10] || met == [20];
+        assert!(one || met == [10, 20] || met.is_empty(), "{met:?}");
     });
 }
 
-/// A reader sees a replacement through, and is late: the next one has been offered already. That does not move in before its time,
-/// under the lease of the one before. Guards: who settles asks for the lease after it has read offer and word.
+/// A reader swings the index to a new value, and is late: that one has been replaced already. Guards: a swing looks at where the word
+/// leads to, and is given up where its target is no longer live.
 #[test]
-fn a_late_helper_lets_nobody_move_in() {
-    deep("a_late_helper_lets_nobody_move_in", 3, || {
+fn a_late_swing_changes_nothing() {
+    deep("a_late_swing_changes_nothing", 3, || {
         let rig = with(live(10));
         let other = rig.clone();
         let a = thread::spawn(move || other.get());
@@ -239,10 +240,10 @@ fn a_late_helper_lets_nobody_move_in() {
 }
 
 /// A walk comes by while an entry is being inserted, and another of the same key has been faster: none is met that never was,
-/// and none whose memory has gone. Guards: the index is asked before the node is looked at.
+/// and none whose memory has gone. Guards: the index is asked before the payload is looked at.
 #[test]
 fn a_walk_meets_no_stillborn() {
-    large("a_walk_meets_no_stillborn", || {
+    bounded("a_walk_meets_no_stillborn", 1, || {
         let rig = empty();
         let other = rig.clone();
         let a = thread::spawn(move || *other.map.entry(1).or_insert(20).unwrap());

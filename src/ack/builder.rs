@@ -477,11 +477,6 @@ impl AckTrackerBuilder {
         if !(0.0..=1.0).contains(&self.sampling) {
             return Err(BuildError::BadSamplingRate);
         }
-        // Birth stamps have 32 bits: a unit of a microsecond, or more where 64 timeouts would not fit.
-        let unit = match self.timeout {
-            Some(timeout) => (nanos(timeout) >> (32 - 6)).max(1 << 10),
-            None => 1 << 20,
-        };
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -493,7 +488,6 @@ impl AckTrackerBuilder {
             early_timeout: nanos(early_timeout),
             early_capacity: self.early_capacity,
             sampled,
-            unit: unit.next_power_of_two().ilog2(),
             secrets: std::array::from_fn(|_| random.next_u64()),
         };
         let shards = config.shards;

@@ -1,7 +1,7 @@
 //! What operators can see: counters, the lateness of expiry, and who is in flight.
 
 use super::outcome::{Root, RootId};
-use super::trees::Trees;
+use super::trees::{Seen, Trees};
 use super::AckTracker;
 use crate::core::engine::Face;
 use crate::core::lateness::Lateness;
@@ -37,7 +37,7 @@ use std::time::Duration;
 pub struct ShardMetrics {
     /// Entries now: roots in flight and early arrivals.
     pub live: u64,
-    /// Slots whose memory is held, in use or not: about 37 bytes each, and 16 to 29 more for an id that was chosen. `live` of
+    /// Slots whose memory is held, in use or not: about 41 bytes each, and 16 to 29 more for an id that was chosen. `live` of
     /// `slots` is the share of the held memory in use.
     pub slots: u64,
     /// Tables of the index of chosen ids: 1, and more while it grows or shrinks and the reaper carries ids over.
@@ -129,7 +129,8 @@ pub struct InFlight {
     pub root: RootId,
     /// Its owner's token.
     pub owner: u64,
-    /// Time since its init, in the steps and modulo the range of [`Outcome::latency`](crate::Outcome::latency).
+    /// Time since its init, by the tracker's clock. The cheap reading of a
+    /// [`Clock`](crate::Clock) may make it too long by the clock's lag.
     pub age: Duration,
     /// How long until it times out; `None` if it never does.
     pub remaining: Option<Duration>,
@@ -146,7 +147,9 @@ impl Trees {
                     ..ShardMetrics::default()
                 };
                 for share in self.engine.stripes() {
-                    let counts = &share.counts[shard];
+                    let Some(counts) = share.counts.get(shard) else {
+                        continue;
+                    };
                     sum.inserted += counts.begun.get();
                     sum.acked += counts.acked.get();
                     sum.failed += counts.failed.get();
@@ -197,7 +200,7 @@ impl Trees {
     }
 
     /// Calls `f` with every root that is in flight. Each is read consistently; together they are no snapshot.
-    fn each_in_flight(&self, mut f: impl FnMut(InFlight)) {
+    fn each_in_flight(&self, mut f: impl FnMut(InFlight, Seen)) {
         let now = self.engine.clock.now();
         let tick = self.engine.ticks.at(now);
         self.engine.for_each(|claim, lease| {
@@ -205,8 +208,8 @@ impl Trees {
             if !issued && lease.state() != State::Live {
                 return;
             }
-            let key = claim.slot.key.load(Ordering::Acquire);
-            let owner = claim.slot.owner.load(Ordering::Acquire);
+            let key = claim.slot.fields().key.load(Ordering::Acquire);
+            let owner = claim.slot.fields().owner.load(Ordering::Acquire);
             let age = self.age(claim.id, now);
             // Unless the lease is the same afterwards, these may be of different tenants.
             let again = claim.slot.lease();
@@ -214,7 +217,12 @@ impl Trees {
                 return;
             }
             let deadline = self.engine.deadline_of(claim.id, again, tick);
-            f(InFlight {
+            let seen = Seen {
+                id: claim.id,
+                lease: again,
+                key,
+            };
+            let root = InFlight {
                 root: if issued {
                     RootId::Issued(Root(key))
                 } else {
@@ -223,8 +231,23 @@ impl Trees {
                 owner,
                 age,
                 remaining: (deadline != NEVER).then(|| self.engine.ticks.until(now, deadline)),
-            });
+            };
+            f(root, seen);
         });
+    }
+
+    /// Fails every root of this owner that is in flight, and returns how many this call ended.
+    ///
+    /// It looks for all of them first: a handler that it calls may begin new roots of the same
+    /// owner, and the walk would come to those too.
+    fn fail_all(&self, owner: u64) -> usize {
+        let mut all = Vec::new();
+        self.each_in_flight(|root, seen| {
+            if root.owner == owner {
+                all.push(seen);
+            }
+        });
+        all.into_iter().filter(|seen| self.fail_seen(seen)).count()
     }
 }
 
@@ -294,7 +317,7 @@ impl AckTracker {
     #[must_use]
     pub fn oldest(&self, most: usize) -> Vec<InFlight> {
         let mut heap = BinaryHeap::new();
-        self.trees.each_in_flight(|root| {
+        self.trees.each_in_flight(|root, _| {
             heap.push(Reverse(ByAge(root)));
             if heap.len() > most {
                 heap.pop();
@@ -320,7 +343,7 @@ impl AckTracker {
     #[must_use]
     pub fn owned_by(&self, owner: u64) -> Vec<InFlight> {
         let mut found = Vec::new();
-        self.trees.each_in_flight(|root| {
+        self.trees.each_in_flight(|root, _| {
             if root.owner == owner {
                 found.push(root);
             }
@@ -343,13 +366,19 @@ impl AckTracker {
     #[must_use]
     pub fn counts_by_age(&self, bounds: &[Duration]) -> Vec<u64> {
         let mut counts = vec![0; bounds.len() + 1];
-        self.trees
-            .each_in_flight(|root| counts[bounds.partition_point(|&bound| bound <= root.age)] += 1);
+        self.trees.each_in_flight(|root, _| {
+            counts[bounds.partition_point(|&bound| bound <= root.age)] += 1;
+        });
         counts
     }
 
     /// Fails every root of one owner that is in flight, for instance because its client has gone. Returns how
-    /// many this call failed. O(capacity). Roots whose init is under way at the same time may be missed.
+    /// many this call failed. O(capacity).
+    ///
+    /// The call finds the roots first, and then fails each. A root that has ended meanwhile, by a
+    /// handler of this call for instance, keeps its outcome, and is not counted. A later root under
+    /// the same id is another root, which the call leaves alone. The call may miss roots whose init
+    /// is under way.
     ///
     /// ```
     /// # use expiry::{edge, AckTracker};
@@ -362,10 +391,7 @@ impl AckTracker {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn fail_all(&self, owner: u64) -> usize {
-        self.owned_by(owner)
-            .into_iter()
-            .filter(|root| self.fail(root.root).is_ok())
-            .count()
+        self.trees.fail_all(owner)
     }
 }
 

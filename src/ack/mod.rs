@@ -503,6 +503,10 @@ impl AckTracker {
 
     /// Gives a root another timeout, from now on; it may be shorter.
     ///
+    /// Of calls that overlap, a delayed one does not take back what another one was told: a call
+    /// lowers a deadline only if it asked for a shorter timeout, and first looked at the root after
+    /// the deadline was set. Otherwise it counts as the earlier one.
+    ///
     /// ```
     /// # use expiry::{edge, Ack, AckError, AckTracker};
     /// # let tracker = AckTracker::builder().build()?;
@@ -755,12 +759,12 @@ impl AckTracker {
     /// ```
     pub fn shutdown(&self, fate: Fate) -> Vec<Outcome> {
         self.trees.engine.refuse();
-        if self.trees.engine.is_driving() && self.reaper.is_none() {
+        if self.trees.engine.is_driving() && self.reaper().is_none() {
             // A handler that a poll or a shutdown of this thread has called: it cannot wait for itself.
             return Vec::new();
         }
         self.trees.deliver.close();
-        if let Some(reaper) = &self.reaper {
+        if let Some(reaper) = self.reaper() {
             // It cannot wait for itself, nor for a round that waits for this call; and when it stops, and closes the engine, it waits until
             // this thread has told.
             let is_awaited = reaper.is_current() || self.trees.engine.is_driving();
@@ -776,7 +780,7 @@ impl AckTracker {
         if let Fate::Drain(limit) = fate {
             let began = std::time::Instant::now();
             while !self.is_drained() && began.elapsed() < limit {
-                if self.reaper.is_none() {
+                if self.reaper().is_none() {
                     self.poll(4096);
                 }
                 std::thread::sleep(Duration::from_millis(1).min(limit));
@@ -789,7 +793,7 @@ impl AckTracker {
         } else {
             self.trees.close(None);
         }
-        if let Some(reaper) = &self.reaper {
+        if let Some(reaper) = self.reaper() {
             reaper.join(&self.trees.engine);
         }
         #[cfg(feature = "async")]
@@ -798,6 +802,11 @@ impl AckTracker {
             returned.append(&mut self.trees.returned.take());
         }
         returned
+    }
+
+    /// The reaper, if there is one in this process.
+    fn reaper(&self) -> Option<&Reaper> {
+        Reaper::here(self.reaper.as_ref())
     }
 
     fn is_drained(&self) -> bool {
@@ -853,7 +862,7 @@ impl AckTracker {
         if fate == Fate::Return {
             self.trees.returned.want();
         }
-        let until = match (&self.reaper, fate) {
+        let until = match (self.reaper(), fate) {
             (Some(reaper), Fate::Drain(limit)) => {
                 reaper.ask_to_drain(engine, limit);
                 None
@@ -873,7 +882,7 @@ impl AckTracker {
             }
         };
         async move {
-            match &self.reaper {
+            match self.reaper() {
                 Some(reaper) => reaper.ended(engine).await,
                 None => engine.parting.until(|| self.has_ended_by_hand(until)).await,
             }

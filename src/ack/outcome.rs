@@ -178,8 +178,9 @@ pub struct Outcome {
     pub owner: u64,
     /// Why it ended.
     pub reason: Reason,
-    /// From init to end, where this root was sampled. In steps of about a microsecond (more where
-    /// timeouts are above a minute), and modulo at least 64 times the tracker's timeout.
+    /// Time from the root's init to its end, by the tracker's clock, if this root was
+    /// [sampled](crate::AckTrackerBuilder::latency_sampling). Right for as long as the clock's
+    /// nanoseconds fit in 64 bits, 584 years.
     pub latency: Option<Duration>,
 }
 

@@ -11,7 +11,7 @@ fn alike(tracker: &AckTracker) -> (u64, u64) {
     (0..)
         .find_map(|key| {
             // The index keeps 31 bits.
-            let hash = tracker.trees.engine.hash(key).1 | 1 << 31;
+            let hash = tracker.trees.engine.hash(key) | 1 << 31;
             seen.insert(hash, key).map(|other| (other, key))
         })
         .expect("2^31 hashes")

@@ -10,8 +10,10 @@
 //!   reads the bucket's next expiration: an inserter that found the flag still taken has lowered the
 //!   next expiration before, and the two swaps on the flag order the two, so the driver reads it.
 
+use super::header::Header;
 use super::params::BUCKET;
-use super::slots::{Header, Slots};
+use super::slot::Payload;
+use super::slots::Slots;
 use crate::sync::{AtomicU32, Ordering};
 
 /// A shard's inbox.
@@ -71,7 +73,7 @@ impl Taken {
     }
 
     /// The next bucket, unflagged, with its next expiration if it has one.
-    pub(crate) fn pop(&mut self, slots: &Slots) -> Option<(u32, Option<u64>)> {
+    pub(crate) fn pop<P: Payload>(&mut self, slots: &Slots<P>) -> Option<(u32, Option<u64>)> {
         let bucket = self.next.checked_sub(1)?;
         let header = slots.header(bucket * BUCKET_U32)?;
         self.next = header.link.load(Ordering::Relaxed);

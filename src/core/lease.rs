@@ -12,34 +12,41 @@
 //! ```text
 //!  FREE -> LIVE_ISSUED               the owner of the bucket, by a store: the id it returns is the only way in
 //!  FREE -> LIVE, EARLY*              the owner of the bucket, by a store, before it publishes the slot in the index
-//!  LIVE, EARLY* -> FREE              the claimer, by a store, if the index refused it: nobody else was in it
+//!  LIVE, EARLY* -> FREE              the claimer, by a store, if the index refused it: no other thread was in it
 //!  EARLY -> EARLY_FAILED -> _BY      a fail that came before the init; then it puts the culprit in the word
 //!  EARLY -> INITING -> LIVE          one init; the first swap refuses duplicates
 //!  INITING -> INITING_FAILED         a fail that met an init; that init reports it
-//!  LIVE -> REPLACING -> LIVE         a new value in place (`keyed`): the first swap ends the old one, anybody may do the second
-//!  LIVE -> CLOSING                   neither touched nor expired from here on (`keyed`): only ended
-//!  LIVE -> LAPSED                    whoever tells that its time is up before anybody has ended it (`keyed`): no touch any more
+//!  FREE -> LIVE_IDLE                 as LIVE, of a keyed entry with a time to idle
+//!  LIVE, LIVE_IDLE -> FORWARD        the replacer of a keyed entry, by compare-and-swap: its value lives in another slot
+//!  LIVE -> CLOSING                   a keyed entry is neither touched nor expired from here on, only ended
+//!  LIVE, LIVE_IDLE -> LAPSED         the thread that reports a keyed entry as expired before the driver has ended it
 //!  LIVE*, EARLY*, INITING*, CLOSING, LAPSED -> DEAD   the one that ends it, by compare-and-swap: from here on it owns the slot
-//!  DEAD -> FREE                      the one that ended it (or the carrier, see `index`), by a store
+//!  DEAD, FORWARD -> FREE             the thread that ended it, or the driver from the deferred-free list, by a store
 //!  FREE -> FREE                      the driver, as owner of all buckets of a chunk, gives its memory back: zeroes
 //!  LIVE*, EARLY* -> the same         a touch: only the deadline changes
 //! ```
 //!
-//! A slot with a chosen key is in use from the moment that the index has its word, not from its lease: others come to
-//! it through the index only, and the driver, which comes to it through its bucket, makes sure that the index has
-//! it before it ends it. So between the store of the lease and the publication the claimer still owns it.
+//! A slot with a hashed key is in use from the moment that the index has its word, not from its
+//! lease. Other threads come to it through the index only, or through another slot's FORWARD lease.
+//! The driver, which comes to it through its bucket, makes sure that the index leads to it before
+//! it ends it. So between the store of the lease and the publication the claimer still owns it.
+//!
+//! The lease of a slot that is FORWARD names the slot with the new value, where other leases hold
+//! the deadline. The lease of a DEAD slot on the deferred-free list names the next slot of that
+//! list ([`Lease::link`]).
 //!
 //! # Widths, and what remains possible
 //!
-//! The incarnation changes with every claim of the slot and has 20 bits. A compare-and-swap on the
-//! lease could succeed on a later tenant only if the thread slept through a multiple of 2^20 - 1 tenancies
-//! of this one slot *and* the deadline in the same 40 bits came out the same. Slots are reused in
-//! rotation (a chunk of 4096 at the least), so that takes at least 2^32 inserts by that thread's shard
-//! within one interval. (But see [`Slots::release`](super::slots::Slots::release): where a chunk's memory goes back while a slot in it is near
-//! the wrap, they all start over. One that has been held by one tenant while its neighbours had nearly 2^20 of them then has its few
-//! incarnations again.) An issued id carries 12 random bits on top (see [`IssuedId`]).
-//! Values that are replaced in place (`keyed`) change the incarnation each time, some millions a second: there no
-//! memory depends on it, and who sleeps through such a multiple may end, or renew, the value that is there by then.
+//! The incarnation (the generation of the slot) changes with every claim of the slot and has 20
+//! bits. A keyed entry's compare-and-swap under a pin never meets a later occupant, as no slot is
+//! reused under a pin. Without a pin (trees, handles) a compare-and-swap on the lease could succeed
+//! on a later occupant only if the thread slept through a multiple of 2^20 - 1 occupancies of this
+//! one slot *and* the deadline in the same 40 bits came out the same. Slots are reused in rotation
+//! (a chunk of 4096 at the least), so that takes at least 2^32 inserts by that thread's shard
+//! within one interval. (But see [`Slots::release`](super::slots::Slots::release): where a chunk's
+//! memory goes back while a slot in it is near the wrap, they all start over. A slot that one
+//! occupant has held while its neighbours had nearly 2^20 of them then has its few incarnations
+//! again.) An issued id carries 12 random bits on top (see [`IssuedId`]).
 //!
 //! Deadlines are compared by their distance from a tick known to be near (the bucket's next expiration),
 //! never as absolute numbers, so uptime is not limited; timeouts are, to 2^39 - 2 ticks.
@@ -57,7 +64,7 @@ const DEADLINE_MASK: u64 = (1 << DEADLINE_BITS) - 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum State {
-    /// Nobody's. All zero bits, so fresh memory is free slots.
+    /// No thread's. All zero bits, so fresh memory is free slots.
     Free = 0,
     Early = 1,
     EarlyFailed = 2,
@@ -68,12 +75,14 @@ pub(crate) enum State {
     Live = 6,
     LiveIssued = 7,
     Dead = 8,
-    /// Its value has ended and the next one has begun, but has not moved in yet.
-    Replacing = 9,
-    /// Somebody is taking leave of it.
+    /// Its entry has a new value, in the slot that the lease names.
+    Forward = 9,
+    /// A caller is closing it: it is neither touched nor expired.
     Closing = 10,
-    /// Its time is up, and somebody has been told so, but it has not been ended yet.
+    /// Its time is up, and a caller has been told so, but it has not been ended yet.
     Lapsed = 11,
+    /// As `Live`, of an entry with a time to idle.
+    LiveIdle = 12,
 }
 
 impl State {
@@ -87,17 +96,17 @@ impl State {
         State::Live,
         State::LiveIssued,
         State::Dead,
-        State::Replacing,
+        State::Forward,
         State::Closing,
         State::Lapsed,
+        State::LiveIdle,
         // Never written.
-        State::Dead,
         State::Dead,
         State::Dead,
         State::Dead,
     ];
 
-    /// States that the reaper ends when their deadline has passed (or, where its value is being replaced, sees through first).
+    /// States that the driver ends when their deadline has passed.
     #[inline]
     pub(crate) fn expires(self) -> bool {
         matches!(
@@ -107,7 +116,7 @@ impl State {
                 | State::EarlyFailedBy
                 | State::Live
                 | State::LiveIssued
-                | State::Replacing
+                | State::LiveIdle
                 | State::Lapsed
         )
     }
@@ -200,6 +209,20 @@ impl Lease {
         Lease::new(self.state(), self.incarnation(), deadline)
     }
 
+    /// The same occupancy, in a state in which the lease names another slot instead of a deadline.
+    #[inline]
+    pub(crate) fn with_link(self, state: State, link: u32) -> Self {
+        let generation = self.0 & (u64::from(INCARNATION_MASK) << 4);
+        Lease(u64::from(link) << DEADLINE_SHIFT | generation | state as u64)
+    }
+
+    /// The slot that the lease names. Of a lease that does.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // a link has 32 bits
+    pub(crate) fn link(self) -> u32 {
+        (self.0 >> DEADLINE_SHIFT) as u32
+    }
+
     /// A free slot that remembers its incarnation.
     #[inline]
     pub(crate) fn free(incarnation: u32) -> Self {
@@ -251,7 +274,7 @@ pub(crate) fn next_incarnation(last: u32) -> u32 {
 /// ```
 ///
 /// The slot keeps the whole id as its key, so an old id is accepted only if the same incarnation has
-/// come round (2^20 - 1 tenancies later; sooner where it has started over, see the module's head) and the nonce agrees: with
+/// come round (2^20 - 1 occupancies later; sooner where it has started over, see the module's head) and the nonce agrees: with
 /// odds of 1 in 2^12 then, and of 1 in 2^32 for an id that is older and otherwise arbitrary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IssuedId(pub(crate) u64);
@@ -275,7 +298,7 @@ mod tests {
 
     #[test]
     fn every_state_survives_the_packing() {
-        for state in &State::ALL[..12] {
+        for state in &State::ALL[..13] {
             let lease = Lease::new(*state, 0xA_BCDE, 0x12_3456_789A);
             assert_eq!(lease.state(), *state);
             assert_eq!(lease.incarnation(), 0xA_BCDE);

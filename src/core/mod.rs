@@ -1,24 +1,32 @@
 //! The core: slots, their index, their expiry. Everything that is lock-free is in here.
 //!
 //! ```text
-//!   faces (ack)  ->  engine  ->  index   ->  slots  ->  sync
-//!                       |  ->  inbox   ->
-//!                       |  ->  wheel (single owner: the driver)
+//!   ack, keyed, timeouts  ->  engine  ->  index     ->  slots  ->  slot, header, memory  ->  sync
+//!                               |   ->  inbox     ->
+//!                               |   ->  deferred  ->
+//!                               |   ->  wheel (single owner: the driver)
 //! ```
 //!
-//! A slot ([`slots`]) is one live thing; its [`lease`] decides. Slots sit in buckets of 16 whose headers have
-//! an atomic next expiration. [`engine`] claims slots, ends them, and drives their expiry: one driver
-//! at a time (the reaper thread, or whoever polls) keeps a wheel of buckets per shard. [`inbox`] is how
-//! others tell it of earlier deadlines, [`index`] how ids that callers choose are found, [`threads`]
-//! what each thread keeps to itself.
+//! A slot ([`slot`]) is one live thing: a [`lease`], which decides, and the payload of the store
+//! type. Slots sit in buckets of 16 ([`slots`]) whose headers ([`header`]) have an atomic next
+//! expiration. [`engine`] claims slots, ends them, and drives their expiry: one driver at a time
+//! (the reaper thread, or a thread that polls) keeps a wheel of buckets per shard. Inserting
+//! threads notify it of earlier deadlines through the [`inbox`]. [`index`] finds hashed keys.
+//! [`threads`] has what each thread keeps to itself, and in it its [`pins`] and its list of slots
+//! that are not free yet ([`deferred`]). [`memory`] maps zeroed pages and gives them back.
 
+pub(crate) mod deferred;
 pub(crate) mod engine;
+pub(crate) mod header;
 pub(crate) mod inbox;
 pub(crate) mod index;
 pub(crate) mod lateness;
 pub(crate) mod lease;
+pub(crate) mod memory;
 pub(crate) mod params;
+pub(crate) mod pins;
 pub(crate) mod reaper;
+pub(crate) mod slot;
 pub(crate) mod slots;
 pub(crate) mod threads;
 

@@ -5,6 +5,7 @@
 //! driven the same way without it.
 
 use super::engine::{Engine, Face};
+use super::slot::Payload;
 use crate::sync::park::{doze, park};
 use crate::sync::{AtomicBool, Ordering};
 use crate::time::{nanos, NEVER};
@@ -68,7 +69,12 @@ impl Orders {
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Drives `engine` until it is told to stop and the engine's waker called.
-pub(crate) fn run<C>(engine: &Engine<C>, face: &impl Face, budget: usize, orders: &Orders) {
+pub(crate) fn run<P: Payload, C>(
+    engine: &Engine<P, C>,
+    face: &impl Face<P>,
+    budget: usize,
+    orders: &Orders,
+) {
     loop {
         engine.awake();
         if orders.is_to_stop() {

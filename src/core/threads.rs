@@ -2,7 +2,7 @@
 //!
 //! A stripe holds what only its thread writes: where it is looking for free slots, and its share of the
 //! counters. An index belongs to one running thread at a time; when the thread ends, the next new
-//! one may get it. Nothing in a stripe decides anything for another thread: the counters are statistics and the hand is a
+//! one may get it. Nothing in a stripe decides anything for another thread: the counters are statistics and the cursor is a
 //! hint, so they are plain relaxed loads and stores and cost no read-modify-write. One word is for others: what its thread has yet to
 //! tell the driver (`engine`, `Stripe::telling`).
 
@@ -97,9 +97,50 @@ impl Drop for Owned {
     #[cold]
     #[inline(never)]
     fn drop(&mut self) {
-        let _ = INDEX.try_with(|cached| cached.set(UNKNOWN));
-        if !hit(Bug::DeadThread) {
-            give_back(self.0);
+        // A thread-local of the user's may hold a pin for longer than this.
+        if HELD.with(Cell::get) == 0 {
+            forget(self.0);
+        } else {
+            ORPHAN.with(|orphan| orphan.set(true));
+        }
+    }
+}
+
+/// This thread has no index any more.
+fn forget(index: usize) {
+    INDEX.with(|cached| cached.set(UNKNOWN));
+    if !hit(Bug::DeadThread) {
+        give_back(index);
+    }
+}
+
+/// An index that is this thread's for as long as this lives, be it that the thread has ended meanwhile.
+pub(crate) struct Holding(usize);
+
+impl Holding {
+    #[inline(always)]
+    pub(crate) fn begin() -> Self {
+        let index = index();
+        HELD.with(|held| held.set(held.get() + 1));
+        Holding(index.get())
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> usize {
+        self.0
+    }
+}
+
+impl Drop for Holding {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let held = HELD.with(|held| {
+            held.set(held.get() - 1);
+            held.get()
+        });
+        if held == 0 && ORPHAN.with(Cell::get) {
+            ORPHAN.with(|orphan| orphan.set(false));
+            forget(self.0);
         }
     }
 }
@@ -108,6 +149,10 @@ const UNKNOWN: usize = usize::MAX;
 
 thread_local! {
     static INDEX: Cell<usize> = const { Cell::new(UNKNOWN) };
+    /// How many [`Holding`]s this thread has, and whether the index is the last one's to give back. Without a destructor, so they are
+    /// there to the thread's end.
+    static HELD: Cell<usize> = const { Cell::new(0) };
+    static ORPHAN: Cell<bool> = const { Cell::new(false) };
     static OWNED: Owned = Owned(take());
 }
 
@@ -173,91 +218,273 @@ fn fresh_index() -> Index {
     }
 }
 
-/// One `T` per thread index, made on first use, never moved, freed with the engine.
-pub(crate) struct Stripes<T> {
-    make: Box<dyn Fn() -> T + Send + Sync>,
-    /// By log2 of `index + FIRST_STRIPES`: where the stripe of index 0 would lie if the block began with it. Each block
-    /// holds twice as many stripes as the one before. Null until it exists.
-    origins: [AtomicPtr<T>; usize::BITS as usize],
+#[cfg(not(expiry_loom))]
+thread_local!(static ROUNDS: Cell<u32> = const { Cell::new(0) });
+#[cfg(expiry_loom)]
+loom::thread_local!(static ROUNDS: Cell<u32> = Cell::new(0));
+
+/// While it lives, this thread is in a round of some engine's driver: in a listener, or in a `Drop` that a driver runs.
+pub(crate) struct InRound(());
+
+impl InRound {
+    pub(crate) fn begin() -> Self {
+        ROUNDS.with(|rounds| rounds.set(rounds.get() + 1));
+        InRound(())
+    }
+
+    /// Whether this thread is in one.
+    pub(crate) fn is_current() -> bool {
+        ROUNDS.with(Cell::get) != 0
+    }
 }
 
-const FIRST_STRIPES: usize = 8;
+impl Drop for InRound {
+    fn drop(&mut self) {
+        ROUNDS.with(|rounds| rounds.set(rounds.get() - 1));
+    }
+}
+
+/// One `T` per thread index, each made when its thread first asks for it, never moved, freed with the engine.
+///
+/// A stripe costs its own memory and a pointer to it. The pointers of the first [`NEAR`] indices lie in the array itself,
+/// so that finding a stripe is one load there. Those of higher indices lie in blocks, of which each holds
+/// twice as many as the one before.
+pub(crate) struct Stripes<T> {
+    make: Box<dyn Fn() -> T + Send + Sync>,
+    /// The stripes of the indices below [`NEAR`]; null until made.
+    near: [AtomicPtr<T>; NEAR],
+    /// The block that begins with index `NEAR << n` and has as many pointers; null until made.
+    far: [AtomicPtr<AtomicPtr<T>>; FAR],
+}
+
+/// The number of indices whose stripes are one load away. A power of two.
+const NEAR: usize = 64;
+
+/// The number of blocks that all further indices take.
+const FAR: usize = (usize::BITS - NEAR.ilog2()) as usize;
+
+/// As many threads as a model may have.
+#[cfg(expiry_loom)]
+const LOOM_THREADS: usize = 4;
+
+/// Puts `fresh` where there was null, or takes it back and returns what another thread has put there before.
+fn publish<P>(place: &AtomicPtr<P>, fresh: *mut P, take_back: impl FnOnce(*mut P)) -> *mut P {
+    // Release: a thread that loads the pointer sees what it points to. Acquire: so does the one that comes too late.
+    match place.compare_exchange(
+        std::ptr::null_mut(),
+        fresh,
+        Ordering::AcqRel,
+        Ordering::Acquire,
+    ) {
+        Ok(_) => fresh,
+        Err(theirs) => {
+            take_back(fresh);
+            theirs
+        }
+    }
+}
+
+/// A slice of `len` values on the heap, of which [`unbox`] makes a box again.
+fn boxed<P>(len: usize, make: impl FnMut(usize) -> P) -> *mut P {
+    let values: Box<[P]> = (0..len).map(make).collect();
+    Box::into_raw(values).cast()
+}
+
+/// # Safety
+///
+/// `first` came from [`boxed`] with this `len`, and nothing uses it any more.
+unsafe fn unbox<P>(first: *mut P, len: usize) -> Box<[P]> {
+    // SAFETY: the caller's promise.
+    unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(first, len)) }
+}
 
 impl<T> Stripes<T> {
     pub(crate) fn new(make: impl Fn() -> T + Send + Sync + 'static) -> Self {
-        Stripes {
+        let stripes = Stripes {
             make: Box::new(make),
-            origins: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
-        }
+            near: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
+            far: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
+        };
+        // Loom's atomics have to be made before another thread looks for them, and loom does not see how stripes are published.
+        #[cfg(expiry_loom)]
+        (0..LOOM_THREADS).for_each(|index| {
+            stripes.get(index);
+        });
+        stripes
     }
 
-    /// The first index of a block, and how many it has.
-    #[inline]
-    fn block(block: usize) -> (usize, usize) {
-        let length = 1 << block;
-        (length - FIRST_STRIPES, length)
-    }
-
-    /// The stripe of thread index `index`. Allocates on the first use of its block.
+    /// The stripe of thread index `index`. Allocates on its first use.
     #[inline(always)]
     pub(crate) fn get(&self, index: usize) -> &T {
-        // With the lowest bit set the logarithm is the same, and known to exist.
-        let block = ((index + FIRST_STRIPES) | 1).ilog2() as usize;
-        let mut origin = self.origins[block].load(Ordering::Acquire);
-        if origin.is_null() {
-            origin = self.make_block(block);
+        if let Some(place) = self.near.get(index) {
+            let stripe = place.load(Ordering::Acquire);
+            if !stripe.is_null() {
+                // SAFETY: a published stripe is freed only with `self`.
+                return unsafe { &*stripe };
+            }
         }
-        // SAFETY: a block is published with all its stripes and freed only with `self`; the index is one of
-        // its own, so the sum is a stripe's address, with the block's provenance.
-        unsafe { &*origin.wrapping_add(index) }
+        self.get_far(index)
+    }
+
+    /// As [`get`](Self::get), also of an index that has no stripe yet, or is not near.
+    #[inline(never)]
+    fn get_far(&self, index: usize) -> &T {
+        let place = self.place(index);
+        let mut stripe = place.load(Ordering::Acquire);
+        if stripe.is_null() {
+            stripe = self.make_stripe(place);
+        }
+        // SAFETY: as in `get`.
+        unsafe { &*stripe }
+    }
+
+    /// Where the pointer to the stripe of `index` lies. Makes the block that it lies in.
+    #[inline]
+    fn place(&self, index: usize) -> &AtomicPtr<T> {
+        if let Some(place) = self.near.get(index) {
+            return place;
+        }
+        let nth = (index / NEAR).ilog2() as usize;
+        let mut block = self.far[nth].load(Ordering::Acquire);
+        if block.is_null() {
+            block = self.make_block(nth);
+        }
+        // SAFETY: a published block has `NEAR << nth` pointers, that of the index `NEAR << nth` first, and is freed only with
+        // `self`.
+        unsafe { &*block.add(index - (NEAR << nth)) }
     }
 
     #[cold]
-    #[inline(never)]
-    fn make_block(&self, block: usize) -> *mut T {
-        let (first, length) = Self::block(block);
-        let stripes: Box<[T]> = (0..length).map(|_| (self.make)()).collect();
-        let stripes = Box::into_raw(stripes).cast::<T>();
-        let origin = stripes.wrapping_sub(first);
-        match self.origins[block].compare_exchange(
-            std::ptr::null_mut(),
-            origin,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        ) {
-            Ok(_) => origin,
-            Err(theirs) => {
-                // SAFETY: made above with this length, and not published.
-                drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(stripes, length)) });
-                theirs
-            }
-        }
+    fn make_stripe(&self, place: &AtomicPtr<T>) -> *mut T {
+        let fresh = Box::into_raw(Box::new((self.make)()));
+        publish(place, fresh, |fresh| {
+            // SAFETY: made above and not published.
+            drop(unsafe { Box::from_raw(fresh) });
+        })
     }
 
-    /// All stripes that exist, in no particular order.
+    #[cold]
+    fn make_block(&self, nth: usize) -> *mut AtomicPtr<T> {
+        let fresh = boxed(NEAR << nth, |_| AtomicPtr::new(std::ptr::null_mut()));
+        publish(&self.far[nth], fresh, |fresh| {
+            // SAFETY: made above with this length and not published.
+            drop(unsafe { unbox(fresh, NEAR << nth) });
+        })
+    }
+
+    /// All stripes that exist, in the order of their indices.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.origins.iter().enumerate().flat_map(|(block, origin)| {
-            let origin = origin.load(Ordering::Acquire);
-            let (first, length) = if origin.is_null() {
-                (0, 0)
-            } else {
-                Self::block(block)
-            };
-            // SAFETY: a published block has these stripes and lives as long as `self`.
-            (first..first + length).map(move |index| unsafe { &*origin.wrapping_add(index) })
+        let far = self.far.iter().enumerate().flat_map(|(nth, block)| {
+            let block = block.load(Ordering::Acquire);
+            let len = if block.is_null() { 0 } else { NEAR << nth };
+            // SAFETY: as in `place`.
+            (0..len).map(move |at| unsafe { &*block.add(at) })
+        });
+        self.near.iter().chain(far).filter_map(|place| {
+            // SAFETY: as in `get`.
+            unsafe { place.load(Ordering::Acquire).as_ref() }
         })
     }
 }
 
 impl<T> Drop for Stripes<T> {
     fn drop(&mut self) {
-        for (block, origin) in self.origins.iter_mut().enumerate() {
-            let origin = *origin.get_mut();
-            if !origin.is_null() {
-                let (first, length) = Self::block(block);
-                let stripes = origin.wrapping_add(first);
-                // SAFETY: made by `make_block` with this length; `&mut self`: nobody uses it any more.
-                drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(stripes, length)) });
+        let free = |place: &mut AtomicPtr<T>| {
+            let stripe = *place.get_mut();
+            if !stripe.is_null() {
+                // SAFETY: made by `make_stripe`; `&mut self`: nothing uses it any more.
+                drop(unsafe { Box::from_raw(stripe) });
+            }
+        };
+        self.near.iter_mut().for_each(free);
+        for (nth, block) in self.far.iter_mut().enumerate() {
+            let block = *block.get_mut();
+            if !block.is_null() {
+                // SAFETY: made by `make_block` with this length; `&mut self`: nothing uses it any more.
+                let mut places = unsafe { unbox(block, NEAR << nth) };
+                places.iter_mut().for_each(free);
+            }
+        }
+    }
+}
+
+/// One thread's values of each shard, made for [`GROUP`] shards at a time when one of them is first counted at.
+///
+/// A thread that calls a store with 256 shards once pays for one group of them. Finding a value costs what it costs in a
+/// boxed slice: one load, and a sum.
+pub(crate) struct PerShard<C> {
+    shards: usize,
+    /// The values of the shards from `GROUP * n` on; null until made.
+    groups: [AtomicPtr<C>; GROUPS],
+}
+
+/// The number of shards whose values lie together.
+const GROUP: usize = 16;
+/// The number of groups that the most shards take.
+const GROUPS: usize = 256 / GROUP;
+
+impl<C> PerShard<C> {
+    /// For so many shards, a power of two, at most 256.
+    pub(crate) fn new(shards: usize) -> Self {
+        assert!(shards <= GROUP * GROUPS && shards.is_power_of_two());
+        PerShard {
+            shards,
+            groups: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
+        }
+    }
+
+    /// The number of values in each group: all groups are whole, or there is one only.
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.shards.min(GROUP)
+    }
+
+    /// The values of a shard, for a reader: `None` if the thread has never counted at it or its neighbours.
+    pub(crate) fn get(&self, shard: usize) -> Option<&C> {
+        assert!(shard < self.shards);
+        let group = self.groups[shard / GROUP].load(Ordering::Acquire);
+        // SAFETY: a published group has a value for each of its shards, and is freed only with `self`.
+        (!group.is_null()).then(|| unsafe { &*group.add(shard % GROUP) })
+    }
+}
+
+impl<C: Default> PerShard<C> {
+    #[cold]
+    #[inline(never)]
+    fn make(&self, shard: usize) -> *mut C {
+        let fresh = boxed(self.len(), |_| C::default());
+        publish(&self.groups[shard / GROUP], fresh, |fresh| {
+            // SAFETY: made above with this length and not published.
+            drop(unsafe { unbox(fresh, self.len()) });
+        })
+    }
+}
+
+/// The values of a shard, for the thread that counts.
+impl<C: Default> std::ops::Index<usize> for PerShard<C> {
+    type Output = C;
+
+    #[inline(always)]
+    fn index(&self, shard: usize) -> &C {
+        assert!(shard < self.shards);
+        // With the remainder the compiler knows that there is such a group.
+        let mut group = self.groups[shard / GROUP % GROUPS].load(Ordering::Acquire);
+        if group.is_null() {
+            group = self.make(shard);
+        }
+        // SAFETY: as in `get`.
+        unsafe { &*group.add(shard % GROUP) }
+    }
+}
+
+impl<C> Drop for PerShard<C> {
+    fn drop(&mut self) {
+        let len = self.len();
+        for group in &mut self.groups {
+            let group = *group.get_mut();
+            if !group.is_null() {
+                // SAFETY: made by `make` with this length; `&mut self`: nothing uses it any more.
+                drop(unsafe { unbox(group, len) });
             }
         }
     }
@@ -274,6 +501,12 @@ impl Counter {
             self.0.load(Ordering::Relaxed).wrapping_add(n),
             Ordering::Relaxed,
         );
+    }
+
+    /// As `add`, of a counter that may be less than nothing.
+    #[inline]
+    pub(crate) fn sub(&self, n: u64) {
+        self.add(n.wrapping_neg());
     }
 
     #[inline]
@@ -348,12 +581,41 @@ mod tests {
     #[test]
     fn stripes_are_distinct_and_stay_put() {
         let stripes: Stripes<Counter> = Stripes::new(Counter::default);
-        for index in 0..100 {
+        for index in 0..500 {
             stripes.get(index).add(index as u64);
         }
-        for index in 0..100 {
+        for index in 0..500 {
             assert_eq!(stripes.get(index).get(), index as u64);
         }
-        assert_eq!(stripes.iter().map(Counter::get).sum::<u64>(), 99 * 100 / 2);
+        let counted: Vec<u64> = stripes.iter().map(Counter::get).collect();
+        assert!(counted.into_iter().eq(0..500));
+    }
+
+    #[test]
+    fn a_high_index_makes_one_stripe() {
+        let made = std::sync::Arc::new(AtomicU64::new(0));
+        let counts = made.clone();
+        let stripes = Stripes::new(move || counts.fetch_add(1, Ordering::Relaxed));
+        for index in [5000, 63, 64, 5000] {
+            stripes.get(index);
+        }
+        assert_eq!(made.load(Ordering::Relaxed), 3);
+        assert_eq!(stripes.iter().count(), 3);
+    }
+
+    #[test]
+    fn the_values_of_shards_are_made_for_sixteen_at_a_time() {
+        for shards in [1, 8, 16, 256] {
+            let values: PerShard<Counter> = PerShard::new(shards);
+            assert!(values.get(shards - 1).is_none());
+            values[shards - 1].add(7);
+            let made = (0..shards).filter(|&shard| values.get(shard).is_some());
+            assert_eq!(made.count(), shards.min(16));
+            for shard in 0..shards {
+                values[shard].add(1);
+            }
+            let sum = (0..shards).filter_map(|shard| Some(values.get(shard)?.get()));
+            assert_eq!(sum.sum::<u64>(), shards as u64 + 7);
+        }
     }
 }

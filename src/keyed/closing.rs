@@ -1,44 +1,48 @@
-//! Leave-taking: entries that are neither touched nor expired any more, and are there until somebody removes them; and looks at
+//! Closing sessions: entries that are neither touched nor expired any more, and are there until they are removed; and looks at
 //! entries by their place.
 
-use super::node::NONE;
 use super::store::{Found, Place, Store, Touched, Wanted};
+use crate::core::engine::Pin;
 use crate::core::lease::{set, State};
+use crate::sync::Ordering;
 
 /// States of an entry that has not ended, where nothing is replaced.
 pub(super) const STAYS: u16 = set(&[State::Live, State::Closing]);
 
-impl<K: 'static, V: 'static, S> Store<K, V, S> {
+impl<K: 'static, V: 'static> Store<K, V> {
     /// Takes an entry out of what is touched and expires, by the swap that a touch or an expiry would need: `LIVE -> CLOSING`.
-    /// The error says why not: it is not there, or somebody has done so before. The caller is pinned.
+    /// The error says why not: it is not there, or another call has done so before.
     pub(super) fn set_closing<F: Fn(&K) -> bool>(
         &self,
+        pin: &Pin,
         wanted: Wanted<'_, F>,
     ) -> Result<(), Touched> {
         loop {
-            let found = self.find(wanted).ok_or(Touched::Gone)?;
-            match found.lease.state() {
-                State::Closing => return Err(Touched::Closing),
-                State::Replacing => self.see_through(&found),
-                _ => {
-                    let closing = found.lease.with_state(State::Closing);
-                    if found.slot.swap_lease(found.lease, closing).is_ok() {
-                        return Ok(());
-                    }
-                }
+            let found = self.find(pin, wanted).ok_or(Touched::Gone)?;
+            if found.lease.state() == State::Closing {
+                return Err(Touched::Closing);
+            }
+            let closing = found.lease.with_state(State::Closing);
+            if found.slot.swap_lease(found.lease, closing).is_ok() {
+                return Ok(());
             }
         }
     }
 
     /// The entry that `place` names, if it is still there, in a store in which nothing is replaced: no look-up. The caller is
-    /// pinned, and has the place from whoever saw the entry published.
-    ///
-    /// The word is read before the lease: of an earlier tenant it cannot be, of a later one the lease would not be this one's.
-    /// So the node is retired after the pin, if it is.
-    pub(super) fn stay(&self, place: Place) -> Option<Found<'_>> {
-        let slot = self.engine.slot(place.id)?;
-        let (word, lease) = slot.read(place.bits, STAYS)?;
-        let same = word != NONE && lease.incarnation() == place.incarnation;
-        same.then(|| Found::of(place.id, slot, word, lease))
+    /// pinned, and has the place from a call that saw the entry published.
+    pub(super) fn stay(&self, _pin: &Pin, place: Place) -> Option<Found<'_, K, V>> {
+        let spot = self.engine.spot(place.id)?;
+        let lease = spot.slot.lease();
+        let same = lease.is_in(STAYS)
+            && lease.incarnation() == place.generation
+            && spot.note.load(Ordering::Acquire) == place.hash;
+        same.then_some(Found {
+            id: place.id,
+            slot: spot.slot,
+            lease,
+            hash: place.hash,
+            position: None,
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! What can go wrong, and what to do about it.
 
-use super::node::Fresh;
+use super::store::Fresh;
 use std::fmt;
 
 /// Why an operation on a keyed store was refused. It has changed nothing.
@@ -79,8 +79,10 @@ pub struct InsertError<K, V> {
 
 impl<K, V> InsertError<K, V> {
     /// Of an entry that did not get in.
-    pub(super) fn of(fresh: Fresh<'_, K, V>, error: StoreError) -> Self {
-        let (key, value) = fresh.give_back();
+    pub(super) fn of(fresh: Fresh<K, V>, error: StoreError) -> Self {
+        let Some((key, value)) = fresh else {
+            unreachable!("what was refused is not in");
+        };
         InsertError { key, value, error }
     }
 }

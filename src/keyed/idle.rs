@@ -1,43 +1,80 @@
-//! Times to idle: entries that end unless somebody uses them.
+//! Times to idle: entries that end unless they are used.
 //!
-//! Such an entry has a [`Policy`]: its time to idle, and the *bound* that its time to live sets. Its lease's deadline is the
-//! nearer of the bound and the last use plus the time to idle. Deadlines are ticks: of the reads in one interval only the
-//! first changes anything.
+//! The lease of such an entry is `LIVE_IDLE`, and a [`Policy`] beside its slot has its time to idle, and the *bound* that its time to
+//! live sets. The lease's deadline is the nearer of the bound and the last use plus the time to idle. Deadlines are ticks: of
+//! the reads in one interval only the first changes anything.
 //!
-//! A touch changes the bound and then the deadline, which are two words. So whoever has swapped the lease looks at the bound
-//! again, and if it is another than before, goes by that one; and a touch swaps the lease even where the deadline stays the
+//! A touch changes the bound and then the deadline, which are two words. So a thread that has swapped the lease looks at the bound
+//! again, and if it has changed, goes by the new one; and a touch swaps the lease even where the deadline stays the
 //! same. Of a touch and a read that meet either the read's swap comes first, and makes the touch's fail; or the touch's does, and
 //! the read, which has read it, finds the new bound. When all have returned the deadline is not after the bound that was set
 //! last, and not before any use plus the time to idle, unless the bound is.
 
-use super::node::Node;
 use super::store::{Found, Store};
+use super::StoreError;
+use crate::core::engine::Look;
 use crate::core::lease::{Lease, State};
+use crate::core::memory::ZeroValid;
 use crate::sync::{AtomicU64, Ordering};
+use crate::time::Timeout;
 
 /// What governs an entry with a time to idle.
 pub(crate) struct Policy {
     /// In nanoseconds.
-    idle: u64,
+    idle: AtomicU64,
     /// The tick at which its time to live is up, used or not.
     bound: AtomicU64,
 }
 
-impl Policy {
-    pub(crate) fn new(idle: u64, bound: u64) -> Self {
+// SAFETY: two atomics, valid as zeroes.
+unsafe impl ZeroValid for Policy {
+    #[cfg(expiry_loom)]
+    fn zeroed() -> Self {
         Policy {
-            idle,
-            bound: AtomicU64::new(bound),
+            idle: AtomicU64::new(0),
+            bound: AtomicU64::new(0),
         }
+    }
+    fn zero(&self) {
+        self.idle.store(0, Ordering::Release);
+        self.bound.store(0, Ordering::Release);
     }
 }
 
-impl<K: 'static, V: 'static, S> Store<K, V, S> {
-    /// What governs an entry's time to idle. The caller was pinned when it found the entry, and still is.
+/// When an entry that begins now ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Term {
+    pub(super) deadline: u64,
+    /// Its time to idle in nanoseconds, if it has one, and its bound.
+    pub(super) idle: Option<(u64, u64)>,
+}
+
+impl Policy {
+    /// Notes what governs an entry on its way in. Its lease publishes this.
+    pub(super) fn set(&self, (idle, bound): (u64, u64)) {
+        self.idle.store(idle, Ordering::Relaxed);
+        self.bound.store(bound, Ordering::Relaxed);
+    }
+
+    /// For a seeded bug: which slot's entry this one's has replaced.
+    pub(super) fn set_before(&self, id: u32) {
+        self.bound.store(u64::from(id) + 1, Ordering::Release);
+    }
+
+    pub(super) fn before(&self) -> Option<u32> {
+        let before = self.bound.load(Ordering::Acquire).checked_sub(1)?;
+        u32::try_from(before).ok()
+    }
+}
+
+impl<K: 'static, V: 'static> Store<K, V> {
+    /// What governs an entry's time to idle, if it has one.
     #[inline(always)]
-    pub(super) fn policy<'a>(&self, found: &Found<'a>) -> Option<&'a Policy> {
-        // SAFETY: published when it was found, after the pin.
-        unsafe { Node::<K, V>::policy(found.word) }
+    pub(super) fn policy(&self, found: &Found<'_, K, V>) -> Option<&Policy> {
+        if found.lease.state() != State::LiveIdle {
+            return None;
+        }
+        Some(self.engine.spot(found.id)?.term)
     }
 
     /// The tick at which something used now has been idle for so many nanoseconds.
@@ -46,26 +83,47 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         self.engine.ticks.deadline(now, idle.saturating_add(lag))
     }
 
-    /// An entry with a time to idle is used. False if it has ended meanwhile, or got another value.
+    /// An entry with a time to idle is used. False if it has ended meanwhile.
     #[inline]
-    pub(super) fn used(&self, found: &Found<'_>, policy: &Policy) -> bool {
+    pub(super) fn used(&self, found: &Found<'_, K, V>, policy: &Policy) -> bool {
         self.renew_idle(found, policy, false)
     }
 
-    /// As [`used`](Self::used), and from now on `bound` is when its time to live is up.
-    pub(super) fn rebound(&self, found: &Found<'_>, policy: &Policy, bound: u64) -> bool {
-        // Published by the swap of the lease, as all that is read of it is ordered by one.
-        policy.bound.store(bound, Ordering::Relaxed);
-        self.renew_idle(found, policy, true)
+    /// As [`used`](Self::used), and its time to live begins anew. As a lease's deadline, the bound is computed after the one that it
+    /// replaces was read.
+    pub(super) fn rebound(
+        &self,
+        found: &Found<'_, K, V>,
+        policy: &Policy,
+        timeout: Timeout,
+    ) -> Result<bool, StoreError> {
+        let mut look = Look::First;
+        let mut held = policy.bound.load(Ordering::Acquire);
+        loop {
+            let times = (timeout, self.timeout);
+            let Some(bound) = self.engine.renewed_over(|_| held, look, times, self)? else {
+                // Another touch, which has come since, has set a later one.
+                return Ok(self.renew_idle(found, policy, true));
+            };
+            // Published by the swap of the lease too, as all that is read of it is ordered by one.
+            let swapped =
+                policy
+                    .bound
+                    .compare_exchange(held, bound, Ordering::AcqRel, Ordering::Acquire);
+            match swapped {
+                Ok(_) => return Ok(self.renew_idle(found, policy, true)),
+                Err(now) => (held, look) = (now, Look::Again),
+            }
+        }
     }
 
     /// Sets the deadline of an entry that is used now; `swaps` the lease even if that does not change it.
-    fn renew_idle(&self, found: &Found<'_>, policy: &Policy, mut swaps: bool) -> bool {
-        let idle_until = self.idle_until(policy.idle);
+    fn renew_idle(&self, found: &Found<'_, K, V>, policy: &Policy, mut swaps: bool) -> bool {
+        let idle_until = self.idle_until(policy.idle.load(Ordering::Relaxed));
         let mut lease = found.lease;
         let mut bound = policy.bound.load(Ordering::Relaxed);
-        while self.is_still(found, lease) {
-            // Others may have used it later than this.
+        while Self::is_still(found, lease) {
+            // Other threads may have used it later than this one.
             let latest = idle_until.max(lease.deadline_near(idle_until));
             let deadline = latest.min(bound);
             let renewed = lease.with_deadline(deadline);
@@ -88,9 +146,9 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         false
     }
 
-    /// Whether this lease is still the found entry's, and it lives.
+    /// Whether this lease is still the found entry's, and it lives. The caller is pinned: the slot has no other occupant.
     #[inline]
-    fn is_still(&self, found: &Found<'_>, lease: Lease) -> bool {
-        lease.incarnation() == found.lease.incarnation() && lease.state() == State::Live
+    fn is_still(found: &Found<'_, K, V>, lease: Lease) -> bool {
+        lease.incarnation() == found.lease.incarnation() && lease.state() == State::LiveIdle
     }
 }

@@ -1,31 +1,73 @@
-//! Entries whose time counts to the tick: one whose time is up is not found, be it that nobody has come to end it yet.
+//! Entries whose time counts to the tick: one whose time is up is not found, even if the driver has not ended it yet.
 //!
-//! Whoever tells that an entry's time is up makes it so first, and swaps its lease to LAPSED: otherwise a touch which had looked
-//! at the clock before could bring it back, after somebody was told that it is gone (M2). It is then ended, and the
-//! listener told, by the driver, or by who wants its place.
+//! A thread that reports an expiry makes it so first, by swapping the lease to `LAPSED`. Otherwise a touch which had looked
+//! at the clock before could bring the entry back, after a caller was told that it is gone (M2). It is then ended, and the
+//! listener told, by the driver, or by a call that wants its place.
 
-use super::idle::Policy;
-use super::node::Ended;
-use super::store::{Cause, Entered, Found, Store, Wanted};
+use super::idle::Term;
+use super::removed::{Ended, EndedSlot};
+use super::store::{Cause, Entered, Found, Fresh, Replaced, Store, Wanted};
 use super::{Lifetime, StoreError};
+use crate::core::engine::Pin;
 use crate::core::lease::State;
 use crate::inject::{hit, stall, Bug};
 use crate::time::Timeout;
 
-/// What an insertion came to.
-pub(super) enum Put<'a, K: 'static, V: 'static> {
-    /// There was nothing.
-    Inserted,
-    /// This is what there was.
-    Replaced(Ended<K, V>),
-    /// This is what there is; it was not to be replaced.
-    Kept(Found<'a>),
+/// An ended entry, and how it ended: what a call tells the listener of once it has unpinned.
+pub(super) struct Notice<'a, K: 'static, V: 'static> {
+    pub(super) ended: EndedSlot<&'a Store<K, V>, K, V>,
+    pub(super) cause: Cause,
 }
 
-impl<K: 'static, V: 'static, S> Store<K, V, S> {
-    /// The deadline of an entry that begins now, and what else governs it.
-    pub(super) fn term(&self, lifetime: Lifetime) -> Result<(u64, Option<Policy>), StoreError> {
-        let bound = self.deadline(lifetime.live)?;
+impl<'a, K: 'static, V: 'static> Notice<'a, K, V> {
+    /// Tells the listener. The caller is unpinned.
+    #[inline]
+    pub(super) fn tell(&self) {
+        self.ended.store().tell(&self.ended, self.cause);
+    }
+
+    /// Tells the listener; what the caller of the removing call gets.
+    #[inline]
+    pub(super) fn told(self) -> Ended<'a, K, V> {
+        self.tell();
+        Ended::lent(self.ended)
+    }
+}
+
+/// What an attempt to insert came to.
+pub(super) enum Put<'a, K: 'static, V: 'static> {
+    /// It is in; this is what there was.
+    Done {
+        new: Found<'a, K, V>,
+        replaced: Option<Notice<'a, K, V>>,
+        /// The store is shut down, and this call has ended what it has put in.
+        closed: Option<Notice<'a, K, V>>,
+    },
+    /// This is what there is; it was not to be replaced.
+    Kept(Found<'a, K, V>),
+    /// An entry whose time is up was in the way, and has been ended: unpin, tell of it, and try again.
+    MadeWay(Notice<'a, K, V>),
+}
+
+impl<K: 'static, V: 'static> Store<K, V> {
+    /// Whether entries can have this lifetime. What is refused changes nothing, so it is asked first.
+    #[inline]
+    pub(super) fn check(&self, lifetime: Lifetime) -> Result<(), StoreError> {
+        for time in [lifetime.live, lifetime.idle] {
+            match time {
+                Timeout::After(time) if time.is_zero() => return Err(StoreError::ZeroTimeout),
+                Timeout::After(time) if self.engine.ticks.timeout(time).is_none() => {
+                    return Err(StoreError::TimeoutTooLong)
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// When an entry ends that begins now.
+    pub(super) fn term(&self, lifetime: Lifetime) -> Result<Term, StoreError> {
+        let bound = self.deadline(lifetime.live, self)?;
         let idle = match lifetime.idle {
             Timeout::Default => self.idle,
             Timeout::Never => None,
@@ -35,22 +77,23 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
                 Some(ticks.timeout(time).ok_or(StoreError::TimeoutTooLong)?)
             }
         };
-        Ok(match idle {
-            None => (bound, None),
-            Some(idle) => {
-                let deadline = self.idle_until(idle).min(bound);
-                (deadline, Some(Policy::new(idle, bound)))
-            }
+        let deadline = idle.map_or(bound, |idle| self.idle_until(idle).min(bound));
+        Ok(Term {
+            deadline,
+            idle: idle.map(|idle| (idle, bound)),
         })
     }
 
-    /// The entry of a key, if its time is not up. The caller is pinned.
+    /// The entry of a key, if its time is not up.
     #[inline(always)]
-    pub(super) fn living<F: Fn(&K) -> bool>(&self, wanted: Wanted<'_, F>) -> Option<Found<'_>> {
+    pub(super) fn living<F: Fn(&K) -> bool>(
+        &self,
+        pin: &Pin,
+        wanted: Wanted<'_, F>,
+    ) -> Option<Found<'_, K, V>> {
         loop {
-            let found = self.find(wanted)?;
-            let over = found.lease.state() != State::Replacing;
-            if self.is_living(&found) || over && hit(Bug::Resurrect) {
+            let found = self.find(pin, wanted)?;
+            if self.is_living(&found) || hit(Bug::Resurrect) {
                 return Some(found);
             }
             if self.is_gone(&found) {
@@ -61,21 +104,17 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
 
     /// Whether it was live when it was found, and its time is not up.
     #[inline(always)]
-    pub(super) fn is_living(&self, found: &Found<'_>) -> bool {
-        found.lease.state() == State::Live
+    pub(super) fn is_living(&self, found: &Found<'_, K, V>) -> bool {
+        matches!(found.lease.state(), State::Live | State::LiveIdle)
             && !self.is_over(found.lease, self.engine.now_for_deadline().0)
     }
 
     /// Makes it so that an entry which is not living will not come back. False if it has changed meanwhile.
     #[cold]
-    fn is_gone(&self, found: &Found<'_>) -> bool {
+    fn is_gone(&self, found: &Found<'_, K, V>) -> bool {
         match found.lease.state() {
-            State::Replacing => {
-                self.see_through(found);
-                false
-            }
-            State::Live if hit(Bug::Unlapsed) => true,
-            State::Live => {
+            State::Live | State::LiveIdle if hit(Bug::Unlapsed) => true,
+            State::Live | State::LiveIdle => {
                 let lapsed = found.lease.with_state(State::Lapsed);
                 found.slot.swap_lease(found.lease, lapsed).is_ok()
             }
@@ -83,90 +122,162 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         }
     }
 
-    /// Ends an entry that is not living, as expired, or sees through what is being replaced.
-    fn make_way(&self, found: &Found<'_>) {
-        if found.lease.state() == State::Replacing {
-            self.see_through(found);
-        } else {
-            self.expire(found);
+    /// Tells of an entry that its own insertion has ended, because the store was shut down. The entry is lent on, so the caller stays
+    /// pinned.
+    #[cold]
+    pub(super) fn tell_closed(&self, _pin: &Pin, closed: Option<Notice<'_, K, V>>) {
+        if let Some(notice) = closed {
+            notice.tell();
         }
     }
 
-    /// Puts a node in under a key, or in the place of what lives there, if it `replaces`. The caller is pinned. In an error
-    /// nothing has changed; the node is the caller's still if it is not in.
-    pub(super) fn put<F: Fn(&K) -> bool>(
+    /// What a `get` returns for this one: with a seeded bug, what it replaced.
+    #[inline(always)]
+    pub(super) fn stale<'a>(&'a self, found: Found<'a, K, V>) -> Found<'a, K, V> {
+        if !hit(Bug::StaleGet) {
+            return found;
+        }
+        let before = self.engine.spot(found.id).map(|spot| spot.term.before());
+        let stale = before
+            .flatten()
+            .and_then(|id| Some((id, self.engine.slot(id)?)));
+        stale.map_or(found, |(id, slot)| Found { id, slot, ..found })
+    }
+
+    /// Ends an entry whose time is up. `None` if it has changed meanwhile.
+    #[cold]
+    fn make_way(&self, pin: &Pin, found: &Found<'_, K, V>) -> Option<Notice<'_, K, V>> {
+        let cause = Cause::Expired;
+        let ended = self.end(pin, found, cause)?;
+        Some(Notice { ended, cause })
+    }
+
+    /// One attempt to put an entry in under a key, or in the place of what lives there, if it `replaces`. In an error
+    /// nothing has changed. What is not in stays in `fresh`.
+    pub(super) fn put(
         &self,
-        wanted: Wanted<'_, F>,
-        word: u64,
-        deadline: u64,
+        pin: &Pin,
+        hash: u32,
+        fresh: &mut Fresh<K, V>,
+        lifetime: Lifetime,
         replaces: bool,
-    ) -> Result<Put<'_, K, V>, StoreError> {
+    ) -> Result<Put<'_, K, V>, StoreError>
+    where
+        K: Eq,
+    {
         loop {
-            let found = match self.find_or_enter(wanted, word, deadline)? {
-                Entered::Done(_) | Entered::Closed => return Ok(Put::Inserted),
-                Entered::Found(found) => found,
+            let found = {
+                let Some((key, _)) = fresh.as_ref() else {
+                    unreachable!("a call inserts what it has yet to insert");
+                };
+                let is_key = |other: &K| other == key;
+                let wanted = Wanted {
+                    hash,
+                    is_key: &is_key,
+                };
+                self.find(pin, wanted)
+            };
+            let found = match found {
+                Some(found) => found,
+                // The clock is read for each attempt: what went before may have taken its time.
+                None => match self.enter(pin, hash, fresh, self.term(lifetime)?)? {
+                    Entered::Done(new) => return Ok(Put::of(new, None, None)),
+                    Entered::Closed(new, ended) => return Ok(Put::of(new, None, Some(ended))),
+                    Entered::Found(found) => found,
+                    Entered::Again => continue,
+                },
             };
             if !self.is_living(&found) {
-                self.make_way(&found);
+                if let Some(notice) = self.make_way(pin, &found) {
+                    return Ok(Put::MadeWay(notice));
+                }
             } else if !replaces {
                 return Ok(Put::Kept(found));
-            } else if self.engine.is_refusing() {
-                return Err(StoreError::Closed);
-            } else if let Some(old) = self.replace(&found, word, deadline) {
-                self.tell(&old, Cause::Replaced);
-                return Ok(Put::Replaced(old));
+            } else if let Some(put) = self.put_over(pin, &found, fresh, lifetime)? {
+                return Ok(put);
             }
         }
     }
 
-    /// Ends the entry of a key. Returns it, unless its time was up. The caller is pinned.
-    pub(super) fn remove_living<F: Fn(&K) -> bool>(
+    /// One attempt to replace an entry that lives. `None` if it has changed meanwhile.
+    fn put_over(
         &self,
-        wanted: Wanted<'_, F>,
-    ) -> Option<Ended<K, V>> {
-        loop {
-            let found = self.find(wanted)?;
-            if !self.is_living(&found) {
-                self.make_way(&found);
-            } else if self.engine.end(found.slot, found.lease).is_ok() {
-                return Some(self.ended(&found.claim(), found.position, Cause::Removed));
-            }
+        pin: &Pin,
+        found: &Found<'_, K, V>,
+        fresh: &mut Fresh<K, V>,
+        lifetime: Lifetime,
+    ) -> Result<Option<Put<'_, K, V>>, StoreError> {
+        if self.engine.is_refusing() {
+            return Err(StoreError::Closed);
         }
+        let term = self.term(lifetime)?;
+        Ok(match self.replace(pin, found, fresh, term)? {
+            Replaced::Done { old, new, closed } => Some(Put::of(new, Some(old), closed)),
+            Replaced::Changed => None,
+        })
     }
 
-    /// As [`put`](Self::put), in the place of this very value, whatever its deadline is by now; nothing if it has ended.
+    /// As [`put`](Self::put), in the place of this very value, whatever its deadline is by now; `None` if it has ended.
     pub(super) fn put_for(
         &self,
-        found: &Found<'_>,
-        word: u64,
-        deadline: u64,
-    ) -> Option<Ended<K, V>> {
+        pin: &Pin,
+        found: &Found<'_, K, V>,
+        fresh: &mut Fresh<K, V>,
+        lifetime: Lifetime,
+    ) -> Result<Option<Put<'_, K, V>>, StoreError> {
         let mut found = *found;
         loop {
-            found = self.again(&found)?;
-            if let Some(old) = self.replace(&found, word, deadline) {
-                self.tell(&old, Cause::Replaced);
-                return Some(old);
+            let Some(now) = self.again(&found) else {
+                return Ok(None);
+            };
+            found = now;
+            if let Some(put) = self.put_over(pin, &found, fresh, lifetime)? {
+                return Ok(Some(put));
+            }
+        }
+    }
+
+    /// One attempt to end the entry of a key. The notice's cause is `Expired` if its time was up: then the caller tells of it, and has
+    /// removed nothing.
+    pub(super) fn remove_living<F: Fn(&K) -> bool>(
+        &self,
+        pin: &Pin,
+        wanted: Wanted<'_, F>,
+    ) -> Option<Notice<'_, K, V>> {
+        loop {
+            let found = self.find(pin, wanted)?;
+            let cause = if self.is_living(&found) {
+                Cause::Removed
+            } else {
+                Cause::Expired
+            };
+            if let Some(ended) = self.end(pin, &found, cause) {
+                return Some(Notice { ended, cause });
             }
         }
     }
 
     /// Ends this very value, whatever its deadline is by now; nothing if it has ended.
-    pub(super) fn remove_this(&self, found: &Found<'_>) -> Option<Ended<K, V>> {
+    pub(super) fn remove_this(
+        &self,
+        pin: &Pin,
+        found: &Found<'_, K, V>,
+    ) -> Option<Notice<'_, K, V>> {
         let mut found = *found;
         loop {
             found = self.again(&found)?;
-            if self.engine.end(found.slot, found.lease).is_ok() {
-                return Some(self.ended(&found.claim(), found.position, Cause::Removed));
+            let cause = Cause::Removed;
+            if let Some(ended) = self.end(pin, &found, cause) {
+                return Some(Notice { ended, cause });
             }
         }
     }
 
-    /// An entry that was found before, by a caller who has been pinned since, as it is now, if it is still living. If it is not, it
+    /// An entry that was found before, by a caller that has been pinned since, as it is now, if it is still living. If it is not, it
     /// will not come back.
-    pub(super) fn again<'a>(&self, found: &Found<'a>) -> Option<Found<'a>> {
+    pub(super) fn again<'a>(&self, found: &Found<'a, K, V>) -> Option<Found<'a, K, V>> {
         loop {
-            let now = found.again()?;
+            let now = found.again();
             if self.is_living(&now) {
                 return Some(now);
             }
@@ -179,21 +290,41 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     /// Renews an entry: it lives for this long from now. False if it has ended.
     pub(super) fn touch_living<F: Fn(&K) -> bool>(
         &self,
+        pin: &Pin,
         wanted: Wanted<'_, F>,
-        deadline: u64,
-    ) -> bool {
+        timeout: Timeout,
+    ) -> Result<bool, StoreError> {
+        let mut lost = None;
         loop {
-            let Some(found) = self.living(wanted) else {
-                return false;
+            let Some(found) = self.living(pin, wanted) else {
+                self.deadline(timeout, self)?;
+                return Ok(false);
             };
             stall(Bug::Unlapsed);
             let renewed = match self.policy(&found) {
-                None => self.renew(&found, deadline).is_some(),
-                Some(policy) => self.rebound(&found, policy, deadline),
+                None => self
+                    .renew(&found, &mut lost, timeout, self)?
+                    .is_some_and(|touched| touched.is_alive()),
+                Some(policy) => self.rebound(&found, policy, timeout)?,
             };
             if renewed {
-                return true;
+                return Ok(true);
             }
+        }
+    }
+}
+
+impl<'a, K: 'static, V: 'static> Put<'a, K, V> {
+    fn of(
+        new: Found<'a, K, V>,
+        replaced: Option<EndedSlot<&'a Store<K, V>, K, V>>,
+        closed: Option<EndedSlot<&'a Store<K, V>, K, V>>,
+    ) -> Self {
+        let notice = |cause| move |ended| Notice { ended, cause };
+        Put::Done {
+            new,
+            replaced: replaced.map(notice(Cause::Replaced)),
+            closed: closed.map(notice(Cause::Closed)),
         }
     }
 }

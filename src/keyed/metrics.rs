@@ -1,6 +1,5 @@
 //! What operators can see of a keyed store.
 
-use super::node::DROP_PANICS;
 use super::store::Store;
 use crate::core::engine::Face;
 use crate::core::lateness::Lateness;
@@ -31,10 +30,11 @@ use std::time::Duration;
 pub struct StoreShardMetrics {
     /// Entries now, those included whose time is up but which nobody has come to yet.
     pub live: u64,
-    /// Slots whose memory is held, in use or not: about 37 bytes each, and 16 to 29 more for a key in the index; the key and
-    /// value on the heap come on top. `live` of `slots` is the share of the held memory in use.
+    /// Slots whose memory is held, in use or not. A slot takes 8 bytes, and key and value (a pointer to
+    /// them above 64 bytes), and 5 bytes beside it. A key takes 16 to 29 more in the index. `live` of
+    /// `slots` is the share of the held memory in use.
     pub slots: u64,
-    /// Tables of the index: 1, and more while it grows or shrinks and the driver carries keys over.
+    /// Tables of the index: 1, and more while it grows or shrinks and the driver migrates keys.
     pub tables: u64,
     /// Entries that came in, under a key that had none.
     pub inserted: u64,
@@ -83,11 +83,14 @@ pub struct StoreMetrics {
     pub spilled: u64,
     /// Keys that nobody got: dropped by [`WhenFull::Drop`](crate::WhenFull::Drop), or the receiver was gone.
     pub undelivered: u64,
-    /// Panics of keys' and values' `Drop` that were caught, in all keyed stores of this process: memory outlives its store.
+    /// Panics of `Drop` of this store's keys and values that the store has caught.
     pub drop_panics: u64,
+    /// Entries that have ended and whose memory is not free yet: a reader may hold them, or the driver
+    /// has yet to drop key and value. Those that a caller holds as `Ended` are not counted.
+    pub unreclaimed: u64,
 }
 
-impl<K: 'static, V: 'static, S> Store<K, V, S> {
+impl<K: 'static, V: 'static> Store<K, V> {
     fn shard_metrics(&self, shard: usize) -> StoreShardMetrics {
         let mut sum = StoreShardMetrics {
             live: self.live(shard).0,
@@ -96,7 +99,9 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             ..StoreShardMetrics::default()
         };
         for share in self.engine.stripes() {
-            let counts = &share.counts[shard];
+            let Some(counts) = share.counts.get(shard) else {
+                continue;
+            };
             sum.inserted += counts.inserted.get();
             sum.replaced += counts.replaced.get();
             sum.removed += counts.removed.get();
@@ -133,7 +138,8 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             listener_panics: self.panics.load(Relaxed),
             spilled: 0,
             undelivered: 0,
-            drop_panics: DROP_PANICS.load(Relaxed),
+            drop_panics: self.drop_panics.load(Relaxed),
+            unreclaimed: self.engine.unreclaimed(),
         }
     }
 }

@@ -1,6 +1,9 @@
-//! Keys that expire: queues of leases, sessions, maps. Four faces of one [`store`] on the engine.
+//! Keys that expire: queues of leases, sessions, maps. Four store types over one [`store`] on the
+//! engine.
 //!
-//! `docs/keyed.md` has the room: what a slot holds, where each operation takes effect, and why a stale helper does no harm.
+//! `docs/design.md`, "Entries of keyed stores", has the protocol of an entry. `docs/keyed.md` has
+//! what the store types build on it: where each operation takes effect, which code of the user's
+//! runs where, and what a walk meets.
 
 mod closing;
 mod error;
@@ -9,9 +12,8 @@ mod lifetime;
 mod living;
 mod map;
 mod metrics;
-mod node;
 mod queue;
-mod replace;
+mod removed;
 mod session;
 mod store;
 mod time_cache;
@@ -21,8 +23,8 @@ pub use error::{InsertError, StoreError};
 pub use lifetime::Lifetime;
 pub use map::{Entry, ExpiringMap, ExpiringMapBuilder, Iter, OccupiedEntry, Ref, VacantEntry};
 pub use metrics::{StoreMetrics, StoreShardMetrics};
-pub use node::Ended;
 pub use queue::{Expired, ExpiryQueue, ExpiryQueueBuilder, Handle, Updated};
+pub use removed::Ended;
 pub use session::{
     Session, SessionError, SessionId, SessionInfo, SessionTracker, SessionTrackerBuilder, Tracked,
 };

@@ -1,12 +1,13 @@
 //! Keys that must be touched to live.
 
-use super::node::{is_plain, key_of, Ended, NoValue, Node};
-use super::store::{Cause, Place, Store, Touched, Update};
+use super::idle::Term;
+use super::removed::{Ended, EndedSlot};
+use super::store::{Cause, Entered, Pair, Place, Store, Touched, Wanted};
 use super::{StoreError, StoreMetrics};
 use crate::channel::{channel, Receiver, Sender, WhenFull};
-use crate::core::engine::{Claim, Face, Leaves};
+use crate::core::engine::{Claim, Face};
 use crate::core::lease::Lease;
-use crate::core::slots::Slot;
+use crate::core::slot::Slot;
 use crate::error::BuildError;
 use crate::inject::{hit, Bug};
 use crate::setup::{setters, Reaper, Setup};
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 type Hasher = crate::hash::RandomState;
-type Inner<K> = Store<K, NoValue, Hasher>;
+type Inner<K> = Store<K, ()>;
 
 /// Settings of an [`ExpiryQueue`].
 ///
@@ -167,9 +168,15 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     ///
     /// * With a reaper, where that wakes up later than at the next expiration by more than `threshold`: the process was stopped,
     ///   starved, or suspended with a clock that counts it.
-    /// * Without one, where a poll begins later than both the end of the last one and the next expiration as known then,
-    ///   by more than `threshold`. So poll more often than that, or go by [`wait_time`](ExpiryQueue::wait_time): who just does
-    ///   not poll looks stalled.
+    /// * Without one, where the caller has asked for the [`wait_time`](ExpiryQueue::wait_time) since the last poll, and polls later
+    ///   than it was told to by more than `threshold`.
+    /// * Without one, where the caller has not asked, and polls later than both the end of the last poll and the next expiration as
+    ///   known then, by more than `threshold`.
+    ///
+    /// A caller that polls more rarely than `threshold` by habit does not stall. Two polls in a row that come later than that
+    /// look like two stalls; from the third one on the queue goes by the shorter of the two gaps, until the caller polls often
+    /// again for as long as `threshold`. So a key of such a caller expires two polls late at most, and a stall is seen only where it is
+    /// longer than the habit by `threshold`. A caller that goes by the wait time has no such habit.
     ///
     /// No stall is what a handler, or anybody who is at polling, takes, even if the process is stopped meanwhile; a gap that
     /// ends before anything is due; a gap after a poll that found nothing to wait for; and one of 2^38 intervals and more.
@@ -319,9 +326,15 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     }
 
     fn told_to(self, target: Target<K>) -> Result<ExpiryQueue<K>, BuildError> {
-        let store = Store::build(&self.setup, Hasher::default(), None, None, None)?;
+        let store = Arc::new(Store::build(&self.setup, None, None, None)?);
         Ok(ExpiryQueue {
-            shared: Arc::new(Shared { store, target }),
+            shared: Arc::new(Shared {
+                store,
+                target,
+                #[cfg(feature = "async")]
+                kept: crate::setup::Leftovers::new(),
+            }),
+            hasher: self.setup.hasher(),
             reaper: None,
         })
     }
@@ -378,7 +391,8 @@ pub enum Updated {
     Unchanged,
 }
 
-/// A key that has expired.
+/// A key that has expired. It lies in the queue's memory, which stays for as long as this does; the queue's driver drops the key
+/// after this has been dropped.
 ///
 /// ```
 /// # use expiry::{ExpiryQueue, ManualClock};
@@ -392,7 +406,7 @@ pub enum Updated {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Expired<K: 'static> {
-    ended: Ended<K, NoValue>,
+    ended: Ended<'static, K, ()>,
     expiry: Duration,
 }
 
@@ -485,13 +499,18 @@ impl<K: fmt::Debug> fmt::Debug for Expired<K> {
 /// ```
 pub struct ExpiryQueue<K: 'static> {
     shared: Arc<Shared<K>>,
+    hasher: Hasher,
     reaper: Option<Reaper>,
 }
 
 /// What a queue shares with its reaper.
 struct Shared<K: 'static> {
-    store: Inner<K>,
+    /// Expired keys that nobody has dropped yet keep it, but not the target that they may lie in.
+    store: Arc<Inner<K>>,
     target: Target<K>,
+    /// What a shutdown as a future has ended.
+    #[cfg(feature = "async")]
+    kept: crate::setup::Leftovers<Expired<K>>,
 }
 
 /// Where what expires goes, unless a poll has found it.
@@ -519,9 +538,11 @@ impl<K: 'static> Shared<K> {
     }
 
     /// As it would have expired, what was ended before that.
-    fn left(&self, ended: Ended<K, NoValue>, lease: Lease) -> Expired<K> {
-        let expiry = self.expiry(lease);
-        Expired { ended, expiry }
+    fn left(&self, ended: EndedSlot<&Inner<K>, K, ()>, lease: Lease) -> Expired<K> {
+        Expired {
+            ended: Ended::kept(ended, &self.store),
+            expiry: self.expiry(lease),
+        }
     }
 
     /// When a key is due.
@@ -531,7 +552,12 @@ impl<K: 'static> Shared<K> {
 
     /// What the reaper does before it ends.
     fn last(&self) {
-        self.store.last();
+        #[cfg(feature = "async")]
+        self.kept.fill(|left| {
+            self.store
+                .close_with(|ended, lease| left.push(self.left(ended, lease)));
+        });
+        self.store.close();
         self.finish_channel();
     }
 
@@ -543,34 +569,35 @@ impl<K: 'static> Shared<K> {
     }
 
     /// What has expired in this slot, which the caller has ended.
-    fn expired(&self, claim: &Claim<'_>, deadline: u64) -> Expired<K> {
+    fn expired(&self, claim: &Claim<'_, Pair<K, ()>>, deadline: u64) -> Expired<K> {
+        let ended = self.store.ended_by_driver(claim, Cause::Expired);
         Expired {
-            ended: self.store.ended(claim, None, Cause::Expired),
+            ended: Ended::kept(ended, &self.store),
             expiry: self.since_start(deadline),
         }
     }
 }
 
-impl<K: 'static> Face for Shared<K> {
-    fn may_end(&self, claim: &Claim<'_>, lease: Lease) -> bool {
+impl<K: 'static> Face<Pair<K, ()>> for Shared<K> {
+    fn may_end(&self, claim: &Claim<'_, Pair<K, ()>>, lease: Lease) -> bool {
         self.store.may_end(claim, lease)
     }
 
-    fn prepare(&self, slot: &Slot, lease: Lease) {
-        self.store.prepare(slot, lease);
+    fn prepare(&self, id: u32, slot: Slot<'_, Pair<K, ()>>, lease: Lease) {
+        self.store.prepare(id, slot, lease);
     }
 
-    fn expired(&self, claim: Claim<'_>, _: Lease, deadline: u64, _: u64) {
-        let expired = self.expired(&claim, deadline);
+    fn expired(&self, claim: Claim<'_, Pair<K, ()>>, _: Lease, deadline: u64, _: u64) {
         match &self.target {
-            Target::Poll(stack) => stack.push(expired),
+            Target::Poll(stack) => stack.push(self.expired(&claim, deadline)),
             Target::Handler(handler) => {
-                self.store.guard(|| handler(expired.key()));
+                let ended = self.store.ended_by_driver(&claim, Cause::Expired);
+                self.store.guard(|| handler(ended.key()));
                 if hit(Bug::DoubleOutcome) {
-                    self.store.guard(|| handler(expired.key()));
+                    self.store.guard(|| handler(ended.key()));
                 }
             }
-            Target::Channel(sender) => sender.send(expired),
+            Target::Channel(sender) => sender.send(self.expired(&claim, deadline)),
         }
     }
 
@@ -578,11 +605,12 @@ impl<K: 'static> Face for Shared<K> {
         self.store.live(shard)
     }
 
-    fn leaves(&self) -> Leaves {
-        match self.target {
-            Target::Handler(_) => self.store.leaves(),
-            Target::Poll(_) | Target::Channel(_) => self.store.lends(),
-        }
+    fn tail(&self, id: u32) -> u32 {
+        self.store.tail(id)
+    }
+
+    fn discard(&self, slot: Slot<'_, Pair<K, ()>>, free: impl FnOnce()) {
+        self.store.discard(slot, free);
     }
 }
 
@@ -592,16 +620,16 @@ struct Poll<'a, K: 'static, F> {
     into: F,
 }
 
-impl<K, F: Fn(Expired<K>)> Face for Poll<'_, K, F> {
-    fn may_end(&self, claim: &Claim<'_>, lease: Lease) -> bool {
+impl<K, F: Fn(Expired<K>)> Face<Pair<K, ()>> for Poll<'_, K, F> {
+    fn may_end(&self, claim: &Claim<'_, Pair<K, ()>>, lease: Lease) -> bool {
         self.shared.may_end(claim, lease)
     }
 
-    fn prepare(&self, slot: &Slot, lease: Lease) {
-        self.shared.prepare(slot, lease);
+    fn prepare(&self, id: u32, slot: Slot<'_, Pair<K, ()>>, lease: Lease) {
+        self.shared.prepare(id, slot, lease);
     }
 
-    fn expired(&self, claim: Claim<'_>, _: Lease, deadline: u64, _: u64) {
+    fn expired(&self, claim: Claim<'_, Pair<K, ()>>, _: Lease, deadline: u64, _: u64) {
         (self.into)(self.shared.expired(&claim, deadline));
     }
 
@@ -609,8 +637,12 @@ impl<K, F: Fn(Expired<K>)> Face for Poll<'_, K, F> {
         self.shared.live(shard)
     }
 
-    fn leaves(&self) -> Leaves {
-        self.shared.store.lends()
+    fn tail(&self, id: u32) -> u32 {
+        self.shared.store.tail(id)
+    }
+
+    fn discard(&self, slot: Slot<'_, Pair<K, ()>>, free: impl FnOnce()) {
+        self.shared.store.discard(slot, free);
     }
 }
 
@@ -654,10 +686,12 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     }
 
     /// The deadline of what begins, or is renewed, now. After a jump of the clock by years it ends what is due.
-    #[inline]
-    fn deadline(&self, timeout: Duration) -> Result<u64, StoreError> {
-        let (shared, timeout) = (&*self.shared, Timeout::After(timeout));
-        Ok(shared.store.engine.renewal(timeout, None, shared)?)
+    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u32
+    where
+        K: Borrow<Q>,
+    {
+        use std::hash::BuildHasher;
+        self.store().engine.hash(self.hasher.hash_one(key))
     }
 
     /// Inserts the key, or renews it: it expires `timeout` from now, rounded up to the interval.
@@ -678,21 +712,58 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`], and for a new key [`StoreError::Full`],
     /// [`StoreError::OutOfMemory`], [`StoreError::Closed`].
     pub fn update(&self, key: K, timeout: Duration) -> Result<Updated, StoreError> {
-        let store = self.store();
-        let deadline = self.deadline(timeout)?;
-        let bits = store.bits(&key);
-        let expiry = self.shared.since_start(deadline);
-        Ok(
-            match store.update(key, bits, NoValue, deadline, &*self.shared)? {
-                Update::Entered(place) => Updated::Inserted {
-                    expiry,
-                    handle: Handle(place),
-                },
-                Update::Closed => return Err(StoreError::Closed),
-                Update::Touched(Touched::Unchanged) => Updated::Unchanged,
-                Update::Touched(_) => Updated::Renewed { expiry },
-            },
-        )
+        let (store, timeout) = (self.store(), Timeout::After(timeout));
+        let hash = self.hash(&key);
+        let mut fresh = Some((key, ()));
+        let mut attempts = 0;
+        let mut lost = None;
+        loop {
+            let pin = store.engine.pin();
+            let found = {
+                let Some((key, ())) = &fresh else {
+                    unreachable!("a call inserts what it has yet to insert");
+                };
+                let is_key = |other: &K| other == key;
+                let wanted = Wanted {
+                    hash,
+                    is_key: &is_key,
+                };
+                store.find(&pin, wanted)
+            };
+            if let Some(found) = found {
+                match store.renew(&found, &mut lost, timeout, &*self.shared)? {
+                    Some(Touched::Renewed(deadline)) => {
+                        return Ok(Updated::Renewed {
+                            expiry: self.shared.since_start(deadline),
+                        })
+                    }
+                    Some(_) => return Ok(Updated::Unchanged),
+                    None => continue,
+                }
+            }
+            // The clock is read for each attempt: what went before may have taken its time.
+            let deadline = store.deadline(timeout, &*self.shared)?;
+            let term = Term {
+                deadline,
+                idle: None,
+            };
+            match store.enter(&pin, hash, &mut fresh, term) {
+                Ok(Entered::Done(found)) => {
+                    return Ok(Updated::Inserted {
+                        expiry: self.shared.since_start(deadline),
+                        handle: Handle(found.place()),
+                    })
+                }
+                Ok(Entered::Closed(..)) => return Err(StoreError::Closed),
+                Ok(Entered::Found(_) | Entered::Again) => {}
+                Err(error) => {
+                    drop(pin);
+                    if !store.makes_room(error, &mut attempts, &*self.shared) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
     }
 
     /// Renews the key if it is there, be it that its time is up. True if it was; then it does not expire by its old time any more.
@@ -722,8 +793,17 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         K: Borrow<Q>,
     {
         let store = self.store();
-        let deadline = self.deadline(timeout)?;
-        let touched = store.touch(store.bits(key), |other| other.borrow() == key, deadline);
+        let is_key = |other: &K| other.borrow() == key;
+        let wanted = Wanted {
+            hash: self.hash(key),
+            is_key: &is_key,
+        };
+        let touched = store.touch(
+            &store.engine.pin(),
+            wanted,
+            Timeout::After(timeout),
+            &*self.shared,
+        )?;
         Ok(touched.is_alive())
     }
 
@@ -746,8 +826,9 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// As [`touch`](Self::touch).
     #[inline]
     pub fn touch_by(&self, handle: Handle, timeout: Duration) -> Result<bool, StoreError> {
-        let deadline = self.deadline(timeout)?;
-        let touched = self.store().touch_at(handle.0, deadline);
+        let touched = self
+            .store()
+            .touch_at(handle.0, Timeout::After(timeout), &*self.shared)?;
         Ok(touched.is_alive())
     }
 
@@ -767,8 +848,16 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         K: Borrow<Q>,
     {
         let store = self.store();
-        let removed = store.remove(store.bits(key), |other| other.borrow() == key);
-        removed.map(|(_, lease)| self.expiry(lease))
+        let is_key = |other: &K| other.borrow() == key;
+        let wanted = Wanted {
+            hash: self.hash(key),
+            is_key: &is_key,
+        };
+        let pin = store.engine.pin();
+        let (ended, lease) = store.remove(&pin, wanted)?;
+        drop(pin);
+        store.tell(&ended, Cause::Removed);
+        Some(self.expiry(lease))
     }
 
     /// When a key is due.
@@ -793,10 +882,12 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     {
         let store = self.store();
         let is_key = |other: &K| other.borrow() == key;
-        let wanted = store.wanted(store.bits(key), &is_key);
-        let _pin = store.pin(wanted.at.0);
-        let found = store.find(wanted)?;
-        Some((self.expiry(found.lease), Handle(found.place(wanted.bits))))
+        let wanted = Wanted {
+            hash: self.hash(key),
+            is_key: &is_key,
+        };
+        let found = store.find(&store.engine.pin(), wanted)?;
+        Some((self.expiry(found.lease), Handle(found.place())))
     }
 
     /// Whether the key is there, be it that its time is up.
@@ -947,14 +1038,12 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         K: Clone,
     {
         let mut dump = BTreeMap::<_, Vec<K>>::new();
-        self.store().each(|found, bits| {
-            let key = if is_plain::<K, NoValue>() {
-                key_of(bits)
-            } else {
-                // SAFETY: held by `each`, which has found it in its slot.
-                unsafe { Node::<K, NoValue>::at(found.word) }.key().clone()
-            };
-            dump.entry(self.expiry(found.lease)).or_default().push(key);
+        self.store().each(|_pin, found| {
+            // SAFETY: found after the pin.
+            let (key, ()) = unsafe { found.pair() };
+            dump.entry(self.expiry(found.lease))
+                .or_default()
+                .push(key.clone());
         });
         dump
     }
@@ -1065,10 +1154,18 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     pub fn shutdown(&self) -> Vec<Expired<K>> {
         let mut left = Vec::new();
         self.close_channel();
-        self.store()
-            .shut_with(self.reaper.as_ref(), |ended, lease| {
-                left.push(self.shared.left(ended, lease));
-            });
+        let shared = &*self.shared;
+        let closes = !shared.store.engine.is_driving();
+        if closes {
+            let store = &shared.store;
+            store.close_with(|ended, lease| left.push(shared.left(ended, lease)));
+        }
+        shared.store.shut(self.reaper.as_ref());
+        #[cfg(feature = "async")]
+        if closes {
+            // Of a future that was dropped, or has yet to end.
+            left.append(&mut shared.kept.take());
+        }
         self.finish_unless_driven();
         if let Target::Poll(lapsed) = &self.shared.target {
             left.extend(lapsed.take());
@@ -1106,13 +1203,13 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(&self) -> impl Future<Output = Vec<Expired<K>>> + Send + '_ {
         self.close_channel();
-        let left = self.store().shut_with_soon(self.reaper.as_ref());
+        self.shared.kept.want();
+        let last = || self.shared.last();
+        let ended = crate::setup::shut_soon(&self.store().engine, self.reaper.as_ref(), last);
         self.finish_unless_driven();
         async move {
-            let left = left.await.into_iter();
-            let mut left: Vec<_> = left
-                .map(|(ended, lease)| self.shared.left(ended, lease))
-                .collect();
+            ended.await;
+            let mut left = self.shared.kept.take();
             if let Target::Poll(lapsed) = &self.shared.target {
                 left.extend(lapsed.take());
             }
@@ -1125,7 +1222,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
 impl<K: 'static> ExpiryQueue<K> {
     /// The store has been closed, unless that is its reaper's to do, or this thread is in a round, and no more than asks.
     fn finish_unless_driven(&self) {
-        if self.reaper.is_none() && !self.shared.store.engine.is_driving() {
+        let reaper = Reaper::here(self.reaper.as_ref());
+        if reaper.is_none() && !self.shared.store.engine.is_driving() {
             self.shared.finish_channel();
         }
     }
@@ -1149,47 +1247,46 @@ impl<K: 'static> Drop for ExpiryQueue<K> {
 mod tests {
     use super::*;
     use crate::time::ManualClock;
-    use std::sync::{Mutex, PoisonError};
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// What one of these tests pins, the other one would wait for.
-    static PINNED: Mutex<()> = Mutex::new(());
-
-    /// A queue at an interval of 10 ms whose keys have been ended by a round, and retired by it; the round's end.
-    fn expired(keys: usize) -> (ExpiryQueue<String>, Option<u64>) {
-        let clock = ManualClock::new();
+    /// A queue of one shard at an interval of 10 ms, with nothing in it.
+    fn empty<K: Hash + Eq + Send + Sync + 'static>() -> ExpiryQueue<K> {
         let queue = ExpiryQueue::builder()
             .interval(Duration::from_millis(10))
             .shards(1)
-            .clock(clock.clone());
-        let queue = queue.build().unwrap();
+            .clock(ManualClock::new());
+        queue.build().unwrap()
+    }
+
+    /// Ends so many keys by a round; the tick to come back at.
+    fn expire(queue: &ExpiryQueue<String>, keys: usize) -> Option<u64> {
         for key in 0..keys {
             queue
                 .update(key.to_string(), Duration::from_secs(1))
                 .unwrap();
         }
-        let round = queue
-            .store()
-            .engine
-            .poll(SECOND, usize::MAX, &queue.shared.store);
+        let store = queue.store();
+        let round = store.engine.poll(SECOND, usize::MAX, store);
         assert!(queue.is_empty() && !round.more);
-        (queue, round.next)
+        round.next
     }
 
     /// The tick to come back at after a round at `tick`.
-    fn round<K: 'static>(queue: &ExpiryQueue<K>, tick: u64) -> Option<u64> {
-        let store = &queue.shared.store;
+    fn round<K: Hash + Eq + Send + Sync + 'static>(
+        queue: &ExpiryQueue<K>,
+        tick: u64,
+    ) -> Option<u64> {
+        let store = queue.store();
         let now = store.engine.ticks.begins(tick);
         store.engine.poll(now, usize::MAX, store).next
     }
 
     #[test]
     fn an_idle_driver_comes_back_until_all_is_freed_and_then_no_more() {
-        let _alone = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
-        let (queue, mut next) = expired(10_000);
+        let queue = empty();
+        let mut next = expire(&queue, 10_000);
         let mut rounds = 0;
-        // Other tests of this process pin now and then.
         while let Some(tick) = next {
             rounds += 1;
             assert!(rounds < 1000, "it never goes to sleep");
@@ -1200,13 +1297,12 @@ mod tests {
 
     #[test]
     fn an_index_gets_small_again_though_somebody_was_pinned_when_it_was_to() {
-        let _alone = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
         let index = |queue: &ExpiryQueue<String>| queue.store().engine.index(0).shape();
-        let (empty, _) = expired(0);
-        let small = index(&empty);
-        // The first table is left behind under the pin, and is wanted again before anybody may use it.
-        let pin = crossbeam_epoch::pin();
-        let (queue, mut next) = expired(1_000);
+        let queue = empty();
+        let small = index(&queue);
+        // The first table is left behind under the pin, and is wanted again before it may be used.
+        let pin = queue.store().engine.pin();
+        let mut next = expire(&queue, 1_000);
         let (listed, words) = index(&queue);
         assert!((listed, words) > small, "it has not grown: {words} words");
         for _ in 0..3 {
@@ -1220,96 +1316,85 @@ mod tests {
         assert_eq!(index(&queue), small);
     }
 
-    /// A queue of integers of one shard, which nothing has been retired for, with so many keys; and how large its index is when it is empty.
-    fn numbers(keys: u64, timeout: Duration) -> (ExpiryQueue<u64>, (usize, u64)) {
-        let queue = ExpiryQueue::builder()
-            .interval(Duration::from_millis(10))
-            .shards(1)
-            .clock(ManualClock::new());
-        let queue = queue.build().unwrap();
-        let small = queue.store().engine.index(0).shape();
-        for key in 0..keys {
-            queue.update(key, timeout).unwrap();
-        }
-        (queue, small)
+    /// How large the index of a queue is.
+    fn size(queue: &ExpiryQueue<u64>) -> (usize, u64) {
+        queue.store().engine.index(0).shape()
     }
 
-    /// As [`numbers`], all removed again once they had been carried into a second table: the first one is left behind under the caller's pin.
-    /// Nothing is due for an hour.
-    fn emptied() -> (ExpiryQueue<u64>, (usize, u64)) {
-        let (queue, small) = numbers(1_000, Duration::from_secs(3600));
-        let index = queue.store().engine.index(0);
-        while index.shape().0 > 1 {
-            round(&queue, 1);
+    fn fill(queue: &ExpiryQueue<u64>, timeout: Duration) {
+        for key in 0..1_000 {
+            queue.update(key, timeout).unwrap();
         }
-        assert!(index.shape() > small);
+    }
+
+    /// Fills a queue, and removes all again once they had been carried into a second table: the first one is left behind under the
+    /// caller's pin. Nothing is due for an hour.
+    fn fill_and_empty(queue: &ExpiryQueue<u64>) {
+        let small = size(queue);
+        fill(queue, Duration::from_secs(3600));
+        while size(queue).0 > 1 {
+            round(queue, 1);
+        }
+        assert!(size(queue) > small);
         for key in 0..1_000 {
             queue.remove(&key);
         }
-        (queue, small)
     }
 
-    /// Goes on with rounds as they say, and returns the index's size in the end: `small`, or what it is after some minutes of simulated time. But
-    /// for a test beside this one that has been preempted with a pin there is a minute of real time.
-    fn index_at_rest(
-        queue: &ExpiryQueue<u64>,
-        mut next: Option<u64>,
-        small: (usize, u64),
-    ) -> (usize, u64) {
-        let index = queue.store().engine.index(0);
-        let patience = std::time::Instant::now() + Duration::from_secs(60);
-        let waits = || index.shape() != small && std::time::Instant::now() < patience;
-        while let Some(tick) = next.filter(|tick| *tick < 10_000 || waits()) {
+    /// Goes on with rounds as they say, and returns the index's size in the end, or after some minutes of simulated time.
+    fn size_at_rest(queue: &ExpiryQueue<u64>, mut next: Option<u64>) -> (usize, u64) {
+        while let Some(tick) = next.filter(|tick| *tick < 10_000) {
             next = round(queue, tick);
-            std::thread::yield_now();
         }
-        index.shape()
+        size(queue)
     }
 
     #[test]
     fn an_index_gets_small_again_though_a_round_came_twice_in_a_tick() {
-        let _alone = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
-        let pin = crossbeam_epoch::pin();
-        let (queue, small) = emptied();
+        let queue = empty();
+        let small = size(&queue);
+        let pin = queue.store().engine.pin();
+        fill_and_empty(&queue);
         // Refused in the first, and in the second of the same tick the grace period is over.
         round(&queue, 2);
         drop(pin);
         let next = round(&queue, 2);
-        assert_eq!(index_at_rest(&queue, next, small), small);
+        assert_eq!(size_at_rest(&queue, next), small);
     }
 
-    /// With integers nothing but the index is under a grace period.
     #[test]
     fn an_index_under_a_grace_period_is_come_back_for() {
-        let _alone = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
-        let pin = crossbeam_epoch::pin();
-        let (queue, small) = emptied();
+        let queue = empty();
+        let small = size(&queue);
+        let pin = queue.store().engine.pin();
+        fill_and_empty(&queue);
         let next = round(&queue, 2);
         drop(pin);
-        assert_eq!(index_at_rest(&queue, next, small), small);
+        assert_eq!(size_at_rest(&queue, next), small);
     }
 
     #[test]
     fn an_index_gets_small_again_though_a_budget_ran_out() {
-        let _alone = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
-        let (queue, small) = numbers(1_000, Duration::from_secs(1));
-        let engine = &queue.store().engine;
-        assert!(engine.index(0).shape() > small);
+        let queue = empty();
+        let small = size(&queue);
+        fill(&queue, Duration::from_secs(1));
+        assert!(size(&queue) > small);
+        let store = queue.store();
         let next = loop {
-            let round = engine.poll(2 * SECOND, 100, &queue.shared.store);
+            let round = store.engine.poll(2 * SECOND, 100, store);
             if !round.more {
                 break round.next;
             }
         };
         assert!(queue.is_empty());
-        assert_eq!(index_at_rest(&queue, next, small), small);
+        assert_eq!(size_at_rest(&queue, next), small);
     }
 
     #[test]
     fn who_stays_pinned_is_looked_at_at_longer_and_longer_intervals() {
-        let _alone = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
-        let pin = crossbeam_epoch::pin();
-        let (queue, mut next) = expired(100);
+        let queue = empty();
+        let pin = queue.store().engine.pin();
+        let mut next = expire(&queue, 100);
         let mut waits = Vec::new();
         let mut tick = 100;
         while waits.len() < 10 {

@@ -1,54 +1,68 @@
-//! The store under the keyed faces: look-up, insertion, touch, end. `replace` has the replacement.
+//! The store under maps, queues and sessions: look-up, insertion, replacement, touch, end.
+//!
+//! An entry is one slot: its lease, and key and value behind it. `docs/design.md`, "Entries of
+//! keyed stores", has the protocol. Here each of its sequences stands once: [`find`](Store::find),
+//! [`enter`](Store::enter), [`replace`](Store::replace), [`renew`](Store::renew),
+//! [`end`](Store::end). All of them take a pin, and none calls users' code but a key's `Eq`. A
+//! caller unpins before it calls the listener, unless it returns a reference to the entry.
 
-use super::node::{bits_of, is_integer, is_plain, Ended, Node, NONE};
+use super::idle::{Policy, Term};
+use super::removed::{EndedSlot, Holds};
 use super::StoreError;
-use crate::core::engine::{BadTimeout, Claim, Engine, Face, Leaves, Refused, Stripe};
-use crate::core::index::{Glance, Insert, Probe, Removed};
+use crate::core::engine::{BadTimeout, Claim, Engine, Face, Look, Pin, Refused, Stripe};
+use crate::core::index::{Glance, Insert, Probe};
 use crate::core::lease::{set, Lease, State};
-use crate::core::slots::Slot;
-use crate::core::threads::Counter;
+use crate::core::slot::{Owned, Slot};
+use crate::core::slots::Spot;
+use crate::core::threads::{Counter, PerShard};
 use crate::error::BuildError;
-use crate::inject::{hit, Bug};
+use crate::inject::{held, hit, is, Bug};
 use crate::panics::caught;
 use crate::setup::{shut, Reaper, Setup};
-#[cfg(feature = "async")]
-use crate::setup::{shut_soon, Leftovers};
-use crate::sync::grace::Pin;
 use crate::sync::Ordering;
 use crate::time::{nanos, Timeout};
-use std::borrow::Borrow;
-#[cfg(feature = "async")]
-use std::future::Future;
-use std::hash::{BuildHasher, Hash};
-use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::AtomicU64 as Statistic;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many steps of work who finds the store full does to make room, and how often it tries again.
+/// How many steps of work a caller that finds the store full does to make room, and how often it tries again.
 const ROOM: usize = 64;
 const ATTEMPTS: u32 = 16;
 
-/// States of an entry that its index word leads to.
-pub(super) const HELD: u16 = set(&[State::Live, State::Replacing, State::Closing, State::Lapsed]);
+/// For how long a shutdown waits for threads that are pinned, so that it can drop what has ended.
+#[cfg(not(expiry_loom))]
+const PARTING: Duration = Duration::from_millis(10);
+#[cfg(expiry_loom)]
+const PARTING: Duration = Duration::ZERO;
+
+/// States of an entry that has not ended.
+pub(super) const HELD: u16 = set(&[State::Live, State::LiveIdle, State::Closing, State::Lapsed]);
+
+/// The payload of a keyed slot: key and value. The word beside it is the key's hash; what governs a time to idle is its term.
+pub(crate) type Pair<K, V> = Owned<(K, V), Policy>;
+
+/// A claimed slot, and what belongs to it.
+type Claimed<'a, K, V> = (Claim<'a, Pair<K, V>>, Spot<'a, Pair<K, V>>);
 
 /// One shard's part of a thread's counters.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Counts {
     pub(crate) inserted: Counter,
+    /// Replacements of entries whose old slot, and whose new slot, is in this shard.
     pub(crate) replaced: Counter,
+    pub(crate) replacing: Counter,
     pub(crate) removed: Counter,
     pub(crate) expired: Counter,
     pub(crate) closed: Counter,
-    /// Keys put into, and taken out of, the index of this shard.
-    pub(crate) keys_in: Counter,
-    pub(crate) keys_out: Counter,
+    /// Keys put into, and taken out of, the index of this shard, as a difference.
+    pub(crate) keys: Counter,
 }
 
 /// A thread's share.
 pub(crate) struct Share {
-    pub(crate) counts: Box<[Counts]>,
+    pub(crate) counts: PerShard<Counts>,
 }
 
 type Mine = Stripe<Share>;
@@ -92,27 +106,62 @@ impl std::fmt::Display for Cause {
     }
 }
 
-/// Told of every end. Runs on the thread that ended the entry, when it has: it may call the store, be slow, or panic.
+/// Told of every end. Runs on the thread that ended the entry, unpinned, when it has: it may call the store, be slow, or panic.
 pub(crate) type Listener<K, V> = Box<dyn Fn(&K, &V, Cause) + Send + Sync>;
 
-/// A slot that was found under a key, as it was just then.
-#[derive(Clone, Copy)]
-pub(super) struct Found<'a> {
+/// A slot that the index names under a key, as it was just then.
+pub(super) struct Found<'a, K: 'static, V: 'static> {
     pub(super) id: u32,
-    pub(super) slot: &'a Slot,
-    /// The node, if there are nodes.
-    pub(super) word: u64,
+    pub(super) slot: Slot<'a, Pair<K, V>>,
     pub(super) lease: Lease,
+    pub(super) hash: u32,
     /// Where in its home the index had it, if in the home's own line.
     pub(super) position: Option<usize>,
 }
 
+impl<K, V> Clone for Found<'_, K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for Found<'_, K, V> {}
+
+impl<'a, K: 'static, V: 'static> Found<'a, K, V> {
+    /// As it is now. The caller has been pinned since it was found, so the slot has no other occupant.
+    pub(super) fn again(&self) -> Self {
+        let lease = self.slot.lease();
+        Found { lease, ..*self }
+    }
+
+    /// Key and value.
+    ///
+    /// # Safety
+    ///
+    /// The caller was pinned when this was found, and is for as long as the reference is used.
+    #[inline(always)]
+    pub(super) unsafe fn pair<'v>(&self) -> &'v (K, V) {
+        // SAFETY: the caller's.
+        unsafe { self.slot.value() }
+    }
+
+    /// Where it is.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            id: self.id,
+            generation: self.lease.incarnation(),
+            hash: self.hash,
+        }
+    }
+
+    pub(super) fn claim(&self) -> Claim<'a, Pair<K, V>> {
+        Claim::of(self.id, self.slot, self.lease)
+    }
+}
+
 /// Where a key belongs, and how it is told from others.
 pub(super) struct Wanted<'q, F> {
-    /// Shard and hash.
-    pub(super) at: (usize, u32),
-    /// What its slot has as its key.
-    pub(super) bits: u64,
+    pub(super) hash: u32,
     pub(super) is_key: &'q F,
 }
 
@@ -125,77 +174,43 @@ impl<F> Clone for Wanted<'_, F> {
 impl<F> Copy for Wanted<'_, F> {}
 
 /// Looks for a key; see [`Probe`].
-struct Seek<'s, 'q, K: 'static, V: 'static, S, F> {
-    store: &'s Store<K, V, S>,
+struct Seek<'s, 'q, K: 'static, V: 'static, F> {
+    store: &'s Store<K, V>,
     wanted: Wanted<'q, F>,
-    found: Option<Found<'s>>,
+    seen: Seen<'s, K, V>,
 }
 
-impl<K: 'static, V: 'static, S, F: Fn(&K) -> bool> Probe for Seek<'_, '_, K, V, S, F> {
+/// What a [`Seek`] has seen in the slot that it accepted last.
+enum Seen<'s, K: 'static, V: 'static> {
+    Nothing,
+    Entry(Found<'s, K, V>),
+    /// Its entry has a new value, in this slot: the word is to be swung.
+    Forwarded(u32),
+}
+
+impl<K: 'static, V: 'static, F: Fn(&K) -> bool> Probe for Seek<'_, '_, K, V, F> {
     #[inline(always)]
-    fn accept(&mut self, slot: u32) -> bool {
-        self.found = self.store.peek(slot, self.wanted.bits, None);
-        self.found.is_some()
+    fn accept(&mut self, id: u32) -> bool {
+        self.seen = self.store.look(id, self.wanted.hash, None);
+        !matches!(self.seen, Seen::Nothing)
     }
 
     #[inline(always)]
     fn confirm(&mut self) -> bool {
-        // SAFETY: the look-up is pinned, and the index believes in the slot.
-        self.found
-            .is_some_and(|found| unsafe { found.has_key::<K, V>(self.wanted.is_key) })
-    }
-}
-
-impl<'a> Found<'a> {
-    /// One that was not found by its key.
-    pub(super) fn of(id: u32, slot: &'a Slot, word: u64, lease: Lease) -> Self {
-        Found {
-            id,
-            slot,
-            word,
-            lease,
-            position: None,
+        match &self.seen {
+            // SAFETY: the look-up is pinned, and the index believes in the slot.
+            Seen::Entry(found) => (self.wanted.is_key)(unsafe { &found.pair().0 }),
+            Seen::Forwarded(_) => true,
+            Seen::Nothing => false,
         }
-    }
-
-    /// As it is now, if the slot still has this node. The caller has been pinned since it was found: no other node can have its
-    /// address.
-    pub(super) fn again(&self) -> Option<Self> {
-        let lease = self.slot.lease();
-        let same = self.slot.word.load(Ordering::Acquire) == self.word;
-        same.then_some(Found { lease, ..*self })
-    }
-
-    /// Whether its key is the one, which for integers the slot has said.
-    ///
-    /// # Safety
-    ///
-    /// The look-up was pinned and still is, and the index has been found to believe in the slot since.
-    #[inline(always)]
-    unsafe fn has_key<K: 'static, V: 'static>(&self, is_key: &impl Fn(&K) -> bool) -> bool {
-        // SAFETY: the node was published when the word was read, after the pin; so it has not been freed.
-        is_integer::<K>() || is_key(unsafe { Node::<K, V>::at(self.word) }.key())
-    }
-
-    /// Where it is, its slot having `bits` as its key.
-    pub(super) fn place(&self, bits: u64) -> Place {
-        Place {
-            id: self.id,
-            incarnation: self.lease.incarnation(),
-            bits,
-        }
-    }
-
-    pub(super) fn claim(&self) -> Claim<'a> {
-        Claim::of(self.id, self.slot, self.lease)
     }
 }
 
 /// What became of a touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Touched {
-    /// Its deadline is another one now.
-    Renewed,
+    /// Its deadline is this tick now.
+    Renewed(u64),
     /// It had this deadline before.
     Unchanged,
     /// It is not there (any more).
@@ -207,41 +222,47 @@ pub(crate) enum Touched {
 impl Touched {
     /// Whether it lives until the deadline that it was touched with.
     pub(crate) fn is_alive(self) -> bool {
-        matches!(self, Touched::Renewed | Touched::Unchanged)
+        matches!(self, Touched::Renewed(_) | Touched::Unchanged)
     }
 }
 
-/// Names one tenancy of one slot: an entry from its insertion, or last replacement, to its end.
+/// Names one entry: a slot, its generation, and the key's hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
     pub(crate) id: u32,
-    pub(crate) incarnation: u32,
-    pub(crate) bits: u64,
+    pub(crate) generation: u32,
+    pub(crate) hash: u32,
 }
+
+/// Key and value on their way in; taken out once they are.
+pub(super) type Fresh<K, V> = Option<(K, V)>;
 
 /// What became of an insertion.
-pub(super) enum Entered<'a> {
+pub(super) enum Entered<'a, K: 'static, V: 'static> {
     /// It is in.
-    Done(Place),
+    Done(Found<'a, K, V>),
     /// It was in, and this call has ended it again, because the store is shut down.
-    Closed,
+    Closed(Found<'a, K, V>, EndedSlot<&'a Store<K, V>, K, V>),
     /// Something is there already.
-    Found(Found<'a>),
+    Found(Found<'a, K, V>),
+    /// The entry that is there has been forwarded meanwhile: look again.
+    Again,
 }
 
-/// What became of an update.
-pub(super) enum Update {
-    /// The key was not there: it is in.
-    Entered(Place),
-    /// As [`Entered::Closed`].
-    Closed,
-    /// It was there.
-    Touched(Touched),
+/// What became of a replacement.
+pub(super) enum Replaced<'a, K: 'static, V: 'static> {
+    /// The old value, and the new entry, which this call has ended again if the store is shut down.
+    Done {
+        old: EndedSlot<&'a Store<K, V>, K, V>,
+        new: Found<'a, K, V>,
+        closed: Option<EndedSlot<&'a Store<K, V>, K, V>>,
+    },
+    /// The entry has changed meanwhile.
+    Changed,
 }
 
-pub(crate) struct Store<K: 'static, V: 'static, S> {
-    pub(crate) engine: Engine<Share>,
-    pub(super) hasher: S,
+pub(crate) struct Store<K: 'static, V: 'static> {
+    pub(crate) engine: Engine<Pair<K, V>, Share>,
     /// The default timeout in nanoseconds; `None`: for ever.
     pub(super) timeout: Option<u64>,
     /// The default time to idle in nanoseconds, if there is one.
@@ -249,29 +270,37 @@ pub(crate) struct Store<K: 'static, V: 'static, S> {
     pub(super) listener: Option<Listener<K, V>>,
     /// Panics of the listener that were caught.
     pub(crate) panics: Statistic,
-    #[cfg(feature = "async")]
-    kept: Leftovers<Left<K, V>>,
-    _nodes: PhantomData<(K, V)>,
+    /// Panics of keys' and values' `Drop` that were caught.
+    pub(crate) drop_panics: Statistic,
+    /// It may be shared between threads as far as keys and values may.
+    _pairs: std::marker::PhantomData<(K, V)>,
 }
 
-/// What a shutdown has ended.
-#[cfg(feature = "async")]
-pub(super) type Left<K, V> = (Ended<K, V>, Lease);
-
-/// A slot on its way in: freed, unless it gets there.
-struct Entering<'a, K: 'static, V: 'static, S> {
-    store: &'a Store<K, V, S>,
+/// A slot on its way in, with key and value in it. Dropped by a panic of a key's `Eq`, it is left to the driver.
+struct Entering<'a, K: 'static, V: 'static> {
+    store: &'a Store<K, V>,
     mine: &'a Mine,
-    shard: usize,
-    claim: Claim<'a>,
+    hash: u32,
+    claim: Claim<'a, Pair<K, V>>,
 }
 
-impl<K: 'static, V: 'static, S> Drop for Entering<'_, K, V, S> {
+impl<K: 'static, V: 'static> Drop for Entering<'_, K, V> {
+    #[cold]
     fn drop(&mut self) {
-        // Never published, so still ours alone (see `may_end`).
-        self.claim.slot.word.store(NONE, Ordering::Relaxed);
-        self.mine.face.counts[self.shard].keys_out.add(1);
-        self.store.engine.free(self.mine, &self.claim);
+        self.store.keys(self.mine, self.hash).sub(1);
+        self.store.engine.abandon(self.mine, &self.claim);
+    }
+}
+
+impl<K: 'static, V: 'static> Entering<'_, K, V> {
+    /// Takes key and value back, and frees the slot: the index has not had it.
+    fn give_back(self) -> (K, V) {
+        let this = ManuallyDrop::new(self);
+        this.store.keys(this.mine, this.hash).sub(1);
+        // SAFETY: never published, so no thread has looked at them.
+        let pair = unsafe { this.claim.slot.take() };
+        this.store.engine.free(this.mine, &this.claim);
+        pair
     }
 }
 
@@ -294,18 +323,23 @@ impl From<BadTimeout> for StoreError {
     }
 }
 
-impl<K: 'static, V: 'static, S> Store<K, V, S> {
-    /// A thread's share; see [`Engine::new`].
-    fn share(shards: usize) -> impl Fn() -> Share + Send + Sync + 'static {
-        move || Share {
-            counts: (0..shards).map(|_| Counts::default()).collect(),
+/// Where slot `id` leads to, and the lease that says that it goes no further.
+fn tail<K: 'static, V: 'static>(
+    engine: &Engine<Pair<K, V>, Share>,
+    mut id: u32,
+) -> (u32, Option<Lease>) {
+    loop {
+        match engine.slot(id).map(Slot::lease) {
+            Some(lease) if lease.state() == State::Forward => id = lease.link(),
+            lease => return (id, lease),
         }
     }
+}
 
+impl<K: 'static, V: 'static> Store<K, V> {
     /// A store with these settings and default times.
     pub(super) fn build(
         setup: &Setup,
-        hasher: S,
         timeout: Option<Duration>,
         idle: Option<Duration>,
         listener: Option<Listener<K, V>>,
@@ -318,76 +352,72 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         let mut timeouts: Vec<_> = timeout.into_iter().chain(idle).collect();
         timeouts.sort_unstable();
         let (config, _) = setup.config(&timeouts)?;
-        let share = Self::share(config.shards);
+        let shards = config.shards;
+        let share = move || Share {
+            counts: PerShard::new(shards),
+        };
         Ok(Store {
             engine: Engine::new(config, share).map_err(|_| BuildError::OutOfMemory)?,
-            hasher,
             timeout: timeout.map(nanos),
             idle: idle.map(nanos),
             listener,
             panics: Statistic::new(0),
-            #[cfg(feature = "async")]
-            kept: Leftovers::new(),
-            _nodes: PhantomData,
+            drop_panics: Statistic::new(0),
+            _pairs: std::marker::PhantomData,
         })
     }
 
-    #[inline(always)]
-    pub(super) fn wanted<'q, F>(&self, bits: u64, is_key: &'q F) -> Wanted<'q, F> {
-        Self::wanted_at(self.engine.hash(bits), bits, is_key)
-    }
+    // ---- look-up ----
 
-    /// As [`wanted`](Self::wanted), for who has hashed before.
+    /// What slot `id` holds, which the index led to.
     #[inline(always)]
-    pub(super) fn wanted_at<'q, F>(at: (usize, u32), bits: u64, is_key: &'q F) -> Wanted<'q, F> {
-        Wanted { at, bits, is_key }
-    }
-
-    /// Held while nodes are looked at. Plain entries have none, and need no pin.
-    #[inline(always)]
-    pub(super) fn pin(&self, shard: usize) -> Option<Pin> {
-        (!is_plain::<K, V>()).then(|| self.engine.index(shard).pin())
-    }
-
-    /// Slot `id`, which the index led to, if it seems to hold a key with these bits right now. The caller is pinned, if there are
-    /// nodes. A node and a live lease that are returned are one tenancy's: the word has been the same before and after, and as long
-    /// as we are pinned no other node has this one's address.
-    #[inline(always)]
-    fn peek(&self, id: u32, bits: u64, position: Option<usize>) -> Option<Found<'_>> {
-        let slot = self.engine.slot(id)?;
-        loop {
-            let (word, lease) = slot.read(bits, HELD)?;
-            if !is_plain::<K, V>() {
-                if word == NONE {
-                    return None;
-                }
-                if slot.word.load(Ordering::Acquire) != word {
-                    continue;
-                }
-            }
-            return Some(Found {
+    fn look(&self, id: u32, hash: u32, position: Option<usize>) -> Seen<'_, K, V> {
+        let Some(slot) = self.engine.slot(id) else {
+            return Seen::Nothing;
+        };
+        let lease = slot.lease();
+        if lease.is_in(HELD) {
+            return Seen::Entry(Found {
                 id,
                 slot,
-                word,
                 lease,
+                hash,
                 position,
             });
         }
+        if lease.state() == State::Forward {
+            // By the lease that ended the way there: read again, it could be a forwarded one by now. A copy that is to be withdrawn
+            // leads to an entry that has ended.
+            if let (tail, Some(lease)) = tail(&self.engine, id) {
+                if lease.is_in(HELD) {
+                    return Seen::Forwarded(tail);
+                }
+            }
+        }
+        Seen::Nothing
     }
 
-    /// The entry of a key. The caller is pinned.
+    fn is_held(&self, id: u32) -> bool {
+        let slot = self.engine.slot(id);
+        slot.is_some_and(|slot| slot.lease().is_in(HELD))
+    }
+
+    /// The entry of a key.
     #[inline(always)]
-    pub(super) fn find<F: Fn(&K) -> bool>(&self, wanted: Wanted<'_, F>) -> Option<Found<'_>> {
+    pub(super) fn find<F: Fn(&K) -> bool>(
+        &self,
+        pin: &Pin,
+        wanted: Wanted<'_, F>,
+    ) -> Option<Found<'_, K, V>> {
         if hit(Bug::MissedLookUp) {
             return None;
         }
-        let index = self.engine.index(wanted.at.0);
-        match index.glance(wanted.at.1) {
+        match self.engine.index_of(wanted.hash).glance(wanted.hash) {
             Glance::There(candidate) => {
                 let position = Some(candidate.position());
-                if let Some(found) = self.peek(candidate.slot(), wanted.bits, position) {
-                    // SAFETY: the caller is pinned, and the index believes in the slot.
-                    if candidate.is_believed() && unsafe { found.has_key::<K, V>(wanted.is_key) } {
+                if let Seen::Entry(found) = self.look(candidate.slot(), wanted.hash, position) {
+                    // SAFETY: this thread is pinned, and the index believes in the slot.
+                    if candidate.is_believed() && (wanted.is_key)(unsafe { &found.pair().0 }) {
                         return Some(found);
                     }
                 }
@@ -395,161 +425,292 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             Glance::Absent => return None,
             Glance::Unclear => {}
         }
-        self.find_anywhere(wanted)
+        self.find_anywhere(pin, wanted)
     }
 
     #[cold]
     #[inline(never)]
-    fn find_anywhere<F: Fn(&K) -> bool>(&self, wanted: Wanted<'_, F>) -> Option<Found<'_>> {
-        let mut seek = Seek {
-            store: self,
-            wanted,
-            found: None,
-        };
-        // Never inside `find`'s closure after it has returned a slot: what was found last is what it is.
-        self.engine
-            .index(wanted.at.0)
-            .find(wanted.at.1, &mut seek)?;
-        seek.found
+    fn find_anywhere<F: Fn(&K) -> bool>(
+        &self,
+        pin: &Pin,
+        wanted: Wanted<'_, F>,
+    ) -> Option<Found<'_, K, V>> {
+        loop {
+            let mut seek = self.seek(wanted);
+            self.engine
+                .index_of(wanted.hash)
+                .find(wanted.hash, &mut seek)?;
+            // Never inside the look-up after it has returned a slot: what was seen last is what it is.
+            match seek.seen {
+                Seen::Entry(found) => return Some(found),
+                Seen::Forwarded(tail) => self.swing(pin, wanted.hash, tail),
+                Seen::Nothing => {}
+            }
+        }
     }
 
-    /// Puts a new entry in, unless the key has one. The caller is pinned. In an error nothing has changed; `word` is the
-    /// caller's still, unless it is in.
-    pub(super) fn enter<F: Fn(&K) -> bool>(
+    fn seek<'q, F: Fn(&K) -> bool>(&self, wanted: Wanted<'q, F>) -> Seek<'_, 'q, K, V, F> {
+        Seek {
+            store: self,
+            wanted,
+            seen: Seen::Nothing,
+        }
+    }
+
+    /// Makes the index name slot `target`, to which another slot has been forwarded.
+    #[cold]
+    fn swing(&self, pin: &Pin, hash: u32, target: u32) {
+        let is_live = || self.is_held(target);
+        let tail = |id| tail(&self.engine, id).0;
+        self.engine
+            .index_of(hash)
+            .swing(pin, hash, target, tail, is_live);
+    }
+
+    // ---- insertion and replacement ----
+
+    /// Fills a claimed slot and makes it live. The driver has yet to hear of it.
+    #[inline(always)]
+    fn fill(&self, (claim, spot): Claimed<'_, K, V>, hash: u32, pair: (K, V), term: Term) -> Lease {
+        // SAFETY: just claimed.
+        unsafe { claim.slot.put(pair) };
+        spot.note.store(hash, Ordering::Relaxed);
+        let state = match term.idle {
+            None => State::Live,
+            Some(idle) => {
+                spot.term.set(idle);
+                State::LiveIdle
+            }
+        };
+        let lease = Lease::new(state, claim.incarnation, term.deadline);
+        claim.slot.set_lease(lease);
+        lease
+    }
+
+    /// Puts a new entry in, unless the key has one. In an error nothing has changed. What is not in stays in `fresh`.
+    pub(super) fn enter(
         &self,
-        wanted: Wanted<'_, F>,
-        word: u64,
-        deadline: u64,
-    ) -> Result<Entered<'_>, StoreError> {
+        pin: &Pin,
+        hash: u32,
+        fresh: &mut Fresh<K, V>,
+        term: Term,
+    ) -> Result<Entered<'_, K, V>, StoreError>
+    where
+        K: Eq,
+    {
         self.engine.with_stripe(|mine, stripe| {
             let mut refused = Refused::OutOfMemory;
             let Some((claim, spot)) = self.engine.claim(mine, stripe, &mut refused) else {
-                // What is there already needs no room.
-                return match self.find_anywhere(wanted) {
-                    Some(found) if refused != Refused::Closed => Ok(Entered::Found(found)),
-                    _ => Err(refused.into()),
-                };
+                return self.enter_refused(pin, hash, fresh, refused);
             };
-            let (shard, hash) = wanted.at;
-            let lease = Lease::new(State::Live, claim.incarnation, deadline);
-            spot.occupy(wanted.bits, NONE, word, lease);
-            mine.face.counts[shard].keys_in.add(1);
-            let _telling = mine.telling(deadline);
+            let Some(pair) = fresh.take() else {
+                unreachable!("a call inserts what it has yet to insert");
+            };
+            let lease = self.fill((claim, spot), hash, pair, term);
+            self.keys(mine, hash).add(1);
+            let _telling = mine.telling(term.deadline);
             let entering = Entering {
                 store: self,
                 mine,
-                shard,
+                hash,
                 claim,
             };
-            if !self.engine.index(shard).insert_at_home(hash, claim.id) {
-                let mut seek = Seek {
-                    store: self,
-                    wanted,
-                    found: None,
+            if !self
+                .engine
+                .index_of(hash)
+                .insert_at_home(pin, hash, claim.id)
+            {
+                // SAFETY: this thread's until it is published, and from then on this thread is pinned.
+                let key = unsafe { &claim.slot.value().0 };
+                let is_key = |other: &K| other == key;
+                let mut seek = self.seek(Wanted {
+                    hash,
+                    is_key: &is_key,
+                });
+                let entered = self.engine.publish(pin, hash, claim.id, &mut seek, self);
+                let instead = match (entered, seek.seen) {
+                    (Insert::Done, _) => None,
+                    (Insert::Found, Seen::Entry(found)) => Some(Ok(Entered::Found(found))),
+                    (Insert::Found, Seen::Forwarded(tail)) => {
+                        self.swing(pin, hash, tail);
+                        Some(Ok(Entered::Again))
+                    }
+                    (Insert::Alike, _) => Some(Err(StoreError::Collisions)),
+                    _ => Some(Err(StoreError::OutOfMemory)),
                 };
-                let entered = self.engine.publish(wanted.at, claim.id, &mut seek, self);
-                match (entered, seek.found) {
-                    (Insert::Done, _) => {}
-                    (Insert::Found, Some(found)) => return Ok(Entered::Found(found)),
-                    (Insert::Alike, _) => return Err(StoreError::Collisions),
-                    _ => return Err(StoreError::OutOfMemory),
+                if let Some(instead) = instead {
+                    *fresh = Some(entering.give_back());
+                    return instead;
                 }
             }
             std::mem::forget(entering);
             self.count(mine, claim.id).inserted.add(1);
-            // If the engine was shut down meanwhile it ends here, unless it has ended.
-            let enforced = self.engine.enforce_in(spot.header, claim.id, deadline);
-            self.engine.heed(claim.id, deadline);
-            if enforced.is_err() && self.end_closed(&claim, lease) {
-                return Ok(Entered::Closed);
-            }
-            if hit(Bug::LostInsert) && self.engine.end(claim.slot, lease).is_ok() {
-                drop(self.finish(mine, &claim, None, Cause::Removed));
-            }
-            Ok(Entered::Done(Place {
+            let found = Found {
                 id: claim.id,
-                incarnation: claim.incarnation,
-                bits: wanted.bits,
-            }))
+                slot: claim.slot,
+                lease,
+                hash,
+                position: None,
+            };
+            if let Some(ended) = self.enforce(pin, mine, &found, spot, term.deadline) {
+                return Ok(Entered::Closed(found, ended));
+            }
+            if hit(Bug::LostInsert) {
+                drop(self.end(pin, &found, Cause::Removed));
+            }
+            Ok(Entered::Done(found))
         })
     }
 
-    /// The entry of a key; if it has none, as [`enter`](Self::enter).
-    #[inline(always)]
-    pub(super) fn find_or_enter<F: Fn(&K) -> bool>(
+    /// There is no slot to be had. What is there already needs none.
+    #[cold]
+    fn enter_refused(
         &self,
-        wanted: Wanted<'_, F>,
-        word: u64,
-        deadline: u64,
-    ) -> Result<Entered<'_>, StoreError> {
-        match self.find(wanted) {
-            Some(found) => Ok(Entered::Found(found)),
-            None => self.enter(wanted, word, deadline),
-        }
+        pin: &Pin,
+        hash: u32,
+        fresh: &Fresh<K, V>,
+        refused: Refused,
+    ) -> Result<Entered<'_, K, V>, StoreError>
+    where
+        K: Eq,
+    {
+        let Some((key, _)) = fresh.as_ref().filter(|_| refused != Refused::Closed) else {
+            return Err(refused.into());
+        };
+        let is_key = |other: &K| other == key;
+        let wanted = Wanted {
+            hash,
+            is_key: &is_key,
+        };
+        let found = self.find_anywhere(pin, wanted);
+        found.map(Entered::Found).ok_or(refused.into())
     }
 
-    /// Ends what came in while the engine was shut down. False if it has ended before.
+    /// The driver hears of an entry that has just come in. If the engine was shut down meanwhile the entry ends here, unless it has
+    /// ended.
+    #[inline(always)]
+    fn enforce(
+        &self,
+        pin: &Pin,
+        mine: &Mine,
+        found: &Found<'_, K, V>,
+        spot: Spot<'_, Pair<K, V>>,
+        deadline: u64,
+    ) -> Option<EndedSlot<&Self, K, V>> {
+        let enforced = self.engine.enforce_in(spot.header, found.id, deadline);
+        self.engine.heed(found.id, deadline);
+        if enforced.is_ok() {
+            return None;
+        }
+        self.end_closed(pin, mine, found)
+    }
+
     #[cold]
     #[inline(never)]
-    pub(super) fn end_closed(&self, claim: &Claim<'_>, mut lease: Lease) -> bool {
-        while lease.incarnation() == claim.incarnation && lease.is_in(HELD) {
-            if lease.state() == State::Replacing {
-                self.settle(claim.slot, claim.id, lease);
-                lease = claim.slot.lease();
-                continue;
-            }
-            match self.engine.end(claim.slot, lease) {
-                Ok(()) => {
-                    self.ended(claim, None, Cause::Closed);
-                    return true;
-                }
-                Err(now) => lease = now,
-            }
-        }
-        false
-    }
-
-    /// What the one who ended a slot does: [`finish`](Self::finish), and the listener is told.
-    pub(super) fn ended(
+    fn end_closed(
         &self,
-        claim: &Claim<'_>,
-        position: Option<usize>,
-        cause: Cause,
-    ) -> Ended<K, V> {
-        let ended = self
-            .engine
-            .with_stripe(|mine, _| self.finish(mine, claim, position, cause));
-        self.tell(&ended, cause);
-        ended
+        pin: &Pin,
+        mine: &Mine,
+        found: &Found<'_, K, V>,
+    ) -> Option<EndedSlot<&Self, K, V>> {
+        let mut now = *found;
+        // Under the pin the slot has no other occupant.
+        while now.lease.is_in(HELD) {
+            if self.engine.end(now.slot, now.lease).is_ok() {
+                return Some(self.finish(pin, mine, &now.claim(), now.hash, None, Cause::Closed));
+            }
+            now = now.again();
+        }
+        None
     }
 
-    #[inline]
+    /// Gives an entry that was found live a new value. Linearizes where its lease is swapped to `FORWARD`. What is not in stays in
+    /// `fresh`.
+    pub(super) fn replace(
+        &self,
+        pin: &Pin,
+        found: &Found<'_, K, V>,
+        fresh: &mut Fresh<K, V>,
+        term: Term,
+    ) -> Result<Replaced<'_, K, V>, StoreError> {
+        self.engine.with_stripe(|mine, stripe| {
+            let mut refused = Refused::OutOfMemory;
+            // The old entry's room is the new one's.
+            let place = self.engine.claim_instead(mine, stripe, &mut refused);
+            let Some((claim, spot)) = place else {
+                return Err(refused.into());
+            };
+            let Some(pair) = fresh.take() else {
+                unreachable!("a call inserts what it has yet to insert");
+            };
+            let lease = self.fill((claim, spot), found.hash, pair, term);
+            let _telling = mine.telling(term.deadline);
+            let forward = found.lease.with_link(State::Forward, claim.id);
+            if found.slot.swap_lease(found.lease, forward).is_err() {
+                // SAFETY: no lease has led to it.
+                *fresh = Some(unsafe { claim.slot.take() });
+                self.engine.free_instead(&claim);
+                return Ok(Replaced::Changed);
+            }
+            self.swing(pin, found.hash, claim.id);
+            self.count(mine, found.id).replaced.add(1);
+            self.count(mine, claim.id).replacing.add(1);
+            // SAFETY: forwarded by this thread, and the index names the new slot now.
+            let old = unsafe { EndedSlot::new(self, found.id) };
+            if is(Bug::StaleGet) {
+                spot.term.set_before(found.id);
+            }
+            let new = Found {
+                id: claim.id,
+                slot: claim.slot,
+                lease,
+                hash: found.hash,
+                position: None,
+            };
+            let closed = self.enforce(pin, mine, &new, spot, term.deadline);
+            Ok(Replaced::Done { old, new, closed })
+        })
+    }
+
+    // ---- ends ----
+
+    #[inline(always)]
     pub(super) fn count<'m>(&self, mine: &'m Mine, id: u32) -> &'m Counts {
         &mine.face.counts[self.engine.shard_of(id)]
     }
 
-    /// Takes the node out of a slot that the caller ended, takes its word out of the index, and frees it.
-    pub(super) fn finish(
+    /// The count of keys of the shard whose index has this hash.
+    #[inline(always)]
+    fn keys<'m>(&self, mine: &'m Mine, hash: u32) -> &'m Counter {
+        &mine.face.counts[self.engine.shard_of_hash(hash)].keys
+    }
+
+    /// Ends an entry that was found. `None` if it has changed meanwhile.
+    #[inline]
+    pub(super) fn end(
         &self,
+        pin: &Pin,
+        found: &Found<'_, K, V>,
+        cause: Cause,
+    ) -> Option<EndedSlot<&Self, K, V>> {
+        self.engine.end(found.slot, found.lease).ok()?;
+        let claim = found.claim();
+        Some(self.engine.with_stripe(|mine, _| {
+            self.finish(pin, mine, &claim, found.hash, found.position, cause)
+        }))
+    }
+
+    /// Takes a slot that the caller has ended out of the index.
+    #[inline]
+    fn finish(
+        &self,
+        pin: &Pin,
         mine: &Mine,
-        claim: &Claim<'_>,
+        claim: &Claim<'_, Pair<K, V>>,
+        hash: u32,
         position: Option<usize>,
         cause: Cause,
-    ) -> Ended<K, V> {
-        let slot = claim.slot;
-        let bits = slot.key.load(Ordering::Relaxed);
-        let (shard, hash) = self.engine.hash(bits);
-        let word = slot.word.load(Ordering::Acquire);
-        if !is_plain::<K, V>() {
-            // Before it is retired nobody may find it here any more, be it as an offer that has been taken.
-            let offer = slot.owner.load(Ordering::Acquire);
-            if offer == word {
-                let _ =
-                    slot.owner
-                        .compare_exchange(offer, NONE, Ordering::AcqRel, Ordering::Relaxed);
-            }
-            slot.word.store(NONE, Ordering::Release);
-        }
+    ) -> EndedSlot<&Self, K, V> {
         let counts = self.count(mine, claim.id);
         match cause {
             _ if hit(Bug::LostCount) => {}
@@ -557,28 +718,50 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
             Cause::Closed => counts.closed.add(1),
             _ => counts.removed.add(1),
         }
-        mine.face.counts[shard].keys_out.add(1);
-        let index = self.engine.index(shard);
+        self.keys(mine, hash).sub(1);
+        let index = self.engine.index_of(hash);
         let position = position.or_else(|| {
             let likely = index.candidate(hash)?;
             (likely.slot() == claim.id).then(|| likely.position())
         });
-        // Before the slot is freed: no slot is reused while the index has a word for it.
-        match index.remove(hash, claim.id, position) {
-            Removed::Clean => {
-                if self.engine.free(mine, claim) && self.engine.wants_tending(self) {
-                    self.engine.tend_soon();
-                }
-            }
-            Removed::Copied => self.engine.to_limbo(shard, claim),
+        let leads = |id| id != claim.id && tail(&self.engine, id).0 == claim.id;
+        index.remove(pin, hash, claim.id, position, leads);
+        if self.engine.freed(mine) && self.engine.wants_tending(self) {
+            self.engine.tend_soon();
         }
-        // SAFETY: ended by this thread, and out of the slot.
-        unsafe { Ended::new(word, bits, index.grace().clone()) }
+        // SAFETY: ended by the caller, and out of the index.
+        unsafe { EndedSlot::new(self, claim.id) }
     }
 
-    /// Tells the listener. Never panics.
+    /// An ended entry goes to the deferred-free list of this thread.
     #[inline]
-    pub(super) fn tell(&self, ended: &Ended<K, V>, cause: Cause) {
+    pub(super) fn free_later(&self, id: u32) {
+        let drops = std::mem::needs_drop::<(K, V)>();
+        let many = self
+            .engine
+            .with_stripe(|mine, _| self.engine.free_later(mine, id, drops));
+        if many {
+            self.engine.reclaim_now(self);
+        }
+    }
+
+    /// Drops what has ended, if the store is shut down and so has no driver that would. A driver's
+    /// own round leaves it to the driver, which drops when it is away from every shard.
+    #[cold]
+    pub(super) fn free_undriven(&self) {
+        if self.engine.is_refusing() && !self.engine.is_driving() {
+            self.engine.flush(Duration::ZERO, self);
+        }
+    }
+
+    /// Frees an ended slot whose payload the caller has taken, because no thread can be looking at it.
+    pub(super) fn free_now(&self, slot: Slot<'_, Pair<K, V>>) {
+        slot.set_lease(Lease::free(slot.lease().incarnation()));
+    }
+
+    /// Tells the listener. Never panics. The caller is unpinned.
+    #[inline]
+    pub(super) fn tell<H: Holds<Target = Self>>(&self, ended: &EndedSlot<H, K, V>, cause: Cause) {
         let Some(listener) = self.listener.as_ref().filter(|_| !hit(Bug::LostOutcome)) else {
             return;
         };
@@ -602,6 +785,27 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         }
     }
 
+    /// Takes an entry out that the driver, or a shutdown, has ended.
+    pub(super) fn ended_by_driver(
+        &self,
+        claim: &Claim<'_, Pair<K, V>>,
+        cause: Cause,
+    ) -> EndedSlot<&Self, K, V> {
+        let hash = self.hash_of(claim.id);
+        let pin = self.engine.pin();
+        self.engine
+            .with_stripe(|mine, _| self.finish(&pin, mine, claim, hash, None, cause))
+    }
+
+    /// The hash of the key in a slot that is in use.
+    #[inline]
+    fn hash_of(&self, id: u32) -> u32 {
+        let spot = self.engine.spot(id);
+        spot.map_or(0, |spot| spot.note.load(Ordering::Relaxed))
+    }
+
+    // ---- renewal ----
+
     /// Whether an entry's time was up at `now`, although the driver has not come to it yet.
     #[inline]
     pub(super) fn is_over(&self, lease: Lease, now: u64) -> bool {
@@ -609,228 +813,183 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         lease.deadline_near(self.engine.about_now()) <= self.engine.ticks.at(now)
     }
 
-    /// Ends an entry whose time is up, and tells the listener. False if it has changed meanwhile.
-    pub(super) fn expire(&self, found: &Found<'_>) -> bool {
-        if self.engine.end(found.slot, found.lease).is_err() {
-            return false;
-        }
-        self.ended(&found.claim(), found.position, Cause::Expired);
-        true
-    }
-
-    /// Moves the deadline of an entry that was found. `None` if it has changed meanwhile.
+    /// Moves the deadline of an entry that was found. `None` if it has changed meanwhile: look again. `face` hears of what ends where
+    /// the clock has jumped by years.
+    ///
+    /// `lost` is the entry whose lease this call has lost a swap on; `None` at first. What is set is decided by
+    /// [`Engine::renewed`], which reads the clock after the lease was read.
     #[inline]
-    pub(super) fn renew(&self, found: &Found<'_>, deadline: u64) -> Option<Touched> {
-        match found.lease.state() {
-            State::Live => {
-                let renewed = found.lease.with_deadline(deadline);
-                if renewed == found.lease {
-                    // When it was found it had this deadline: there is nothing to swap.
-                    self.engine.heed(found.id, deadline);
-                    return Some(Touched::Unchanged);
-                }
-                if hit(Bug::LateTouch) {
-                    return Some(Touched::Renewed);
-                }
-                let renew = || {
-                    found.slot.swap_lease(found.lease, renewed).ok()?;
-                    // Renewed: no expiry by the old deadline can succeed any more (Q6).
-                    self.engine.shortened(found.id, found.lease, deadline);
-                    self.engine.heed(found.id, deadline);
-                    Some(Touched::Renewed)
-                };
-                if deadline >= found.lease.deadline_near(deadline) {
-                    return renew();
-                }
-                self.engine.with_stripe(|mine, _| {
-                    let _telling = mine.telling(deadline);
-                    renew()
-                })
-            }
-            State::Replacing => {
-                self.see_through(found);
-                None
-            }
-            State::Closing if hit(Bug::Reopened) => {
+    pub(super) fn renew(
+        &self,
+        found: &Found<'_, K, V>,
+        lost: &mut Option<Place>,
+        timeout: Timeout,
+        face: &impl Face<Pair<K, V>>,
+    ) -> Result<Option<Touched>, StoreError> {
+        if found.lease.state() != State::Live {
+            // A timeout that cannot be kept is refused all the same.
+            let deadline = self.deadline(timeout, face)?;
+            if found.lease.state() == State::Closing && hit(Bug::Reopened) {
                 let renewed = found.lease.with_state(State::Live).with_deadline(deadline);
-                found.slot.swap_lease(found.lease, renewed).ok()?;
+                let swapped = found.slot.swap_lease(found.lease, renewed).is_ok();
                 let _ = self.engine.enforce(found.id, deadline);
-                Some(Touched::Renewed)
+                return Ok(swapped.then_some(Touched::Renewed(deadline)));
             }
-            _ => Some(Touched::Closing),
+            return Ok(Some(Touched::Closing));
         }
+        let (found, look) = (*found, Look::after(*lost == Some(found.place())));
+        let stale = held(Bug::HeldDeadline, || self.deadline(timeout, face)).transpose()?;
+        let (found, deadline) = match stale {
+            None => {
+                let times = (timeout, self.timeout);
+                let deadline = self
+                    .engine
+                    .renewed(found.lease, look, times.0, times.1, face)?;
+                (found, deadline)
+            }
+            Some(stale) => match found.again() {
+                later if later.lease.state() == State::Live => (later, Some(stale)),
+                _ => return Ok(None),
+            },
+        };
+        let Some(deadline) = deadline else {
+            // Made just before the other one: by this call's own timeout.
+            return Ok(Some(Touched::Renewed(self.deadline(timeout, face)?)));
+        };
+        let renewed = found.lease.with_deadline(deadline);
+        if renewed == found.lease {
+            // When it was found it had this deadline: there is nothing to swap.
+            self.engine.heed(found.id, deadline);
+            return Ok(Some(Touched::Unchanged));
+        }
+        if hit(Bug::LateTouch) {
+            return Ok(Some(Touched::Renewed(deadline)));
+        }
+        let mut renew = || {
+            if found.slot.swap_lease(found.lease, renewed).is_err() {
+                *lost = Some(found.place());
+                return None;
+            }
+            // Renewed: no expiry by the old deadline can succeed any more (Q6).
+            self.engine.shortened(found.id, found.lease, deadline);
+            self.engine.heed(found.id, deadline);
+            Some(Touched::Renewed(deadline))
+        };
+        if deadline >= found.lease.deadline_near(deadline) {
+            return Ok(renew());
+        }
+        Ok(self.engine.with_stripe(|mine, _| {
+            let _telling = mine.telling(deadline);
+            renew()
+        }))
     }
 
     /// Renews the entry of a key.
     #[inline]
-    pub(crate) fn touch(&self, bits: u64, is_key: impl Fn(&K) -> bool, deadline: u64) -> Touched {
-        let wanted = self.wanted(bits, &is_key);
-        let _pin = self.pin(wanted.at.0);
+    pub(super) fn touch<F: Fn(&K) -> bool>(
+        &self,
+        pin: &Pin,
+        wanted: Wanted<'_, F>,
+        timeout: Timeout,
+        face: &impl Face<Pair<K, V>>,
+    ) -> Result<Touched, StoreError> {
+        let mut lost = None;
         loop {
-            let Some(found) = self.find(wanted) else {
-                return Touched::Gone;
+            let Some(found) = self.find(pin, wanted) else {
+                // What cannot be kept is refused also where there is nothing to be kept.
+                self.deadline(timeout, face)?;
+                return Ok(Touched::Gone);
             };
-            if let Some(touched) = self.renew(&found, deadline) {
-                return touched;
+            if let Some(touched) = self.renew(&found, &mut lost, timeout, face)? {
+                return Ok(touched);
             }
         }
     }
 
-    /// Renews an entry by its place: no look-up, no pin.
+    /// Renews an entry by its place: no look-up, no pin. Of a store in which nothing is replaced.
     #[inline]
-    pub(crate) fn touch_at(&self, place: Place, deadline: u64) -> Touched {
-        let Some(slot) = self.engine.slot(place.id) else {
-            return Touched::Gone;
+    pub(super) fn touch_at(
+        &self,
+        place: Place,
+        timeout: Timeout,
+        face: &impl Face<Pair<K, V>>,
+    ) -> Result<Touched, StoreError> {
+        let Some(spot) = self.engine.spot(place.id) else {
+            return Ok(Touched::Gone);
         };
+        let mut lost = None;
         loop {
-            // The lease is read first: the key cannot be older than the lease's tenant.
-            let lease = slot.lease();
-            let same = lease.incarnation() == place.incarnation
-                && slot.key.load(Ordering::Acquire) == place.bits;
-            if !same && !hit(Bug::StaleGeneration) {
-                return Touched::Gone;
+            // The lease is read first: the hash cannot be older than the lease's occupant.
+            let lease = spot.slot.lease();
+            let same = lease.incarnation() == place.generation
+                && spot.note.load(Ordering::Acquire) == place.hash;
+            if !same && !hit(Bug::StaleGeneration) || !lease.is_in(HELD) {
+                self.deadline(timeout, face)?;
+                return Ok(Touched::Gone);
             }
-            if !lease.is_in(HELD) {
-                return Touched::Gone;
-            }
-            // It may have taken another's place, and not everybody has noticed.
-            let replacing = lease.state() == State::Replacing;
-            let _pin = replacing.then(|| self.pin(self.engine.hash(place.bits).0));
-            let found = Found::of(place.id, slot, NONE, lease);
-            if let Some(touched) = self.renew(&found, deadline) {
-                return touched;
+            let found = Found {
+                id: place.id,
+                slot: spot.slot,
+                lease,
+                hash: place.hash,
+                position: None,
+            };
+            if let Some(touched) = self.renew(&found, &mut lost, timeout, face)? {
+                return Ok(touched);
             }
         }
     }
 
     /// Ends the entry of a key, be its time up or not. Returns its lease too.
-    pub(crate) fn remove(
+    pub(super) fn remove<F: Fn(&K) -> bool>(
         &self,
-        bits: u64,
-        is_key: impl Fn(&K) -> bool,
-    ) -> Option<(Ended<K, V>, Lease)> {
-        let wanted = self.wanted(bits, &is_key);
-        let _pin = self.pin(wanted.at.0);
-        loop {
-            let found = self.find(wanted)?;
-            if found.lease.state() == State::Replacing {
-                self.see_through(&found);
-            } else if self.engine.end(found.slot, found.lease).is_ok() {
-                let ended = self.ended(&found.claim(), found.position, Cause::Removed);
-                if is_plain::<K, V>() && hit(Bug::LostRemove) {
-                    let deadline = found.lease.deadline_near(self.engine.about_now());
-                    let _ = self.enter(wanted, NONE, deadline);
-                }
-                return Some((ended, found.lease));
-            }
-        }
-    }
-
-    /// Inserts an entry without a value, or renews the one that the key has.
-    pub(super) fn update(
-        &self,
-        key: K,
-        bits: u64,
-        value: V,
-        deadline: u64,
-        face: &impl Face,
-    ) -> Result<Update, StoreError>
-    where
-        K: Eq,
-    {
-        let at = self.engine.hash(bits);
-        let Some(pin) = self.pin(at.0) else {
-            let any = |_: &K| true;
-            return self.update_with(Self::wanted_at(at, bits, &any), NONE, deadline, face);
-        };
-        let fresh = Node::fresh(key, value, None, &pin);
-        let same = |other: &K| fresh.key() == other;
-        let wanted = Self::wanted_at(at, bits, &same);
-        let updated = self.update_with(wanted, fresh.word(), deadline, face);
-        if let Ok(Update::Entered(_) | Update::Closed) = updated {
-            fresh.settle_in();
-        }
-        updated
-    }
-
-    fn update_with<F: Fn(&K) -> bool>(
-        &self,
+        pin: &Pin,
         wanted: Wanted<'_, F>,
-        word: u64,
-        deadline: u64,
-        face: &impl Face,
-    ) -> Result<Update, StoreError> {
-        let mut attempts = 0;
+    ) -> Option<(EndedSlot<&Self, K, V>, Lease)> {
         loop {
-            let found = match self.find_or_enter(wanted, word, deadline) {
-                Ok(Entered::Done(place)) => return Ok(Update::Entered(place)),
-                Ok(Entered::Closed) => return Ok(Update::Closed),
-                Ok(Entered::Found(found)) => found,
-                Err(error) => {
-                    if self.makes_room(error, &mut attempts, face) {
-                        continue;
-                    }
-                    return Err(error);
-                }
-            };
-            if let Some(touched) = self.renew(&found, deadline) {
-                return Ok(Update::Touched(touched));
+            let found = self.find(pin, wanted)?;
+            if let Some(ended) = self.end(pin, &found, Cause::Removed) {
+                return Some((ended, found.lease));
             }
         }
     }
 
     /// The deadline of what begins now.
     #[inline]
-    pub(crate) fn deadline(&self, timeout: Timeout) -> Result<u64, StoreError>
-    where
-        Self: Face,
-    {
-        Ok(self.engine.renewal(timeout, self.timeout, self)?)
+    pub(super) fn deadline(
+        &self,
+        timeout: Timeout,
+        face: &impl Face<Pair<K, V>>,
+    ) -> Result<u64, StoreError> {
+        Ok(self.engine.renewal(timeout, self.timeout, face)?)
     }
+
+    // ---- shutdown ----
 
     /// Ends everything, and tells the listener.
     pub(crate) fn close(&self) {
         self.engine.close(self, |claim, _| {
-            self.ended(&claim, None, Cause::Closed);
+            let ended = self.ended_by_driver(&claim, Cause::Closed);
+            self.tell(&ended, Cause::Closed);
         });
-        if !is_plain::<K, V>() {
-            // Nobody comes to this store any more.
-            self.engine
-                .reclaim(true, self.engine.ticks.at(self.engine.clock.now()));
-        }
+        // Nothing drives the store from here on. A caller that is pinned is not waited for for long.
+        self.engine.flush(PARTING, self);
     }
 
-    /// What the reaper does before it ends, or a shutdown as a future without one.
-    pub(super) fn last(&self) {
-        #[cfg(feature = "async")]
-        self.kept
-            .fill(|left| self.close_with(|ended, lease| left.push((ended, lease))));
-        self.close();
-    }
-
-    /// As [`shut_with`](Self::shut_with), by the reaper if there is one; see [`shut_soon`].
-    #[cfg(feature = "async")]
-    pub(super) fn shut_with_soon<'a>(
-        &'a self,
-        reaper: Option<&'a Reaper>,
-    ) -> impl Future<Output = Vec<Left<K, V>>> + 'a {
-        self.kept.want();
-        let ended = shut_soon(&self.engine, reaper, || self.last());
-        async move {
-            ended.await;
-            self.kept.take()
-        }
+    /// Ends everything, and gives it away.
+    pub(super) fn close_with(&self, mut left: impl FnMut(EndedSlot<&Self, K, V>, Lease)) {
+        self.engine.close(self, |claim, lease| {
+            left(self.ended_by_driver(&claim, Cause::Closed), lease);
+        });
     }
 
     /// Starts a reaper.
     pub(super) fn start(self: &Arc<Self>, budget: usize) -> Result<Reaper, BuildError>
     where
-        Self: Send + Sync,
         K: Send + Sync,
         V: Send + Sync,
-        S: 'static,
     {
-        Reaper::start(self, |store| &store.engine, budget, Store::last)
+        Reaper::start(self, |store| &store.engine, budget, Store::close)
     }
 
     /// Ends everything, stops the reaper, and waits for it, as [`shut`] does.
@@ -845,12 +1004,17 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         &self,
         error: StoreError,
         attempts: &mut u32,
-        face: &impl Face,
+        face: &impl Face<Pair<K, V>>,
     ) -> bool {
         let now = self.engine.clock.now();
         *attempts += 1;
-        let tries = error == StoreError::Full && *attempts < ATTEMPTS && self.engine.is_due(now);
-        if tries {
+        let full = error == StoreError::Full && self.engine.is_due(now);
+        // Where there is no memory for another slot, those that wait to be freed are room.
+        let waits = error == StoreError::OutOfMemory && self.engine.unreclaimed() > 0;
+        let tries = (full || waits) && *attempts < ATTEMPTS;
+        if tries && waits {
+            self.engine.reclaim_now(face);
+        } else if tries {
             self.engine.poll_beside(now, ROOM, face);
         } else if error != StoreError::Closed {
             self.engine.count_refusal();
@@ -858,43 +1022,9 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
         tries
     }
 
-    /// What is left of entries that a driver ends and gives away.
-    pub(super) fn lends(&self) -> Leaves {
-        match self.leaves() {
-            Leaves::Nothing => Leaves::Nothing,
-            Leaves::Retired | Leaves::Lent => Leaves::Lent,
-        }
-    }
-
-    /// As [`shut`](Self::shut), and gives what there was, with its lease, to `left`, and not to the listener. In a round of the driver
-    /// nothing is given, as the reaper closes when it stops.
-    pub(super) fn shut_with(
-        &self,
-        reaper: Option<&Reaper>,
-        mut left: impl FnMut(Ended<K, V>, Lease),
-    ) {
-        let closes = !self.engine.is_driving();
-        if closes {
-            self.close_with(&mut left);
-        }
-        self.shut(reaper);
-        #[cfg(feature = "async")]
-        if closes {
-            // Of a future that was dropped, or has yet to end.
-            for (ended, lease) in self.kept.take() {
-                left(ended, lease);
-            }
-        }
-    }
-
-    /// Ends everything, and gives it away.
-    pub(super) fn close_with(&self, mut left: impl FnMut(Ended<K, V>, Lease)) {
-        self.engine.close(self, |claim, lease| {
-            let ended = self
-                .engine
-                .with_stripe(|mine, _| self.finish(mine, &claim, None, Cause::Closed));
-            left(ended, lease);
-        });
+    /// Waits until all that ended before has been dropped, and drops it on this thread, for at most so long. Whether it has.
+    pub(super) fn flush(&self, limit: Duration) -> bool {
+        self.engine.flush(limit, self)
     }
 
     /// Entries now; about, while others come and go.
@@ -903,79 +1033,77 @@ impl<K: 'static, V: 'static, S> Store<K, V, S> {
     }
 }
 
-impl<K: Hash + 'static, V: 'static, S: BuildHasher> Store<K, V, S> {
-    /// What the slot of this key has as its key: its hash, or itself if it is an integer.
-    #[inline(always)]
-    pub(crate) fn bits<Q: Hash + ?Sized>(&self, key: &Q) -> u64
-    where
-        K: Borrow<Q>,
-    {
-        if is_integer::<K>() {
-            bits_of(key)
-        } else {
-            self.hasher.hash_one(key)
-        }
-    }
-}
-
-impl<K: 'static, V: 'static, S> Face for Store<K, V, S> {
-    fn may_end(&self, claim: &Claim<'_>, lease: Lease) -> bool {
-        // Its claimer still owns it, and may withdraw it, until the index has it.
-        let (shard, hash) = self.engine.hash(claim.slot.key.load(Ordering::Acquire));
-        let index = self.engine.index(shard);
+impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
+    fn may_end(&self, claim: &Claim<'_, Pair<K, V>>, _: Lease) -> bool {
+        // Its claimer still owns it, and may withdraw it, until the index leads to it.
+        let hash = self.hash_of(claim.id);
+        let index = self.engine.index_of(hash);
         let likely = index.candidate(hash);
-        let published = likely
-            .is_some_and(|likely| likely.slot() == claim.id && likely.is_believed())
-            || index.find(hash, &mut |id| id == claim.id).is_some();
-        if published && lease.state() == State::Replacing {
-            // The end with this lease then fails, and who wanted it looks again.
-            let _pin = self.pin(shard);
-            self.settle(claim.slot, claim.id, lease);
+        if likely.is_some_and(|likely| likely.slot() == claim.id && likely.is_believed()) {
+            return true;
         }
-        published
+        // Before the look at where others lead to.
+        let pin = self.engine.pin();
+        let leads = |id| tail(&self.engine, id).0 == claim.id;
+        match index.find(hash, &mut { leads }) {
+            Some(id) if id != claim.id => {
+                self.swing(&pin, hash, claim.id);
+                true
+            }
+            found => found.is_some(),
+        }
     }
 
-    fn prepare(&self, slot: &Slot, _lease: Lease) {
-        let (shard, hash) = self.engine.hash(slot.key.load(Ordering::Relaxed));
-        self.engine.index(shard).prefetch(hash);
+    fn prepare(&self, id: u32, _: Slot<'_, Pair<K, V>>, _: Lease) {
+        let hash = self.hash_of(id);
+        self.engine.index_of(hash).prefetch(hash);
     }
 
-    fn expired(&self, claim: Claim<'_>, _: Lease, _: u64, _: u64) {
-        self.ended(&claim, None, Cause::Expired);
+    fn expired(&self, claim: Claim<'_, Pair<K, V>>, _: Lease, _: u64, _: u64) {
+        let ended = self.ended_by_driver(&claim, Cause::Expired);
+        self.tell(&ended, Cause::Expired);
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {
         self.engine.balance(|share| {
-            let counts = &share.counts[shard];
-            let ended = [&counts.removed, &counts.expired, &counts.closed];
-            let slots = Counter::balance(&[&counts.inserted], &ended);
-            (
-                slots,
-                Counter::balance(&[&counts.keys_in], &[&counts.keys_out]),
-            )
+            let Some(counts) = share.counts.get(shard) else {
+                return (0, 0);
+            };
+            let come = [&counts.inserted, &counts.replacing];
+            let gone = [
+                &counts.removed,
+                &counts.expired,
+                &counts.closed,
+                &counts.replaced,
+            ];
+            (Counter::balance(&come, &gone), counts.keys.get())
         })
     }
 
-    fn leaves(&self) -> Leaves {
-        if is_plain::<K, V>() {
-            Leaves::Nothing
-        } else {
-            Leaves::Retired
+    fn tail(&self, id: u32) -> u32 {
+        tail(&self.engine, id).0
+    }
+
+    fn discard(&self, slot: Slot<'_, Pair<K, V>>, free: impl FnOnce()) {
+        // SAFETY: from the deferred-free list: no thread that could have found it is pinned any more.
+        let pair = unsafe { slot.take() };
+        free();
+        if std::mem::needs_drop::<(K, V)>() && caught(|| drop(pair)) {
+            self.drop_panics
+                .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
     }
 }
 
-impl<K: 'static, V: 'static, S> Drop for Store<K, V, S> {
+impl<K: 'static, V: 'static> Drop for Store<K, V> {
     fn drop(&mut self) {
-        if is_plain::<K, V>() {
-            return;
-        }
-        // Nobody uses it any more: what is left (entries that somebody was taking leave of) goes.
-        self.engine.for_each(|claim, _| {
-            let word = claim.slot.word.swap(NONE, Ordering::AcqRel);
-            if word != NONE {
-                // SAFETY: found in its slot by the only one who is left.
-                unsafe { Node::<K, V>::free(word) };
+        // No other thread uses it any more: what is left goes.
+        self.engine.for_each(|claim, lease| {
+            if lease.state() != State::Free {
+                // SAFETY: a slot that is not free has its key and value.
+                let pair = unsafe { claim.slot.take() };
+                claim.slot.set_lease(Lease::free(lease.incarnation()));
+                caught(|| drop(pair));
             }
         });
     }

@@ -1,7 +1,7 @@
 //! Storm's `TimeCacheMap`: a map that forgets what has not been put again for a while.
 
 use super::map::{ExpiringMap, ExpiringMapBuilder, Ref};
-use super::node::Ended;
+use super::removed::Ended;
 use super::store::Cause;
 use super::InsertError;
 use crate::error::BuildError;
@@ -347,7 +347,7 @@ where
     /// assert!(cache.remove("one").is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ended<K, V>>
+    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ended<'_, K, V>>
     where
         K: Borrow<Q>,
     {

@@ -1,6 +1,6 @@
 //! [`Exclusive`]: a value that one thread at a time may enter, and nobody waits for.
 
-use super::{AtomicBool, Ordering};
+use super::{process, AtomicU32, Ordering};
 use crate::inject::{hit, Bug};
 #[cfg(expiry_loom)]
 use loom::cell::UnsafeCell;
@@ -16,7 +16,8 @@ use std::cell::UnsafeCell;
 /// Orderings: the swap that takes the flag (`Acquire`) pairs with the store that gives it back
 /// (`Release`), so each owner sees all that the previous one did.
 pub(crate) struct Exclusive<T> {
-    taken: AtomicBool,
+    /// The process whose thread is inside; 0 if none is.
+    taken: AtomicU32,
     value: UnsafeCell<T>,
 }
 
@@ -27,39 +28,52 @@ unsafe impl<T: Send> Sync for Exclusive<T> {}
 impl<T> Exclusive<T> {
     pub(crate) fn new(value: T) -> Self {
         Exclusive {
-            taken: AtomicBool::new(false),
+            taken: AtomicU32::new(0),
             value: UnsafeCell::new(value),
         }
     }
 
     /// Whether somebody is inside. By the time that the caller knows it may be otherwise.
     pub(crate) fn is_taken(&self) -> bool {
-        self.taken.load(Ordering::Acquire)
+        self.taken.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether a thread was inside when this process was forked, which has not come with it: the value is in the midst of a change
+    /// for ever.
+    pub(crate) fn is_lost(&self) -> bool {
+        let taken = self.taken.load(Ordering::Acquire);
+        taken != 0 && taken != process::current()
     }
 
     /// Runs `f` on the value, or returns `None` at once when somebody else is inside.
     ///
     /// A panic in `f` gives the value back as `f` left it.
     pub(crate) fn enter<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
-        struct GiveBack<'a>(&'a AtomicBool);
+        struct GiveBack<'a>(&'a AtomicU32);
         impl Drop for GiveBack<'_> {
             fn drop(&mut self) {
                 if hit(Bug::KeptShard) {
                     return;
                 }
                 #[cfg(not(expiry_loom))]
-                self.0.store(false, Ordering::Release);
+                self.0.store(0, Ordering::Release);
                 // Loom does not know that this comes after the swap of who has found it taken.
                 #[cfg(expiry_loom)]
-                self.0.swap(false, Ordering::Release);
+                self.0.swap(0, Ordering::Release);
             }
         }
-        if self.taken.swap(true, Ordering::Acquire) {
+        let here = process::current();
+        let before = self.taken.swap(here, Ordering::Acquire);
+        if before != 0 {
+            if before != here {
+                // It is lost, and to be known as such.
+                self.taken.swap(before, Ordering::Relaxed);
+            }
             return None;
         }
         let _give_back = GiveBack(&self.taken);
         #[cfg(not(expiry_loom))]
-        // SAFETY: the flag was false and is now true: no other reference exists until it is given back.
+        // SAFETY: the flag was 0 and is not now: no other reference exists until it is given back.
         let result = f(unsafe { &mut *self.value.get() });
         #[cfg(expiry_loom)]
         // SAFETY: as above; loom checks the claim.

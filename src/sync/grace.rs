@@ -1,83 +1,194 @@
-//! Grace periods: when may memory that readers may still look at be used again, or freed?
+//! Grace periods: when is memory that other threads may still look at free to go?
 //!
-//! Two things wait for them. A retired table of the index is put to use again only after every publisher that was pinned
-//! at its retirement has gone: a stale publisher's compare-and-swap could succeed on a table that was emptied and put
-//! to use again meanwhile. And the node of a keyed entry, which holds its key and value, is freed only after every
-//! reader that may have found it has gone (W15).
+//! Two things wait for one. The slots of ended entries, of which a reader may hold a reference (W15). And a retired table of
+//! an index, in which a stale publisher's compare-and-swap could succeed once the table is in use again.
 //!
-//! The grace period is crossbeam-epoch's. Under loom a counter stands in for it: nothing is released while anybody is
-//! pinned, and everything as soon as nobody is, which is the same promise, used to the full.
+//! A grace period only *says* that it is over, by a flag: no code of the user's runs in it. Each engine has a domain of its own,
+//! so a thread that stays pinned in one store holds back no other store's memory. A thread's handle lies in its stripe of that
+//! store ([`Seat`]), and goes to the next thread that gets the stripe.
+//!
+//! The grace period is crossbeam-epoch's. Under loom a stand-in orders what the real one orders, and no more: a pin is a
+//! relaxed store and a sequentially consistent fence; an unpin is a release store; who ends a period makes such a fence, reads
+//! the pins relaxed, and makes an acquire fence.
 
 #[cfg(not(expiry_loom))]
 mod imp {
-    /// Holds off everything that is deferred while it lives.
-    pub(crate) struct Pin {
-        guard: crossbeam_epoch::Guard,
-    }
+    use crossbeam_epoch::{Collector, Guard as Inner, LocalHandle};
+    use std::cell::UnsafeCell;
 
-    impl Pin {
-        /// Runs `f` some time after everyone who is pinned now has unpinned, on some thread that pins or unpins then.
-        ///
-        /// # Safety
-        ///
-        /// `f` may run on any thread, and after anything that it borrows has gone: what it captures must bear both.
-        #[inline]
-        pub(crate) unsafe fn retire(&self, f: impl FnOnce()) {
-            // SAFETY: the caller's.
-            unsafe { self.guard.defer_unchecked(f) };
+    /// One domain of grace periods.
+    pub(crate) struct Grace(Collector);
+
+    /// Where a thread's handle to a domain is kept.
+    pub(crate) struct Seat(UnsafeCell<Option<LocalHandle>>);
+
+    // SAFETY: only the thread that has the seat touches the handle (`Grace::pin`). A handle is plain memory that must not be
+    // used by two threads at a time; the next thread that gets the seat sees what the last one did.
+    unsafe impl Sync for Seat {}
+    // SAFETY: as above.
+    unsafe impl Send for Seat {}
+
+    /// Holds off the end of grace periods that begin later, while it lives.
+    pub(crate) struct Guard(Inner);
+
+    impl Guard {
+        /// Runs `f` after all threads that are pinned now have unpinned, on a thread that pins, unpins or turns then.
+        pub(crate) fn after(&self, f: impl FnOnce() + Send + 'static) {
+            self.0.defer(f);
+            self.0.flush();
         }
     }
 
-    /// One domain of grace periods.
-    #[derive(Clone)]
-    pub(crate) struct Grace;
+    impl Seat {
+        pub(crate) fn new() -> Self {
+            Seat(UnsafeCell::new(None))
+        }
+    }
 
     impl Grace {
         pub(crate) fn new() -> Self {
-            Grace
+            Grace(Collector::new())
         }
 
-        #[inline]
-        pub(crate) fn pin(&self) -> Pin {
-            Pin {
-                guard: crossbeam_epoch::pin(),
+        /// # Safety
+        ///
+        /// The seat is the calling thread's, for as long as the guard lives, and of this domain.
+        #[inline(always)]
+        pub(crate) unsafe fn pin(&self, seat: &Seat) -> Guard {
+            // SAFETY: the caller's alone.
+            let handle = unsafe { &mut *seat.0.get() };
+            match handle {
+                Some(handle) => Guard(handle.pin()),
+                None => self.sit_down(handle),
             }
         }
 
-        /// As [`Pin::retire`], handed over at once.
-        pub(crate) fn after(&self, f: impl FnOnce() + Send + 'static) {
-            let guard = crossbeam_epoch::pin();
-            guard.defer(f);
-            guard.flush();
+        #[cold]
+        #[inline(never)]
+        fn sit_down(&self, handle: &mut Option<LocalHandle>) -> Guard {
+            Guard(handle.insert(self.0.register()).pin())
         }
 
-        /// Hands over what this thread has retired, and lets due grace periods end. Never waits.
-        pub(crate) fn turn(&self) {
-            crossbeam_epoch::pin().flush();
+        /// Lets a due grace period end. Never waits.
+        ///
+        /// # Safety
+        ///
+        /// As [`pin`](Self::pin).
+        pub(crate) unsafe fn turn(&self, seat: &Seat) {
+            // SAFETY: the caller's.
+            unsafe { self.pin(seat) }.0.flush();
         }
     }
 }
 
 #[cfg(expiry_loom)]
 mod imp {
-    use crate::sync::{AtomicUsize, Ordering};
-    use loom::sync::{Arc, Mutex};
+    use crate::sync::{fence, AtomicUsize, Ordering};
+    use std::cell::{Cell, OnceCell};
+    use std::sync::atomic::AtomicUsize as Number;
+    use std::sync::Arc;
+
+    /// As many threads as loom has.
+    const THREADS: usize = 5;
 
     type Deferred = Box<dyn FnOnce() + Send>;
 
-    struct Domain {
+    struct Local {
         pinned: AtomicUsize,
-        deferred: Mutex<Vec<Deferred>>,
+        /// Of its own thread: how many guards there are.
+        guards: Cell<usize>,
     }
 
-    impl Domain {
-        fn release(&self) {
+    // SAFETY: `guards` is the own thread's.
+    unsafe impl Sync for Local {}
+    // SAFETY: as above.
+    unsafe impl Send for Local {}
+
+    struct Domain {
+        locals: [Local; THREADS],
+        taken: Number,
+        deferred: loom::sync::Mutex<Vec<Deferred>>,
+    }
+
+    pub(crate) struct Grace(Arc<Domain>);
+
+    pub(crate) struct Seat(OnceCell<usize>);
+
+    // SAFETY: as the other one.
+    unsafe impl Sync for Seat {}
+    // SAFETY: as the other one.
+    unsafe impl Send for Seat {}
+
+    pub(crate) struct Guard {
+        domain: Arc<Domain>,
+        local: usize,
+    }
+
+    impl Guard {
+        pub(crate) fn after(&self, f: impl FnOnce() + Send + 'static) {
+            self.domain.deferred.lock().unwrap().push(Box::new(f));
+        }
+    }
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            let local = &self.domain.locals[self.local];
+            let guards = local.guards.get() - 1;
+            local.guards.set(guards);
+            if guards == 0 {
+                local.pinned.store(0, Ordering::Release);
+            }
+        }
+    }
+
+    impl Seat {
+        pub(crate) fn new() -> Self {
+            Seat(OnceCell::new())
+        }
+    }
+
+    impl Grace {
+        pub(crate) fn new() -> Self {
+            Grace(Arc::new(Domain {
+                locals: std::array::from_fn(|_| Local {
+                    pinned: AtomicUsize::new(0),
+                    guards: Cell::new(0),
+                }),
+                taken: Number::new(0),
+                deferred: loom::sync::Mutex::new(Vec::new()),
+            }))
+        }
+
+        pub(crate) unsafe fn pin(&self, seat: &Seat) -> Guard {
+            let relaxed = std::sync::atomic::Ordering::Relaxed;
+            let at = *seat.0.get_or_init(|| self.0.taken.fetch_add(1, relaxed));
+            let local = &self.0.locals[at];
+            local.guards.set(local.guards.get() + 1);
+            if local.guards.get() == 1 {
+                local.pinned.store(1, Ordering::Relaxed);
+                fence(Ordering::SeqCst);
+            }
+            Guard {
+                domain: self.0.clone(),
+                local: at,
+            }
+        }
+
+        pub(crate) unsafe fn turn(&self, _: &Seat) {
             let due = {
-                // Nothing is added meanwhile: what is in the list was retired by somebody who has unpinned since.
-                let mut deferred = self.deferred.lock().unwrap();
-                if self.pinned.fetch_add(0, Ordering::AcqRel) != 0 {
+                // What is in the list was deferred before the fence.
+                let mut deferred = self.0.deferred.lock().unwrap();
+                if deferred.is_empty() {
                     return;
                 }
+                fence(Ordering::SeqCst);
+                let pinned = |local: &Local| local.pinned.load(Ordering::Relaxed) != 0;
+                // Those that no thread has taken are never pinned.
+                let taken = self.0.taken.load(std::sync::atomic::Ordering::Relaxed);
+                if self.0.locals[..taken].iter().any(pinned) {
+                    return;
+                }
+                fence(Ordering::Acquire);
                 std::mem::take(&mut *deferred)
             };
             for f in due {
@@ -85,52 +196,6 @@ mod imp {
             }
         }
     }
-
-    pub(crate) struct Pin(Arc<Domain>);
-
-    impl Pin {
-        /// See the other one.
-        pub(crate) unsafe fn retire(&self, f: impl FnOnce()) {
-            let f: Box<dyn FnOnce() + '_> = Box::new(f);
-            // SAFETY: the caller's: what it captures bears to be called at any time, on any thread.
-            let f: Deferred = unsafe { std::mem::transmute(f) };
-            self.0.deferred.lock().unwrap().push(f);
-        }
-    }
-
-    impl Drop for Pin {
-        fn drop(&mut self) {
-            if self.0.pinned.fetch_sub(1, Ordering::AcqRel) == 1 {
-                self.0.release();
-            }
-        }
-    }
-
-    #[derive(Clone)]
-    pub(crate) struct Grace(Arc<Domain>);
-
-    impl Grace {
-        pub(crate) fn new() -> Self {
-            Grace(Arc::new(Domain {
-                pinned: AtomicUsize::new(0),
-                deferred: Mutex::new(Vec::new()),
-            }))
-        }
-
-        pub(crate) fn pin(&self) -> Pin {
-            self.0.pinned.fetch_add(1, Ordering::AcqRel);
-            Pin(self.0.clone())
-        }
-
-        pub(crate) fn after(&self, f: impl FnOnce() + Send + 'static) {
-            self.0.deferred.lock().unwrap().push(Box::new(f));
-            self.turn();
-        }
-
-        pub(crate) fn turn(&self) {
-            self.0.release();
-        }
-    }
 }
 
-pub(crate) use imp::{Grace, Pin};
+pub(crate) use imp::{Grace, Guard, Seat};

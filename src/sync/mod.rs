@@ -28,6 +28,7 @@ pub(crate) mod cell;
 pub(crate) mod exclusive;
 pub(crate) mod grace;
 pub(crate) mod park;
+pub(crate) mod process;
 pub(crate) mod stack;
 #[cfg(feature = "async")]
 pub(crate) mod tasks;

@@ -65,3 +65,64 @@ pub(crate) fn doze(limit: Duration) {
     #[cfg(expiry_loom)]
     loom::thread::yield_now();
 }
+
+/// Waiting for another thread that is busy, be it for an instruction or for seconds: first by turns, then by sleeps that grow.
+///
+/// A sleep takes an eighth of what has been waited, and [`LONGEST`] at most. So a wait ends late by an eighth of its length, and costs
+/// next to no processor.
+pub(crate) struct Patience {
+    turns: u32,
+    #[cfg(not(expiry_loom))]
+    began: Option<std::time::Instant>,
+}
+
+/// How often a waiting thread lets others have its turn before it sleeps.
+#[cfg(not(expiry_loom))]
+const TURNS: u32 = 64;
+
+/// The shortest and the longest sleep.
+#[cfg(not(expiry_loom))]
+const SHORTEST: Duration = Duration::from_micros(20);
+#[cfg(not(expiry_loom))]
+const LONGEST: Duration = Duration::from_millis(10);
+
+/// Longer than a thread that is not in a user's code is kept from going on.
+#[cfg(not(expiry_loom))]
+const LONG: Duration = Duration::from_secs(1);
+
+impl Patience {
+    pub(crate) fn new() -> Self {
+        Patience {
+            turns: 0,
+            #[cfg(not(expiry_loom))]
+            began: None,
+        }
+    }
+
+    /// Whether this has waited for longer than any instruction takes.
+    pub(crate) fn is_long(&self) -> bool {
+        #[cfg(not(expiry_loom))]
+        return self.began.is_some_and(|began| began.elapsed() > LONG);
+        #[cfg(expiry_loom)]
+        false
+    }
+
+    /// Lets some time pass. Not by parking: the caller's thread may have been unparked for reasons of its own.
+    #[cfg(not(expiry_loom))]
+    pub(crate) fn wait(&mut self) {
+        if self.turns < TURNS {
+            self.turns += 1;
+            std::thread::yield_now();
+            return;
+        }
+        let began = *self.began.get_or_insert_with(std::time::Instant::now);
+        std::thread::sleep((began.elapsed() / 8).clamp(SHORTEST, LONGEST));
+    }
+
+    /// Lets the other threads of the model have their turn.
+    #[cfg(expiry_loom)]
+    pub(crate) fn wait(&mut self) {
+        self.turns += 1;
+        loom::thread::yield_now();
+    }
+}

@@ -340,7 +340,7 @@ impl Timeouts {
         let engine = &self.waiters.engine;
         let now = engine.clock.now();
         let round = engine.poll_beside(now, budget.max(1), &*self.waiters);
-        if self.reaper.is_none() && engine.is_refusing() {
+        if Reaper::here(self.reaper.as_ref()).is_none() && engine.is_refusing() {
             // A waker of this round may have asked for it.
             self.shutdown();
         }
@@ -442,7 +442,9 @@ impl Timeouts {
             sum.waiting += self.waiters.live(shard).0;
             sum.slots += engine.held(shard);
             for share in engine.stripes() {
-                let counts = &share.counts[shard];
+                let Some(counts) = share.counts.get(shard) else {
+                    continue;
+                };
                 sum.registered += counts.registered.get();
                 sum.fired += counts.fired.get();
                 sum.cancelled += counts.cancelled.get();

@@ -11,11 +11,12 @@ use super::error::TimerError;
 use super::waker::Words;
 use crate::core::engine::{Claim, Config, Engine, Face, Refused, Stripe};
 use crate::core::lease::{Lease, State};
-use crate::core::slots::{Slot, Spot};
-use crate::core::threads::Counter;
+use crate::core::slot::{fields, Slot};
+use crate::core::slots::Spot;
+use crate::core::threads::{Counter, PerShard};
 use crate::error::BuildError;
 use crate::panics::caught;
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 use crate::time::{nanos, MAX_TIMEOUT_TICKS};
 use std::sync::atomic::AtomicU64 as Statistic;
 use std::task::Waker;
@@ -32,7 +33,7 @@ pub(super) struct Counts {
 
 /// A thread's share.
 pub(super) struct Share {
-    pub(super) counts: Box<[Counts]>,
+    pub(super) counts: PerShard<Counts>,
 }
 
 type Mine = Stripe<Share>;
@@ -53,20 +54,32 @@ pub(super) struct Waiter {
 }
 
 pub(super) struct Waiters {
-    pub(super) engine: Engine<Share>,
+    pub(super) engine: Engine<Held, Share>,
     /// The longest that a lease can express, in nanoseconds.
     pub(super) longest: u64,
     /// Panics of wakers that were caught.
     pub(super) panics: Statistic,
 }
 
+/// The payload of a waiter's slot: the two words of a waker.
+pub(super) struct Held {
+    first: AtomicU64,
+    second: AtomicU64,
+}
+
+fields!(Held, () {
+    first: AtomicU64::new(0),
+    second: AtomicU64::new(0),
+});
+
 /// Puts a waker into a slot that the caller owns alone.
 ///
 /// Release: who finds one of the words finds that the slot is no longer what it was.
 #[inline(always)]
-fn put(slot: &Slot, waker: Words) {
-    slot.owner.store(waker.1, Ordering::Release);
-    slot.set_word(waker.0);
+fn put(slot: Slot<'_, Held>, waker: Words) {
+    let held = slot.fields();
+    held.second.store(waker.1, Ordering::Release);
+    held.first.store(waker.0, Ordering::Release);
 }
 
 /// Takes the waker out of a slot that the caller has ended.
@@ -75,21 +88,22 @@ fn put(slot: &Slot, waker: Words) {
 ///
 /// The caller alone ends it, or has; and this is done once.
 #[inline(always)]
-unsafe fn take(slot: &Slot) -> Waker {
+unsafe fn take(slot: Slot<'_, Held>) -> Waker {
     // The lease, which was released after the words, has been acquired by who ends it.
-    let word = slot.word.load(Ordering::Relaxed);
-    let owner = slot.owner.load(Ordering::Relaxed);
+    let held = slot.fields();
+    let word = held.first.load(Ordering::Relaxed);
+    let owner = held.second.load(Ordering::Relaxed);
     // SAFETY: an entry's words are a waker's, put there once for each time that its lease becomes live.
     unsafe { Words(word, owner).into_waker() }
 }
 
 /// A claimed slot, given back where the waker's clone panics.
-struct Held<'a>(&'a Waiters, Claim<'a>);
+struct Claimed<'a>(&'a Waiters, Claim<'a, Held>);
 
-impl Drop for Held<'_> {
+impl Drop for Claimed<'_> {
     #[cold]
     fn drop(&mut self) {
-        let Held(waiters, claim) = self;
+        let Claimed(waiters, claim) = self;
         waiters.engine.with_stripe(|mine, _| {
             if waiters.engine.free(mine, claim) {
                 waiters.maybe_tend();
@@ -102,7 +116,7 @@ impl Waiters {
     pub(super) fn new(config: Config) -> Result<Self, BuildError> {
         let shards = config.shards;
         let share = move || Share {
-            counts: (0..shards).map(|_| Counts::default()).collect(),
+            counts: PerShard::new(shards),
         };
         let engine = Engine::new(config, share).map_err(|_| BuildError::OutOfMemory)?;
         Ok(Waiters {
@@ -137,39 +151,19 @@ impl Waiters {
             let claimed = Lease::free(claim.incarnation).with_state(State::Dead);
             claim.slot.set_lease(claimed);
             let due = self.engine.due(mine, after);
-            let held = Held(self, claim);
-            if mine.lapsed.get() != 0 {
+            let held = Claimed(self, claim);
+            let waiter = if mine.lapsed.get() == 0 {
+                let waker = Words::from_waker(waker.clone());
+                std::mem::forget(held);
+                self.fill(mine, place, (State::LiveIssued, due), waker, &mut refused)?
+            } else {
+                // After a jump of the clock by years: not in a bucket that has waited for the driver for so long.
                 drop(held);
-                return self.register_after_jump((mine, index), due, waker, &mut refused);
-            }
-            let waker = Words::from_waker(waker.clone());
-            std::mem::forget(held);
-            let waiter = self.fill(mine, place, (State::LiveIssued, due), waker);
-            if waiter.is_none() {
-                refused = Refused::Closed;
-                Self::give_up(waker);
-            }
-            Some((due, waiter?))
+                self.enter((mine, index), (due, due), waker, &mut refused)?
+            };
+            Some((due, waiter))
         });
         registered.ok_or_else(|| self.refuse(refused))
-    }
-
-    /// The same after a jump of the clock by years: not in a bucket that has waited for the driver for so long.
-    #[cold]
-    #[inline(never)]
-    fn register_after_jump(
-        &self,
-        who: (&Mine, usize),
-        due: u64,
-        waker: &Waker,
-        refused: &mut Refused,
-    ) -> Option<(u64, Waiter)> {
-        let waker = Words::from_waker(waker.clone());
-        let waiter = self.enter(who, (due, due), waker, refused);
-        if waiter.is_none() {
-            Self::give_up(waker);
-        }
-        Some((due, waiter?))
     }
 
     /// Registers what is over at `due`; `None` if that has come. If a lease cannot express it, for the longest that one can.
@@ -184,16 +178,12 @@ impl Waiters {
             return None;
         }
         let deadline = Self::expressed(due, tick);
-        let waker = Words::from_waker(waker.clone());
         let mut refused = Refused::OutOfMemory;
         let entered = self.engine.with_stripe(|mine, index| {
             mine.lapsed.set(self.engine.lapse(now).unwrap_or(0));
             self.enter((mine, index), (deadline, due), waker, &mut refused)
         });
-        Some(entered.ok_or_else(|| {
-            Self::give_up(waker);
-            self.refuse(refused)
-        }))
+        Some(entered.ok_or_else(|| self.refuse(refused)))
     }
 
     /// The state of an entry that is over at `due`, of whose lease this is the deadline. Both mean the same to who drives: with the first it is
@@ -228,33 +218,33 @@ impl Waiters {
         refused.into()
     }
 
-    /// Claims a slot for a waker and makes it live. If it cannot, the waker is the caller's still, and `refused` says why.
-    /// (Not a `Result`, as [`Engine::claim`].)
-    #[inline(always)]
+    /// Claims a slot for a clone of a waker and makes it live. If it cannot, `refused` says why. (Not a `Result`, as [`Engine::claim`].)
+    #[inline(never)]
     fn enter(
         &self,
         (mine, index): (&Mine, usize),
         (deadline, due): (u64, u64),
-        waker: Words,
+        waker: &Waker,
         refused: &mut Refused,
     ) -> Option<Waiter> {
-        let place = self.engine.claim(mine, index, refused)?;
+        let waker = Words::from_waker(waker.clone());
+        let Some(place) = self.engine.claim(mine, index, refused) else {
+            Self::give_up(waker);
+            return None;
+        };
         let state = self.state(deadline, due);
-        let entered = self.fill(mine, place, (state, deadline), waker);
-        if entered.is_none() {
-            *refused = Refused::Closed;
-        }
-        entered
+        self.fill(mine, place, (state, deadline), waker, refused)
     }
 
-    /// Puts a waker into a claimed slot and makes it live. `None` if the engine was shut down meanwhile: it is the caller's still.
+    /// Puts a waker into a claimed slot and makes it live. `None`, and refused, if the engine was shut down meanwhile.
     #[inline(always)]
     fn fill(
         &self,
         mine: &Mine,
-        (claim, spot): (Claim<'_>, Spot<'_>),
+        (claim, spot): (Claim<'_, Held>, Spot<'_, Held>),
         (state, deadline): (State, u64),
         waker: Words,
+        refused: &mut Refused,
     ) -> Option<Waiter> {
         let lease = Lease::new(state, claim.incarnation, deadline);
         put(claim.slot, waker);
@@ -264,6 +254,8 @@ impl Waiters {
         if enforced.is_err() && self.engine.end(claim.slot, lease).is_ok() {
             // Nobody has seen this one.
             self.finish(mine, &claim, End::Closed);
+            Self::give_up(waker);
+            *refused = Refused::Closed;
             return None;
         }
         // If it was ended by the shutdown, its waker is being woken.
@@ -272,7 +264,7 @@ impl Waiters {
     }
 
     #[inline(always)]
-    fn slot(&self, waiter: Waiter) -> &Slot {
+    fn slot(&self, waiter: Waiter) -> Slot<'_, Held> {
         let slot = self.engine.slot(waiter.id);
         slot.expect("a slot that was claimed is there as long as the engine")
     }
@@ -289,8 +281,9 @@ impl Waiters {
     ) -> Result<Option<(Waiter, Option<Waker>)>, TimerError> {
         let slot = self.slot(waiter);
         // Before the lease: of a later tenant's words one finds its lease, too.
-        let owner = slot.owner.load(Ordering::Acquire);
-        let word = slot.word.load(Ordering::Acquire);
+        let held = slot.fields();
+        let owner = held.second.load(Ordering::Acquire);
+        let word = held.first.load(Ordering::Acquire);
         if slot.lease() != waiter.lease {
             return Ok(None);
         }
@@ -398,7 +391,7 @@ impl Waiters {
 
     /// Frees a slot that the caller has ended, and whose waker it has taken.
     #[inline(always)]
-    fn finish(&self, mine: &Mine, claim: &Claim<'_>, end: End) {
+    fn finish(&self, mine: &Mine, claim: &Claim<'_, Held>, end: End) {
         self.count_end(mine, claim.id, end);
         if self.engine.free(mine, claim) {
             self.maybe_tend();
@@ -423,7 +416,7 @@ impl Waiters {
     }
 
     /// What the driver, or a shutdown, does with an entry that it has ended: frees it, then wakes. Never panics.
-    fn wake(&self, claim: &Claim<'_>, end: End) {
+    fn wake(&self, claim: &Claim<'_, Held>, end: End) {
         // SAFETY: ended by the caller, who comes here once.
         let waker = unsafe { take(claim.slot) };
         self.engine
@@ -441,20 +434,22 @@ impl Waiters {
     }
 }
 
-impl Face for Waiters {
-    fn may_end(&self, _: &Claim<'_>, _: Lease) -> bool {
+impl Face<Held> for Waiters {
+    fn may_end(&self, _: &Claim<'_, Held>, _: Lease) -> bool {
         true
     }
 
-    fn prepare(&self, _: &Slot, _: Lease) {}
+    fn prepare(&self, _: u32, _: Slot<'_, Held>, _: Lease) {}
 
-    fn expired(&self, claim: Claim<'_>, _: Lease, _: u64, _: u64) {
+    fn expired(&self, claim: Claim<'_, Held>, _: Lease, _: u64, _: u64) {
         self.wake(&claim, End::Fired);
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {
         self.engine.balance(|share| {
-            let counts = &share.counts[shard];
+            let Some(counts) = share.counts.get(shard) else {
+                return (0, 0);
+            };
             let ended = [&counts.fired, &counts.cancelled, &counts.closed];
             (Counter::balance(&[&counts.registered], &ended), 0)
         })

@@ -197,7 +197,7 @@ impl<T> TimerWheel<T> {
 
     /// An empty wheel whose clock stands at `now`.
     ///
-    /// Allocates its buckets: up to 577 of 16 bytes.
+    /// Allocates nothing. The first timer makes the buckets: up to 577 of 16 bytes.
     ///
     /// # Examples
     ///

@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn what_can_be_named_is_asked_for() {
         let item = |name: &str, visibility: &str, docs: &str, inner: Value| json!({ "name": name, "visibility": visibility, "docs": docs, "inner": inner });
-        let shown = "So:\n```\nassert!(true);\n```";
+        let shown = "So:\n```\nshown();\n```";
         let function = json!({ "function": {} });
         let json = json!({
             "root": 0,

@@ -7,6 +7,7 @@ use expiry_benches::figures::{
 };
 use expiry_benches::report::Report;
 use expiry_benches::window::Order;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -22,12 +23,14 @@ enum Figure {
     Growth,
     Idle,
     Wheel,
-    /// All of the next four.
+    /// All of the next five.
     Keyed,
     KeyedMaps,
     KeyedQueues,
     KeyedExpiry,
     KeyedMemory,
+    /// 40 values of 8 MiB, removed or replaced in an idle process.
+    KeyedDrops,
     Topology,
     All,
 }
@@ -37,7 +40,11 @@ impl Figure {
     fn is_part(self) -> bool {
         matches!(
             self,
-            Figure::KeyedMaps | Figure::KeyedQueues | Figure::KeyedExpiry | Figure::KeyedMemory
+            Figure::KeyedMaps
+                | Figure::KeyedQueues
+                | Figure::KeyedExpiry
+                | Figure::KeyedMemory
+                | Figure::KeyedDrops
         )
     }
 }
@@ -49,7 +56,7 @@ struct Command {
     #[arg(value_enum, default_value = "all")]
     figures: Vec<Figure>,
     /// Interleaved rounds of each table; a third of it at 10 M.
-    #[arg(long, value_name = "N", default_value = "5", value_parser = count)]
+    #[arg(long, value_name = "N", default_value = "3", value_parser = count)]
     rounds: usize,
     /// These loads in place of each figure's own.
     #[arg(long, value_name = "N,N,..", value_delimiter = ',', value_parser = count)]
@@ -63,9 +70,15 @@ struct Command {
     /// Of the lifecycle, the wheel and the keyed stores, only those whose name contains this; for profiling.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// Of the keyed stores, with these alone; both if not said.
-    #[arg(long, value_parser = ["u64", "String"])]
-    keys: Option<String>,
+    /// Kinds of keys of the keyed stores.
+    #[arg(long, value_name = "KIND,KIND", value_delimiter = ',', value_parser = ["u64", "String"], default_value = "u64")]
+    keys: Vec<String>,
+    /// Runs the stores of an older build of this program, in turn with this one's; prints ratios.
+    #[arg(long, value_name = "PATH")]
+    against: Option<PathBuf>,
+    /// Lifecycle and keyed stores at 10 M as well.
+    #[arg(long)]
+    full: bool,
     /// How long the reaper is watched; more than the timeout of 30.
     #[arg(long, value_name = "N", default_value = "40", value_parser = count)]
     seconds: usize,
@@ -115,6 +128,8 @@ impl Command {
             },
             only: self.only.clone(),
             keys: self.keys.clone(),
+            against: self.against.clone(),
+            full: self.full,
             watch: Duration::from_secs(self.seconds as u64),
             json: self.json,
         }
@@ -141,7 +156,7 @@ fn main() -> ExitCode {
     } else {
         memory::run
     };
-    let figures: [(Figure, Run); 15] = [
+    let figures: [(Figure, Run); 16] = [
         // First: once a clock of tokio's has been paused in this process, as those of `DelayQueue` are, its timers are slower.
         (Figure::Timeouts, timeouts::run),
         (Figure::Sleeps, timeouts::sleeps),
@@ -157,6 +172,7 @@ fn main() -> ExitCode {
         (Figure::KeyedQueues, keyed::queues),
         (Figure::KeyedExpiry, keyed::expiry),
         (Figure::KeyedMemory, keyed::memory),
+        (Figure::KeyedDrops, keyed::drops),
         (Figure::Topology, topology::run),
     ];
     for (figure, run) in figures {

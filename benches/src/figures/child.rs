@@ -4,6 +4,7 @@ use super::{growth, keyed, memory, timeouts as sleeps};
 use crate::peers::{Chosen, DashRemoveIf, Issued, Papaya, Peer, Scc, Sharded};
 use crate::{shared, timeouts};
 use serde_json::Value;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What is asked of a process of its own.
@@ -40,7 +41,7 @@ pub fn serve(args: &[String]) -> bool {
         "memory" => with::<memory::Memory>(peer, entries),
         "weight" => with::<memory::Weight>(peer, entries),
         "growth" => with::<growth::Growth>(peer, entries),
-        "keyed" => keyed::serve(peer, entries),
+        "keyed" | "course" | "drops" => keyed::serve(task, peer, entries),
         "shared" => shared::serve(peer, entries),
         "timeouts" => timeouts::serve(peer, entries),
         "sleeps" => sleeps::serve(peer, entries),
@@ -52,14 +53,29 @@ pub fn serve(args: &[String]) -> bool {
     answer.is_some()
 }
 
-/// The parent's side.
+/// The path of this program.
 ///
 /// # Panics
 ///
-/// If the child fails: its messages are on standard error.
+/// Panics if the system does not know it.
+#[must_use]
+pub fn own() -> PathBuf {
+    std::env::current_exe().expect("this program has a path")
+}
+
+/// The parent's side: asks this program.
 #[must_use]
 pub fn ask(task: &str, peer: &str, entries: usize) -> Value {
-    let program = std::env::current_exe().expect("this program has a path");
+    ask_of(&own(), task, peer, entries)
+}
+
+/// The parent's side: asks any build of this program.
+///
+/// # Panics
+///
+/// Panics if the child fails. Its messages are on standard error.
+#[must_use]
+pub fn ask_of(program: &Path, task: &str, peer: &str, entries: usize) -> Value {
     let output = Command::new(program)
         .args(["child", task, peer, &entries.to_string()])
         .stderr(Stdio::inherit())

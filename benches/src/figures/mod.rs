@@ -13,6 +13,7 @@ pub mod touch;
 pub mod wheel;
 
 use crate::window::Order;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What the command line asks for.
@@ -26,10 +27,15 @@ pub struct Options {
     pub threads: Vec<usize>,
     /// Orders in which the lifecycle's trees complete.
     pub orders: Vec<Order>,
-    /// Of the lifecycle, the wheel and the keyed stores, only those whose name contains this; for profiling. Nothing is compared.
+    /// Of the lifecycle, the wheel and the keyed stores, only those whose name contains this; for
+    /// profiling. The keyed stores go by the names that `child` takes, such as `map`.
     pub only: Option<String>,
-    /// Of the keyed stores, with this kind of keys alone.
-    pub keys: Option<String>,
+    /// The kinds of keys of the keyed stores.
+    pub keys: Vec<String>,
+    /// An older build of this program, whose stores run in turn with this one's.
+    pub against: Option<PathBuf>,
+    /// Whether sizes go up to 10 M.
+    pub full: bool,
     /// How long the reaper is watched.
     pub watch: Duration,
     /// Print one object at the end.
@@ -45,8 +51,16 @@ impl Options {
         }
     }
 
+    /// The sizes that the command line names, or else `default`, and 10 M if it asks for it.
     fn loads(&self, default: &[usize]) -> Vec<usize> {
-        self.in_flight.clone().unwrap_or_else(|| default.to_vec())
+        let full = [10_000_000].into_iter().filter(|_| self.full);
+        let default = default.iter().copied().chain(full);
+        self.in_flight.clone().unwrap_or_else(|| default.collect())
+    }
+
+    /// The sizes of figures that hold from the cache to main memory.
+    fn sizes(&self) -> Vec<usize> {
+        self.loads(&[1_000, 10_000, 100_000, 1_000_000])
     }
 
     /// Whether text is printed as it comes.

@@ -1,418 +1,570 @@
-//! Keyed stores at work, with nothing expiring.
+//! Keyed stores at work, with nothing expiring: one loop for every operation, order, size and store.
 //!
-//! [`run`] takes a fresh store through a fixed course; each thread has its share of the entries.
+//! A *cell* is one operation in one order on one store. [`run`] fills a store and measures each cell:
 //!
-//! | step | timed as |
+//! | operation | each step |
 //! |---|---|
-//! | insert all, from a store of default size | insert, growing |
-//! | get each, in random order (maps) | get |
-//! | renew each, in another random order, for a later expiry than it has | renew |
-//! | renew each twice while time stands still, the second time (queues) | renew, unchanged |
-//! | 80 % get, 15 % renew, 5 % remove and insert another, at random (maps) | mixed |
-//! | remove each, in a third random order | remove |
-//! | insert all again | insert |
+//! | insert, growing | inserts a key into a store that began empty, at its default size |
+//! | get | looks up a key that is there |
+//! | touch | renews an entry; its deadline moves by at least two intervals |
+//! | touch, unchanged | renews an entry of a queue for the deadline that it has, by the interval |
+//! | replace | inserts a key that is there |
+//! | 80 % get, 15 % touch, 5 % replace | the operation depends on the key |
+//! | remove, then insert | removes a chunk of keys, then inserts a chunk of others |
 //!
-//! In queues a pass takes ten simulated seconds (but for renewals that are to change nothing), and timeouts are 30 s. Every
-//! tenth of a second the first thread polls: nothing is due, but what growth and moved deadlines have left to be looked at
-//! is timed with them. In maps time is real, and the time to live an hour.
+//! # Orders
+//!
+//! In *overlapped* order keys are random and independent, so the processor overlaps their cache
+//! misses. In *dependent* order the place of the next step depends on the result of the last, so
+//! misses cannot overlap.
+//!
+//! # What the timer covers
+//!
+//! Keys are drawn and stored in the order of the steps before any cell begins. A cell repeats
+//! passes of at most [`PASS`] steps until each thread has run for [`LEAST`]. The timer is read
+//! outside a pass, and a pass is long enough that its two readings do not show. Insertions into
+//! empty stores take as many fresh stores as that needs, or 262,144 insertions; the stores are made
+//! and dropped outside the timer. [`Nothing`](super::Nothing) runs through the same loop and shows what the loop costs.
+//!
+//! # Time
+//!
+//! Maps read the machine's clock. In queues simulated time stands still, so a touch leaves a later
+//! visit of the entry's bucket to the driver that no figure here covers; `keyed-expiry` does.
 
 use super::{Key, Now, Store, Time, Value, INTERVAL};
-use crate::lab::at_once;
+use crate::lab::{at_once, LEAST};
 use crate::process::{settled, Took};
 use crate::wheel::permutation;
-use crate::window::mix;
 use expiry::{CoarseClock, ManualClock};
-use std::time::Duration;
+use std::hint::black_box;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::time::{Duration, Instant};
 
-/// What is timed.
+/// An operation that is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
-    /// The first insertion.
+    /// Insertion into a store that began empty.
     Grow,
-    /// Look-ups that find something.
+    /// Look-up of a key that is there.
     Get,
-    /// Renewals that change the expiry time.
-    Renew,
-    /// Renewals that do not, by the interval.
+    /// Renewal that moves the deadline.
+    Touch,
+    /// Renewal that leaves the deadline where it is, by the interval.
     Unchanged,
-    /// Of maps, all together.
+    /// Insertion of a key that is there.
+    Replace,
+    /// Look-ups, renewals and replacements.
     Mixed,
-    /// Removals.
+    /// Removal.
     Remove,
-    /// Later insertions.
+    /// Insertion into a store that has had more entries.
     Insert,
 }
 
 impl Op {
-    /// Of maps, in the order in which they are printed.
-    pub const MAPS: [Op; 6] = [
+    /// Operations of maps, in the order of the tables.
+    pub const MAPS: [Op; 7] = [
         Op::Grow,
         Op::Insert,
         Op::Get,
-        Op::Renew,
+        Op::Touch,
+        Op::Replace,
         Op::Remove,
         Op::Mixed,
     ];
 
-    /// Of queues.
-    pub const QUEUES: [Op; 5] = [Op::Grow, Op::Insert, Op::Renew, Op::Unchanged, Op::Remove];
+    /// Operations of queues, in the order of the tables.
+    pub const QUEUES: [Op; 5] = [Op::Grow, Op::Insert, Op::Touch, Op::Unchanged, Op::Remove];
 
-    /// What it is called in tables.
+    /// Name of the operation in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Op::Grow => "insert, growing",
             Op::Get => "get",
-            Op::Renew => "renew",
-            Op::Unchanged => "renew, unchanged",
-            Op::Mixed => "80 % get, 15 % renew, 5 % replace",
+            Op::Touch => "touch",
+            Op::Unchanged => "touch, unchanged",
+            Op::Replace => "replace",
+            Op::Mixed => "80 % get, 15 % touch, 5 % replace",
             Op::Remove => "remove",
             Op::Insert => "insert",
         }
     }
+
+    /// Place of the cell in a [`Course`].
+    #[must_use]
+    pub fn cell(self, order: Order) -> usize {
+        self as usize + order as usize * OPS
+    }
 }
 
-/// By [`Op`].
-pub type Course = [Took; 7];
+const OPS: usize = 8;
+
+/// How the key of a step depends on the step before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Not at all.
+    Overlapped,
+    /// The place of the key is computed from the last result.
+    Dependent,
+}
+
+impl Order {
+    /// Both, in the order of the columns.
+    pub const ALL: [Order; 2] = [Order::Overlapped, Order::Dependent];
+
+    /// Name of the order in tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Order::Overlapped => "overlapped",
+            Order::Dependent => "dependent",
+        }
+    }
+}
+
+/// Times of the cells, by [`Op::cell`]; the first eight are those in overlapped order.
+pub type Course = [Took; OPS * 2];
 
 /// Maps, or queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// With values, by real time.
+    /// Stores with values, by real time.
     Maps,
-    /// Without, by simulated time.
+    /// Stores without values, by simulated time.
     Queues,
 }
 
-impl Kind {
-    fn timeout(self) -> Duration {
-        match self {
-            Kind::Maps => Duration::from_secs(3600),
-            Kind::Queues => Duration::from_secs(30),
-        }
-    }
+/// Most steps in a pass, and least steps between two repetitions of the order of the keys.
+pub const PASS: usize = 1 << 14;
 
-    /// Simulated time that a pass takes.
-    fn pass(self) -> Duration {
-        match self {
-            Kind::Maps => Duration::ZERO,
-            Kind::Queues => Duration::from_secs(10),
-        }
-    }
-}
+/// Entries that fresh stores have together when insertions into empty stores are timed at once.
+const FILL: usize = 1 << 16;
 
-/// A load, and the orders drawn for it. Made once, used by everybody.
+/// Insertions into empty stores after which their cell ends, however short it was.
+const ENOUGH: f64 = (1 << 18) as f64;
+
+/// Timeout of the first entries. Later passes use longer ones.
+const TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// A size, a number of threads, and the orders drawn for them. All stores share one.
 pub struct Load {
-    /// Entries, all threads together.
+    /// Number of entries, all threads together.
     pub entries: usize,
-    /// Threads.
+    /// Number of threads. Each works on entries of its own.
     pub threads: usize,
-    /// What.
+    /// Kind of the stores.
     pub kind: Kind,
-    /// For each thread and each step, the numbers of its entries.
-    orders: Vec<[Vec<u32>; 4]>,
+    /// For each thread, permutations of the numbers below its share, one after the other.
+    walks: Vec<Vec<u32>>,
 }
 
 impl Load {
-    /// A load of so many entries; each thread has the same number of them.
+    /// A load of so many entries, rounded down to the same number for each thread.
     #[must_use]
-    #[allow(clippy::cast_possible_truncation)] // tens of millions
     pub fn new(entries: usize, threads: usize, kind: Kind) -> Self {
         let share = (entries / threads).max(1);
-        let orders = (0..threads).map(|thread| {
-            let base = (thread * share) as u32;
-            let drawn = |seed: u64| {
-                let seed = ((thread as u64) << 40) + (seed << 48);
-                let order = permutation(share, seed);
-                order.into_iter().map(|at| base + at).collect()
-            };
-            let in_order = (base..base + share as u32).collect();
-            [in_order, drawn(1), drawn(2), drawn(3)]
-        });
+        let walk = |thread: usize| {
+            let seed = |turn: usize| ((thread as u64) << 40) + ((turn as u64) << 48);
+            let turns = 0..PASS.div_ceil(share);
+            turns
+                .flat_map(|turn| permutation(share, seed(turn)))
+                .collect()
+        };
         Load {
             entries: share * threads,
             threads,
             kind,
-            orders: orders.collect(),
+            walks: (0..threads).map(walk).collect(),
         }
+    }
+
+    fn share(&self) -> usize {
+        self.entries / self.threads
+    }
+
+    /// Number of keys that a pass removes before others are inserted.
+    fn chunk(&self) -> usize {
+        (self.share() / 2).clamp(1, PASS)
     }
 }
 
-/// A step's order: as inserted, or one of those that were drawn.
-#[derive(Clone, Copy)]
-enum Order {
-    AsInserted,
-    First,
-    Second,
-    Third,
-}
-
-/// One operation to come.
+/// A key that is passed to a store, its handle, and the number of its entry.
 struct Step<K, H> {
     key: K,
-    handle: H,
     entry: u32,
+    handle: H,
 }
 
-/// One operation to come, of the mix.
-enum Mix<K> {
-    Get(K),
-    Renew(K, u32),
-    Replace { old: K, new: K, entry: u32 },
+/// Steps of a pass, and the sums of the results that a get of each and the mix return.
+struct Pass {
+    steps: Range<usize>,
+    values: u64,
+    mixed: u64,
 }
 
-/// Steps between two looks at the simulated clock.
-const CHUNK: usize = 1024;
+/// Operation of a step in the mix.
+#[inline]
+fn mixed(entry: u32) -> Op {
+    match entry % 100 {
+        0..=79 => Op::Get,
+        80..=94 => Op::Touch,
+        _ => Op::Replace,
+    }
+}
 
-struct Lab<'a, K, V, S: Store<K, V>>
-where
-    K: Key,
-    V: Value,
-{
-    store: S,
-    load: &'a Load,
-    time: Time,
+/// The keys of one thread.
+///
+/// `steps` holds the entries of the first fill, then `chunk` keys that are not in the store, then the
+/// permutations. Removals and insertions go round the *ring*, the absent keys and the first
+/// permutation: a chunk of the ring is absent, the next is removed, the absent one is inserted.
+struct Worker<K, H> {
+    steps: Vec<Step<K, H>>,
+    fill: Vec<Pass>,
+    walk: Vec<Pass>,
+    ring: Vec<Pass>,
+    absent: usize,
+    turn: usize,
     timeout: u64,
-    handles: Vec<S::Handle>,
-    took: Course,
-    _entries: std::marker::PhantomData<(K, V)>,
+    undriven: usize,
 }
 
-impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
-    /// Does a thread's `work` on each thread, all at once, and adds up what `f` returns. Simulated time moves by `pass`.
-    fn timed<T: Send>(
-        &mut self,
-        op: Option<Op>,
-        pass: Duration,
-        work: &mut [Vec<T>],
-        f: impl Fn(&S, &mut T, Now<'_>) -> u64 + Sync,
-    ) -> u64 {
-        let (store, time) = (&self.store, &self.time);
-        let steps: usize = work.iter().map(Vec::len).sum();
-        let before = settled();
-        let (wall, sums) = at_once(work, |thread, work| {
-            let chunks = work.len().div_ceil(CHUNK).max(1);
-            let step =
-                (thread == 0).then(|| pass / u32::try_from(chunks).expect("tens of millions"));
-            store.on_thread(|| work_through(store, time, step, work, &f))
-        });
-        if S::REAL {
-            // What it has put off.
-            self.store.advance(0);
-        }
-        let cpu = settled() - before;
-        if let Some(op) = op {
-            self.took[op as usize] = Took::of(cpu, wall, work.len(), steps);
-        }
-        sums.into_iter().fold(0, u64::wrapping_add)
-    }
+/// Nanoseconds and steps of a worker or of all, in one operation.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    cpu: f64,
+    wall: f64,
+    steps: f64,
+}
 
-    fn work(&self, order: Order) -> Vec<Vec<Step<K, S::Handle>>> {
-        let orders = self.load.orders.iter();
-        orders
-            .map(|orders| {
-                orders[order as usize]
-                    .iter()
-                    .map(|&entry| Step {
-                        key: K::make(u64::from(entry)),
-                        handle: self.handles[entry as usize],
-                        entry,
-                    })
-                    .collect()
-            })
-            .collect()
-    }
-
-    fn check(&self, what: &str, found: u64, expected: u64) {
-        assert!(
-            !S::WORKS || found == expected,
-            "{}: {what}: {found}, not {expected}",
-            S::NAME
-        );
-    }
-
-    fn insert(&mut self, op: Op) {
-        let (timeout, pass) = (self.timeout, self.load.kind.pass());
-        let mut work = self.work(Order::AsInserted);
-        self.timed(Some(op), pass, &mut work, |store, step, now| {
-            let value = V::make(u64::from(step.entry));
-            step.handle = store.insert(std::mem::take(&mut step.key), value, now, timeout);
-            0
-        });
-        for step in work.into_iter().flatten() {
-            self.handles[step.entry as usize] = step.handle;
-        }
-        self.check(
-            "inserted",
-            self.store.live() as u64,
-            self.load.entries as u64,
-        );
-    }
-
-    fn get(&mut self) {
-        let mut work = self.work(Order::First);
-        let sum = self.timed(
-            Some(Op::Get),
-            Duration::ZERO,
-            &mut work,
-            |store, step, now| store.get(&step.key, now).map_or(0, |value| value + 1),
-        );
-        let n = self.load.entries as u64;
-        self.check("values found", sum, n * (n + 1) / 2);
-    }
-
-    fn renew(&mut self, op: Option<Op>, order: Order, pass: Duration) {
-        let timeout = self.timeout;
-        let mut work = self.work(order);
-        let renewed = self.timed(op, pass, &mut work, |store, step, now| {
-            let value = V::make(u64::from(step.entry));
-            u64::from(store.renew(&mut step.key, step.handle, value, now, timeout))
-        });
-        self.check("renewed", renewed, self.load.entries as u64);
-    }
-
-    fn remove(&mut self) {
-        let mut work = self.work(Order::Third);
-        let pass = self.load.kind.pass();
-        let removed = self.timed(Some(Op::Remove), pass, &mut work, |store, step, _| {
-            u64::from(store.remove(&step.key))
-        });
-        self.check("removed", removed, self.load.entries as u64);
-        self.check("left", self.store.live() as u64, 0);
-    }
-
-    /// The mix, drawn before: who is replaced has another key from then on.
-    #[allow(clippy::cast_possible_truncation)] // tens of millions
-    fn mixed(&mut self) {
-        let (entries, threads) = (self.load.entries, self.load.threads);
-        let share = entries / threads;
-        let steps = share.min(4_000_000 / threads);
-        let mut keys: Vec<u32> = (0..entries as u32).collect();
-        let mut fresh = entries as u32;
-        let mut expected = 0;
-        let mut work: Vec<Vec<Mix<K>>> = (0..threads)
-            .map(|thread| {
-                let mut state = mix(thread as u64 + 1);
-                let mut draw = |_| {
-                    state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-                    let drawn = mix(state);
-                    let at = ((u128::from(drawn) * share as u128) >> 64) as usize;
-                    let entry = &mut keys[thread * share + at];
-                    let key = K::make(u64::from(*entry));
-                    let percent = drawn % 100;
-                    expected += match percent {
-                        0..=79 => u64::from(*entry) + 1,
-                        _ => 1,
-                    };
-                    match percent {
-                        0..=79 => Mix::Get(key),
-                        80..=94 => Mix::Renew(key, *entry),
-                        _ => {
-                            *entry = fresh;
-                            fresh += 1;
-                            Mix::Replace {
-                                old: key,
-                                new: K::make(u64::from(*entry)),
-                                entry: *entry,
-                            }
-                        }
-                    }
-                };
-                (0..steps).map(&mut draw).collect()
+impl<K: Key, H: Copy + Default> Worker<K, H> {
+    #[allow(clippy::cast_possible_truncation)] // an hour, and tens of millions of entries
+    fn new(load: &Load, thread: usize) -> Self {
+        let (share, chunk) = (load.share(), load.chunk());
+        let base = (thread * share) as u32;
+        let absent = (load.entries + thread * chunk) as u32;
+        let all = (base..base + share as u32)
+            .chain(absent..absent + chunk as u32)
+            .chain(load.walks[thread].iter().map(|&at| base + at));
+        let steps: Vec<_> = all
+            .map(|entry| Step {
+                key: K::make(u64::from(entry)),
+                entry,
+                handle: H::default(),
             })
             .collect();
-        let timeout = self.timeout;
-        let none = S::Handle::default();
-        let sum = self.timed(
-            Some(Op::Mixed),
-            Duration::ZERO,
-            &mut work,
-            |store, step, now| match step {
-                Mix::Get(key) => store.get(key, now).map_or(0, |value| value + 1),
-                Mix::Renew(key, entry) => {
-                    let value = V::make(u64::from(*entry));
-                    u64::from(store.renew(key, none, value, now, timeout))
+        let passes = |within: Range<usize>, length: usize| -> Vec<Pass> {
+            let starts = within.clone().step_by(length);
+            let range = starts.map(|from| from..within.end.min(from + length));
+            range.map(|range| Pass::new(&steps, range)).collect()
+        };
+        let turns = (share + chunk..steps.len()).step_by(share);
+        Worker {
+            fill: passes(0..share, PASS),
+            ring: passes(share..share + chunk + share, chunk),
+            walk: turns
+                .flat_map(|from| passes(from..from + share, PASS))
+                .collect(),
+            steps,
+            absent: 0,
+            turn: 0,
+            timeout: TIMEOUT.as_nanos() as u64,
+            undriven: 0,
+        }
+    }
+
+    /// After a fill: copies the handles to the other steps of the same entries.
+    fn learn(&mut self, load: &Load, thread: usize) {
+        let share = load.share();
+        let (fill, others) = self.steps.split_at_mut(share);
+        for step in &mut others[load.chunk()..] {
+            step.handle = fill[step.entry as usize - thread * share].handle;
+        }
+    }
+
+    /// Repeats passes of `ops`, in turn, until each has taken [`LEAST`], or the stores are full.
+    /// The first thread drives the stores that need it.
+    fn work<V: Value, S: Store<K, V, Handle = H>>(
+        &mut self,
+        (stores, time, drives): (&[S], &Time, bool),
+        ops: &[Op],
+        order: Order,
+    ) -> [Tally; 2] {
+        let least = LEAST.as_secs_f64() * 1e9;
+        let mut tallies = [Tally::default(); 2];
+        self.turn = 0;
+        while ops[0] == Op::Grow || tallies[..ops.len()].iter().any(|tally| tally.wall < least) {
+            for (&op, tally) in ops.iter().zip(&mut tallies) {
+                let turn = self.turn;
+                let (passes, at) = match op {
+                    Op::Grow if turn == self.fill.len() * stores.len() => return tallies,
+                    Op::Grow => (&self.fill, turn % self.fill.len()),
+                    Op::Remove => (&self.ring, (self.absent + 1) % self.ring.len()),
+                    Op::Insert => (&self.ring, self.absent),
+                    _ => (&self.walk, turn % self.walk.len()),
+                };
+                let store = match op {
+                    Op::Grow => &stores[turn / self.fill.len()],
+                    _ => &stores[0],
+                };
+                if op != Op::Unchanged {
+                    self.timeout += 2 * u64::try_from(INTERVAL.as_nanos()).expect("milliseconds");
                 }
-                Mix::Replace { old, new, entry } => {
-                    let removed = store.remove(old);
-                    let value = V::make(u64::from(*entry));
-                    store.insert(std::mem::take(new), value, now, timeout);
-                    u64::from(removed)
+                let pass = &passes[at];
+                let steps = &mut self.steps[pass.steps.clone()];
+                let began = Instant::now();
+                let sum = walk_through(store, op, order, steps, time.now(), self.timeout);
+                self.undriven += steps.len();
+                if S::DRIVEN && drives && self.undriven >= PASS {
+                    self.undriven = 0;
+                    assert_eq!(store.advance(time.now().get()), 0, "{}: expired", S::NAME);
                 }
-            },
-        );
-        self.check("the mix", sum, expected);
-        self.check("after the mix", self.store.live() as u64, entries as u64);
+                tally.wall += began.elapsed().as_secs_f64() * 1e9;
+                #[allow(clippy::cast_precision_loss)] // thousands
+                let done = steps.len() as f64;
+                tally.steps += done;
+                let expected = match op {
+                    Op::Get | Op::Replace => pass.values,
+                    Op::Mixed => pass.mixed,
+                    Op::Grow | Op::Insert => 0,
+                    Op::Touch | Op::Unchanged | Op::Remove => pass.steps.len() as u64,
+                };
+                let unknown = !S::WORKS || matches!(op, Op::Replace | Op::Mixed) && !S::RETURNS_OLD;
+                assert!(
+                    unknown || sum == expected,
+                    "{}: {}: {sum}, not {expected}",
+                    S::NAME,
+                    op.name()
+                );
+                if op == Op::Insert {
+                    self.absent = (self.absent + 1) % self.ring.len();
+                }
+            }
+            self.turn += 1;
+        }
+        tallies
     }
 }
 
-/// A thread's work.
-#[inline]
-fn work_through<K: Key, V: Value, S: Store<K, V>, T>(
-    store: &S,
-    time: &Time,
-    step: Option<Duration>,
-    work: &mut [T],
-    f: &impl Fn(&S, &mut T, Now<'_>) -> u64,
-) -> u64 {
-    let mut sum = 0_u64;
-    let mut looked = time.now().told;
-    for chunk in work.chunks_mut(CHUNK) {
-        let now = time.now();
-        for item in chunk {
-            sum = sum.wrapping_add(f(store, item, now));
+impl Pass {
+    fn new<K, H>(all: &[Step<K, H>], steps: Range<usize>) -> Self {
+        let entries = || all[steps.clone()].iter().map(|step| step.entry);
+        let value = |entry: u32| u64::from(entry) + 1;
+        Pass {
+            values: entries().map(value).sum(),
+            mixed: entries()
+                .map(|entry| {
+                    if mixed(entry) == Op::Touch {
+                        1
+                    } else {
+                        value(entry)
+                    }
+                })
+                .sum(),
+            steps,
         }
-        if let (Time::Simulated(clock), Some(step)) = (time, step) {
-            clock.advance(step);
-            let now = time.now().told;
-            if u128::from(now - looked) >= INTERVAL.as_nanos() {
-                looked = now;
-                let expired = store.advance(now);
-                assert_eq!(expired, 0, "{}: expired", S::NAME);
+    }
+}
+
+/// The loop: calls `f` with each step, and returns the sum of what it returns.
+#[inline(always)]
+fn each<T>(steps: &mut [T], order: Order, mut f: impl FnMut(&mut T) -> u64) -> u64 {
+    let zero = black_box(0_usize);
+    let (mut sum, mut last) = (0_u64, 0_u64);
+    match order {
+        Order::Overlapped => {
+            for step in steps {
+                sum = sum.wrapping_add(f(step));
+            }
+        }
+        Order::Dependent => {
+            for at in 0..steps.len() {
+                #[allow(clippy::cast_possible_truncation)] // it is masked
+                let place = at + (last as usize & zero);
+                last = f(&mut steps[place]);
+                sum = sum.wrapping_add(last);
             }
         }
     }
     sum
 }
 
-/// A course with a fresh store.
-#[allow(clippy::cast_possible_truncation)] // an hour
+/// One pass of an operation over a store.
+fn walk_through<K: Key, V: Value, S: Store<K, V>>(
+    store: &S,
+    op: Op,
+    order: Order,
+    steps: &mut [Step<K, S::Handle>],
+    now: Now<'_>,
+    timeout: u64,
+) -> u64 {
+    type At<K, S, V> = Step<K, <S as Store<K, V>>::Handle>;
+    let number = |found: Option<u64>| found.map_or(0, |number| number + 1);
+    let value = |step: &At<K, S, V>| V::make(u64::from(step.entry));
+    let get = |step: &mut At<K, S, V>| number(store.get(&step.key, now));
+    let touch = |step: &mut At<K, S, V>| {
+        u64::from(store.touch(&step.key, step.handle, value(step), now, timeout))
+    };
+    let insert = |step: &mut At<K, S, V>| {
+        let (old, handle) = store.insert(step.key.clone(), value(step), now, timeout);
+        step.handle = handle;
+        number(old)
+    };
+    match op {
+        Op::Get => each(steps, order, get),
+        Op::Touch | Op::Unchanged => each(steps, order, touch),
+        Op::Remove => each(steps, order, |step| u64::from(store.remove(&step.key, now))),
+        Op::Grow | Op::Insert | Op::Replace => each(steps, order, insert),
+        Op::Mixed => each(steps, order, |step| match mixed(step.entry) {
+            Op::Get => get(step),
+            Op::Touch => touch(step),
+            _ => insert(step),
+        }),
+    }
+}
+
+/// Runs cells and keeps their times.
+struct Lab<'a, K: Key, V: Value, S: Store<K, V>> {
+    load: &'a Load,
+    time: Time,
+    workers: Vec<Worker<K, S::Handle>>,
+    tallies: [Tally; OPS * 2],
+    _values: PhantomData<V>,
+}
+
+impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
+    /// Runs `ops` on every thread, all at once, and adds up what they take. The processor time is
+    /// that of the whole process until it is idle, so a store's own threads count; several
+    /// operations share it as they share the threads' time.
+    fn cell(&mut self, stores: &[S], ops: &[Op], order: Order) {
+        let time = &self.time;
+        let before = settled();
+        let (_, parts) = at_once(&mut self.workers, |thread, worker| {
+            stores[0].on_thread(|| worker.work((stores, time, thread == 0), ops, order))
+        });
+        if S::REAL {
+            for store in stores {
+                store.advance(0);
+            }
+        }
+        #[allow(clippy::cast_precision_loss)] // milliseconds
+        let cpu = (settled() - before).as_nanos() as f64;
+        let wall: f64 = parts.iter().flatten().map(|part| part.wall).sum();
+        for (at, op) in ops.iter().enumerate() {
+            let tally = &mut self.tallies[op.cell(order)];
+            for part in &parts {
+                tally.wall += part[at].wall;
+                tally.cpu += cpu * part[at].wall / wall;
+                tally.steps += part[at].steps;
+            }
+        }
+    }
+
+    /// Fills a batch of fresh stores. Returns one of them.
+    fn fill(&mut self, batch: usize, order: Order) -> S {
+        let fresh = |_| S::new(&self.time, self.load.entries, TIMEOUT);
+        let mut stores: Vec<S> = (0..batch).map(fresh).collect();
+        self.cell(&stores, &[Op::Grow], order);
+        stores.pop().expect("at least one")
+    }
+
+    /// Fills fresh stores until that has taken long enough.
+    fn grow(&mut self, order: Order) {
+        let batch = (FILL / self.load.entries).max(1);
+        let least = LEAST.as_secs_f64() * 1e9;
+        let cell = Op::Grow.cell(order);
+        while self.tallies[cell].wall < least && self.tallies[cell].steps < ENOUGH {
+            self.fill(batch, order);
+        }
+    }
+
+    fn check_live(&self, store: &S) {
+        let absent = |worker: &Worker<_, _>| worker.ring[worker.absent].steps.len();
+        let absent: usize = self.workers.iter().map(absent).sum();
+        let expected = self.load.entries + self.load.threads * self.load.chunk() - absent;
+        let live = store.live();
+        assert!(
+            !S::WORKS || live == expected,
+            "{}: {live} live, not {expected}",
+            S::NAME
+        );
+    }
+}
+
+/// Measures every cell of a store.
+///
+/// # Panics
+///
+/// Panics if the store does not find, renew, replace or remove what it should.
 pub fn run<K: Key, V: Value, S: Store<K, V>>(load: &Load) -> Course {
     let time = match load.kind {
         Kind::Maps => Time::Real(CoarseClock::new()),
         Kind::Queues => Time::Simulated(ManualClock::new()),
     };
-    let timeout = load.kind.timeout();
     let mut lab: Lab<'_, K, V, S> = Lab {
-        store: S::new(&time, load.entries, timeout),
         load,
         time,
-        timeout: timeout.as_nanos() as u64,
-        handles: vec![S::Handle::default(); load.entries],
-        took: Course::default(),
-        _entries: std::marker::PhantomData,
+        workers: (0..load.threads)
+            .map(|thread| Worker::new(load, thread))
+            .collect(),
+        tallies: [Tally::default(); OPS * 2],
+        _values: PhantomData,
     };
-    lab.insert(Op::Grow);
-    match load.kind {
-        Kind::Maps => {
-            lab.get();
-            // Of an entry that is renewed within the interval the expiry time does not change.
-            std::thread::sleep(INTERVAL * 2);
-            lab.renew(Some(Op::Renew), Order::Second, Duration::ZERO);
-            lab.remove();
-            lab.insert(Op::Insert);
-            lab.mixed();
+    // The first store of the process: its memory is fresh.
+    let store = [lab.fill(1, Order::Overlapped)];
+    if load.entries < FILL {
+        // Too few insertions for a figure.
+        lab.tallies[Op::Grow.cell(Order::Overlapped)] = Tally::default();
+    }
+    for (thread, worker) in lab.workers.iter_mut().enumerate() {
+        worker.learn(load, thread);
+    }
+    lab.check_live(&store[0]);
+    let cells: &[&[Op]] = match load.kind {
+        Kind::Maps => &[
+            &[Op::Get],
+            &[Op::Touch],
+            &[Op::Replace],
+            &[Op::Mixed],
+            &[Op::Remove, Op::Insert],
+        ],
+        Kind::Queues => &[&[Op::Touch], &[Op::Unchanged], &[Op::Remove, Op::Insert]],
+    };
+    for &ops in cells {
+        if ops == [Op::Unchanged] {
+            lab.level(&store[0]);
         }
-        Kind::Queues => {
-            // Once untimed: from here on expiry times are spread at random, as they are in a queue after a while.
-            let pass = load.kind.pass();
-            lab.renew(None, Order::First, pass);
-            lab.renew(Some(Op::Renew), Order::Second, pass);
-            lab.renew(None, Order::First, Duration::ZERO);
-            lab.renew(Some(Op::Unchanged), Order::Second, Duration::ZERO);
-            lab.remove();
-            lab.insert(Op::Insert);
+        let orders = if ops == [Op::Mixed] {
+            &Order::ALL[..1]
+        } else {
+            &Order::ALL
+        };
+        for &order in orders {
+            lab.cell(&store, ops, order);
         }
     }
-    lab.took
+    lab.check_live(&store[0]);
+    drop(store);
+    for order in Order::ALL {
+        lab.grow(order);
+    }
+    lab.tallies.map(|tally| Took {
+        cpu: tally.cpu / tally.steps,
+        wall: tally.wall / tally.steps,
+    })
+}
+
+impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
+    /// Gives all entries the same deadline, which [`Op::Unchanged`] leaves where it is.
+    fn level(&mut self, store: &S) {
+        let timeout = self.workers.iter().map(|worker| worker.timeout).max();
+        for worker in &mut self.workers {
+            worker.timeout = timeout.expect("a thread at least");
+            let (now, share) = (self.time.now(), self.load.share());
+            let order = Order::Overlapped;
+            let steps = &mut worker.steps[share + self.load.chunk()..][..share];
+            store.on_thread(|| walk_through(store, Op::Touch, order, steps, now, worker.timeout));
+        }
+    }
 }

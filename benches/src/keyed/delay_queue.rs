@@ -40,6 +40,8 @@ impl<K: Key, V: Value> DelayQueue<K, V> {
 
 impl<K: Key, V: Value> Store<K, V> for DelayQueue<K, V> {
     const NAME: &'static str = "dashmap + DelayQueue";
+    const DOES: &'static str = "one mutex for all deadlines; get reads no clock and no deadline";
+    const DRIVEN: bool = true;
     type Handle = ();
 
     fn new(_time: &Time, _entries: usize, _timeout: Duration) -> Self {
@@ -65,11 +67,16 @@ impl<K: Key, V: Value> Store<K, V> for DelayQueue<K, V> {
     }
 
     #[inline]
-    fn insert(&self, key: K, value: V, now: Now<'_>, timeout: u64) {
+    fn insert(&self, key: K, value: V, now: Now<'_>, timeout: u64) -> (Option<u64>, ()) {
         let at = self.instant(now, timeout);
         let mut timers = self.timers();
         let timer = timers.0.insert_at(key.clone(), at);
-        self.map.insert(key, (value, timer));
+        let old = self.map.insert(key, (value, timer));
+        let number = old.map(|(old, timer)| {
+            timers.0.remove(&timer);
+            old.number()
+        });
+        (number, ())
     }
 
     #[inline]
@@ -78,7 +85,7 @@ impl<K: Key, V: Value> Store<K, V> for DelayQueue<K, V> {
     }
 
     #[inline]
-    fn renew(&self, key: &mut K, (): (), _value: V, now: Now<'_>, timeout: u64) -> bool {
+    fn touch(&self, key: &K, (): (), _value: V, now: Now<'_>, timeout: u64) -> bool {
         let at = self.instant(now, timeout);
         let mut timers = self.timers();
         let Some(entry) = self.map.get(key) else {
@@ -89,7 +96,7 @@ impl<K: Key, V: Value> Store<K, V> for DelayQueue<K, V> {
     }
 
     #[inline]
-    fn remove(&self, key: &K) -> bool {
+    fn remove(&self, key: &K, _now: Now<'_>) -> bool {
         let mut timers = self.timers();
         let Some((_, (_, timer))) = self.map.remove(key) else {
             return false;

@@ -14,7 +14,10 @@ pub struct MiniMoka<K, V>(Cache<K, V, Hasher>);
 
 impl<K: Key, V: Value> Store<K, V> for MiniMoka<K, V> {
     const NAME: &'static str = "mini-moka";
+    const DOES: &'static str =
+        "reads its own clock; puts work off to later calls; insert and remove return nothing";
     const REAL: bool = true;
+    const RETURNS_OLD: bool = false;
     type Handle = ();
 
     fn new(_time: &Time, entries: usize, timeout: Duration) -> Self {
@@ -27,8 +30,9 @@ impl<K: Key, V: Value> Store<K, V> for MiniMoka<K, V> {
     }
 
     #[inline]
-    fn insert(&self, key: K, value: V, _now: Now<'_>, _timeout: u64) {
+    fn insert(&self, key: K, value: V, _now: Now<'_>, _timeout: u64) -> (Option<u64>, ()) {
         self.0.insert(key, value);
+        (None, ())
     }
 
     #[inline]
@@ -37,13 +41,13 @@ impl<K: Key, V: Value> Store<K, V> for MiniMoka<K, V> {
     }
 
     #[inline]
-    fn renew(&self, key: &mut K, (): (), value: V, _now: Now<'_>, _timeout: u64) -> bool {
-        self.0.insert(std::mem::take(key), value);
+    fn touch(&self, key: &K, (): (), value: V, _now: Now<'_>, _timeout: u64) -> bool {
+        self.0.insert(key.clone(), value);
         true
     }
 
     #[inline]
-    fn remove(&self, key: &K) -> bool {
+    fn remove(&self, key: &K, _now: Now<'_>) -> bool {
         self.0.invalidate(key);
         true
     }

@@ -1,23 +1,30 @@
-//! Stores of keys that expire, behind one trait, statically dispatched; [`course`] and [`expire`] are what is asked of them.
+//! Stores of keys that expire, behind one trait, statically dispatched. [`course`] measures their
+//! operations, [`expire`] their expiry.
 //!
 //! A queue (sessions, leases) is a store without values: its `V` is `()`.
 //!
-//! # What makes it fair, beside what the crate's first page says
+//! # What makes the figures fair, beside what the crate's first page says
 //!
-//! * Keys are handed over as the store needs them: owned for an insertion, by reference otherwise; who must own a key to renew
-//!   it takes the caller's. All of them were allocated before the clock starts, in the order in which they are needed.
-//! * Where a store keeps a key in two places, it gets `Arc<str>` for strings: what the object reference is in Java.
-//! * One hasher for everybody, foldhash's fast one, which is also our maps' own.
-//! * The clock. In queues time is simulated: who can be told gets a plain number, ours loads its `ManualClock`. In maps it
-//!   is real: everybody reads [`CoarseClock`], which is our default, except moka and mini-moka, which read their own. moka's
-//!   `quanta` feature is on, so that it reads the processor's counter where that can be trusted, and otherwise the system's
-//!   clock, which is what mini-moka always reads.
-//! * What counts is processor time of the whole process: what threads of the store's own do, and what is left to do when the
-//!   last call has returned, is in it. Time spent waiting for a lock is not, which is in favour of those that have locks.
-//! * The work is checked: sums of the values found, numbers of entries found, renewed, removed, expired, and of values
-//!   dropped. `tests` sees that everybody does the same.
+//! * The harness passes an insertion a clone of the key, and every other call a reference. The clone
+//!   is inside the timer for every store, as it is for the harness alone. A store that must own a
+//!   key to touch it clones the key itself.
+//! * Every map compares the deadline with one clock reading in each `get`, `touch` and `remove`,
+//!   unless its `DOES` says otherwise. The figures print `DOES` beside each store.
+//! * A store that keeps a key in two places gets `Arc<str>` for strings, which is what an object
+//!   reference is in Java.
+//! * All stores hash with foldhash's fast hasher, which is also the default of our maps.
+//! * Maps read [`CoarseClock`], which is our default. moka and mini-moka read clocks of their own:
+//!   moka the processor's counter where it can be trusted (its `quanta` feature is on), mini-moka
+//!   the system's clock. In queues time is simulated: ours load a `ManualClock`, peers get a number.
+//! * The figures are processor time of the whole process. Work of a store's own threads counts, and
+//!   so does work that is left when the last call has returned. Waiting for a lock does not count,
+//!   which favours stores with locks.
+//! * The harness checks the work: sums of the values found, numbers of entries found, touched,
+//!   replaced, removed and expired, and of values dropped. `tests` checks that all stores agree
+//!   with one model.
 
 pub mod course;
+mod dash;
 mod delay_queue;
 pub mod expire;
 mod mini_moka;
@@ -28,6 +35,7 @@ mod papaya;
 mod sharded;
 mod zookeeper;
 
+pub use dash::Dash;
 pub use delay_queue::DelayQueue;
 pub use mini_moka::MiniMoka;
 pub use moka::{Moka, MokaEach, Timed};
@@ -196,7 +204,7 @@ impl Now<'_> {
 }
 
 impl Time {
-    /// The present; simulated time does not move on for who keeps it.
+    /// The present. A simulated present does not move on while the caller keeps it.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Now<'_> {
@@ -213,54 +221,57 @@ impl Time {
     }
 }
 
-/// To what expiry times are rounded by those who round; the default of our queues.
+/// The interval of our stores and of ZooKeeper's, to which they round deadlines.
 pub const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Somebody who keeps keys until they expire.
+/// A store that keeps keys until they expire.
 pub trait Store<K: Key, V: Value>: Send + Sync + Sized {
-    /// What it is called in tables.
+    /// Name of the store in tables.
     const NAME: &'static str;
-    /// Whether it does the work, or only shows what asking for it costs.
+    /// Work that the store does in each call, in words, printed beside its figures.
+    const DOES: &'static str;
+    /// Whether the store does the work, or only shows what the harness costs.
     const WORKS: bool = true;
-    /// Whether it can only go by the machine's time.
+    /// Whether the store reads a clock of its own and puts work off until `advance`.
     const REAL: bool = false;
-    /// What a renewal needs beside the key.
+    /// Whether the harness calls `advance` in place of a reaper while the store works.
+    const DRIVEN: bool = false;
+    /// Whether `insert` returns the value that it replaces.
+    const RETURNS_OLD: bool = true;
+    /// State beside the key that a touch needs.
     type Handle: Copy + Default + Send + Sync;
 
-    /// Makes an empty one of default size. About `entries` will be in it, each for `timeout` unless it says otherwise.
+    /// Makes an empty store of default size, for about `entries` entries that live for `timeout`
+    /// unless an insertion says otherwise.
     fn new(time: &Time, entries: usize, timeout: Duration) -> Self;
 
-    /// Calls `f` as every thread that uses this must be called.
+    /// Calls `f` in the context that every thread needs to use the store.
     fn on_thread<R>(&self, f: impl FnOnce() -> R) -> R {
         f()
     }
 
-    /// A key that is not there yet; it expires `timeout` nanoseconds from now.
-    fn insert(&self, key: K, value: V, now: Now<'_>, timeout: u64) -> Self::Handle;
+    /// Inserts an entry, or replaces the one that the key has. The entry expires `timeout`
+    /// nanoseconds from now. Returns the number of the replaced value, and the handle.
+    fn insert(&self, key: K, value: V, now: Now<'_>, timeout: u64) -> (Option<u64>, Self::Handle);
 
-    /// The number of the value, unless it is not there.
+    /// Returns the number of the key's value, if the key has an entry.
     fn get(&self, key: &K, now: Now<'_>) -> Option<u64>;
 
-    /// The key gets its timeout anew. False if it is not there, where that is told.
-    fn renew(
-        &self,
-        key: &mut K,
-        handle: Self::Handle,
-        value: V,
-        now: Now<'_>,
-        timeout: u64,
-    ) -> bool;
+    /// Renews an entry: it expires `timeout` nanoseconds from now. Returns `false` if the key has
+    /// no entry, where the store says so.
+    fn touch(&self, key: &K, handle: Self::Handle, value: V, now: Now<'_>, timeout: u64) -> bool;
 
-    /// Takes a key out. False if it was not there.
-    fn remove(&self, key: &K) -> bool;
+    /// Removes an entry. Returns `false` if the key had none, where the store says so.
+    fn remove(&self, key: &K, now: Now<'_>) -> bool;
 
-    /// Ends everything that is due at `now`. How many, unless that is asked in [`live`](Self::live) only.
+    /// Removes every entry that is due at `now`. Returns how many, where the store says so.
     fn advance(&self, now: u64) -> usize;
 
-    /// Does what it has put off. To be called until it is through, by who waits for values to be dropped.
+    /// Does some of the work that the store has put off. A caller that waits for values to be
+    /// dropped calls it repeatedly.
     fn tidy(&self) {}
 
-    /// How many there are.
+    /// Returns the number of entries.
     fn live(&self) -> usize;
 }
 

@@ -24,7 +24,10 @@ pub struct Moka<K, V>(moka::sync::Cache<K, V, Hasher>);
 
 impl<K: Key, V: Value> Store<K, V> for Moka<K, V> {
     const NAME: &'static str = "moka";
+    const DOES: &'static str =
+        "reads its own clock; puts work off to later calls; touch and replace insert again; insert returns nothing";
     const REAL: bool = true;
+    const RETURNS_OLD: bool = false;
     type Handle = ();
 
     fn new(_time: &Time, entries: usize, timeout: Duration) -> Self {
@@ -37,8 +40,9 @@ impl<K: Key, V: Value> Store<K, V> for Moka<K, V> {
     }
 
     #[inline]
-    fn insert(&self, key: K, value: V, _now: Now<'_>, _timeout: u64) {
+    fn insert(&self, key: K, value: V, _now: Now<'_>, _timeout: u64) -> (Option<u64>, ()) {
         self.0.insert(key, value);
+        (None, ())
     }
 
     #[inline]
@@ -47,13 +51,13 @@ impl<K: Key, V: Value> Store<K, V> for Moka<K, V> {
     }
 
     #[inline]
-    fn renew(&self, key: &mut K, (): (), value: V, _now: Now<'_>, _timeout: u64) -> bool {
-        self.0.insert(std::mem::take(key), value);
+    fn touch(&self, key: &K, (): (), value: V, _now: Now<'_>, _timeout: u64) -> bool {
+        self.0.insert(key.clone(), value);
         true
     }
 
     #[inline]
-    fn remove(&self, key: &K) -> bool {
+    fn remove(&self, key: &K, _now: Now<'_>) -> bool {
         self.0.remove(key).is_some()
     }
 
@@ -89,7 +93,10 @@ pub struct MokaEach<K>(moka::sync::Cache<K, Timed, Hasher>);
 
 impl<K: Key> Store<K, Counted> for MokaEach<K> {
     const NAME: &'static str = "moka";
+    const DOES: &'static str =
+        "reads its own clock; puts work off to later calls; touch and replace insert again; insert returns nothing";
     const REAL: bool = true;
+    const RETURNS_OLD: bool = false;
     type Handle = ();
 
     fn new(_time: &Time, entries: usize, _timeout: Duration) -> Self {
@@ -101,21 +108,22 @@ impl<K: Key> Store<K, Counted> for MokaEach<K> {
         )
     }
 
-    fn insert(&self, key: K, value: Counted, _now: Now<'_>, timeout: u64) {
+    fn insert(&self, key: K, value: Counted, _now: Now<'_>, timeout: u64) -> (Option<u64>, ()) {
         self.0
             .insert(key, Timed(value, Duration::from_nanos(timeout)));
+        (None, ())
     }
 
     fn get(&self, key: &K, _now: Now<'_>) -> Option<u64> {
         self.0.get(key).map(|timed| timed.0.number())
     }
 
-    fn renew(&self, key: &mut K, (): (), value: Counted, now: Now<'_>, timeout: u64) -> bool {
-        self.insert(std::mem::take(key), value, now, timeout);
+    fn touch(&self, key: &K, (): (), value: Counted, now: Now<'_>, timeout: u64) -> bool {
+        self.insert(key.clone(), value, now, timeout);
         true
     }
 
-    fn remove(&self, key: &K) -> bool {
+    fn remove(&self, key: &K, _now: Now<'_>) -> bool {
         self.0.remove(key).is_some()
     }
 

@@ -18,6 +18,7 @@ fn refused(error: StoreError) -> ! {
 
 impl<K: Key, V: Value> Store<K, V> for Map<K, V> {
     const NAME: &'static str = "ExpiringMap";
+    const DOES: &'static str = "default settings, its own reaper; every touch moves the deadline";
     type Handle = ();
 
     fn new(time: &Time, _entries: usize, timeout: Duration) -> Self {
@@ -35,15 +36,16 @@ impl<K: Key, V: Value> Store<K, V> for Map<K, V> {
     }
 
     #[inline]
-    fn insert(&self, key: K, value: V, _now: Now<'_>, timeout: u64) {
+    fn insert(&self, key: K, value: V, _now: Now<'_>, timeout: u64) -> (Option<u64>, ()) {
         let time = Duration::from_nanos(timeout);
         let inserted = if time == self.timeout {
             self.map.insert(key, value)
         } else {
             self.map.insert_with(key, value, time)
         };
-        if let Err(refusal) = inserted {
-            refused(refusal.error);
+        match inserted {
+            Ok(old) => (old.map(|old| old.value().number()), ()),
+            Err(refusal) => refused(refusal.error),
         }
     }
 
@@ -53,7 +55,7 @@ impl<K: Key, V: Value> Store<K, V> for Map<K, V> {
     }
 
     #[inline]
-    fn renew(&self, key: &mut K, (): (), _value: V, _now: Now<'_>, timeout: u64) -> bool {
+    fn touch(&self, key: &K, (): (), _value: V, _now: Now<'_>, timeout: u64) -> bool {
         let time = Duration::from_nanos(timeout);
         if time == self.timeout {
             self.map.touch(key)
@@ -63,7 +65,7 @@ impl<K: Key, V: Value> Store<K, V> for Map<K, V> {
     }
 
     #[inline]
-    fn remove(&self, key: &K) -> bool {
+    fn remove(&self, key: &K, _now: Now<'_>) -> bool {
         self.map.remove(key).is_some()
     }
 
@@ -120,6 +122,8 @@ pub struct QueueByKey<K: 'static>(ExpiryQueue<K>);
 
 impl<K: Key> Store<K, ()> for QueueByKey<K> {
     const NAME: &'static str = "ExpiryQueue, by key";
+    const DOES: &'static str = "default settings; the harness polls";
+    const DRIVEN: bool = true;
     type Handle = ();
 
     fn new(time: &Time, _entries: usize, _timeout: Duration) -> Self {
@@ -127,8 +131,11 @@ impl<K: Key> Store<K, ()> for QueueByKey<K> {
     }
 
     #[inline]
-    fn insert(&self, key: K, (): (), _now: Now<'_>, timeout: u64) {
-        done(self.0.update(key, Duration::from_nanos(timeout)));
+    fn insert(&self, key: K, (): (), _now: Now<'_>, timeout: u64) -> (Option<u64>, ()) {
+        match done(self.0.update(key, Duration::from_nanos(timeout))) {
+            Updated::Inserted { .. } => (None, ()),
+            _ => (Some(0), ()),
+        }
     }
 
     /// It has no values.
@@ -137,12 +144,12 @@ impl<K: Key> Store<K, ()> for QueueByKey<K> {
     }
 
     #[inline]
-    fn renew(&self, key: &mut K, (): (), (): (), _now: Now<'_>, timeout: u64) -> bool {
+    fn touch(&self, key: &K, (): (), (): (), _now: Now<'_>, timeout: u64) -> bool {
         done(self.0.touch(key, Duration::from_nanos(timeout)))
     }
 
     #[inline]
-    fn remove(&self, key: &K) -> bool {
+    fn remove(&self, key: &K, _now: Now<'_>) -> bool {
         self.0.remove(key).is_some()
     }
 
@@ -160,6 +167,8 @@ pub struct QueueByHandle<K: 'static>(ExpiryQueue<K>);
 
 impl<K: Key> Store<K, ()> for QueueByHandle<K> {
     const NAME: &'static str = "ExpiryQueue, by handle";
+    const DOES: &'static str = "touches by handle, and does all else by key; the harness polls";
+    const DRIVEN: bool = true;
     type Handle = Option<Handle>;
 
     fn new(time: &Time, _entries: usize, _timeout: Duration) -> Self {
@@ -167,10 +176,10 @@ impl<K: Key> Store<K, ()> for QueueByHandle<K> {
     }
 
     #[inline]
-    fn insert(&self, key: K, (): (), _now: Now<'_>, timeout: u64) -> Option<Handle> {
+    fn insert(&self, key: K, (): (), _now: Now<'_>, timeout: u64) -> (Option<u64>, Option<Handle>) {
         match done(self.0.update(key, Duration::from_nanos(timeout))) {
-            Updated::Inserted { handle, .. } => Some(handle),
-            _ => None,
+            Updated::Inserted { handle, .. } => (None, Some(handle)),
+            _ => (Some(0), None),
         }
     }
 
@@ -180,19 +189,12 @@ impl<K: Key> Store<K, ()> for QueueByHandle<K> {
     }
 
     #[inline]
-    fn renew(
-        &self,
-        _key: &mut K,
-        handle: Option<Handle>,
-        (): (),
-        _now: Now<'_>,
-        timeout: u64,
-    ) -> bool {
+    fn touch(&self, _key: &K, handle: Option<Handle>, (): (), _now: Now<'_>, timeout: u64) -> bool {
         handle.is_some_and(|handle| done(self.0.touch_by(handle, Duration::from_nanos(timeout))))
     }
 
     #[inline]
-    fn remove(&self, key: &K) -> bool {
+    fn remove(&self, key: &K, _now: Now<'_>) -> bool {
         self.0.remove(key).is_some()
     }
 

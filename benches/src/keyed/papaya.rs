@@ -1,15 +1,18 @@
-//! `papaya`, for `get` alone: a map without any expiry, and one reading of the clock.
+//! `papaya` with a deadline in each value, which every call compares with one clock reading.
+//!
+//! No index of deadlines is kept: an entry that has expired stays until `advance` scans the map.
 
 use super::{Key, Now, Store, Time, Value};
 use crate::peers::Hasher;
-use std::hint::black_box;
 use std::time::Duration;
 
-/// A pinned reference per operation.
-pub struct Papaya<K, V>(papaya::HashMap<K, V, Hasher>);
+/// A value and its deadline behind each key. Every call pins.
+pub struct Papaya<K, V>(papaya::HashMap<K, (V, u64), Hasher>);
 
 impl<K: Key, V: Value> Store<K, V> for Papaya<K, V> {
-    const NAME: &'static str = "papaya, no expiry";
+    const NAME: &'static str = "papaya with one clock reading";
+    const DOES: &'static str =
+        "the deadline is in the value; touch copies the entry; nothing finds what has expired";
     type Handle = ();
 
     fn new(_time: &Time, _entries: usize, _timeout: Duration) -> Self {
@@ -17,28 +20,49 @@ impl<K: Key, V: Value> Store<K, V> for Papaya<K, V> {
     }
 
     #[inline]
-    fn insert(&self, key: K, value: V, _now: Now<'_>, _timeout: u64) {
-        self.0.pin().insert(key, value);
+    fn insert(&self, key: K, value: V, now: Now<'_>, timeout: u64) -> (Option<u64>, ()) {
+        let now = now.get();
+        let map = self.0.pin();
+        let old = map.insert(key, (value, now + timeout));
+        let living = old.filter(|&&(_, deadline)| deadline > now);
+        (living.map(|(value, _)| value.number()), ())
     }
 
     #[inline]
     fn get(&self, key: &K, now: Now<'_>) -> Option<u64> {
-        black_box(now.get());
-        self.0.pin().get(key).map(Value::number)
-    }
-
-    /// Nothing that it has.
-    fn renew(&self, _key: &mut K, (): (), _value: V, _now: Now<'_>, _timeout: u64) -> bool {
-        true
+        let now = now.get();
+        let map = self.0.pin();
+        let living = map.get(key).filter(|&&(_, deadline)| deadline > now);
+        living.map(|(value, _)| value.number())
     }
 
     #[inline]
-    fn remove(&self, key: &K) -> bool {
-        self.0.pin().remove(key).is_some()
+    fn touch(&self, key: &K, (): (), _value: V, now: Now<'_>, timeout: u64) -> bool {
+        let now = now.get();
+        let renew = |(value, deadline): &(V, u64)| {
+            // An entry that has expired keeps its deadline.
+            let deadline = if *deadline > now {
+                now + timeout
+            } else {
+                *deadline
+            };
+            (value.clone(), deadline)
+        };
+        let map = self.0.pin();
+        map.update(key.clone(), renew)
+            .is_some_and(|&(_, at)| at > now)
     }
 
-    fn advance(&self, _now: u64) -> usize {
-        0
+    #[inline]
+    fn remove(&self, key: &K, now: Now<'_>) -> bool {
+        let now = now.get();
+        self.0.pin().remove(key).is_some_and(|&(_, at)| at > now)
+    }
+
+    fn advance(&self, now: u64) -> usize {
+        let before = self.0.len();
+        self.0.pin().retain(|_, &(_, deadline)| deadline > now);
+        before - self.0.len()
     }
 
     fn live(&self) -> usize {

@@ -4,7 +4,7 @@
 use super::{Key, Now, Store, Time, Value};
 use crate::peers::Hasher;
 use crossbeam_utils::CachePadded;
-use hashbrown::hash_table::HashTable;
+use hashbrown::hash_table::{Entry as Found, HashTable};
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -50,6 +50,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<K: Key, V: Value> Store<K, V> for Sharded<K, V> {
     const NAME: &'static str = "64 mutexes + BTreeMap";
+    const DOES: &'static str =
+        "in each shard a hash table and a tree of deadlines; moves the deadline in the tree";
+    const DRIVEN: bool = true;
     type Handle = ();
 
     fn new(_time: &Time, _entries: usize, _timeout: Duration) -> Self {
@@ -67,16 +70,33 @@ impl<K: Key, V: Value> Store<K, V> for Sharded<K, V> {
     }
 
     #[inline]
-    fn insert(&self, key: K, value: V, now: Now<'_>, timeout: u64) {
+    fn insert(&self, key: K, value: V, now: Now<'_>, timeout: u64) -> (Option<u64>, ()) {
         let hash = self.hasher.hash_one(&key);
         let deadline = now.get() + timeout;
         let mut shard = self.shard(hash);
         let Shard { table, due, serial } = &mut *shard;
         *serial += 1;
         let place = (deadline, *serial);
-        due.insert(place, key.clone());
-        let entry = Entry { key, value, place };
-        table.insert_unique(hash, entry, |entry| self.hasher.hash_one(&entry.key));
+        let found = table.entry(
+            hash,
+            |entry| entry.key == key,
+            |entry| self.hasher.hash_one(&entry.key),
+        );
+        let old = match found {
+            Found::Vacant(vacant) => {
+                due.insert(place, key.clone());
+                vacant.insert(Entry { key, value, place });
+                None
+            }
+            Found::Occupied(mut occupied) => {
+                let entry = occupied.get_mut();
+                let own = due.remove(&entry.place).expect("in the table and the tree");
+                due.insert(place, own);
+                entry.place = place;
+                Some(std::mem::replace(&mut entry.value, value).number())
+            }
+        };
+        (old, ())
     }
 
     #[inline]
@@ -89,14 +109,18 @@ impl<K: Key, V: Value> Store<K, V> for Sharded<K, V> {
     }
 
     #[inline]
-    fn renew(&self, key: &mut K, (): (), _value: V, now: Now<'_>, timeout: u64) -> bool {
-        let hash = self.hasher.hash_one(&*key);
-        let deadline = now.get() + timeout;
+    fn touch(&self, key: &K, (): (), _value: V, now: Now<'_>, timeout: u64) -> bool {
+        let hash = self.hasher.hash_one(key);
+        let now = now.get();
+        let deadline = now + timeout;
         let mut shard = self.shard(hash);
         let Shard { table, due, .. } = &mut *shard;
         let Some(entry) = table.find_mut(hash, |entry| entry.key == *key) else {
             return false;
         };
+        if entry.place.0 <= now {
+            return false;
+        }
         if entry.place.0 != deadline {
             let own = due.remove(&entry.place).expect("in the table and the tree");
             entry.place.0 = deadline;
@@ -106,15 +130,17 @@ impl<K: Key, V: Value> Store<K, V> for Sharded<K, V> {
     }
 
     #[inline]
-    fn remove(&self, key: &K) -> bool {
+    fn remove(&self, key: &K, now: Now<'_>) -> bool {
         let hash = self.hasher.hash_one(key);
+        let now = now.get();
         let mut shard = self.shard(hash);
         let Shard { table, due, .. } = &mut *shard;
         let Ok(entry) = table.find_entry(hash, |entry| entry.key == *key) else {
             return false;
         };
-        due.remove(&entry.remove().0.place);
-        true
+        let place = entry.remove().0.place;
+        due.remove(&place);
+        place.0 > now
     }
 
     fn advance(&self, now: u64) -> usize {

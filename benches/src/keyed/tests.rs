@@ -22,7 +22,7 @@ fn story<K: Key, V: Value, S: Store<K, V>>() {
             for n in 0..20 {
                 let draw = mix(step * 100 + n);
                 let at = draw % KEYS as u64;
-                let (mut key, value, entry) = (K::make(at), V::make(at), &mut live[at as usize]);
+                let (key, value, entry) = (K::make(at), V::make(at), &mut live[at as usize]);
                 let intervals = (draw >> 10) % 100;
                 let timeout = intervals * interval + interval / 2;
                 let now = time.now();
@@ -31,19 +31,20 @@ fn story<K: Key, V: Value, S: Store<K, V>>() {
                 }
                 match (*entry, draw >> 60) {
                     (Some(_), 0..=2) => {
-                        assert!(store.remove(&key));
-                        assert!(!store.remove(&key));
+                        assert!(store.remove(&key, now));
+                        assert!(!store.remove(&key, now));
                         removed += 1;
                         *entry = None;
                     }
                     (Some((_, handle)), 3..=12) => {
-                        assert!(store.renew(&mut key, handle, value, now, timeout));
+                        assert!(store.touch(&key, handle, value, now, timeout));
                         renewed += 1;
                         *entry = Some((step + intervals, handle));
                     }
                     (Some(_), _) => {}
                     (None, _) => {
-                        let handle = store.insert(key, value, now, timeout);
+                        let (old, handle) = store.insert(key, value, now, timeout);
+                        assert_eq!(old, None);
                         *entry = Some((step + intervals, handle));
                     }
                 }
@@ -68,6 +69,8 @@ fn maps_do_what_the_model_does() {
     story::<String, u64, Map<String, u64>>();
     story::<u64, u64, DelayQueue<u64, u64>>();
     story::<Arc<str>, u64, DelayQueue<Arc<str>, u64>>();
+    story::<u64, u64, Dash<u64, u64>>();
+    story::<u64, u64, Papaya<u64, u64>>();
     story::<u64, u64, Sharded<u64, u64>>();
     story::<Arc<str>, u64, Sharded<Arc<str>, u64>>();
 }

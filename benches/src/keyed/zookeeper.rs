@@ -85,6 +85,8 @@ impl<K: Key, V> ZooKeeper<K, V> {
 
 impl<K: Key, V: Value> Store<K, V> for ZooKeeper<K, V> {
     const NAME: &'static str = "ZooKeeper's, over dashmap";
+    const DOES: &'static str = "a map to expiry times, and sets of keys by expiry time";
+    const DRIVEN: bool = true;
     type Handle = ();
 
     #[allow(clippy::cast_possible_truncation)] // a tenth of a second
@@ -102,8 +104,10 @@ impl<K: Key, V: Value> Store<K, V> for ZooKeeper<K, V> {
     }
 
     #[inline]
-    fn insert(&self, key: K, _value: V, now: Now<'_>, timeout: u64) {
-        self.update(&key, now.get(), timeout);
+    fn insert(&self, key: K, _value: V, now: Now<'_>, timeout: u64) -> (Option<u64>, ()) {
+        // Every insertion of the harness into a queue is of a key that is not there.
+        let unchanged = self.update(&key, now.get(), timeout).is_none();
+        (unchanged.then_some(0), ())
     }
 
     /// It has no values.
@@ -113,13 +117,13 @@ impl<K: Key, V: Value> Store<K, V> for ZooKeeper<K, V> {
 
     /// True: it would have put the key in.
     #[inline]
-    fn renew(&self, key: &mut K, (): (), _value: V, now: Now<'_>, timeout: u64) -> bool {
+    fn touch(&self, key: &K, (): (), _value: V, now: Now<'_>, timeout: u64) -> bool {
         self.update(key, now.get(), timeout);
         true
     }
 
     #[inline]
-    fn remove(&self, key: &K) -> bool {
+    fn remove(&self, key: &K, _now: Now<'_>) -> bool {
         ZooKeeper::remove(self, key).is_some()
     }
 

@@ -5,9 +5,9 @@ use super::{Mine, Trees};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Root};
 use crate::core::engine::Refused;
+use crate::core::header::Header;
 use crate::core::index::Candidate;
 use crate::core::lease::IssuedId;
-use crate::core::slots::Header;
 use crate::time::Timeout;
 
 /// As many misses as a core has outstanding, and then some: a tree's acks often come together.
@@ -18,7 +18,7 @@ impl Trees {
     #[inline]
     pub(crate) fn prefetch_issued(&self, root: Root) {
         if let Some(slot) = self.engine.slot(IssuedId(root.0).slot()) {
-            crate::core::prefetch(slot);
+            crate::core::prefetch_at(slot.address());
         }
     }
 
@@ -99,10 +99,10 @@ impl Trees {
 
     /// Where in the index the keys of a group belong; starts fetching their homes.
     #[inline(always)]
-    fn find_homes(&self, keys: impl Iterator<Item = u64>, places: &mut [(usize, u32); GROUP]) {
-        for (place, key) in places.iter_mut().zip(keys) {
-            *place = self.engine.hash(key);
-            self.engine.index(place.0).prefetch(place.1);
+    fn find_homes(&self, keys: impl Iterator<Item = u64>, hashes: &mut [u32; GROUP]) {
+        for (hash, key) in hashes.iter_mut().zip(keys) {
+            *hash = self.engine.hash(key);
+            self.engine.index_of(*hash).prefetch(*hash);
         }
     }
 
@@ -112,21 +112,21 @@ impl Trees {
         timeout: Timeout,
         mut each: impl FnMut(usize, Result<(), AckError>),
     ) {
-        let mut places = [(0usize, 0u32); GROUP];
+        let mut hashes = [0; GROUP];
         self.engine.with_stripe(|mine, index| {
             for (group, items) in items.chunks(GROUP).enumerate() {
-                self.find_homes(items.iter().map(|item| item.0), &mut places);
-                for (at, (&(key, xor, owner), &place)) in items.iter().zip(&places).enumerate() {
+                self.find_homes(items.iter().map(|item| item.0), &mut hashes);
+                for (at, (&(key, xor, owner), &hash)) in items.iter().zip(&hashes).enumerate() {
                     // For each anew, at the cost of a coarse reading: `each`, or a handler, may take its time.
                     let done = self.deadline(mine, timeout).and_then(|(deadline, now)| {
                         let new = New {
-                            at: place,
+                            hash,
                             key,
                             owner,
                             deadline,
                             now,
                         };
-                        self.init_at((mine, index), &new, xor)
+                        self.init_at((mine, index), &new, (xor, timeout))
                     });
                     each(group * GROUP + at, done);
                 }
@@ -140,21 +140,21 @@ impl Trees {
         items: &[(u64, u64)],
         mut each: impl FnMut(usize, Result<Ack, AckError>),
     ) {
-        let mut places = [(0usize, 0u32); GROUP];
+        let mut hashes = [0; GROUP];
         let mut candidates: [Option<Candidate<'_>>; GROUP] = [None; GROUP];
         for (group, items) in items.chunks(GROUP).enumerate() {
-            self.find_homes(items.iter().map(|item| item.0), &mut places);
-            for (candidate, place) in candidates.iter_mut().zip(&places[..items.len()]) {
-                *candidate = self.engine.index(place.0).candidate(place.1);
+            self.find_homes(items.iter().map(|item| item.0), &mut hashes);
+            for (candidate, &hash) in candidates.iter_mut().zip(&hashes[..items.len()]) {
+                *candidate = self.engine.index_of(hash).candidate(hash);
                 if let Some(slot) = candidate.and_then(|seen| self.engine.slot(seen.slot())) {
-                    crate::core::prefetch(slot);
+                    crate::core::prefetch_at(slot.address());
                 }
             }
-            for (at, (&(key, xor), &place)) in items.iter().zip(&places).enumerate() {
+            for (at, (&(key, xor), &hash)) in items.iter().zip(&hashes).enumerate() {
                 let done = if xor == 0 {
                     Err(AckError::ZeroEdge)
                 } else {
-                    self.ack_chosen_at(place, candidates[at], key, xor)
+                    self.ack_chosen_at(hash, candidates[at], key, xor)
                 };
                 each(group * GROUP + at, done);
             }

@@ -1,15 +1,18 @@
 //! Roots that callers choose: found through the index, in any order of arrival.
 
+use super::tree::{occupy, read, Tree};
 use super::{Mine, Trees};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Done, Reason};
-use crate::core::engine::{Claim, Refused};
+use crate::core::engine::{Claim, Look, Refused};
+use crate::core::header::Header;
 use crate::core::index::{Candidate, Insert};
 use crate::core::lease::{set, Lease, State};
-use crate::core::slots::{Header, Slot};
+use crate::core::slot::Slot;
 use crate::inject::{hit, Bug};
 use crate::sync::Ordering;
 use crate::time::Timeout;
+use std::time::Duration;
 
 /// States of a chosen root that its index word leads to.
 const HELD: u16 = set(&[
@@ -35,7 +38,7 @@ pub(super) enum Held {
 /// A slot that was found under a chosen id, as it was just then.
 pub(super) struct Found<'a> {
     id: u32,
-    slot: &'a Slot,
+    slot: Slot<'a, Tree>,
     word: u64,
     lease: Lease,
     /// Where in its home the index had it, if in the home's own line.
@@ -45,18 +48,17 @@ pub(super) struct Found<'a> {
 /// A chosen root, or the first sign of one, on its way in.
 #[derive(Clone, Copy)]
 pub(super) struct New {
-    /// Shard and hash of the key.
-    pub(super) at: (usize, u32),
+    /// The key's hash.
+    pub(super) hash: u32,
     pub(super) key: u64,
     pub(super) owner: u64,
     pub(super) deadline: u64,
     pub(super) now: u64,
 }
 
-/// Where a key is in the index: shard, hash, and the position in the home if it is known.
+/// Where a key is in the index: its hash, and the position in the home if it is known.
 #[derive(Clone, Copy)]
 pub(super) struct At {
-    pub(super) shard: usize,
     pub(super) hash: u32,
     pub(super) position: Option<usize>,
 }
@@ -66,7 +68,7 @@ impl Trees {
     #[inline(always)]
     pub(super) fn holds(&self, id: u32, key: u64, position: Option<usize>) -> Option<Found<'_>> {
         let slot = self.engine.slot(id)?;
-        let (word, lease) = slot.read(key, HELD)?;
+        let (word, lease) = read(slot, key, HELD)?;
         Some(Found {
             id,
             slot,
@@ -76,10 +78,16 @@ impl Trees {
         })
     }
 
+    /// The counters of the shard whose index has the keys of this hash.
     #[inline(always)]
-    pub(super) fn find(&self, shard: usize, hash: u32, key: u64) -> Option<Found<'_>> {
-        let candidate = self.engine.index(shard).candidate(hash);
-        self.find_with(candidate, shard, hash, key)
+    fn keys<'m>(&self, mine: &'m Mine, hash: u32) -> &'m super::Counts {
+        &mine.face.counts[self.engine.shard_of_hash(hash)]
+    }
+
+    #[inline(always)]
+    pub(super) fn find(&self, hash: u32, key: u64) -> Option<Found<'_>> {
+        let candidate = self.engine.index_of(hash).candidate(hash);
+        self.find_with(candidate, hash, key)
     }
 
     /// As [`find`](Self::find), with what [`candidate`](crate::core::index::Index::candidate) has said.
@@ -87,7 +95,6 @@ impl Trees {
     pub(super) fn find_with(
         &self,
         candidate: Option<Candidate<'_>>,
-        shard: usize,
         hash: u32,
         key: u64,
     ) -> Option<Found<'_>> {
@@ -97,14 +104,14 @@ impl Trees {
                 return found;
             }
         }
-        self.find_anywhere(shard, hash, key)
+        self.find_anywhere(hash, key)
     }
 
     #[cold]
     #[inline(never)]
-    fn find_anywhere(&self, shard: usize, hash: u32, key: u64) -> Option<Found<'_>> {
+    fn find_anywhere(&self, hash: u32, key: u64) -> Option<Found<'_>> {
         let mut seen = None;
-        self.engine.index(shard).find(hash, &mut |id| {
+        self.engine.index_of(hash).find(hash, &mut |id| {
             seen = self.holds(id, key, None);
             seen.is_some()
         })?;
@@ -121,14 +128,14 @@ impl Trees {
         state: State,
         word: impl FnOnce(u64) -> u64,
         refused: &mut Refused,
-    ) -> Option<(Claim<'_>, &Header)> {
+    ) -> Option<(Claim<'_, Tree>, &Header)> {
         let (claim, spot) = self.engine.claim(mine, index, refused)?;
         let target = self.target(new.key, claim.incarnation);
         let lease = Lease::new(state, claim.incarnation, new.deadline);
-        spot.birth
+        spot.note
             .store(self.born(target, new.now), Ordering::Relaxed);
-        spot.occupy(new.key, new.owner, word(target), lease);
-        mine.face.counts[new.at.0].keys_in.add(1);
+        occupy(&spot, new.key, new.owner, word(target), lease);
+        self.keys(mine, new.hash).keys_in.add(1);
         Some((claim, spot.header))
     }
 
@@ -138,19 +145,21 @@ impl Trees {
         &self,
         mine: &Mine,
         new: &New,
-        claim: &Claim<'_>,
+        claim: &Claim<'_, Tree>,
     ) -> Result<Option<Found<'_>>, AckError> {
         let mut found = None;
         let mut probe = |id| {
             found = self.holds(id, new.key, None);
             found.is_some()
         };
-        let entered = self.engine.publish(new.at, claim.id, &mut probe, self);
+        let entered = self
+            .engine
+            .publish(&self.engine.pin(), new.hash, claim.id, &mut probe, self);
         if let Insert::Done = entered {
             return Ok(None);
         }
         // Never published, so still ours alone (see `may_end`).
-        mine.face.counts[new.at.0].keys_out.add(1);
+        self.keys(mine, new.hash).keys_out.add(1);
         self.engine.free(mine, claim);
         match entered {
             Insert::Found => Ok(found),
@@ -166,35 +175,42 @@ impl Trees {
         owner: u64,
         timeout: Timeout,
     ) -> Result<(), AckError> {
-        let at = self.engine.hash(key);
+        let hash = self.engine.hash(key);
         // On its way while the clock is read and a slot is claimed.
-        self.engine.index(at.0).prefetch(at.1);
+        self.engine.index_of(hash).prefetch(hash);
         self.engine.with_stripe(|mine, index| {
             let (deadline, now) = self.deadline(mine, timeout)?;
             let new = New {
-                at,
+                hash,
                 key,
                 owner,
                 deadline,
                 now,
             };
-            self.init_at((mine, index), &new, xor)
+            self.init_at((mine, index), &new, (xor, timeout))
         })
     }
 
+    /// Inits a root with these edges. `timeout` is what the deadline in `new` was made of.
     #[inline(always)]
-    pub(super) fn init_at(&self, who: (&Mine, usize), new: &New, xor: u64) -> Result<(), AckError> {
+    pub(super) fn init_at(
+        &self,
+        who: (&Mine, usize),
+        new: &New,
+        (xor, timeout): (u64, Timeout),
+    ) -> Result<(), AckError> {
         if hit(Bug::LostInsert) {
             return Ok(());
         }
         let mut refused = Refused::OutOfMemory;
         let placed = self.place(who, new, State::Live, |target| target ^ xor, &mut refused);
         let Some((claim, header)) = placed else {
-            return self.init_anywhere(who, new, xor, Err(refused));
+            return self.init_anywhere(who, *new, (xor, timeout), Err(refused));
         };
         let id = claim.id;
-        if !self.engine.index(new.at.0).insert_at_home(new.at.1, id) {
-            return self.init_anywhere(who, new, xor, Ok(claim));
+        let index = self.engine.index_of(new.hash);
+        if !index.insert_at_home(&self.engine.pin(), new.hash, id) {
+            return self.init_anywhere(who, *new, (xor, timeout), Ok(claim));
         }
         who.0.face.counts[self.engine.shard_of(id)].begun.add(1);
         if self.engine.enforce_in(header, id, new.deadline).is_ok() && xor != 0 {
@@ -211,7 +227,7 @@ impl Trees {
         mine: &Mine,
         new: &New,
         xor: u64,
-        claim: &Claim<'_>,
+        claim: &Claim<'_, Tree>,
     ) -> Result<(), AckError> {
         let target = self.target(new.key, claim.incarnation);
         let lease = Lease::new(State::Live, claim.incarnation, new.deadline);
@@ -226,7 +242,7 @@ impl Trees {
                 lease,
                 position: None,
             };
-            self.complete_chosen(mine, new.at, &found, new.key, target);
+            self.complete_chosen(mine, new.hash, &found, new.key, target);
         }
         Ok(())
     }
@@ -237,32 +253,29 @@ impl Trees {
     fn init_anywhere<'a>(
         &'a self,
         who: (&Mine, usize),
-        new: &New,
-        xor: u64,
-        mut placed: Result<Claim<'a>, Refused>,
+        mut new: New,
+        (xor, timeout): (u64, Timeout),
+        mut placed: Result<Claim<'a, Tree>, Refused>,
     ) -> Result<(), AckError> {
         let mine = who.0;
-        let &New {
-            at,
-            key,
-            owner,
-            deadline,
-            now,
+        let New {
+            hash, key, owner, ..
         } = new;
         loop {
+            let New { deadline, now, .. } = new;
             let found = match placed {
-                Ok(claim) => match self.enter(mine, new, &claim)? {
+                Ok(claim) => match self.enter(mine, &new, &claim)? {
                     None => {
                         mine.face.counts[self.engine.shard_of(claim.id)]
                             .begun
                             .add(1);
-                        return self.init_ended(mine, new, xor, &claim);
+                        return self.init_ended(mine, &new, xor, &claim);
                     }
                     Some(found) => found,
                 },
                 Err(Refused::Closed) => return Err(AckError::Closed),
                 // What is there already needs no room.
-                Err(refused) => match self.find_anywhere(at.0, at.1, key) {
+                Err(refused) => match self.find_anywhere(hash, key) {
                     Some(found) => found,
                     None => return Err(self.refuse(refused)),
                 },
@@ -275,6 +288,8 @@ impl Trees {
                         && self.engine.lapse(now).is_some() =>
                 {
                     self.engine.catch_up(now, self);
+                    // Handlers have been called, and may have taken their time.
+                    (new.deadline, new.now) = self.deadline(mine, timeout)?;
                 }
                 State::Early => {
                     if self.merge(mine, &found, key, xor, owner, deadline, now)? {
@@ -295,9 +310,9 @@ impl Trees {
                         counts.early_merged.add(1);
                         let target = self.target(key, found.lease.incarnation());
                         let by = (found.lease.state() == State::EarlyFailedBy)
-                            .then(|| found.slot.word.load(Ordering::Relaxed) ^ target);
-                        found.slot.owner.store(owner, Ordering::Relaxed);
-                        self.engine.set_birth(found.id, self.born(target, now));
+                            .then(|| found.slot.fields().word.load(Ordering::Relaxed) ^ target);
+                        found.slot.fields().owner.store(owner, Ordering::Relaxed);
+                        self.set_birth(found.id, self.born(target, now));
                         self.finish(
                             mine,
                             found.claim(),
@@ -311,13 +326,13 @@ impl Trees {
                 _ if hit(Bug::DuplicateInit) => return Ok(()),
                 // Somebody else's init was first (S3, S7).
                 _ => {
-                    mine.face.counts[at.0].duplicate.add(1);
+                    self.keys(mine, hash).duplicate.add(1);
                     return Err(AckError::Duplicate);
                 }
             }
             let mut refused = Refused::OutOfMemory;
             placed = self
-                .place(who, new, State::Live, |target| target ^ xor, &mut refused)
+                .place(who, &new, State::Live, |target| target ^ xor, &mut refused)
                 .map(|(claim, _)| claim)
                 .ok_or(refused);
         }
@@ -338,7 +353,9 @@ impl Trees {
     ) -> Result<bool, AckError> {
         let slot = found.slot;
         let early = found.lease;
-        let initing = early.with_state(State::Initing);
+        // With its deadline from here on: a renewal that comes before the root is live moves that
+        // one.
+        let mut initing = Lease::new(State::Initing, early.incarnation(), deadline);
         // Also of what a shutdown finds under way here, and leaves to this thread.
         let telling = mine.face.telling();
         if self.engine.has_closed(found.id) {
@@ -355,16 +372,29 @@ impl Trees {
         counts.early_merged.add(1);
         let incarnation = early.incarnation();
         let target = self.target(key, incarnation);
-        self.engine.set_birth(found.id, self.born(target, now));
-        slot.owner.store(owner, Ordering::Relaxed);
+        self.set_birth(found.id, self.born(target, now));
+        slot.fields().owner.store(owner, Ordering::Relaxed);
         // AcqRel: Release publishes the owner to whoever's ack completes the word. Only acks change
         // it, by XOR, so this commutes with them.
         let mark = self.init_mark(target) ^ xor;
-        let complete = slot.word.fetch_xor(mark, Ordering::AcqRel) ^ mark == target;
-        let live = Lease::new(State::Live, incarnation, deadline);
-        match slot.swap_lease(initing, live) {
+        let complete = slot.fields().word.fetch_xor(mark, Ordering::AcqRel) ^ mark == target;
+        let mut until = deadline;
+        let goes_on = |now: Lease, state| now.incarnation() == incarnation && now.state() == state;
+        let mut live = initing.with_state(State::Live);
+        let mut swapped = slot.swap_lease(initing, live);
+        while let Err(now) = swapped {
+            if !goes_on(now, State::Initing) {
+                break;
+            }
+            // A call has renewed it meanwhile, and was told so.
+            initing = now;
+            live = initing.with_state(State::Live);
+            until = live.deadline_near(self.engine.about_now());
+            swapped = slot.swap_lease(initing, live);
+        }
+        match swapped {
             Ok(()) => {
-                if self.engine.enforce(found.id, deadline).is_err() {
+                if self.engine.enforce(found.id, until).is_err() {
                     // Shut down: an init that returns after that has not been.
                     if self.engine.end(slot, live).is_ok() {
                         self.finish(mine, found.claim(), live, target, Some(Reason::Cancelled));
@@ -376,7 +406,7 @@ impl Trees {
                 }
             }
             // A fail came between: it is ours to report.
-            Err(now) if now == initing.with_state(State::InitingFailed) => {
+            Err(now) if goes_on(now, State::InitingFailed) => {
                 if self.engine.end(slot, now).is_ok() {
                     self.finish(
                         mine,
@@ -398,7 +428,7 @@ impl Trees {
     pub(super) fn complete_chosen(
         &self,
         mine: &Mine,
-        at: (usize, u32),
+        hash: u32,
         found: &Found<'_>,
         key: u64,
         target: u64,
@@ -412,7 +442,7 @@ impl Trees {
         loop {
             let same = lease.incarnation() == seen.incarnation()
                 && matches!(lease.state(), State::Live | State::Initing)
-                && slot.key.load(Ordering::Acquire) == key;
+                && slot.fields().key.load(Ordering::Acquire) == key;
             if !same {
                 return false;
             }
@@ -420,8 +450,7 @@ impl Trees {
                 Ok(()) => {
                     let acked = Some(Reason::Acked);
                     let at = At {
-                        shard: at.0,
-                        hash: at.1,
+                        hash,
                         position: found.position,
                     };
                     self.finish_at(mine, found.claim(), lease, target, acked, Some(at));
@@ -436,25 +465,26 @@ impl Trees {
         if xor == 0 {
             return Err(AckError::ZeroEdge);
         }
-        let at = self.engine.hash(key);
-        self.ack_chosen_at(at, self.engine.index(at.0).candidate(at.1), key, xor)
+        let hash = self.engine.hash(key);
+        let candidate = self.engine.index_of(hash).candidate(hash);
+        self.ack_chosen_at(hash, candidate, key, xor)
     }
 
     #[inline(always)]
     pub(super) fn ack_chosen_at(
         &self,
-        at: (usize, u32),
+        hash: u32,
         candidate: Option<Candidate<'_>>,
         key: u64,
         xor: u64,
     ) -> Result<Ack, AckError> {
-        let mut seen = self.find_with(candidate, at.0, at.1, key);
+        let mut seen = self.find_with(candidate, hash, key);
         loop {
             let Some(found) = seen else {
-                match self.hold(at, key, State::Early, Held::Share(xor))? {
+                match self.hold(hash, key, State::Early, Held::Share(xor))? {
                     true => return Ok(Ack::Held),
                     false => {
-                        seen = self.find_anywhere(at.0, at.1, key);
+                        seen = self.find_anywhere(hash, key);
                         continue;
                     }
                 }
@@ -471,11 +501,12 @@ impl Trees {
             let next = found.word ^ xor;
             if found
                 .slot
+                .fields()
                 .word
                 .compare_exchange(found.word, next, Ordering::AcqRel, Ordering::Relaxed)
                 .is_err()
             {
-                seen = self.find_anywhere(at.0, at.1, key);
+                seen = self.find_anywhere(hash, key);
                 continue;
             }
             let target = self.target(key, found.lease.incarnation());
@@ -486,7 +517,7 @@ impl Trees {
                     Ack::Pending
                 });
             }
-            return self.last_ack_of(at, &found, key, target);
+            return self.last_ack_of(hash, &found, key, target);
         }
     }
 
@@ -494,13 +525,13 @@ impl Trees {
     #[inline(never)] // keeps the others short
     fn last_ack_of(
         &self,
-        at: (usize, u32),
+        hash: u32,
         found: &Found<'_>,
         key: u64,
         target: u64,
     ) -> Result<Ack, AckError> {
         self.engine.with_stripe(|mine, _| {
-            if self.complete_chosen(mine, at, found, key, target) {
+            if self.complete_chosen(mine, hash, found, key, target) {
                 Ok(Ack::Completed)
             } else {
                 self.count_late(mine, found.id);
@@ -513,7 +544,7 @@ impl Trees {
     #[cold]
     pub(super) fn hold(
         &self,
-        at: (usize, u32),
+        hash: u32,
         key: u64,
         state: State,
         held: Held,
@@ -523,13 +554,13 @@ impl Trees {
             let full = self.early.fetch_add(1, Relaxed) >= self.settings.early_capacity;
             if full && !hit(Bug::UnboundedEarly) {
                 self.early.fetch_sub(1, Relaxed);
-                mine.face.counts[at.0].refused.add(1);
+                self.keys(mine, hash).refused.add(1);
                 return Err(AckError::EarlyFull);
             }
             let (deadline, now) = self.early_deadline();
             mine.lapsed.set(self.engine.lapse(now).unwrap_or(0));
             let new = New {
-                at,
+                hash,
                 key,
                 owner: 0,
                 deadline,
@@ -545,9 +576,7 @@ impl Trees {
                     .enter(mine, &new, &claim)
                     .map(|found| found.is_none().then_some(claim)),
                 // Another was first, perhaps: what is there already needs no room.
-                None if refused != Refused::Closed
-                    && self.find_anywhere(at.0, at.1, key).is_some() =>
-                {
+                None if refused != Refused::Closed && self.find_anywhere(hash, key).is_some() => {
                     Ok(None)
                 }
                 None => Err(self.refuse(refused)),
@@ -568,14 +597,14 @@ impl Trees {
     }
 
     pub(crate) fn fail_chosen(&self, key: u64, by: Option<u64>) -> Result<Done, AckError> {
-        let at = self.engine.hash(key);
+        let hash = self.engine.hash(key);
         loop {
-            let Some(found) = self.find(at.0, at.1, key) else {
+            let Some(found) = self.find(hash, key) else {
                 let (state, word) = match by {
                     None => (State::EarlyFailed, Held::Share(0)),
                     Some(by) => (State::EarlyFailedBy, Held::Culprit(by)),
                 };
-                match self.hold(at, key, state, word)? {
+                match self.hold(hash, key, state, word)? {
                     true => return Ok(Done::Held),
                     false => continue,
                 }
@@ -626,7 +655,7 @@ impl Trees {
     /// time runs out, the outcome names nobody.
     fn name_culprit(&self, found: &Found<'_>, mut failed: Lease, key: u64, by: u64) {
         let target = self.target(key, failed.incarnation());
-        let mut word = found.slot.word.load(Ordering::Acquire);
+        let mut word = found.slot.fields().word.load(Ordering::Acquire);
         loop {
             // The word is read first: if the lease is the same, so is the tenant. Acks that have seen
             // it as merely early may still change the word; after this swap their own fails.
@@ -635,7 +664,7 @@ impl Trees {
                 return;
             }
             failed = now;
-            match found.slot.word.compare_exchange(
+            match found.slot.fields().word.compare_exchange(
                 word,
                 target ^ by,
                 Ordering::AcqRel,
@@ -663,45 +692,51 @@ impl Trees {
     }
 
     pub(crate) fn reset_chosen(&self, key: u64, timeout: Timeout) -> Result<Done, AckError> {
-        let at = self.engine.hash(key);
-        let deadline = self.renewal(timeout)?;
+        let hash = self.engine.hash(key);
+        let held = self.check(timeout)?;
+        // Early signs all wait equally long.
+        let early = Timeout::After(Duration::from_nanos(self.settings.early_timeout));
+        let mut lost = None;
         loop {
-            let Some(found) = self.find(at.0, at.1, key) else {
-                match self.hold(at, key, State::Early, Held::Share(0))? {
+            let Some(found) = self.find(hash, key) else {
+                match self.hold(hash, key, State::Early, Held::Share(0))? {
                     true => return Ok(Done::Held),
                     false => continue,
                 }
             };
             let lease = found.lease;
-            match lease.state() {
-                State::Live => {
-                    if hit(Bug::LateTouch) {
-                        return Ok(Done::Now);
-                    }
-                    let renewed = lease.with_deadline(deadline);
-                    if found.slot.swap_lease(lease, renewed).is_ok() {
-                        self.engine.shortened(found.id, lease, deadline);
-                        return Ok(Done::Now);
-                    }
-                }
-                // Its init, which is under way, sets a full timeout in a moment.
-                State::Initing => return Ok(Done::Now),
-                State::Early | State::EarlyFailed | State::EarlyFailedBy => {
-                    let (deadline, _) = self.early_deadline();
-                    let renewed = lease.with_deadline(deadline);
-                    if found.slot.swap_lease(lease, renewed).is_ok() {
-                        self.engine.shortened(found.id, lease, deadline);
-                        return Ok(Done::Held);
-                    }
-                }
+            let (timeout, done) = match lease.state() {
+                // An init that is under way keeps what it finds in the lease, and tells the driver
+                // of it.
+                State::Live | State::Initing if hit(Bug::LateTouch) => return Ok(Done::Now),
+                State::Live | State::Initing => (timeout, Done::Now),
+                State::Early | State::EarlyFailed | State::EarlyFailedBy => (early, Done::Held),
                 _ => return self.late(found.id),
+            };
+            // Of a later root under this id it is the first look, and where early signs have met
+            // their init. A swap that was lost to a change of the state alone was lost to no
+            // renewal.
+            let is_again = |(id, before, was): (u32, Lease, Done)| {
+                (id, was, before.incarnation()) == (found.id, done, lease.incarnation())
+                    && before.with_state(lease.state()) != lease
+            };
+            let look = Look::after(lost.is_some_and(is_again));
+            let held = held.filter(|_| done == Done::Now);
+            let Some(deadline) = self.renewed(lease, look, timeout, held)? else {
+                return Ok(done);
+            };
+            let renewed = lease.with_deadline(deadline);
+            if found.slot.swap_lease(lease, renewed).is_ok() {
+                self.engine.shortened(found.id, lease, deadline);
+                return Ok(done);
             }
+            lost = Some((found.id, lease, done));
         }
     }
 }
 
 impl<'a> Found<'a> {
-    fn claim(&self) -> Claim<'a> {
+    fn claim(&self) -> Claim<'a, Tree> {
         Claim::of(self.id, self.slot, self.lease)
     }
 }

@@ -1,11 +1,13 @@
 //! Roots that the engine issues: an id is a place.
 
+use super::tree::{occupy, Tree};
 use super::{fold, Mine, Trees};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Done, Reason, Root};
-use crate::core::engine::{Claim, Refused};
+use crate::core::engine::{Claim, Look, Refused};
+use crate::core::header::Header;
 use crate::core::lease::{IssuedId, Lease, State};
-use crate::core::slots::{Header, Slot};
+use crate::core::slot::Slot;
 use crate::inject::{hit, Bug};
 use crate::sync::Ordering;
 use crate::time::Timeout;
@@ -57,8 +59,8 @@ impl Trees {
         let root = IssuedId::new(claim.id, claim.incarnation, nonce).0;
         let target = self.issued_target(root);
         let lease = Lease::new(State::LiveIssued, claim.incarnation, deadline);
-        spot.birth.store(self.born(target, now), Ordering::Relaxed);
-        spot.occupy(root, owner, target ^ xor, lease);
+        spot.note.store(self.born(target, now), Ordering::Relaxed);
+        occupy(&spot, root, owner, target ^ xor, lease);
         mine.face.counts[self.engine.shard_of(claim.id)]
             .begun
             .add(1);
@@ -70,12 +72,12 @@ impl Trees {
 
     /// The slot of a root that is live just now, and its lease.
     #[inline(always)]
-    fn tenant(&self, root: Root) -> Option<(Claim<'_>, Lease)> {
+    fn tenant(&self, root: Root) -> Option<(Claim<'_, Tree>, Lease)> {
         let id = IssuedId(root.0).slot();
         let slot = self.engine.slot(id)?;
         // The lease is read first: the key cannot be older than the lease's tenant.
         let lease = slot.lease();
-        let same = slot.key.load(Ordering::Acquire) == root.0;
+        let same = slot.fields().key.load(Ordering::Acquire) == root.0;
         let live = same && lease.state() == State::LiveIssued;
         live.then(|| (Claim::of(id, slot, lease), lease))
     }
@@ -109,12 +111,12 @@ impl Trees {
         let Some(slot) = self.engine.slot(id) else {
             return self.late(0);
         };
-        let mut word = slot.word.load(Ordering::Acquire);
+        let mut word = slot.fields().word.load(Ordering::Acquire);
         let mut lease;
         loop {
             // Relaxed: the word's tenant's at least. In what order these two are read decides nothing: of a later tenant's
             // word the swap would fail.
-            let key = slot.key.load(Ordering::Relaxed);
+            let key = slot.fields().key.load(Ordering::Relaxed);
             lease = slot.lease();
             let same = key == root.0 || hit(Bug::StaleGeneration);
             if !same || lease.state() != State::LiveIssued {
@@ -124,10 +126,12 @@ impl Trees {
                 return Ok(Ack::Pending);
             }
             // AcqRel: Release passes on what this thread did for its tuple to whoever completes the tree.
-            match slot
-                .word
-                .compare_exchange(word, word ^ xor, Ordering::AcqRel, Ordering::Acquire)
-            {
+            match slot.fields().word.compare_exchange(
+                word,
+                word ^ xor,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
                 Ok(_) => break,
                 Err(now) => word = now,
             }
@@ -141,7 +145,13 @@ impl Trees {
 
     /// The ack that made the word its target, having seen `lease`.
     #[inline(never)] // keeps the others short
-    fn last_ack(&self, root: u64, slot: &Slot, lease: Lease, target: u64) -> Result<Ack, AckError> {
+    fn last_ack(
+        &self,
+        root: u64,
+        slot: Slot<'_, Tree>,
+        lease: Lease,
+        target: u64,
+    ) -> Result<Ack, AckError> {
         self.engine.with_stripe(|mine, _| {
             if self.complete_issued(mine, slot, lease, root, target) {
                 Ok(Ack::Completed)
@@ -160,7 +170,7 @@ impl Trees {
     pub(super) fn complete_issued(
         &self,
         mine: &Mine,
-        slot: &Slot,
+        slot: Slot<'_, Tree>,
         mut lease: Lease,
         root: u64,
         target: u64,
@@ -169,7 +179,9 @@ impl Trees {
         while let Err(now) = self.engine.end(slot, lease) {
             // Only the deadline changed, or it is over. A later tenant has another key, stored before its lease was.
             lease = now;
-            if lease.state() != State::LiveIssued || slot.key.load(Ordering::Acquire) != root {
+            if lease.state() != State::LiveIssued
+                || slot.fields().key.load(Ordering::Acquire) != root
+            {
                 return false;
             }
         }
@@ -193,17 +205,22 @@ impl Trees {
     }
 
     pub(crate) fn reset_issued(&self, root: Root, timeout: Timeout) -> Result<Done, AckError> {
-        let deadline = self.renewal(timeout)?;
+        let held = self.check(timeout)?;
+        let mut look = Look::First;
         while let Some((claim, lease)) = self.tenant(root) {
             if hit(Bug::LateTouch) {
                 return Ok(Done::Now);
             }
+            let Some(deadline) = self.renewed(lease, look, timeout, held)? else {
+                return Ok(Done::Now);
+            };
             let renewed = lease.with_deadline(deadline);
             if claim.slot.swap_lease(lease, renewed).is_ok() {
                 // Renewed: no expiry by the old deadline can succeed any more (Q6).
                 self.engine.shortened(claim.id, lease, deadline);
                 return Ok(Done::Now);
             }
+            look = Look::Again;
         }
         self.late(IssuedId(root.0).slot())
     }

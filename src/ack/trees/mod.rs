@@ -28,31 +28,28 @@
 //! An ack whose XOR lands after the tree has timed out or failed, having seen a live lease before, counts as
 //! one that came just before that end; it changes nothing that anybody reads.
 //!
-//! Loads in every operation on a slot are in the order word, key, lease. The claimer stores in the order
-//! key, word (Release), lease (Release): [`Spot::occupy`]. So who reads a tenant's word also reads that tenant's key, and
-//! its lease or the free one before it, or later ones; of later ones the swap on the word would fail, and a free
-//! lease is not a live one.
-//!
-//! [`Spot::occupy`]: crate::core::slots::Spot::occupy
+//! [`tree`] says in what order a slot's words are read and written.
 
 mod batch;
 mod chosen;
 mod issued;
+mod tree;
 
 use self::chosen::At;
+use self::tree::Tree;
 
 use super::deliver::Deliver;
 use super::error::AckError;
 use super::outcome::{Outcome, Reason, Root, RootId};
-use crate::core::engine::{BadTimeout, Claim, Engine, Face, Refused, Stripe};
-use crate::core::index::Removed;
+use crate::core::engine::{BadTimeout, Claim, Engine, Face, Look, Refused, Stripe};
 use crate::core::lease::{Lease, State};
-use crate::core::slots::Slot;
-use crate::core::threads::Counter;
-use crate::inject::{hit, Bug};
+use crate::core::slot::Slot;
+use crate::core::threads::{Counter, PerShard};
+use crate::inject::{held, hit, Bug};
 #[cfg(feature = "async")]
 use crate::setup::Leftovers;
-use crate::sync::{thread, Ordering};
+use crate::sync::park::Patience;
+use crate::sync::Ordering;
 use crate::time::Timeout;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -79,7 +76,7 @@ pub(crate) struct Counts {
 
 /// A thread's share.
 pub(crate) struct Share {
-    pub(crate) counts: Box<[Counts]>,
+    pub(crate) counts: PerShard<Counts>,
     nonce: Counter,
     /// How many roots this thread is about to end, or has ended and has yet to tell of. See [`Share::telling`].
     untold: AtomicU64,
@@ -88,7 +85,7 @@ pub(crate) struct Share {
 impl Share {
     fn new(shards: usize) -> Self {
         Share {
-            counts: (0..shards).map(|_| Counts::default()).collect(),
+            counts: PerShard::new(shards),
             nonce: Counter::default(),
             untold: AtomicU64::new(0),
         }
@@ -136,6 +133,17 @@ impl Drop for Telling<'_> {
 
 type Mine = Stripe<Share>;
 
+/// A root that an operator's call has seen in flight. Slot, generation and key name that one root.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    /// Slot that the root lies in.
+    pub(super) id: u32,
+    /// The lease as it was seen, live.
+    pub(super) lease: Lease,
+    /// Id of the root.
+    pub(super) key: u64,
+}
+
 pub(crate) struct Settings {
     /// Default timeout in nanoseconds; `None` if timeouts are off.
     pub(crate) timeout: Option<u64>,
@@ -143,14 +151,12 @@ pub(crate) struct Settings {
     pub(crate) early_capacity: u64,
     /// Of 2^32 roots, how many have their latency taken.
     pub(crate) sampled: u64,
-    /// log2 of the unit of birth stamps, in nanoseconds.
-    pub(crate) unit: u32,
     pub(crate) secrets: [u64; 4],
 }
 
 /// The trees of one tracker.
 pub(crate) struct Trees {
-    pub(crate) engine: Engine<Share>,
+    pub(crate) engine: Engine<Tree, Share>,
     settings: Settings,
     /// Early arrivals held now.
     early: AtomicU64,
@@ -186,7 +192,7 @@ impl From<BadTimeout> for AckError {
 }
 
 impl Trees {
-    pub(crate) fn new(engine: Engine<Share>, settings: Settings, deliver: Deliver) -> Self {
+    pub(crate) fn new(engine: Engine<Tree, Share>, settings: Settings, deliver: Deliver) -> Self {
         Trees {
             engine,
             settings,
@@ -240,10 +246,16 @@ impl Trees {
         (target >> 32) < self.settings.sampled
     }
 
-    #[inline]
-    #[allow(clippy::cast_possible_truncation)] // birth stamps are modulo 2^32 by design
-    pub(super) fn stamp(&self, now: u64) -> u32 {
-        (now >> self.settings.unit) as u32
+    pub(super) fn set_birth(&self, id: u32, stamp: u64) {
+        if let Some(spot) = self.engine.spot(id) {
+            // Published by the lease, which is set after it.
+            spot.note.store(stamp, Ordering::Relaxed);
+        }
+    }
+
+    fn birth(&self, id: u32) -> u64 {
+        let spot = self.engine.spot(id);
+        spot.map_or(0, |spot| spot.note.load(Ordering::Relaxed))
     }
 
     #[inline(always)]
@@ -257,20 +269,18 @@ impl Trees {
 
     #[cold]
     fn age_now(&self, id: u32) -> Duration {
-        let now = self.stamp(self.engine.clock.now());
-        Duration::from_nanos(
-            u64::from(now.wrapping_sub(self.engine.birth(id))) << self.settings.unit,
-        )
+        self.age(id, self.engine.clock.now())
     }
 
-    /// The birth stamp of a root with this target that is tracked `now`: by an exact clock if its latency will be told.
+    /// The birth stamp of a root with this target that begins `now`: an exact reading if its
+    /// latency will be reported.
     #[inline(always)]
-    pub(super) fn born(&self, target: u64, now: u64) -> u32 {
-        self.stamp(if self.is_sampled(target) {
+    pub(super) fn born(&self, target: u64, now: u64) -> u64 {
+        if self.is_sampled(target) {
             self.now_exactly()
         } else {
             now
-        })
+        }
     }
 
     #[cold]
@@ -286,22 +296,38 @@ impl Trees {
         Ok(self.engine.deadline(mine, timeout, default)?)
     }
 
-    /// The deadline of a root that is renewed now.
-    pub(super) fn renewal(&self, timeout: Timeout) -> Result<u64, AckError> {
+    /// Refuses a timeout that a renewal cannot have. Before the root is looked for: whether there
+    /// is one makes no difference. What it returns is the deadline of [`Bug::HeldDeadline`].
+    #[inline]
+    pub(super) fn check(&self, timeout: Timeout) -> Result<Option<u64>, AckError> {
         let default = self.settings.timeout;
-        Ok(self.engine.renewal(timeout, default, self)?)
+        self.engine.nanos(timeout, default)?;
+        let held = held(Bug::HeldDeadline, || {
+            self.engine.renewal(timeout, default, self)
+        });
+        Ok(held.transpose()?)
     }
 
-    /// Age of a live root, for operators.
+    /// The deadline that a renewal sets which has just looked at `lease`; `None` leaves the lease
+    /// as it is, and the renewal is done. `held` is what [`check`](Self::check) returned.
+    #[inline]
+    pub(super) fn renewed(
+        &self,
+        lease: Lease,
+        look: Look,
+        timeout: Timeout,
+        held: Option<u64>,
+    ) -> Result<Option<u64>, AckError> {
+        if held.is_some() {
+            return Ok(held);
+        }
+        let default = self.settings.timeout;
+        Ok(self.engine.renewed(lease, look, timeout, default, self)?)
+    }
+
+    /// Age of a live root. Zero where its birth stamp comes from a later reading than `now`.
     pub(crate) fn age(&self, id: u32, now: u64) -> Duration {
-        let stamp = self.stamp(now).wrapping_sub(self.engine.birth(id));
-        // The stamp may come from a reading a little later than `now`.
-        let stamp = if stamp > u32::MAX - (1 << 16) {
-            0
-        } else {
-            stamp
-        };
-        Duration::from_nanos(u64::from(stamp) << self.settings.unit)
+        Duration::from_nanos(now.saturating_sub(self.birth(id)))
     }
 
     /// The engine was shut down while an entry was on its way in. If this ends it, it never was.
@@ -309,7 +335,7 @@ impl Trees {
     pub(super) fn undo(
         &self,
         mine: &Mine,
-        claim: Claim<'_>,
+        claim: Claim<'_, Tree>,
         mut lease: Lease,
         target: u64,
     ) -> Result<(), AckError> {
@@ -342,10 +368,40 @@ impl Trees {
 
     // ---- ends ----
 
+    /// Fails the root that was seen in flight, under whatever lease it has by now. False if that
+    /// root has ended, or a shutdown will end it; a later root in its slot, be it of the same id,
+    /// is left alone.
+    pub(super) fn fail_seen(&self, seen: &Seen) -> bool {
+        let Some(slot) = self.engine.slot(seen.id) else {
+            return false;
+        };
+        loop {
+            // The lease is read first: the key cannot be older than the lease's root.
+            let lease = slot.lease();
+            let same = lease.incarnation() == seen.lease.incarnation()
+                && lease.state() == seen.lease.state()
+                && slot.fields().key.load(Ordering::Acquire) == seen.key;
+            if !same {
+                return false;
+            }
+            let target = if lease.state() == State::LiveIssued {
+                self.issued_target(seen.key)
+            } else {
+                self.target(seen.key, lease.incarnation())
+            };
+            match self.fail_live(Claim::of(seen.id, slot, lease), lease, target, None) {
+                Ok(true) => return true,
+                // It was renewed, or has ended: look again.
+                Ok(false) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
     /// Fails a live root, unless it has another lease by now. Whether this did; refused if a shutdown will end it, or its init.
     fn fail_live(
         &self,
-        claim: Claim<'_>,
+        claim: Claim<'_, Tree>,
         lease: Lease,
         target: u64,
         by: Option<u64>,
@@ -369,7 +425,7 @@ impl Trees {
     pub(super) fn finish(
         &self,
         mine: &Mine,
-        claim: Claim<'_>,
+        claim: Claim<'_, Tree>,
         lease: Lease,
         target: u64,
         reason: Option<Reason>,
@@ -382,14 +438,14 @@ impl Trees {
     fn finish_at(
         &self,
         mine: &Mine,
-        claim: Claim<'_>,
+        claim: Claim<'_, Tree>,
         lease: Lease,
         target: u64,
         reason: Option<Reason>,
         at: Option<At>,
     ) {
-        let key = claim.slot.key.load(Ordering::Relaxed);
-        let owner = claim.slot.owner.load(Ordering::Relaxed);
+        let key = claim.slot.fields().key.load(Ordering::Relaxed);
+        let owner = claim.slot.fields().owner.load(Ordering::Relaxed);
         let latency = if reason.is_some() {
             self.latency(target, claim.id)
         } else {
@@ -417,24 +473,17 @@ impl Trees {
             }
             RootId::Issued(Root(key))
         } else {
-            let at = at.unwrap_or_else(|| {
-                let (shard, hash) = self.engine.hash(key);
-                At {
-                    shard,
-                    hash,
-                    position: None,
-                }
+            let At { hash, position } = at.unwrap_or_else(|| At {
+                hash: self.engine.hash(key),
+                position: None,
             });
-            mine.face.counts[at.shard].keys_out.add(1);
+            let counts = &mine.face.counts[self.engine.shard_of_hash(hash)];
+            counts.keys_out.add(1);
             // Before the slot is freed: no slot is reused while the index has a word for it.
-            let index = self.engine.index(at.shard);
-            match index.remove(at.hash, claim.id, at.position) {
-                Removed::Clean => {
-                    if self.engine.free(mine, &claim) {
-                        self.maybe_tend();
-                    }
-                }
-                Removed::Copied => self.engine.to_limbo(at.shard, &claim),
+            let index = self.engine.index_of(hash);
+            let removed = index.remove(&self.engine.pin(), hash, claim.id, position, |_| false);
+            if self.engine.free_or_rest(mine, &claim, removed) {
+                self.maybe_tend();
             }
             RootId::Chosen(key)
         };
@@ -473,7 +522,7 @@ impl Trees {
         self.engine.close(self, |claim, lease| {
             let early = !matches!(lease.state(), State::Live | State::LiveIssued);
             self.engine.with_stripe(|mine, _| {
-                let key = claim.slot.key.load(Ordering::Relaxed);
+                let key = claim.slot.fields().key.load(Ordering::Relaxed);
                 let target = if lease.state() == State::LiveIssued {
                     self.issued_target(key)
                 } else {
@@ -487,7 +536,7 @@ impl Trees {
                             } else {
                                 RootId::Chosen(key)
                             },
-                            owner: claim.slot.owner.load(Ordering::Relaxed),
+                            owner: claim.slot.fields().owner.load(Ordering::Relaxed),
                             reason: Reason::Cancelled,
                             latency: self.latency(target, claim.id),
                         });
@@ -526,35 +575,38 @@ impl Trees {
         if !self.deliver.is_channel() {
             return;
         }
-        while !self.engine.stripes().all(Share::has_told) {
-            thread::yield_now();
+        let mut patience = Patience::new();
+        while !self.engine.stripes().all(Share::has_told) && !self.engine.has_lost(&patience) {
+            patience.wait();
         }
         self.deliver.finish();
     }
 }
 
-impl Face for Trees {
-    fn may_end(&self, claim: &Claim<'_>, lease: Lease) -> bool {
+impl Face<Tree> for Trees {
+    fn may_end(&self, claim: &Claim<'_, Tree>, lease: Lease) -> bool {
         if lease.state() == State::LiveIssued {
             return true;
         }
         // Its claimer still owns it, and may withdraw it, until the index has it.
-        let (shard, hash) = self.engine.hash(claim.slot.key.load(Ordering::Acquire));
+        let hash = self
+            .engine
+            .hash(claim.slot.fields().key.load(Ordering::Acquire));
         self.engine
-            .index(shard)
+            .index_of(hash)
             .find(hash, &mut |id| id == claim.id)
             .is_some()
     }
 
-    fn prepare(&self, slot: &Slot, lease: Lease) {
+    fn prepare(&self, _: u32, slot: Slot<'_, Tree>, lease: Lease) {
         if lease.state() != State::LiveIssued {
-            let (shard, hash) = self.engine.hash(slot.key.load(Ordering::Relaxed));
-            self.engine.index(shard).prefetch(hash);
+            let hash = self.engine.hash(slot.fields().key.load(Ordering::Relaxed));
+            self.engine.index_of(hash).prefetch(hash);
         }
     }
 
-    fn expired(&self, claim: Claim<'_>, lease: Lease, deadline: u64, now: u64) {
-        let key = claim.slot.key.load(Ordering::Relaxed);
+    fn expired(&self, claim: Claim<'_, Tree>, lease: Lease, deadline: u64, now: u64) {
+        let key = claim.slot.fields().key.load(Ordering::Relaxed);
         let ticks = &self.engine.ticks;
         let (reason, target) = match lease.state() {
             State::Live | State::LiveIssued => {
@@ -578,7 +630,9 @@ impl Face for Trees {
 
     fn live(&self, shard: usize) -> (u64, u64) {
         self.engine.balance(|share| {
-            let counts = &share.counts[shard];
+            let Some(counts) = share.counts.get(shard) else {
+                return (0, 0);
+            };
             let ended = [
                 &counts.acked,
                 &counts.failed,

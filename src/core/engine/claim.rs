@@ -3,7 +3,7 @@
 //! A thread walks through a chunk of slots in order, owns one bucket of 16 after the other (one swap each; see
 //! [`super::super::slots`]) and claims the free slots in it by plain stores; then it goes to the next chunk of a ring
 //! that has room, another shard's each time, and adds a chunk where a few looks find none. In-flight windows
-//! thus become sequential memory, and a slot rests for as long as possible between two tenants. The driver takes chunks
+//! thus become sequential memory, and a slot rests for as long as possible between two occupants. The driver takes chunks
 //! off the ring when most of the slots are free, and gives their memory back when they have drained.
 //!
 //! A thread that claims no more keeps the bucket that it owns last: at most 15 slots that nobody else can have, and a
@@ -11,8 +11,10 @@
 
 use super::{Claim, Engine, Refused, Stripe, SEVERAL, SHUT};
 use crate::core::lease::State;
+use crate::core::memory::OutOfMemory;
 use crate::core::params::{BUCKET, CHUNK, LONG_WALK, LOOKS, SAMPLES};
-use crate::core::slots::{OutOfMemory, Slots, Spot};
+use crate::core::slot::Payload;
+use crate::core::slots::{Run, Slots, Spot};
 use crate::inject::{hit, Bug};
 use crate::sync::Ordering;
 
@@ -35,7 +37,7 @@ fn take<C>(stripe: &Stripe<C>, free: u64) -> u64 {
     stripe.hand.get() + u64::from(free.trailing_zeros())
 }
 
-impl<C> Engine<C> {
+impl<P: Payload, C> Engine<P, C> {
     /// Claims a free slot. Lock-free; amortised over a bucket, one swap. If there is none, `refused` says why.
     ///
     /// (Not a `Result`: its layout makes the compiler take the claim to bytes and put it together again.)
@@ -45,10 +47,33 @@ impl<C> Engine<C> {
         stripe: &Stripe<C>,
         index: usize,
         refused: &mut Refused,
-    ) -> Option<(Claim<'_>, Spot<'_>)> {
+    ) -> Option<(Claim<'_, P>, Spot<'_, P>)> {
+        self.claim_with(stripe, index, true, refused)
+    }
+
+    /// As [`claim`](Self::claim), of a slot that takes another one's place, and its room where that is bounded.
+    #[inline(always)]
+    pub(crate) fn claim_instead(
+        &self,
+        stripe: &Stripe<C>,
+        index: usize,
+        refused: &mut Refused,
+    ) -> Option<(Claim<'_, P>, Spot<'_, P>)> {
+        self.claim_with(stripe, index, false, refused)
+    }
+
+    /// Claims a slot that `needs_room` of its own, or has another one's.
+    #[inline(always)]
+    fn claim_with(
+        &self,
+        stripe: &Stripe<C>,
+        index: usize,
+        needs_room: bool,
+        refused: &mut Refused,
+    ) -> Option<(Claim<'_, P>, Spot<'_, P>)> {
         let free = stripe.free.get();
         let id = if free == 0 || stripe.lapsed.get() != 0 || self.asks.load(Ordering::Relaxed) {
-            self.claim_further(stripe, index, refused)
+            self.claim_further(stripe, index, needs_room, refused)
         } else {
             // Mostly there is one left in the bucket that this thread owns; then this is all.
             take(stripe, free)
@@ -60,7 +85,7 @@ impl<C> Engine<C> {
         let id = id as u32;
         let spot = self.slots.spot(id)?;
         #[allow(clippy::cast_possible_truncation)] // bases have 32 bits
-        let incarnation = Slots::tenancy(spot.slot, stripe.base.get() as u32);
+        let incarnation = Slots::<P>::tenancy(spot.slot, stripe.base.get() as u32);
         let slot = spot.slot;
         let claim = Claim {
             id,
@@ -73,7 +98,13 @@ impl<C> Engine<C> {
     /// As [`claim`](Self::claim), from the next bucket, or where there is more to ask. The slot's id; if [`NOTHING`],
     /// `refused` says why.
     #[inline(never)]
-    fn claim_further(&self, stripe: &Stripe<C>, index: usize, refused: &mut Refused) -> u64 {
+    fn claim_further(
+        &self,
+        stripe: &Stripe<C>,
+        index: usize,
+        needs_room: bool,
+        refused: &mut Refused,
+    ) -> u64 {
         if self.refusing.load(Ordering::Relaxed) {
             *refused = Refused::Closed;
             return NOTHING;
@@ -82,9 +113,11 @@ impl<C> Engine<C> {
             *refused = Refused::Full;
             return NOTHING;
         }
-        if let Err(why) = self.take_credit() {
-            *refused = why;
-            return NOTHING;
+        if needs_room {
+            if let Err(why) = self.take_credit() {
+                *refused = why;
+                return NOTHING;
+            }
         }
         let mut fruitless = 0;
         loop {
@@ -95,7 +128,9 @@ impl<C> Engine<C> {
                 return id;
             }
             if let Err(why) = self.next_chunk(stripe, index, fruitless >= FRUITLESS) {
-                self.return_credit();
+                if needs_room {
+                    self.return_credit();
+                }
                 *refused = why;
                 if let Refused::OutOfMemory = why {
                     self.starves();
@@ -287,11 +322,9 @@ impl<C> Engine<C> {
         let shard = &self.shards[at];
         let roomy = |local: u32| {
             let step = (CHUNK / SAMPLES).max(1);
-            let slots = self
-                .slots
-                .chunk(local as usize * self.shards.len() + at)
-                .unwrap_or_default();
-            let sampled = slots.iter().step_by(step);
+            let slots = self.slots.chunk(local as usize * self.shards.len() + at);
+            let slots = slots.unwrap_or_else(Run::empty);
+            let sampled = (0..CHUNK).step_by(step).filter_map(|at| slots.get(at));
             let (mut seen, mut free, mut start) = (0, 0, None);
             for slot in sampled {
                 if slot.lease().state() == State::Free {

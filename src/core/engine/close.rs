@@ -3,10 +3,13 @@
 use super::{Claim, Engine, Face, SHUT};
 use crate::core::lease::{Lease, State};
 use crate::core::params::CHUNK;
-use crate::sync::{thread, Ordering};
+use crate::core::slot::Payload;
+use crate::core::slots::Run;
+use crate::sync::park::Patience;
+use crate::sync::Ordering;
 use crate::trace::event;
 
-impl<C> Engine<C> {
+impl<P: Payload, C> Engine<P, C> {
     /// New entries are refused from about now on; those under way may still come.
     pub(crate) fn refuse(&self) {
         // Hints: what decides is the shards' chunk counts, and the closing of buckets.
@@ -44,17 +47,22 @@ impl<C> Engine<C> {
     }
 
     /// Shuts the engine: ends every slot, calling `f` for each that this ended. Goes from shard to shard, and waits at each
-    /// for who is at it. After it returns nothing is live, and nothing can come.
-    pub(crate) fn close(&self, face: &impl Face, mut f: impl FnMut(Claim<'_>, Lease)) {
+    /// for the thread that is at it: asleep, where that takes long. After it returns nothing is live, and nothing can come.
+    pub(crate) fn close(&self, face: &impl Face<P>, mut f: impl FnMut(Claim<'_, P>, Lease)) {
         self.refuse();
         let _driving = self.driving();
         let mut left = None;
         for (at, shard) in self.shards.iter().enumerate() {
+            let mut patience = Patience::new();
             let closed = loop {
+                if shard.driver.is_lost() {
+                    // The child of a fork: the thread that is at this shard stayed behind.
+                    break None;
+                }
                 if let Some(closed) = shard.driver.enter(|_| self.close_shard(at, face, &mut f)) {
                     break closed;
                 }
-                thread::yield_now();
+                patience.wait();
             };
             if let Some(ended) = closed {
                 left = Some(left.unwrap_or(0) + ended);
@@ -71,8 +79,8 @@ impl<C> Engine<C> {
     fn close_shard(
         &self,
         at: usize,
-        face: &impl Face,
-        f: &mut impl FnMut(Claim<'_>, Lease),
+        face: &impl Face<P>,
+        f: &mut impl FnMut(Claim<'_, P>, Lease),
     ) -> Option<u64> {
         let peak = self.shards[at].peak.fetch_or(SHUT, Ordering::AcqRel);
         if peak & SHUT != 0 {
@@ -92,7 +100,8 @@ impl<C> Engine<C> {
             let chunk = local as usize * self.shards.len() + at;
             #[allow(clippy::cast_possible_truncation)] // a slot's id
             let first = (chunk * CHUNK) as u32;
-            for (id, slot) in (first..).zip(self.slots.chunk(chunk).into_iter().flatten()) {
+            for (id, slot) in (first..).zip(self.slots.chunk(chunk).into_iter().flat_map(Run::iter))
+            {
                 let mut lease = slot.lease();
                 // One that is not published yet is its claimer's, who will find the bucket closed.
                 while (lease.state().expires() || lease.state() == State::Closing)

@@ -3,12 +3,18 @@
 //! # Who does what
 //!
 //! * Any thread claims, publishes, touches and ends slots. None of it waits for anybody.
-//! * Any number of threads *drive* (`poll`; the reaper thread calls it too), each shard one at a time: who is at it empties
-//!   its inbox, advances its wheel, scans buckets that are due, carries its index's words, and gives its memory back. A poll
-//!   goes over the shards, different threads beginning with different ones, leaves out those that somebody is at, and says so. What
-//!   its budget does not cover stays in the shard, for whoever comes next.
-//! * Handlers are called by who is at a shard, who stays there meanwhile. A poll in a handler finds every shard taken;
-//!   a shutdown in one only asks. [`Engine::close`] goes from shard to shard and waits at each until it is left.
+//! * Any number of threads *drive* (`poll`; the reaper thread calls it too), each shard by one at a
+//!   time. A shard's driver empties its inbox, advances its wheel, scans buckets that are due,
+//!   migrates its index's words, and gives its memory back. A poll goes over the shards, different
+//!   threads beginning with different ones, leaves out those that another thread drives, and says
+//!   so. What its budget does not cover stays in the shard, for the next driver.
+//! * After a round the driver has left every shard and is unpinned. Then it frees slots of entries
+//!   that have ended and that no thread can be looking at, and drops their payloads ([`reclaim`]).
+//!   One thread at a time takes the lists and looks after grace periods. Payloads are dropped outside
+//!   of that, so several drivers may drop different batches concurrently.
+//! * The driver calls handlers and listeners unpinned, but while it is at the shard. A poll in a
+//!   handler finds every shard taken; a shutdown in one only asks. [`Engine::close`] goes from
+//!   shard to shard and waits at each until its driver has left it.
 //!
 //! # How a deadline reaches the wheel
 //!
@@ -42,7 +48,7 @@
 //! # Who sleeps, and who leaves
 //!
 //! Before it sleeps the reaper announces until when (`wake_at`, swap), then looks at each shard that nobody is at, whether
-//! something is wanted there earlier. Who wants something (lowers the next expiration, puts a slot in limbo, asks for tending)
+//! something is wanted there earlier. Who wants something (lowers the next expiration, has a slot to be freed, asks for tending)
 //! says so first, then lowers the announcement (read-modify-write): either it lowers one that was too late, and wakes the
 //! reaper, or the reaper's second look finds what is wanted (W4). The pusher compares the bucket's current next expiration,
 //! not its own deadline, because it may be pushing on behalf of another thread that found the bucket flagged already (W10).
@@ -70,21 +76,26 @@ mod reclaim;
 mod round;
 mod walk;
 
-pub(crate) use deadline::BadTimeout;
+pub(crate) use deadline::{BadTimeout, Look};
 pub(crate) use walk::Walk;
 
+use super::header::{Header, Lowered, NextExpiration};
 use super::inbox::{Inbox, Taken};
-use super::index::{Index, Insert, Probe};
+use super::index::{Index, Insert, Probe, Removed};
 use super::lateness::{self, Lateness};
 use super::lease::{Lease, State};
+use super::memory::OutOfMemory;
 use super::params::{BUCKET, CHUNK};
-use super::slots::{Header, Lowered, NextExpiration, OutOfMemory, Slot, Slots};
+pub(crate) use super::pins::Pin;
+use super::pins::Pins;
+use super::slot::{Payload, Slot};
+use super::slots::{Slots, Spot};
 use super::threads::{self, index, Counter, Stripes};
 use crate::inject::{hit, stall, Bug};
 use crate::sync::asymmetric::Barrier;
 use crate::sync::exclusive::Exclusive;
-use crate::sync::park::Waker;
-use crate::sync::{thread, AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::park::{Patience, Waker};
+use crate::sync::{process, thread, AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::time::{Clock, CoarseClock, Ticks, NEVER};
 use crate::wheel::{Geometry, Wheel};
 use crossbeam_utils::CachePadded;
@@ -94,7 +105,7 @@ use std::sync::Arc;
 #[allow(clippy::cast_possible_truncation)]
 const BUCKET_U32: u32 = BUCKET as u32;
 
-/// How many homes and words of the index an inserter carries at a time where the driver has fallen behind.
+/// How many homes and words of the index an inserting thread migrates at a time where the driver has fallen behind.
 const HELP: usize = 64;
 
 /// How far, in ticks, the driver may be behind before leases must be kept out of buckets that have waited that long.
@@ -157,17 +168,24 @@ pub(crate) enum Refused {
 }
 
 /// A slot that the caller owns alone.
-#[derive(Clone, Copy)]
-pub(crate) struct Claim<'a> {
+pub(crate) struct Claim<'a, P: Payload> {
     pub(crate) id: u32,
     pub(crate) incarnation: u32,
-    pub(crate) slot: &'a Slot,
+    pub(crate) slot: Slot<'a, P>,
 }
 
-impl<'a> Claim<'a> {
-    /// Of the tenancy that `lease` is of.
+impl<P: Payload> Clone for Claim<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Payload> Copy for Claim<'_, P> {}
+
+impl<'a, P: Payload> Claim<'a, P> {
+    /// Of the occupancy that `lease` is of.
     #[inline(always)]
-    pub(crate) fn of(id: u32, slot: &'a Slot, lease: Lease) -> Self {
+    pub(crate) fn of(id: u32, slot: Slot<'a, P>, lease: Lease) -> Self {
         Claim {
             id,
             incarnation: lease.incarnation(),
@@ -239,8 +257,8 @@ pub(crate) struct Stripe<C> {
     refused: Counter,
     /// How many shards further than its index says this thread's next round begins.
     further: Counter,
-    /// Non-zero if its last round has ended entries whose memory others were still to retire.
-    lent: Counter,
+    /// The slots that it has ended and that are not free yet.
+    reclaim: reclaim::Mine,
     /// How near the nearest tick is of which it has yet to tell, as [`NEVER`] less that; 0 if it has told of all. A standard atomic
     /// also under loom: each poll would look at eight more.
     untold: std::sync::atomic::AtomicU64,
@@ -267,7 +285,7 @@ impl<C> Stripe<C> {
             driving: Counter::default(),
             refused: Counter::default(),
             further: Counter::default(),
-            lent: Counter::default(),
+            reclaim: reclaim::Mine::new(),
             untold: std::sync::atomic::AtomicU64::new(0),
             ending: owner::Ending::none(),
             face,
@@ -365,13 +383,14 @@ struct Work {
 }
 
 /// See [`Engine::driving`].
-struct Driving<'a, C> {
-    engine: &'a Engine<C>,
+struct Driving<'a, P: Payload, C> {
+    engine: &'a Engine<P, C>,
     /// Of the stripe that is marked: an ending thread's is borrowed, and must not be another's meanwhile.
     index: threads::Index,
+    _in_round: threads::InRound,
 }
 
-impl<C> Drop for Driving<'_, C> {
+impl<P: Payload, C> Drop for Driving<'_, P, C> {
     fn drop(&mut self) {
         let driving = &self.engine.stripes.get(self.index.get()).driving;
         driving.set(driving.get() - 1);
@@ -389,41 +408,39 @@ pub(crate) struct Round {
     pub(crate) next: Option<u64>,
 }
 
-/// What an entry that the driver has ended leaves to a grace period.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Leaves {
-    Nothing,
-    /// Memory that has been retired when [`Face::expired`] returns.
-    Retired,
-    /// Memory that who has polled will retire.
-    Lent,
-}
-
-/// Told of what the driver finds; implemented by the faces.
-pub(crate) trait Face {
+/// Told of what the driver finds; implemented by the store types.
+pub(crate) trait Face<P: Payload> {
     /// Whether the driver may end this slot. False for one that has been filled but not yet published: its
     /// claimer owns it still. Its claimer calls [`Engine::enforce`] once it has published it.
-    fn may_end(&self, claim: &Claim<'_>, lease: Lease) -> bool;
+    fn may_end(&self, claim: &Claim<'_, P>, lease: Lease) -> bool;
 
     /// The driver is about to end this slot: a chance to start fetching what that will touch.
-    fn prepare(&self, slot: &Slot, lease: Lease);
+    fn prepare(&self, id: u32, slot: Slot<'_, P>, lease: Lease);
 
     /// `slot` has been ended by the driver (its lease is `DEAD`, was `lease`, deadline `deadline`) at clock
     /// reading `now`: report it and free it. Must not panic.
-    fn expired(&self, claim: Claim<'_>, lease: Lease, deadline: u64, now: u64);
+    fn expired(&self, claim: Claim<'_, P>, lease: Lease, deadline: u64, now: u64);
 
     /// How many of a shard's slots are in use, and how many keys its index holds; about.
     fn live(&self, shard: usize) -> (u64, u64);
 
-    /// What is left of entries that the driver ends.
-    fn leaves(&self) -> Leaves {
-        Leaves::Nothing
+    /// The slot that this one leads to, where slots are forwarded.
+    fn tail(&self, id: u32) -> u32 {
+        id
+    }
+
+    /// No thread looks at an ended slot any more: takes its payload, calls `free`, and drops the payload. Must not panic.
+    fn discard(&self, _slot: Slot<'_, P>, free: impl FnOnce())
+    where
+        Self: Sized,
+    {
+        free();
     }
 }
 
 /// A sharded store of slots that expire.
-pub(crate) struct Engine<C> {
-    slots: Slots,
+pub(crate) struct Engine<P: Payload, C> {
+    slots: Slots<P>,
     shards: Box<[CachePadded<Shard>]>,
     indexes: Box<[Index]>,
     stripes: Stripes<CachePadded<Stripe<C>>>,
@@ -452,6 +469,7 @@ pub(crate) struct Engine<C> {
     /// The latest tick up to which everything that was due has been ended. See [`Engine::lapse`].
     caught_up: std::sync::atomic::AtomicU64,
     reclaim: reclaim::Reclaim,
+    pins: Pins,
     /// Where stalls of the process are looked out for.
     watch: Option<pause::Watch>,
     /// Between owners and who ends what is due; off where entries have no owners.
@@ -460,6 +478,8 @@ pub(crate) struct Engine<C> {
     refusing: AtomicBool,
     /// They are, or the capacity is bounded: a claim has more to ask than whether a slot is free.
     asks: AtomicBool,
+    /// The process that it was made in.
+    process: u32,
     seed: u64,
     hasher: foldhash::SharedSeed,
     /// Nanoseconds that rounds of the reaper have taken, and how many there were. Written by it only.
@@ -470,7 +490,7 @@ pub(crate) struct Engine<C> {
     starves: std::sync::atomic::AtomicBool,
 }
 
-impl<C> Engine<C> {
+impl<P: Payload, C> Engine<P, C> {
     /// `stripe` makes the face's share of a thread's stripe.
     pub(crate) fn new(
         config: Config,
@@ -523,10 +543,12 @@ impl<C> Engine<C> {
             driven: CachePadded::new(std::sync::atomic::AtomicU64::new(now)),
             caught_up: std::sync::atomic::AtomicU64::new(0),
             reclaim: reclaim::Reclaim::new(),
+            pins: Pins::new(),
             watch: config.pause_grace.map(pause::Watch::new),
             barrier: Barrier::new(config.owners),
             refusing: AtomicBool::new(false),
             asks: AtomicBool::new(config.capacity.is_some()),
+            process: process::current(),
             seed: config.seed,
             hasher: foldhash::SharedSeed::from_u64(config.seed),
             busy: Counter::default(),
@@ -537,19 +559,36 @@ impl<C> Engine<C> {
     }
 }
 
-impl<C> Engine<C> {
+impl<P: Payload, C> Engine<P, C> {
+    /// Whether what has been waited for so long is said by a thread that stayed behind when this process was forked.
+    pub(crate) fn has_lost(&self, patience: &Patience) -> bool {
+        patience.is_long() && self.process != process::current()
+    }
+
     #[inline]
     pub(crate) fn shards(&self) -> usize {
         self.shards.len()
     }
 
     #[inline(always)]
-    pub(crate) fn slot(&self, id: u32) -> Option<&Slot> {
+    pub(crate) fn slot(&self, id: u32) -> Option<Slot<'_, P>> {
         self.slots.slot(id)
     }
 
+    /// A slot and what belongs to it.
+    #[inline(always)]
+    pub(crate) fn spot(&self, id: u32) -> Option<Spot<'_, P>> {
+        self.slots.spot(id)
+    }
+
+    /// See [`Pins::pin`].
+    #[inline(always)]
+    pub(crate) fn pin(&self) -> Pin {
+        self.pins.pin()
+    }
+
     /// How many slots of `face`, which is this engine's, are in use; about, while others come and go.
-    pub(crate) fn len(&self, face: &impl Face) -> usize {
+    pub(crate) fn len(&self, face: &impl Face<P>) -> usize {
         let live: u64 = (0..self.shards()).map(|shard| face.live(shard).0).sum();
         usize::try_from(live).unwrap_or(usize::MAX)
     }
@@ -568,7 +607,7 @@ impl<C> Engine<C> {
     /// An entry that was due at `deadline` is seen at clock reading `now`. By who is at its shard. What has come early, and was never
     /// begun, is no entry.
     #[inline]
-    fn late(&self, claim: &Claim<'_>, lease: Lease, deadline: u64, now: u64) {
+    fn late(&self, claim: &Claim<'_, P>, lease: Lease, deadline: u64, now: u64) {
         if !lease.state().is_early() {
             let late = now.saturating_sub(self.ticks.begins(deadline));
             self.shards[self.shard_of(claim.id)].lateness.add(late);
@@ -604,31 +643,27 @@ impl<C> Engine<C> {
         (u64::from(shard.active.load(Ordering::Relaxed)) + u64::from(lingering)) * CHUNK as u64
     }
 
+    /// The seeded hash of some bits.
     #[inline]
-    pub(crate) fn set_birth(&self, id: u32, stamp: u32) {
-        if let Some(birth) = self.slots.birth(id) {
-            // Published by the lease, which is set after it.
-            birth.store(stamp, Ordering::Relaxed);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn birth(&self, id: u32) -> u32 {
-        self.slots
-            .birth(id)
-            .map_or(0, |birth| birth.load(Ordering::Relaxed))
-    }
-
-    /// The seeded hash of a chosen key: the low half addresses the index, the high half picks the shard.
-    #[inline]
-    pub(crate) fn hash(&self, key: u64) -> (usize, u32) {
+    #[allow(clippy::cast_possible_truncation)] // the low half is what is kept
+    pub(crate) fn hash(&self, bits: u64) -> u32 {
         use std::hash::Hasher;
         let mut hasher = foldhash::quality::FoldHasher::with_seed(self.seed, &self.hasher);
-        hasher.write_u64(key);
-        let hash = hasher.finish();
-        #[allow(clippy::cast_possible_truncation)]
-        let low = hash as u32;
-        ((hash >> 32) as usize & (self.shards.len() - 1), low)
+        hasher.write_u64(bits);
+        hasher.finish() as u32
+    }
+
+    /// The shard whose index has the keys of this hash. The index addresses homes by the lowest bits; shards go by a product,
+    /// to which all bits contribute.
+    #[inline]
+    pub(crate) fn shard_of_hash(&self, hash: u32) -> usize {
+        (hash.wrapping_mul(0x9E37_79B1) >> 24) as usize & (self.shards.len() - 1)
+    }
+
+    /// The index that has the keys of this hash.
+    #[inline]
+    pub(crate) fn index_of(&self, hash: u32) -> &Index {
+        &self.indexes[self.shard_of_hash(hash)]
     }
 
     #[inline]
@@ -637,7 +672,7 @@ impl<C> Engine<C> {
     }
 }
 
-impl<C> Engine<C> {
+impl<P: Payload, C> Engine<P, C> {
     /// Calls `f` with this thread's stripe and index.
     #[inline(always)]
     pub(crate) fn with_stripe<R>(&self, f: impl FnOnce(&Stripe<C>, usize) -> R) -> R {
@@ -646,12 +681,13 @@ impl<C> Engine<C> {
     }
 
     /// Marks this thread as being at a shard, or about to go to some, until the mark is dropped. Marks nest.
-    fn driving(&self) -> Driving<'_, C> {
+    fn driving(&self) -> Driving<'_, P, C> {
         let index = index();
         self.stripes.get(index.get()).driving.add(1);
         Driving {
             engine: self,
             index,
+            _in_round: threads::InRound::begin(),
         }
     }
 
@@ -750,6 +786,7 @@ impl<C> Engine<C> {
 
     /// How long until then.
     pub(crate) fn wait_time(&self) -> Option<std::time::Duration> {
+        let promises = self.promises();
         // First: who has told since has named it at its shard before, and whoever leaned on that finds one or the other (Q12).
         let untold = self.untold(0);
         let told = self.shards.iter().filter_map(|shard| shard.next.get_told());
@@ -757,24 +794,33 @@ impl<C> Engine<C> {
         // Read after them: a stall in between makes the wait shorter (Q12).
         let now = self.clock.now();
         let next = next.min(untold.max(self.ticks.at(now) + 1));
+        if let Some(before) = promises {
+            let until = match next {
+                NEVER => u64::MAX,
+                next => self.ticks.begins(next),
+            };
+            self.promised(before, now, until);
+        }
         (next != NEVER).then(|| self.ticks.until(now, next))
     }
 
     /// Publishes slot `id` in the index, wherever there is room, unless `probe` takes a slot that is there already.
     pub(crate) fn publish(
         &self,
-        (shard, hash): (usize, u32),
+        pin: &Pin,
+        hash: u32,
         id: u32,
         probe: &mut impl Probe,
-        face: &impl Face,
+        face: &impl Face<P>,
     ) -> Insert {
         let mut crowded = false;
+        let shard = self.shard_of_hash(hash);
         let index = &self.indexes[shard];
-        let entered = index.insert(hash, id, &mut crowded, probe);
+        let entered = index.insert(pin, hash, id, &mut crowded, probe);
         if crowded {
             index.grow_if_full(face.live(shard).1);
         }
-        self.help_carrying(shard, crowded);
+        self.help_carrying(pin, shard, crowded, face);
         if let Insert::Full = entered {
             self.starves();
         }
@@ -783,26 +829,22 @@ impl<C> Engine<C> {
 
     /// A key has gone into the index of `shard` the long way; `crowded` if the index may have grown. Sees to it that
     /// what is to be carried is carried: the driver hears of it, and if it has fallen behind by more than a table, this
-    /// thread does some of its work, if nobody else is at it.
+    /// thread carries some words itself, unless another thread does. It does not take the driver's place for that.
     #[inline]
-    fn help_carrying(&self, shard: usize, crowded: bool) {
-        let waiting = self.indexes[shard].tables_to_carry();
+    fn help_carrying(&self, pin: &Pin, shard: usize, crowded: bool, face: &impl Face<P>) {
+        let index = &self.indexes[shard];
+        let waiting = index.tables_to_carry();
         if crowded && waiting > 0 {
             self.wake_by(1);
         }
         if waiting > 1 {
-            let driver = &self.shards[shard].driver;
-            // A grace period may end in there, and who is dropped then may shut the engine down.
-            let _driving = self.driving();
-            if driver.enter(|_| self.carry(shard, HELP)).is_some() {
-                self.depart(shard);
-            }
+            index.carry(pin, &mut { HELP }, |id| face.tail(id));
         }
     }
 
     /// Ends a slot: the one caller for whom this succeeds owns it alone from here on.
     #[inline]
-    pub(crate) fn end(&self, slot: &Slot, lease: Lease) -> Result<(), Lease> {
+    pub(crate) fn end(&self, slot: Slot<'_, P>, lease: Lease) -> Result<(), Lease> {
         if hit(Bug::TornEnd) && slot.lease() == lease {
             stall(Bug::TornEnd);
             slot.set_lease(lease.with_state(State::Dead));
@@ -813,7 +855,7 @@ impl<C> Engine<C> {
 
     /// Frees a slot that the caller owns alone: it ended it, or claimed it and never published it.
     #[inline]
-    pub(crate) fn free(&self, stripe: &Stripe<C>, claim: &Claim<'_>) -> bool {
+    pub(crate) fn free(&self, stripe: &Stripe<C>, claim: &Claim<'_, P>) -> bool {
         if hit(Bug::LeakSlot) {
             return false;
         }
@@ -829,24 +871,24 @@ impl<C> Engine<C> {
         stripe.ended.get() % CHUNK as u64 == 0
     }
 
-    /// Puts a slot that the caller ended where the carrier will free it; see [`super::index`].
-    pub(crate) fn to_limbo(&self, shard: usize, claim: &Claim<'_>) {
-        let limbo = &self.indexes[shard].limbo;
-        let mut head = limbo.load(Ordering::Relaxed);
-        loop {
-            claim.slot.key.store(head, Ordering::Relaxed);
-            match limbo.compare_exchange_weak(
-                head,
-                u64::from(claim.id) + 1,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => break,
-                Err(now) => head = now,
-            }
+    /// A slot that the caller has ended is out of the index. It is free at once if no thread can be looking at it; else
+    /// [later](Self::free_later).
+    #[inline]
+    pub(crate) fn free_or_rest(
+        &self,
+        stripe: &Stripe<C>,
+        claim: &Claim<'_, P>,
+        removed: Removed,
+    ) -> bool {
+        if let Removed::Clean = removed {
+            return self.free(stripe, claim);
         }
-        // The entry has ended; that its slot waits is no concern of who may come next.
-        self.return_credit();
-        self.wake_by(1);
+        self.free_later(stripe, claim.id, true);
+        self.freed(stripe)
+    }
+
+    /// As [`free`](Self::free), of a slot that was [claimed instead](Self::claim_instead) of another one.
+    pub(crate) fn free_instead(&self, claim: &Claim<'_, P>) {
+        claim.slot.set_lease(Lease::free(claim.incarnation));
     }
 }

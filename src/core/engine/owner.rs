@@ -21,7 +21,7 @@
 //!
 //! ```text
 //!   owner                                            who is at the shard
-//!   ending := slot      (in its stripe)              scanned := true    (in the bucket's header)
+//!   ending := slot, lease   (in its stripe)          scanned := true    (in the bucket's header)
 //!   light                                            heavy
 //!   not scanned, and the lease is its own:           read all stripes' ending
 //!     take what is in the slot, lease := FREE        end what is due by a swap, but for what is named there
@@ -39,12 +39,15 @@
 
 use super::{Engine, BUCKET_U32};
 use crate::core::lease::Lease;
-use crate::sync::{thread, AtomicU64, Ordering};
+use crate::core::slot::Payload;
+use crate::sync::park::Patience;
+use crate::sync::{AtomicU64, Ordering};
 #[cfg(feature = "async")]
 use {
     super::{Refused, Stripe, MAX_LAPSE},
+    crate::core::header::Header,
     crate::core::lease::State,
-    crate::core::slots::{Header, Slot},
+    crate::core::slot::Slot,
     crate::sync::asymmetric::Barrier,
     std::sync::atomic::Ordering::Relaxed,
 };
@@ -92,7 +95,7 @@ impl Ending {
     }
 }
 
-impl<C> Engine<C> {
+impl<P: Payload, C> Engine<P, C> {
     /// As [`enforce_in`](Self::enforce_in), for the owner of a lease that has just been set.
     #[cfg(feature = "async")]
     #[inline(always)]
@@ -117,7 +120,7 @@ impl<C> Engine<C> {
     /// been [near](Self::is_near) when it was made, and by then what is due here had been caught up with long since.
     #[cfg(feature = "async")]
     #[inline(always)]
-    fn is_own(&self, slot: &Slot, lease: Lease, due: u64) -> bool {
+    fn is_own(&self, slot: Slot<'_, P>, lease: Lease, due: u64) -> bool {
         // In this order: who finds the other's lease finds what its claimer has gone by.
         slot.lease() == lease && self.caught_up.load(Relaxed) < due.saturating_add(MAX_LAPSE / 2)
     }
@@ -134,7 +137,7 @@ impl<C> Engine<C> {
         &self,
         mine: &Stripe<C>,
         (id, lease, due): (u32, Lease, u64),
-        take: impl FnOnce(&Slot) -> T,
+        take: impl FnOnce(Slot<'_, P>) -> T,
     ) -> Option<T> {
         let spot = self.slots.spot(id)?;
         let free = || {
@@ -189,8 +192,9 @@ impl<C> Engine<C> {
         self.barrier.heavy();
         for stripe in self.stripes.iter() {
             let is_here = |(id, _): (u32, Lease)| self.shard_of(id) == shard;
-            while stripe.ending.get().is_some_and(is_here) {
-                thread::yield_now();
+            let mut patience = Patience::new();
+            while stripe.ending.get().is_some_and(is_here) && !self.has_lost(&patience) {
+                patience.wait();
             }
         }
     }

@@ -7,6 +7,24 @@
 //! more than the threshold, while nobody is at any shard, finds that the process was stalled, from the tick `from` at which it
 //! should have begun to the tick `to` at which it does.
 //!
+//! Only a round that was *supposed* to come can be late. What is supposed depends on the thread that drives:
+//!
+//! * The reaper sleeps until the next expiration, so it is supposed to come then.
+//! * A caller that has asked for the wait time since the last round is supposed to come when that is over.
+//! * Of any other caller only its habit is known. By how much it is late (after the last round, or after what it was told) is a
+//!   *gap*. After two gaps in a row that are longer than the threshold, the shorter of the two is the caller's *habit*: the
+//!   next round is supposed to come that much later. Shorter gaps that add up to more than the threshold end the habit.
+//!
+//! ```text
+//!   threshold 5 s, an entry due 3 s after each round, a caller that polls each 10 s:
+//!   round      0     10       20       30        40
+//!   gap              10       10       10        10
+//!   habit      0     0        0        10        10
+//!              due 3 stall    stall    expires   expires
+//! ```
+//!
+//! Without the habit, each of these rounds would take the gap before it for a stall, and nothing would ever expire.
+//!
 //! # What becomes of the leases
 //!
 //! Every lease with a deadline from `from` to `to` gets the length of the stall, `to - from + 1`, on top. Its new deadline is
@@ -20,9 +38,12 @@
 //! began before the decision, with an earlier reading of the clock, ends nothing that was due after that reading.
 
 use super::{Engine, MAX_LAPSE};
+use crate::core::slot::Payload;
 use crate::sync::exclusive::Exclusive;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::trace::event;
+use std::sync::atomic::AtomicU64 as Statistic;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The process was stalled from the first of these ticks to the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,24 +68,64 @@ pub(super) struct Watch {
     threshold: u64,
     /// The clock reading by which a round has to begin.
     expected: AtomicU64,
+    /// The clock reading that a caller was told to come back at since the last round; 0 if no caller has asked.
+    told: Statistic,
     /// Some stalls are still to be allowed for. Set before `expected` is put off.
     standing: AtomicBool,
     pauses: Exclusive<Vec<Pause>>,
+    rhythm: Exclusive<Rhythm>,
 }
 
 impl Watch {
-    /// Nobody has to come before there is anything.
+    /// No round is expected before there is anything.
     pub(super) fn new(threshold: u64) -> Self {
         Watch {
             threshold,
             expected: AtomicU64::new(u64::MAX),
+            told: Statistic::new(0),
             standing: AtomicBool::new(false),
             pauses: Exclusive::new(Vec::new()),
+            rhythm: Exclusive::new(Rhythm::default()),
         }
     }
 }
 
-impl<C> Engine<C> {
+/// How rarely callers poll of their own accord.
+#[derive(Default)]
+struct Rhythm {
+    /// The clock reading at which the last round ended; `None` before the first one.
+    ended: Option<u64>,
+    /// The last two gaps that were longer than the threshold; 0 where there was none.
+    long: [u64; 2],
+    /// The sum of the gaps since then.
+    short: u64,
+}
+
+impl Rhythm {
+    /// A round has begun and ended at these clock readings, before which a caller was told to come at `told`, if at all.
+    fn note(&mut self, (began, ended): (u64, u64), told: u64, threshold: u64) {
+        if let Some(last) = self.ended {
+            let gap = began.saturating_sub(last.max(told));
+            if gap > threshold {
+                self.long = [gap, self.long[0]];
+                self.short = 0;
+            } else {
+                self.short = self.short.saturating_add(gap);
+                if self.short > threshold {
+                    self.long = [0, 0];
+                }
+            }
+        }
+        self.ended = Some(ended);
+    }
+
+    /// By how much later than it is wanted the next round is supposed to come.
+    fn habit(&self) -> u64 {
+        self.long[0].min(self.long[1])
+    }
+}
+
+impl<P: Payload, C> Engine<P, C> {
     /// The stalls that a round is to allow for, which begins now, in this tick. `None` if another thread is deciding that.
     pub(super) fn pauses(&self, now: u64, tick: u64) -> Option<Vec<Pause>> {
         let Some(watch) = &self.watch else {
@@ -132,15 +193,51 @@ impl<C> Engine<C> {
         }
     }
 
-    /// This thread has been round.
-    pub(super) fn expect(&self) {
+    /// This thread has been round, since the clock reading `began`.
+    pub(super) fn expect(&self, began: u64) {
         let Some(watch) = &self.watch else { return };
         // Where another thread is deciding, or has just been round, that will do.
         watch.pauses.enter(|_| {
             let next = self.next_expiration();
             let due = next.map_or(u64::MAX, |next| self.ticks.begins(next));
-            let now = self.clock.now().saturating_add(1);
-            watch.expected.store(now.max(due), Ordering::Release);
+            let now = self.clock.now();
+            let habit = if self.waker.is_set() {
+                0
+            } else {
+                self.habit_after(watch, (began, now))
+            };
+            let soonest = now.saturating_add(1).saturating_add(habit);
+            watch.expected.store(soonest.max(due), Ordering::Release);
         });
+    }
+
+    /// The habit of callers, of whom one has been round.
+    fn habit_after(&self, watch: &Watch, round: (u64, u64)) -> u64 {
+        let told = watch.told.swap(0, Relaxed);
+        let noted = watch.rhythm.enter(|rhythm| {
+            rhythm.note(round, told, watch.threshold);
+            rhythm.habit()
+        });
+        noted.unwrap_or(0)
+    }
+
+    /// What a caller will be told to wait, which has to be known before it is worked out: see [`promised`](Self::promised).
+    pub(super) fn promises(&self) -> Option<u64> {
+        let watch = self.watch.as_ref().filter(|_| !self.waker.is_set())?;
+        Some(watch.expected.load(Ordering::Acquire))
+    }
+
+    /// A caller is told at clock reading `now` to come back at `until` ([`u64::MAX`]: not before there is anything). `before` is what
+    /// [`promises`](Self::promises) has returned: if a round has ended since, or a shard was left, that round's expectation stands.
+    pub(super) fn promised(&self, before: u64, now: u64, until: u64) {
+        let Some(watch) = &self.watch else { return };
+        let habit = watch.rhythm.enter(|rhythm| rhythm.habit()).unwrap_or(0);
+        let due = until.max(now.saturating_add(1)).saturating_add(habit);
+        let set = watch
+            .expected
+            .compare_exchange(before, due, Ordering::AcqRel, Ordering::Relaxed);
+        if set.is_ok() {
+            watch.told.store(until, Relaxed);
+        }
     }
 }

@@ -1,23 +1,24 @@
 //! Polling: rounds over the shards, and what the reaper sleeps by. The module's head has the protocol.
 
-use super::{Engine, Face, Instant, Leaves, Round, Work};
+use super::{Engine, Face, Instant, Round, Work};
 use crate::core::params::CHUNK;
+use crate::core::slot::Payload;
 use crate::inject::{hit, is, Bug};
 use crate::sync::Ordering;
 use crate::time::NEVER;
 
-impl<C> Engine<C> {
+impl<P: Payload, C> Engine<P, C> {
     /// One round with the time `now`, over all shards that nobody is at: empties the inboxes, ends what is due, looks after
     /// memory. The reaper's.
     ///
     /// `budget` counts buckets, cascades, index words and expired entries; what it does not cover is left in its shard.
-    pub(crate) fn poll(&self, now: u64, budget: usize, face: &impl Face) -> Round {
+    pub(crate) fn poll(&self, now: u64, budget: usize, face: &impl Face<P>) -> Round {
         self.go_round(now, budget, face, |_| ())
     }
 
     /// As [`poll`](Self::poll), beside a reaper, if there is one: it may be asleep, and does not know what this round has
     /// filed, or left over (W4).
-    pub(crate) fn poll_beside(&self, now: u64, budget: usize, face: &impl Face) -> Round {
+    pub(crate) fn poll_beside(&self, now: u64, budget: usize, face: &impl Face<P>) -> Round {
         if self.waker.is_set() && hit(Bug::IdlePoll) {
             return Round {
                 more: false,
@@ -39,7 +40,7 @@ impl<C> Engine<C> {
     pub(crate) fn poll_shared(
         &self,
         budget: usize,
-        face: &impl Face,
+        face: &impl Face<P>,
         mut found: impl FnMut() -> bool,
     ) -> bool {
         loop {
@@ -51,7 +52,13 @@ impl<C> Engine<C> {
         }
     }
 
-    fn go_round(&self, now: u64, budget: usize, face: &impl Face, left: impl Fn(usize)) -> Round {
+    fn go_round(
+        &self,
+        now: u64,
+        budget: usize,
+        face: &impl Face<P>,
+        left: impl Fn(usize),
+    ) -> Round {
         let mut round = Round {
             more: false,
             busy: true,
@@ -62,7 +69,7 @@ impl<C> Engine<C> {
                 return round;
             }
         }
-        let _driving = self.driving();
+        let driving = self.driving();
         let relaxed = std::sync::atomic::Ordering::Relaxed;
         let now = now.max(self.driven.fetch_max(now, relaxed));
         let tick = self.ticks.at(now) + 8 * u64::from(is(Bug::FastDriver));
@@ -103,8 +110,9 @@ impl<C> Engine<C> {
         if let Some(least) = (0..shards).map(caught_up).min() {
             self.caught_up.store(self.ticks.at(least), relaxed);
         }
-        self.reclaim(self.has_retired(work.ended > 0, face), tick);
-        self.expect();
+        drop(driving);
+        round.more |= self.reclaim(tick, work.ended > 0, budget, face);
+        self.expect(now);
         next = next.min(self.reclaim.wanted());
         round.next = (next != NEVER).then_some(next);
         round
@@ -121,21 +129,6 @@ impl<C> Engine<C> {
             let first = spread.wrapping_add(further) as usize & (self.shards() - 1);
             (first, further)
         })
-    }
-
-    /// Whether this thread has retired something of which nobody has seen yet that it was freed; it has just ended entries
-    /// if `ended`.
-    fn has_retired(&self, ended: bool, face: &impl Face) -> bool {
-        match face.leaves() {
-            Leaves::Nothing => false,
-            Leaves::Retired => ended,
-            // By now, what the round before has lent.
-            Leaves::Lent => self.with_stripe(|mine, _| {
-                let lent = mine.lent.get() != 0;
-                mine.lent.set(u64::from(ended));
-                lent
-            }),
-        }
     }
 
     /// The shards that nobody is at.
@@ -202,7 +195,7 @@ impl<C> Engine<C> {
     }
 
     /// Whether memory is waiting to be given back and the driver should be told.
-    pub(crate) fn wants_tending(&self, face: &impl Face) -> bool {
+    pub(crate) fn wants_tending(&self, face: &impl Face<P>) -> bool {
         (0..self.shards.len()).any(|at| {
             let active = u64::from(self.shards[at].active.load(Ordering::Relaxed));
             active > 1 && face.live(at).0 * 2 / (CHUNK as u64) + 1 < active / 2

@@ -2,10 +2,12 @@
 
 use super::plan::Plan;
 use super::{pause, Claim, DriverShard, Engine, Face, Instant, Work, BUCKET_U32, SEVERAL, SHUT};
-use crate::core::lease::{Lease, State};
+use crate::core::header::{Header, Look, NextExpiration};
+use crate::core::lease::State;
 use crate::core::params::{BUCKET, CHUNK, CHUNK_BUCKETS};
-use crate::core::prefetch;
-use crate::core::slots::{Header, Look, NextExpiration, Released, Slot};
+use crate::core::slot::{Payload, Slot};
+use crate::core::slots::{Released, Run};
+use crate::core::{prefetch, prefetch_at};
 use crate::inject::{hit, Bug};
 use crate::sync::Ordering;
 use crate::time::NEVER;
@@ -32,14 +34,21 @@ pub(super) struct Visit {
 }
 
 /// A bucket whose next expiration has been taken, to be scanned.
-#[derive(Clone, Copy)]
-struct Taking<'a> {
+struct Taking<'a, P: Payload> {
     header: &'a Header,
-    slots: &'a [Slot],
+    slots: Run<'a, P>,
     look: Look,
     /// A bit for each slot that its owner is ending; see [`super::owner`].
     owned: u32,
 }
+
+impl<P: Payload> Clone for Taking<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Payload> Copy for Taking<'_, P> {}
 
 /// What became of looking after a shard's memory.
 #[derive(PartialEq, Eq)]
@@ -49,14 +58,14 @@ enum Tended {
     Later,
 }
 
-/// What the carrier gets of a round whose budget has been used up by expiry.
+/// What migration gets of a round whose budget has been used up by expiry.
 const CARRY_AT_LEAST: usize = 64;
 
 /// How many due buckets are taken from a wheel before the first of them is looked at; where entries have owners, for each time that these are met.
 const AT_ONCE: usize = 8;
 const MET_AT_ONCE: usize = 32;
 
-impl<C> Engine<C> {
+impl<P: Payload, C> Engine<P, C> {
     /// All that is to be done at a shard, by who is at it: empties the inbox, ends what is due, carries its index's words, looks
     /// after memory.
     pub(super) fn visit(
@@ -65,7 +74,7 @@ impl<C> Engine<C> {
         at: usize,
         instant: Instant<'_>,
         work: &mut Work,
-        face: &impl Face,
+        face: &impl Face<P>,
     ) -> Visit {
         let shard = &self.shards[at];
         driver.tick = instant.tick;
@@ -76,12 +85,12 @@ impl<C> Engine<C> {
             shard.caught_up.store(instant.now, relaxed);
         }
         // However much else there is to do, growth goes on.
-        let left = self.carry(at, work.budget.max(CARRY_AT_LEAST));
+        let left = self.carry(at, work.budget.max(CARRY_AT_LEAST), face);
         let mut more = next.is_none() || left == 0;
         work.budget = work.budget.min(left);
         // Before memory is looked after, which may want a table whose grace period is over: with one that is not, this is not the last
         // look.
-        let waits = self.indexes[at].turn();
+        let waits = self.indexes[at].turn(|| self.pins.turn());
         // Before the wheel is asked for the live ones: what ends from here on asks again.
         let asked =
             shard.untended.load(Ordering::Acquire) && shard.untended.swap(false, Ordering::AcqRel);
@@ -166,7 +175,7 @@ impl<C> Engine<C> {
         at: usize,
         instant: Instant<'_>,
         work: &mut Work,
-        face: &impl Face,
+        face: &impl Face<P>,
     ) -> Option<u64> {
         let shard = &self.shards[at];
         loop {
@@ -218,8 +227,8 @@ impl<C> Engine<C> {
                 self.scan_met(driver, due, instant, work, face);
             } else {
                 for &place in due {
-                    if let Some(look) = self.take(place.1) {
-                        self.scan(driver, place, look, instant, work, face);
+                    if let Some(taken) = self.take(place.1) {
+                        self.scan(driver, place, taken, instant, work, face);
                     }
                 }
             }
@@ -255,9 +264,8 @@ impl<C> Engine<C> {
             prefetch(header);
         }
         if !driver.plans.prefetch(local) {
-            // Two slots to a cache line.
-            for slot in self.slots.bucket(first).into_iter().flatten().step_by(2) {
-                prefetch(slot);
+            if let Some(slots) = self.slots.bucket(first) {
+                slots.prefetch();
             }
         }
     }
@@ -274,8 +282,8 @@ impl<C> Engine<C> {
             return;
         };
         if let Some(slots) = self.slots.bucket(bucket * BUCKET_U32) {
-            for at in plan.due(instant.tick) {
-                prefetch(&slots[at]);
+            for slot in plan.due(instant.tick).filter_map(|at| slots.get(at)) {
+                prefetch_at(slot.address());
             }
         }
     }
@@ -302,7 +310,7 @@ impl<C> Engine<C> {
 
     /// Takes a bucket's next expiration. From here on it reads "never": inserters tell us of what comes.
     #[inline]
-    fn take(&self, bucket: u32) -> Option<Taking<'_>> {
+    fn take(&self, bucket: u32) -> Option<Taking<'_, P>> {
         let first = bucket * BUCKET_U32;
         let header = self.slots.header(first)?;
         let look = header.next.take()?;
@@ -321,7 +329,7 @@ impl<C> Engine<C> {
         due: &[(u32, u32)],
         instant: Instant<'_>,
         work: &mut Work,
-        face: &impl Face,
+        face: &impl Face<P>,
     ) {
         let mut taken = [None; MET_AT_ONCE];
         for (&(_, bucket), taken) in due.iter().zip(&mut taken) {
@@ -351,10 +359,10 @@ impl<C> Engine<C> {
         &self,
         driver: &mut DriverShard,
         (local, bucket): (u32, u32),
-        taken: Taking<'_>,
+        taken: Taking<'_, P>,
         instant: Instant<'_>,
         work: &mut Work,
-        face: &impl Face,
+        face: &impl Face<P>,
     ) {
         let first = bucket * BUCKET_U32;
         let Taking {
@@ -372,17 +380,20 @@ impl<C> Engine<C> {
         let earliest = match plan {
             Some(mut plan) => {
                 while let Some(at) = plan.pop(now) {
+                    let Some(slot) = slots.get(at) else {
+                        continue;
+                    };
                     let deadline =
-                        self.end_if_due((first, owned), at, &slots[at], base, instant, work, face);
+                        self.end_if_due((first, owned), at, slot, base, instant, work, face);
                     plan.note(at, now, deadline);
                 }
                 plan.earliest(now)
             }
             None => {
-                for slot in slots {
+                for (id, slot) in (first..).zip(slots.iter()) {
                     let lease = slot.lease();
                     if lease.state().expires() && lease.deadline_from(base) <= now {
-                        face.prepare(slot, lease);
+                        face.prepare(id, slot, lease);
                     }
                 }
                 let mut deadlines = [NEVER; BUCKET];
@@ -410,11 +421,11 @@ impl<C> Engine<C> {
         &self,
         (first, owned): (u32, u32),
         at: usize,
-        slot: &Slot,
+        slot: Slot<'_, P>,
         base: u64,
         instant: Instant<'_>,
         work: &mut Work,
-        face: &impl Face,
+        face: &impl Face<P>,
     ) -> u64 {
         let mut lease = slot.lease();
         while lease.state().expires() || lease.state() == State::Closing && hit(Bug::ClosingExpires)
@@ -461,30 +472,20 @@ impl<C> Engine<C> {
         NEVER
     }
 
-    /// The carrier's work in a shard's index. What is left of the budget: nothing if there is more to do.
-    pub(super) fn carry(&self, at: usize, mut budget: usize) -> usize {
+    /// Migrates words of a shard's index. What is left of the budget: nothing if there is more to do.
+    pub(super) fn carry(&self, at: usize, mut budget: usize, face: &impl Face<P>) -> usize {
         let index = &self.indexes[at];
         if !index.wants_carrying() {
             return budget;
         }
-        // Emptied before the next copy begins, so none of these has a copy on its way.
-        let mut head = index.limbo.swap(0, Ordering::AcqRel);
-        while let Some(slot) = head
-            .checked_sub(1)
-            .and_then(|id| u32::try_from(id).ok())
-            .and_then(|id| self.slot(id))
-        {
-            head = slot.key.load(Ordering::Relaxed);
-            slot.set_lease(Lease::free(slot.lease().incarnation()));
-        }
-        if index.carry(&mut budget) {
+        if index.carry(&self.pin(), &mut budget, |id| face.tail(id)) {
             return 0;
         }
         budget.max(1)
     }
 
     /// Takes chunks off a ring that is mostly free, and gives back what has drained.
-    fn tend(&self, driver: &mut DriverShard, at: usize, face: &impl Face) -> Tended {
+    fn tend(&self, driver: &mut DriverShard, at: usize, face: &impl Face<P>) -> Tended {
         let shard = &self.shards[at];
         let (live, keys) = face.live(at);
         self.indexes[at].shrink_if_empty(keys);
@@ -577,7 +578,7 @@ impl<C> Engine<C> {
         let ever = shard.peak.load(Ordering::Acquire) & !super::SHUT;
         let used = |&local: &u32| {
             let slots = self.slots.chunk(local as usize * self.shards.len());
-            let mut slots = slots.into_iter().flatten();
+            let mut slots = slots.into_iter().flat_map(Run::iter);
             slots.any(|slot| slot.lease().0 != 0)
         };
         let active = shard.active.load(Ordering::Acquire);

@@ -3,7 +3,8 @@
 use super::{Claim, Engine, Face, BUCKET_U32, SHUT};
 use crate::core::lease::{Lease, State};
 use crate::core::params::CHUNK_BUCKETS;
-use crate::core::slots::Slot;
+use crate::core::slot::{Payload, Slot};
+use crate::core::slots::Run;
 use crate::sync::Ordering;
 
 /// How far a walk has come.
@@ -14,10 +15,10 @@ pub(crate) struct Walk {
     bucket: u32,
 }
 
-impl<C> Engine<C> {
-    /// The next bucket of a walk: the id of its first slot, and its slots. No slot moves: a tenancy that lasts from the walk's
-    /// beginning to its end is met exactly once.
-    pub(crate) fn next_bucket(&self, walk: &mut Walk) -> Option<(u32, &[Slot])> {
+impl<P: Payload, C> Engine<P, C> {
+    /// The next bucket of a walk: the id of its first slot, and its slots. No slot moves: an occupancy that lasts from the walk's
+    /// beginning to its end is met exactly once. (A keyed entry that is replaced goes on in another slot.)
+    pub(crate) fn next_bucket(&self, walk: &mut Walk) -> Option<(u32, Run<'_, P>)> {
         loop {
             let shard = self.shards.get(walk.shard)?;
             let chunks = (shard.peak.load(Ordering::Acquire) & !SHUT) as usize;
@@ -36,8 +37,8 @@ impl<C> Engine<C> {
 
     /// Whether nothing is in use, for who waits for that. [`len`](Self::len) adds up what threads have counted one after the other, and may meet an
     /// end whose beginning it was too early for: none may be one that has been there all the time. So where it says none, all slots are looked at.
-    pub(crate) fn is_vacant(&self, face: &impl Face) -> bool {
-        let used = |slot: &Slot| {
+    pub(crate) fn is_vacant(&self, face: &impl Face<P>) -> bool {
+        let used = |slot: Slot<'_, P>| {
             let state = slot.lease().state();
             state.expires() || matches!(state, State::Initing | State::InitingFailed)
         };
@@ -47,10 +48,10 @@ impl<C> Engine<C> {
     }
 
     /// Calls `f` with every slot that may be in use, as it is just then. For operators; O(capacity).
-    pub(crate) fn for_each(&self, mut f: impl FnMut(Claim<'_>, Lease)) {
+    pub(crate) fn for_each(&self, mut f: impl FnMut(Claim<'_, P>, Lease)) {
         let mut walk = Walk::default();
         while let Some((first, slots)) = self.next_bucket(&mut walk) {
-            for (id, slot) in (first..).zip(slots) {
+            for (id, slot) in (first..).zip(slots.iter()) {
                 let lease = slot.lease();
                 f(Claim::of(id, slot, lease), lease);
             }

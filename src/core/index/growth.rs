@@ -1,10 +1,11 @@
-//! Growing, shrinking, carrying, retiring. The module's head says why it is safe.
+//! Growing, shrinking, migrating, retiring. The head of `core::index` says why it is safe.
 
 use super::directory::{Directory, LISTED};
 use super::table::{hash_of, Publish, Table, BITS, CLOSED};
 use super::{Index, IN_USE, RETIRED, UNREACHABLE, UNUSED};
+use crate::core::memory::{boxed, OutOfMemory};
 use crate::core::params::{CLASSES, GROUP, HOME, MIN_CLASS, OVER};
-use crate::core::slots::{boxed, OutOfMemory};
+use crate::core::pins::Pin;
 use crate::sync::Ordering;
 
 /// How often the driver tries to end a grace period before it comes back later: an epoch is left behind after two more.
@@ -42,7 +43,7 @@ impl Index {
     /// Installs a successor if `seen` still is the directory. True if there is a younger table now.
     #[cold]
     pub(super) fn grow(&self, seen: Directory) -> bool {
-        // While the carrier is behind, take larger steps: then the list can never be full before the
+        // While migration is behind, take larger steps: then the list can never be full before the
         // largest class is reached (1+1+2+2+4+4+8 doublings on top of the first).
         let step = 1 << (seen.len().saturating_sub(1) / 2);
         let mut class = (seen.youngest() + step).min(CLASSES - 1);
@@ -135,17 +136,30 @@ impl Index {
         self.directory().len() - 1
     }
 
-    /// Whether there is anything for the carrier to do. Not while it waits for memory: a growth that succeeds
+    /// Whether there is anything to migrate. Not while it waits for memory: a growth that succeeds
     /// sets it going again.
     pub(crate) fn wants_carrying(&self) -> bool {
         let listed = self.directory().len();
-        (listed > 1 && self.stuck.load(Ordering::Relaxed) as usize != listed)
-            || self.limbo.load(Ordering::Relaxed) != 0
+        listed > 1 && self.stuck.load(Ordering::Relaxed) as usize != listed
     }
 
-    /// The carrier: moves words from the oldest table to the youngest, up to `budget` of them or of empty
-    /// homes. One thread at a time (the driver), with the limbo list emptied before. True if more is to do.
-    pub(crate) fn carry(&self, budget: &mut usize) -> bool {
+    /// Moves words from the oldest table to the youngest, up to `budget` of them or of empty homes. One thread at a time: if another
+    /// one is at it this returns at once. True if more is to do.
+    ///
+    /// `tail` is where a slot's forwards lead to. The pin is what keeps the slots whose words are being copied: who removes such a word hands its slot to the
+    /// deferred-free list.
+    pub(crate) fn carry(&self, pin: &Pin, budget: &mut usize, tail: impl Fn(u32) -> u32) -> bool {
+        let carry = |next: &mut usize| self.carry_words(pin, next, budget, &tail);
+        self.carrier.enter(carry).unwrap_or(false)
+    }
+
+    fn carry_words(
+        &self,
+        pin: &Pin,
+        next: &mut usize,
+        budget: &mut usize,
+        tail: &impl Fn(u32) -> u32,
+    ) -> bool {
         loop {
             let directory = self.directory();
             if directory.len() < 2 {
@@ -153,10 +167,10 @@ impl Index {
             }
             let class = directory.class(0);
             let table = self.table(class);
-            let mut at = usize::try_from(self.carried.load(Ordering::Relaxed)).unwrap_or(0);
+            let mut at = *next;
             while at < table.homes.as_slice().len() {
                 if *budget == 0 {
-                    self.carried.store(at as u64, Ordering::Relaxed);
+                    *next = at;
                     return true;
                 }
                 *budget -= 1;
@@ -173,9 +187,9 @@ impl Index {
                         continue;
                     }
                     *budget = budget.saturating_sub(1);
-                    if !self.carry_one(table, word) {
+                    if !self.carry_one(table, (at, position), word, tail) {
                         // Crowded, and no larger table to be had: leave it where it is, and try later.
-                        self.carried.store(at as u64, Ordering::Relaxed);
+                        *next = at;
                         #[allow(clippy::cast_possible_truncation)] // at most LISTED
                         self.stuck.store(directory.len() as u32, Ordering::Relaxed);
                         return false;
@@ -186,12 +200,19 @@ impl Index {
                     at += 1;
                 }
             }
-            self.retire(class);
+            *next = 0;
+            self.retire(pin, class);
         }
     }
 
     /// Moves one word out of an old table. False if the youngest has no room and cannot grow.
-    pub(super) fn carry_one(&self, old: &Table, value: u64) -> bool {
+    fn carry_one(
+        &self,
+        old: &Table,
+        (at, place): (usize, usize),
+        value: u64,
+        tail: impl Fn(u32) -> u32,
+    ) -> bool {
         loop {
             let directory = self.directory();
             for class in directory.classes().take(directory.len() - 1) {
@@ -210,21 +231,19 @@ impl Index {
                     return false;
                 }
             }
-            if old.remove(value).is_none() {
-                // The slot has ended, and who ended it has taken the old word: the copy must go too. The slot
-                // is in limbo, so nothing else is published under this word.
-                self.withdraw(young, value);
+            match old.take_copied(at, place) {
+                Some(now) if now == value => {}
+                // Swung since, the copy perhaps too. It leads to the entry, whose slots are not freed while this thread is pinned.
+                Some(_) => young.mend_copy(position, hash_of(value), tail),
+                // The entry has ended, and the thread that ended it has taken the old word: the copy must go too.
+                None => young.withdraw(position, hash_of(value)),
             }
             return true;
         }
     }
 
-    pub(super) fn withdraw(&self, table: &Table, value: u64) {
-        table.remove(value);
-    }
-
     /// Takes the oldest table off the directory, gives its pages back, and its class after a grace period.
-    pub(super) fn retire(&self, class: usize) {
+    pub(super) fn retire(&self, pin: &Pin, class: usize) {
         let mut directory = self.directory();
         loop {
             match self.directory.compare_exchange(
@@ -237,18 +256,16 @@ impl Index {
                 Err(now) => directory = Directory(now),
             }
         }
-        self.carried.store(0, Ordering::Relaxed);
         self.stuck.store(0, Ordering::Relaxed);
         let place = &self.places[class];
         place.state.store(RETIRED, Ordering::Release);
         let state = place.state.clone();
         // Only this: it runs on whichever thread pins next, which must not have to give pages back.
-        self.grace
-            .after(move || state.store(UNREACHABLE, Ordering::Release));
+        pin.after(move || state.store(UNREACHABLE, Ordering::Release));
     }
 
     /// Lets grace periods end, and gives back what they protected. The driver's. True if one is still running.
-    pub(crate) fn turn(&self) -> bool {
+    pub(crate) fn turn(&self, turn: impl Fn()) -> bool {
         let mut waiting = false;
         for place in self.places.iter() {
             let mut state = place.state.load(Ordering::Acquire);
@@ -257,7 +274,7 @@ impl Index {
                 if state != RETIRED {
                     break;
                 }
-                self.grace.turn();
+                turn();
                 state = place.state.load(Ordering::Acquire);
             }
             waiting |= state == RETIRED;

@@ -46,25 +46,33 @@
 //!   key's home there is **closed** by a read-modify-write on its header, after which nobody can publish there: either a
 //!   competing publication came first, and the header shows it, or it fails and looks again.
 //! * Look-ups go from old to young, and if nothing was found and the directory has changed, again.
-//! * The *carrier* (the engine's driver; one at a time) closes the old homes one by one, and for each word:
-//!   closes the key's homes in all tables but the youngest (or an insert that has passed the oldest table
-//!   could publish the key in a middle one), publishes a copy in the youngest table, and only then takes the old bit
-//!   away. So at every moment at least one copy is where a look-up, or an insert, has yet to go, also if a younger
-//!   table is installed meanwhile: both go from old to young. If the old bit is gone already, its slot has ended
-//!   meanwhile and the carrier withdraws the copy.
-//! * Who removes a word from a home that is closed may be racing with such a copy. Its slot therefore is not
-//!   freed at once but put on the *limbo* list, which the carrier empties when it is not in the middle
-//!   of a copy. So **no slot is reused while any word for it exists**; every argument above leans on this.
+//! * The *migrating thread* (the engine's driver, or an inserting thread where the driver has
+//!   fallen behind; one at a time) closes the old homes one by one. For each word it closes the
+//!   key's homes in all tables but the youngest (or an insert that has passed the oldest table
+//!   could publish the key in a middle one), publishes a copy in the youngest table, and only then
+//!   takes the old bit away. So at every moment at least one copy is where a look-up, or an insert,
+//!   has yet to go, also if a younger table is installed meanwhile: both go from old to young. If
+//!   the old bit is gone already, the slot has ended meanwhile, and the migrating thread withdraws
+//!   the copy.
+//! * A thread that removes a word from a closed home may be racing with such a copy. It therefore
+//!   hands the slot to the deferred-free list, and the migrating thread is pinned while it copies.
+//!   So **no slot is reused while any word for it exists**; every argument here leans on this.
+//! * A *swing* makes a word name another slot, which holds the same key (`keyed`). It is a
+//!   compare-and-swap of the word where it lies, in closed homes too. It starts at the oldest
+//!   table, and asks after each table whether its target is still live. The migrating thread takes
+//!   an old word away by a swap, and sees there whether a swing came after it had copied the word;
+//!   then it swings the copy. `docs/design.md`, "Growth beside replacement" and "Two grace
+//!   periods", has the argument.
 //! * A table whose homes are all closed and empty is taken off the directory. Its homes stay closed, so
 //!   that a publisher who still has the old directory fails there, until every publisher that was pinned at
 //!   that time has gone (see `sync::grace`); then its pages are given back, and its class may be used again.
 //!   Removals are pinned too: one that has taken a bit away has yet to zero the word, and one that has read a header
-//!   has yet to swap it. Look-ups need no pin, as index memory is never unmapped while the engine lives: in a retired
+//!   has yet to swap it. Look-ups of trees need no pin, as index memory is never unmapped while the engine lives: in a retired
 //!   table they find nothing, or what is not there any more, and in its next life what is not there yet; then they see
 //!   that the directory has changed.
 //!
-//! Idea of the home-wide version: DLHT (arXiv 2406.09986). The fixed overflow lines, the directory word, the
-//! carrier and the limbo list are this crate's.
+//! Idea of the home-wide version: DLHT (arXiv 2406.09986). The fixed overflow lines, the directory word and
+//! migration by one thread are this crate's.
 
 mod directory;
 mod growth;
@@ -74,10 +82,11 @@ mod tests;
 
 use self::directory::Directory;
 pub(crate) use self::table::Glance;
-use self::table::{self as one, word, Publish, Table};
+use self::table::{self as one, word, Publish, Swung, Table};
+use super::memory::OutOfMemory;
 use super::params::{ALIKE, CLASSES};
-use super::slots::OutOfMemory;
-use crate::sync::grace::{Grace, Pin};
+use super::pins::Pin;
+use crate::sync::exclusive::Exclusive;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 #[cfg(expiry_loom)]
 use loom::sync::Arc;
@@ -115,7 +124,7 @@ pub(crate) enum Insert {
 pub(crate) enum Removed {
     /// The slot may be reused at once.
     Clean,
-    /// A copy may be on its way: the slot goes to limbo.
+    /// A copy may be on its way: the slot goes to the deferred-free list.
     Copied,
 }
 
@@ -151,7 +160,7 @@ impl Candidate<'_> {
     /// The slot that the word names.
     #[inline(always)]
     pub(crate) fn slot(&self) -> u32 {
-        self.inner.slot
+        self.inner.slot()
     }
 
     /// Of the word in the home's own line.
@@ -175,12 +184,9 @@ impl Candidate<'_> {
 pub(crate) struct Index {
     directory: AtomicU64,
     places: Box<[Place]>,
-    grace: Grace,
-    /// First slot of the limbo list plus one, linked through the slots' keys.
-    pub(crate) limbo: AtomicU64,
-    /// The home that the carrier looks at next, in the oldest table.
-    carried: AtomicU64,
-    /// With how many tables the carrier found neither room nor memory; 0 if it did not.
+    /// The home that is migrated next, in the oldest table.
+    carrier: Exclusive<usize>,
+    /// With how many tables the migrating thread found neither room nor memory; 0 if it did not.
     stuck: AtomicU32,
 }
 
@@ -195,9 +201,7 @@ impl Index {
         let index = Index {
             directory: AtomicU64::new(Directory::build(&[0], 0).0),
             places,
-            grace: Grace::new(),
-            limbo: AtomicU64::new(0),
-            carried: AtomicU64::new(0),
+            carrier: Exclusive::new(0),
             stuck: AtomicU32::new(0),
         };
         if !index.acquire(0)? {
@@ -253,24 +257,13 @@ impl Index {
         }
     }
 
-    /// Holds off the reuse of tables, and of whatever is retired in this grace domain, while it lives.
-    #[inline]
-    pub(crate) fn pin(&self) -> Pin {
-        self.grace.pin()
-    }
-
-    /// The domain of what [`pin`](Self::pin) holds off.
-    pub(crate) fn grace(&self) -> &Grace {
-        &self.grace
-    }
-
     /// The first slot under `hash` that `probe` takes. Lock-free; wait-free while nothing grows.
     pub(crate) fn find(&self, hash: u32, probe: &mut impl Probe) -> Option<u32> {
         loop {
             let directory = self.directory();
             let mut classes = directory.classes();
             let found = classes.find_map(|class| self.table(class).find(hash, probe));
-            // If nothing was found, a key may have been carried from a table not yet looked at into one not listed then
+            // If nothing was found, a key may have been migrated from a table not yet looked at into one not listed then
             // (W12). If something was, its table may have begun another life between the two looks at the header, in which
             // that reads the same: versions begin anew (W6, W14).
             if self.directory() == directory {
@@ -282,8 +275,7 @@ impl Index {
     /// As [`insert`](Self::insert), if that is simple: nothing in the home has this hash, and its own line has room. False
     /// if it is not, and then nothing has changed.
     #[inline(always)]
-    pub(crate) fn insert_at_home(&self, hash: u32, slot: u32) -> bool {
-        let _pin: Pin = self.grace.pin();
+    pub(crate) fn insert_at_home(&self, _pin: &Pin, hash: u32, slot: u32) -> bool {
         match self.directory().single() {
             Some(class) => self.table(class).publish_at_home(word(hash, slot)),
             None => false,
@@ -293,13 +285,13 @@ impl Index {
     /// Publishes `slot` under `hash` unless `probe` takes a slot that is there already. Lock-free.
     pub(crate) fn insert(
         &self,
+        _pin: &Pin,
         hash: u32,
         slot: u32,
         crowded: &mut bool,
         probe: &mut impl Probe,
     ) -> Insert {
         let value = word(hash, slot);
-        let _pin: Pin = self.grace.pin();
         loop {
             let directory = self.directory();
             let youngest = directory.youngest();
@@ -336,11 +328,18 @@ impl Index {
 
     /// Takes the word of an ended slot away. Exactly one thread calls this for each published slot.
     ///
-    /// `position` is where in its home it was seen last, if it was.
+    /// `position` is where in its home it was seen last, if it was. `leads` says whether another slot leads to this one: its word
+    /// may still be the other's, where a migrating thread has copied that. The pin keeps the table from beginning another
+    /// life between the look at a header and the last store to a word.
     #[inline(always)]
-    pub(crate) fn remove(&self, hash: u32, slot: u32, position: Option<usize>) -> Removed {
-        // Between the look at a header and the last store to a word, the table must not begin another life.
-        let pin: Pin = self.grace.pin();
+    pub(crate) fn remove(
+        &self,
+        _pin: &Pin,
+        hash: u32,
+        slot: u32,
+        position: Option<usize>,
+        leads: impl Fn(u32) -> bool,
+    ) -> Removed {
         let directory = self.directory();
         if let (Some(position), Some(class)) = (position, directory.single()) {
             let taken = self.table(class).remove_at_home(word(hash, slot), position);
@@ -351,26 +350,53 @@ impl Index {
                 return Removed::Copied;
             }
         }
-        self.remove_anywhere(&pin, hash, slot)
+        self.remove_anywhere(hash, |candidate| candidate == slot || leads(candidate))
     }
 
     /// As [`remove`](Self::remove), wherever it is.
     #[inline(never)]
-    fn remove_anywhere(&self, _pin: &Pin, hash: u32, slot: u32) -> Removed {
-        let value = word(hash, slot);
+    fn remove_anywhere(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Removed {
         loop {
             let directory = self.directory();
             for class in directory.classes() {
-                match self.table(class).remove(value) {
+                match self.table(class).remove(hash, &is_it) {
                     None => {}
                     // With a directory from long ago this may have been the copy: its table retired, put to use
-                    // again as the youngest, and looked into before the one that the carrier copies from.
+                    // again as the youngest, and looked into before the one that is migrated.
                     Some(false) if self.directory() == directory => return Removed::Clean,
                     Some(_) => return Removed::Copied,
                 }
             }
-            // Carried on between the looks: it is in a younger table now. Each such miss is a step of
-            // the carrier, and there are at most as many as tables.
+            // Migrated between the looks: it is in a younger table now. Each such miss is a step of
+            // the migrating thread, and there are at most as many as tables.
+        }
+    }
+
+    /// Makes the word whose slot leads to `target` name that slot itself, unless `target` is no longer live: then it has been found
+    /// under its own word. `tail` is where a slot's forwards lead to. Lock-free.
+    ///
+    /// From old tables to young ones, and no further than the first that has such a word: in a younger one there may be a copy in a
+    /// migrating thread's hands. A slot that is live after a table was searched in vain has its word in a younger one.
+    #[cold]
+    pub(crate) fn swing(
+        &self,
+        _pin: &Pin,
+        hash: u32,
+        target: u32,
+        tail: impl Fn(u32) -> u32,
+        is_live: impl Fn() -> bool,
+    ) {
+        'again: loop {
+            for class in self.directory().classes() {
+                match self.table(class).swing(hash, target, &tail) {
+                    Swung::Yes => return,
+                    Swung::Again => continue 'again,
+                    Swung::No => {}
+                }
+                if !is_live() {
+                    return;
+                }
+            }
         }
     }
 }
@@ -402,7 +428,7 @@ impl TwoWords {
         let value = word(hash, slot);
         let taken = self.0.remove_at_home(value, position);
         taken
-            .or_else(|| self.0.remove(value))
+            .or_else(|| self.0.remove(hash, |candidate| candidate == slot))
             .expect("it is published");
     }
 

@@ -1,9 +1,8 @@
 //! One table: homes, their overflow lines, and the operations on one home.
 
 use super::Probe;
+use crate::core::memory::{OutOfMemory, ZeroValid, Zeroed};
 use crate::core::params::{GROUP, HOME, OVER};
-use crate::core::slots::memory::{ZeroValid, Zeroed};
-use crate::core::slots::OutOfMemory;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Overflow lines that a home may use.
@@ -120,18 +119,25 @@ pub(super) fn hash_of(word: u64) -> u32 {
 pub(super) struct Candidate<'a, const OWN: usize = HOME> {
     home: &'a Home<OWN>,
     header: u64,
+    word: u64,
     /// Of the word in the home's own line.
     pub(super) position: usize,
-    pub(super) slot: u32,
 }
 
 impl<const OWN: usize> Candidate<'_, OWN> {
-    /// Whether the word has been published all the while since it was read, in this life of the table. To be asked after the
-    /// look into its slot; see [`Table::look`].
+    /// The slot that the word names.
+    #[inline(always)]
+    pub(super) fn slot(&self) -> u32 {
+        slot_of(self.word)
+    }
+
+    /// Whether the word has been published all the while since it was read, in this life of the table, and names the same slot.
+    /// To be asked after the look into its slot; see [`Table::look`].
     #[inline(always)]
     pub(super) fn is_believed(&self) -> bool {
         let now = self.home.header.load(Ordering::Acquire);
-        (now ^ self.header) & (VERSIONS | 1 << self.position) == 0
+        let word = self.home.words[self.position].load(Ordering::Acquire);
+        (now ^ self.header) & (VERSIONS | 1 << self.position) | (word ^ self.word) == 0
     }
 }
 
@@ -169,6 +175,16 @@ pub(crate) enum Glance<C> {
     /// No key with this hash.
     Absent,
     Unclear,
+}
+
+/// What became of [`Table::swing`].
+pub(super) enum Swung {
+    /// The word names the slot.
+    Yes,
+    /// No word here leads to it.
+    No,
+    /// Another thread has changed the word just now.
+    Again,
 }
 
 /// What became of an attempt to publish in one table.
@@ -260,13 +276,16 @@ impl<const OWN: usize> Table<OWN> {
             let position = matching.trailing_zeros() as usize;
             matching &= matching - 1;
             // Acquire: the word was written before its bit was published; the header's load saw the bit.
-            let word = self.word_at(at, home, position).load(Ordering::Acquire);
+            let place = self.word_at(at, home, position);
+            let word = place.load(Ordering::Acquire);
             let accepted = wanted(word) && probe.accept(slot_of(word));
             // After the look into the slot, not before: then the word was there all the while, and what was
-            // seen in the slot is this word's tenant, not a later one that is not published yet (W6, W14).
+            // seen in the slot is this word's occupant, not a later one that is not published yet (W6, W14). The word too: a
+            // swing changes it and nothing else, and then the slot that it named may have been freed.
             let now = home.header.load(Ordering::Acquire);
             let believed = VERSIONS | 1 << position;
-            if now & believed != *header & VERSIONS | 1 << position {
+            let same = place.load(Ordering::Acquire) == word;
+            if now & believed != *header & VERSIONS | 1 << position || !same {
                 *header = now;
                 matching = self.matching(at, home, now, &wanted);
                 continue;
@@ -288,7 +307,7 @@ impl<const OWN: usize> Table<OWN> {
         header: u64,
         wanted: impl Fn(u64) -> bool,
     ) -> u64 {
-        // Acquire, also for words that do not match: a word that is gone may have been carried away, and then a
+        // Acquire, also for words that do not match: a word that is gone may have been migrated, and then a
         // younger table, looked at next, must show it (W12).
         let mut matching = home.matching(&wanted);
         let mut beyond = (header & BITS) >> OWN << OWN;
@@ -325,8 +344,8 @@ impl<const OWN: usize> Table<OWN> {
         Glance::There(Candidate {
             home,
             header,
+            word,
             position,
-            slot: slot_of(word),
         })
     }
 
@@ -479,12 +498,15 @@ impl<const OWN: usize> Table<OWN> {
         })
     }
 
-    /// Takes one published `value` away. `Some(closed)` if this call did, with whether the home was closed.
-    pub(super) fn remove(&self, value: u64) -> Option<bool> {
-        let (at, home) = self.home(hash_of(value));
+    /// Takes one published word of this hash away, whose slot `is_it`. `Some(closed)` if this call did, with whether the home
+    /// was closed.
+    pub(super) fn remove(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<bool> {
+        let (at, home) = self.home(hash);
+        let wanted = wanted(hash);
         loop {
             let header = home.header.load(Ordering::Acquire);
-            let matching = self.matching(at, home, header, |word| word == value);
+            let is_word = |word| wanted(word) && is_it(slot_of(word));
+            let matching = self.matching(at, home, header, is_word);
             if matching == 0 {
                 return None;
             }
@@ -495,6 +517,84 @@ impl<const OWN: usize> Table<OWN> {
                 return Some(header & CLOSED != 0);
             }
         }
+    }
+
+    /// Makes the published word whose slot leads to `target` name it. The caller is pinned. In closed homes too.
+    pub(super) fn swing(&self, hash: u32, target: u32, tail: impl Fn(u32) -> u32) -> Swung {
+        let (at, home) = self.home(hash);
+        let wanted = wanted(hash);
+        let mut header = home.header.load(Ordering::Acquire);
+        let mut matching = self.matching(at, home, header, &wanted);
+        while matching != 0 {
+            let position = matching.trailing_zeros() as usize;
+            matching &= matching - 1;
+            let place = self.word_at(at, home, position);
+            let word = place.load(Ordering::Acquire);
+            // Before the look into the slot, which is this word's then: the caller is pinned.
+            let now = home.header.load(Ordering::Acquire);
+            let believed = VERSIONS | 1 << position;
+            if now & believed != header & VERSIONS | 1 << position {
+                header = now;
+                matching = self.matching(at, home, now, &wanted);
+                continue;
+            }
+            if !wanted(word) || tail(slot_of(word)) != target {
+                continue;
+            }
+            let swung = slot_of(word) == target
+                || place
+                    .compare_exchange(
+                        word,
+                        self::word(hash, target),
+                        Ordering::AcqRel,
+                        Ordering::Relaxed,
+                    )
+                    .is_ok();
+            return if swung { Swung::Yes } else { Swung::Again };
+        }
+        Swung::No
+    }
+
+    /// Takes the word at `position` of a closed home away, of which `value` has been copied elsewhere: what it was in the end. `None`
+    /// if it was gone. The migrating thread's.
+    pub(super) fn take_copied(&self, at: usize, position: usize) -> Option<u64> {
+        let home = &self.homes.as_slice()[at];
+        loop {
+            let header = home.header.load(Ordering::Acquire);
+            if header & 1 << position == 0 {
+                return None;
+            }
+            if home.disown(header, position) {
+                // A swing may have come since the word was copied.
+                return Some(self.word_at(at, home, position).swap(0, Ordering::AcqRel));
+            }
+        }
+    }
+
+    /// Makes the copy at `position` name the slot that it leads to. The migrating thread's.
+    pub(super) fn mend_copy(&self, position: usize, hash: u32, tail: impl Fn(u32) -> u32) {
+        let (at, home) = self.home(hash);
+        let place = self.word_at(at, home, position);
+        let wanted = wanted(hash);
+        let mut now = place.load(Ordering::Acquire);
+        // Where the entry has been removed in the meantime, so has the word.
+        while wanted(now) && tail(slot_of(now)) != slot_of(now) {
+            let swung = self::word(hash, tail(slot_of(now)));
+            match place.compare_exchange(now, swung, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => now = swung,
+                Err(changed) => now = changed,
+            }
+        }
+    }
+
+    /// Takes the copy at `position` away, whatever it names: its bit is the migrating thread's, who calls this.
+    pub(super) fn withdraw(&self, position: usize, hash: u32) {
+        let (at, home) = self.home(hash);
+        let mut header = home.header.load(Ordering::Acquire);
+        while header & 1 << position != 0 && !home.disown(header, position) {
+            header = home.header.load(Ordering::Acquire);
+        }
+        self.word_at(at, home, position).store(0, Ordering::Release);
     }
 
     /// Whether most of the words within this key's reach are taken: worth asking how full the table is.

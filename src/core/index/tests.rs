@@ -3,6 +3,7 @@
 use super::table::{word, Publish, Table};
 use super::{Index, Insert, Removed};
 use crate::core::params::{ALIKE, HOME, OVER};
+use crate::core::pins::Pins;
 use std::collections::HashMap;
 
 #[allow(clippy::cast_possible_truncation)]
@@ -19,20 +20,59 @@ fn random(n: u32) -> u32 {
     (mixed ^ mixed >> 31) as u32
 }
 
-fn insert(index: &Index, slot: u32) -> bool {
+/// An index by itself.
+struct Alone {
+    index: Index,
+    pins: Pins,
+}
+
+impl Alone {
+    fn new() -> Self {
+        Alone {
+            index: Index::new().expect("memory"),
+            pins: Pins::new(),
+        }
+    }
+
+    fn remove(&self, hash: u32, slot: u32) -> Removed {
+        self.index
+            .remove(&self.pins.pin(), hash, slot, None, |_| false)
+    }
+
+    fn carry(&self, budget: usize) -> bool {
+        self.index
+            .carry(&self.pins.pin(), &mut { budget }, |slot| slot)
+    }
+
+    fn turn(&self) -> bool {
+        self.index.turn(|| self.pins.turn())
+    }
+}
+
+impl std::ops::Deref for Alone {
+    type Target = Index;
+
+    fn deref(&self) -> &Index {
+        &self.index
+    }
+}
+
+fn insert(index: &Alone, slot: u32) -> bool {
     let mut crowded = false;
+    let pin = index.pins.pin();
     matches!(
-        index.insert(hash(slot), slot, &mut crowded, &mut |found| found == slot),
+        index.insert(&pin, hash(slot), slot, &mut crowded, &mut |found| found
+            == slot),
         Insert::Done
     )
 }
 
-fn found(index: &Index, slot: u32) -> bool {
+fn found(index: &Alone, slot: u32) -> bool {
     index.find(hash(slot), &mut |found| found == slot).is_some()
 }
 
-fn carry(index: &Index) {
-    while index.carry(&mut 1000) {}
+fn carry(index: &Alone) {
+    while index.carry(1000) {}
     for _ in 0..10_000 {
         if !index.turn() {
             return;
@@ -44,13 +84,13 @@ fn carry(index: &Index) {
 
 #[test]
 fn grows_and_shrinks_without_losing_a_word() {
-    let index = Index::new().expect("memory");
+    let index = Alone::new();
     let keys = 100_000;
     for slot in 0..keys {
         assert!(insert(&index, slot));
         assert!(!insert(&index, slot), "a key is published once");
         if slot % 7 == 0 {
-            index.remove(hash(slot), slot, None);
+            index.remove(hash(slot), slot);
             assert!(!found(&index, slot));
         }
         if slot % 1000 == 0 {
@@ -67,7 +107,7 @@ fn grows_and_shrinks_without_losing_a_word() {
     for slot in (0..keys).filter(|slot| slot % 7 != 0) {
         assert!(found(&index, slot));
         if slot >= 100 {
-            index.remove(hash(slot), slot, None);
+            index.remove(hash(slot), slot);
         }
     }
     assert!(index.shrink_if_empty(100));
@@ -94,13 +134,13 @@ const CROWD: u64 = 1 << 32;
 /// A table is not put to use again while somebody may be in it; growth goes on to the next class.
 #[test]
 fn growth_passes_over_a_table_that_somebody_may_be_in() {
-    let index = Index::new().expect("memory");
+    let index = Alone::new();
     assert!(insert(&index, 1));
     assert!(index.grow_if_full(CROWD));
     carry(&index);
     assert!(index.shrink_if_empty(0));
-    let pin = index.pin();
-    while index.carry(&mut 1000) {}
+    let pin = index.pins.pin();
+    while index.carry(1000) {}
     assert!(index.turn(), "the grace period of class 1 cannot be over");
     assert!(index.grow_if_full(CROWD), "there are larger classes");
     assert_eq!(index.shape(), (2, index.capacity_of_class(2)));
@@ -113,7 +153,7 @@ fn growth_passes_over_a_table_that_somebody_may_be_in() {
 /// A class is in the directory once, however it came there.
 #[test]
 fn growth_passes_over_a_table_that_is_in_use() {
-    let index = Index::new().expect("memory");
+    let index = Alone::new();
     for slot in 0..100 {
         assert!(insert(&index, slot));
     }
@@ -134,7 +174,7 @@ fn growth_passes_over_a_table_that_is_in_use() {
 
 #[test]
 fn a_removal_from_a_closed_home_says_so() {
-    let index = Index::new().expect("memory");
+    let index = Alone::new();
     let mut slot = 0;
     while index.shape().0 == 1 {
         assert!(insert(&index, slot));
@@ -145,7 +185,7 @@ fn a_removal_from_a_closed_home_says_so() {
     for old in 0..slot {
         assert!(!insert(&index, old));
         *seen
-            .entry(index.remove(hash(old), old, None) == Removed::Copied)
+            .entry(index.remove(hash(old), old) == Removed::Copied)
             .or_insert(0) += 1;
     }
     assert!(seen[&true] > 0, "no removal met a closed home");
@@ -153,12 +193,14 @@ fn a_removal_from_a_closed_home_says_so() {
 
 #[test]
 fn keys_of_one_home_spill_and_make_the_table_grow() {
-    let index = Index::new().expect("memory");
+    let index = Alone::new();
     // The low bits are the same: one home in every small table.
     for slot in 0..64u32 {
         let hash = slot << 20 | 5;
         let mut crowded = false;
-        let done = index.insert(hash, slot, &mut crowded, &mut |found| found == slot);
+        let done = index.insert(&index.pins.pin(), hash, slot, &mut crowded, &mut |found| {
+            found == slot
+        });
         assert!(matches!(done, Insert::Done));
     }
     for slot in 0..64u32 {
@@ -169,7 +211,7 @@ fn keys_of_one_home_spill_and_make_the_table_grow() {
     for slot in 0..64u32 {
         let hash = slot << 20 | 5;
         assert_eq!(index.find(hash, &mut |found| found == slot), Some(slot));
-        index.remove(hash, slot, None);
+        index.remove(hash, slot);
         assert_eq!(index.find(hash, &mut |_| true), None);
     }
 }
@@ -178,9 +220,21 @@ fn keys_of_one_home_spill_and_make_the_table_grow() {
 #[test]
 #[allow(clippy::cast_possible_truncation)]
 fn keys_of_one_hash_do_not_make_the_table_grow() {
-    let index = Index::new().expect("memory");
-    let alike = |slot: u32| index.insert(5, slot, &mut false, &mut |found| found == slot);
-    let beside = |slot: u32| index.insert(slot << 24 | 5, slot, &mut false, &mut |_| false);
+    let index = Alone::new();
+    let alike = |slot: u32| {
+        index.insert(&index.pins.pin(), 5, slot, &mut false, &mut |found| {
+            found == slot
+        })
+    };
+    let beside = |slot: u32| {
+        index.insert(
+            &index.pins.pin(),
+            slot << 24 | 5,
+            slot,
+            &mut false,
+            &mut |_| false,
+        )
+    };
     let (_, words) = index.shape();
     let most = ALIKE as u32;
     let odd = |slot: &u32| slot % 2 == 1;
@@ -205,7 +259,7 @@ fn keys_of_one_hash_do_not_make_the_table_grow() {
         slot += 1;
     }
     assert!(matches!(alike(100), Insert::Alike));
-    index.remove(5, 3, None);
+    index.remove(5, 3);
     assert!(matches!(alike(100), Insert::Done));
     assert!(matches!(alike(3), Insert::Alike));
     assert!(matches!(alike(5), Insert::Found));
@@ -236,9 +290,9 @@ fn a_table_is_more_than_half_full_before_it_must_grow() {
 /// In a model a home has one word of its own, so that a key that is there leaves no room beside it.
 #[test]
 fn a_key_at_home_is_not_published_beside_itself() {
-    let index = Index::new().expect("memory");
-    assert!(index.insert_at_home(hash(1), 1));
-    assert!(!index.insert_at_home(hash(1), 2));
-    assert!(index.insert_at_home(hash(1) ^ 1 << 30, 3));
+    let index = Alone::new();
+    assert!(index.insert_at_home(&index.pins.pin(), hash(1), 1));
+    assert!(!index.insert_at_home(&index.pins.pin(), hash(1), 2));
+    assert!(index.insert_at_home(&index.pins.pin(), hash(1) ^ 1 << 30, 3));
     assert!(found(&index, 1));
 }

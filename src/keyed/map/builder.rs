@@ -43,7 +43,15 @@ pub struct ExpiringMapBuilder<K, V, S = RandomState> {
     time_to_live: Option<Duration>,
     time_to_idle: Option<Duration>,
     listener: Option<Listener<K, V>>,
-    hasher: S,
+    /// Makes the hasher.
+    hasher: Hashing<S>,
+}
+
+/// How a map gets its hasher.
+enum Hashing<S> {
+    Chosen(S),
+    /// By the settings: their seed may have been set after this was made.
+    ByDefault(fn(&Setup) -> S),
 }
 
 impl<K, V, S> fmt::Debug for ExpiringMapBuilder<K, V, S> {
@@ -63,7 +71,7 @@ impl<K, V> Default for ExpiringMapBuilder<K, V> {
             time_to_live: None,
             time_to_idle: None,
             listener: None,
-            hasher: RandomState::default(),
+            hasher: Hashing::ByDefault(Setup::hasher),
         }
     }
 }
@@ -243,8 +251,8 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     }
 
     /// Another hasher. Where keys come from strangers it must be seeded at random; of keys with one and the same 64-bit hash 16 are
-    /// accepted, and the next is refused ([`StoreError::Collisions`](crate::StoreError::Collisions)). Keys that are integers of at most 64 bits are
-    /// not given to it: a slot has room for them, and the index has a seeded hash of its own.
+    /// accepted, and the next is refused ([`StoreError::Collisions`](crate::StoreError::Collisions)). What it returns the index hashes once
+    /// more, by a seed of its own.
     ///
     /// # Examples
     ///
@@ -271,7 +279,7 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
             time_to_live: self.time_to_live,
             time_to_idle: self.time_to_idle,
             listener: self.listener,
-            hasher,
+            hasher: Hashing::Chosen(hasher),
         }
     }
 }
@@ -331,15 +339,19 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn build_manual(self) -> Result<ExpiringMap<K, V, S>, BuildError> {
+        let hasher = match self.hasher {
+            Hashing::Chosen(hasher) => hasher,
+            Hashing::ByDefault(make) => make(&self.setup),
+        };
         let store = Store::build(
             &self.setup,
-            self.hasher,
             self.time_to_live,
             self.time_to_idle,
             self.listener,
         )?;
         Ok(ExpiringMap {
             store: Arc::new(store),
+            hasher,
             reaper: None,
         })
     }

@@ -1,10 +1,11 @@
 //! One key's place in a map, to be looked at first.
 
 use super::{ExpiringMap, Ref};
-use crate::keyed::node::{Ended, Node};
+use crate::core::engine::Pin;
+use crate::keyed::living::{Notice, Put};
+use crate::keyed::removed::Ended;
 use crate::keyed::store::Found;
 use crate::keyed::{InsertError, Lifetime, StoreError};
-use crate::sync::grace::Pin;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
@@ -27,7 +28,8 @@ pub enum Entry<'a, K: 'static, V: 'static, S> {
     Vacant(VacantEntry<'a, K, V, S>),
 }
 
-/// The entry that a key had, and still has unless somebody has changed it: what is done with it says so.
+/// The entry that a key had, and still has unless another thread has changed it: the methods that
+/// change it say so. It pins the map as a [`Ref`] does, so do not keep it.
 ///
 /// ```
 /// use expiry::expiring_map::Entry;
@@ -45,7 +47,7 @@ pub enum Entry<'a, K: 'static, V: 'static, S> {
 pub struct OccupiedEntry<'a, K: 'static, V: 'static, S> {
     map: &'a ExpiringMap<K, V, S>,
     key: K,
-    found: Found<'a>,
+    found: Found<'a, K, V>,
     entry: Ref<'a, K, V>,
 }
 
@@ -164,10 +166,14 @@ where
         value: impl FnOnce() -> V,
     ) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
         match self {
-            Entry::Occupied(entry) => Ok(entry.entry),
+            Entry::Occupied(entry) => {
+                // Before the reference is on its way out, or a panic of its `Drop` would leave that pinned for ever.
+                drop(value);
+                Ok(entry.into_ref())
+            }
             Entry::Vacant(VacantEntry { map, key }) => {
                 let settled = map.put(key, value(), lifetime.into(), false)?;
-                Ok(settled.entry)
+                Ok(settled.into_ref())
             }
         }
     }
@@ -211,15 +217,15 @@ where
     pub(super) unsafe fn new(
         map: &'a ExpiringMap<K, V, S>,
         key: K,
-        found: Found<'a>,
-        pin: Option<Pin>,
+        found: Found<'a, K, V>,
+        pin: Pin,
     ) -> Self {
         OccupiedEntry {
             map,
             key,
             found,
             // SAFETY: the caller's.
-            entry: unsafe { Ref::new(found.word, pin) },
+            entry: unsafe { Ref::new(&found, pin) },
         }
     }
 
@@ -279,10 +285,13 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn into_ref(self) -> Ref<'a, K, V> {
+        // Before the reference is on its way out, or a panic of its `Drop` would leave that pinned for ever.
+        drop(self.key);
         self.entry
     }
 
-    /// Replaces this very value, with the map's lifetime. Returns the new one.
+    /// Replaces this very value, with the map's lifetime. Returns the new one. The listener is called
+    /// while this thread is pinned: a slow one delays when this map drops values.
     ///
     /// # Errors
     ///
@@ -336,21 +345,25 @@ where
         lifetime: impl Into<Lifetime>,
     ) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
         let store = &*self.map.store;
-        let key = self.key;
-        let (deadline, policy) = match store.term(lifetime.into()) {
-            Ok(term) => term,
-            Err(error) => return Err(InsertError { key, value, error }),
-        };
-        let (at, _) = self.map.place(&key);
-        let pin = store.engine.index(at.0).pin();
-        let fresh = Node::fresh(key, value, policy, &pin);
-        match store.put_for(&self.found, fresh.word(), deadline) {
-            Some(_) => {
-                let word = fresh.settle_in();
+        let (pin, mut fresh) = (self.entry.pin, Some((self.key, value)));
+        match store.put_for(&pin, &self.found, &mut fresh, lifetime.into()) {
+            Ok(Some(Put::Done {
+                new,
+                replaced,
+                closed,
+            })) => {
+                if let Some(notice) = &replaced {
+                    notice.tell();
+                }
+                drop(replaced);
+                if closed.is_some() {
+                    store.tell_closed(&pin, closed);
+                }
                 // SAFETY: it went in after the pin.
-                Ok(unsafe { Ref::new(word, Some(pin)) })
+                Ok(unsafe { Ref::new(&new, pin) })
             }
-            None => Err(InsertError::of(fresh, StoreError::Changed)),
+            Ok(_) => Err(InsertError::of(fresh, StoreError::Changed)),
+            Err(error) => Err(InsertError::of(fresh, error)),
         }
     }
 
@@ -369,8 +382,11 @@ where
     /// assert!(map.is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn remove(self) -> Option<Ended<K, V>> {
-        self.map.store.remove_this(&self.found)
+    pub fn remove(self) -> Option<Ended<'a, K, V>> {
+        let pin = self.entry.pin;
+        let notice = self.map.store.remove_this(&pin, &self.found);
+        drop(pin);
+        notice.map(Notice::told)
     }
 }
 
@@ -472,7 +488,7 @@ where
     ) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
         let settled = self.map.put(self.key, value, lifetime.into(), false)?;
         match settled.refused {
-            None => Ok(settled.entry),
+            None => Ok(settled.into_ref()),
             Some((key, value)) => {
                 let error = StoreError::Changed;
                 Err(InsertError { key, value, error })

@@ -2,11 +2,12 @@
 
 use super::{ExpiringMap, Ref};
 use crate::core::engine::{Face, Walk};
-use crate::core::slots::Slot;
-use crate::keyed::store::Found;
+use crate::core::slots::Run;
+use crate::keyed::store::{Found, Pair};
 use std::hash::{BuildHasher, Hash};
 
-/// An iterator over the entries of an [`ExpiringMap`]; see [`ExpiringMap::iter`].
+/// An iterator over the entries of an [`ExpiringMap`]; see [`ExpiringMap::iter`]. Each item pins the map for as long as it lives,
+/// and the iterator itself does not.
 ///
 /// # Examples
 ///
@@ -28,7 +29,8 @@ pub struct Iter<'a, K: 'static, V: 'static, S> {
     walk: Walk,
     /// What is left of the bucket that it is in: the id of the next slot, and the slots.
     next: u32,
-    slots: &'a [Slot],
+    slots: Run<'a, Pair<K, V>>,
+    at: usize,
 }
 
 impl<'a, K, V, S> Iter<'a, K, V, S>
@@ -42,30 +44,33 @@ where
             map,
             walk: Walk::default(),
             next: 0,
-            slots: &[],
+            slots: Run::empty(),
+            at: 0,
         }
     }
 
     /// The next entry, and where it was found.
-    pub(super) fn advance(&mut self) -> Option<(Found<'a>, Ref<'a, K, V>)> {
+    pub(super) fn advance(&mut self) -> Option<(Found<'a, K, V>, Ref<'a, K, V>)> {
         let store = &*self.map.store;
         loop {
-            while let Some((slot, rest)) = self.slots.split_first() {
-                let id = self.next;
-                self.slots = rest;
-                self.next = id.wrapping_add(1);
-                if let Some((found, _, pin)) = store.look_at(id, slot) {
+            while let Some(slot) = self.slots.get(self.at) {
+                #[allow(clippy::cast_possible_truncation)] // a place in a bucket
+                let id = self.next + self.at as u32;
+                self.at += 1;
+                let pin = store.engine.pin();
+                if let Some(found) = store.look_at(&pin, id, slot) {
                     if store.is_living(&found) {
                         // SAFETY: found after the pin.
-                        return Some((found, unsafe { Ref::new(found.word, pin) }));
+                        return Some((found, unsafe { Ref::new(&found, pin) }));
                     }
                 }
             }
             (self.next, self.slots) = store.engine.next_bucket(&mut self.walk)?;
-            for slot in self.slots {
+            self.at = 0;
+            for (id, slot) in (self.next..).zip(self.slots.iter()) {
                 let lease = slot.lease();
                 if lease.state().expires() {
-                    store.prepare(slot, lease);
+                    store.prepare(id, slot, lease);
                 }
             }
         }

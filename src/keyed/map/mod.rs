@@ -8,14 +8,13 @@ pub use builder::ExpiringMapBuilder;
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use iter::Iter;
 
-use super::living::Put;
-use super::node::{Ended, Node};
-use super::store::{Found, Store, Wanted};
+use super::living::{Notice, Put};
+use super::removed::Ended;
+use super::store::{Cause, Found, Store, Wanted};
 use super::{InsertError, Lifetime, StoreError, StoreMetrics};
+use crate::core::engine::Pin;
 use crate::hash::RandomState;
-use crate::inject::{hit, Bug};
 use crate::setup::Reaper;
-use crate::sync::grace::Pin;
 use crate::time::{Timeout, NEVER};
 use std::borrow::Borrow;
 use std::fmt;
@@ -43,35 +42,57 @@ use std::time::Duration;
 ///
 /// # Time
 ///
-/// An entry is found until its time is up and not after, by the map's clock, rounded up to the interval: never early, and late by at
-/// most one interval and the [lag](crate::Clock::lag) of a cheap clock (1 ms), for it and for who looks. That somebody has come to
-/// end it is another matter: a reaper thread does, or whoever calls [`poll`](Self::poll), and the listener is told then.
+/// Look-ups never return an expired entry, even if the reaper has not removed it yet. An entry
+/// expires when its time is up by the map's clock, rounded up to the interval: never early, and
+/// late by at most one interval and the [lag](crate::Clock::lag) of a cheap clock (1 ms). The
+/// listener is called when a reaper thread, or a caller of [`poll`](Self::poll), ends the entry.
 ///
 /// # One story
 ///
-/// Every value that went in comes out once: it is replaced, removed, or expires, and is then what the replacing or removing
-/// call returns and what the listener is told, with the cause; or it ends when the map is shut down. Whatever meets.
+/// Every value that goes in ends once. It is replaced, removed, or expires, or it ends when the map
+/// is shut down. The replacing or removing call returns it, and the listener is called with it and
+/// the cause, exactly once, whatever calls meet.
 ///
 /// # Progress and cost
 ///
-/// All operations but [`shutdown`](Self::shutdown) (and dropping the map) are lock-free; look-ups write nothing (with a time to
-/// idle, one swap in every interval). A value sits on the heap behind one pointer. An entry costs 79 bytes beyond key and value
-/// for `u64` keys, 87 for strings: a million of them, by `cargo run --release -p expiry-benches --bin figures -- keyed-memory`.
+/// All operations but [`shutdown`](Self::shutdown), [`flush`](Self::flush) and dropping the map are
+/// lock-free. Look-ups write nothing shared (with a time to idle, one swap in every interval). Key
+/// and value lie in the entry's slot, beside its lease; above 64 bytes together they are boxed. A
+/// slot takes 8 bytes and key and value; 5 bytes lie beside it, and 16 to 29 in the index.
 ///
 /// # When values are dropped
 ///
-/// Readers are lent a value, so it is dropped after its end, when nobody may be looking at it any more (crossbeam-epoch), on
-/// whichever thread finds that out. Of what the reaper or a poll ends, and of all that is left when the map is shut down or dropped,
-/// that is soon. What another call ends (a removal, a replacement) waits until its thread has ended some 64 values, or is over, and
-/// other calls follow: in a process that goes idle, until the map goes. So leave nothing to `Drop` that must happen soon: a
-/// connection is closed by the listener.
+/// A reader may hold a reference to a value that has ended. So the map drops key and value later,
+/// when no thread can hold them: usually within an interval.
+///
+/// * The map's reaper drops them; without a reaper, the thread in [`poll`](Self::poll). A thread
+///   that drives the map for another reason drops them too: the caller of
+///   [`shutdown`](Self::shutdown), and, rarely, an insertion that finds the map full, or a call
+///   after the clock has jumped by years.
+/// * Beside these, only the caller of [`flush`](Self::flush) drops them, the caller of
+///   [`Ended::into_value`], and the thread that drops the last handle to the map.
+/// * `Drop` runs unpinned, and while the map holds nothing that other threads wait for. It may call
+///   the map, take a lock, or panic. A panic is caught and counted (`drop_panics` in the
+///   [metrics](StoreMetrics)).
+/// * A slow `Drop` delays this map's reaper, and so the listener. It delays no other map.
+/// * A [`Ref`] or [`OccupiedEntry`] that a thread keeps delays the drops of this map only, for as
+///   long as it lives. So do the items of an iterator. `unreclaimed` in the metrics counts the
+///   entries that wait. [`flush`](Self::flush) waits for them.
+///
+/// A `Ref`, an `OccupiedEntry` and each item of an iterator *pin* the map, as every call does while
+/// it runs. A key's `Eq` runs pinned, and so do the closures of [`retain`](Self::retain),
+/// [`remove_if`](Self::remove_if) and [`upsert`](Self::upsert). The listener runs unpinned, but for
+/// [`OccupiedEntry::insert`] and `upsert`, which return a `Ref`, and for an insertion that a shutdown
+/// overtakes.
 pub struct ExpiringMap<K: 'static, V: 'static, S = RandomState> {
-    store: Arc<Store<K, V, S>>,
+    store: Arc<Store<K, V>>,
+    hasher: S,
     reaper: Option<Reaper>,
 }
 
-/// An entry's key and value, lent for as long as this lives: it holds off the reclamation of memory meanwhile, so do not keep it.
-/// The entry may end in the meantime, and what is lent stays what it was.
+/// An entry's key and value, lent for as long as this lives. It pins the map: while it lives, no
+/// key or value that ends in this map is dropped. So do not keep it. The entry may end in the
+/// meantime; what is lent stays what it was.
 ///
 /// It is not `Send`, and so not for holding across an `await`: clone what is needed there
 /// ([`get_cloned`](ExpiringMap::get_cloned), of an `Arc` if it is large).
@@ -85,19 +106,19 @@ pub struct ExpiringMap<K: 'static, V: 'static, S = RandomState> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Ref<'a, K: 'static, V: 'static> {
-    node: &'a Node<K, V>,
-    _pin: Option<Pin>,
+    pair: &'a (K, V),
+    pub(super) pin: Pin,
 }
 
 impl<K, V> Ref<'_, K, V> {
     /// # Safety
     ///
-    /// `word` is the node of an entry that was found after `pin`, or is in thanks to the caller, who was pinned.
+    /// It was found after the pin.
     #[inline(always)]
-    unsafe fn new(word: u64, pin: Option<Pin>) -> Self {
+    unsafe fn new(found: &Found<'_, K, V>, pin: Pin) -> Self {
         // SAFETY: the caller's; the pin goes with it.
-        let node = unsafe { Node::at(word) };
-        Ref { node, _pin: pin }
+        let pair = unsafe { found.pair() };
+        Ref { pair, pin }
     }
 
     /// Its key.
@@ -113,7 +134,7 @@ impl<K, V> Ref<'_, K, V> {
     /// ```
     #[must_use]
     pub fn key(&self) -> &K {
-        self.node.key()
+        &self.pair.0
     }
 
     /// Its value.
@@ -130,7 +151,7 @@ impl<K, V> Ref<'_, K, V> {
     /// ```
     #[must_use]
     pub fn value(&self) -> &V {
-        self.node.value()
+        &self.pair.1
     }
 }
 
@@ -138,24 +159,32 @@ impl<K, V> Deref for Ref<'_, K, V> {
     type Target = V;
 
     fn deref(&self) -> &V {
-        self.node.value()
+        &self.pair.1
     }
 }
 
 impl<K, V: fmt::Debug> fmt::Debug for Ref<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.node.value().fmt(f)
+        self.pair.1.fmt(f)
     }
 }
 
-/// What an insertion came to.
+/// What an insertion came to. The pin is the one that `entry` was found, or put in, under.
 struct Settled<'a, K: 'static, V: 'static> {
-    /// What there is.
-    entry: Ref<'a, K, V>,
-    /// What it has replaced.
-    replaced: Option<Ended<K, V>>,
-    /// What was to be inserted, if that is not what there is.
+    entry: Found<'a, K, V>,
+    pin: Pin,
+    replaced: Option<Notice<'a, K, V>>,
+    /// What was not put in, because there is something.
     refused: Option<(K, V)>,
+}
+
+impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
+    fn into_ref(self) -> Ref<'a, K, V> {
+        // Before the reference is on its way out, or a panic of its `Drop` would leave that pinned for ever.
+        drop(self.refused);
+        // SAFETY: found, or put in, after the pin.
+        unsafe { Ref::new(&self.entry, self.pin) }
+    }
 }
 
 impl<K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static> ExpiringMap<K, V> {
@@ -185,18 +214,26 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// Where a key belongs; and what keeps the nodes that are found.
     #[inline(always)]
-    fn seek<'q, Q: Hash + ?Sized, F>(&self, key: &Q, is_key: &'q F) -> (Wanted<'q, F>, Option<Pin>)
+    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u32
     where
         K: Borrow<Q>,
     {
-        let wanted = self.store.wanted(self.store.bits(key), is_key);
-        (wanted, self.store.pin(wanted.at.0))
+        self.store.engine.hash(self.hasher.hash_one(key))
     }
 
-    /// The entry of a key, unless its time is up; it has been used. Wait-free but where somebody replaces the value just then, or
-    /// the index grows; one clock reading. With a time to idle also a swap, once in every interval.
+    #[inline(always)]
+    fn seek<'q, Q: Hash + ?Sized, F>(&self, key: &Q, is_key: &'q F) -> (Wanted<'q, F>, Pin)
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hash(key);
+        (Wanted { hash, is_key }, self.store.engine.pin())
+    }
+
+    /// The entry of a key, unless its time is up; this is a use of it. Wait-free, but where another
+    /// thread replaces the value just then, or the index grows; one clock reading. With a time to idle
+    /// also a swap, once in every interval.
     ///
     /// ```
     /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
@@ -214,22 +251,18 @@ where
         let is_key = same_as(key);
         let (wanted, pin) = self.seek(key, &is_key);
         loop {
-            let mut found = self.store.living(wanted)?;
+            let found = self.store.living(&pin, wanted)?;
             if self.is_used(&found) {
-                if hit(Bug::StaleGet) {
-                    // SAFETY: found after the pin; and with this bug what has been replaced is not freed.
-                    let stale = unsafe { Node::<K, V>::at(found.word) }.taken();
-                    found.word = stale.unwrap_or(found.word);
-                }
+                let found = self.store.stale(found);
                 // SAFETY: found after the pin.
-                return Some(unsafe { Ref::new(found.word, pin) });
+                return Some(unsafe { Ref::new(&found, pin) });
             }
         }
     }
 
     /// Notes that an entry has been used, if that matters. False if it has ended meanwhile.
     #[inline(always)]
-    fn is_used(&self, found: &Found<'_>) -> bool {
+    fn is_used(&self, found: &Found<'_, K, V>) -> bool {
         let policy = self.store.policy(found);
         policy.map_or(true, |policy| self.store.used(found, policy))
     }
@@ -256,9 +289,9 @@ where
     {
         let is_key = same_as(key);
         let (wanted, pin) = self.seek(key, &is_key);
-        let found = self.store.living(wanted)?;
+        let found = self.store.living(&pin, wanted)?;
         // SAFETY: found after the pin.
-        Some(unsafe { Ref::new(found.word, pin) })
+        Some(unsafe { Ref::new(&found, pin) })
     }
 
     /// A clone of a key's value. As [`get`](Self::get).
@@ -309,8 +342,8 @@ where
         K: Borrow<Q>,
     {
         let is_key = same_as(key);
-        let (wanted, _pin) = self.seek(key, &is_key);
-        let found = self.store.living(wanted)?;
+        let (wanted, pin) = self.seek(key, &is_key);
+        let found = self.store.living(&pin, wanted)?;
         let engine = &self.store.engine;
         let deadline = found.lease.deadline_near(engine.about_now());
         Some(if deadline == NEVER {
@@ -370,10 +403,9 @@ where
     where
         K: Borrow<Q>,
     {
-        let deadline = self.store.deadline(time.into())?;
         let is_key = same_as(key);
-        let (wanted, _pin) = self.seek(key, &is_key);
-        Ok(self.store.touch_living(wanted, deadline))
+        let (wanted, pin) = self.seek(key, &is_key);
+        self.store.touch_living(&pin, wanted, time.into())
     }
 
     /// Inserts a value, or replaces the one that the key has. Returns the one replaced.
@@ -389,7 +421,7 @@ where
     /// # Errors
     ///
     /// [`InsertError`] gives key and value back: the map is full, closed, or out of memory.
-    pub fn insert(&self, key: K, value: V) -> Result<Option<Ended<K, V>>, InsertError<K, V>> {
+    pub fn insert(&self, key: K, value: V) -> Result<Option<Ended<'_, K, V>>, InsertError<K, V>> {
         self.insert_with(key, value, Lifetime::new())
     }
 
@@ -413,19 +445,15 @@ where
         key: K,
         value: V,
         lifetime: impl Into<Lifetime>,
-    ) -> Result<Option<Ended<K, V>>, InsertError<K, V>> {
+    ) -> Result<Option<Ended<'_, K, V>>, InsertError<K, V>> {
         let settled = self.put(key, value, lifetime.into(), true)?;
-        Ok(settled.replaced)
+        let replaced = settled.replaced;
+        drop(settled.pin);
+        Ok(replaced.map(Notice::told))
     }
 
-    /// Shard and hash of a key, and what its slot is to have as its key.
-    #[inline(always)]
-    fn place(&self, key: &K) -> ((usize, u32), u64) {
-        let bits = self.store.bits(key);
-        (self.store.engine.hash(bits), bits)
-    }
-
-    /// Inserts a value. One that the key has is replaced, or, where it is to stay, has been used.
+    /// Puts an entry in, or in the place of what lives there, if it `replaces`. What was in the way is told of while this thread is
+    /// unpinned; of what was replaced the caller tells.
     #[inline]
     fn put(
         &self,
@@ -435,38 +463,52 @@ where
         replaces: bool,
     ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
         let store = &*self.store;
-        let (deadline, policy) = match store.term(lifetime) {
-            Ok(term) => term,
-            Err(error) => return Err(InsertError { key, value, error }),
-        };
-        let (at, bits) = self.place(&key);
-        let pin = store.engine.index(at.0).pin();
-        let fresh = Node::fresh(key, value, policy, &pin);
-        let is_key = |other: &K| other == fresh.key();
-        let wanted = Store::<K, V, S>::wanted_at(at, bits, &is_key);
+        if let Err(error) = store.check(lifetime) {
+            return Err(InsertError { key, value, error });
+        }
+        let hash = self.hash(&key);
+        let mut fresh = Some((key, value));
         let mut attempts = 0;
-        let (word, replaced, refused) = loop {
-            match store.put(wanted, fresh.word(), deadline, replaces) {
-                Ok(Put::Inserted) => break (fresh.settle_in(), None, None),
-                Ok(Put::Replaced(old)) => break (fresh.settle_in(), Some(old), None),
+        loop {
+            let pin = store.engine.pin();
+            match store.put(&pin, hash, &mut fresh, lifetime, replaces) {
+                Ok(Put::Done {
+                    new,
+                    replaced,
+                    closed,
+                }) => {
+                    if closed.is_some() {
+                        store.tell_closed(&pin, closed);
+                    }
+                    return Ok(Settled {
+                        entry: new,
+                        pin,
+                        replaced,
+                        refused: None,
+                    });
+                }
                 Ok(Put::Kept(found)) => {
                     if self.is_used(&found) {
-                        break (found.word, None, Some(fresh.give_back()));
+                        return Ok(Settled {
+                            entry: found,
+                            pin,
+                            replaced: None,
+                            refused: fresh,
+                        });
                     }
                 }
+                Ok(Put::MadeWay(notice)) => {
+                    drop(pin);
+                    notice.tell();
+                }
                 Err(error) => {
+                    drop(pin);
                     if !store.makes_room(error, &mut attempts, store) {
                         return Err(InsertError::of(fresh, error));
                     }
                 }
             }
-        };
-        Ok(Settled {
-            // SAFETY: in, or found, after the pin.
-            entry: unsafe { Ref::new(word, Some(pin)) },
-            replaced,
-            refused,
-        })
+        }
     }
 
     /// The entry of a key, to be looked at and then replaced, removed, or inserted. It has been used if there is one.
@@ -491,7 +533,7 @@ where
         let is_key = |other: &K| *other == key;
         let (wanted, pin) = self.seek(&key, &is_key);
         loop {
-            match self.store.living(wanted) {
+            match self.store.living(&pin, wanted) {
                 Some(found) if !self.is_used(&found) => {}
                 // SAFETY: found after the pin.
                 Some(found) => break unsafe { OccupiedEntry::new(self, key, found, pin) }.into(),
@@ -561,7 +603,8 @@ where
         }
     }
 
-    /// Ends the entry of a key. Returns it, unless its time was up.
+    /// Ends the entry of a key. Returns it, unless its time was up. [`Ended::into_value`] gives the
+    /// value itself.
     ///
     /// ```
     /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
@@ -570,13 +613,20 @@ where
     /// assert!(map.remove("one").is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ended<K, V>>
+    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ended<'_, K, V>>
     where
         K: Borrow<Q>,
     {
         let is_key = same_as(key);
-        let (wanted, _pin) = self.seek(key, &is_key);
-        self.store.remove_living(wanted)
+        loop {
+            let (wanted, pin) = self.seek(key, &is_key);
+            let notice = self.store.remove_living(&pin, wanted)?;
+            drop(pin);
+            if notice.cause == Cause::Removed {
+                return Some(notice.told());
+            }
+            notice.tell();
+        }
     }
 
     /// As [`remove`](Self::remove), if `condition` holds for it; of that very value. It may be called several times, if others
@@ -593,27 +643,30 @@ where
         &self,
         key: &Q,
         mut condition: impl FnMut(&K, &V) -> bool,
-    ) -> Option<Ended<K, V>>
+    ) -> Option<Ended<'_, K, V>>
     where
         K: Borrow<Q>,
     {
         let is_key = same_as(key);
-        let (wanted, _pin) = self.seek(key, &is_key);
-        loop {
-            let found = self.store.living(wanted)?;
+        let (wanted, pin) = self.seek(key, &is_key);
+        let notice = loop {
+            let found = self.store.living(&pin, wanted)?;
             // SAFETY: found after the pin.
-            let node = unsafe { Node::<K, V>::at(found.word) };
-            if !condition(node.key(), node.value()) {
+            let (key, value) = unsafe { found.pair() };
+            if !condition(key, value) {
                 return None;
             }
-            if let Some(ended) = self.store.remove_this(&found) {
-                return Some(ended);
+            if let Some(notice) = self.store.remove_this(&pin, &found) {
+                break notice;
             }
-        }
+        };
+        drop(pin);
+        Some(notice.told())
     }
 
-    /// Removes the entries for which `keep` is false. As [`iter`](Self::iter), it meets every entry once that is there all the
-    /// while, and it removes only the very value that it was asked about.
+    /// Removes the entries for which `keep` is false, and only the very value that `keep` was asked
+    /// about. It meets entries as [`iter`](Self::iter) does: one whose value is replaced meanwhile may
+    /// be met twice or not at all.
     ///
     /// ```
     /// # let map = expiry::ExpiringMap::builder().build()?;
@@ -629,13 +682,19 @@ where
     pub fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) {
         let mut iter = self.iter();
         while let Some((found, entry)) = iter.advance() {
-            if !keep(entry.key(), entry.value()) {
-                self.store.remove_this(&found);
+            if keep(entry.key(), entry.value()) {
+                continue;
+            }
+            let notice = self.store.remove_this(&entry.pin, &found);
+            drop(entry);
+            if let Some(notice) = notice {
+                notice.tell();
             }
         }
     }
 
-    /// Removes all entries that are there all the while.
+    /// Removes all entries that are there all the while. One whose value is replaced meanwhile may
+    /// stay.
     ///
     /// ```
     /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
@@ -648,8 +707,9 @@ where
         self.retain(|_, _| false);
     }
 
-    /// All entries, in no order: each once that is there all the while, its value replaced or not; others perhaps. Does not use
-    /// them. About 0.1 us each.
+    /// All entries, in no order. An entry that is there all the while is met exactly once. One whose
+    /// value is replaced meanwhile may be met twice, with the old value and the new one, or not at all.
+    /// Others may be met or not. This is no use of them. About 0.1 us each.
     ///
     /// ```
     /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
@@ -663,8 +723,10 @@ where
         Iter::new(self)
     }
 
-    /// Ends what is due, with at most about `budget` steps of work, and tells the listener. True if there is more to do. Any number
-    /// of threads may poll: a shard that another one is at is left to it. Does nothing in a listener that a poll has called.
+    /// Ends what is due, with at most about `budget` steps of work, and calls the listener. Then drops
+    /// values that have ended and that no thread can hold any more. True if there is more to do. Any
+    /// number of threads may poll concurrently: a shard that another one drives is left to it. Does
+    /// nothing in a listener that a poll has called.
     ///
     /// ```
     /// use expiry::{Cause, ExpiringMap, ManualClock};
@@ -739,6 +801,30 @@ where
     #[must_use]
     pub fn metrics(&self) -> StoreMetrics {
         self.store.metrics()
+    }
+
+    /// Drops, on this thread, the keys and values of all entries that had ended before this call. Waits
+    /// until it may, for at most `limit`. Returns whether all have been dropped.
+    ///
+    /// It may not as long as a thread holds a [`Ref`], an [`OccupiedEntry`] or an item of an iterator
+    /// (this thread, too), or is in the middle of a call. An entry that a caller holds as [`Ended`] is
+    /// not waited for: it ends up here when that is dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{sync::Arc, time::Duration};
+    ///
+    /// let map = expiry::ExpiringMap::builder().build()?;
+    /// let value = Arc::new(1);
+    /// map.insert("key", value.clone())?;
+    /// map.remove("key");
+    /// assert!(map.flush(Duration::from_secs(10)));
+    /// assert_eq!(Arc::strong_count(&value), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn flush(&self, limit: Duration) -> bool {
+        self.store.flush(limit)
     }
 
     /// Waits for room, where the [capacity](ExpiringMapBuilder::capacity) is bounded: see [`Room`](crate::Room), which has an

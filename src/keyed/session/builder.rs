@@ -1,15 +1,19 @@
 //! Building a tracker: every setting, its default, and what is refused.
 
 use super::id::Issuer;
+use super::pile::Pile;
 use super::seat::Seat;
+use super::touch::Touches;
 use super::{Bounds, Inner, SessionId, SessionInfo, SessionTracker};
 use crate::error::BuildError;
 use crate::keyed::store::{Cause, Listener, Store};
+use crate::setup::Reaper;
 use crate::setup::{setters, Setup};
 use crate::sync::stack::Stack;
 use crate::time::{nanos, Ticks};
 use crossbeam_utils::CachePadded;
 use std::fmt;
+use std::sync::atomic::AtomicU64 as Statistic;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -362,7 +366,8 @@ impl SessionTrackerBuilder {
     ) -> Result<SessionTracker, BuildError> {
         let budget = self.setup.budget;
         let mut tracker = self.tracker(handler)?;
-        tracker.reaper = Some(tracker.store.start(budget)?);
+        let reaper = Reaper::start(&tracker.store, |store| &store.engine, budget, Inner::last)?;
+        tracker.reaper = Some(reaper);
         Ok(tracker)
     }
 
@@ -371,16 +376,29 @@ impl SessionTrackerBuilder {
         expired: impl Fn(&SessionInfo) + Send + Sync + 'static,
     ) -> Result<SessionTracker, BuildError> {
         let bounds = self.bounds()?;
+        let ended = Arc::new(Statistic::new(0));
+        let counts = ended.clone();
         let listener: Listener<SessionId, Seat> =
             Box::new(move |&id: &SessionId, seat: &Seat, cause| {
                 if cause == Cause::Expired {
-                    expired(&seat.end(id, Some(Duration::ZERO)));
+                    let (info, is_piled) = seat.end(id, Some(Duration::ZERO));
+                    if is_piled {
+                        counts.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    }
+                    expired(&info);
                 }
             });
-        let store: Inner = Store::build(&self.setup, (), None, None, Some(listener))?;
+        let store = Inner {
+            store: Store::build(&self.setup, None, None, Some(listener))?,
+            ended_on_pile: ended,
+            #[cfg(feature = "async")]
+            kept: crate::setup::Leftovers::new(),
+        };
         let touched = self.collects.then(|| {
             let shards = 0..store.engine.shards();
-            shards.map(|_| CachePadded::new(Stack::new())).collect()
+            Touches {
+                piles: shards.map(|_| CachePadded::new(Pile::new())).collect(),
+            }
         });
         Ok(SessionTracker {
             store: Arc::new(store),

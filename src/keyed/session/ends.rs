@@ -3,8 +3,8 @@
 use super::{SessionError, SessionId, SessionInfo, SessionTracker};
 use crate::core::lease::Lease;
 use crate::inject::{hit, Bug};
-use crate::keyed::store::Touched;
-use crate::keyed::Ended;
+use crate::keyed::removed::{EndedSlot, Holds};
+use crate::keyed::store::{Store, Touched, Wanted};
 use std::time::Duration;
 
 impl SessionTracker {
@@ -102,13 +102,18 @@ impl SessionTracker {
     ///
     /// [`SessionError::Unknown`]; [`SessionError::Closing`]: somebody else has begun.
     pub fn set_closing(&self, id: SessionId) -> Result<(), SessionError> {
-        let any = |_: &SessionId| true;
-        let wanted = self.store.wanted(id.0, &any);
-        let _pin = self.store.pin(wanted.at.0);
-        self.store.set_closing(wanted).map_err(|found| match found {
-            Touched::Gone => SessionError::Unknown,
-            _ => SessionError::Closing,
-        })
+        let pin = self.store.engine.pin();
+        let is_key = |other: &SessionId| *other == id;
+        let wanted = Wanted {
+            hash: self.hash(id),
+            is_key: &is_key,
+        };
+        self.store
+            .set_closing(&pin, wanted)
+            .map_err(|found| match found {
+                Touched::Gone => SessionError::Unknown,
+                _ => SessionError::Closing,
+            })
     }
 
     /// Ends a session, whether it lives or is being closed. Returns it, to one of several who remove it; `None` if there is none.
@@ -127,14 +132,17 @@ impl SessionTracker {
         if hit(Bug::LostRemove) {
             return self.get(id);
         }
-        let (ended, lease) = self.store.remove(id.0, |_| true)?;
-        Some(self.ended(&ended, lease))
-    }
-
-    /// What it was, by who has ended it.
-    fn ended(&self, ended: &Ended<SessionId, super::Seat>, lease: Lease) -> SessionInfo {
-        let remaining = self.remaining(lease, self.store.engine.clock.now());
-        ended.value().end(*ended.key(), remaining)
+        let pin = self.store.engine.pin();
+        let is_key = |other: &SessionId| *other == id;
+        let wanted = Wanted {
+            hash: self.hash(id),
+            is_key: &is_key,
+        };
+        let (ended, lease) = self.store.remove(&pin, wanted)?;
+        drop(pin);
+        let info = self.store.info(&ended, lease);
+        self.store.tell(&ended, crate::keyed::Cause::Removed);
+        Some(info)
     }
 
     /// Waits for room, where the [capacity](super::SessionTrackerBuilder::capacity) is bounded: see [`Room`](crate::Room), which has an
@@ -186,9 +194,17 @@ impl SessionTracker {
     #[must_use = "what is not looked at is lost"]
     pub fn shutdown(&self) -> Vec<SessionInfo> {
         let mut left = Vec::new();
-        self.store.shut_with(self.reaper.as_ref(), |ended, lease| {
-            left.push(self.ended(&ended, lease));
-        });
+        let store = &*self.store;
+        let closes = !store.engine.is_driving();
+        if closes {
+            store.close_with(|ended, lease| left.push(store.info(&ended, lease)));
+        }
+        store.shut(self.reaper.as_ref());
+        #[cfg(feature = "async")]
+        if closes {
+            // Of a future that was dropped, or has yet to end.
+            left.append(&mut store.kept.take());
+        }
         left
     }
 
@@ -222,12 +238,39 @@ impl SessionTracker {
     pub fn shutdown_async(
         &self,
     ) -> impl std::future::Future<Output = Vec<SessionInfo>> + Send + '_ {
-        let left = self.store.shut_with_soon(self.reaper.as_ref());
+        self.store.kept.want();
+        let last = || self.store.last();
+        let ended = crate::setup::shut_soon(&self.store.engine, self.reaper.as_ref(), last);
         async move {
-            let left = left.await.into_iter();
-            left.map(|(ended, lease)| self.ended(&ended, lease))
-                .collect()
+            ended.await;
+            self.store.kept.take()
         }
+    }
+}
+
+impl super::Inner {
+    /// What an ended session was.
+    fn info<H: Holds<Target = Store<SessionId, super::Seat>>>(
+        &self,
+        ended: &EndedSlot<H, SessionId, super::Seat>,
+        lease: Lease,
+    ) -> SessionInfo {
+        let remaining = self.remaining(lease, self.engine.clock.now());
+        let (info, is_piled) = ended.value().end(*ended.key(), remaining);
+        if is_piled {
+            self.ended_on_pile
+                .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        info
+    }
+
+    /// What the reaper does before it ends, or a shutdown as a future without one.
+    pub(super) fn last(&self) {
+        #[cfg(feature = "async")]
+        self.kept.fill(|left| {
+            self.close_with(|ended, lease| left.push(self.info(&ended, lease)));
+        });
+        self.close();
     }
 }
 

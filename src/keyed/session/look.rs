@@ -1,30 +1,33 @@
 //! Looking at sessions.
 
+use super::{Found, Inner};
 use super::{SessionId, SessionInfo, SessionTracker};
+use crate::core::engine::Pin;
 use crate::core::lease::{Lease, State};
-use crate::keyed::store::Found;
 use crate::keyed::StoreMetrics;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-impl SessionTracker {
+impl Inner {
     /// The tick at which what has this lease is due; `None` if it is being closed.
-    fn deadline_of(&self, lease: Lease) -> Option<u64> {
+    pub(super) fn deadline_of(&self, lease: Lease) -> Option<u64> {
         let live = lease.state() != State::Closing;
-        live.then(|| lease.deadline_near(self.store.engine.about_now()))
+        live.then(|| lease.deadline_near(self.engine.about_now()))
     }
 
     /// How long what has this lease has left, when the clock reads `now`; `None` if it is being closed.
     pub(super) fn remaining(&self, lease: Lease, now: u64) -> Option<Duration> {
         let deadline = self.deadline_of(lease)?;
-        Some(self.store.engine.ticks.until(now, deadline))
+        Some(self.engine.ticks.until(now, deadline))
     }
+}
 
+impl SessionTracker {
     /// The caller is pinned.
-    fn look(&self, found: &Found<'_>, now: u64) -> SessionInfo {
-        let node = Self::node(found);
-        node.value()
-            .look(*node.key(), self.remaining(found.lease, now))
+    fn look(&self, _pin: &Pin, found: &Found<'_>, now: u64) -> SessionInfo {
+        // SAFETY: found after the pin.
+        let (id, seat) = unsafe { found.pair() };
+        seat.look(*id, self.store.remaining(found.lease, now))
     }
 
     /// Calls `f` with every session, each as it is just then, those included that are being closed; together they are no
@@ -41,7 +44,7 @@ impl SessionTracker {
     /// ```
     pub fn for_each(&self, mut f: impl FnMut(&SessionInfo)) {
         let now = self.store.engine.clock.now();
-        self.store.each(|found, _| f(&self.look(found, now)));
+        self.store.each(|pin, found| f(&self.look(pin, found, now)));
     }
 
     /// Which sessions expire when: expiry time, counted from when the tracker was built, to sessions. Without those that are
@@ -63,12 +66,12 @@ impl SessionTracker {
     pub fn dump(&self) -> BTreeMap<Duration, Vec<SessionId>> {
         let interval = self.store.engine.ticks.interval_nanos();
         let mut dump = BTreeMap::<_, Vec<SessionId>>::new();
-        self.store.each(|found, _| {
-            if let Some(deadline) = self.deadline_of(found.lease) {
+        self.store.each(|_pin, found| {
+            if let Some(deadline) = self.store.deadline_of(found.lease) {
                 let expiry = Duration::from_nanos(deadline.saturating_mul(interval));
-                dump.entry(expiry)
-                    .or_default()
-                    .push(*Self::node(found).key());
+                // SAFETY: found after the pin.
+                let (id, _) = unsafe { found.pair() };
+                dump.entry(expiry).or_default().push(*id);
             }
         });
         dump
@@ -112,7 +115,9 @@ impl SessionTracker {
     /// ```
     #[must_use]
     pub fn get(&self, id: SessionId) -> Option<SessionInfo> {
-        self.with(id, |found| self.look(found, self.store.engine.clock.now()))
+        self.with(id, |pin, found| {
+            self.look(pin, found, self.store.engine.clock.now())
+        })
     }
 
     /// Whether there is such a session, be it about to be closed.
@@ -128,7 +133,7 @@ impl SessionTracker {
     /// ```
     #[must_use]
     pub fn contains(&self, id: SessionId) -> bool {
-        self.with(id, |_| ()).is_some()
+        self.with(id, |_, _| ()).is_some()
     }
 
     /// Sessions now, those included that are being closed, or whose time is up though nobody has come to them yet.

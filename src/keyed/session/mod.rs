@@ -1,6 +1,6 @@
 //! Sessions: leases with an id, an owner and a leave-taking.
 //!
-//! A session is an entry in node form. Its lease decides whether it lives; its [`Seat`] has what else there is, in atomics of its
+//! A session is an entry. Its lease decides whether it lives; its [`Seat`] has what else there is, in atomics of its
 //! own.
 //!
 //! | operation | takes effect at |
@@ -20,6 +20,7 @@ mod error;
 mod id;
 mod look;
 mod owner;
+mod pile;
 mod seat;
 mod touch;
 
@@ -30,19 +31,70 @@ pub use seat::SessionInfo;
 
 use self::id::Issuer;
 use self::seat::Seat;
-use super::node::Node;
-use super::store::{Entered, Found, Place, Store};
+use self::touch::Touches;
+use super::store::{self, Entered, Pair, Place, Store, Wanted};
 use super::StoreError;
+use crate::core::engine::{Claim, Face, Pin};
+use crate::core::lease::Lease;
+use crate::core::slot::Slot;
 use crate::inject::{hit, Bug};
 use crate::setup::Reaper;
 use crate::sync::stack::Stack;
 use crate::time::Timeout;
-use crossbeam_utils::CachePadded;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Inner = Store<SessionId, Seat, ()>;
+type Found<'a> = store::Found<'a, SessionId, Seat>;
+
+/// The store of a tracker, and what a shutdown as a future has ended.
+struct Inner {
+    store: Store<SessionId, Seat>,
+    /// How many sessions on the piles have ended since these were last pruned or taken; about.
+    ended_on_pile: Arc<std::sync::atomic::AtomicU64>,
+    #[cfg(feature = "async")]
+    kept: crate::setup::Leftovers<SessionInfo>,
+}
+
+impl std::ops::Deref for Inner {
+    type Target = Store<SessionId, Seat>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.store
+    }
+}
+
+impl Face<Pair<SessionId, Seat>> for Inner {
+    fn may_end(&self, claim: &Claim<'_, Pair<SessionId, Seat>>, lease: Lease) -> bool {
+        self.store.may_end(claim, lease)
+    }
+
+    fn prepare(&self, id: u32, slot: Slot<'_, Pair<SessionId, Seat>>, lease: Lease) {
+        self.store.prepare(id, slot, lease);
+    }
+
+    fn expired(
+        &self,
+        claim: Claim<'_, Pair<SessionId, Seat>>,
+        lease: Lease,
+        deadline: u64,
+        now: u64,
+    ) {
+        self.store.expired(claim, lease, deadline, now);
+    }
+
+    fn live(&self, shard: usize) -> (u64, u64) {
+        self.store.live(shard)
+    }
+
+    fn tail(&self, id: u32) -> u32 {
+        self.store.tail(id)
+    }
+
+    fn discard(&self, slot: Slot<'_, Pair<SessionId, Seat>>, free: impl FnOnce()) {
+        self.store.discard(slot, free);
+    }
+}
 
 /// Which timeouts are granted.
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +121,7 @@ struct Bounds {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Session {
+    id: SessionId,
     place: Place,
     timeout: Duration,
 }
@@ -97,7 +150,7 @@ impl Session {
     /// ```
     #[must_use]
     pub fn id(&self) -> SessionId {
-        SessionId(self.place.bits)
+        self.id
     }
 
     /// The timeout that was granted.
@@ -206,7 +259,7 @@ pub enum Tracked {
 ///
 /// # Memory
 ///
-/// A node of 40 bytes on the heap, beside the slot and the share of the index that every entry has.
+/// A slot of 40 bytes, 5 bytes beside it, and 16 to 29 in the index. Nothing on the heap.
 pub struct SessionTracker {
     store: Arc<Inner>,
     reaper: Option<Reaper>,
@@ -214,8 +267,8 @@ pub struct SessionTracker {
     bounds: Bounds,
     /// What has expired, where it is polled.
     expired: Option<Arc<Stack<SessionInfo>>>,
-    /// What was touched, by shard, if that is asked for.
-    touched: Option<Box<[CachePadded<Stack<Place>>]>>,
+    /// What was touched, if that is asked for.
+    touched: Option<Touches>,
 }
 
 impl fmt::Debug for SessionTracker {
@@ -264,37 +317,37 @@ impl SessionTracker {
 
     /// The deadline of what is granted `timeout` now.
     fn deadline(&self, timeout: Duration) -> u64 {
-        let granted = Timeout::After(self.grant(timeout));
-        let deadline = self.store.deadline(granted);
-        deadline
-            .expect("granted: not zero, not too long, which the builder has checked of both bounds")
+        self.store
+            .deadline(self.granted(timeout), &*self.store)
+            .expect(touch::GRANTED)
     }
 
-    /// The caller is pinned, and has found it since.
-    fn node<'a>(found: &Found<'a>) -> &'a Node<SessionId, Seat> {
-        // SAFETY: sessions have nodes, and it was published when it was found, after the pin.
-        unsafe { Node::at(found.word) }
+    fn granted(&self, timeout: Duration) -> Timeout {
+        Timeout::After(self.grant(timeout))
     }
 
-    fn seat<'a>(found: &Found<'a>) -> &'a Seat {
-        Self::node(found).value()
+    /// What a session has beside its lease, for as long as the pin lives that it was found under.
+    fn seat<'p>(_pin: &'p Pin, found: &Found<'_>) -> &'p Seat {
+        // SAFETY: found after the pin.
+        unsafe { &found.pair().1 }
     }
 
-    /// Where it is. (The slot's own key may be another's by now.)
-    fn place(found: &Found<'_>) -> Place {
-        found.place(Self::node(found).key().0)
+    fn hash(&self, id: SessionId) -> u32 {
+        self.store.engine.hash(id.0)
     }
 
-    /// What `f` makes of the session, if it is there.
-    fn with<R>(&self, id: SessionId, f: impl FnOnce(&Found<'_>) -> R) -> Option<R> {
-        let any = |_: &SessionId| true;
-        let wanted = self.store.wanted(id.0, &any);
-        let _pin = self.store.pin(wanted.at.0);
-        self.store.find(wanted).map(|found| f(&found))
+    /// Runs `f` with the session of an id, if it is there.
+    fn with<R>(&self, id: SessionId, f: impl FnOnce(&Pin, &Found<'_>) -> R) -> Option<R> {
+        let pin = self.store.engine.pin();
+        let is_key = |other: &SessionId| *other == id;
+        let wanted = Wanted {
+            hash: self.hash(id),
+            is_key: &is_key,
+        };
+        self.store.find(&pin, wanted).map(|found| f(&pin, &found))
     }
 }
 
-/// Beginnings.
 impl SessionTracker {
     /// A new global session, with an id of its own, as long a timeout as can be [granted](Self::grant), and an owner (0: nobody).
     ///
@@ -344,7 +397,9 @@ impl SessionTracker {
         global: bool,
     ) -> Result<Session, StoreError> {
         loop {
-            let added = self.add(self.issuer.issue(), timeout, owner, global, |_| Some(()))?;
+            let added = self.add(self.issuer.issue(), timeout, owner, global, |_, _, _| {
+                Some(())
+            })?;
             if let Ok(session) = added {
                 return Ok(session);
             }
@@ -413,11 +468,12 @@ impl SessionTracker {
         owner: u64,
         global: bool,
     ) -> Result<Tracked, StoreError> {
-        let there = |found: &Found<'_>| {
-            let renewed = self.renew(found, timeout)?;
+        let there = |pin: &Pin, found: &Found<'_>, lost: &mut Option<Place>| {
+            let renewed = self.renew(pin, found, lost, timeout)?;
             Some(renewed.map(|()| Session {
-                place: Self::place(found),
-                timeout: Self::seat(found).timeout(),
+                id,
+                place: found.place(),
+                timeout: Self::seat(pin, found).timeout(),
             }))
         };
         Ok(match self.add(id, timeout, owner, global, there)? {
@@ -434,33 +490,41 @@ impl SessionTracker {
         timeout: Duration,
         owner: u64,
         global: bool,
-        there: impl Fn(&Found<'_>) -> Option<R>,
+        there: impl Fn(&Pin, &Found<'_>, &mut Option<Place>) -> Option<R>,
     ) -> Result<Result<Session, R>, StoreError> {
+        self.prune_ended();
         let store = &*self.store;
-        let (timeout, any) = (self.grant(timeout), |_: &SessionId| true);
-        let wanted = store.wanted(id.0, &any);
-        let pin = store.engine.index(wanted.at.0).pin();
-        let fresh = Node::fresh(id, Seat::new(timeout, owner, global), None, &pin);
-        let mut attempts = 0;
+        let (timeout, hash) = (self.grant(timeout), self.hash(id));
+        let mut fresh = Some((id, Seat::new(timeout, owner, global)));
+        let (mut attempts, mut lost) = (0, None);
         loop {
-            match store.enter(wanted, fresh.word(), self.deadline(timeout)) {
-                Ok(Entered::Done(place)) => {
-                    fresh.settle_in();
+            let pin = store.engine.pin();
+            // The clock is read for each attempt: what went before may have taken its time.
+            let term = super::idle::Term {
+                deadline: self.deadline(timeout),
+                idle: None,
+            };
+            match store.enter(&pin, hash, &mut fresh, term) {
+                Ok(Entered::Done(found)) => {
+                    let place = found.place();
                     if hit(Bug::FalseReport) {
                         self.collect(place);
                     }
-                    return Ok(Ok(Session { place, timeout }));
+                    return Ok(Ok(Session { id, place, timeout }));
                 }
-                Ok(Entered::Closed) => {
-                    fresh.settle_in();
+                Ok(Entered::Closed(_, ended)) => {
+                    drop(pin);
+                    store.tell(&ended, store::Cause::Closed);
                     return Err(StoreError::Closed);
                 }
                 Ok(Entered::Found(found)) => {
-                    if let Some(made) = there(&found) {
+                    if let Some(made) = there(&pin, &found, &mut lost) {
                         return Ok(Err(made));
                     }
                 }
+                Ok(Entered::Again) => {}
                 Err(error) => {
+                    drop(pin);
                     if !store.makes_room(error, &mut attempts, store) {
                         return Err(error);
                     }

@@ -6,11 +6,10 @@
 //! the upgrade sees the end.
 
 use super::seat::NOBODY;
-use super::{SessionError, SessionId, SessionTracker};
-use crate::core::lease::{Lease, State};
+use super::{Found, SessionError, SessionId, SessionTracker};
+use crate::core::lease::State;
 use crate::inject::{hit, Bug};
 use crate::keyed::closing::STAYS;
-use crate::keyed::store::Found;
 use crate::sync::Ordering;
 
 impl SessionTracker {
@@ -32,9 +31,9 @@ impl SessionTracker {
     ///
     /// [`SessionError::Unknown`], [`SessionError::Closing`], [`SessionError::Moved`].
     pub fn check(&self, id: SessionId, owner: u64) -> Result<(), SessionError> {
-        let checked = self.with(id, |found| {
+        let checked = self.with(id, |pin, found| {
             Self::lives(found)?;
-            let word = &Self::seat(found).owner;
+            let word = &Self::seat(pin, found).owner;
             let mut held = word.load(Ordering::Acquire);
             if held == NOBODY && owner != NOBODY {
                 let taken =
@@ -73,9 +72,9 @@ impl SessionTracker {
     /// [`SessionError::Unknown`], [`SessionError::Closing`]. If the session has ended just now, whoever ended it may have been
     /// told either owner.
     pub fn set_owner(&self, id: SessionId, owner: u64) -> Result<u64, SessionError> {
-        let moved = self.with(id, |found| {
+        let moved = self.with(id, |pin, found| {
             Self::lives(found)?;
-            let word = &Self::seat(found).owner;
+            let word = &Self::seat(pin, found).owner;
             if hit(Bug::LostMove) {
                 return Ok(word.load(Ordering::Acquire));
             }
@@ -95,7 +94,7 @@ impl SessionTracker {
 
     /// Whether whoever ends the session will see the owner that the caller has written.
     fn written(found: &Found<'_>) -> Result<(), SessionError> {
-        let lease = Lease(found.slot.lease.fetch_add(0, Ordering::AcqRel));
+        let lease = found.slot.lease_in_order();
         if lease.is_in(STAYS) && lease.incarnation() == found.lease.incarnation() {
             Ok(())
         } else {
@@ -121,7 +120,7 @@ impl SessionTracker {
     ///
     /// [`SessionError::Unknown`]; then whoever ended it was told that it was local.
     pub fn upgrade(&self, id: SessionId) -> Result<bool, SessionError> {
-        let upgraded = self.with(id, |found| Self::seat(found).upgrade());
+        let upgraded = self.with(id, |pin, found| Self::seat(pin, found).upgrade());
         upgraded.flatten().ok_or(SessionError::Unknown)
     }
 
@@ -141,7 +140,7 @@ impl SessionTracker {
     ///
     /// [`SessionError::Unknown`].
     pub fn is_global(&self, id: SessionId) -> Result<bool, SessionError> {
-        let global = self.with(id, |found| Self::seat(found).is_global());
+        let global = self.with(id, |pin, found| Self::seat(pin, found).is_global());
         global.ok_or(SessionError::Unknown)
     }
 }

@@ -63,10 +63,10 @@ impl Seat {
         self.flags.fetch_and(!TOUCHED, Ordering::AcqRel);
     }
 
-    /// By who has ended it: what it was in the end.
-    pub(super) fn end(&self, id: SessionId, remaining: Option<Duration>) -> SessionInfo {
+    /// By the thread that has ended it: what it was in the end, and whether it is on the pile.
+    pub(super) fn end(&self, id: SessionId, remaining: Option<Duration>) -> (SessionInfo, bool) {
         let flags = self.flags.fetch_or(ENDED, Ordering::AcqRel);
-        self.info(id, flags, remaining)
+        (self.info(id, flags, remaining), flags & TOUCHED != 0)
     }
 
     /// What it is just now.

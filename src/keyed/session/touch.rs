@@ -14,15 +14,41 @@
 //! who sets the flag puts it there, and only who has taken it from there clears the flag: so while the flag is set the session is
 //! on the pile, on its way there, or in the hands of a taking, once; nothing is lost, and nothing told twice. What is on the pile
 //! names one stay of an id: of a later one the flag is another.
+//!
+//! # Touches that are never taken
+//!
+//! A session that ends stays on the pile. So the pile is pruned of ended sessions ([`pile`](super::pile)) when it has
+//! become twice as long as the last pruning has left it, or when more than half of it has ended and a session is created.
+//! Pruning leaves flags alone: a session that is left on the pile keeps its flag, and one that has ended has no use for it.
 
-use super::{Inner, Session, SessionError, SessionId, SessionTracker};
-use crate::core::prefetch;
+use super::pile::Pile;
+use super::{Found, Session, SessionError, SessionId, SessionTracker};
+use crate::core::engine::Pin;
+use crate::core::prefetch_at;
 use crate::inject::{hit, Bug};
-use crate::keyed::store::{Found, Place, Touched};
+use crate::keyed::store::{Place, Touched, Wanted};
+use crossbeam_utils::CachePadded;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+
+/// Touches that are collected.
+pub(super) struct Touches {
+    /// By shard.
+    pub(super) piles: Box<[CachePadded<Pile>]>,
+}
+
+/// How many ended sessions on the piles are put up with.
+#[cfg(not(expiry_loom))]
+const ENDED: u64 = 64;
+#[cfg(expiry_loom)]
+const ENDED: u64 = 0;
 
 /// As many misses as a core has outstanding, and then some.
 const GROUP: usize = 64;
+
+/// Why a granted timeout is not refused.
+pub(super) const GRANTED: &str =
+    "granted: not zero, not too long, which the builder has checked of both bounds";
 
 impl SessionTracker {
     /// Renews a session: it expires when it has not been touched for its own timeout from now on.
@@ -42,7 +68,7 @@ impl SessionTracker {
     ///
     /// [`SessionError::Unknown`], [`SessionError::Closing`].
     pub fn touch(&self, id: SessionId) -> Result<(), SessionError> {
-        self.touch_at(self.store.engine.hash(id.0), id, None)
+        self.touch_at(self.hash(id), id, None)
     }
 
     /// As [`touch`](Self::touch), this once with another timeout, as near to it as can be [granted](Self::grant).
@@ -62,7 +88,7 @@ impl SessionTracker {
     ///
     /// As [`touch`](Self::touch).
     pub fn touch_for(&self, id: SessionId, timeout: Duration) -> Result<(), SessionError> {
-        self.touch_at(self.store.engine.hash(id.0), id, Some(timeout))
+        self.touch_at(self.hash(id), id, Some(timeout))
     }
 
     /// As [`touch`](Self::touch), without the look-up.
@@ -102,19 +128,23 @@ impl SessionTracker {
     /// As [`touch`](Self::touch).
     pub fn touch_by_for(&self, session: &Session, timeout: Duration) -> Result<(), SessionError> {
         if self.touched.is_none() {
-            return match self.store.touch_at(session.place, self.deadline(timeout)) {
-                Touched::Renewed | Touched::Unchanged => Ok(()),
+            let touched = self
+                .store
+                .touch_at(session.place, self.granted(timeout), &*self.store);
+            return match touched.expect(GRANTED) {
+                Touched::Renewed(_) | Touched::Unchanged => Ok(()),
                 Touched::Gone => Err(SessionError::Unknown),
                 Touched::Closing => Err(SessionError::Closing),
             };
         }
-        let _pin = self.store.pin(self.store.engine.hash(session.place.bits).0);
+        let pin = self.store.engine.pin();
+        let mut lost = None;
         loop {
             let found = self
                 .store
-                .stay(session.place)
+                .stay(&pin, session.place)
                 .ok_or(SessionError::Unknown)?;
-            if let Some(touched) = self.renew(&found, timeout) {
+            if let Some(touched) = self.renew(&pin, &found, &mut lost, timeout) {
                 return touched;
             }
         }
@@ -135,22 +165,22 @@ impl SessionTracker {
     pub fn touch_batch(&self, items: &[(SessionId, Duration)]) -> Vec<Result<(), SessionError>> {
         let engine = &self.store.engine;
         let mut done = Vec::with_capacity(items.len());
-        let mut places = [(0usize, 0u32); GROUP];
+        let mut hashes = [0; GROUP];
         for items in items.chunks(GROUP) {
             // Those inside it then cost next to nothing.
-            let _pin = self.store.pin(0);
-            for (place, (id, _)) in places.iter_mut().zip(items) {
-                *place = engine.hash(id.0);
-                engine.index(place.0).prefetch(place.1);
+            let _pin = engine.pin();
+            for (hash, (id, _)) in hashes.iter_mut().zip(items) {
+                *hash = engine.hash(id.0);
+                engine.index_of(*hash).prefetch(*hash);
             }
-            for place in &places[..items.len()] {
-                let candidate = engine.index(place.0).candidate(place.1);
+            for &hash in &hashes[..items.len()] {
+                let candidate = engine.index_of(hash).candidate(hash);
                 if let Some(slot) = candidate.and_then(|seen| engine.slot(seen.slot())) {
-                    prefetch(slot);
+                    prefetch_at(slot.address());
                 }
             }
-            let touch = |(&place, &(id, timeout))| self.touch_at(place, id, Some(timeout));
-            done.extend(places.iter().zip(items).map(touch));
+            let touch = |(&hash, &(id, timeout))| self.touch_at(hash, id, Some(timeout));
+            done.extend(hashes.iter().zip(items).map(touch));
         }
         done
     }
@@ -159,17 +189,22 @@ impl SessionTracker {
     #[inline]
     fn touch_at(
         &self,
-        at: (usize, u32),
+        hash: u32,
         id: SessionId,
         timeout: Option<Duration>,
     ) -> Result<(), SessionError> {
-        let any = |_: &SessionId| true;
-        let wanted = Inner::wanted_at(at, id.0, &any);
-        let _pin = self.store.pin(at.0);
+        let is_key = |other: &SessionId| *other == id;
+        let wanted = Wanted {
+            hash,
+            is_key: &is_key,
+        };
+        let pin = self.store.engine.pin();
+        let mut lost = None;
         loop {
-            let found = self.store.find(wanted).ok_or(SessionError::Unknown)?;
-            let timeout = timeout.unwrap_or_else(|| Self::seat(&found).timeout());
-            if let Some(touched) = self.renew(&found, timeout) {
+            let found = self.store.find(&pin, wanted);
+            let found = found.ok_or(SessionError::Unknown)?;
+            let timeout = timeout.unwrap_or_else(|| Self::seat(&pin, &found).timeout());
+            if let Some(touched) = self.renew(&pin, &found, &mut lost, timeout) {
                 return touched;
             }
         }
@@ -179,16 +214,21 @@ impl SessionTracker {
     #[inline]
     pub(super) fn renew(
         &self,
+        pin: &Pin,
         found: &Found<'_>,
+        lost: &mut Option<Place>,
         timeout: Duration,
     ) -> Option<Result<(), SessionError>> {
-        if !self.store.renew(found, self.deadline(timeout))?.is_alive() {
+        let renewed = self
+            .store
+            .renew(found, lost, self.granted(timeout), &*self.store);
+        if !renewed.expect(GRANTED)?.is_alive() {
             return Some(Err(SessionError::Closing));
         }
         if self.touched.is_some() {
-            let seat = Self::seat(found);
+            let seat = Self::seat(pin, found);
             if seat.is_global() && seat.set_touched() && !hit(Bug::LostReport) {
-                self.collect(Self::place(found));
+                self.collect(found.place());
             }
         }
         Some(Ok(()))
@@ -197,7 +237,39 @@ impl SessionTracker {
     /// Puts a session on the pile that [`take_touched`](Self::take_touched) takes.
     pub(super) fn collect(&self, place: Place) {
         if let Some(touched) = &self.touched {
-            touched[self.store.engine.hash(place.bits).0].push(place);
+            let shard = self.store.engine.shard_of_hash(place.hash);
+            if touched.piles[shard].push(place) {
+                self.prune(touched, shard);
+            }
+        }
+    }
+
+    /// Drops ended sessions from the pile of a shard.
+    #[cold]
+    fn prune(&self, touched: &Touches, shard: usize) {
+        let engine = &self.store.engine;
+        let pin = engine.pin();
+        touched.piles[shard].prune(&pin, |place| self.store.stay(&pin, place).is_some());
+        drop(pin);
+        engine.settle();
+    }
+
+    /// Drops ended sessions from all piles if there are more of them than of others.
+    #[inline]
+    pub(super) fn prune_ended(&self) {
+        if let Some(touched) = &self.touched {
+            if self.store.ended_on_pile.load(Relaxed) > ENDED {
+                self.prune_all(touched);
+            }
+        }
+    }
+
+    #[cold]
+    fn prune_all(&self, touched: &Touches) {
+        let ended = self.store.ended_on_pile.load(Relaxed);
+        if 2 * ended > touched.piles.iter().map(|pile| pile.len()).sum() {
+            self.store.ended_on_pile.fetch_sub(ended, Relaxed);
+            (0..touched.piles.len()).for_each(|shard| self.prune(touched, shard));
         }
     }
 
@@ -227,26 +299,26 @@ impl SessionTracker {
     pub fn take_touched(&self) -> Vec<(SessionId, Duration)> {
         let mut all = Vec::new();
         let now = self.store.engine.clock.now();
-        for (shard, pile) in self
-            .touched
-            .iter()
-            .flat_map(|piles| piles.iter())
-            .enumerate()
-        {
-            let _pin = self.store.pin(shard);
-            for place in pile.take() {
-                let Some(found) = self.store.stay(place) else {
-                    continue;
+        let piles = self.touched.iter().flat_map(|touched| touched.piles.iter());
+        for pile in piles {
+            let pin = self.store.engine.pin();
+            pile.take(&pin, |place| {
+                let Some(found) = self.store.stay(&pin, place) else {
+                    return;
                 };
-                Self::seat(&found).clear_touched();
+                Self::seat(&pin, &found).clear_touched();
                 // After the flag: the lease of every touch that has left the telling to this.
-                let Some(found) = self.store.stay(place) else {
-                    continue;
+                let Some(found) = self.store.stay(&pin, place) else {
+                    return;
                 };
-                if let Some(left) = self.remaining(found.lease, now) {
-                    all.push((SessionId(place.bits), left));
+                if let Some(left) = self.store.remaining(found.lease, now) {
+                    // SAFETY: found after the pin.
+                    all.push((unsafe { found.pair() }.0, left));
                 }
-            }
+            });
+        }
+        if self.touched.is_some() {
+            self.store.ended_on_pile.store(0, Relaxed);
         }
         all
     }

@@ -104,7 +104,7 @@
 //! | `pop` | one unit of work per id, dropped or refiled record and visited bucket; a record is refiled at most once per level (but see coarse buckets and the overflow below) |
 //! | time in which nothing is due | O(levels), be it a tick or a century: a bitmap per level |
 //! | `next_expiration`, `due` | O(levels), O(1) |
-//! | memory | 16 bytes and a payload per id up to the highest in use; 17 bytes per record, of which there are one to three per id; 1 KiB per level |
+//! | memory | 16 bytes and a payload per id up to the highest in use; 17 bytes per record, of which there are one to three per id; 1 KiB per level, from the first id on |
 //!
 //! # Decisions, and what they cost
 //! - *Never early, exact at the end.* Buckets say where to look, dues say what fires. If a finest
@@ -220,7 +220,7 @@ impl Wheel {
 }
 
 impl<P: Payload> Wheel<P> {
-    /// An empty wheel whose clock stands at `now`. Allocates about 1 KiB per level.
+    /// An empty wheel whose clock stands at `now`. Allocates nothing.
     #[must_use]
     pub fn with_payload(geometry: Geometry, now: u64) -> Wheel<P> {
         Wheel {
@@ -343,6 +343,7 @@ impl<P: Payload> Wheel<P> {
     #[cold]
     pub fn grow(&mut self, id: u32) {
         assert!(id <= Wheel::MAX_ID, "wheel id {id} is above Wheel::MAX_ID");
+        self.lists.make();
         self.nodes.grow(id);
         self.most = most(self.nodes.len());
     }
@@ -437,6 +438,9 @@ impl<P: Payload> Wheel<P> {
         self.now = self.within_reach(now);
         self.wake = self.now;
         if self.len == 0 {
+            if !self.lists.are_made() {
+                return self.rest_unused(now);
+            }
             self.lists.clear();
         }
         loop {
@@ -469,6 +473,15 @@ impl<P: Payload> Wheel<P> {
                 }
             }
         }
+    }
+
+    /// Moves the clock of a wheel that has never had an id to `now`.
+    #[cold]
+    fn rest_unused(&mut self, now: u64) -> Pop {
+        self.now = now;
+        self.cursor = self.geometry.floor(now);
+        self.wake = self.next_visit();
+        Pop::Idle
     }
 
     /// Fires the next of what is known to be due. `None` if there is no more.
@@ -663,6 +676,7 @@ impl<P: Payload> Wheel<P> {
 
     /// Allocates for the ids below `ids`, so that scheduling them does not, however often they are moved.
     pub fn reserve(&mut self, ids: usize) {
+        self.lists.make();
         self.nodes.reserve(ids);
         // What is thrown out, a circle of the broom later at the latest, is there until then.
         let most = most(ids);

@@ -72,7 +72,10 @@ struct Broom {
 #[derive(Clone, Debug)]
 pub(super) struct Lists {
     blocks: Vec<Block>,
+    /// None before the first id has a node: see [`make`](Lists::make).
     lists: Vec<List>,
+    /// How many lists there are to be.
+    heads: usize,
     occupied: [u64; MAX_ROWS],
     /// The first block of the pool.
     pool: u32,
@@ -82,18 +85,32 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// Empty lists for `rows` rows, the last of them with a single list.
+    /// Lists for `rows` rows, the last of them with a single list, that are empty and have no memory yet.
     pub(super) fn new(rows: usize) -> Lists {
         debug_assert!((3..=MAX_ROWS).contains(&rows));
-        let heads = ((rows - 1) << ROW_BITS) + 1;
         Lists {
             blocks: Vec::new(),
-            lists: vec![List::EMPTY; heads],
+            lists: Vec::new(),
+            heads: ((rows - 1) << ROW_BITS) + 1,
             occupied: [0; MAX_ROWS],
             pool: NONE,
             records: 0,
             broom: Broom::START,
         }
+    }
+
+    /// Gives the lists their memory, if they have none.
+    #[cold]
+    pub(super) fn make(&mut self) {
+        if self.lists.is_empty() {
+            self.lists = vec![List::EMPTY; self.heads];
+        }
+    }
+
+    /// Whether the lists have their memory. Otherwise none of them may be asked for anything that is said of a head.
+    #[inline]
+    pub(super) fn are_made(&self) -> bool {
+        !self.lists.is_empty()
     }
 
     /// Records in all lists, dead or alive.
@@ -163,7 +180,8 @@ impl Lists {
     /// The records of a list in order.
     pub(super) fn iter(&self, head: u32) -> impl Iterator<Item = &Record> {
         let block = |at: u32| self.blocks.get(at as usize);
-        let first = block(self.lists[head as usize].first);
+        let first = self.lists.get(head as usize);
+        let first = first.and_then(|list| block(list.first));
         std::iter::successors(first, move |last| block(last.next)).flat_map(Block::records)
     }
 
@@ -442,7 +460,7 @@ impl Lists {
     pub(super) fn reserve(&mut self, records: usize) {
         let full = records / BLOCK;
         // One block in each list is not full, and one where the broom is, and swept ones are.
-        let blocks = records.min(full + full / 8 + 2 * self.lists.len());
+        let blocks = records.min(full + full / 8 + 2 * self.heads);
         sync::reserve(&mut self.blocks, blocks);
     }
 

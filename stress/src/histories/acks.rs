@@ -1,7 +1,7 @@
 //! Roots that callers choose: their sequential model, and the calls that are made on them.
 //!
 //! A root is absent, or there are early signs of it, or it is in flight; an init that finds early signs takes them over in two steps,
-//! between which others see that it has come, but acks cannot complete it yet; then it sets the deadline. What makes the
+//! between which others see that it has come, but acks cannot complete it yet; a renewal then moves the deadline that the init has set. What makes the
 //! edges cancel out and the end are two steps as well. Early signs expire untold: a poll may end them, and must if it can.
 
 use super::check::{Call, Model, Then};
@@ -29,12 +29,14 @@ pub enum State {
         word: u8,
         failed: bool,
         owner: Owner,
+        due: Due,
     },
-    /// It has, and has yet to set the deadline.
+    /// It has, and has yet to say that it is in flight.
     Merged {
         word: u8,
         failed: bool,
         owner: Owner,
+        due: Due,
     },
     Live {
         word: u8,
@@ -121,15 +123,12 @@ impl State {
         else {
             return;
         };
-        let live = |word| State::Live {
-            word,
-            owner,
-            due: Due::after(call, timeout),
-        };
+        let due = Due::after(call, timeout);
+        let live = |word, due| State::Live { word, owner, due };
         let is_mine = self.owner() == Some(owner);
         let failed = Some((Kind::Failed, owner));
         match (memory, self) {
-            (0, State::Absent) if told.is_none() => next.push((live(xor), Then::Done)),
+            (0, State::Absent) if told.is_none() => next.push((live(xor, due), Then::Done)),
             (0, State::Early { failed: true, .. }) if told == failed => {
                 next.push((State::Absent, Then::Done));
             }
@@ -147,11 +146,17 @@ impl State {
                         word,
                         failed,
                         owner,
+                        due,
                     },
                     Then::Goes(TAKEN),
                 ));
             }
-            (TAKEN, State::Initing { word, failed, .. }) => {
+            (
+                TAKEN,
+                State::Initing {
+                    word, failed, due, ..
+                },
+            ) => {
                 let word = word ^ xor;
                 let then = if word == 0 { COMPLETE } else { OPEN };
                 next.push((
@@ -159,6 +164,7 @@ impl State {
                         word,
                         failed,
                         owner,
+                        due,
                     },
                     Then::Goes(then),
                 ));
@@ -171,20 +177,22 @@ impl State {
                 State::Merged {
                     word,
                     failed: false,
+                    due,
                     ..
                 },
             ) => {
-                next.push((live(word), Then::Done));
+                next.push((live(word, due), Then::Done));
             }
             (
                 COMPLETE,
                 State::Merged {
                     word,
                     failed: false,
+                    due,
                     ..
                 },
             ) => {
-                next.push((live(word), Then::Goes(CLOSING)));
+                next.push((live(word, due), Then::Goes(CLOSING)));
             }
             (CLOSING, State::Live { .. }) if is_mine && told == Some((Kind::Acked, owner)) => {
                 next.push((State::Absent, Then::Done));
@@ -247,6 +255,7 @@ impl State {
                     word,
                     failed,
                     owner,
+                    due,
                 },
                 Answer::Held | Answer::Pending,
             ) => {
@@ -256,6 +265,7 @@ impl State {
                         word,
                         failed,
                         owner,
+                        due,
                     },
                     Then::Done,
                 ));
@@ -265,6 +275,7 @@ impl State {
                     word,
                     failed,
                     owner,
+                    due,
                 },
                 _,
             ) => {
@@ -273,6 +284,7 @@ impl State {
                     word,
                     failed,
                     owner,
+                    due,
                 };
                 next.extend(counted(word, owner).map(|then| (to, then)));
             }
@@ -306,6 +318,7 @@ impl State {
                     word,
                     failed: false,
                     owner,
+                    due,
                 },
                 Some(Done::Now),
                 None,
@@ -315,6 +328,7 @@ impl State {
                     word,
                     failed,
                     owner,
+                    due,
                 })
             }
             (
@@ -322,6 +336,7 @@ impl State {
                     word,
                     failed: false,
                     owner,
+                    due,
                 },
                 Some(Done::Now),
                 None,
@@ -331,6 +346,7 @@ impl State {
                     word,
                     failed,
                     owner,
+                    due,
                 })
             }
             (State::Live { owner, .. }, Some(Done::Now), Some(told)) => {
@@ -343,20 +359,47 @@ impl State {
     fn reset(self, call: &Call<Did>, timeout: u32, answer: Option<Done>) -> Option<Self> {
         match (self, answer) {
             (State::Absent, Some(Done::Held)) => Some(early(call, 0, false)),
-            (State::Early { word, failed, .. }, Some(Done::Held)) => Some(State::Early {
+            (State::Early { word, failed, due }, Some(Done::Held)) => Some(State::Early {
                 word,
                 failed,
-                due: Due::after(call, LONGEST),
+                due: due.renewed(call, LONGEST)?,
             }),
-            (State::Live { word, owner, .. }, Some(Done::Now)) => Some(State::Live {
+            (State::Live { word, owner, due }, Some(Done::Now)) => Some(State::Live {
                 word,
                 owner,
-                due: Due::after(call, timeout),
+                due: due.renewed(call, timeout)?,
+            }),
+            (State::Initing { failed: true, .. } | State::Merged { failed: true, .. }, None) => {
+                Some(self)
+            }
+            (
+                State::Initing {
+                    word,
+                    failed: false,
+                    owner,
+                    due,
+                },
+                Some(Done::Now),
+            ) => Some(State::Initing {
+                word,
+                failed: false,
+                owner,
+                due: due.renewed(call, timeout)?,
             }),
             (
-                State::Initing { failed, .. } | State::Merged { failed, .. },
-                Some(Done::Now) | None,
-            ) => (failed == answer.is_none()).then_some(self),
+                State::Merged {
+                    word,
+                    failed: false,
+                    owner,
+                    due,
+                },
+                Some(Done::Now),
+            ) => Some(State::Merged {
+                word,
+                failed: false,
+                owner,
+                due: due.renewed(call, timeout)?,
+            }),
             _ => None,
         }
     }

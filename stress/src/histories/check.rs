@@ -38,6 +38,9 @@ pub struct Call<D> {
     /// The tick of the object's clock at the beginning and at the end.
     pub from: u32,
     pub to: u32,
+    /// The tick when its thread was last told of an end during the call, or when the call began. A
+    /// deadline that the call sets counts from then at the earliest.
+    pub since: u32,
     /// Who made it.
     pub thread: u8,
     /// What was called, and what was answered.

@@ -60,6 +60,7 @@ fn call(began: u64, ended: u64, did: Did) -> Call<Did> {
         ended,
         from: 0,
         to: 0,
+        since: 0,
         thread: 0,
         did,
     }

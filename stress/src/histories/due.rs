@@ -1,4 +1,9 @@
 //! When something is due, as far as its history says.
+//!
+//! A renewal does not take back what an earlier one reported: with as long a timeout or a longer
+//! one it never sets a nearer deadline, and with a shorter one it counts from a reading of the
+//! clock that is no earlier than the one of the renewal before it. See [`Due::renewed`], and
+//! "Renewals" in the engine's `deadline`.
 
 use super::check::Call;
 
@@ -11,16 +16,42 @@ pub struct Due {
     first: u32,
     last: u32,
     set: u64,
+    /// Timeout that the call asked for.
+    timeout: u32,
 }
 
 impl Due {
-    /// So many ticks after the call.
+    /// The deadline of what the call has put in: so many ticks after the call, which reads the
+    /// clock when it has ended whatever was in its way, and a listener has returned that was told
+    /// of that.
     pub fn after<D>(call: &Call<D>, ticks: u32) -> Self {
         Due {
-            first: call.from + ticks,
+            first: call.since + ticks,
             last: call.to + ticks,
             set: call.ended,
+            timeout: ticks,
         }
+    }
+
+    /// The deadline that the call has set in place of this one.
+    pub fn renewed<D>(self, call: &Call<D>, ticks: u32) -> Option<Self> {
+        let fresh = Due::after(call, ticks);
+        let first = if ticks >= self.timeout {
+            self.first
+        } else {
+            // The clock has not gone back since this one was made of a reading and a timeout.
+            self.first.saturating_sub(self.timeout) + ticks
+        };
+        fresh.between(first, u32::MAX)
+    }
+
+    /// The call has asked for so many ticks, and found that it had this deadline.
+    pub fn unchanged<D>(self, call: &Call<D>, ticks: u32) -> Option<Self> {
+        let timeout = self.timeout.min(ticks);
+        Some(Due {
+            timeout,
+            ..self.left(call, ticks)?
+        })
     }
 
     fn between(self, first: u32, last: u32) -> Option<Self> {

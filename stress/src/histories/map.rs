@@ -124,10 +124,10 @@ impl State {
                 timeout,
                 done: true,
             } => match self {
-                State::Live { value, due } => {
-                    due.is_to_come(call)?;
-                    Some(put(value, timeout))
-                }
+                State::Live { value, due } => Some(State::Live {
+                    value,
+                    due: due.is_to_come(call)?.renewed(call, timeout)?,
+                }),
                 _ => None,
             },
             Did::Inserted {
@@ -352,7 +352,7 @@ impl Load {
         let now = time.clone();
         let map = builder.on_end(move |key: &u64, value: &Value, cause: Cause| {
             if cause == Cause::Expired {
-                now.hear(*key, u64::from(*value), Kind::Expired, None);
+                now.hear_slowly(*key, u64::from(*value), Kind::Expired, None);
             }
         });
         Ok(Load {

@@ -16,6 +16,7 @@ fn at<D>(began: u64, ended: u64, tick: u32, did: D) -> Call<D> {
         ended,
         from: tick,
         to: tick,
+        since: tick,
         thread: 0,
         did,
     }
@@ -52,6 +53,13 @@ mod of_map {
             value,
             timeout,
             replaced,
+        }
+    }
+
+    fn touch(timeout: u32) -> Did {
+        Touched {
+            timeout,
+            done: true,
         }
     }
 
@@ -105,6 +113,47 @@ mod of_map {
         assert!(sound(&then(7, Got(Some(1)))) && sound(&then(8, Expired(1))));
         assert!(!sound(&then(7, Expired(1))) && !sound(&then(7, Got(None))));
         assert!(!sound(&then(5, Remains(Some(1)))) && sound(&then(5, Remains(Some(3)))));
+    }
+
+    #[test]
+    fn a_delayed_touch_takes_nothing_back() {
+        // Under way from tick 1 to tick 6; another one, at tick 5, asked for five.
+        let story = |timeout, end| {
+            let slow = Call {
+                to: 6,
+                ..at(3, 20, 1, touch(timeout))
+            };
+            let calls = [
+                at(1, 2, 1, insert(1, 8, None)),
+                slow,
+                at(10, 11, 5, touch(5)),
+                at(21, 22, end, Expired(1)),
+            ];
+            explained::<Map>(State::Absent, &calls)
+        };
+        let soonest = |timeout| (1..=20).find(|&end| story(timeout, end));
+        // With as long a timeout, or a longer one, not before 10; with a shorter one from tick 5
+        // on.
+        assert_eq!(soonest(5), Some(10));
+        assert_eq!(soonest(7), Some(10));
+        assert_eq!(soonest(2), Some(7));
+    }
+
+    #[test]
+    fn what_has_told_a_slow_listener_counts_from_then() {
+        let insertion = |since, end| {
+            let calls = [
+                Call {
+                    to: 9,
+                    since,
+                    ..at(1, 5, 1, insert(1, 2, None))
+                },
+                at(6, 7, end, Expired(1)),
+            ];
+            explained::<Map>(State::Absent, &calls)
+        };
+        assert!(insertion(1, 3) && insertion(9, 11));
+        assert!(!insertion(9, 3) && !insertion(9, 10));
     }
 
     #[test]

@@ -70,8 +70,8 @@ impl State {
             }),
             (Did::Renewed { timeout, expiry }, State::Live { handle, due }) => {
                 let due = match expiry {
-                    Some(expiry) => due_at(expiry, timeout)?,
-                    None => due.left(call, timeout)?,
+                    Some(expiry) => due.renewed(call, timeout)?.at(expiry)?,
+                    None => due.unchanged(call, timeout)?,
                 };
                 Some(State::Live { handle, due })
             }
@@ -81,10 +81,10 @@ impl State {
                     timeout,
                     done: true,
                 },
-                State::Live { handle, .. },
-            ) => (by.is_none() || by == Some(handle)).then(|| State::Live {
+                State::Live { handle, due },
+            ) if by.is_none() || by == Some(handle) => Some(State::Live {
                 handle,
-                due: Due::after(call, timeout),
+                due: due.renewed(call, timeout)?,
             }),
             (
                 Did::Touched {

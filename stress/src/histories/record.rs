@@ -26,7 +26,7 @@ use crate::checks::Checks;
 use expiry::ManualClock;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::sync::atomic::{fence, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Barrier};
@@ -151,6 +151,17 @@ impl Time {
         real
     }
 
+    /// This thread is told of an end by a listener that takes its time: one time in four, a tick
+    /// goes by.
+    pub fn hear_slowly(&self, key: u64, token: u64, kind: Kind, due: Option<u32>) {
+        thread_local!(static TURN: Cell<u32> = const { Cell::new(0) });
+        TURN.set(TURN.get().wrapping_add(1));
+        if TURN.get().is_multiple_of(4) {
+            self.pass();
+        }
+        self.hear(key, token, kind, due);
+    }
+
     /// This thread is told of an end.
     pub fn hear(&self, key: u64, token: u64, kind: Kind, due: Option<u32>) {
         let tick = self.tick();
@@ -214,7 +225,7 @@ impl<'a, D: Copy> Log<'a, D> {
         let did = call();
         let to = self.time.tick();
         let ended = self.time.after();
-        self.hear(began, from);
+        let since = self.hear(began, from);
         match did {
             Ok(did) => {
                 let call = Call {
@@ -222,6 +233,7 @@ impl<'a, D: Copy> Log<'a, D> {
                     ended,
                     from,
                     to,
+                    since,
                     thread: self.thread,
                     did,
                 };
@@ -237,22 +249,27 @@ impl<'a, D: Copy> Log<'a, D> {
         }
     }
 
-    /// Notes what this thread was told since `began`.
+    /// Notes what this thread was told since `began`. The tick when that was last, `from` if it was
+    /// told nothing.
     #[inline]
-    fn hear(&mut self, began: u64, from: u32) {
+    fn hear(&mut self, began: u64, from: u32) -> u32 {
+        let mut since = from;
         HEARD.with_borrow_mut(|all| {
             for heard in all.drain(..) {
+                since = since.max(heard.tick);
                 let call = Call {
                     began,
                     ended: heard.at,
                     from,
                     to: heard.tick,
+                    since: from,
                     thread: self.thread,
                     did: (self.told)(&heard),
                 };
                 self.calls.push((heard.key as u32, call));
             }
         });
+        since
     }
 }
 
@@ -444,6 +461,7 @@ impl<S: Subject> Driver<'_, S> {
             ended,
             from,
             to,
+            since: from,
             thread: self.log.thread,
             did: (),
         });
@@ -514,6 +532,7 @@ pub fn history<S: Subject>(
             ended: poll.ended,
             from: poll.from,
             to: poll.to,
+            since: poll.from,
             thread: poll.thread,
             did: S::polled(since),
         }
@@ -525,6 +544,7 @@ pub fn history<S: Subject>(
         ended: recorded.end,
         from: last,
         to: last,
+        since: last,
         thread: polls.last().map_or(0, |(_, poll)| poll.thread),
         did: S::over(),
     });

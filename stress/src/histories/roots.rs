@@ -100,10 +100,10 @@ impl State {
                     timeout,
                     done: true,
                 },
-                State::Live { word, .. },
+                State::Live { word, due },
             ) => done(State::Live {
                 word,
-                due: Due::after(call, timeout),
+                due: due.renewed(call, timeout)?,
             }),
             (Did::TimedOut { due: told }, State::Live { due, .. }) => {
                 due.at(told)?.has_come(call)?;

@@ -11,7 +11,9 @@ that it issues, in turn; every other time around with a bounded capacity. In a r
 and move a manual clock on; a driver does so too, and polls. Noted are each call, its answer, and when it began and ended; what a poll, or a \
 handler, told is a call of who told it. Then each key's history must be linearizable: there must be one order, in keeping \
 with when each call began and ended, in which every answer is that of a sequential model of the face. The model knows deadlines: what \
-is due may end in a poll, must be gone when a poll has gone by, and nothing ends early. The checker leaves nothing out: a \
+is due may end in a poll, must be gone when a poll has gone by, and nothing ends early. A renewal takes nothing back that an earlier \
+one was told: only one that asked for less sets a nearer deadline, counted from a reading that is no older. An insertion that has \
+ended something first, and told a listener, counts from then. The checker leaves nothing out: a \
 history that it refuses has no explanation, and one that it takes has one.
 
 In the report operations are calls and tellings, polls left out; histories are keys of rounds, and each root that was issued; \

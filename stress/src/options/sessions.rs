@@ -10,7 +10,8 @@ pub const HELP: &str = "\
 A run is a row of rounds. In each, all threads update, touch (by key and by handle) and remove the same keys, \
 which expire meanwhile; then all stop, time passes, nothing may be left, and each key's history is judged: there \
 must be one order of its operations and expiries, in keeping with when each began and ended, in which every result \
-is right, every stay of the key ends once, and none expires before its last deadline. In the report inserted and renewed \
+is right, every stay of the key ends once, and none expires before its last deadline, nor before one that it was told earlier unless \
+a later renewal asked for less. In the report inserted and renewed \
 are updates, gone are touches and removes that found nothing, histories the keys that were judged; the time is that under \
 load, without the judging.
 

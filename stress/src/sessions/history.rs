@@ -3,6 +3,8 @@
 //! An explanation is an order of all operations on the key and all expiries that were told, in which each result is right, and
 //! which does not contradict time: what had ended before another began comes before it. The key is absent at first and at the
 //! end. Found by search, as Wing and Gong do; few operations on a key overlap, so it is short.
+//!
+//! A renewal does not take back what an earlier one reported: see [`Search::floor`].
 
 use crate::timeline::Reading;
 use expiry::Handle;
@@ -108,8 +110,19 @@ impl Promise {
     }
 }
 
-/// A key that is there: which event began this stay, and which set its deadline last.
-type Stay = Option<(u8, u8)>;
+/// A key that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Held {
+    /// Event that began this stay.
+    first: u8,
+    /// Event that set its deadline last.
+    last: u8,
+    /// Clock reading before which that deadline does not lie.
+    floor: u64,
+}
+
+/// What a key is: there, or not.
+type Stay = Option<Held>;
 
 /// How strict an explanation must be.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -136,43 +149,73 @@ impl Search<'_> {
         let event = &self.events[at];
         let number = at as u8;
         let is_stay = |by: Option<Handle>| {
-            let Some((first, _)) = stay else {
+            let Some(held) = stay else {
                 return false;
             };
-            let began = self.events[usize::from(first)].did;
+            let began = self.events[usize::from(held.first)].did;
             by.is_none_or(|by| matches!(began, Did::Inserted { handle, .. } if handle == by))
         };
+        let renewed = |held: Held| Held {
+            last: number,
+            floor: self.floor(held, number),
+            ..held
+        };
         match event.did {
-            Did::Inserted { .. } => stay.is_none().then_some(Some((number, number))),
-            Did::Renewed { .. } => stay.map(|(first, _)| Some((first, number))),
-            Did::Touched { by } => is_stay(by).then(|| stay.map(|(first, _)| (first, number))),
+            Did::Inserted { .. } => stay.is_none().then_some(Some(Held {
+                first: number,
+                last: number,
+                floor: self.deadline(number).0,
+            })),
+            Did::Renewed { .. } => Some(Some(renewed(stay?))),
+            Did::Touched { by } => is_stay(by).then(|| stay.map(renewed)),
             Did::Gone { by } => (!is_stay(by)).then_some(stay),
             Did::Removed { expiry } => {
-                let (_, last) = stay?;
-                (self.deadlines == Deadlines::Ignored || self.is_due(last, expiry)).then_some(None)
+                let held = stay?;
+                (self.deadlines == Deadlines::Ignored || self.is_due(held, expiry)).then_some(None)
             }
             Did::Expired => {
-                let (_, last) = stay?;
-                (self.deadlines == Deadlines::Ignored || self.may_expire(done, last, at))
+                let held = stay?;
+                (self.deadlines == Deadlines::Ignored || self.may_expire(done, held, at))
                     .then_some(None)
             }
         }
+    }
+
+    /// The clock reading before which the deadline does not lie that the event `next` sets.
+    ///
+    /// With as long a timeout as the last one, or a longer one, it is no nearer than the last one.
+    /// With a shorter one it counts from a reading that is no earlier than that of the last one.
+    fn floor(&self, held: Held, next: u8) -> u64 {
+        let (last, event) = (
+            &self.events[usize::from(held.last)],
+            &self.events[usize::from(next)],
+        );
+        let least = if event.timeout >= last.timeout || event.did == (Did::Renewed { expiry: None })
+        {
+            held.floor
+        } else {
+            let reading = held
+                .floor
+                .saturating_sub(last.timeout + self.promise.rounding);
+            reading + event.timeout
+        };
+        self.deadline(next).0.max(least)
     }
 
     fn deadline(&self, at: u8) -> (u64, u64) {
         self.events[usize::from(at)].deadline(self.promise)
     }
 
-    /// Whether the deadline that `last` set may be the time that was told.
-    fn is_due(&self, last: u8, told: u64) -> bool {
-        let (is, told) = (self.deadline(last), self.promise.at(told));
-        is.0 <= told.1 && told.0 <= is.1
+    /// Whether the deadline may be the time that was told.
+    fn is_due(&self, held: Held, told: u64) -> bool {
+        let (latest, told) = (self.deadline(held.last).1, self.promise.at(told));
+        held.floor <= told.1 && told.0 <= latest
     }
 
     /// Whether the expiry `at` may end the key now: its deadline had come when it was told, and whatever was over before the
     /// deadline has its place already.
-    fn may_expire(&self, done: u128, last: u8, at: usize) -> bool {
-        let due = self.deadline(last).0;
+    fn may_expire(&self, done: u128, held: Held, at: usize) -> bool {
+        let due = held.floor;
         let over = |other: usize| done >> other & 1 == 0 && self.events[other].to < due;
         due <= self.events[at].to && !(0..self.events.len()).any(|other| other != at && over(other))
     }
@@ -289,7 +332,7 @@ fn why(events: &[Event], promise: &Promise) -> (&'static str, &'static str) {
     }
     (
         "renewed_is_renewed",
-        "it ended before the deadline that its last touch or update had set",
+        "it ended before the deadline that its touches and updates had been told",
     )
 }
 

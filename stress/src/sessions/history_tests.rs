@@ -120,6 +120,33 @@ fn an_expiry_in_spite_of_a_touch() {
 }
 
 #[test]
+fn an_expiry_in_spite_of_a_touch_that_a_slower_one_took_back() {
+    let [one, _] = handles();
+    let slow = |timeout| Event {
+        to: 260,
+        ended: 260,
+        ..touched(120, timeout)
+    };
+    // Renewed to 340 at least, while another touch was under way that may have looked at the clock
+    // at 120.
+    let story = |timeout, end| {
+        failing(vec![
+            inserted(one),
+            slow(timeout),
+            touched(240, 100),
+            expired(0, end),
+        ])
+    };
+    assert!(story(100, 340).is_empty());
+    assert_eq!(story(100, 330), ["renewed_is_renewed"]);
+    // One that asked for more, too.
+    assert_eq!(story(150, 330), ["renewed_is_renewed"]);
+    // One that asked for less, and looked at the clock after the other one did.
+    assert!(story(60, 300).is_empty());
+    assert_eq!(story(60, 280), ["renewed_is_renewed"]);
+}
+
+#[test]
 fn an_expiry_that_comes_late() {
     let [one, _] = handles();
     assert!(failing(vec![inserted(one), expired(0, 260)]).is_empty());

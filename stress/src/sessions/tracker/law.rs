@@ -116,11 +116,18 @@ pub fn judge(events: &[Event], promise: &Promise<'_>) -> Found {
 }
 
 /// Between which clock readings the last deadline is, but for its rounding: of what may have renewed it last.
+///
+/// The last renewal does not take back what another one reported. It read the clock after that one
+/// did, or left a deadline that was no nearer; so it sets none before that one's beginning and the
+/// shorter timeout.
 fn due(events: &[Event]) -> (u64, u64) {
     let renewals = || events.iter().filter(|event| event.renews());
     let last = |event: &&Event| !renewals().any(|other| event.is_before(other));
     let due = |at: u64, event: &Event| at.saturating_add(event.timeout);
-    let earliest = renewals().filter(last).map(|event| due(event.from, event));
+    let earliest = renewals().filter(last).map(|event| {
+        let kept = renewals().map(|other| other.from + other.timeout.min(event.timeout));
+        kept.max().unwrap_or(0)
+    });
     let latest = renewals().filter(last).map(|event| due(event.to, event));
     (
         earliest.min().unwrap_or(0),

@@ -138,6 +138,25 @@ fn an_expiry_in_spite_of_a_touch() {
     };
     passes(two(280));
     assert_eq!(failing(two(279)), ["renewed_is_renewed"]);
+    // Renewed to 340 at least, while another touch was under way since 120: that one takes nothing
+    // back, but where it asked for less.
+    let slow = |timeout, told| {
+        let slow = event(Did::Touched, 120, 260, timeout);
+        let (report, again) = (at(Did::Reported, 250), at(Did::Reported, 350));
+        vec![
+            created(true),
+            slow,
+            touched(240, 100),
+            report,
+            again,
+            expired(0, told),
+        ]
+    };
+    passes(slow(100, 340));
+    assert_eq!(failing(slow(100, 339)), ["renewed_is_renewed"]);
+    assert_eq!(failing(slow(150, 339)), ["renewed_is_renewed"]);
+    passes(slow(60, 300));
+    assert_eq!(failing(slow(60, 299)), ["renewed_is_renewed"]);
     // Of two that overlap, either may have been the last.
     passes(
         vec![

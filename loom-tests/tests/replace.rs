@@ -1,0 +1,243 @@
+//! Replacement beside growth: an index whose words are swung from slot to slot while they are migrated. The slots are a model's own:
+//! what runs is the real index.
+#![cfg(expiry_loom)]
+
+use expiry::model::{Index, Inserted};
+use loom::sync::atomic::{AtomicU32, Ordering};
+use loom_tests::{bounded, deep, model, thread};
+use std::sync::Arc;
+
+/// The hash of the one key that there is.
+const HASH: u32 = 5;
+
+/// A slot that has ended.
+const DEAD: u32 = u32::MAX;
+
+/// An index with one key, whose entry is in slot 1, and the leases of the slots: 0 is live, another number the slot that this one is
+/// forwarded to.
+#[derive(Clone)]
+struct Rig {
+    index: Arc<Index>,
+    leases: Arc<[AtomicU32; 4]>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let rig = Rig {
+            index: Arc::new(Index::new()),
+            leases: Arc::new(std::array::from_fn(|_| AtomicU32::new(0))),
+        };
+        assert_eq!(rig.index.insert(HASH, 1, |_| false), Inserted::Done);
+        rig
+    }
+
+    fn lease(&self, slot: u32) -> u32 {
+        self.leases[slot as usize].load(Ordering::Acquire)
+    }
+
+    /// Where a slot leads to, and the lease that says that it goes no further.
+    fn end(&self, mut slot: u32) -> (u32, u32) {
+        loop {
+            match self.lease(slot) {
+                lease @ (0 | DEAD) => return (slot, lease),
+                next => slot = next,
+            }
+        }
+    }
+
+    fn tail(&self, slot: u32) -> u32 {
+        self.end(slot).0
+    }
+
+    fn is_live(&self, slot: u32) -> bool {
+        self.lease(slot) == 0
+    }
+
+    fn swap(&self, slot: u32, to: u32) -> bool {
+        let lease = &self.leases[slot as usize];
+        lease
+            .compare_exchange(0, to, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+
+    fn swing(&self, target: u32) {
+        let tail = |slot| self.tail(slot);
+        self.index
+            .swing(HASH, target, tail, || self.is_live(target));
+    }
+
+    /// The slot that the index names, once that is a live one: as the keyed stores look a key up.
+    fn find(&self) -> Option<u32> {
+        loop {
+            let mut forwarded = None;
+            let found = self.index.find(HASH, |slot| {
+                let (tail, lease) = self.end(slot);
+                forwarded = (tail != slot).then_some(tail);
+                lease == 0
+            });
+            match forwarded.filter(|_| found.is_some()) {
+                Some(tail) => self.swing(tail),
+                None => return found,
+            }
+        }
+    }
+
+    /// Gives the entry a new value in slot `new`, if it is there.
+    fn replace(&self, new: u32) -> bool {
+        while let Some(old) = self.find() {
+            if self.swap(old, new) {
+                self.swing(new);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Removes the entry, if it is there.
+    fn remove(&self) -> bool {
+        while let Some(slot) = self.find() {
+            if self.swap(slot, DEAD) {
+                self.index
+                    .remove_forwarded(HASH, slot, |slot| self.tail(slot));
+                return true;
+            }
+        }
+        false
+    }
+
+    fn carry(&self, budget: usize) -> bool {
+        self.index.carry_forwarded(budget, |slot| self.tail(slot))
+    }
+
+    /// All slots that the index names, of tables that are listed.
+    fn all(&self) -> Vec<u32> {
+        let mut all = Vec::new();
+        self.index.find(HASH, |slot| {
+            all.push(slot);
+            false
+        });
+        all
+    }
+}
+
+/// A word is swung while it is migrated. Guards: the migrating thread takes the old word by a swap, and mends its copy.
+#[test]
+fn a_swing_beside_a_migration() {
+    model("a_swing_beside_a_migration", || {
+        let rig = Rig::new();
+        rig.index.grow();
+        let other = rig.clone();
+        let a = thread::spawn(move || other.replace(2));
+        rig.carry(100);
+        assert!(a.join().unwrap());
+        while rig.carry(100) {}
+        assert_eq!(rig.all(), [2]);
+        assert_eq!(rig.index.tables(), 1);
+    });
+}
+
+/// The same twice. Guards: the copy is mended until it names what it leads to.
+#[test]
+fn two_swings_beside_a_migration() {
+    deep("two_swings_beside_a_migration", 1, || {
+        let rig = Rig::new();
+        rig.index.grow();
+        let (first, second) = (rig.clone(), rig.clone());
+        let a = thread::spawn(move || first.replace(2));
+        let b = thread::spawn(move || second.replace(3));
+        rig.carry(100);
+        assert!(a.join().unwrap() && b.join().unwrap());
+        while rig.carry(100) {}
+        let last = rig.tail(1);
+        assert_eq!(rig.all(), [last]);
+    });
+}
+
+/// An entry is replaced and removed while its word is migrated. Guards: a copy is withdrawn by its place, a removal takes the word that
+/// leads to its slot, and a swing asks after each table whether its target is live.
+#[test]
+fn a_swing_and_a_removal_beside_a_migration() {
+    deep("a_swing_and_a_removal_beside_a_migration", 1, || {
+        let rig = Rig::new();
+        rig.index.grow();
+        let (first, second) = (rig.clone(), rig.clone());
+        let a = thread::spawn(move || first.replace(2));
+        let b = thread::spawn(move || second.remove());
+        rig.carry(100);
+        a.join().unwrap();
+        assert!(b.join().unwrap());
+        while rig.carry(100) {}
+        assert_eq!(rig.all(), []);
+        assert_eq!(rig.index.tables(), 1);
+    });
+}
+
+/// A look-up beside a replacement and a migration finds one of the two values. Guards: a look-up reads the word again after the look
+/// into its slot.
+#[test]
+fn a_look_up_beside_a_swing_and_a_migration() {
+    deep("a_look_up_beside_a_swing_and_a_migration", 1, || {
+        let rig = Rig::new();
+        rig.index.grow();
+        let (first, second) = (rig.clone(), rig.clone());
+        let a = thread::spawn(move || first.replace(2));
+        let b = thread::spawn(move || second.find());
+        rig.carry(100);
+        assert!(a.join().unwrap());
+        assert!(matches!(b.join().unwrap(), Some(1 | 2)));
+    });
+}
+
+/// Two replacements and a removal, without growth. Guards: the lease decides, and every word that leads to an entry is one.
+#[test]
+fn two_replacements_and_a_removal() {
+    bounded("two_replacements_and_a_removal", 1, || {
+        let rig = Rig::new();
+        let (first, second) = (rig.clone(), rig.clone());
+        let a = thread::spawn(move || first.replace(2));
+        let b = thread::spawn(move || second.replace(3));
+        assert!(rig.remove());
+        let (a, b) = (a.join().unwrap(), b.join().unwrap());
+        let _ = (a, b);
+        assert_eq!(rig.all(), []);
+    });
+}
+
+/// One thread replaces an entry and removes it, or replaces it twice, while its word is migrated. Guards: as
+/// [`a_swing_and_a_removal_beside_a_migration`] and [`two_swings_beside_a_migration`], which have a thread more.
+#[test]
+fn two_changes_beside_a_migration() {
+    model("two_changes_beside_a_migration, removed", || {
+        let rig = Rig::new();
+        rig.index.grow();
+        let other = rig.clone();
+        let a = thread::spawn(move || other.replace(2) && other.remove());
+        rig.carry(100);
+        assert!(a.join().unwrap());
+        while rig.carry(100) {}
+        assert_eq!(rig.all(), []);
+        assert_eq!(rig.index.tables(), 1);
+    });
+    model("two_changes_beside_a_migration, replaced", || {
+        let rig = Rig::new();
+        rig.index.grow();
+        let other = rig.clone();
+        let a = thread::spawn(move || other.replace(2) && other.replace(3));
+        rig.carry(100);
+        assert!(a.join().unwrap());
+        while rig.carry(100) {}
+        assert_eq!(rig.all(), [3]);
+    });
+}
+
+/// A look-up beside two replacements finds a value. Guards: a forwarded slot is judged by the lease that ended the way there.
+#[test]
+fn a_look_up_beside_a_swing() {
+    model("a_look_up_beside_a_swing", || {
+        let rig = Rig::new();
+        let other = rig.clone();
+        let a = thread::spawn(move || other.replace(2) && other.replace(3));
+        assert!(matches!(rig.find(), Some(1..=3)));
+        assert!(a.join().unwrap());
+    });
+}

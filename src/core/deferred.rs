@@ -1,0 +1,97 @@
+//! The deferred-free list: slots that have ended, which other threads may still be looking at.
+//!
+//! Each stripe has one. Its thread pushes; the driver takes the whole list, by a swap, so there is no ABA. A slot is on at most
+//! one list. The list is linked through what an ended slot needs no more: the deadline of a `DEAD` lease. A `FORWARD` lease is
+//! still followed, so such a slot is linked through the word beside it.
+
+use super::lease::{Lease, State};
+use super::slot::{Note, Payload, Slot};
+use super::slots::{Slots, Spot};
+use crate::sync::{AtomicU64, Ordering};
+
+/// No slot: ids are smaller.
+const NONE: u32 = u32::MAX;
+
+/// See the module's head.
+pub(crate) struct Deferred {
+    /// The slot on top, plus one; 0 if there is none.
+    head: AtomicU64,
+}
+
+/// Slots that were taken from a list.
+pub(crate) struct Chain(u32);
+
+impl Deferred {
+    pub(crate) fn new() -> Self {
+        Deferred {
+            head: AtomicU64::new(0),
+        }
+    }
+
+    /// Puts a slot in, which the caller has ended and owns. Whether the list was empty. Lock-free.
+    #[inline]
+    pub(crate) fn push<P: Payload>(&self, id: u32, spot: &Spot<'_, P>) -> bool {
+        let lease = spot.slot.lease_relaxed();
+        let mut head = self.head.load(Ordering::Relaxed);
+        loop {
+            #[allow(clippy::cast_possible_truncation)] // 0 becomes NONE, else an id
+            let next = (head as u32).wrapping_sub(1);
+            if lease.state() == State::Forward {
+                spot.note.set_link(next);
+            } else {
+                spot.slot.set_lease(lease.with_link(State::Dead, next));
+            }
+            // Release: who takes the list finds the links, and the entry out of the index.
+            match self.head.compare_exchange_weak(
+                head,
+                u64::from(id) + 1,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(before) => return before == 0,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Whether nothing is in it; about.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.load(Ordering::Relaxed) == 0
+    }
+
+    /// Takes all that is in it.
+    pub(crate) fn take(&self) -> Option<Chain> {
+        // The load saves the swap where there is nothing, as in most stripes. A push that it misses comes after it.
+        if self.is_empty() {
+            return None;
+        }
+        let head = self.head.swap(0, Ordering::AcqRel);
+        #[allow(clippy::cast_possible_truncation)] // an id plus one
+        Some(Chain((head as u32).wrapping_sub(1)))
+    }
+}
+
+impl Chain {
+    /// The next slot, whose link has been read: from here on the caller may free it.
+    pub(crate) fn pop<'a, P: Payload>(
+        &mut self,
+        slots: &'a Slots<P>,
+    ) -> Option<(u32, Slot<'a, P>)> {
+        let id = self.0;
+        if id == NONE {
+            return None;
+        }
+        let spot = slots.spot(id)?;
+        let lease: Lease = spot.slot.lease();
+        self.0 = if lease.state() == State::Forward {
+            spot.note.link()
+        } else {
+            lease.link()
+        };
+        Some((id, spot.slot))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0 == NONE
+    }
+}

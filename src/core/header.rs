@@ -1,0 +1,283 @@
+//! Bucket headers: what the driver knows of 16 slots without looking into them.
+
+use super::memory::ZeroValid;
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// What the reaper knows of a bucket without looking into it. All zero: nothing in it expires.
+#[repr(C, align(16))]
+pub(crate) struct Header {
+    /// When something in the bucket next expires; see [`NextExpiration`].
+    pub(crate) next: NextExpiration,
+    /// The bucket after this one in its shard's inbox, plus one.
+    pub(crate) link: AtomicU32,
+    /// Whether the bucket is in the inbox (or on its way).
+    pub(crate) queued: AtomicBool,
+    /// Whether a thread owns the free slots in the bucket; see `core::slots`.
+    pub(super) owned: AtomicBool,
+    /// Whether the shard's driver may end what is in the bucket; see `engine::owner`.
+    pub(crate) scanned: AtomicBool,
+}
+
+impl Header {
+    /// Lets others own the bucket. The owner's.
+    ///
+    /// Under loom by a swap: it does not know that a store comes after a swap which read what the store's thread has seen.
+    pub(super) fn give_back(&self) {
+        #[cfg(not(expiry_loom))]
+        self.owned.store(false, Ordering::Release);
+        #[cfg(expiry_loom)]
+        self.owned.swap(false, Ordering::Release);
+    }
+}
+
+/// A bucket's next expiration: a lower bound of the deadlines in it; and whether there is *news*: something may have been
+/// put in, or touched, since the driver looked.
+///
+/// Held as *urgency*, the distance of the tick from the last one there is, so that zeroed memory reads "never", and
+/// earlier means greater; the news is the lowest bit. Every change is a read-modify-write of this one word, by inserter
+/// and reaper alike: either the inserter's comes first in its modification order, and the reaper, whose swap reads it,
+/// sees the inserter's slot, and the news of it; or the reaper's swap comes first, and the inserter sees that it lowered
+/// "never" and tells the reaper (W5, W11). Closing works the same way: after [`close`](Self::close) an inserter finds the
+/// bucket closed, before it the closer finds the slot (W8).
+pub(crate) struct NextExpiration(AtomicU64);
+
+/// What [`NextExpiration::lower`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lowered {
+    /// Something at least as early was known.
+    No,
+    /// The bucket's next expiration is now this one, and the reaper is to be told.
+    Yes,
+    /// The engine has shut down.
+    Closed,
+}
+
+/// What the driver finds when it looks at a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// Nothing in the bucket is due before this.
+    pub(crate) next: u64,
+    /// Something may have been put in, or touched, since the last look.
+    pub(crate) news: bool,
+}
+
+const CLOSED: u64 = u64::MAX;
+const NEWS: u64 = 1;
+
+/// The last tick there is: never.
+const LAST: u64 = u64::MAX >> 1;
+
+impl NextExpiration {
+    /// Nothing expires.
+    pub(crate) fn never() -> Self {
+        NextExpiration(AtomicU64::new(0))
+    }
+
+    /// Tick 0 would read as closed; it is as good as 1, which is due no later than the first advance.
+    #[inline]
+    fn urgency(tick: u64) -> u64 {
+        (LAST - tick.clamp(1, LAST)) << 1
+    }
+
+    /// The tick of a word; `None` if that is never.
+    #[inline]
+    fn tick(word: u64) -> Option<u64> {
+        match word & !NEWS {
+            0 => None,
+            urgency => Some(LAST - (urgency >> 1)),
+        }
+    }
+
+    /// Makes the next expiration at most `tick`. Always one read-modify-write, also if nothing changes:
+    /// that is what orders it against [`take`](Self::take).
+    #[inline]
+    pub(crate) fn lower(&self, tick: u64) -> Lowered {
+        let urgency = Self::urgency(tick);
+        let mut seen = self.0.load(Ordering::Relaxed);
+        loop {
+            // AcqRel: Release publishes the slot's lease to `take` and `close`; Acquire sees what they did.
+            match self.0.compare_exchange_weak(
+                seen,
+                seen.max(urgency) | NEWS,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(CLOSED) => return Lowered::Closed,
+                Ok(before) if before | NEWS < urgency => return Lowered::Yes,
+                Ok(_) => return Lowered::No,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Whether [`lower`](Self::lower) would change nothing. For who has a fence before this, and looks at nothing else because of it.
+    #[cfg(feature = "async")]
+    #[inline(always)]
+    pub(crate) fn covers(&self, tick: u64) -> bool {
+        let seen = self.0.load(Ordering::Relaxed);
+        seen & NEWS != 0 && seen != CLOSED && seen >= Self::urgency(tick)
+    }
+
+    /// The driver's: makes the next expiration at most `tick`, which is no news to it.
+    pub(crate) fn put_back(&self, tick: u64) {
+        let urgency = Self::urgency(tick);
+        let mut seen = self.0.load(Ordering::Relaxed);
+        loop {
+            match self.0.compare_exchange_weak(
+                seen,
+                seen.max(urgency | seen & NEWS),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// The reaper's: takes the next expiration, leaving "never" and no news. `None` if it was never, or closed.
+    pub(crate) fn take(&self) -> Option<Look> {
+        let mut seen = self.0.load(Ordering::Relaxed);
+        loop {
+            if seen == CLOSED {
+                return None;
+            }
+            let next = Self::tick(seen)?;
+            match self
+                .0
+                .compare_exchange_weak(seen, 0, Ordering::AcqRel, Ordering::Relaxed)
+            {
+                Ok(_) => {
+                    let news = seen & NEWS != 0;
+                    return Some(Look { next, news });
+                }
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Of a shard: makes the next expiration at most `tick`, which is news.
+    #[cold]
+    pub(crate) fn name(&self, tick: u64) {
+        // The news first: or the driver, who has not heard of it, could raise in between what is named here.
+        self.0.fetch_or(NEWS, Ordering::AcqRel);
+        self.0
+            .fetch_max(Self::urgency(tick) | NEWS, Ordering::AcqRel);
+    }
+
+    /// Of a shard, its driver's: whether `tick` is later than the next expiration that it has heard of.
+    pub(crate) fn is_after(heard: u64, tick: u64) -> bool {
+        Self::urgency(tick) < heard
+    }
+
+    /// Of a shard, its driver's at the tick `now`: the next expiration is `tick`, unless one that is yet to come was named
+    /// before, whose bucket may be on its way still. What it is then; `None`, and it is as it was, if there has been news
+    /// since the last time. `heard` is what the driver keeps of it.
+    pub(crate) fn raise(&self, heard: &mut u64, now: u64, tick: u64) -> Option<u64> {
+        let named = Self::tick(*heard).filter(|&named| named > now);
+        let next = named.map_or(tick, |named| named.min(tick));
+        let urgency = Self::urgency(next);
+        // Also if nothing changes: it fails if there was news.
+        match self
+            .0
+            .compare_exchange(*heard, urgency, Ordering::AcqRel, Ordering::Relaxed)
+        {
+            Ok(_) => {
+                *heard = urgency;
+                Some(next)
+            }
+            Err(_) => {
+                // From here on, what comes is news.
+                *heard = self.0.fetch_and(!NEWS, Ordering::AcqRel) & !NEWS;
+                None
+            }
+        }
+    }
+
+    /// Whether it is closed. By a read-modify-write, as an inserter's: if it is not, who closes it sees all that the caller has done before.
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.fetch_or(0, Ordering::AcqRel) == CLOSED
+    }
+
+    /// The next expiration if there is one.
+    #[inline]
+    pub(crate) fn get(&self) -> Option<u64> {
+        Self::known(self.0.load(Ordering::Acquire))
+    }
+
+    /// As [`get`](Self::get), after a look at the stripes, by which who has told passes on what it has named. Loom does not see that edge:
+    /// there this is the newest there is.
+    pub(crate) fn get_told(&self) -> Option<u64> {
+        if cfg!(expiry_loom) {
+            Self::known(self.0.fetch_add(0, Ordering::AcqRel))
+        } else {
+            self.get()
+        }
+    }
+
+    #[inline]
+    fn known(word: u64) -> Option<u64> {
+        match word {
+            CLOSED => None,
+            word => Self::tick(word),
+        }
+    }
+
+    /// From now on every inserter finds the bucket closed.
+    pub(crate) fn close(&self) {
+        self.0.swap(CLOSED, Ordering::AcqRel);
+    }
+}
+
+// SAFETY: integers and flags behind atomics; zero is false.
+unsafe impl ZeroValid for Header {
+    #[cfg(expiry_loom)]
+    fn zeroed() -> Self {
+        Header {
+            next: NextExpiration::never(),
+            link: AtomicU32::new(0),
+            queued: AtomicBool::new(false),
+            owned: AtomicBool::new(false),
+            scanned: AtomicBool::new(false),
+        }
+    }
+    fn zero(&self) {
+        self.next.0.store(0, Ordering::Release);
+        self.link.store(0, Ordering::Release);
+        self.queued.store(false, Ordering::Release);
+        self.owned.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(expiry_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_expiration_only_ever_comes_nearer_until_it_is_taken() {
+        let next = NextExpiration::never();
+        assert_eq!(next.get(), None);
+        assert_eq!(next.lower(10), Lowered::Yes);
+        assert_eq!(next.lower(11), Lowered::No);
+        assert_eq!(next.lower(9), Lowered::Yes);
+        assert_eq!(next.get(), Some(9));
+        let look = |next, news| Some(Look { next, news });
+        assert_eq!(next.take(), look(9, true));
+        assert_eq!(next.take(), None);
+        next.put_back(20);
+        assert_eq!(next.take(), look(20, false));
+        next.put_back(20);
+        assert_eq!(next.lower(30), Lowered::No);
+        next.put_back(15);
+        assert_eq!(next.take(), look(15, true));
+        assert_eq!(next.lower(u64::MAX), Lowered::No, "never is no deadline");
+        assert_eq!(next.get(), None);
+        assert_eq!(next.lower(0), Lowered::Yes);
+        assert_eq!(next.take(), look(1, true));
+        next.put_back(5);
+        next.close();
+        assert_eq!(next.lower(1), Lowered::Closed);
+        assert_eq!(next.take(), None);
+    }
+}

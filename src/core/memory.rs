@@ -1,0 +1,197 @@
+//! Zeroed memory that costs nothing until it is touched, and whose pages can be given back.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use std::ops::Range;
+
+/// Memory for a segment or an index table could not be had.
+#[derive(Debug)]
+pub(crate) struct OutOfMemory;
+
+/// A box, or an error where `Box::new` would end the process.
+pub(crate) fn boxed<T>(value: T) -> Result<Box<T>, OutOfMemory> {
+    let layout = std::alloc::Layout::new::<T>();
+    assert!(layout.size() != 0);
+    // SAFETY: its size is not zero.
+    let at = unsafe { std::alloc::alloc(layout) }.cast::<T>();
+    if at.is_null() {
+        return Err(OutOfMemory);
+    }
+    // SAFETY: just allocated, with the layout that a box has.
+    unsafe {
+        at.write(value);
+        Ok(Box::from_raw(at))
+    }
+}
+
+#[cfg(not(expiry_loom))]
+mod imp {
+    use super::{OutOfMemory, Range, ZeroValid};
+    use memmap2::MmapMut;
+    use std::marker::PhantomData;
+
+    /// An array of `T`, all zeroes at first.
+    pub(crate) struct Zeroed<T> {
+        map: MmapMut,
+        length: usize,
+        of: PhantomData<T>,
+    }
+
+    // SAFETY: it is an array of `T`, no more.
+    unsafe impl<T: Sync> Sync for Zeroed<T> {}
+    // SAFETY: as above.
+    unsafe impl<T: Send> Send for Zeroed<T> {}
+
+    /// Mappings from this size on ask for huge pages where the system leaves that to programs.
+    #[cfg(target_os = "linux")]
+    const HUGE: usize = 2 << 20;
+
+    impl<T: ZeroValid> Zeroed<T> {
+        pub(crate) fn map(length: usize) -> Result<Self, OutOfMemory> {
+            let bytes = length
+                .checked_mul(std::mem::size_of::<T>())
+                .ok_or(OutOfMemory)?;
+            let map = MmapMut::map_anon(bytes.max(1)).map_err(|_| OutOfMemory)?;
+            debug_assert_eq!(map.as_ptr() as usize % std::mem::align_of::<T>(), 0);
+            let zeroed = Zeroed {
+                map,
+                length,
+                of: PhantomData,
+            };
+            zeroed.use_huge_pages(true);
+            Ok(zeroed)
+        }
+
+        /// Asks the system for huge pages from now on, or for small ones only. A hint: it changes speed and memory.
+        pub(crate) fn use_huge_pages(&self, huge: bool) {
+            #[cfg(target_os = "linux")]
+            if self.map.len() >= HUGE {
+                let advice = match huge {
+                    true => memmap2::Advice::HugePage,
+                    false => memmap2::Advice::NoHugePage,
+                };
+                let _ = self.map.advise(advice);
+            }
+            #[cfg(not(target_os = "linux"))]
+            let _ = huge;
+        }
+
+        /// Where the array begins. What lies there is atomics, so sharing it is all that is ever done.
+        pub(crate) fn as_ptr(&self) -> *mut T {
+            self.map.as_ptr().cast_mut().cast::<T>()
+        }
+
+        #[inline]
+        pub(crate) fn as_slice(&self) -> &[T] {
+            // SAFETY: the mapping holds `length` values of `T`, page-aligned; all zeroes is a valid `T`
+            // (`ZeroValid`), which is atomics only, so shared access is all that there ever is.
+            unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<T>(), self.length) }
+        }
+
+        /// Lets the whole pages in `range` go; they read as zeroes afterwards.
+        ///
+        /// Where the platform has no such call the memory stays, zeroed in place.
+        pub(crate) fn release(&self, range: Range<usize>) {
+            let size = std::mem::size_of::<T>();
+            if size == 0 {
+                return;
+            }
+            let (from, to) = (range.start * size, range.end.min(self.length) * size);
+            #[cfg(target_os = "linux")]
+            {
+                // SAFETY: private anonymous memory of atomics: the pages read as zeroes afterwards, which is
+                // a valid value; callers have made sure that zeroing is what they want.
+                let done = unsafe {
+                    self.map.unchecked_advise_range(
+                        memmap2::UncheckedAdvice::DontNeed,
+                        from,
+                        to - from,
+                    )
+                };
+                if done.is_ok() {
+                    return;
+                }
+            }
+            for at in (from / size)..(to / size) {
+                self.as_slice()[at].zero();
+            }
+        }
+    }
+}
+
+#[cfg(expiry_loom)]
+mod imp {
+    use super::{OutOfMemory, Range, ZeroValid};
+
+    /// An array of `T`, all zeroes at first.
+    pub(crate) struct Zeroed<T> {
+        values: Box<[T]>,
+    }
+
+    impl<T: ZeroValid> Zeroed<T> {
+        pub(crate) fn map(length: usize) -> Result<Self, OutOfMemory> {
+            Ok(Zeroed {
+                values: (0..length).map(|_| T::zeroed()).collect(),
+            })
+        }
+
+        pub(crate) fn use_huge_pages(&self, _: bool) {}
+
+        pub(crate) fn as_ptr(&self) -> *mut T {
+            self.values.as_ptr().cast_mut()
+        }
+
+        pub(crate) fn as_slice(&self) -> &[T] {
+            &self.values
+        }
+
+        pub(crate) fn release(&self, range: Range<usize>) {
+            for value in &self.values[range] {
+                value.zero();
+            }
+        }
+    }
+}
+
+pub(crate) use imp::Zeroed;
+
+/// Values made of atomics for which all zero bits are valid.
+///
+/// # Safety
+///
+/// All zero bits must be a valid value, and every part of it must be an atomic.
+pub(crate) unsafe trait ZeroValid {
+    /// A zero value, where memory is made of values.
+    #[cfg(expiry_loom)]
+    fn zeroed() -> Self;
+    /// Writes zero over the value, part by part.
+    fn zero(&self);
+}
+
+// SAFETY: an integer behind an atomic.
+unsafe impl ZeroValid for AtomicU32 {
+    #[cfg(expiry_loom)]
+    fn zeroed() -> Self {
+        AtomicU32::new(0)
+    }
+    fn zero(&self) {
+        self.store(0, Ordering::Release);
+    }
+}
+
+// SAFETY: an integer behind an atomic.
+unsafe impl ZeroValid for AtomicU64 {
+    #[cfg(expiry_loom)]
+    fn zeroed() -> Self {
+        AtomicU64::new(0)
+    }
+    fn zero(&self) {
+        self.store(0, Ordering::Release);
+    }
+}
+
+// SAFETY: it has no bits.
+unsafe impl ZeroValid for () {
+    #[cfg(expiry_loom)]
+    fn zeroed() -> Self {}
+    fn zero(&self) {}
+}

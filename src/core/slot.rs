@@ -1,0 +1,443 @@
+//! One slot: a lease, and the payload that it is the lease of, in one place in memory.
+//!
+//! ```text
+//!   Slot<P> = { lease: AtomicU64, payload: P }
+//! ```
+//!
+//! A store type chooses its payload. There are two kinds:
+//!
+//! * [`Fields`]: a struct of atomics, which any thread may read at any time (ack trees, wakers).
+//! * [`Owned<T>`]: a plain value. The thread that claimed the slot writes it. Any thread may read it while it is pinned and
+//!   has found the slot published. The thread that ended the slot, or the driver, which got it from the deferred-free list, takes
+//!   it. A `T` of more than 64 bytes, or aligned to more, is boxed; the compiler decides that, not the running program.
+//!
+//! Slots lie at a *stride* that is computed from the payload's size, because a Rust type cannot be chosen by a size. Under
+//! loom a slot is a struct, and the payload a cell whose accesses loom checks.
+
+use super::lease::Lease;
+use super::memory::ZeroValid;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use std::marker::PhantomData;
+
+/// What a store type keeps in a slot, and beside it.
+///
+/// # Safety
+///
+/// `SIZE` and `ALIGN` are those of what the payload's accessors read and write. All zero bits are a slot without a payload.
+pub(crate) unsafe trait Payload: Sized + 'static {
+    /// Size of what lies in the slot, in bytes.
+    const SIZE: usize;
+    /// Its alignment, at most 64.
+    const ALIGN: usize;
+    /// A word beside each slot, in an array of its own: 16 of them share a cache line or two.
+    type Note: Note;
+    /// What few slots need, in an array of its own, whose pages exist once they have been written.
+    type Term: ZeroValid;
+    /// What stands for the payload under loom.
+    #[cfg(expiry_loom)]
+    type Cell: ZeroValid;
+}
+
+/// The word beside a slot. The deferred-free list links forwarded slots through it.
+pub(crate) trait Note: ZeroValid {
+    /// Makes it name a slot.
+    fn set_link(&self, link: u32);
+    /// The slot that it names.
+    fn link(&self) -> u32;
+}
+
+impl Note for AtomicU32 {
+    fn set_link(&self, link: u32) {
+        // Published by the swap of the list's head.
+        self.store(link, Ordering::Relaxed);
+    }
+
+    fn link(&self) -> u32 {
+        self.load(Ordering::Relaxed)
+    }
+}
+
+#[allow(clippy::cast_possible_truncation)] // a link has 32 bits
+impl Note for AtomicU64 {
+    fn set_link(&self, link: u32) {
+        self.store(link.into(), Ordering::Relaxed);
+    }
+
+    fn link(&self) -> u32 {
+        self.load(Ordering::Relaxed) as u32
+    }
+}
+
+/// Nothing: of payloads of which no slot is forwarded.
+impl Note for () {
+    fn set_link(&self, _: u32) {}
+
+    fn link(&self) -> u32 {
+        u32::MAX
+    }
+}
+
+/// Where the payload begins in a slot, and how far apart slots are, in bytes.
+#[cfg(not(expiry_loom))]
+const fn layout<P: Payload>() -> (usize, usize) {
+    assert!(P::ALIGN <= 64 && P::ALIGN.is_power_of_two());
+    let align = if P::ALIGN > 8 { P::ALIGN } else { 8 };
+    let offset = 8usize.next_multiple_of(P::ALIGN);
+    (offset, (offset + P::SIZE).next_multiple_of(align))
+}
+
+/// What a slot array consists of: words of 8 bytes, [`units`] to a slot. Under loom: slots.
+#[cfg(not(expiry_loom))]
+#[repr(C)]
+pub(crate) struct Unit<P> {
+    lease: AtomicU64,
+    _payload: PhantomData<fn() -> P>,
+}
+#[cfg(expiry_loom)]
+pub(crate) struct Unit<P: Payload> {
+    lease: AtomicU64,
+    cell: P::Cell,
+}
+
+// SAFETY: an atomic; what lies in the other words is no payload as long as the lease is `FREE`.
+unsafe impl<P: Payload> ZeroValid for Unit<P> {
+    #[cfg(expiry_loom)]
+    fn zeroed() -> Self {
+        Unit {
+            lease: AtomicU64::new(0),
+            cell: P::Cell::zeroed(),
+        }
+    }
+    fn zero(&self) {
+        self.lease.store(0, Ordering::Release);
+        #[cfg(expiry_loom)]
+        self.cell.zero();
+    }
+}
+
+/// How many units make a slot.
+#[cfg(not(expiry_loom))]
+pub(crate) const fn units<P: Payload>() -> usize {
+    layout::<P>().1 / 8
+}
+#[cfg(expiry_loom)]
+pub(crate) const fn units<P: Payload>() -> usize {
+    1
+}
+
+/// A slot of a store that lives for `'a`. Copied freely: who owns it is said by its lease.
+pub(crate) struct Slot<'a, P: Payload> {
+    at: *const Unit<P>,
+    _slots: PhantomData<&'a Unit<P>>,
+}
+
+impl<P: Payload> Clone for Slot<'_, P> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Payload> Copy for Slot<'_, P> {}
+
+// SAFETY: a shared reference to atomics; what is done with payloads has its own conditions.
+unsafe impl<P: Payload> Send for Slot<'_, P> {}
+// SAFETY: as above.
+unsafe impl<P: Payload> Sync for Slot<'_, P> {}
+
+impl<'a, P: Payload> Slot<'a, P> {
+    /// # Safety
+    ///
+    /// At `at` begin the units of a slot, which stay for `'a`.
+    #[inline(always)]
+    pub(super) unsafe fn at(at: *const Unit<P>) -> Self {
+        Slot {
+            at,
+            _slots: PhantomData,
+        }
+    }
+
+    /// Its address, to be fetched into the cache.
+    #[inline(always)]
+    pub(crate) fn address(self) -> *const u8 {
+        self.at.cast()
+    }
+
+    #[inline(always)]
+    fn word(self) -> &'a AtomicU64 {
+        // SAFETY: by the promise of `at`.
+        unsafe { &(*self.at).lease }
+    }
+
+    /// The lease as it is. Acquire pairs with the Release of whoever published it: the payload is there.
+    #[inline(always)]
+    pub(crate) fn lease(self) -> Lease {
+        Lease(self.word().load(Ordering::Acquire))
+    }
+
+    /// The lease, of which nothing is followed.
+    #[inline(always)]
+    pub(crate) fn lease_relaxed(self) -> Lease {
+        Lease(self.word().load(Ordering::Relaxed))
+    }
+
+    /// The newest lease there is, by a read-modify-write: who changes it later sees all that the caller has done.
+    pub(crate) fn lease_in_order(self) -> Lease {
+        Lease(self.word().fetch_add(0, Ordering::AcqRel))
+    }
+
+    /// Moves the lease on if it is still `from`.
+    #[inline]
+    pub(crate) fn swap_lease(self, from: Lease, to: Lease) -> Result<(), Lease> {
+        self.word()
+            .compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Acquire)
+            .map(drop)
+            .map_err(Lease)
+    }
+
+    /// Publishes a lease on a slot that the caller owns alone.
+    #[inline(always)]
+    pub(crate) fn set_lease(self, lease: Lease) {
+        self.word().store(lease.0, Ordering::Release);
+    }
+
+    #[cfg(not(expiry_loom))]
+    const LAYOUT: (usize, usize) = layout::<P>();
+
+    #[cfg(not(expiry_loom))]
+    #[inline(always)]
+    fn payload(self) -> *mut u8 {
+        self.at.cast::<u8>().wrapping_add(Self::LAYOUT.0).cast_mut()
+    }
+
+    #[cfg(expiry_loom)]
+    fn cell(self) -> &'a P::Cell {
+        // SAFETY: by the promise of `at`.
+        unsafe { &(*self.at).cell }
+    }
+}
+
+/// A payload of atomics, for which all zero bits are valid.
+///
+/// # Safety
+///
+/// As [`ZeroValid`]; made by [`fields`].
+pub(crate) unsafe trait Fields: Payload + Sync {
+    /// The fields of a slot.
+    fn of(slot: Slot<'_, Self>) -> &Self;
+}
+
+impl<'a, P: Fields> Slot<'a, P> {
+    /// The payload.
+    #[inline(always)]
+    pub(crate) fn fields(self) -> &'a P {
+        P::of(self)
+    }
+}
+
+#[cfg(not(expiry_loom))]
+impl<P: Payload> Slot<'_, P> {
+    /// For [`fields`].
+    ///
+    /// # Safety
+    ///
+    /// The payload is a `P`, of atomics, valid as zeroes.
+    #[inline(always)]
+    pub(crate) unsafe fn as_fields<'a>(self) -> &'a P
+    where
+        Self: 'a,
+    {
+        // SAFETY: the caller's: it lies there, aligned, for as long as the slot.
+        unsafe { &*self.payload().cast::<P>() }
+    }
+}
+
+#[cfg(expiry_loom)]
+impl<P: Payload<Cell = P>> Slot<'_, P> {
+    /// See the other one.
+    pub(crate) unsafe fn as_fields<'a>(self) -> &'a P
+    where
+        Self: 'a,
+    {
+        self.cell()
+    }
+}
+
+/// Declares a struct of atomics to be a payload, with the word beside it.
+macro_rules! fields {
+    ($type:ty, $note:ty { $($field:ident : $make:expr),* $(,)? }) => {
+        // SAFETY: listed field by field below: atomics, valid as zeroes.
+        unsafe impl $crate::core::memory::ZeroValid for $type {
+            #[cfg(expiry_loom)]
+            fn zeroed() -> Self {
+                Self { $($field: $make),* }
+            }
+            fn zero(&self) {
+                $(let _ = stringify!($make); self.$field.store(0, $crate::sync::Ordering::Release);)*
+            }
+        }
+        // SAFETY: the payload is the struct.
+        unsafe impl $crate::core::slot::Payload for $type {
+            const SIZE: usize = std::mem::size_of::<Self>();
+            const ALIGN: usize = std::mem::align_of::<Self>();
+            type Note = $note;
+            type Term = ();
+            #[cfg(expiry_loom)]
+            type Cell = Self;
+        }
+        // SAFETY: it is made of atomics.
+        unsafe impl $crate::core::slot::Fields for $type {
+            #[inline(always)]
+            fn of(slot: $crate::core::slot::Slot<'_, Self>) -> &Self {
+                // SAFETY: the payload is the struct, made of atomics.
+                unsafe { slot.as_fields() }
+            }
+        }
+    };
+}
+
+pub(crate) use fields;
+
+/// A payload that is a plain value, with a hash in the word beside it, and `X` for slots that need more.
+pub(crate) struct Owned<T, X>(PhantomData<fn() -> (T, X)>);
+
+/// A value of more than so many bytes, or aligned to more, is boxed.
+const LARGEST: usize = 64;
+
+#[cfg(not(expiry_loom))]
+impl<T, X> Owned<T, X> {
+    const BOXED: bool = std::mem::size_of::<T>() > LARGEST || std::mem::align_of::<T>() > LARGEST;
+}
+
+// SAFETY: the accessors below read and write a `T`, or a pointer to one, by the same condition. A slot whose lease is `FREE`
+// has no payload.
+#[cfg(not(expiry_loom))]
+unsafe impl<T: 'static, X: ZeroValid + 'static> Payload for Owned<T, X> {
+    const SIZE: usize = if Self::BOXED {
+        std::mem::size_of::<*mut T>()
+    } else {
+        std::mem::size_of::<T>()
+    };
+    const ALIGN: usize = if Self::BOXED {
+        std::mem::align_of::<*mut T>()
+    } else {
+        std::mem::align_of::<T>()
+    };
+    type Note = AtomicU32;
+    type Term = X;
+}
+
+/// # Conditions
+///
+/// The lease says who may do what; see the module's head.
+#[cfg(not(expiry_loom))]
+impl<'a, T: 'static, X: ZeroValid + 'static> Slot<'a, Owned<T, X>> {
+    /// Puts the payload in.
+    ///
+    /// # Safety
+    ///
+    /// The caller has claimed the slot, and there is no payload in it.
+    #[inline(always)]
+    pub(crate) unsafe fn put(self, value: T) {
+        // SAFETY: the caller's alone; of that size and alignment.
+        unsafe {
+            if Owned::<T, X>::BOXED {
+                self.payload()
+                    .cast::<*mut T>()
+                    .write(Box::into_raw(Box::new(value)));
+            } else {
+                self.payload().cast::<T>().write(value);
+            }
+        }
+    }
+
+    /// The payload.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns the slot, or has been pinned since before it found the slot published; for as long as the reference is used.
+    #[inline(always)]
+    pub(crate) unsafe fn value<'v>(self) -> &'v T {
+        // SAFETY: put there before the lease was published, and not taken before all who are pinned have unpinned.
+        unsafe {
+            if Owned::<T, X>::BOXED {
+                &**self.payload().cast::<*mut T>()
+            } else {
+                &*self.payload().cast::<T>()
+            }
+        }
+    }
+
+    /// Takes the payload out.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns the slot, no thread looks at the payload now or later, and this is done once.
+    #[inline(always)]
+    pub(crate) unsafe fn take(self) -> T {
+        // SAFETY: the caller's alone.
+        unsafe {
+            if Owned::<T, X>::BOXED {
+                *Box::from_raw(self.payload().cast::<*mut T>().read())
+            } else {
+                self.payload().cast::<T>().read()
+            }
+        }
+    }
+}
+
+#[cfg(expiry_loom)]
+mod cell {
+    use super::{AtomicU32, Owned, Payload, Slot, ZeroValid};
+    use loom::cell::UnsafeCell;
+
+    /// A payload under loom, which checks that reads and the taking are in order.
+    pub(crate) struct Cell<T>(UnsafeCell<Option<T>>);
+
+    // SAFETY: as the slot's: shared access is by `value`, the others are the owner's.
+    unsafe impl<T: Send + Sync> Sync for Cell<T> {}
+
+    // SAFETY: nothing is in it.
+    unsafe impl<T> ZeroValid for Cell<T> {
+        fn zeroed() -> Self {
+            Cell(UnsafeCell::new(None))
+        }
+        fn zero(&self) {}
+    }
+
+    // SAFETY: under loom the cell is the payload.
+    unsafe impl<T: 'static, X: ZeroValid + 'static> Payload for Owned<T, X> {
+        const SIZE: usize = 0;
+        const ALIGN: usize = 1;
+        type Note = AtomicU32;
+        type Term = X;
+        type Cell = Cell<T>;
+    }
+
+    impl<'a, T: 'static, X: ZeroValid + 'static> Slot<'a, Owned<T, X>> {
+        /// See the other one.
+        pub(crate) unsafe fn put(self, value: T) {
+            // SAFETY: the caller's alone, which loom checks.
+            let before = self
+                .cell()
+                .0
+                .with_mut(|cell| unsafe { (*cell).replace(value) });
+            assert!(before.is_none(), "a payload was still there");
+        }
+
+        /// See the other one.
+        pub(crate) unsafe fn value<'v>(self) -> &'v T {
+            // SAFETY: nobody writes meanwhile, which loom checks.
+            let value: *const Option<T> = self.cell().0.with(|cell| cell);
+            // SAFETY: as above.
+            unsafe { (*value).as_ref() }.expect("a payload")
+        }
+
+        /// See the other one.
+        pub(crate) unsafe fn take(self) -> T {
+            // SAFETY: the caller's alone, which loom checks.
+            let value = self.cell().0.with_mut(|cell| unsafe { (*cell).take() });
+            value.expect("a payload")
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Entries that have ended, in the hands of the thread that ended them.
+
+use super::store::{Pair, Store};
+use crate::core::slot::Slot;
+use crate::inject::{hit, is, Bug};
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// An entry that has ended, owned by the thread that ended it: out of the index, not free. Dropped, it is handed to the store's
+/// deferred-free list.
+pub(crate) struct EndedSlot<H: Holds<Target = Store<K, V>>, K: 'static, V: 'static> {
+    store: H,
+    id: u32,
+    /// Of `store`, which `H` keeps.
+    slot: Slot<'static, Pair<K, V>>,
+}
+
+// SAFETY: it owns a key and a value, which readers may be looking at, and which may be dropped on any thread.
+unsafe impl<H, K, V> Send for EndedSlot<H, K, V>
+where
+    H: Holds<Target = Store<K, V>> + Send,
+    K: Send + Sync,
+    V: Send + Sync,
+{
+}
+// SAFETY: as above; by reference it only lends them.
+unsafe impl<H, K, V> Sync for EndedSlot<H, K, V>
+where
+    H: Holds<Target = Store<K, V>> + Sync,
+    K: Send + Sync,
+    V: Send + Sync,
+{
+}
+
+impl<H: Holds<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> {
+    /// # Safety
+    ///
+    /// The caller has ended the slot, which is of this store, or forwarded it, and took it out of the index; it does this once.
+    pub(super) unsafe fn new(store: H, id: u32) -> Self {
+        let slot = store.engine.slot(id).expect("a slot that has been in use");
+        // SAFETY: the store keeps its slots for as long as it is there, and `H` keeps the store.
+        let slot =
+            unsafe { std::mem::transmute::<Slot<'_, Pair<K, V>>, Slot<'static, Pair<K, V>>>(slot) };
+        EndedSlot { store, id, slot }
+    }
+
+    fn pair(&self) -> &(K, V) {
+        // SAFETY: this one's.
+        unsafe { self.slot.value() }
+    }
+
+    pub(super) fn key(&self) -> &K {
+        &self.pair().0
+    }
+
+    pub(super) fn value(&self) -> &V {
+        &self.pair().1
+    }
+
+    /// The same, kept by another handle to the store.
+    pub(super) fn kept_by<G: Holds<Target = Store<K, V>>>(self, store: G) -> EndedSlot<G, K, V> {
+        debug_assert!(std::ptr::eq(&*self.store, &*store));
+        let this = ManuallyDrop::new(self);
+        // SAFETY: read once: `this` is not dropped. What is left of it is the first handle.
+        drop(unsafe { std::ptr::read(&this.store) });
+        EndedSlot {
+            store,
+            id: this.id,
+            slot: this.slot,
+        }
+    }
+
+    /// Key and value, if no thread can be looking at them. Never waits.
+    fn into_pair(self) -> Result<(K, V), Self> {
+        if !self.store.engine.is_unobserved() {
+            return Err(self);
+        }
+        let this = ManuallyDrop::new(self);
+        // SAFETY: ended by this thread, and no thread that could have found it is pinned any more.
+        let pair = unsafe { this.slot.take() };
+        this.store.free_now(this.slot);
+        // SAFETY: read once: `this` is not dropped.
+        drop(unsafe { std::ptr::read(&this.store) });
+        Ok(pair)
+    }
+}
+
+impl<H: Holds<Target = Store<K, V>>, K: 'static, V: 'static> Drop for EndedSlot<H, K, V> {
+    #[inline]
+    fn drop(&mut self) {
+        if is(Bug::StaleGet) || hit(Bug::LeakNode) {
+            return;
+        }
+        self.store.free_later(self.id);
+        if self.store.outlives_driver() {
+            self.store.free_undriven();
+        }
+    }
+}
+
+/// How an ended entry holds its store.
+pub(crate) trait Holds: Deref {
+    /// Whether it keeps the store, and may do so for longer than there is a driver.
+    fn outlives_driver(&self) -> bool;
+}
+
+impl<K: 'static, V: 'static> Holds for &Store<K, V> {
+    #[inline(always)]
+    fn outlives_driver(&self) -> bool {
+        false
+    }
+}
+
+impl<K: 'static, V: 'static> Holds for Keeps<'_, K, V> {
+    #[inline]
+    fn outlives_driver(&self) -> bool {
+        matches!(self, Keeps::Kept(_))
+    }
+}
+
+/// How a handle keeps its store.
+pub(super) enum Keeps<'a, K: 'static, V: 'static> {
+    Lent(&'a Store<K, V>),
+    Kept(Arc<Store<K, V>>),
+}
+
+impl<K, V> Deref for Keeps<'_, K, V> {
+    type Target = Store<K, V>;
+
+    #[inline]
+    fn deref(&self) -> &Store<K, V> {
+        match self {
+            Keeps::Lent(store) => store,
+            Keeps::Kept(store) => store,
+        }
+    }
+}
+
+/// An entry that has ended, with its key and value, for the caller that ended it.
+///
+/// Readers that found the entry before may still be looking at key and value. So they are lent; [`into_value`](Self::into_value) gives
+/// the value itself where no reader is left. The store's driver drops them after this handle has been dropped
+/// ([when](crate::ExpiringMap#when-values-are-dropped)).
+///
+/// ```
+/// # let map = expiry::ExpiringMap::builder().build()?;
+/// map.insert("key".to_string(), vec![1, 2, 3])?;
+/// let old = map.insert("key".to_string(), vec![])?.unwrap();
+/// assert_eq!((old.key().as_str(), old.value().len(), old[0]), ("key", 3, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Ended<'a, K: 'static, V: 'static>(EndedSlot<Keeps<'a, K, V>, K, V>);
+
+impl<'a, K: 'static, V: 'static> Ended<'a, K, V> {
+    #[inline]
+    pub(super) fn lent(slot: EndedSlot<&'a Store<K, V>, K, V>) -> Self {
+        let store = slot.store;
+        Ended(slot.kept_by(Keeps::Lent(store)))
+    }
+
+    /// Its key.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::builder().build()?;
+    /// map.insert("Ada".to_string(), 1)?;
+    /// let ended = map.remove("Ada").unwrap();
+    /// assert_eq!(ended.key(), "Ada"); // the map's own, not the one that was asked for
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn key(&self) -> &K {
+        self.0.key()
+    }
+
+    /// Its value.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::builder().build()?;
+    /// map.insert(1, "one".to_string())?;
+    /// let replaced = map.insert(1, "eins".to_string())?.unwrap();
+    /// let kept = replaced.value().clone(); // lent: other threads may be looking at it
+    /// assert_eq!((kept.as_str(), map.get_cloned(&1).as_deref()), ("one", Some("eins")));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn value(&self) -> &V {
+        self.0.value()
+    }
+
+    /// The value itself, if no reader can be holding it. Never waits; some hundred nanoseconds. The key is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The handle, where a thread is pinned in this store: it holds a [`Ref`](crate::Ref), or is in the middle of a call.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::builder().build()?;
+    /// map.insert(1, vec![1, 2, 3])?;
+    /// let reader = map.get(&1);
+    /// let removed = map.remove(&1).unwrap();
+    /// let removed = removed.into_value().expect_err("the reader holds it");
+    /// drop(reader);
+    /// assert_eq!(removed.into_value().ok(), Some(vec![1, 2, 3]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn into_value(self) -> Result<V, Self> {
+        match self.0.into_pair() {
+            Ok((_, value)) => Ok(value),
+            Err(this) => Err(Ended(this)),
+        }
+    }
+}
+
+impl<K: 'static, V: 'static> Ended<'static, K, V> {
+    /// As `lent`, for as long as it likes.
+    pub(super) fn kept(slot: EndedSlot<&Store<K, V>, K, V>, store: &Arc<Store<K, V>>) -> Self {
+        Ended(slot.kept_by(Keeps::Kept(store.clone())))
+    }
+}
+
+impl<K: 'static, V: 'static> Deref for Ended<'_, K, V> {
+    type Target = V;
+
+    fn deref(&self) -> &V {
+        self.value()
+    }
+}
+
+impl<K: fmt::Debug + 'static, V: fmt::Debug + 'static> fmt::Debug for Ended<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ended")
+            .field("key", self.key())
+            .field("value", self.value())
+            .finish()
+    }
+}
+
+impl<'a, K: 'static, V: 'static> EndedSlot<&'a Store<K, V>, K, V> {
+    pub(super) fn store(&self) -> &'a Store<K, V> {
+        self.store
+    }
+}

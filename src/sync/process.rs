@@ -1,0 +1,86 @@
+//! Which process this is: a child of `fork` has the memory of its parent, and one of its threads.
+//!
+//! What another thread held at the fork, the child never gets: nobody is left to give it back. So what is held
+//! is marked with the process that holds it.
+
+/// A number, not zero, that a process has and its parent has not. A load, but for the first call of a process.
+#[cfg(all(target_os = "linux", not(miri), not(expiry_loom)))]
+#[inline]
+pub(crate) fn current() -> u32 {
+    use std::sync::atomic::Ordering;
+    let page = imp::PAGE.load(Ordering::Acquire);
+    if !page.is_null() {
+        // SAFETY: a published page stays.
+        let number = unsafe { &*page }.load(Ordering::Relaxed);
+        if number != 0 {
+            return number;
+        }
+    }
+    imp::first()
+}
+
+#[cfg(all(unix, not(expiry_loom), any(miri, not(target_os = "linux"))))]
+#[inline]
+pub(crate) fn current() -> u32 {
+    std::process::id()
+}
+
+/// There is no fork here.
+#[cfg(any(expiry_loom, not(unix)))]
+#[inline]
+pub(crate) fn current() -> u32 {
+    1
+}
+
+#[cfg(all(target_os = "linux", not(miri), not(expiry_loom)))]
+mod imp {
+    use rustix::mm::{madvise, mmap_anonymous, munmap, Advice, MapFlags, ProtFlags};
+    use std::ptr::null_mut;
+    use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+    /// A page that the system wipes in the child of a fork; null until made, or if the system does not know how.
+    pub(super) static PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
+
+    /// The page's length. It may be less than the system's, not more.
+    const LENGTH: usize = 4096;
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn first() -> u32 {
+        let id = std::process::id();
+        let mut page = PAGE.load(Ordering::Acquire);
+        if page.is_null() {
+            page = publish();
+        }
+        // SAFETY: null, or a page that stays.
+        if let Some(number) = unsafe { page.as_ref() } {
+            // All threads of a process store the same.
+            number.store(id, Ordering::Relaxed);
+        }
+        id
+    }
+
+    fn publish() -> *mut AtomicU32 {
+        // SAFETY: a new mapping, where the system likes.
+        let made = unsafe {
+            let access = ProtFlags::READ | ProtFlags::WRITE;
+            mmap_anonymous(null_mut(), LENGTH, access, MapFlags::PRIVATE)
+        };
+        let Ok(made) = made else {
+            return null_mut();
+        };
+        // SAFETY: the mapping above.
+        let wiped = unsafe { madvise(made, LENGTH, Advice::LinuxWipeOnFork) };
+        let mut published = null_mut();
+        if wiped.is_ok() {
+            let fresh = made.cast::<AtomicU32>();
+            match PAGE.compare_exchange(null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return fresh,
+                Err(theirs) => published = theirs,
+            }
+        }
+        // SAFETY: the mapping above, which nobody has seen.
+        let _ = unsafe { munmap(made, LENGTH) };
+        published
+    }
+}

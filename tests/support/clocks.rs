@@ -1,0 +1,71 @@
+//! Clocks that are read at an unlucky moment.
+
+use expiry::{Clock, ManualClock};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A clock at one of whose readings something happens: the thread that has taken it is held up, and
+/// goes on with it when that is over.
+#[derive(Clone, Default)]
+pub struct Delayed {
+    pub clock: ManualClock,
+    /// How many readings there are before that.
+    before: Arc<AtomicU32>,
+    #[allow(clippy::type_complexity)]
+    meanwhile: Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>,
+}
+
+impl Delayed {
+    /// What happens after so many more readings.
+    pub fn after(&self, readings: u32, meanwhile: impl FnOnce() + Send + 'static) {
+        self.before.store(readings, Relaxed);
+        *self.meanwhile.lock().unwrap() = Some(Box::new(meanwhile));
+    }
+
+    /// Whether it has happened.
+    pub fn has_been(&self) -> bool {
+        self.meanwhile.lock().unwrap().is_none()
+    }
+}
+
+impl Clock for Delayed {
+    fn now(&self) -> u64 {
+        let now = self.clock.now();
+        let meanwhile = match self.before.load(Relaxed) {
+            0 => self.meanwhile.lock().unwrap().take(),
+            more => {
+                self.before.store(more - 1, Relaxed);
+                None
+            }
+        };
+        if let Some(meanwhile) = meanwhile {
+            std::thread::spawn(meanwhile).join().unwrap();
+        }
+        now
+    }
+}
+
+/// A clock whose cheap reading lags, by as much as it may, in those threads that say so.
+#[derive(Clone)]
+pub struct Lagging(pub ManualClock);
+
+pub const LAG: Duration = Duration::from_millis(1);
+
+thread_local!(pub static LAGS: Cell<bool> = const { Cell::new(false) });
+
+impl Clock for Lagging {
+    fn now(&self) -> u64 {
+        self.0.now()
+    }
+
+    fn coarse(&self) -> u64 {
+        let lag = if LAGS.get() { self.lag() } else { 0 };
+        self.0.now() - lag
+    }
+
+    fn lag(&self) -> u64 {
+        u64::try_from(LAG.as_nanos()).unwrap()
+    }
+}
