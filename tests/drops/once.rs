@@ -435,6 +435,18 @@ fn expired_keys_outlive_their_queue() {
     }
 }
 
+/// What a shutdown has handed out is dropped by the caller that drops it, though the queue stays.
+#[test]
+fn keys_that_a_shutdown_has_handed_out() {
+    let census = Census::new();
+    let queue = ExpiryQueue::builder().shards(1).build().unwrap();
+    queue.update(Counted::of(&census, 7), 100 * SECOND).unwrap();
+    let left = queue.shutdown();
+    assert_eq!((left.len(), census.left()), (1, 1));
+    drop(left);
+    assert_eq!(census.left(), 0);
+}
+
 /// Queues drop their keys in every path too.
 #[test]
 fn keys_of_queues() {
