@@ -770,7 +770,7 @@ impl AckTracker {
             let is_awaited = reaper.is_current() || self.trees.engine.is_driving();
             if is_awaited || self.trees.is_telling() {
                 reaper.ask();
-                self.trees.engine.waker.wake();
+                self.trees.engine.wake_reaper();
                 return Vec::new();
             }
         } else if self.trees.is_telling() {
@@ -869,7 +869,7 @@ impl AckTracker {
             }
             (Some(reaper), _) => {
                 reaper.ask();
-                engine.waker.wake();
+                engine.wake_reaper();
                 None
             }
             (None, Fate::Drain(limit)) => {

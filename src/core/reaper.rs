@@ -98,7 +98,7 @@ pub(crate) fn run<P: Payload, C>(
         }
         // Who is at a shard that this round has left out wakes it if there is anything to come for.
         let next = round.next.unwrap_or(NEVER);
-        if engine.announce(next) && !orders.is_to_stop() {
+        if engine.may_sleep_until(next) && !orders.is_to_stop() {
             // Read after the announcement: a stall before it does not lengthen the sleep (Q12).
             let now = engine.clock.now();
             park((next != NEVER).then(|| engine.ticks.until(now, next)));

@@ -45,19 +45,6 @@
 //! of which the driver is to hear says so in its stripe, until it has told ([`Stripe::telling`]); and who raises the shard's next
 //! expiration looks at the stripes first, and goes no further than that (Q12).
 //!
-//! # Who sleeps, and who leaves
-//!
-//! Before it sleeps the reaper announces until when (`wake_at`, swap), then looks at each shard that nobody is at, whether
-//! something is wanted there earlier. Who wants something (lowers the next expiration, has a slot to be freed, asks for tending)
-//! says so first, then lowers the announcement (read-modify-write): either it lowers one that was too late, and wakes the
-//! reaper, or the reaper's second look finds what is wanted (W4). The pusher compares the bucket's current next expiration,
-//! not its own deadline, because it may be pushing on behalf of another thread that found the bucket flagged already (W10).
-//!
-//! A shard that somebody is at, the reaper leaves to them. Who polls beside the reaper therefore, having left a shard,
-//! looks at the announcement (read-modify-write), then whether something is wanted at the shard: either that comes before the
-//! reaper's swap, and the reaper finds the shard left; or after it, and it finds the announcement, and all that was wanted
-//! before that.
-//!
 //! # Shutdown (W8)
 //!
 //! `close` closes every bucket's next expiration by a swap. An inserter whose `lower` comes before it has its
@@ -74,6 +61,7 @@ mod plan;
 mod poll;
 mod reclaim;
 mod round;
+mod wakeup;
 mod walk;
 
 pub(crate) use deadline::{BadTimeout, Look};
@@ -94,13 +82,14 @@ use super::threads::{self, index, Counter, Stripes};
 use crate::inject::{hit, stall, Bug};
 use crate::sync::asymmetric::Barrier;
 use crate::sync::exclusive::Exclusive;
-use crate::sync::park::{Patience, Waker};
+use crate::sync::park::Patience;
 use crate::sync::{process, thread, AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::time::{Clock, CoarseClock, Ticks, NEVER};
 use crate::wheel::{Geometry, Wheel};
 use crossbeam_utils::CachePadded;
 use pause::Pause;
 use std::sync::Arc;
+use wakeup::Wakeup;
 
 #[allow(clippy::cast_possible_truncation)]
 const BUCKET_U32: u32 = BUCKET as u32;
@@ -457,12 +446,7 @@ pub(crate) struct Engine<P: Payload, C> {
     /// Who waits for the end of it all.
     #[cfg(feature = "async")]
     pub(crate) parting: crate::sync::tasks::Crowd,
-    /// Tick that the reaper sleeps until; 0 while it is awake (or there is none).
-    wake_at: CachePadded<AtomicU64>,
-    /// For models: until when the reaper sleeps, or is about to; 0 if it does not.
-    #[cfg(expiry_loom)]
-    sleeps_until: std::sync::atomic::AtomicU64,
-    pub(crate) waker: Waker,
+    wakeup: Wakeup,
     /// The latest clock reading of a round: time does not go back for the driver. A hint elsewhere: it only ever makes a
     /// deadline later.
     driven: CachePadded<std::sync::atomic::AtomicU64>,
@@ -536,10 +520,7 @@ impl<P: Payload, C> Engine<P, C> {
             line: crate::sync::tasks::Line::new(),
             #[cfg(feature = "async")]
             parting: crate::sync::tasks::Crowd::new(),
-            wake_at: CachePadded::new(AtomicU64::new(0)),
-            #[cfg(expiry_loom)]
-            sleeps_until: std::sync::atomic::AtomicU64::new(0),
-            waker: Waker::new(),
+            wakeup: Wakeup::new(),
             driven: CachePadded::new(std::sync::atomic::AtomicU64::new(now)),
             caught_up: std::sync::atomic::AtomicU64::new(0),
             reclaim: reclaim::Reclaim::new(),
@@ -625,9 +606,18 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// Names the thread that early deadlines wake.
     pub(crate) fn set_reaper(&self, thread: &thread::JoinHandle<()>) {
-        self.waker.set(thread.thread().clone());
-        // It may have gone to sleep before it could be woken.
-        self.waker.wake();
+        self.wakeup.set_reaper(thread);
+    }
+
+    /// Wakes the reaper, which has new orders.
+    pub(crate) fn wake_reaper(&self) {
+        self.wakeup.wake();
+    }
+
+    /// For models: see [`Wakeup::timer_fires`].
+    #[cfg(expiry_loom)]
+    pub(crate) fn timer_fires(&self, tick: u64) {
+        self.wakeup.timer_fires(tick);
     }
 
     /// The shard whose wheel looks after slot `id`.
@@ -752,7 +742,7 @@ impl<P: Payload, C> Engine<P, C> {
         if let Some(tick) = header.next.get() {
             // After the push: who raises it has taken the inbox with the bucket in it.
             self.shards[self.shard_of(id)].next.name(tick);
-            self.wake_by(tick);
+            self.wakeup.wake_by(tick);
         }
     }
 
@@ -835,7 +825,7 @@ impl<P: Payload, C> Engine<P, C> {
         let index = &self.indexes[shard];
         let waiting = index.tables_to_carry();
         if crowded && waiting > 0 {
-            self.wake_by(1);
+            self.wakeup.wake_by(1);
         }
         if waiting > 1 {
             index.carry(pin, &mut { HELP }, |id| face.tail(id));

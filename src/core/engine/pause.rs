@@ -201,7 +201,7 @@ impl<P: Payload, C> Engine<P, C> {
             let next = self.next_expiration();
             let due = next.map_or(u64::MAX, |next| self.ticks.begins(next));
             let now = self.clock.now();
-            let habit = if self.waker.is_set() {
+            let habit = if self.wakeup.has_reaper() {
                 0
             } else {
                 self.habit_after(watch, (began, now))
@@ -223,7 +223,7 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// What a caller will be told to wait, which has to be known before it is worked out: see [`promised`](Self::promised).
     pub(super) fn promises(&self) -> Option<u64> {
-        let watch = self.watch.as_ref().filter(|_| !self.waker.is_set())?;
+        let watch = self.watch.as_ref().filter(|_| !self.wakeup.has_reaper())?;
         Some(watch.expected.load(Ordering::Acquire))
     }
 

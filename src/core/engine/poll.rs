@@ -19,7 +19,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// As [`poll`](Self::poll), beside a reaper, if there is one: it may be asleep, and does not know what this round has
     /// filed, or left over (W4).
     pub(crate) fn poll_beside(&self, now: u64, budget: usize, face: &impl Face<P>) -> Round {
-        if self.waker.is_set() && hit(Bug::IdlePoll) {
+        if self.wakeup.has_reaper() && hit(Bug::IdlePoll) {
             return Round {
                 more: false,
                 busy: false,
@@ -30,7 +30,7 @@ impl<P: Payload, C> Engine<P, C> {
         // Of this it has heard at no shard.
         let reclaim = self.reclaim.wanted();
         if reclaim != NEVER {
-            self.wake_by(reclaim);
+            self.wakeup.wake_by(reclaim);
         }
         round
     }
@@ -153,45 +153,23 @@ impl<P: Payload, C> Engine<P, C> {
         !self.is_driving() && !self.is_deciding() && self.unattended().any(due)
     }
 
-    /// This thread has left a shard. If the reaper sleeps, or is about to, it has left that shard to this thread.
+    /// This thread has left a shard. If the reaper sleeps, or is about to, it has left that shard to
+    /// this thread.
     pub(super) fn depart(&self, at: usize) {
-        if !self.waker.is_set() {
-            return;
-        }
-        // Before the look at what is wanted: either the reaper's swap comes after it, and finds the shard left.
-        let announced = self.wake_at.fetch_add(0, Ordering::AcqRel);
-        // Awake, it has yet to look.
-        if announced != 0 {
-            let wanted = self.wanted(at).min(self.reclaim.wanted());
-            if wanted < announced {
-                self.wake_by(wanted);
-            }
-        }
+        self.wakeup
+            .depart(|| self.wanted(at).min(self.reclaim.wanted()));
     }
 
-    /// Lowers the announced wake-up to `tick` and wakes the reaper if that lowered it.
-    pub(crate) fn wake_by(&self, tick: u64) {
-        if self.wake_at.fetch_min(tick, Ordering::AcqRel) > tick && !hit(Bug::LostWakeup) {
-            self.waker.wake();
-        }
+    /// The reaper, awake, would sleep until `tick`. Returns whether it may.
+    pub(crate) fn may_sleep_until(&self, tick: u64) -> bool {
+        self.wakeup.announce(tick, || {
+            self.unattended().all(|at| self.wanted(at) >= tick) && self.reclaim.wanted() >= tick
+        })
     }
 
-    /// Announces that the reaper will sleep until `tick`, and says whether it may: nothing came meanwhile.
-    pub(crate) fn announce(&self, tick: u64) -> bool {
-        self.wake_at.swap(tick, Ordering::AcqRel);
-        #[cfg(expiry_loom)]
-        self.sleeps_until
-            .store(tick, std::sync::atomic::Ordering::Relaxed);
-        // Whoever wants something says so before it looks at the announcement.
-        self.unattended().all(|at| self.wanted(at) >= tick) && self.reclaim.wanted() >= tick
-    }
-
-    /// The reaper is awake: nobody needs to wake it.
+    /// The reaper is awake.
     pub(crate) fn awake(&self) {
-        self.wake_at.swap(0, Ordering::AcqRel);
-        #[cfg(expiry_loom)]
-        self.sleeps_until
-            .store(0, std::sync::atomic::Ordering::Relaxed);
+        self.wakeup.awake();
     }
 
     /// Whether memory is waiting to be given back and the driver should be told.
@@ -207,17 +185,6 @@ impl<P: Payload, C> Engine<P, C> {
         for shard in self.shards.iter() {
             shard.untended.swap(true, Ordering::AcqRel);
         }
-        self.wake_by(1);
-    }
-
-    /// For models: the clock has come to `tick`, which ends the reaper's sleep if it is to end by then: as the reaper has announced
-    /// it itself, not as others have lowered that, who have to wake it.
-    #[cfg(expiry_loom)]
-    pub(crate) fn timer_fires(&self, tick: u64) {
-        let relaxed = std::sync::atomic::Ordering::Relaxed;
-        let until = self.sleeps_until.load(relaxed);
-        if until != 0 && until <= tick {
-            self.waker.wake();
-        }
+        self.wakeup.wake_by(1);
     }
 }

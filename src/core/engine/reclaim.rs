@@ -213,7 +213,7 @@ impl<P: Payload, C> Engine<P, C> {
         };
         // After the push, and before the look at the announcement.
         self.reclaim.again.fetch_min(tick, Ordering::AcqRel);
-        self.wake_by(tick);
+        self.wakeup.wake_by(tick);
     }
 
     /// How many slots were handed over, and how many of them are free again: about.
