@@ -383,7 +383,7 @@ impl Reaper {
     #[cfg(feature = "async")]
     pub(crate) async fn ended<P: Payload, C>(&self, engine: &Engine<P, C>) {
         let ended = || self.orders.has_ended().then_some(());
-        engine.parting.until(ended).await;
+        engine.until_parted(ended).await;
     }
 
     /// Stops it, and waits for it.

@@ -188,7 +188,7 @@ impl Trees {
         Metrics {
             shards,
             total,
-            capacity: self.engine.capacity,
+            capacity: self.engine.capacity(),
             refused: self.engine.refusals(),
             lateness: self.engine.lateness(),
             reaper_busy: Duration::from_nanos(self.engine.busy.get()),

@@ -884,7 +884,7 @@ impl AckTracker {
         async move {
             match self.reaper() {
                 Some(reaper) => reaper.ended(engine).await,
-                None => engine.parting.until(|| self.has_ended_by_hand(until)).await,
+                None => engine.until_parted(|| self.has_ended_by_hand(until)).await,
             }
             self.trees.returned.take()
         }

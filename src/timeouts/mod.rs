@@ -430,7 +430,7 @@ impl Timeouts {
     pub fn metrics(&self) -> TimeoutsMetrics {
         let engine = &self.waiters.engine;
         let mut sum = TimeoutsMetrics {
-            capacity: engine.capacity,
+            capacity: engine.capacity(),
             refused: engine.refusals(),
             lateness: engine.lateness(),
             reaper_busy: Duration::from_nanos(engine.busy.get()),

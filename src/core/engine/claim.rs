@@ -72,7 +72,7 @@ impl<P: Payload, C> Engine<P, C> {
         refused: &mut Refused,
     ) -> Option<(Claim<'_, P>, Spot<'_, P>)> {
         let free = stripe.free.get();
-        let id = if free == 0 || stripe.lapsed.get() != 0 || self.asks.load(Ordering::Relaxed) {
+        let id = if free == 0 || stripe.lapsed.get() != 0 || self.admission.asks() {
             self.claim_further(stripe, index, needs_room, refused)
         } else {
             // Mostly there is one left in the bucket that this thread owns; then this is all.
@@ -105,19 +105,9 @@ impl<P: Payload, C> Engine<P, C> {
         needs_room: bool,
         refused: &mut Refused,
     ) -> u64 {
-        if self.refusing.load(Ordering::Relaxed) {
-            *refused = Refused::Closed;
+        if let Err(why) = self.admission.admit(needs_room) {
+            *refused = why;
             return NOTHING;
-        }
-        if hit(Bug::FalseFull) {
-            *refused = Refused::Full;
-            return NOTHING;
-        }
-        if needs_room {
-            if let Err(why) = self.take_credit() {
-                *refused = why;
-                return NOTHING;
-            }
         }
         let mut fruitless = 0;
         loop {
@@ -129,11 +119,11 @@ impl<P: Payload, C> Engine<P, C> {
             }
             if let Err(why) = self.next_chunk(stripe, index, fruitless >= FRUITLESS) {
                 if needs_room {
-                    self.return_credit();
+                    self.admission.give_back_permit();
                 }
                 *refused = why;
                 if let Refused::OutOfMemory = why {
-                    self.starves();
+                    self.admission.starves();
                 }
                 return NOTHING;
             }
@@ -147,56 +137,6 @@ impl<P: Payload, C> Engine<P, C> {
     fn wait_for_driver(&self, id: u64) {
         while self.shards[self.shard_of(id as u32)].driver.is_taken() {
             std::thread::yield_now();
-        }
-    }
-
-    /// Takes one of the free slots that a bounded capacity leaves.
-    pub(super) fn take_credit(&self) -> Result<(), Refused> {
-        let Some(credits) = &self.credits else {
-            return Ok(());
-        };
-        // Not `fetch_sub`: it would dip below zero and make others see a full engine that is not.
-        let mut left = credits.load(Ordering::Relaxed);
-        loop {
-            if left == 0 {
-                return if hit(Bug::OverCapacity) {
-                    Ok(())
-                } else {
-                    Err(Refused::Full)
-                };
-            }
-            match credits.compare_exchange_weak(
-                left,
-                left - 1,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return Ok(()),
-                Err(now) => left = now,
-            }
-        }
-    }
-
-    #[inline]
-    pub(super) fn return_credit(&self) {
-        let Some(credits) = &self.credits else {
-            return;
-        };
-        // AcqRel for who waits, who does the same after joining: see `Room`.
-        credits.fetch_add(1, Ordering::AcqRel);
-        #[cfg(feature = "async")]
-        if self.line.is_awaited() {
-            self.line.wake_one();
-        }
-    }
-
-    /// For who waits until there is room.
-    #[cfg(feature = "async")]
-    pub(crate) fn door(&self) -> crate::room::Door<'_> {
-        crate::room::Door {
-            credits: self.credits.as_deref(),
-            refusing: &self.refusing,
-            line: &self.line,
         }
     }
 
@@ -390,23 +330,9 @@ impl<P: Payload, C> Engine<P, C> {
                 .is_ok()
             {
                 #[cfg(feature = "tracing")]
-                self.starves
-                    .store(false, std::sync::atomic::Ordering::Relaxed);
+                self.admission.has_memory();
                 return Ok(active);
             }
-        }
-    }
-
-    /// An entry is refused for want of memory. Said once, until there is some again.
-    #[cold]
-    #[allow(clippy::unused_self)] // but for the event
-    pub(super) fn starves(&self) {
-        #[cfg(feature = "tracing")]
-        if !self
-            .starves
-            .swap(true, std::sync::atomic::Ordering::Relaxed)
-        {
-            crate::trace::event!(ERROR, "out of memory");
         }
     }
 }

@@ -6,32 +6,32 @@ use crate::core::params::CHUNK;
 use crate::core::slot::Payload;
 use crate::core::slots::Run;
 use crate::sync::park::Patience;
+#[cfg(feature = "async")]
+use crate::sync::tasks::Until;
 use crate::sync::Ordering;
 use crate::trace::event;
 
 impl<P: Payload, C> Engine<P, C> {
-    /// New entries are refused from about now on; those under way may still come.
+    /// Refuses new entries from about now on; those under way may still come in.
     pub(crate) fn refuse(&self) {
-        // Hints: what decides is the shards' chunk counts, and the closing of buckets.
-        self.refusing.store(true, Ordering::Relaxed);
-        self.asks.store(true, Ordering::Relaxed);
-        #[cfg(feature = "async")]
-        {
-            // Who waits for room has made one between joining and his look at this.
-            crate::sync::fence(Ordering::SeqCst);
-            if self.line.is_awaited() {
-                self.line.wake_all();
-            }
-        }
+        self.admission.refuse();
     }
 
-    /// Who waits for the end is to look again: something has been done about it.
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.admission.is_refusing()
+    }
+
+    /// Something has been done about the shutdown's end: the tasks that wait for it look again.
     #[cfg(feature = "async")]
     pub(crate) fn parted(&self) {
-        crate::sync::fence(Ordering::SeqCst);
-        if !self.parting.is_empty() {
-            self.parting.wake();
-        }
+        self.admission.parted();
+    }
+
+    /// Waits until `done` finds something, which is asked at first and after each
+    /// [`parted`](Self::parted).
+    #[cfg(feature = "async")]
+    pub(crate) fn until_parted<R, F: FnMut() -> Option<R>>(&self, done: F) -> Until<'_, F> {
+        self.admission.until_parted(done)
     }
 
     /// Whether a shutdown has closed the bucket of slot `id`: an entry that is live there all the same is the shutdown's to end, or, if that
@@ -40,10 +40,6 @@ impl<P: Payload, C> Engine<P, C> {
     pub(crate) fn has_closed(&self, id: u32) -> bool {
         let header = self.slots.header(id);
         header.is_some_and(|header| header.next.is_closed())
-    }
-
-    pub(crate) fn is_refusing(&self) -> bool {
-        self.refusing.load(Ordering::Relaxed)
     }
 
     /// Shuts the engine: ends every slot, calling `f` for each that this ended. Goes from shard to shard, and waits at each

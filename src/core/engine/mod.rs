@@ -52,6 +52,7 @@
 //! slot. Buckets that did not exist are excluded the same way on the shard's chunk count.
 //!
 
+mod admission;
 mod claim;
 mod close;
 mod deadline;
@@ -64,6 +65,9 @@ mod round;
 mod wakeup;
 mod walk;
 
+#[cfg(feature = "async")]
+pub(crate) use admission::Door;
+pub(crate) use admission::Refused;
 pub(crate) use deadline::{BadTimeout, Look};
 pub(crate) use walk::Walk;
 
@@ -86,6 +90,7 @@ use crate::sync::park::Patience;
 use crate::sync::{process, thread, AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::time::{Clock, CoarseClock, Ticks, NEVER};
 use crate::wheel::{Geometry, Wheel};
+use admission::Admission;
 use crossbeam_utils::CachePadded;
 use pause::Pause;
 use std::sync::Arc;
@@ -146,14 +151,6 @@ pub(crate) struct Config {
     pub(crate) pause_grace: Option<u64>,
     /// Each entry has one owner, who alone ends it but for the driver; see [`owner`].
     pub(crate) owners: bool,
-}
-
-/// Why no slot could be claimed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
-    Full,
-    OutOfMemory,
-    Closed,
 }
 
 /// A slot that the caller owns alone.
@@ -437,15 +434,7 @@ pub(crate) struct Engine<P: Payload, C> {
     pub(crate) clock: Source,
     /// The clock's lag if the coarse reading is used for deadlines; `None` if the exact one is.
     lag: Option<u64>,
-    /// The most slots in use, where that is bounded, and how many are left.
-    pub(crate) capacity: Option<u64>,
-    credits: Option<CachePadded<AtomicU64>>,
-    /// Who waits for one.
-    #[cfg(feature = "async")]
-    line: crate::sync::tasks::Line,
-    /// Who waits for the end of it all.
-    #[cfg(feature = "async")]
-    pub(crate) parting: crate::sync::tasks::Crowd,
+    admission: Admission,
     wakeup: Wakeup,
     /// The latest clock reading of a round: time does not go back for the driver. A hint elsewhere: it only ever makes a
     /// deadline later.
@@ -458,10 +447,6 @@ pub(crate) struct Engine<P: Payload, C> {
     watch: Option<pause::Watch>,
     /// Between owners and who ends what is due; off where entries have no owners.
     barrier: Barrier,
-    /// New entries are refused.
-    refusing: AtomicBool,
-    /// They are, or the capacity is bounded: a claim has more to ask than whether a slot is free.
-    asks: AtomicBool,
     /// The process that it was made in.
     process: u32,
     seed: u64,
@@ -469,9 +454,6 @@ pub(crate) struct Engine<P: Payload, C> {
     /// Nanoseconds that rounds of the reaper have taken, and how many there were. Written by it only.
     pub(crate) busy: Counter,
     pub(crate) rounds: Counter,
-    /// That there is no memory has been said, and none has come since.
-    #[cfg(feature = "tracing")]
-    starves: std::sync::atomic::AtomicBool,
 }
 
 impl<P: Payload, C> Engine<P, C> {
@@ -512,14 +494,7 @@ impl<P: Payload, C> Engine<P, C> {
             // A lag that is small beside the interval is made up for by adding it to every deadline.
             lag: (!config.exact && lag <= config.interval / 4).then_some(lag),
             clock: config.clock,
-            capacity: config.capacity.map(|slots| slots as u64),
-            credits: config
-                .capacity
-                .map(|slots| CachePadded::new(AtomicU64::new(slots as u64))),
-            #[cfg(feature = "async")]
-            line: crate::sync::tasks::Line::new(),
-            #[cfg(feature = "async")]
-            parting: crate::sync::tasks::Crowd::new(),
+            admission: Admission::new(config.capacity),
             wakeup: Wakeup::new(),
             driven: CachePadded::new(std::sync::atomic::AtomicU64::new(now)),
             caught_up: std::sync::atomic::AtomicU64::new(0),
@@ -527,15 +502,11 @@ impl<P: Payload, C> Engine<P, C> {
             pins: Pins::new(),
             watch: config.pause_grace.map(pause::Watch::new),
             barrier: Barrier::new(config.owners),
-            refusing: AtomicBool::new(false),
-            asks: AtomicBool::new(config.capacity.is_some()),
             process: process::current(),
             seed: config.seed,
             hasher: foldhash::SharedSeed::from_u64(config.seed),
             busy: Counter::default(),
             rounds: Counter::default(),
-            #[cfg(feature = "tracing")]
-            starves: std::sync::atomic::AtomicBool::new(false),
         })
     }
 }
@@ -572,6 +543,17 @@ impl<P: Payload, C> Engine<P, C> {
     pub(crate) fn len(&self, face: &impl Face<P>) -> usize {
         let live: u64 = (0..self.shards()).map(|shard| face.live(shard).0).sum();
         usize::try_from(live).unwrap_or(usize::MAX)
+    }
+
+    /// The largest number of slots in use, where that is bounded.
+    pub(crate) fn capacity(&self) -> Option<u64> {
+        self.admission.limit()
+    }
+
+    /// For a caller that waits until there is room.
+    #[cfg(feature = "async")]
+    pub(crate) fn door(&self) -> Door<'_> {
+        self.admission.door()
     }
 
     /// A caller is told that there is no room.
@@ -812,7 +794,7 @@ impl<P: Payload, C> Engine<P, C> {
         }
         self.help_carrying(pin, shard, crowded, face);
         if let Insert::Full = entered {
-            self.starves();
+            self.admission.starves();
         }
         entered
     }
@@ -856,7 +838,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// A slot has been freed. Whether it is time to ask if memory can go back.
     #[inline]
     pub(crate) fn freed(&self, stripe: &Stripe<C>) -> bool {
-        self.return_credit();
+        self.admission.give_back_permit();
         stripe.ended.add(1);
         stripe.ended.get() % CHUNK as u64 == 0
     }
