@@ -4,7 +4,7 @@
 //! counters. An index belongs to one running thread at a time; when the thread ends, the next new
 //! one may get it. Nothing in a stripe decides anything for another thread: the counters are statistics and the cursor is a
 //! hint, so they are plain relaxed loads and stores and cost no read-modify-write. One word is for others: what its thread has yet to
-//! tell the driver (`engine`, `Stripe::telling`).
+//! report to the driver (`engine`, `Stripe::telling`).
 
 use crate::inject::{hit, Bug};
 use std::cell::Cell;

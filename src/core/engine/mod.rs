@@ -16,35 +16,6 @@
 //!   handler finds every shard taken; a shutdown in one only asks. [`Engine::close`] goes from
 //!   shard to shard and waits at each until its driver has left it.
 //!
-//! # How a deadline reaches the wheel
-//!
-//! ```text
-//!   inserter                                   who is at the shard
-//!   lease := LIVE, deadline d  (store or swap)      take the inbox, schedule the buckets in it
-//!   next.lower(d)              (read-modify-write)  n := next.take()         (read-modify-write)
-//!   if lowered: inbox.push, then with the           scan the bucket's leases (all, or if there is no
-//!     bucket's *current* next expiration              news those that the last scan found due now)
-//!     name the shard's, which is news of it,        next.put_back(minimum found)
-//!     lower the announced wake-up,                  schedule the bucket at next.get()
-//!     and wake the reaper if that lowered it        shard's next: raise to the wheel's; or if there has
-//!                                                     been news, begin again (read-modify-write)
-//! ```
-//!
-//! Both sides change `next` by read-modify-writes only, so one comes first: the inserter's, and then the
-//! driver's scan sees the lease; or the driver's, and then the inserter finds "never" (or a later tick),
-//! lowers it, and pushes the bucket (W5). A touch to an earlier deadline does the same two steps (W11).
-//!
-//! The shard's next expiration is thus a lower bound of what is in its buckets, filed or on the way, at any time, also while
-//! somebody is at the shard: it is raised only at the end, if nobody has named an expiration since before the inbox was
-//! taken. A tick that somebody has named and that is yet to come stays, although the inbox was empty: its bucket may be on the
-//! way in another thread's hands (W10). What is held up on that way longer than its deadline, a poll does not find before it
-//! arrives.
-//!
-//! Of all that is named a shard keeps the nearest only, and who finds its bucket lowered by another names nothing while
-//! something nearer is known of the shard. So where somebody asks how long to wait (the keyed stores), who is about to make a lease
-//! of which the driver is to hear says so in its stripe, until it has told ([`Stripe::telling`]); and who raises the shard's next
-//! expiration looks at the stripes first, and goes no further than that (Q12).
-//!
 //! # Shutdown (W8)
 //!
 //! `close` closes every bucket's next expiration by a swap. An inserter whose `lower` comes before it has its
@@ -56,6 +27,7 @@ mod admission;
 mod claim;
 mod close;
 mod deadline;
+mod notice;
 mod owner;
 mod pause;
 mod plan;
@@ -71,8 +43,7 @@ pub(crate) use admission::Refused;
 pub(crate) use deadline::{BadTimeout, Look};
 pub(crate) use walk::Walk;
 
-use super::header::{Header, Lowered, NextExpiration};
-use super::inbox::{Inbox, Taken};
+use super::header::{Header, Lowered};
 use super::index::{Index, Insert, Probe, Removed};
 use super::lateness::{self, Lateness};
 use super::lease::{Lease, State};
@@ -92,6 +63,7 @@ use crate::time::{Clock, CoarseClock, Ticks, NEVER};
 use crate::wheel::{Geometry, Wheel};
 use admission::Admission;
 use crossbeam_utils::CachePadded;
+use notice::{Heard, Notices, Telling, Unreported};
 use pause::Pause;
 use std::sync::Arc;
 use wakeup::Wakeup;
@@ -181,9 +153,7 @@ impl<'a, P: Payload> Claim<'a, P> {
 }
 
 struct Shard {
-    inbox: Inbox,
-    /// When something in the shard next expires, or earlier. Lowered by who tells of a bucket, raised by who is at the shard.
-    next: NextExpiration,
+    notices: Notices,
     /// The tick at which somebody should come for other reasons. Written by who is at the shard.
     chores: AtomicU64,
     /// Somebody has seen that memory can go back; see [`Engine::tend_soon`].
@@ -245,9 +215,7 @@ pub(crate) struct Stripe<C> {
     further: Counter,
     /// The slots that it has ended and that are not free yet.
     reclaim: reclaim::Mine,
-    /// How near the nearest tick is of which it has yet to tell, as [`NEVER`] less that; 0 if it has told of all. A standard atomic
-    /// also under loom: each poll would look at eight more.
-    untold: std::sync::atomic::AtomicU64,
+    unreported: Unreported,
     ending: owner::Ending,
     /// The face's share.
     pub(crate) face: C,
@@ -272,50 +240,24 @@ impl<C> Stripe<C> {
             refused: Counter::default(),
             further: Counter::default(),
             reclaim: reclaim::Mine::new(),
-            untold: std::sync::atomic::AtomicU64::new(0),
+            unreported: Unreported::none(),
             ending: owner::Ending::none(),
             face,
         }
     }
 
-    /// Says that this thread is about to make a lease that expires at `tick`, of which the driver is to hear; until what is returned is
-    /// dropped. Before anybody can find the lease.
-    ///
-    /// No fence: whose answer leans on that lease has found it, or its bucket lowered, and with it what is said here.
+    /// Says that this thread is about to make a lease that expires at `tick`, of which the driver has
+    /// to hear, until what this returns is dropped. Call it before another thread can find the lease.
     #[inline]
     pub(crate) fn telling(&self, tick: u64) -> Telling<'_> {
-        let before = self.untold.load(std::sync::atomic::Ordering::Relaxed);
-        let untold = before.max(NEVER - tick);
-        self.untold
-            .store(untold, std::sync::atomic::Ordering::Relaxed);
-        Telling {
-            untold: &self.untold,
-            before,
-        }
-    }
-}
-
-/// See [`Stripe::telling`]. These nest.
-pub(crate) struct Telling<'a> {
-    untold: &'a std::sync::atomic::AtomicU64,
-    before: u64,
-}
-
-impl Drop for Telling<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        // Release: who finds it gone finds the shard's next expiration named.
-        self.untold
-            .store(self.before, std::sync::atomic::Ordering::Release);
+        self.unreported.begin(tick)
     }
 }
 
 /// What only who is at the shard touches.
 struct DriverShard {
     wheel: Wheel,
-    taken: Taken,
-    /// The shard's next expiration as it was left, or heard of, last. See [`NextExpiration::raise`].
-    heard: u64,
+    heard: Heard,
     /// Chunks from here up have been let go or never used, but for those set aside.
     resident: u32,
     /// Chunks off the ring that could not be let go because a thread owns a bucket in them.
@@ -338,8 +280,7 @@ impl DriverShard {
     fn new() -> Self {
         DriverShard {
             wheel: Wheel::new(Geometry::TICKS, 0),
-            taken: Taken::default(),
-            heard: 0,
+            heard: Heard::default(),
             resident: 0,
             aside: Vec::new(),
             plans: plan::Plans::default(),
@@ -471,8 +412,7 @@ impl<P: Payload, C> Engine<P, C> {
             shards: (0..shards)
                 .map(|_| {
                     CachePadded::new(Shard {
-                        inbox: Inbox::new(),
-                        next: NextExpiration::never(),
+                        notices: Notices::new(),
                         chores: AtomicU64::new(NEVER),
                         untended: AtomicBool::new(false),
                         active: AtomicU32::new(0),
@@ -717,13 +657,8 @@ impl<P: Payload, C> Engine<P, C> {
         if hit(Bug::LostNews) {
             return;
         }
-        self.shards[self.shard_of(id)]
-            .inbox
-            .push(id / BUCKET_U32, header);
-        // The bucket's, not our own: the push may have been for somebody else too (W10).
-        if let Some(tick) = header.next.get() {
-            // After the push: who raises it has taken the inbox with the bucket in it.
-            self.shards[self.shard_of(id)].next.name(tick);
+        let notices = &self.shards[self.shard_of(id)].notices;
+        if let Some(tick) = notices.notify(id / BUCKET_U32, header) {
             self.wakeup.wake_by(tick);
         }
     }
@@ -732,40 +667,37 @@ impl<P: Payload, C> Engine<P, C> {
     /// expires then may have found nothing to tell, because another thread is about to tell of an earlier one.
     #[inline]
     pub(crate) fn heed(&self, id: u32, tick: u64) {
-        let next = &self.shards[self.shard_of(id)].next;
-        if tick < next.get().unwrap_or(NEVER) {
-            next.name(tick);
-        }
+        self.shards[self.shard_of(id)].notices.ensure(tick);
     }
 
-    /// The nearest tick of which somebody has yet to tell, the next one if it has passed; [`NEVER`] if there is none.
-    fn untold(&self, now: u64) -> u64 {
-        let acquire = std::sync::atomic::Ordering::Acquire;
-        let nearest = self
-            .stripes
-            .iter()
-            .map(|stripe| stripe.untold.load(acquire));
-        (NEVER - nearest.max().unwrap_or(0)).max(now + 1)
+    /// The nearest tick that a thread has yet to report, or the one after `now`; [`NEVER`] if there is
+    /// none.
+    fn unreported(&self, now: u64) -> u64 {
+        Unreported::nearest(self.stripes.iter().map(|stripe| &stripe.unreported), now)
     }
 
     /// When something next expires, or earlier.
     pub(crate) fn next_expiration(&self) -> Option<u64> {
         self.shards
             .iter()
-            .filter_map(|shard| shard.next.get())
+            .filter_map(|shard| shard.notices.next())
             .min()
     }
 
     /// How long until then.
     pub(crate) fn wait_time(&self) -> Option<std::time::Duration> {
         let promises = self.promises();
-        // First: who has told since has named it at its shard before, and whoever leaned on that finds one or the other (Q12).
-        let untold = self.untold(0);
-        let told = self.shards.iter().filter_map(|shard| shard.next.get_told());
+        // First: a thread that has reported since has named the tick at its shard before, and a caller
+        // that depends on it finds one or the other (Q12).
+        let unreported = self.unreported(0);
+        let told = self
+            .shards
+            .iter()
+            .filter_map(|shard| shard.notices.next_reported());
         let next = told.min().unwrap_or(NEVER);
         // Read after them: a stall in between makes the wait shorter (Q12).
         let now = self.clock.now();
-        let next = next.min(untold.max(self.ticks.at(now) + 1));
+        let next = next.min(unreported.max(self.ticks.at(now) + 1));
         if let Some(before) = promises {
             let until = match next {
                 NEVER => u64::MAX,

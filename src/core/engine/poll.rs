@@ -142,14 +142,19 @@ impl<P: Payload, C> Engine<P, C> {
         if shard.untended.load(Ordering::Acquire) || self.indexes[at].wants_carrying() {
             return 1;
         }
-        let next = shard.next.get().unwrap_or(NEVER);
+        let next = shard.notices.next().unwrap_or(NEVER);
         next.min(shard.chores.load(Ordering::Acquire))
     }
 
     /// Whether something is due at `now` that this thread could find: in a shard that nobody is at.
     pub(crate) fn is_due(&self, now: u64) -> bool {
         let tick = self.ticks.at(now);
-        let due = |at: usize| self.shards[at].next.get().is_some_and(|next| next <= tick);
+        let due = |at: usize| {
+            self.shards[at]
+                .notices
+                .next()
+                .is_some_and(|next| next <= tick)
+        };
         !self.is_driving() && !self.is_deciding() && self.unattended().any(due)
     }
 

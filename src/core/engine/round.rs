@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 use super::{pause, Claim, DriverShard, Engine, Face, Instant, Work, BUCKET_U32, SEVERAL, SHUT};
-use crate::core::header::{Header, Look, NextExpiration};
+use crate::core::header::{Header, Look};
 use crate::core::lease::State;
 use crate::core::params::{BUCKET, CHUNK, CHUNK_BUCKETS};
 use crate::core::slot::{Payload, Slot};
@@ -179,12 +179,8 @@ impl<P: Payload, C> Engine<P, C> {
     ) -> Option<u64> {
         let shard = &self.shards[at];
         loop {
-            // What an earlier round left is worked off first; then what has come since.
-            if driver.taken.is_empty() {
-                driver.taken = shard.inbox.take();
-            }
-            let mut news = !driver.taken.is_empty();
-            while let Some((bucket, next)) = driver.taken.pop(&self.slots) {
+            let mut news = driver.heard.take(&shard.notices);
+            while let Some((bucket, next)) = driver.heard.pop(&self.slots) {
                 work.budget = work.budget.saturating_sub(1);
                 if let Some(next) = next {
                     let id = self.local(bucket);
@@ -235,8 +231,10 @@ impl<P: Payload, C> Engine<P, C> {
             match end {
                 Some(true) => return None,
                 Some(false) => {
-                    let next = self.to_come(driver, instant.tick);
-                    let raised = shard.next.raise(&mut driver.heard, instant.tick, next);
+                    let wheel = driver.wheel.next_expiration().unwrap_or(NEVER);
+                    let raised = driver.heard.raise(&shard.notices, instant.tick, wheel, || {
+                        self.unreported(instant.tick)
+                    });
                     if raised.is_some() {
                         return raised;
                     }
@@ -244,16 +242,6 @@ impl<P: Payload, C> Engine<P, C> {
                 None if work.budget == 0 => return None,
                 None => {}
             }
-        }
-    }
-
-    /// When something in a shard next expires: by its wheel, and by who has yet to tell. Who has told since has made news.
-    fn to_come(&self, driver: &DriverShard, now: u64) -> u64 {
-        let next = driver.wheel.next_expiration().unwrap_or(NEVER);
-        if NextExpiration::is_after(driver.heard, next) {
-            next.min(self.untold(now))
-        } else {
-            next
         }
     }
 
