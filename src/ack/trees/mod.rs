@@ -269,7 +269,7 @@ impl Trees {
 
     #[cold]
     fn age_now(&self, id: u32) -> Duration {
-        self.age(id, self.engine.clock.now())
+        self.age(id, self.engine.clock().now())
     }
 
     /// The birth stamp of a root with this target that begins `now`: an exact reading if its
@@ -286,7 +286,7 @@ impl Trees {
     #[cold]
     #[inline(never)]
     fn now_exactly(&self) -> u64 {
-        self.engine.clock.now()
+        self.engine.clock().now()
     }
 
     /// The deadline of a root that begins now, and the clock reading that it was derived from.
@@ -607,7 +607,7 @@ impl Face<Tree> for Trees {
 
     fn expired(&self, claim: Claim<'_, Tree>, lease: Lease, deadline: u64, now: u64) {
         let key = claim.slot.fields().key.load(Ordering::Relaxed);
-        let ticks = &self.engine.ticks;
+        let ticks = self.engine.ticks();
         let (reason, target) = match lease.state() {
             State::Live | State::LiveIssued => {
                 let due = ticks.begins(deadline);

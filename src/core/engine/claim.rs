@@ -72,7 +72,7 @@ impl<P: Payload, C> Engine<P, C> {
         refused: &mut Refused,
     ) -> Option<(Claim<'_, P>, Spot<'_, P>)> {
         let free = stripe.free.get();
-        let id = if free == 0 || stripe.lapsed.get() != 0 || self.admission.asks() {
+        let id = if free == 0 || stripe.has_lapsed() || self.admission.asks() {
             self.claim_further(stripe, index, needs_room, refused)
         } else {
             // Mostly there is one left in the bucket that this thread owns; then this is all.
@@ -146,7 +146,10 @@ impl<P: Payload, C> Engine<P, C> {
     fn claim_in_chunk(&self, stripe: &Stripe<C>) -> Option<u64> {
         loop {
             let (hand, free) = (stripe.hand.get(), stripe.free.get());
-            let stale = stripe.lapsed.get() != 0 && self.is_stale(hand as u32, stripe.lapsed.get());
+            let stale = stripe
+                .deadlines
+                .lapsed()
+                .is_some_and(|tick| self.is_stale(hand as u32, tick));
             if free != 0 && !stale {
                 let first = take(stripe, free);
                 if hit(Bug::SkippedSlots) {
@@ -196,7 +199,7 @@ impl<P: Payload, C> Engine<P, C> {
         self.slots
             .header(id)
             .and_then(|header| header.next.get())
-            .is_some_and(|next| tick.saturating_sub(next) >= super::MAX_LAPSE)
+            .is_some_and(|next| tick.saturating_sub(next) >= super::deadline::MAX_LAPSE)
     }
 
     /// Points the hand at another chunk to walk through: one with room, or a new one. The bucket owned last has been left.

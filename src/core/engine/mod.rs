@@ -33,6 +33,7 @@ mod pause;
 mod plan;
 mod poll;
 mod reclaim;
+mod renewal;
 mod round;
 mod wakeup;
 mod walk;
@@ -40,7 +41,8 @@ mod walk;
 #[cfg(feature = "async")]
 pub(crate) use admission::Door;
 pub(crate) use admission::Refused;
-pub(crate) use deadline::{BadTimeout, Look};
+pub(crate) use deadline::{BadTimeout, Source};
+pub(crate) use renewal::Look;
 pub(crate) use walk::Walk;
 
 use super::header::{Header, Lowered};
@@ -59,13 +61,13 @@ use crate::sync::asymmetric::Barrier;
 use crate::sync::exclusive::Exclusive;
 use crate::sync::park::Patience;
 use crate::sync::{process, thread, AtomicBool, AtomicU32, AtomicU64, Ordering};
-use crate::time::{Clock, CoarseClock, Ticks, NEVER};
+use crate::time::{Ticks, Timeout, NEVER};
 use crate::wheel::{Geometry, Wheel};
 use admission::Admission;
 use crossbeam_utils::CachePadded;
+use deadline::{Deadlines, LastDeadlines};
 use notice::{Heard, Notices, Telling, Unreported};
 use pause::Pause;
-use std::sync::Arc;
 use wakeup::Wakeup;
 
 #[allow(clippy::cast_possible_truncation)]
@@ -73,42 +75,6 @@ const BUCKET_U32: u32 = BUCKET as u32;
 
 /// How many homes and words of the index an inserting thread migrates at a time where the driver has fallen behind.
 const HELP: usize = 64;
-
-/// How far, in ticks, the driver may be behind before leases must be kept out of buckets that have waited that long.
-const MAX_LAPSE: u64 = 1 << 38;
-
-/// The clock, without a virtual call where it is the default one.
-#[derive(Clone)]
-pub(crate) enum Source {
-    Default(CoarseClock),
-    Custom(Arc<dyn Clock>),
-}
-
-impl Source {
-    #[inline]
-    pub(crate) fn now(&self) -> u64 {
-        match self {
-            Source::Default(clock) => clock.now(),
-            Source::Custom(clock) => clock.now(),
-        }
-    }
-
-    #[inline]
-    fn coarse(&self) -> u64 {
-        match self {
-            Source::Default(clock) => clock.coarse(),
-            Source::Custom(clock) => clock.coarse(),
-        }
-    }
-
-    #[inline]
-    fn lag(&self) -> u64 {
-        match self {
-            Source::Default(clock) => clock.lag(),
-            Source::Custom(clock) => clock.lag(),
-        }
-    }
-}
 
 /// What an engine is made with; checked by the builders of the faces.
 pub(crate) struct Config {
@@ -178,14 +144,6 @@ struct Shard {
 const SHUT: u32 = 1 << 31;
 const SEVERAL: u32 = u32::MAX;
 
-/// The deadline that a timeout (in nanoseconds) had last, and until which clock reading it holds.
-#[derive(Default)]
-struct LastDeadline {
-    after: Counter,
-    deadline: Counter,
-    until: Counter,
-}
-
 /// What a thread keeps to itself. Written by one thread at a time; see [`super::threads`].
 pub(crate) struct Stripe<C> {
     /// The bucket that this thread owns, if it does, or looks at next: its first slot; and the end of the chunk.
@@ -202,11 +160,7 @@ pub(crate) struct Stripe<C> {
     turn: Counter,
     /// Slots this thread has freed, of all shards; every so often it asks whether memory can go back.
     ended: Counter,
-    /// Of the default timeout, and of the one that was said last.
-    default: LastDeadline,
-    own: LastDeadline,
-    /// The tick at which the driver was found to be years behind; 0 if it was not. See [`Engine::lapse`].
-    pub(crate) lapsed: Counter,
+    deadlines: LastDeadlines,
     /// Non-zero while this thread is in a round of the driver, handlers included.
     pub(crate) driving: Counter,
     /// Entries of this thread's that were refused for want of room.
@@ -233,9 +187,7 @@ impl<C> Stripe<C> {
             found: Counter::default(),
             turn: Counter::default(),
             ended: Counter::default(),
-            default: LastDeadline::default(),
-            own: LastDeadline::default(),
-            lapsed: Counter::default(),
+            deadlines: LastDeadlines::default(),
             driving: Counter::default(),
             refused: Counter::default(),
             further: Counter::default(),
@@ -251,6 +203,12 @@ impl<C> Stripe<C> {
     #[inline]
     pub(crate) fn telling(&self, tick: u64) -> Telling<'_> {
         self.unreported.begin(tick)
+    }
+
+    /// Whether the driver was years behind when this thread computed a deadline last.
+    #[inline(always)]
+    pub(crate) fn has_lapsed(&self) -> bool {
+        self.deadlines.lapsed().is_some()
     }
 }
 
@@ -371,17 +329,9 @@ pub(crate) struct Engine<P: Payload, C> {
     shards: Box<[CachePadded<Shard>]>,
     indexes: Box<[Index]>,
     stripes: Stripes<CachePadded<Stripe<C>>>,
-    pub(crate) ticks: Ticks,
-    pub(crate) clock: Source,
-    /// The clock's lag if the coarse reading is used for deadlines; `None` if the exact one is.
-    lag: Option<u64>,
+    deadlines: Deadlines,
     admission: Admission,
     wakeup: Wakeup,
-    /// The latest clock reading of a round: time does not go back for the driver. A hint elsewhere: it only ever makes a
-    /// deadline later.
-    driven: CachePadded<std::sync::atomic::AtomicU64>,
-    /// The latest tick up to which everything that was due has been ended. See [`Engine::lapse`].
-    caught_up: std::sync::atomic::AtomicU64,
     reclaim: reclaim::Reclaim,
     pins: Pins,
     /// Where stalls of the process are looked out for.
@@ -403,9 +353,8 @@ impl<P: Payload, C> Engine<P, C> {
         config: Config,
         stripe: impl Fn() -> C + Send + Sync + 'static,
     ) -> Result<Self, OutOfMemory> {
-        let now = config.clock.now();
-        let ticks = Ticks::new(now, config.interval);
-        let lag = config.clock.lag();
+        let deadlines = Deadlines::new(config.clock, config.interval, config.exact);
+        let now = deadlines.ticks().start();
         let shards = config.shards;
         Ok(Engine {
             slots: Slots::new(shards),
@@ -430,14 +379,9 @@ impl<P: Payload, C> Engine<P, C> {
                 .map(|_| Index::new())
                 .collect::<Result<_, _>>()?,
             stripes: Stripes::new(move || CachePadded::new(Stripe::new(stripe()))),
-            ticks,
-            // A lag that is small beside the interval is made up for by adding it to every deadline.
-            lag: (!config.exact && lag <= config.interval / 4).then_some(lag),
-            clock: config.clock,
+            deadlines,
             admission: Admission::new(config.capacity),
             wakeup: Wakeup::new(),
-            driven: CachePadded::new(std::sync::atomic::AtomicU64::new(now)),
-            caught_up: std::sync::atomic::AtomicU64::new(0),
             reclaim: reclaim::Reclaim::new(),
             pins: Pins::new(),
             watch: config.pause_grace.map(pause::Watch::new),
@@ -485,6 +429,81 @@ impl<P: Payload, C> Engine<P, C> {
         usize::try_from(live).unwrap_or(usize::MAX)
     }
 
+    /// Between the clock's nanoseconds and the ticks of deadlines.
+    #[inline(always)]
+    pub(crate) fn ticks(&self) -> &Ticks {
+        self.deadlines.ticks()
+    }
+
+    #[inline(always)]
+    pub(crate) fn clock(&self) -> &Source {
+        self.deadlines.clock()
+    }
+
+    /// See [`Deadlines::now_for_deadline`].
+    #[inline(always)]
+    pub(crate) fn now_for_deadline(&self) -> (u64, u64) {
+        self.deadlines.now_for_deadline()
+    }
+
+    /// See [`Deadlines::now`].
+    #[cfg(feature = "async")]
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        self.deadlines.now()
+    }
+
+    /// See [`Deadlines::coarse_now`].
+    #[cfg(feature = "async")]
+    #[inline]
+    pub(crate) fn coarse_now(&self) -> u64 {
+        self.deadlines.coarse_now()
+    }
+
+    /// See [`Deadlines::about_now`].
+    #[inline]
+    pub(crate) fn about_now(&self) -> u64 {
+        self.deadlines.about_now()
+    }
+
+    /// See [`Deadlines::deadline`].
+    #[inline(always)]
+    pub(crate) fn deadline(
+        &self,
+        mine: &Stripe<C>,
+        timeout: Timeout,
+        default: Option<u64>,
+    ) -> Result<(u64, u64), BadTimeout> {
+        self.deadlines.deadline(&mine.deadlines, timeout, default)
+    }
+
+    /// See [`Deadlines::due`].
+    #[cfg(feature = "async")]
+    #[inline(always)]
+    pub(crate) fn due(&self, mine: &Stripe<C>, after: u64) -> u64 {
+        self.deadlines.due(&mine.deadlines, after)
+    }
+
+    /// See [`Deadlines::nanos`].
+    #[inline]
+    pub(crate) fn nanos(
+        &self,
+        timeout: Timeout,
+        default: Option<u64>,
+    ) -> Result<Option<u64>, BadTimeout> {
+        self.deadlines.nanos(timeout, default)
+    }
+
+    /// Whether the driver is [years behind](Deadlines::lapse) the clock reading `now`.
+    pub(crate) fn has_lapsed(&self, now: u64) -> bool {
+        self.deadlines.lapse(now).is_some()
+    }
+
+    /// See [`Deadlines::note_lapse`].
+    pub(crate) fn note_lapse(&self, mine: &Stripe<C>, now: u64) {
+        self.deadlines.note_lapse(&mine.deadlines, now);
+    }
+
     /// The largest number of slots in use, where that is bounded.
     pub(crate) fn capacity(&self) -> Option<u64> {
         self.admission.limit()
@@ -512,7 +531,7 @@ impl<P: Payload, C> Engine<P, C> {
     #[inline]
     fn late(&self, claim: &Claim<'_, P>, lease: Lease, deadline: u64, now: u64) {
         if !lease.state().is_early() {
-            let late = now.saturating_sub(self.ticks.begins(deadline));
+            let late = now.saturating_sub(self.ticks().begins(deadline));
             self.shards[self.shard_of(claim.id)].lateness.add(late);
         }
     }
@@ -696,16 +715,16 @@ impl<P: Payload, C> Engine<P, C> {
             .filter_map(|shard| shard.notices.next_reported());
         let next = told.min().unwrap_or(NEVER);
         // Read after them: a stall in between makes the wait shorter (Q12).
-        let now = self.clock.now();
-        let next = next.min(unreported.max(self.ticks.at(now) + 1));
+        let now = self.clock().now();
+        let next = next.min(unreported.max(self.ticks().at(now) + 1));
         if let Some(before) = promises {
             let until = match next {
                 NEVER => u64::MAX,
-                next => self.ticks.begins(next),
+                next => self.ticks().begins(next),
             };
             self.promised(before, now, until);
         }
-        (next != NEVER).then(|| self.ticks.until(now, next))
+        (next != NEVER).then(|| self.ticks().until(now, next))
     }
 
     /// Publishes slot `id` in the index, wherever there is room, unless `probe` takes a slot that is there already.

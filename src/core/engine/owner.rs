@@ -44,12 +44,12 @@ use crate::sync::park::Patience;
 use crate::sync::{AtomicU64, Ordering};
 #[cfg(feature = "async")]
 use {
-    super::{Refused, Stripe, MAX_LAPSE},
+    super::deadline::MAX_LAPSE,
+    super::{Refused, Stripe},
     crate::core::header::Header,
     crate::core::lease::State,
     crate::core::slot::Slot,
     crate::sync::asymmetric::Barrier,
-    std::sync::atomic::Ordering::Relaxed,
 };
 
 /// The deadlines of two leases look the same that are so many ticks apart, or a multiple.
@@ -112,7 +112,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// Whether what is due then is less than three quarters of the ticks away after which leases look the same.
     #[cfg(feature = "async")]
     pub(crate) fn is_near(&self, due: u64) -> bool {
-        let behind = due.saturating_sub(self.caught_up.load(Relaxed));
+        let behind = due.saturating_sub(self.deadlines.caught_up());
         behind < ALIKE_AGAIN - MAX_LAPSE
     }
 
@@ -122,7 +122,7 @@ impl<P: Payload, C> Engine<P, C> {
     #[inline(always)]
     fn is_own(&self, slot: Slot<'_, P>, lease: Lease, due: u64) -> bool {
         // In this order: who finds the other's lease finds what its claimer has gone by.
-        slot.lease() == lease && self.caught_up.load(Relaxed) < due.saturating_add(MAX_LAPSE / 2)
+        slot.lease() == lease && self.deadlines.caught_up() < due.saturating_add(MAX_LAPSE / 2)
     }
 
     /// Ends the entry of an owner who was due then, and frees its slot but for [`freed`](Self::freed); what `take` takes out of it before.

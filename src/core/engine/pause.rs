@@ -37,7 +37,8 @@
 //! One thread at a time decides ([`Exclusive`]); who finds it at that comes back as if it were at all shards. A round that
 //! began before the decision, with an earlier reading of the clock, ends nothing that was due after that reading.
 
-use super::{Engine, MAX_LAPSE};
+use super::deadline::MAX_LAPSE;
+use super::Engine;
 use crate::core::slot::Payload;
 use crate::sync::exclusive::Exclusive;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
@@ -145,7 +146,7 @@ impl<P: Payload, C> Engine<P, C> {
             pauses.retain(|pause| !self.is_past(pause.to));
             if is_late(expected) && !attended {
                 // The first tick of which not all is due before.
-                let from = self.ticks.at(expected - 1) + 1;
+                let from = self.ticks().at(expected - 1) + 1;
                 // A jump by years is none.
                 if from <= tick && tick - from < MAX_LAPSE {
                     pauses.push(Pause { from, to: tick });
@@ -160,7 +161,7 @@ impl<P: Payload, C> Engine<P, C> {
         });
         if let Some(ticks) = stalled {
             #[allow(clippy::cast_precision_loss)] // for people
-            let seconds = self.ticks.interval().as_secs_f64() * ticks as f64;
+            let seconds = self.ticks().interval().as_secs_f64() * ticks as f64;
             event!(
                 WARN,
                 "process was stalled: leases are extended",
@@ -179,14 +180,14 @@ impl<P: Payload, C> Engine<P, C> {
     /// Whether all shards have been worked off by rounds that began after `tick`.
     fn is_past(&self, tick: u64) -> bool {
         let relaxed = std::sync::atomic::Ordering::Relaxed;
-        let caught_up = |shard: &super::Shard| self.ticks.at(shard.caught_up.load(relaxed));
+        let caught_up = |shard: &super::Shard| self.ticks().at(shard.caught_up.load(relaxed));
         self.shards.iter().all(|shard| caught_up(shard) > tick)
     }
 
     /// This thread is about to leave a shard.
     pub(super) fn attended(&self) {
         if let Some(watch) = &self.watch {
-            let now = self.clock.now();
+            let now = self.clock().now();
             watch
                 .expected
                 .fetch_max(now.saturating_add(1), Ordering::AcqRel);
@@ -199,8 +200,8 @@ impl<P: Payload, C> Engine<P, C> {
         // Where another thread is deciding, or has just been round, that will do.
         watch.pauses.enter(|_| {
             let next = self.next_expiration();
-            let due = next.map_or(u64::MAX, |next| self.ticks.begins(next));
-            let now = self.clock.now();
+            let due = next.map_or(u64::MAX, |next| self.ticks().begins(next));
+            let now = self.clock().now();
             let habit = if self.wakeup.has_reaper() {
                 0
             } else {

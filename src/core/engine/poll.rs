@@ -44,7 +44,7 @@ impl<P: Payload, C> Engine<P, C> {
         mut found: impl FnMut() -> bool,
     ) -> bool {
         loop {
-            let now = self.clock.now();
+            let now = self.clock().now();
             let round = self.poll_beside(now, budget.max(1), face);
             if found() || round.more || !round.busy || !self.is_due(now) {
                 return round.more;
@@ -71,8 +71,8 @@ impl<P: Payload, C> Engine<P, C> {
         }
         let driving = self.driving();
         let relaxed = std::sync::atomic::Ordering::Relaxed;
-        let now = now.max(self.driven.fetch_max(now, relaxed));
-        let tick = self.ticks.at(now) + 8 * u64::from(is(Bug::FastDriver));
+        let now = self.deadlines.begin_round(now);
+        let tick = self.ticks().at(now) + 8 * u64::from(is(Bug::FastDriver));
         let Some(pauses) = self.pauses(now, tick) else {
             return round;
         };
@@ -108,7 +108,7 @@ impl<P: Payload, C> Engine<P, C> {
         }
         let caught_up = |at: usize| self.shards[at].caught_up.load(relaxed);
         if let Some(least) = (0..shards).map(caught_up).min() {
-            self.caught_up.store(self.ticks.at(least), relaxed);
+            self.deadlines.end_round(least);
         }
         drop(driving);
         round.more |= self.reclaim(tick, work.ended > 0, budget, face);
@@ -148,7 +148,7 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// Whether something is due at `now` that this thread could find: in a shard that nobody is at.
     pub(crate) fn is_due(&self, now: u64) -> bool {
-        let tick = self.ticks.at(now);
+        let tick = self.ticks().at(now);
         let due = |at: usize| {
             self.shards[at]
                 .notices

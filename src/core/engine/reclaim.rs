@@ -209,7 +209,7 @@ impl<P: Payload, C> Engine<P, C> {
         let tick = if at_once {
             1
         } else {
-            self.ticks.at(self.now_for_deadline().0) + 1
+            self.ticks().at(self.now_for_deadline().0) + 1
         };
         // After the push, and before the look at the announcement.
         self.reclaim.again.fetch_min(tick, Ordering::AcqRel);
@@ -232,7 +232,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// Does the driver's part, at once. Unpinned, away from every shard.
     #[cold]
     pub(crate) fn reclaim_now(&self, face: &impl Face<P>) {
-        let tick = self.ticks.at(self.now_for_deadline().0);
+        let tick = self.ticks().at(self.now_for_deadline().0);
         self.reclaim(tick, true, usize::MAX, face);
     }
 

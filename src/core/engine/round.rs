@@ -112,7 +112,7 @@ impl<P: Payload, C> Engine<P, C> {
         let mut chores = NEVER;
         // Also if this visit has not looked, because an earlier one of the same tick had.
         if driver.lingers {
-            chores = self.ticks.at(instant.now.saturating_add(TEND_AGAIN)) + 1;
+            chores = self.ticks().at(instant.now.saturating_add(TEND_AGAIN)) + 1;
         }
         driver.patience = if waits {
             let patience = self.more_patience(driver.patience);
@@ -164,7 +164,7 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// For how many ticks to put off the next look at a grace period that somebody does not let end.
     pub(super) fn more_patience(&self, patience: u64) -> u64 {
-        let most = (PATIENCE / self.ticks.interval_nanos()).max(1);
+        let most = (PATIENCE / self.ticks().interval_nanos()).max(1);
         (patience * 2).clamp(1, most)
     }
 
