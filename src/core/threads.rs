@@ -258,10 +258,17 @@ pub(crate) struct Stripes<T> {
 }
 
 /// The number of indices whose stripes are one load away. A power of two.
+#[cfg(not(expiry_loom))]
 const NEAR: usize = 64;
+/// A model's threads have small stacks, on which engines are made: their stripes are all near.
+#[cfg(expiry_loom)]
+const NEAR: usize = LOOM_THREADS.next_power_of_two();
 
 /// The number of blocks that all further indices take.
+#[cfg(not(expiry_loom))]
 const FAR: usize = (usize::BITS - NEAR.ilog2()) as usize;
+#[cfg(expiry_loom)]
+const FAR: usize = 1;
 
 /// As many threads as a model may have.
 #[cfg(expiry_loom)]

@@ -283,9 +283,7 @@ impl Trees {
             match found.lease.state() {
                 // Early acks are waiting; since years ago, perhaps, and then they have waited in vain.
                 State::Early
-                    if mine.has_lapsed()
-                        && mine.driving.get() == 0
-                        && self.engine.has_lapsed(now) =>
+                    if mine.has_lapsed() && !mine.is_driving() && self.engine.has_lapsed(now) =>
                 {
                     self.engine.catch_up(now, self);
                     // Handlers have been called, and may have taken their time.

@@ -500,7 +500,7 @@ impl Trees {
             }
             #[cfg(feature = "async")]
             if self.deliver.is_awaited() {
-                if mine.driving.get() == 0 {
+                if !mine.is_driving() {
                     mine.face.told(|| self.deliver.wake());
                 } else {
                     // Who is at a shard says nothing: a shutdown waits there, and in a waker only asks.

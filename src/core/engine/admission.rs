@@ -200,8 +200,9 @@ impl Admission {
     }
 
     /// There is memory again.
-    #[cfg(feature = "tracing")]
+    #[allow(clippy::unused_self)] // but for the event
     pub(super) fn has_memory(&self) {
+        #[cfg(feature = "tracing")]
         self.starves
             .store(false, std::sync::atomic::Ordering::Relaxed);
     }

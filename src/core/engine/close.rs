@@ -1,6 +1,6 @@
 //! Shutting down.
 
-use super::{Claim, Engine, Face, SHUT};
+use super::{Claim, Engine, Face};
 use crate::core::lease::{Lease, State};
 use crate::core::params::CHUNK;
 use crate::core::slot::Payload;
@@ -78,14 +78,14 @@ impl<P: Payload, C> Engine<P, C> {
         face: &impl Face<P>,
         f: &mut impl FnMut(Claim<'_, P>, Lease),
     ) -> Option<u64> {
-        let peak = self.shards[at].peak.fetch_or(SHUT, Ordering::AcqRel);
-        if peak & SHUT != 0 {
-            // Closed before. What is on its way in finds its bucket closed, and is its claimer's to end: nobody else would say so.
+        let Some(peak) = self.shards[at].ring.shut() else {
+            // Closed before. An entry on its way in finds its bucket closed, and is its claimer's to
+            // end: no other thread would say so.
             return None;
-        }
+        };
         let mut ended = 0;
         for local in 0..peak {
-            let chunk = local as usize * self.shards.len() + at;
+            let chunk = self.slots.chunk_of(at, local);
             for header in self.slots.headers(chunk).into_iter().flatten() {
                 header.scanned.store(true, Ordering::Relaxed);
                 header.next.close();
@@ -93,7 +93,7 @@ impl<P: Payload, C> Engine<P, C> {
         }
         self.await_owners(at);
         for local in 0..peak {
-            let chunk = local as usize * self.shards.len() + at;
+            let chunk = self.slots.chunk_of(at, local);
             #[allow(clippy::cast_possible_truncation)] // a slot's id
             let first = (chunk * CHUNK) as u32;
             for (id, slot) in (first..).zip(self.slots.chunk(chunk).into_iter().flat_map(Run::iter))

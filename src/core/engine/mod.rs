@@ -26,6 +26,7 @@
 mod admission;
 mod claim;
 mod close;
+mod cursor;
 mod deadline;
 mod notice;
 mod owner;
@@ -34,7 +35,10 @@ mod plan;
 mod poll;
 mod reclaim;
 mod renewal;
+mod ring;
 mod round;
+mod shard;
+mod stripe;
 mod wakeup;
 mod walk;
 
@@ -43,11 +47,12 @@ pub(crate) use admission::Door;
 pub(crate) use admission::Refused;
 pub(crate) use deadline::{BadTimeout, Source};
 pub(crate) use renewal::Look;
+pub(crate) use stripe::Stripe;
 pub(crate) use walk::Walk;
 
 use super::header::{Header, Lowered};
 use super::index::{Index, Insert, Probe, Removed};
-use super::lateness::{self, Lateness};
+use super::lateness::Lateness;
 use super::lease::{Lease, State};
 use super::memory::OutOfMemory;
 use super::params::{BUCKET, CHUNK};
@@ -58,16 +63,15 @@ use super::slots::{Slots, Spot};
 use super::threads::{self, index, Counter, Stripes};
 use crate::inject::{hit, stall, Bug};
 use crate::sync::asymmetric::Barrier;
-use crate::sync::exclusive::Exclusive;
 use crate::sync::park::Patience;
-use crate::sync::{process, thread, AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{process, thread};
 use crate::time::{Ticks, Timeout, NEVER};
-use crate::wheel::{Geometry, Wheel};
 use admission::Admission;
 use crossbeam_utils::CachePadded;
-use deadline::{Deadlines, LastDeadlines};
-use notice::{Heard, Notices, Telling, Unreported};
+use deadline::Deadlines;
+use notice::Unreported;
 use pause::Pause;
+use shard::Shard;
 use wakeup::Wakeup;
 
 #[allow(clippy::cast_possible_truncation)]
@@ -114,140 +118,6 @@ impl<'a, P: Payload> Claim<'a, P> {
             id,
             incarnation: lease.incarnation(),
             slot,
-        }
-    }
-}
-
-struct Shard {
-    notices: Notices,
-    /// The tick at which somebody should come for other reasons. Written by who is at the shard.
-    chores: AtomicU64,
-    /// Somebody has seen that memory can go back; see [`Engine::tend_soon`].
-    untended: AtomicBool,
-    /// Chunks in the ring.
-    active: AtomicU32,
-    /// The last chunk off the ring, plus one, that a thread has left since memory was looked after; [`SEVERAL`] if there are others.
-    left: AtomicU32,
-    /// The most chunks there ever were, with [`SHUT`] on top once the engine has shut down.
-    peak: AtomicU32,
-    /// Where the next thread that needs a chunk begins to look.
-    ring: AtomicU32,
-    /// Chunks off the ring whose memory is held still. The driver's; a statistic.
-    lingering: std::sync::atomic::AtomicU32,
-    /// The latest clock reading up to which everything that was due here has been ended. Written by who is at the shard.
-    caught_up: std::sync::atomic::AtomicU64,
-    /// Of its expirations. Written by who is at the shard.
-    lateness: lateness::Counts,
-    driver: CachePadded<Exclusive<DriverShard>>,
-}
-
-const SHUT: u32 = 1 << 31;
-const SEVERAL: u32 = u32::MAX;
-
-/// What a thread keeps to itself. Written by one thread at a time; see [`super::threads`].
-pub(crate) struct Stripe<C> {
-    /// The bucket that this thread owns, if it does, or looks at next: its first slot; and the end of the chunk.
-    hand: Counter,
-    end: Counter,
-    /// Whether it owns that bucket; which slots of it are left to claim; what the incarnations of zeroed ones come after.
-    owned: Counter,
-    free: Counter,
-    base: Counter,
-    /// Slots of this chunk that it has walked past, and how many of them were free.
-    seen: Counter,
-    found: Counter,
-    /// Which shard's chunk comes next.
-    turn: Counter,
-    /// Slots this thread has freed, of all shards; every so often it asks whether memory can go back.
-    ended: Counter,
-    deadlines: LastDeadlines,
-    /// Non-zero while this thread is in a round of the driver, handlers included.
-    pub(crate) driving: Counter,
-    /// Entries of this thread's that were refused for want of room.
-    refused: Counter,
-    /// How many shards further than its index says this thread's next round begins.
-    further: Counter,
-    /// The slots that it has ended and that are not free yet.
-    reclaim: reclaim::Mine,
-    unreported: Unreported,
-    ending: owner::Ending,
-    /// The face's share.
-    pub(crate) face: C,
-}
-
-impl<C> Stripe<C> {
-    fn new(face: C) -> Self {
-        Stripe {
-            hand: Counter::default(),
-            end: Counter::default(),
-            owned: Counter::default(),
-            free: Counter::default(),
-            base: Counter::default(),
-            seen: Counter::default(),
-            found: Counter::default(),
-            turn: Counter::default(),
-            ended: Counter::default(),
-            deadlines: LastDeadlines::default(),
-            driving: Counter::default(),
-            refused: Counter::default(),
-            further: Counter::default(),
-            reclaim: reclaim::Mine::new(),
-            unreported: Unreported::none(),
-            ending: owner::Ending::none(),
-            face,
-        }
-    }
-
-    /// Says that this thread is about to make a lease that expires at `tick`, of which the driver has
-    /// to hear, until what this returns is dropped. Call it before another thread can find the lease.
-    #[inline]
-    pub(crate) fn telling(&self, tick: u64) -> Telling<'_> {
-        self.unreported.begin(tick)
-    }
-
-    /// Whether the driver was years behind when this thread computed a deadline last.
-    #[inline(always)]
-    pub(crate) fn has_lapsed(&self) -> bool {
-        self.deadlines.lapsed().is_some()
-    }
-}
-
-/// What only who is at the shard touches.
-struct DriverShard {
-    wheel: Wheel,
-    heard: Heard,
-    /// Chunks from here up have been let go or never used, but for those set aside.
-    resident: u32,
-    /// Chunks off the ring that could not be let go because a thread owns a bucket in them.
-    aside: Vec<u32>,
-    plans: plan::Plans,
-    /// The latest tick of a round that was here.
-    tick: u64,
-    /// The last tick at which memory was looked after.
-    tended: u64,
-    /// Something was in the way then, or has ended here since: memory is to be looked after again in a while.
-    lingers: bool,
-    /// For how many ticks the last look at a grace period that does not end was put off.
-    patience: u64,
-    /// The words of the index when it was looked at last; 0 before.
-    #[cfg(feature = "tracing")]
-    words: u64,
-}
-
-impl DriverShard {
-    fn new() -> Self {
-        DriverShard {
-            wheel: Wheel::new(Geometry::TICKS, 0),
-            heard: Heard::default(),
-            resident: 0,
-            aside: Vec::new(),
-            plans: plan::Plans::default(),
-            tick: 0,
-            tended: NEVER,
-            lingers: false,
-            patience: 0,
-            #[cfg(feature = "tracing")]
-            words: 0,
         }
     }
 }
@@ -359,21 +229,7 @@ impl<P: Payload, C> Engine<P, C> {
         Ok(Engine {
             slots: Slots::new(shards),
             shards: (0..shards)
-                .map(|_| {
-                    CachePadded::new(Shard {
-                        notices: Notices::new(),
-                        chores: AtomicU64::new(NEVER),
-                        untended: AtomicBool::new(false),
-                        active: AtomicU32::new(0),
-                        left: AtomicU32::new(0),
-                        peak: AtomicU32::new(0),
-                        ring: AtomicU32::new(0),
-                        lingering: std::sync::atomic::AtomicU32::new(0),
-                        caught_up: std::sync::atomic::AtomicU64::new(now),
-                        lateness: lateness::Counts::new(),
-                        driver: CachePadded::new(Exclusive::new(DriverShard::new())),
-                    })
-                })
+                .map(|at| CachePadded::new(Shard::new(at, now)))
                 .collect(),
             indexes: (0..shards)
                 .map(|_| Index::new())
@@ -569,9 +425,7 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// How many slots of a shard have their memory, in use or not.
     pub(crate) fn held(&self, shard: usize) -> u64 {
-        let shard = &self.shards[shard];
-        let lingering = shard.lingering.load(std::sync::atomic::Ordering::Relaxed);
-        (u64::from(shard.active.load(Ordering::Relaxed)) + u64::from(lingering)) * CHUNK as u64
+        self.shards[shard].ring.held() * CHUNK as u64
     }
 
     /// The seeded hash of some bits.
@@ -624,7 +478,7 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// Whether this thread is in a round of the driver: in a handler that one has called.
     pub(crate) fn is_driving(&self) -> bool {
-        self.with_stripe(|mine, _| mine.driving.get() != 0)
+        self.with_stripe(|mine, _| mine.is_driving())
     }
 
     /// All stripes that exist.

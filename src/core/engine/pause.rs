@@ -180,7 +180,8 @@ impl<P: Payload, C> Engine<P, C> {
     /// Whether all shards have been worked off by rounds that began after `tick`.
     fn is_past(&self, tick: u64) -> bool {
         let relaxed = std::sync::atomic::Ordering::Relaxed;
-        let caught_up = |shard: &super::Shard| self.ticks().at(shard.caught_up.load(relaxed));
+        let caught_up =
+            |shard: &super::shard::Shard| self.ticks().at(shard.caught_up.load(relaxed));
         self.shards.iter().all(|shard| caught_up(shard) > tick)
     }
 

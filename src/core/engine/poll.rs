@@ -1,7 +1,6 @@
 //! Polling: rounds over the shards, and what the reaper sleeps by. The module's head has the protocol.
 
 use super::{Engine, Face, Instant, Round, Work};
-use crate::core::params::CHUNK;
 use crate::core::slot::Payload;
 use crate::inject::{hit, is, Bug};
 use crate::sync::Ordering;
@@ -139,7 +138,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// By which tick somebody should come to a shard; [`NEVER`] if nothing is wanted there.
     fn wanted(&self, at: usize) -> u64 {
         let shard = &self.shards[at];
-        if shard.untended.load(Ordering::Acquire) || self.indexes[at].wants_carrying() {
+        if shard.ring.is_asked() || self.indexes[at].wants_carrying() {
             return 1;
         }
         let next = shard.notices.next().unwrap_or(NEVER);
@@ -179,16 +178,13 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// Whether memory is waiting to be given back and the driver should be told.
     pub(crate) fn wants_tending(&self, face: &impl Face<P>) -> bool {
-        (0..self.shards.len()).any(|at| {
-            let active = u64::from(self.shards[at].active.load(Ordering::Relaxed));
-            active > 1 && face.live(at).0 * 2 / (CHUNK as u64) + 1 < active / 2
-        })
+        (0..self.shards()).any(|at| self.shards[at].ring.can_shrink(face.live(at).0))
     }
 
     /// Asks the driver to look after memory.
     pub(crate) fn tend_soon(&self) {
         for shard in self.shards.iter() {
-            shard.untended.swap(true, Ordering::AcqRel);
+            shard.ring.ask();
         }
         self.wakeup.wake_by(1);
     }

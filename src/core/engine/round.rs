@@ -1,10 +1,12 @@
 //! What is done at a shard: inbox, wheel, due buckets, index words, memory.
 
-use super::plan::Plan;
-use super::{pause, Claim, DriverShard, Engine, Face, Instant, Work, BUCKET_U32, SEVERAL, SHUT};
+use super::plan::{Plan, Plans};
+use super::ring::Tended;
+use super::shard::DriverShard;
+use super::{pause, Claim, Engine, Face, Instant, Work, BUCKET_U32};
 use crate::core::header::{Header, Look};
 use crate::core::lease::State;
-use crate::core::params::{BUCKET, CHUNK, CHUNK_BUCKETS};
+use crate::core::params::{BUCKET, CHUNK_BUCKETS};
 use crate::core::slot::{Payload, Slot};
 use crate::core::slots::{Released, Run};
 use crate::core::{prefetch, prefetch_at};
@@ -13,10 +15,7 @@ use crate::sync::Ordering;
 use crate::time::NEVER;
 #[cfg(feature = "tracing")]
 use crate::trace::event;
-use crate::wheel::Pop;
-
-/// How many chunks a shard gives back in one round: at most some 4 MiB.
-const RELEASE_AT_ONCE: u32 = 32;
+use crate::wheel::{Pop, Wheel};
 
 /// How long until the driver looks again at a chunk that it could not give back, in nanoseconds.
 const TEND_AGAIN: u64 = 1_000_000_000;
@@ -49,14 +48,6 @@ impl<P: Payload> Clone for Taking<'_, P> {
 }
 
 impl<P: Payload> Copy for Taking<'_, P> {}
-
-/// What became of looking after a shard's memory.
-#[derive(PartialEq, Eq)]
-enum Tended {
-    All,
-    More,
-    Later,
-}
 
 /// What migration gets of a round whose budget has been used up by expiry.
 const CARRY_AT_LEAST: usize = 64;
@@ -92,8 +83,7 @@ impl<P: Payload, C> Engine<P, C> {
         // look.
         let waits = self.indexes[at].turn(|| self.pins.turn());
         // Before the wheel is asked for the live ones: what ends from here on asks again.
-        let asked =
-            shard.untended.load(Ordering::Acquire) && shard.untended.swap(false, Ordering::AcqRel);
+        let asked = shard.ring.take_asked();
         let tends = asked || driver.tended != instant.tick;
         if tends {
             // Under a grace period, the next visit looks again.
@@ -104,7 +94,7 @@ impl<P: Payload, C> Engine<P, C> {
             if tended == Tended::More {
                 more = true;
                 // The next visit is in the same tick.
-                shard.untended.store(true, Ordering::Release);
+                shard.ring.ask_again();
             }
         }
         // What has ended here may have been the last key of an index that has been looked after before.
@@ -183,7 +173,7 @@ impl<P: Payload, C> Engine<P, C> {
             while let Some((bucket, next)) = driver.heard.pop(&self.slots) {
                 work.budget = work.budget.saturating_sub(1);
                 if let Some(next) = next {
-                    let id = self.local(bucket);
+                    let id = self.slots.local_bucket(bucket);
                     if driver.wheel.due(id).map_or(true, |due| next < due) {
                         driver.wheel.schedule(id, next);
                     }
@@ -206,7 +196,7 @@ impl<P: Payload, C> Engine<P, C> {
                 }
                 match driver.wheel.pop(instant.tick, &mut work.budget) {
                     Pop::Due { id, .. } => {
-                        let bucket = self.global(at, id);
+                        let bucket = self.slots.bucket_of(at, id);
                         self.prefetch_bucket(driver, id, bucket);
                         due[count] = (id, bucket);
                         count += 1;
@@ -274,26 +264,6 @@ impl<P: Payload, C> Engine<P, C> {
                 prefetch_at(slot.address());
             }
         }
-    }
-
-    /// A bucket's number in its shard's wheel, dense from 0.
-    #[allow(clippy::cast_possible_truncation)]
-    pub(super) fn local(&self, bucket: u32) -> u32 {
-        let (chunk, at) = (
-            bucket as usize / CHUNK_BUCKETS,
-            bucket as usize % CHUNK_BUCKETS,
-        );
-        (chunk / self.shards.len() * CHUNK_BUCKETS + at) as u32
-    }
-
-    /// The inverse of [`local`](Self::local).
-    #[allow(clippy::cast_possible_truncation)]
-    pub(super) fn global(&self, shard: usize, local: u32) -> u32 {
-        let (chunk, at) = (
-            local as usize / CHUNK_BUCKETS,
-            local as usize % CHUNK_BUCKETS,
-        );
-        ((chunk * self.shards.len() + shard) * CHUNK_BUCKETS + at) as u32
     }
 
     /// Takes a bucket's next expiration. From here on it reads "never": inserters tell us of what comes.
@@ -474,102 +444,38 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// Takes chunks off a ring that is mostly free, and gives back what has drained.
     fn tend(&self, driver: &mut DriverShard, at: usize, face: &impl Face<P>) -> Tended {
-        let shard = &self.shards[at];
         let (live, keys) = face.live(at);
         self.indexes[at].shrink_if_empty(keys);
-        let active = shard.active.load(Ordering::Acquire);
-        driver.resident = driver.resident.max(active);
-        // Keep twice what is live, and one chunk.
-        #[allow(clippy::cast_possible_truncation)]
-        let wanted = (live * 2 / CHUNK as u64) as u32 + 1;
-        if active > 1 && wanted < active / 2 {
-            // Fails if a thread adds a chunk just now: then it is not mostly free after all.
-            let _ =
-                shard
-                    .active
-                    .compare_exchange(active, wanted, Ordering::AcqRel, Ordering::Relaxed);
+        let DriverShard {
+            wheel,
+            plans,
+            resident,
+            ..
+        } = driver;
+        let let_go = |local| self.let_go(wheel, plans, at, local);
+        let (tended, left) = self.shards[at].ring.release(resident, live, let_go);
+        if let Some(chunks) = left {
+            wheel.shrink_to(chunks as usize * CHUNK_BUCKETS);
         }
-        let active = shard.active.load(Ordering::Acquire);
-        // Mostly nobody has: the load saves the swap.
-        let left = match shard.left.load(Ordering::Relaxed) {
-            0 => 0,
-            _ => shard.left.swap(0, Ordering::AcqRel),
-        };
-        let left = match left {
-            SEVERAL => shard.peak.load(Ordering::Relaxed) & !SHUT,
-            left if driver.aside.iter().any(|local| local + 1 == left) => 0,
-            left => left,
-        };
-        // Meanwhile it may have grown.
-        driver.resident = driver.resident.max(active).max(left);
-        let mut released = 0;
-        let mut in_use = false;
-        // What a thread sat in the last time; what is on the ring again is none of ours.
-        let mut aside = std::mem::take(&mut driver.aside);
-        aside.retain(|&local| {
-            let seen = (local >= active).then(|| self.let_go(driver, at, local));
-            // The thread has moved on and told; of the end of what it has left there nobody tells.
-            in_use |= seen == Some(Released::InUse);
-            seen.is_some_and(|seen| seen != Released::Yes)
-        });
-        while driver.resident > active && released < RELEASE_AT_ONCE {
-            let local = driver.resident - 1;
-            if aside.contains(&local) {
-                driver.resident = local;
-                continue;
-            }
-            match self.let_go(driver, at, local) {
-                Released::Yes => released += 1,
-                // For as long as it likes: it will tell when it moves on.
-                Released::Owned => aside.push(local),
-                Released::InUse => break,
-            }
-            driver.resident = local;
-        }
-        driver.aside = aside;
-        #[allow(clippy::cast_possible_truncation)] // fewer than chunks
-        let lingering = driver.resident - active + driver.aside.len() as u32;
-        shard
-            .lingering
-            .store(lingering, std::sync::atomic::Ordering::Relaxed);
-        if released > 0 && driver.resident == active {
-            driver.wheel.shrink_to(active as usize * CHUNK_BUCKETS);
-        }
-        if released == RELEASE_AT_ONCE {
-            Tended::More
-        } else if driver.resident > active || in_use {
-            Tended::Later
-        } else {
-            Tended::All
-        }
+        tended
     }
 
-    /// Gives a chunk's memory back, if nobody is in it.
-    fn let_go(&self, driver: &mut DriverShard, at: usize, local: u32) -> Released {
-        let chunk = local as usize * self.shards.len() + at;
+    /// Gives a chunk's memory back, if no thread is in it.
+    fn let_go(&self, wheel: &mut Wheel, plans: &mut Plans, at: usize, local: u32) -> Released {
+        let chunk = self.slots.chunk_of(at, local);
         self.slots.release(chunk, || {
             for (bucket, header) in self.slots.headers(chunk).into_iter().flatten().enumerate() {
                 header.next.take();
                 #[allow(clippy::cast_possible_truncation)]
-                driver
-                    .wheel
-                    .deschedule(local * CHUNK_BUCKETS as u32 + bucket as u32);
+                wheel.deschedule(local * CHUNK_BUCKETS as u32 + bucket as u32);
             }
-            driver.plans.let_go(local);
+            plans.let_go(local);
         })
     }
 
-    /// For models: how many chunks are on the first shard's ring, and which ones have been used since their memory went back.
+    /// For models: see [`Ring::chunks`](super::ring::Ring::chunks), of the first shard.
     #[cfg(expiry_loom)]
     pub(crate) fn chunks(&self) -> (u32, Vec<u32>) {
-        let shard = &self.shards[0];
-        let ever = shard.peak.load(Ordering::Acquire) & !super::SHUT;
-        let used = |&local: &u32| {
-            let slots = self.slots.chunk(local as usize * self.shards.len());
-            let mut slots = slots.into_iter().flat_map(Run::iter);
-            slots.any(|slot| slot.lease().0 != 0)
-        };
-        let active = shard.active.load(Ordering::Acquire);
-        (active, (0..ever).filter(used).collect())
+        self.shards[0].ring.chunks(&self.slots)
     }
 }

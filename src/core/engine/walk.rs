@@ -1,11 +1,10 @@
 //! Walking over all slots, a bucket at a time, while others come and go.
 
-use super::{Claim, Engine, Face, BUCKET_U32, SHUT};
+use super::{Claim, Engine, Face, BUCKET_U32};
 use crate::core::lease::{Lease, State};
 use crate::core::params::CHUNK_BUCKETS;
 use crate::core::slot::{Payload, Slot};
 use crate::core::slots::Run;
-use crate::sync::Ordering;
 
 /// How far a walk has come.
 #[derive(Debug, Clone, Copy, Default)]
@@ -21,13 +20,13 @@ impl<P: Payload, C> Engine<P, C> {
     pub(crate) fn next_bucket(&self, walk: &mut Walk) -> Option<(u32, Run<'_, P>)> {
         loop {
             let shard = self.shards.get(walk.shard)?;
-            let chunks = (shard.peak.load(Ordering::Acquire) & !SHUT) as usize;
+            let chunks = shard.ring.peak() as usize;
             if walk.bucket as usize >= chunks * CHUNK_BUCKETS {
                 walk.shard += 1;
                 walk.bucket = 0;
                 continue;
             }
-            let first = self.global(walk.shard, walk.bucket) * BUCKET_U32;
+            let first = self.slots.bucket_of(walk.shard, walk.bucket) * BUCKET_U32;
             walk.bucket += 1;
             if let Some(slots) = self.slots.bucket(first) {
                 return Some((first, slots));
