@@ -28,6 +28,7 @@ mod claim;
 mod close;
 mod cursor;
 mod deadline;
+mod freeing;
 mod notice;
 mod owner;
 mod pause;
@@ -51,13 +52,12 @@ pub(crate) use stripe::Stripe;
 pub(crate) use walk::Walk;
 
 use super::header::{Header, Lowered};
-use super::index::{Index, Insert, Probe, Removed};
+use super::index::{Index, Insert, Probe};
 use super::lateness::Lateness;
 use super::lease::{Lease, State};
 use super::memory::OutOfMemory;
 use super::params::{BUCKET, CHUNK};
 pub(crate) use super::pins::Pin;
-use super::pins::Pins;
 use super::slot::{Payload, Slot};
 use super::slots::{Slots, Spot};
 use super::threads::{self, index, Counter, Stripes};
@@ -71,6 +71,7 @@ use crossbeam_utils::CachePadded;
 use deadline::Deadlines;
 use notice::Unreported;
 use pause::Pause;
+use reclaim::Reclaim;
 use shard::Shard;
 use wakeup::Wakeup;
 
@@ -202,8 +203,7 @@ pub(crate) struct Engine<P: Payload, C> {
     deadlines: Deadlines,
     admission: Admission,
     wakeup: Wakeup,
-    reclaim: reclaim::Reclaim,
-    pins: Pins,
+    reclaim: Reclaim,
     /// Where stalls of the process are looked out for.
     watch: Option<pause::Watch>,
     /// Between owners and who ends what is due; off where entries have no owners.
@@ -238,8 +238,7 @@ impl<P: Payload, C> Engine<P, C> {
             deadlines,
             admission: Admission::new(config.capacity),
             wakeup: Wakeup::new(),
-            reclaim: reclaim::Reclaim::new(),
-            pins: Pins::new(),
+            reclaim: Reclaim::new(),
             watch: config.pause_grace.map(pause::Watch::new),
             barrier: Barrier::new(config.owners),
             process: process::current(),
@@ -273,10 +272,10 @@ impl<P: Payload, C> Engine<P, C> {
         self.slots.spot(id)
     }
 
-    /// See [`Pins::pin`].
+    /// See [`Pins::pin`](super::pins::Pins::pin).
     #[inline(always)]
     pub(crate) fn pin(&self) -> Pin {
-        self.pins.pin()
+        self.reclaim.pin()
     }
 
     /// How many slots of `face`, which is this engine's, are in use; about, while others come and go.
@@ -628,44 +627,5 @@ impl<P: Payload, C> Engine<P, C> {
             return Ok(());
         }
         slot.swap_lease(lease, lease.with_state(State::Dead))
-    }
-
-    /// Frees a slot that the caller owns alone: it ended it, or claimed it and never published it.
-    #[inline]
-    pub(crate) fn free(&self, stripe: &Stripe<C>, claim: &Claim<'_, P>) -> bool {
-        if hit(Bug::LeakSlot) {
-            return false;
-        }
-        claim.slot.set_lease(Lease::free(claim.incarnation));
-        self.freed(stripe)
-    }
-
-    /// A slot has been freed. Whether it is time to ask if memory can go back.
-    #[inline]
-    pub(crate) fn freed(&self, stripe: &Stripe<C>) -> bool {
-        self.admission.give_back_permit();
-        stripe.ended.add(1);
-        stripe.ended.get() % CHUNK as u64 == 0
-    }
-
-    /// A slot that the caller has ended is out of the index. It is free at once if no thread can be looking at it; else
-    /// [later](Self::free_later).
-    #[inline]
-    pub(crate) fn free_or_rest(
-        &self,
-        stripe: &Stripe<C>,
-        claim: &Claim<'_, P>,
-        removed: Removed,
-    ) -> bool {
-        if let Removed::Clean = removed {
-            return self.free(stripe, claim);
-        }
-        self.free_later(stripe, claim.id, true);
-        self.freed(stripe)
-    }
-
-    /// As [`free`](Self::free), of a slot that was [claimed instead](Self::claim_instead) of another one.
-    pub(crate) fn free_instead(&self, claim: &Claim<'_, P>) {
-        claim.slot.set_lease(Lease::free(claim.incarnation));
     }
 }

@@ -81,7 +81,7 @@ impl<P: Payload, C> Engine<P, C> {
         work.budget = work.budget.min(left);
         // Before memory is looked after, which may want a table whose grace period is over: with one that is not, this is not the last
         // look.
-        let waits = self.indexes[at].turn(|| self.pins.turn());
+        let waits = self.indexes[at].turn(|| self.reclaim.turn());
         // Before the wheel is asked for the live ones: what ends from here on asks again.
         let asked = shard.ring.take_asked();
         let tends = asked || driver.tended != instant.tick;
