@@ -70,7 +70,7 @@ use admission::Admission;
 use crossbeam_utils::CachePadded;
 use deadline::Deadlines;
 use notice::Unreported;
-use pause::Pause;
+use pause::{Pause, Stalls};
 use reclaim::Reclaim;
 use shard::Shard;
 use wakeup::Wakeup;
@@ -204,8 +204,7 @@ pub(crate) struct Engine<P: Payload, C> {
     admission: Admission,
     wakeup: Wakeup,
     reclaim: Reclaim,
-    /// Where stalls of the process are looked out for.
-    watch: Option<pause::Watch>,
+    stalls: Stalls,
     /// Between owners and who ends what is due; off where entries have no owners.
     barrier: Barrier,
     /// The process that it was made in.
@@ -239,7 +238,7 @@ impl<P: Payload, C> Engine<P, C> {
             admission: Admission::new(config.capacity),
             wakeup: Wakeup::new(),
             reclaim: Reclaim::new(),
-            watch: config.pause_grace.map(pause::Watch::new),
+            stalls: Stalls::new(config.pause_grace),
             barrier: Barrier::new(config.owners),
             process: process::current(),
             seed: config.seed,
@@ -558,7 +557,7 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// How long until then.
     pub(crate) fn wait_time(&self) -> Option<std::time::Duration> {
-        let promises = self.promises();
+        let promises = self.stalls.promises(self.wakeup.has_reaper());
         // First: a thread that has reported since has named the tick at its shard before, and a caller
         // that depends on it finds one or the other (Q12).
         let unreported = self.unreported(0);
@@ -575,7 +574,7 @@ impl<P: Payload, C> Engine<P, C> {
                 NEVER => u64::MAX,
                 next => self.ticks().begins(next),
             };
-            self.promised(before, now, until);
+            self.stalls.promised(before, now, until);
         }
         (next != NEVER).then(|| self.ticks().until(now, next))
     }

@@ -1,5 +1,7 @@
 //! Polling: rounds over the shards, and what the reaper sleeps by. The module's head has the protocol.
 
+use super::pause::Pause;
+use super::shard::Shard;
 use super::{Engine, Face, Instant, Round, Work};
 use crate::core::slot::Payload;
 use crate::inject::{hit, is, Bug};
@@ -72,7 +74,7 @@ impl<P: Payload, C> Engine<P, C> {
         let relaxed = std::sync::atomic::Ordering::Relaxed;
         let now = self.deadlines.begin_round(now);
         let tick = self.ticks().at(now) + 8 * u64::from(is(Bug::FastDriver));
-        let Some(pauses) = self.pauses(now, tick) else {
+        let Some(pauses) = self.standing_pauses(now, tick) else {
             return round;
         };
         round.busy = false;
@@ -111,10 +113,24 @@ impl<P: Payload, C> Engine<P, C> {
         }
         drop(driving);
         round.more |= self.reclaim(tick, work.ended > 0, budget, face);
-        self.expect(now);
+        let has_reaper = self.wakeup.has_reaper();
+        self.stalls
+            .expect(&self.deadlines, now, has_reaper, || self.next_expiration());
         next = next.min(self.reclaim.wanted());
         round.next = (next != NEVER).then_some(next);
         round
+    }
+
+    /// See [`Stalls::standing`](super::pause::Stalls::standing).
+    fn standing_pauses(&self, now: u64, tick: u64) -> Option<Vec<Pause>> {
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        let caught_up = |shard: &Shard| self.ticks().at(shard.caught_up.load(relaxed));
+        self.stalls.standing(
+            &self.deadlines,
+            (now, tick),
+            || self.shards.iter().any(|shard| shard.driver.is_taken()),
+            |tick| self.shards.iter().all(|shard| caught_up(shard) > tick),
+        )
     }
 
     /// The shard that this thread's round begins with: another one for every thread. And how many more this is than its
@@ -154,7 +170,7 @@ impl<P: Payload, C> Engine<P, C> {
                 .next()
                 .is_some_and(|next| next <= tick)
         };
-        !self.is_driving() && !self.is_deciding() && self.unattended().any(due)
+        !self.is_driving() && !self.stalls.is_deciding() && self.unattended().any(due)
     }
 
     /// This thread has left a shard. If the reaper sleeps, or is about to, it has left that shard to

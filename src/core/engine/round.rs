@@ -117,7 +117,7 @@ impl<P: Payload, C> Engine<P, C> {
         }
         #[cfg(feature = "tracing")]
         self.tell_of_growth(driver, at);
-        self.attended();
+        self.stalls.attended(&self.deadlines);
         Visit {
             more,
             next: next.unwrap_or(NEVER).min(chores),
