@@ -91,7 +91,11 @@ impl<P: Payload, C> Engine<P, C> {
                 header.next.close();
             }
         }
-        self.await_owners(at);
+        self.owners.await_none(
+            self.stripes.iter().map(|stripe| &stripe.ending),
+            |id| self.shard_of(id) == at,
+            |patience| self.has_lost(patience),
+        );
         for local in 0..peak {
             let chunk = self.slots.chunk_of(at, local);
             #[allow(clippy::cast_possible_truncation)] // a slot's id

@@ -62,7 +62,6 @@ use super::slot::{Payload, Slot};
 use super::slots::{Slots, Spot};
 use super::threads::{self, index, Counter, Stripes};
 use crate::inject::{hit, stall, Bug};
-use crate::sync::asymmetric::Barrier;
 use crate::sync::park::Patience;
 use crate::sync::{process, thread};
 use crate::time::{Ticks, Timeout, NEVER};
@@ -70,6 +69,7 @@ use admission::Admission;
 use crossbeam_utils::CachePadded;
 use deadline::Deadlines;
 use notice::Unreported;
+use owner::Owners;
 use pause::{Pause, Stalls};
 use reclaim::Reclaim;
 use shard::Shard;
@@ -205,8 +205,7 @@ pub(crate) struct Engine<P: Payload, C> {
     wakeup: Wakeup,
     reclaim: Reclaim,
     stalls: Stalls,
-    /// Between owners and who ends what is due; off where entries have no owners.
-    barrier: Barrier,
+    owners: Owners,
     /// The process that it was made in.
     process: u32,
     seed: u64,
@@ -239,7 +238,7 @@ impl<P: Payload, C> Engine<P, C> {
             wakeup: Wakeup::new(),
             reclaim: Reclaim::new(),
             stalls: Stalls::new(config.pause_grace),
-            barrier: Barrier::new(config.owners),
+            owners: Owners::new(config.owners),
             process: process::current(),
             seed: config.seed,
             hasher: foldhash::SharedSeed::from_u64(config.seed),
@@ -520,6 +519,16 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
+    /// As [`enforce_in`](Self::enforce_in), for the owner of a lease that has just been set.
+    #[cfg(feature = "async")]
+    #[inline(always)]
+    pub(crate) fn enforce_own(&self, header: &Header, id: u32, tick: u64) -> Result<(), Refused> {
+        if self.owners.is_covered(header, tick) {
+            return Ok(());
+        }
+        self.enforce_in(header, id, tick)
+    }
+
     #[cold]
     fn tell(&self, id: u32) {
         let Some(header) = self.slots.header(id) else {
@@ -615,6 +624,44 @@ impl<P: Payload, C> Engine<P, C> {
         if waiting > 1 {
             index.carry(pin, &mut { HELP }, |id| face.tail(id));
         }
+    }
+
+    /// See [`Owners::is_near`].
+    #[cfg(feature = "async")]
+    pub(crate) fn is_near(&self, due: u64) -> bool {
+        Owners::is_near(due, self.deadlines.caught_up())
+    }
+
+    /// Ends the entry of an owner who was due then, and frees its slot but for [`freed`](Self::freed).
+    /// Returns what `take` takes out of it before. `None` if the entry had ended: in the slot there may
+    /// be another one. (Or if what was due there has waited for years: the next driver ends that.)
+    #[cfg(feature = "async")]
+    #[inline(always)]
+    pub(crate) fn end_own<T>(
+        &self,
+        mine: &Stripe<C>,
+        (id, lease, due): (u32, Lease, u64),
+        take: impl FnOnce(Slot<'_, P>) -> T,
+    ) -> Option<T> {
+        let spot = self.slots.spot(id)?;
+        self.owners.end(
+            &mine.ending,
+            owner::Own { id, lease, due },
+            spot,
+            || self.deadlines.caught_up(),
+            || self.end(spot.slot, lease).is_ok(),
+            || {
+                let taken = take(spot.slot);
+                spot.slot.set_lease(Lease::free(lease.incarnation()));
+                taken
+            },
+        )
+    }
+
+    /// The system refuses the owners' fence from now on.
+    #[cfg(all(test, feature = "async"))]
+    pub(crate) fn forget_fence(&self) {
+        self.owners.forget_fence();
     }
 
     /// Ends a slot: the one caller for whom this succeeds owns it alone from here on.

@@ -183,7 +183,7 @@ impl<P: Payload, C> Engine<P, C> {
                 }
             }
             // Several at a time, so that the memory of one is fetched while another is looked at.
-            let meets = self.barrier.was_on();
+            let meets = self.owners.exist();
             let at_once = if meets { MET_AT_ONCE } else { AT_ONCE };
             let mut due = [(0, 0); MET_AT_ONCE];
             let mut count = 0;
@@ -296,7 +296,13 @@ impl<P: Payload, C> Engine<P, C> {
                 header.scanned.store(true, Ordering::Relaxed);
             }
         }
-        self.meet_owners(|bucket, slot| {
+        let endings = self.stripes.iter().map(|stripe| &stripe.ending);
+        let is_there = |id, lease| {
+            let slot = self.slots.slot(id);
+            slot.is_some_and(|slot| slot.lease() == lease)
+        };
+        self.owners.meet(endings, is_there, |id| {
+            let (bucket, slot) = (id / BUCKET_U32, id % BUCKET_U32);
             let place = due.iter().position(|&(_, due)| due == bucket);
             if let Some(Some(taken)) = place.map(|place| &mut taken[place]) {
                 taken.owned |= 1 << slot;
