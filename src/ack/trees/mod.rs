@@ -43,8 +43,9 @@ use super::error::AckError;
 use super::outcome::{Outcome, Reason, Root, RootId};
 use crate::core::engine::{BadTimeout, Claim, Engine, Face, Look, Refused, Stripe};
 use crate::core::lease::{Lease, State};
+use crate::core::per_shard::PerShard;
 use crate::core::slot::Slot;
-use crate::core::threads::{Counter, PerShard};
+use crate::core::threads::Counter;
 use crate::inject::{held, hit, Bug};
 #[cfg(feature = "async")]
 use crate::setup::Leftovers;

@@ -20,9 +20,9 @@
 //! # Shutdown
 //!
 //! That a shutdown has begun is a hint to inserting threads: the closing of buckets and of shards'
-//! chunk counts decides (W8). A task that waits has no word to read-modify-write then, so it passes a
-//! sequentially consistent fence between joining and its look, and the thread that shuts down passes
-//! one between its store and its look at the line.
+//! chunk counts decides (W8). A task that waits has no word to read-modify-write then, so it passes
+//! a sequentially consistent fence between joining and its look, and the thread that shuts down
+//! passes one between its store and its look at the line.
 
 use crate::inject::{hit, Bug};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
@@ -85,7 +85,8 @@ impl Admission {
         self.limit
     }
 
-    /// Whether a claim has to be [admitted](Self::admit). Until then a free slot is all that it needs.
+    /// Whether a claim has to be [admitted](Self::admit). Until then a free slot is all that it
+    /// needs.
     #[inline(always)]
     pub(super) fn asks(&self) -> bool {
         self.asks.load(Ordering::Relaxed)
@@ -232,8 +233,8 @@ impl Door<'_> {
 
     /// Joins the line in that place, and looks again. If that finds something, the task has left.
     pub(crate) fn join(self, place: &mut Place, waker: &Waker) -> Option<Result<(), Closed>> {
-        // Either this comes after the read-modify-write of a thread that frees a slot, and finds it;
-        // or before, and that thread finds the line awaited.
+        // Either this comes after the read-modify-write of a thread that frees a slot, and finds
+        // it; or before, and that thread finds the line awaited.
         let look = || self.look_by(|permits| permits.fetch_add(0, Ordering::AcqRel));
         self.0.line.join(place, waker, look)
     }

@@ -1,9 +1,9 @@
 //! Claiming: a free slot for a new entry.
 //!
-//! Mostly a slot is left in the bucket that the thread owns ([`super::cursor`]), and that is all. Else
-//! the claim is admitted ([`super::admission`]), and the cursor advances: through its chunk, and then
-//! into a chunk of another shard's ring ([`super::ring`]). When it moves on out of a chunk that has
-//! left the ring, the thread tells the driver.
+//! Mostly a slot is left in the bucket that the thread owns ([`super::cursor`]), and that is all.
+//! Else the claim is admitted ([`super::admission`]), and the cursor advances: through its chunk,
+//! and then into a chunk of another shard's ring ([`super::ring`]). When it moves on out of a chunk
+//! that has left the ring, the thread tells the driver.
 
 use super::{Claim, Engine, Refused, Stripe};
 use crate::core::params::CHUNK;
@@ -18,9 +18,11 @@ const FRUITLESS: u32 = 4;
 const NOTHING: u64 = u64::MAX;
 
 impl<P: Payload, C> Engine<P, C> {
-    /// Claims a free slot. Lock-free; amortised over a bucket, one swap. If there is none, `refused` says why.
+    /// Claims a free slot. Lock-free; amortised over a bucket, one swap. If there is none,
+    /// `refused` says why.
     ///
-    /// (Not a `Result`: its layout makes the compiler take the claim to bytes and put it together again.)
+    /// (Not a `Result`: its layout makes the compiler take the claim to bytes and put it together
+    /// again.)
     #[inline(always)]
     pub(crate) fn claim(
         &self,
@@ -31,7 +33,8 @@ impl<P: Payload, C> Engine<P, C> {
         self.claim_with(stripe, index, true, refused)
     }
 
-    /// As [`claim`](Self::claim), of a slot that takes another one's place, and its room where that is bounded.
+    /// As [`claim`](Self::claim), of a slot that takes another one's place, and its room where that
+    /// is bounded.
     #[inline(always)]
     pub(crate) fn claim_instead(
         &self,
@@ -74,8 +77,8 @@ impl<P: Payload, C> Engine<P, C> {
         Some((claim, spot))
     }
 
-    /// As [`claim`](Self::claim), from the next bucket, or where there is more to ask. The slot's id; if [`NOTHING`],
-    /// `refused` says why.
+    /// As [`claim`](Self::claim), from the next bucket, or where there is more to ask. The slot's
+    /// id; if [`NOTHING`], `refused` says why.
     #[inline(never)]
     fn claim_further(
         &self,
@@ -127,8 +130,8 @@ impl<P: Payload, C> Engine<P, C> {
         })
     }
 
-    /// Whether the bucket of slot `id` has waited for the driver for so long, at `tick`, that a deadline from now could
-    /// not be told from one before it.
+    /// Whether the bucket of slot `id` has waited for the driver for so long, at `tick`, that a
+    /// deadline from now could not be told from one before it.
     #[cold]
     fn is_stale(&self, id: u32, tick: u64) -> bool {
         self.slots
@@ -137,8 +140,8 @@ impl<P: Payload, C> Engine<P, C> {
             .is_some_and(|next| tick.saturating_sub(next) >= super::deadline::MAX_LAPSE)
     }
 
-    /// Moves the cursor into another chunk: one with room, or a `fresh` one. It owns no bucket in the
-    /// old one.
+    /// Moves the cursor into another chunk: one with room, or a `fresh` one. It owns no bucket in
+    /// the old one.
     #[cold]
     fn next_chunk(&self, stripe: &Stripe<C>, index: usize, fresh: bool) -> Result<(), Refused> {
         self.leave_chunk(stripe);
@@ -146,8 +149,8 @@ impl<P: Payload, C> Engine<P, C> {
         #[allow(clippy::cast_possible_truncation)]
         let at = (index as u64).wrapping_add(turn) as usize & (self.shards.len() - 1);
         let ring = &self.shards[at].ring;
-        // A chunk that samples as roomy may be taken by others, or may have waited for the driver too
-        // long. A fresh one ends that.
+        // A chunk that samples as roomy may be taken by others, or may have waited for the driver
+        // too long. A fresh one ends that.
         let found = if fresh {
             None
         } else {

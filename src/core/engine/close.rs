@@ -34,16 +34,18 @@ impl<P: Payload, C> Engine<P, C> {
         self.admission.until_parted(done)
     }
 
-    /// Whether a shutdown has closed the bucket of slot `id`: an entry that is live there all the same is the shutdown's to end, or, if that
-    /// has not seen it, its claimer's, who will find the bucket closed. If not, the shutdown sees all that this thread has done before.
+    /// Whether a shutdown has closed the bucket of slot `id`: an entry that is live there all the
+    /// same is the shutdown's to end, or, if that has not seen it, its claimer's, who will find the
+    /// bucket closed. If not, the shutdown sees all that this thread has done before.
     #[inline]
     pub(crate) fn has_closed(&self, id: u32) -> bool {
         let header = self.slots.header(id);
         header.is_some_and(|header| header.next.is_closed())
     }
 
-    /// Shuts the engine: ends every slot, calling `f` for each that this ended. Goes from shard to shard, and waits at each
-    /// for the thread that is at it: asleep, where that takes long. After it returns nothing is live, and nothing can come.
+    /// Shuts the engine: ends every slot, calling `f` for each that this ended. Goes from shard to
+    /// shard, and waits at each for the thread that is at it: asleep, where that takes long. After
+    /// it returns nothing is live, and nothing can come.
     pub(crate) fn close(&self, face: &impl Face<P>, mut f: impl FnMut(Claim<'_, P>, Lease)) {
         self.refuse();
         let _driving = self.driving();
@@ -79,8 +81,8 @@ impl<P: Payload, C> Engine<P, C> {
         f: &mut impl FnMut(Claim<'_, P>, Lease),
     ) -> Option<u64> {
         let Some(peak) = self.shards[at].ring.shut() else {
-            // Closed before. An entry on its way in finds its bucket closed, and is its claimer's to
-            // end: no other thread would say so.
+            // Closed before. An entry on its way in finds its bucket closed, and is its claimer's
+            // to end: no other thread would say so.
             return None;
         };
         let mut ended = 0;

@@ -2,9 +2,9 @@
 //!
 //! A thread walks through a chunk of slots in order. It owns one bucket of 16 after the other (one
 //! swap each; see [`core::slots`](crate::core::slots)) and claims the free slots in it by plain
-//! stores. In-flight windows thus become sequential memory, and a slot rests for as long as possible
-//! between two occupants. At the chunk's end, or where few slots were free, the thread goes on in
-//! another chunk ([`super::ring`]).
+//! stores. In-flight windows thus become sequential memory, and a slot rests for as long as
+//! possible between two occupants. At the chunk's end, or where few slots were free, the thread
+//! goes on in another chunk ([`super::ring`]).
 //!
 //! A thread that claims no more keeps the bucket that it owns last: at most 15 slots that no other
 //! thread can have, and a chunk whose memory stays.
@@ -56,10 +56,10 @@ impl Cursor {
         self.base.get() as u32
     }
 
-    /// Takes a slot in the bucket that this thread owns, unless that `is_stale`, or in the next one of
-    /// its chunk that it can own. `None` at the chunk's end, and where so few slots are free that
-    /// another chunk may be better.
-    #[allow(clippy::cast_possible_truncation)] // `bucket` is a slot id or one past it, a mask has 32 bits
+    /// Takes a slot in the bucket that this thread owns, unless that `is_stale`, or in the next one
+    /// of its chunk that it can own. `None` at the chunk's end, and where so few slots are free
+    /// that another chunk may be better.
+    #[allow(clippy::cast_possible_truncation)] // a slot id or one past it; a mask has 32 bits
     pub(super) fn advance<P: Payload>(
         &self,
         slots: &Slots<P>,

@@ -4,18 +4,18 @@
 //!
 //! [`Deadlines`] knows two things of the driver, both of them hints to other threads:
 //!
-//! * `driven`, the latest clock reading that a round began with. Time does not go back for the driver.
-//!   A deadline is computed from a reading that is no earlier than that: if the clock has gone back,
-//!   an entry that begins now would otherwise be due already by the driver's time.
-//! * `caught_up`, the latest tick up to which all that was due has been ended. It is about where the
-//!   deadlines of live leases begin, which the 40 bits of a lease do not say.
+//! * `driven`, the latest clock reading that a round began with. Time does not go back for the
+//!   driver. A deadline is computed from a reading that is no earlier than that: if the clock has
+//!   gone back, an entry that begins now would otherwise be due already by the driver's time.
+//! * `caught_up`, the latest tick up to which all that was due has been ended. It is about where
+//!   the deadlines of live leases begin, which the 40 bits of a lease do not say.
 //!
 //! # Jumps of years
 //!
-//! A lease cannot tell a new deadline from one that has passed long since, if the driver is behind by
-//! [`MAX_LAPSE`] ticks: the clock has jumped, and no thread has polled since. A thread that computes a
-//! deadline anew finds that ([`Deadlines::note_lapse`]). Its caller drives the engine first, and what
-//! is due goes (`Engine::catch_up`).
+//! A lease cannot tell a new deadline from one that has passed long since, if the driver is behind
+//! by [`MAX_LAPSE`] ticks: the clock has jumped, and no thread has polled since. A thread that
+//! computes a deadline anew finds that ([`Deadlines::note_lapse`]). Its caller drives the engine
+//! first, and what is due goes (`Engine::catch_up`).
 
 use crate::core::threads::Counter;
 use crate::inject::{hit, Bug};
@@ -90,8 +90,8 @@ pub(super) struct LastDeadlines {
 }
 
 impl LastDeadlines {
-    /// The tick at which the driver was found to be years behind, if it was when this thread computed
-    /// a deadline last.
+    /// The tick at which the driver was found to be years behind, if it was when this thread
+    /// computed a deadline last.
     #[inline(always)]
     pub(super) fn lapsed(&self) -> Option<u64> {
         match self.lapsed.get() {
@@ -120,7 +120,8 @@ impl Deadlines {
         let lag = clock.lag();
         Deadlines {
             ticks: Ticks::new(now, interval),
-            // A lag that is small beside the interval is made up for by adding it to every deadline.
+            // A lag that is small beside the interval is made up for by adding it to every
+            // deadline.
             lag: (!exact && lag <= interval / 4).then_some(lag),
             clock,
             driven: CachePadded::new(AtomicU64::new(now)),
@@ -153,8 +154,8 @@ impl Deadlines {
 
     /// A clock reading for a deadline, and what to add to the timeout for its lag.
     ///
-    /// Never before the time that the driver has seen: if the clock has gone back, what begins now would
-    /// otherwise be due already by the driver's time.
+    /// Never before the time that the driver has seen: if the clock has gone back, what begins now
+    /// would otherwise be due already by the driver's time.
     #[inline(always)]
     pub(super) fn now_for_deadline(&self) -> (u64, u64) {
         let driven = self.driven.load(Relaxed);
@@ -164,8 +165,8 @@ impl Deadlines {
         }
     }
 
-    /// The deadline of what begins now, and the clock reading that it was derived from. `default` is the default timeout in
-    /// nanoseconds, `None` for never, and always the same.
+    /// The deadline of what begins now, and the clock reading that it was derived from. `default`
+    /// is the default timeout in nanoseconds, `None` for never, and always the same.
     #[inline(always)]
     pub(super) fn deadline(
         &self,
@@ -218,10 +219,11 @@ impl Deadlines {
         Ok(deadline)
     }
 
-    /// The tick at which what takes `after` nanoseconds from now on is over, be that more than a lease
-    /// can express. The same timeout again within a tick costs no division.
+    /// The tick at which what takes `after` nanoseconds from now on is over, be that more than a
+    /// lease can express. The same timeout again within a tick costs no division.
     ///
-    /// By the coarse clock also where its lag is small beside the timeout, though not beside the interval.
+    /// By the coarse clock also where its lag is small beside the timeout, though not beside the
+    /// interval.
     #[cfg(feature = "async")]
     #[inline(always)]
     pub(super) fn due(&self, mine: &LastDeadlines, after: u64) -> u64 {
@@ -310,8 +312,8 @@ impl Deadlines {
         self.caught_up() + MAX_LAPSE
     }
 
-    /// The tick of the clock reading `now`, if the driver is behind it by more than a lease can express
-    /// beside a full timeout.
+    /// The tick of the clock reading `now`, if the driver is behind it by more than a lease can
+    /// express beside a full timeout.
     pub(super) fn lapse(&self, now: u64) -> Option<u64> {
         let tick = self.ticks.at(now);
         let long = tick.saturating_sub(self.caught_up()) >= MAX_LAPSE;

@@ -31,8 +31,8 @@ impl<P: Payload, C> Engine<P, C> {
         stripe.ended.get() % CHUNK as u64 == 0
     }
 
-    /// A slot that the caller has ended is out of the index. It is free at once if no thread can be looking at it; else
-    /// [later](Self::free_later).
+    /// A slot that the caller has ended is out of the index. It is free at once if no thread can be
+    /// looking at it; else [later](Self::free_later).
     #[inline]
     pub(crate) fn free_or_rest(
         &self,
@@ -47,7 +47,8 @@ impl<P: Payload, C> Engine<P, C> {
         self.freed(stripe)
     }
 
-    /// As [`free`](Self::free), of a slot that was [claimed instead](Self::claim_instead) of another one.
+    /// As [`free`](Self::free), of a slot that was [claimed instead](Self::claim_instead) of
+    /// another one.
     pub(crate) fn free_instead(&self, claim: &Claim<'_, P>) {
         claim.slot.set_lease(Lease::free(claim.incarnation));
     }
@@ -55,9 +56,9 @@ impl<P: Payload, C> Engine<P, C> {
     /// Hands over a slot that the caller has ended, and whose word is out of the index. It becomes
     /// free when no thread that is pinned now is any more.
     ///
-    /// True if this thread has handed over so many that it should
-    /// [do the driver's part](Self::reclaim_now) itself, which it is not asked to where payloads have
-    /// to be dropped (`drops`).
+    /// True if this thread has handed over so many that it should [do the driver's
+    /// part](Self::reclaim_now) itself, which it is not asked to where payloads have to be dropped
+    /// (`drops`).
     #[inline]
     pub(crate) fn free_later(&self, stripe: &Stripe<C>, id: u32, drops: bool) -> bool {
         let Some(spot) = self.slots.spot(id) else {

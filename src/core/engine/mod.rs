@@ -10,25 +10,27 @@
 //!   so. What its budget does not cover stays in the shard, for the next driver.
 //! * After a round the driver has left every shard and is unpinned. Then it frees slots of entries
 //!   that have ended and that no thread can be looking at, and drops their payloads ([`reclaim`]).
-//!   One thread at a time takes the lists and looks after grace periods. Payloads are dropped outside
-//!   of that, so several drivers may drop different batches concurrently.
+//!   One thread at a time takes the lists and looks after grace periods. Payloads are dropped
+//!   outside of that, so several drivers may drop different batches concurrently.
 //! * The driver calls handlers and listeners unpinned, but while it is at the shard. A poll in a
 //!   handler finds every shard taken; a shutdown in one only asks. [`Engine::close`] goes from
 //!   shard to shard and waits at each until its driver has left it.
 //!
 //! # Shutdown (W8)
 //!
-//! `close` closes every bucket's next expiration by a swap. An inserter whose `lower` comes before it has its
-//! slot seen by the scan that follows; one whose `lower` comes after finds the bucket closed and ends its own
-//! slot. Buckets that did not exist are excluded the same way on the shard's chunk count.
-//!
+//! `close` closes every bucket's next expiration by a swap. An inserter whose `lower` comes before
+//! it has its slot seen by the scan that follows; one whose `lower` comes after finds the bucket
+//! closed and ends its own slot. Buckets that did not exist are excluded the same way on the
+//! shard's chunk count.
 
 mod admission;
 mod claim;
 mod close;
 mod cursor;
 mod deadline;
+mod face;
 mod freeing;
+mod keys;
 mod notice;
 mod owner;
 mod pause;
@@ -47,6 +49,7 @@ mod walk;
 pub(crate) use admission::Door;
 pub(crate) use admission::Refused;
 pub(crate) use deadline::{BadTimeout, Source};
+pub(crate) use face::{Claim, Config, Face, Round};
 pub(crate) use renewal::Look;
 pub(crate) use stripe::Stripe;
 pub(crate) use walk::Walk;
@@ -68,6 +71,7 @@ use crate::time::{Ticks, Timeout, NEVER};
 use admission::Admission;
 use crossbeam_utils::CachePadded;
 use deadline::Deadlines;
+use keys::Keys;
 use notice::Unreported;
 use owner::Owners;
 use pause::{Pause, Stalls};
@@ -78,52 +82,12 @@ use wakeup::Wakeup;
 #[allow(clippy::cast_possible_truncation)]
 const BUCKET_U32: u32 = BUCKET as u32;
 
-/// How many homes and words of the index an inserting thread migrates at a time where the driver has fallen behind.
+/// How many homes and words of the index an inserting thread migrates at a time where the driver
+/// has fallen behind.
 const HELP: usize = 64;
 
-/// What an engine is made with; checked by the builders of the faces.
-pub(crate) struct Config {
-    pub(crate) shards: usize,
-    pub(crate) interval: u64,
-    pub(crate) capacity: Option<usize>,
-    pub(crate) clock: Source,
-    /// The exact clock is read for deadlines, whatever the coarse one's lag.
-    pub(crate) exact: bool,
-    pub(crate) seed: u64,
-    /// By how many nanoseconds late the driver takes it that the process has been stalled; see [`pause`].
-    pub(crate) pause_grace: Option<u64>,
-    /// Each entry has one owner, who alone ends it but for the driver; see [`owner`].
-    pub(crate) owners: bool,
-}
-
-/// A slot that the caller owns alone.
-pub(crate) struct Claim<'a, P: Payload> {
-    pub(crate) id: u32,
-    pub(crate) incarnation: u32,
-    pub(crate) slot: Slot<'a, P>,
-}
-
-impl<P: Payload> Clone for Claim<'_, P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P: Payload> Copy for Claim<'_, P> {}
-
-impl<'a, P: Payload> Claim<'a, P> {
-    /// Of the occupancy that `lease` is of.
-    #[inline(always)]
-    pub(crate) fn of(id: u32, slot: Slot<'a, P>, lease: Lease) -> Self {
-        Claim {
-            id,
-            incarnation: lease.incarnation(),
-            slot,
-        }
-    }
-}
-
-/// The time of a round: the tick that has begun, the clock's reading, and which stalls its entries are not to suffer for.
+/// The time of a round: the tick that has begun, the clock's reading, and which stalls its entries
+/// are not to suffer for.
 #[derive(Clone, Copy)]
 struct Instant<'p> {
     tick: u64,
@@ -141,7 +105,8 @@ struct Work {
 /// See [`Engine::driving`].
 struct Driving<'a, P: Payload, C> {
     engine: &'a Engine<P, C>,
-    /// Of the stripe that is marked: an ending thread's is borrowed, and must not be another's meanwhile.
+    /// Of the stripe that is marked: an ending thread's is borrowed, and must not be another's
+    /// meanwhile.
     index: threads::Index,
     _in_round: threads::InRound,
 }
@@ -153,52 +118,11 @@ impl<P: Payload, C> Drop for Driving<'_, P, C> {
     }
 }
 
-/// What a round of the driver left behind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Round {
-    /// The budget ran out: call again at once.
-    pub(crate) more: bool,
-    /// Somebody was at some of the shards, or this thread is in a round already: those were left out.
-    pub(crate) busy: bool,
-    /// The tick to come back at, if nothing else happens, to the shards that were not left out.
-    pub(crate) next: Option<u64>,
-}
-
-/// Told of what the driver finds; implemented by the store types.
-pub(crate) trait Face<P: Payload> {
-    /// Whether the driver may end this slot. False for one that has been filled but not yet published: its
-    /// claimer owns it still. Its claimer calls [`Engine::enforce`] once it has published it.
-    fn may_end(&self, claim: &Claim<'_, P>, lease: Lease) -> bool;
-
-    /// The driver is about to end this slot: a chance to start fetching what that will touch.
-    fn prepare(&self, id: u32, slot: Slot<'_, P>, lease: Lease);
-
-    /// `slot` has been ended by the driver (its lease is `DEAD`, was `lease`, deadline `deadline`) at clock
-    /// reading `now`: report it and free it. Must not panic.
-    fn expired(&self, claim: Claim<'_, P>, lease: Lease, deadline: u64, now: u64);
-
-    /// How many of a shard's slots are in use, and how many keys its index holds; about.
-    fn live(&self, shard: usize) -> (u64, u64);
-
-    /// The slot that this one leads to, where slots are forwarded.
-    fn tail(&self, id: u32) -> u32 {
-        id
-    }
-
-    /// No thread looks at an ended slot any more: takes its payload, calls `free`, and drops the payload. Must not panic.
-    fn discard(&self, _slot: Slot<'_, P>, free: impl FnOnce())
-    where
-        Self: Sized,
-    {
-        free();
-    }
-}
-
 /// A sharded store of slots that expire.
 pub(crate) struct Engine<P: Payload, C> {
     slots: Slots<P>,
     shards: Box<[CachePadded<Shard>]>,
-    indexes: Box<[Index]>,
+    keys: Keys,
     stripes: Stripes<CachePadded<Stripe<C>>>,
     deadlines: Deadlines,
     admission: Admission,
@@ -208,9 +132,8 @@ pub(crate) struct Engine<P: Payload, C> {
     owners: Owners,
     /// The process that it was made in.
     process: u32,
-    seed: u64,
-    hasher: foldhash::SharedSeed,
-    /// Nanoseconds that rounds of the reaper have taken, and how many there were. Written by it only.
+    /// Nanoseconds that rounds of the reaper have taken, and how many there were. Written by it
+    /// only.
     pub(crate) busy: Counter,
     pub(crate) rounds: Counter,
 }
@@ -229,9 +152,7 @@ impl<P: Payload, C> Engine<P, C> {
             shards: (0..shards)
                 .map(|at| CachePadded::new(Shard::new(at, now)))
                 .collect(),
-            indexes: (0..shards)
-                .map(|_| Index::new())
-                .collect::<Result<_, _>>()?,
+            keys: Keys::new(shards, config.seed)?,
             stripes: Stripes::new(move || CachePadded::new(Stripe::new(stripe()))),
             deadlines,
             admission: Admission::new(config.capacity),
@@ -240,8 +161,6 @@ impl<P: Payload, C> Engine<P, C> {
             stalls: Stalls::new(config.pause_grace),
             owners: Owners::new(config.owners),
             process: process::current(),
-            seed: config.seed,
-            hasher: foldhash::SharedSeed::from_u64(config.seed),
             busy: Counter::default(),
             rounds: Counter::default(),
         })
@@ -249,7 +168,8 @@ impl<P: Payload, C> Engine<P, C> {
 }
 
 impl<P: Payload, C> Engine<P, C> {
-    /// Whether what has been waited for so long is said by a thread that stayed behind when this process was forked.
+    /// Whether what has been waited for so long is said by a thread that stayed behind when this
+    /// process was forked.
     pub(crate) fn has_lost(&self, patience: &Patience) -> bool {
         patience.is_long() && self.process != process::current()
     }
@@ -276,7 +196,8 @@ impl<P: Payload, C> Engine<P, C> {
         self.reclaim.pin()
     }
 
-    /// How many slots of `face`, which is this engine's, are in use; about, while others come and go.
+    /// How many slots of `face`, which is this engine's, are in use; about, while others come and
+    /// go.
     pub(crate) fn len(&self, face: &impl Face<P>) -> usize {
         let live: u64 = (0..self.shards()).map(|shard| face.live(shard).0).sum();
         usize::try_from(live).unwrap_or(usize::MAX)
@@ -379,8 +300,8 @@ impl<P: Payload, C> Engine<P, C> {
         self.stripes.iter().map(|stripe| stripe.refused.get()).sum()
     }
 
-    /// An entry that was due at `deadline` is seen at clock reading `now`. By who is at its shard. What has come early, and was never
-    /// begun, is no entry.
+    /// An entry that was due at `deadline` is seen at clock reading `now`. By who is at its shard.
+    /// What has come early, and was never begun, is no entry.
     #[inline]
     fn late(&self, claim: &Claim<'_, P>, lease: Lease, deadline: u64, now: u64) {
         if !lease.state().is_early() {
@@ -425,36 +346,29 @@ impl<P: Payload, C> Engine<P, C> {
         self.shards[shard].ring.held() * CHUNK as u64
     }
 
-    /// The seeded hash of some bits.
+    /// See [`Keys::hash`].
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // the low half is what is kept
     pub(crate) fn hash(&self, bits: u64) -> u32 {
-        use std::hash::Hasher;
-        let mut hasher = foldhash::quality::FoldHasher::with_seed(self.seed, &self.hasher);
-        hasher.write_u64(bits);
-        hasher.finish() as u32
+        self.keys.hash(bits)
     }
 
-    /// The shard whose index has the keys of this hash. The index addresses homes by the lowest bits; shards go by a product,
-    /// to which all bits contribute.
+    /// See [`Keys::shard_of_hash`].
     #[inline]
     pub(crate) fn shard_of_hash(&self, hash: u32) -> usize {
-        (hash.wrapping_mul(0x9E37_79B1) >> 24) as usize & (self.shards.len() - 1)
+        self.keys.shard_of_hash(hash)
     }
 
     /// The index that has the keys of this hash.
     #[inline]
     pub(crate) fn index_of(&self, hash: u32) -> &Index {
-        &self.indexes[self.shard_of_hash(hash)]
+        self.keys.index_of(hash)
     }
 
     #[inline]
     pub(crate) fn index(&self, shard: usize) -> &Index {
-        &self.indexes[shard]
+        self.keys.at(shard)
     }
-}
 
-impl<P: Payload, C> Engine<P, C> {
     /// Calls `f` with this thread's stripe and index.
     #[inline(always)]
     pub(crate) fn with_stripe<R>(&self, f: impl FnOnce(&Stripe<C>, usize) -> R) -> R {
@@ -462,7 +376,8 @@ impl<P: Payload, C> Engine<P, C> {
         f(self.stripes.get(index.get()), index.get())
     }
 
-    /// Marks this thread as being at a shard, or about to go to some, until the mark is dropped. Marks nest.
+    /// Marks this thread as being at a shard, or about to go to some, until the mark is dropped.
+    /// Marks nest.
     fn driving(&self) -> Driving<'_, P, C> {
         let index = index();
         self.stripes.get(index.get()).driving.add(1);
@@ -483,8 +398,8 @@ impl<P: Payload, C> Engine<P, C> {
         self.stripes.iter().map(|stripe| &stripe.face)
     }
 
-    /// Sums what `of` makes of each thread's share: how many slots are in use, and how many keys there are, by what this thread
-    /// has counted, which may be less than nothing.
+    /// Sums what `of` makes of each thread's share: how many slots are in use, and how many keys
+    /// there are, by what this thread has counted, which may be less than nothing.
     pub(crate) fn balance(&self, of: impl Fn(&C) -> (u64, u64)) -> (u64, u64) {
         let add = |sum: (u64, u64), (slots, keys): (u64, u64)| {
             (sum.0.wrapping_add(slots), sum.1.wrapping_add(keys))
@@ -495,9 +410,11 @@ impl<P: Payload, C> Engine<P, C> {
         (sane(slots), sane(keys))
     }
 
-    /// Makes sure that the reaper looks at slot `id` by `tick`. Call after its lease was set to expire then.
+    /// Makes sure that the reaper looks at slot `id` by `tick`. Call after its lease was set to
+    /// expire then.
     ///
-    /// `Err` if the engine was shut down before: the caller must end the slot itself, or find it ended.
+    /// `Err` if the engine was shut down before: the caller must end the slot itself, or find it
+    /// ended.
     #[inline]
     pub(crate) fn enforce(&self, id: u32, tick: u64) -> Result<(), Refused> {
         match self.slots.header(id) {
@@ -543,15 +460,16 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Makes sure that the next expiration of the shard of slot `id` is `tick` at the latest. Who has made a lease that
-    /// expires then may have found nothing to tell, because another thread is about to tell of an earlier one.
+    /// Makes sure that the next expiration of the shard of slot `id` is `tick` at the latest. Who
+    /// has made a lease that expires then may have found nothing to tell, because another thread is
+    /// about to tell of an earlier one.
     #[inline]
     pub(crate) fn heed(&self, id: u32, tick: u64) {
         self.shards[self.shard_of(id)].notices.ensure(tick);
     }
 
-    /// The nearest tick that a thread has yet to report, or the one after `now`; [`NEVER`] if there is
-    /// none.
+    /// The nearest tick that a thread has yet to report, or the one after `now`; [`NEVER`] if there
+    /// is none.
     fn unreported(&self, now: u64) -> u64 {
         Unreported::nearest(self.stripes.iter().map(|stripe| &stripe.unreported), now)
     }
@@ -567,8 +485,8 @@ impl<P: Payload, C> Engine<P, C> {
     /// How long until then.
     pub(crate) fn wait_time(&self) -> Option<std::time::Duration> {
         let promises = self.stalls.promises(self.wakeup.has_reaper());
-        // First: a thread that has reported since has named the tick at its shard before, and a caller
-        // that depends on it finds one or the other (Q12).
+        // First: a thread that has reported since has named the tick at its shard before, and a
+        // caller that depends on it finds one or the other (Q12).
         let unreported = self.unreported(0);
         let told = self
             .shards
@@ -588,7 +506,8 @@ impl<P: Payload, C> Engine<P, C> {
         (next != NEVER).then(|| self.ticks().until(now, next))
     }
 
-    /// Publishes slot `id` in the index, wherever there is room, unless `probe` takes a slot that is there already.
+    /// Publishes slot `id` in the index, wherever there is room, unless `probe` takes a slot that
+    /// is there already.
     pub(crate) fn publish(
         &self,
         pin: &Pin,
@@ -599,7 +518,7 @@ impl<P: Payload, C> Engine<P, C> {
     ) -> Insert {
         let mut crowded = false;
         let shard = self.shard_of_hash(hash);
-        let index = &self.indexes[shard];
+        let index = self.keys.at(shard);
         let entered = index.insert(pin, hash, id, &mut crowded, probe);
         if crowded {
             index.grow_if_full(face.live(shard).1);
@@ -611,12 +530,13 @@ impl<P: Payload, C> Engine<P, C> {
         entered
     }
 
-    /// A key has gone into the index of `shard` the long way; `crowded` if the index may have grown. Sees to it that
-    /// what is to be carried is carried: the driver hears of it, and if it has fallen behind by more than a table, this
-    /// thread carries some words itself, unless another thread does. It does not take the driver's place for that.
+    /// A key has gone into the index of `shard` the long way; `crowded` if the index may have
+    /// grown. Sees to it that what is to be carried is carried: the driver hears of it, and if it
+    /// has fallen behind by more than a table, this thread carries some words itself, unless
+    /// another thread does. It does not take the driver's place for that.
     #[inline]
     fn help_carrying(&self, pin: &Pin, shard: usize, crowded: bool, face: &impl Face<P>) {
-        let index = &self.indexes[shard];
+        let index = self.keys.at(shard);
         let waiting = index.tables_to_carry();
         if crowded && waiting > 0 {
             self.wakeup.wake_by(1);
@@ -632,9 +552,10 @@ impl<P: Payload, C> Engine<P, C> {
         Owners::is_near(due, self.deadlines.caught_up())
     }
 
-    /// Ends the entry of an owner who was due then, and frees its slot but for [`freed`](Self::freed).
-    /// Returns what `take` takes out of it before. `None` if the entry had ended: in the slot there may
-    /// be another one. (Or if what was due there has waited for years: the next driver ends that.)
+    /// Ends the entry of an owner who was due then, and frees its slot but for
+    /// [`freed`](Self::freed). Returns what `take` takes out of it before. `None` if the entry had
+    /// ended: in the slot there may be another one. (Or if what was due there has waited for years:
+    /// the next driver ends that.)
     #[cfg(feature = "async")]
     #[inline(always)]
     pub(crate) fn end_own<T>(

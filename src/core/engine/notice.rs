@@ -13,30 +13,30 @@
 //!                                                                        (read-modify-write)
 //! ```
 //!
-//! Both sides change a bucket's next expiration by read-modify-writes only, so one comes first. If the
-//! inserting thread's does, the driver's scan sees the lease. If the driver's does, the inserting
-//! thread finds "never", or a later tick: it lowers that, and pushes the bucket (W5). A touch to an
-//! earlier deadline does the same (W11).
+//! Both sides change a bucket's next expiration by read-modify-writes only, so one comes first. If
+//! the inserting thread's does, the driver's scan sees the lease. If the driver's does, the
+//! inserting thread finds "never", or a later tick: it lowers that, and pushes the bucket (W5). A
+//! touch to an earlier deadline does the same (W11).
 //!
-//! The pushing thread reads the *bucket's* next expiration after the push, and does not name its own
-//! deadline: it may push for another thread, too, which has found the bucket flagged (W10).
+//! The pushing thread reads the *bucket's* next expiration after the push, and does not name its
+//! own deadline: it may push for another thread, too, which has found the bucket flagged (W10).
 //!
 //! # A shard's next expiration
 //!
 //! It is a lower bound of the deadlines in the shard's buckets, filed or on their way, at any time,
-//! also while the shard is driven. The driver raises it at the end of its round only, and only if no
-//! thread has named a tick since before the inbox was taken. A named tick that is yet to come stays,
-//! although the inbox was empty: its bucket may be on its way in another thread's hands (W10). A poll
-//! does not find a bucket that is held up on that way for longer than its deadline.
+//! also while the shard is driven. The driver raises it at the end of its round only, and only if
+//! no thread has named a tick since before the inbox was taken. A named tick that is yet to come
+//! stays, although the inbox was empty: its bucket may be on its way in another thread's hands
+//! (W10). A poll does not find a bucket that is held up on that way for longer than its deadline.
 //!
 //! # Ticks that are not reported yet
 //!
-//! A shard keeps the nearest of the ticks that were named. A thread that finds its bucket lowered by
-//! another one names nothing, while something nearer is known of the shard. A caller may ask how long
-//! to wait just then. So in the keyed stores a thread that is about to make a lease of which the
-//! driver has to hear says so in its stripe, until it has reported the lease ([`Unreported::begin`]).
-//! A driver that raises the shard's next expiration reads the stripes first, and goes no further than
-//! that (Q12).
+//! A shard keeps the nearest of the ticks that were named. A thread that finds its bucket lowered
+//! by another one names nothing, while something nearer is known of the shard. A caller may ask how
+//! long to wait just then. So in the keyed stores a thread that is about to make a lease of which
+//! the driver has to hear says so in its stripe, until it has reported the lease
+//! ([`Unreported::begin`]). A driver that raises the shard's next expiration reads the stripes
+//! first, and goes no further than that (Q12).
 
 use crate::core::header::{Header, NextExpiration};
 use crate::core::inbox::{Inbox, Taken};
@@ -61,8 +61,8 @@ impl Notices {
         }
     }
 
-    /// Notifies the driver of a bucket whose next expiration the caller has lowered. Returns the tick
-    /// by which the driver is wanted.
+    /// Notifies the driver of a bucket whose next expiration the caller has lowered. Returns the
+    /// tick by which the driver is wanted.
     pub(super) fn notify(&self, bucket: u32, header: &Header) -> Option<u64> {
         self.inbox.push(bucket, header);
         // The bucket's, not the caller's own: the push may have been for another thread, too (W10).
@@ -151,11 +151,12 @@ impl Unreported {
         }
     }
 
-    /// Says that this thread is about to make a lease that expires at `tick`, of which the driver has
-    /// to hear, until what this returns is dropped. Call it before another thread can find the lease.
+    /// Says that this thread is about to make a lease that expires at `tick`, of which the driver
+    /// has to hear, until what this returns is dropped. Call it before another thread can find the
+    /// lease.
     ///
-    /// No fence: a thread whose answer depends on that lease has found it, or its bucket lowered, and
-    /// with it what this says.
+    /// No fence: a thread whose answer depends on that lease has found it, or its bucket lowered,
+    /// and with it what this says.
     #[inline]
     pub(super) fn begin(&self, tick: u64) -> Telling<'_> {
         let before = self.nearness.load(Ordering::Relaxed);
@@ -167,8 +168,8 @@ impl Unreported {
         }
     }
 
-    /// The nearest tick of all threads', or the one after `now` if that has passed; [`NEVER`] if there
-    /// is none.
+    /// The nearest tick of all threads', or the one after `now` if that has passed; [`NEVER`] if
+    /// there is none.
     pub(super) fn nearest<'a>(all: impl Iterator<Item = &'a Unreported>, now: u64) -> u64 {
         // Acquire: pairs with `Telling::drop`.
         let nearest = all.map(|one| one.nearness.load(Ordering::Acquire)).max();

@@ -1,7 +1,8 @@
 //! What an entry's owner does without a read-modify-write: registering it, and ending it.
 //!
-//! An entry of [`timeouts`](crate::timeouts) has one owner, and nearly all are ended by theirs, long before they are due. So the owner leaves
-//! the fence that each of the two takes to who drives, by a [`Barrier`]. Of the other faces' entries anybody may end any: they do not use this.
+//! An entry of [`timeouts`](crate::timeouts) has one owner, and nearly all are ended by theirs,
+//! long before they are due. So the owner leaves the fence that each of the two takes to who
+//! drives, by a [`Barrier`]. Of the other faces' entries anybody may end any: they do not use this.
 //!
 //! # Registering
 //!
@@ -13,9 +14,11 @@
 //!   if not: next.lower(d), as everybody
 //! ```
 //!
-//! If the light side comes before the heavy one, the scan finds the lease. If not, the owner finds the bucket's next expiration taken, or what
-//! somebody has put there since, which the next scan takes, behind a heavy side of its own: *covers* means that it is no later than `d`
-//! and has news, so that the scan will look at all slots. A shutdown closes the bucket in the same place, and a closed one covers nothing.
+//! If the light side comes before the heavy one, the scan finds the lease. If not, the owner finds
+//! the bucket's next expiration taken, or what somebody has put there since, which the next scan
+//! takes, behind a heavy side of its own: *covers* means that it is no later than `d` and has news,
+//! so that the scan will look at all slots. A shutdown closes the bucket in the same place, and a
+//! closed one covers nothing.
 //!
 //! # Ending
 //!
@@ -29,13 +32,17 @@
 //!   if scanned: by a swap, as everybody
 //! ```
 //!
-//! If the light side comes before the heavy one, who scans finds slot and lease named, or the name gone and with it the slot freed. If not, the owner
-//! finds the bucket scanned and swaps; or finds that over, and with it what the scan has ended. So of the two one at most goes without a swap, and
-//! knows that the other leaves the slot alone; and what is named, and has that lease, its owner ends, so that the scan need not come back for it.
-//! An owner who comes too late names a lease that is no more there: that is passed over. No code of the user's runs while a slot is
-//! named. A shutdown leaves `scanned` as it is, and waits until no slot of the shard is named: a few instructions of other threads.
+//! If the light side comes before the heavy one, who scans finds slot and lease named, or the name
+//! gone and with it the slot freed. If not, the owner finds the bucket scanned and swaps; or finds
+//! that over, and with it what the scan has ended. So of the two one at most goes without a swap,
+//! and knows that the other leaves the slot alone; and what is named, and has that lease, its owner
+//! ends, so that the scan need not come back for it. An owner who comes too late names a lease that
+//! is no more there: that is passed over. No code of the user's runs while a slot is named. A
+//! shutdown leaves `scanned` as it is, and waits until no slot of the shard is named: a few
+//! instructions of other threads.
 //!
-//! The number of stripes read is that of threads that have ever run at once, once for as many buckets as are looked at together.
+//! The number of stripes read is that of threads that have ever run at once, once for as many
+//! buckets as are looked at together.
 
 use crate::core::lease::Lease;
 use crate::sync::asymmetric::Barrier;
@@ -70,7 +77,8 @@ impl Ending {
         }
     }
 
-    /// Release, both: who finds one of these finds what this thread has ended before; and with the slot its lease, or a later one.
+    /// Release, both: who finds one of these finds what this thread has ended before; and with the
+    /// slot its lease, or a later one.
     #[cfg(feature = "async")]
     #[inline(always)]
     fn name(&self, id: u32, lease: Lease) {
@@ -85,7 +93,8 @@ impl Ending {
         self.slot.store(0, Ordering::Release);
     }
 
-    /// The slot and the lease. Of two namings the slot of the first with the lease of the second may be found: then the first is over.
+    /// The slot and the lease. Of two namings the slot of the first with the lease of the second
+    /// may be found: then the first is over.
     fn get(&self) -> Option<(u32, Lease)> {
         let slot = self.slot.load(Ordering::Acquire).checked_sub(1)?;
         let lease = Lease(self.lease.load(Ordering::Acquire));
@@ -121,8 +130,8 @@ impl Owners {
         self.barrier.was_on()
     }
 
-    /// For the owner of a lease that has just been set, to expire at `tick`: whether the bucket covers
-    /// it, so that the driver need not be notified.
+    /// For the owner of a lease that has just been set, to expire at `tick`: whether the bucket
+    /// covers it, so that the driver need not be notified.
     #[cfg(feature = "async")]
     #[inline(always)]
     pub(super) fn is_covered(&self, header: &Header, tick: u64) -> bool {
@@ -133,16 +142,16 @@ impl Owners {
         header.next.covers(tick)
     }
 
-    /// Whether what is due then is less than three quarters of the ticks away after which leases look
-    /// the same.
+    /// Whether what is due then is less than three quarters of the ticks away after which leases
+    /// look the same.
     #[cfg(feature = "async")]
     pub(super) fn is_near(due: u64, caught_up: u64) -> bool {
         due.saturating_sub(caught_up) < ALIKE_AGAIN - MAX_LAPSE
     }
 
     /// Whether this is the lease of an owner that is due then, in the state `LiveIssued`, and not
-    /// another's that looks the same: that one would have been [near](Self::is_near) when it was made,
-    /// and by then what is due here had been caught up with long since.
+    /// another's that looks the same: that one would have been [near](Self::is_near) when it was
+    /// made, and by then what is due here had been caught up with long since.
     #[cfg(feature = "async")]
     #[inline(always)]
     fn is_own<P: Payload>(slot: Slot<'_, P>, own: Own, caught_up: impl FnOnce() -> u64) -> bool {
@@ -150,11 +159,12 @@ impl Owners {
         slot.lease() == own.lease && caught_up() < own.due.saturating_add(MAX_LAPSE / 2)
     }
 
-    /// Ends the entry of an owner, by a plain store where no driver scans its bucket, else by `end`,
-    /// which swaps the lease. Calls `free` if this has ended the entry, and returns what that does.
+    /// Ends the entry of an owner, by a plain store where no driver scans its bucket, else by
+    /// `end`, which swaps the lease. Calls `free` if this has ended the entry, and returns what
+    /// that does.
     ///
-    /// Without a swap only in the state `LiveIssued`: two owners whose leases look the same would end
-    /// one entry. Those of the state `Live` are ended by swaps, of which one succeeds.
+    /// Without a swap only in the state `LiveIssued`: two owners whose leases look the same would
+    /// end one entry. Those of the state `Live` are ended by swaps, of which one succeeds.
     #[cfg(feature = "async")]
     #[inline(always)]
     pub(super) fn end<P: Payload, T>(
@@ -196,16 +206,17 @@ impl Owners {
     ) {
         self.barrier.heavy();
         for (id, lease) in endings.filter_map(Ending::get) {
-            // If another lease is there, the owner that named this one is late, and leaves it alone.
+            // If another lease is there, the owner that named this one is late, and leaves it
+            // alone.
             if is_there(id, lease) {
                 owned(id);
             }
         }
     }
 
-    /// Before all slots of a shard are ended, whose headers say that they are scanned: waits until no
-    /// owner is ending anything there without a swap, nor will be. `is_lost` says of a wait that it is
-    /// in vain.
+    /// Before all slots of a shard are ended, whose headers say that they are scanned: waits until
+    /// no owner is ending anything there without a swap, nor will be. `is_lost` says of a wait that
+    /// it is in vain.
     pub(super) fn await_none<'a>(
         &self,
         endings: impl Iterator<Item = &'a Ending>,

@@ -1,19 +1,24 @@
-//! Pause grace: leases that nobody could have renewed, because the process itself was stalled (row C8).
+//! Pause grace: leases that nobody could have renewed, because the process itself was stalled (row
+//! C8).
 //!
 //! # When it was stalled
 //!
-//! At the end of each round is noted when the next one has to begin: at the next expiration then known, or at once if that
-//! has come. Who leaves a shard meanwhile puts that off: somebody was there, if slow. A round that begins later than that by
-//! more than the threshold, while nobody is at any shard, finds that the process was stalled, from the tick `from` at which it
-//! should have begun to the tick `to` at which it does.
+//! At the end of each round is noted when the next one has to begin: at the next expiration then
+//! known, or at once if that has come. Who leaves a shard meanwhile puts that off: somebody was
+//! there, if slow. A round that begins later than that by more than the threshold, while nobody is
+//! at any shard, finds that the process was stalled, from the tick `from` at which it should have
+//! begun to the tick `to` at which it does.
 //!
-//! Only a round that was *supposed* to come can be late. What is supposed depends on the thread that drives:
+//! Only a round that was *supposed* to come can be late. What is supposed depends on the thread
+//! that drives:
 //!
 //! * The reaper sleeps until the next expiration, so it is supposed to come then.
-//! * A caller that has asked for the wait time since the last round is supposed to come when that is over.
-//! * Of any other caller only its habit is known. By how much it is late (after the last round, or after what it was told) is a
-//!   *gap*. After two gaps in a row that are longer than the threshold, the shorter of the two is the caller's *habit*: the
-//!   next round is supposed to come that much later. Shorter gaps that add up to more than the threshold end the habit.
+//! * A caller that has asked for the wait time since the last round is supposed to come when that
+//!   is over.
+//! * Of any other caller only its habit is known. By how much it is late (after the last round, or
+//!   after what it was told) is a *gap*. After two gaps in a row that are longer than the
+//!   threshold, the shorter of the two is the caller's *habit*: the next round is supposed to come
+//!   that much later. Shorter gaps that add up to more than the threshold end the habit.
 //!
 //! ```text
 //!   threshold 5 s, an entry due 3 s after each round, a caller that polls each 10 s:
@@ -23,19 +28,23 @@
 //!              due 3 stall    stall    expires   expires
 //! ```
 //!
-//! Without the habit, each of these rounds would take the gap before it for a stall, and nothing would ever expire.
+//! Without the habit, each of these rounds would take the gap before it for a stall, and nothing
+//! would ever expire.
 //!
 //! # What becomes of the leases
 //!
-//! Every lease with a deadline from `from` to `to` gets the length of the stall, `to - from + 1`, on top. Its new deadline is
-//! after `to`, so the rule itself tells the leases that have had it from those that have not, and may stand for as long as it
-//! takes: until every shard has been worked off by a round that began later, however small the budgets. It is applied where
-//! the lease would be ended, by the swap of a touch: a touch that comes first makes it needless, one that comes later renews.
+//! Every lease with a deadline from `from` to `to` gets the length of the stall, `to - from + 1`,
+//! on top. Its new deadline is after `to`, so the rule itself tells the leases that have had it
+//! from those that have not, and may stand for as long as it takes: until every shard has been
+//! worked off by a round that began later, however small the budgets. It is applied where the lease
+//! would be ended, by the swap of a touch: a touch that comes first makes it needless, one that
+//! comes later renews.
 //!
 //! # Who finds out
 //!
-//! One thread at a time decides ([`Exclusive`]); who finds it at that comes back as if it were at all shards. A round that
-//! began before the decision, with an earlier reading of the clock, ends nothing that was due after that reading.
+//! One thread at a time decides ([`Exclusive`]); who finds it at that comes back as if it were at
+//! all shards. A round that began before the decision, with an earlier reading of the clock, ends
+//! nothing that was due after that reading.
 
 use super::deadline::{Deadlines, MAX_LAPSE};
 use crate::sync::exclusive::Exclusive;
@@ -71,7 +80,8 @@ struct Watch {
     threshold: u64,
     /// The clock reading by which a round has to begin.
     expected: AtomicU64,
-    /// The clock reading that a caller was told to come back at since the last round; 0 if no caller has asked.
+    /// The clock reading that a caller was told to come back at since the last round; 0 if no
+    /// caller has asked.
     told: Statistic,
     /// Some stalls are still to be allowed for. Set before `expected` is put off.
     standing: AtomicBool,
@@ -115,7 +125,8 @@ struct Rhythm {
 }
 
 impl Rhythm {
-    /// A round has begun and ended at these clock readings, before which a caller was told to come at `told`, if at all.
+    /// A round has begun and ended at these clock readings, before which a caller was told to come
+    /// at `told`, if at all.
     fn note(&mut self, (began, ended): (u64, u64), told: u64, threshold: u64) {
         if let Some(last) = self.ended {
             let gap = began.saturating_sub(last.max(told));
@@ -238,14 +249,16 @@ impl Stalls {
         });
     }
 
-    /// What a caller will be told to wait, which has to be known before it is worked out: see [`promised`](Self::promised).
+    /// What a caller will be told to wait, which has to be known before it is worked out: see
+    /// [`promised`](Self::promised).
     pub(super) fn promises(&self, has_reaper: bool) -> Option<u64> {
         let watch = self.watch.as_ref().filter(|_| !has_reaper)?;
         Some(watch.expected.load(Ordering::Acquire))
     }
 
-    /// A caller is told at clock reading `now` to come back at `until` ([`u64::MAX`]: not before there is anything). `before` is what
-    /// [`promises`](Self::promises) has returned: if a round has ended since, or a shard was left, that round's expectation stands.
+    /// A caller is told at clock reading `now` to come back at `until` ([`u64::MAX`]: not before
+    /// there is anything). `before` is what [`promises`](Self::promises) has returned: if a round
+    /// has ended since, or a shard was left, that round's expectation stands.
     pub(super) fn promised(&self, before: u64, now: u64, until: u64) {
         let Some(watch) = &self.watch else { return };
         let habit = watch.rhythm.enter(|rhythm| rhythm.habit()).unwrap_or(0);

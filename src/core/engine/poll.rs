@@ -1,4 +1,5 @@
-//! Polling: rounds over the shards, and what the reaper sleeps by. The module's head has the protocol.
+//! Polling: rounds over the shards, and what the reaper sleeps by. The module's head has the
+//! protocol.
 
 use super::pause::Pause;
 use super::shard::Shard;
@@ -9,16 +10,17 @@ use crate::sync::Ordering;
 use crate::time::NEVER;
 
 impl<P: Payload, C> Engine<P, C> {
-    /// One round with the time `now`, over all shards that nobody is at: empties the inboxes, ends what is due, looks after
-    /// memory. The reaper's.
+    /// One round with the time `now`, over all shards that nobody is at: empties the inboxes, ends
+    /// what is due, looks after memory. The reaper's.
     ///
-    /// `budget` counts buckets, cascades, index words and expired entries; what it does not cover is left in its shard.
+    /// `budget` counts buckets, cascades, index words and expired entries; what it does not cover
+    /// is left in its shard.
     pub(crate) fn poll(&self, now: u64, budget: usize, face: &impl Face<P>) -> Round {
         self.go_round(now, budget, face, |_| ())
     }
 
-    /// As [`poll`](Self::poll), beside a reaper, if there is one: it may be asleep, and does not know what this round has
-    /// filed, or left over (W4).
+    /// As [`poll`](Self::poll), beside a reaper, if there is one: it may be asleep, and does not
+    /// know what this round has filed, or left over (W4).
     pub(crate) fn poll_beside(&self, now: u64, budget: usize, face: &impl Face<P>) -> Round {
         if self.wakeup.has_reaper() && hit(Bug::IdlePoll) {
             return Round {
@@ -36,8 +38,9 @@ impl<P: Payload, C> Engine<P, C> {
         round
     }
 
-    /// As [`poll_beside`](Self::poll_beside), for who comes for what is due: goes round again if somebody who was at a shard may
-    /// have left it with something due since, unless it has `found` something (Q10). True if the budget ran out.
+    /// As [`poll_beside`](Self::poll_beside), for who comes for what is due: goes round again if
+    /// somebody who was at a shard may have left it with something due since, unless it has `found`
+    /// something (Q10). True if the budget ran out.
     pub(crate) fn poll_shared(
         &self,
         budget: usize,
@@ -93,7 +96,8 @@ impl<P: Payload, C> Engine<P, C> {
             }
             let at = (first + nth) & (shards - 1);
             let visit = self.shards[at].driver.enter(|driver| {
-                // Somebody with a later reading has been here meanwhile: time does not go back for a shard.
+                // Somebody with a later reading has been here meanwhile: time does not go back for
+                // a shard.
                 (driver.tick <= tick).then(|| self.visit(driver, at, instant, &mut work, face))
             });
             match visit.flatten() {
@@ -133,8 +137,8 @@ impl<P: Payload, C> Engine<P, C> {
         )
     }
 
-    /// The shard that this thread's round begins with: another one for every thread. And how many more this is than its
-    /// index says.
+    /// The shard that this thread's round begins with: another one for every thread. And how many
+    /// more this is than its index says.
     fn first_shard(&self) -> (usize, u64) {
         self.with_stripe(|mine, index| {
             let further = mine.further.get();
@@ -154,7 +158,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// By which tick somebody should come to a shard; [`NEVER`] if nothing is wanted there.
     fn wanted(&self, at: usize) -> u64 {
         let shard = &self.shards[at];
-        if shard.ring.is_asked() || self.indexes[at].wants_carrying() {
+        if shard.ring.is_asked() || self.keys.at(at).wants_carrying() {
             return 1;
         }
         let next = shard.notices.next().unwrap_or(NEVER);
@@ -173,8 +177,8 @@ impl<P: Payload, C> Engine<P, C> {
         !self.is_driving() && !self.stalls.is_deciding() && self.unattended().any(due)
     }
 
-    /// This thread has left a shard. If the reaper sleeps, or is about to, it has left that shard to
-    /// this thread.
+    /// This thread has left a shard. If the reaper sleeps, or is about to, it has left that shard
+    /// to this thread.
     pub(super) fn depart(&self, at: usize) {
         self.wakeup
             .depart(|| self.wanted(at).min(self.reclaim.wanted()));

@@ -36,7 +36,8 @@ use std::sync::atomic::Ordering::Relaxed;
 #[cfg(not(expiry_loom))]
 use std::sync::Arc;
 
-/// How often a round advances the epoch: a period ends after two or three advances, if no thread is pinned meanwhile.
+/// How often a round advances the epoch: a period ends after two or three advances, if no thread is
+/// pinned meanwhile.
 #[cfg(not(expiry_loom))]
 const TURNS: usize = 8;
 #[cfg(expiry_loom)]
@@ -181,8 +182,8 @@ impl Due {
         self.0.is_empty()
     }
 
-    /// Calls `free` with the slots, as far as the budget `left` goes, and `count` with how many these
-    /// were.
+    /// Calls `free` with the slots, as far as the budget `left` goes, and `count` with how many
+    /// these were.
     pub(super) fn free<P: Payload>(
         &mut self,
         slots: &Slots<P>,
@@ -218,7 +219,8 @@ impl Due {
 pub(super) struct Reclaim {
     pins: Pins,
     waiting: Exclusive<Waiting>,
-    /// The tick by which a driver is wanted. Lowered after a push; raised before the lists are taken.
+    /// The tick by which a driver is wanted. Lowered after a push; raised before the lists are
+    /// taken.
     again: AtomicU64,
     /// For how many ticks the last look at a grace period was put off.
     patience: Statistic,
@@ -282,9 +284,10 @@ impl Reclaim {
         })
     }
 
-    /// Takes the lists of all threads' `parts` into a batch, advances the epoch, and takes the batches
-    /// whose grace periods are over. What is left is wanted again, as late as `put_off` says of the
-    /// last time. `None` if another thread is at the batches: it asks for what it has not taken.
+    /// Takes the lists of all threads' `parts` into a batch, advances the epoch, and takes the
+    /// batches whose grace periods are over. What is left is wanted again, as late as `put_off`
+    /// says of the last time. `None` if another thread is at the batches: it asks for what it has
+    /// not taken.
     pub(super) fn take_due<'a, I: Iterator<Item = &'a Mine>>(
         &self,
         tick: u64,
@@ -293,8 +296,8 @@ impl Reclaim {
     ) -> Option<Due> {
         self.waiting.enter(|waiting| {
             self.again.swap(NEVER, Ordering::AcqRel);
-            // One batch in its first period at a time: what comes meanwhile goes into the next one. So
-            // there are few batches, however long a period takes and however much ends in it.
+            // One batch in its first period at a time: what comes meanwhile goes into the next one.
+            // So there are few batches, however long a period takes and however much ends in it.
             let gathers = waiting.batches.iter().all(|batch| batch.waits.over > 0);
             if gathers {
                 self.gather(&mut waiting.batches, parts());
@@ -309,8 +312,8 @@ impl Reclaim {
         })
     }
 
-    /// Leaves what a round's budget did not cover to the next round. False if another thread is at the
-    /// batches.
+    /// Leaves what a round's budget did not cover to the next round. False if another thread is at
+    /// the batches.
     #[cold]
     pub(super) fn put_back(&self, due: &mut Due) -> bool {
         let put = self.waiting.enter(|waiting| waiting.take_back(&mut due.0));
@@ -336,8 +339,8 @@ impl Reclaim {
         });
     }
 
-    /// Advances the epoch, and takes the batches whose grace periods are over. Asks for another look
-    /// at the others.
+    /// Advances the epoch, and takes the batches whose grace periods are over. Asks for another
+    /// look at the others.
     fn passed(
         &self,
         batches: &mut Vec<Batch>,
@@ -346,8 +349,8 @@ impl Reclaim {
     ) -> Vec<Batch> {
         let mut turns = 0;
         let waiting = loop {
-            // All of them are asked: a batch begins its second period when its first is over, not when
-            // those before it are free. Later batches wait for no less than earlier ones.
+            // All of them are asked: a batch begins its second period when its first is over, not
+            // when those before it are free. Later batches wait for no less than earlier ones.
             let mut waiting = None;
             for (at, batch) in batches.iter_mut().enumerate() {
                 if !batch.waits.is_over(&self.pins) {

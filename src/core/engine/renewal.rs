@@ -25,8 +25,8 @@
 //!
 //! * *Cheap readings.* One thread's coarse reading may be older than another's, by the clock's lag.
 //!   Rule 2 is there for that: a cheap reading alone never lowers a deadline.
-//! * *Cached deadlines.* A thread's last deadline answers only while a fresh computation would give the
-//!   same tick, so it is a cheap reading's deadline and nothing else.
+//! * *Cached deadlines.* A thread's last deadline answers only while a fresh computation would give
+//!   the same tick, so it is a cheap reading's deadline and nothing else.
 //! * *A clock that goes back.* Both readings are at least the driver's latest one, which a thread
 //!   that has seen the lease sees too. Beyond that, a clock that breaks its contract may break the
 //!   promise.
@@ -125,7 +125,8 @@ impl<P: Payload, C> Engine<P, C> {
         )
     }
 
-    /// As [`renewed`](Self::renewed), of a tick that stands elsewhere; `found` is asked once the driver has caught up.
+    /// As [`renewed`](Self::renewed), of a tick that stands elsewhere; `found` is asked once the
+    /// driver has caught up.
     #[inline]
     pub(crate) fn renewed_over(
         &self,
@@ -142,9 +143,9 @@ impl<P: Payload, C> Engine<P, C> {
         }))
     }
 
-    /// The lease of slot `id`, until now `before`, ends at `deadline`. If that is nearer the driver must hear of it (W11).
-    /// If it is not, nothing needs to be done: who made the lease has told, or is about to tell, of its old deadline, and
-    /// the driver, coming then, finds the new one.
+    /// The lease of slot `id`, until now `before`, ends at `deadline`. If that is nearer the driver
+    /// must hear of it (W11). If it is not, nothing needs to be done: who made the lease has told,
+    /// or is about to tell, of its old deadline, and the driver, coming then, finds the new one.
     #[inline]
     pub(crate) fn shortened(&self, id: u32, before: Lease, deadline: u64) {
         if deadline < before.deadline_near(deadline) {
@@ -162,8 +163,9 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// The clock has jumped by more than a lease can express, and nobody has polled since. A new deadline beside old
-    /// ones could not be told from one that has long passed: what is due goes first.
+    /// The clock has jumped by more than a lease can express, and nobody has polled since. A new
+    /// deadline beside old ones could not be told from one that has long passed: what is due goes
+    /// first.
     #[cold]
     pub(crate) fn catch_up(&self, now: u64, face: &impl Face<P>) {
         // A handler that the driver has called cannot wait for the driver: it is that round.

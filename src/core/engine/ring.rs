@@ -6,14 +6,14 @@
 //!            claimed from       yet, slots in use
 //! ```
 //!
-//! A thread enters a chunk of the ring that has room ([`Ring::roomy`]), and adds one where a few looks
-//! find none ([`Ring::add`]). The driver takes chunks off the ring when most slots are free, and gives
-//! their memory back when they have drained ([`Ring::release`]).
+//! A thread enters a chunk of the ring that has room ([`Ring::roomy`]), and adds one where a few
+//! looks find none ([`Ring::add`]). The driver takes chunks off the ring when most slots are free,
+//! and gives their memory back when they have drained ([`Ring::release`]).
 //!
 //! # Leaving a chunk that has left the ring
 //!
-//! A chunk in which a thread owns a bucket cannot be let go. So a thread that moves on out of a chunk
-//! that is off the ring tells the driver ([`Ring::leave`]):
+//! A chunk in which a thread owns a bucket cannot be let go. So a thread that moves on out of a
+//! chunk that is off the ring tells the driver ([`Ring::leave`]):
 //!
 //! ```text
 //!   thread                                  driver
@@ -27,9 +27,9 @@
 //!
 //! # Shutdown
 //!
-//! `peak` has the most chunks that there ever were, and a bit that closes it. A thread raises `peak`
-//! before it can be in a new chunk: either the thread that shuts down sees that chunk, or the adding
-//! thread sees that the engine was shut (W8).
+//! `peak` has the most chunks that there ever were, and a bit that closes it. A thread raises
+//! `peak` before it can be in a new chunk: either the thread that shuts down sees that chunk, or
+//! the adding thread sees that the engine was shut (W8).
 
 use super::Refused;
 use crate::core::lease::State;
@@ -102,10 +102,11 @@ impl Ring {
 
     /// A chunk with room in it, if a few looks find one, and at which of its slots to begin.
     ///
-    /// First from the ring's position on, which is where a first-in-first-out window has freed chunks,
-    /// then here and there, so that a run of long-lived entries does not hide free chunks behind it.
-    /// The position moves past chunks without room only when one with room lies behind them: if the
-    /// window's tail has not left the chunk at the position yet, that chunk is what comes next.
+    /// First from the ring's position on, which is where a first-in-first-out window has freed
+    /// chunks, then here and there, so that a run of long-lived entries does not hide free chunks
+    /// behind it. The position moves past chunks without room only when one with room lies behind
+    /// them: if the window's tail has not left the chunk at the position yet, that chunk is what
+    /// comes next.
     #[allow(clippy::cast_possible_truncation)]
     pub(super) fn roomy<P: Payload>(&self, slots: &Slots<P>, turn: u64) -> Option<(u32, usize)> {
         let roomy = |local: u32| {
@@ -235,9 +236,9 @@ impl Ring {
         Self::is_mostly_free(self.active.load(Ordering::Relaxed), live)
     }
 
-    /// The driver's: takes chunks off the ring if most of it is free, with so many slots in use, and
-    /// calls `let_go` with chunks that are off the ring. Returns, with the outcome, how many chunks
-    /// are left if all others have gone now.
+    /// The driver's: takes chunks off the ring if most of it is free, with so many slots in use,
+    /// and calls `let_go` with chunks that are off the ring. Returns, with the outcome, how many
+    /// chunks are left if all others have gone now.
     pub(super) fn release(
         &self,
         resident: &mut Resident,
@@ -274,7 +275,8 @@ impl Ring {
         let mut aside = std::mem::take(&mut resident.aside);
         aside.retain(|&local| {
             let seen = (local >= active).then(|| let_go(local));
-            // The thread has moved on and told; of the end of what it has left there no thread tells.
+            // The thread has moved on and told; of the end of what it has left there no thread
+            // tells.
             in_use |= seen == Some(Released::InUse);
             seen.is_some_and(|seen| seen != Released::Yes)
         });
@@ -326,8 +328,8 @@ impl Ring {
         u64::from(self.active.load(Ordering::Relaxed)) + u64::from(lingering)
     }
 
-    /// For models: how many chunks are on the ring, and which ones have been used since their memory
-    /// went back.
+    /// For models: how many chunks are on the ring, and which ones have been used since their
+    /// memory went back.
     #[cfg(expiry_loom)]
     pub(super) fn chunks<P: Payload>(&self, slots: &Slots<P>) -> (u32, Vec<u32>) {
         let used = |&local: &u32| {

@@ -52,13 +52,14 @@ impl<P: Payload> Copy for Taking<'_, P> {}
 /// What migration gets of a round whose budget has been used up by expiry.
 const CARRY_AT_LEAST: usize = 64;
 
-/// How many due buckets are taken from a wheel before the first of them is looked at; where entries have owners, for each time that these are met.
+/// How many due buckets are taken from a wheel before the first of them is looked at; where entries
+/// have owners, for each time that these are met.
 const AT_ONCE: usize = 8;
 const MET_AT_ONCE: usize = 32;
 
 impl<P: Payload, C> Engine<P, C> {
-    /// All that is to be done at a shard, by who is at it: empties the inbox, ends what is due, carries its index's words, looks
-    /// after memory.
+    /// All that is to be done at a shard, by who is at it: empties the inbox, ends what is due,
+    /// carries its index's words, looks after memory.
     pub(super) fn visit(
         &self,
         driver: &mut DriverShard,
@@ -79,9 +80,9 @@ impl<P: Payload, C> Engine<P, C> {
         let left = self.carry(at, work.budget.max(CARRY_AT_LEAST), face);
         let mut more = next.is_none() || left == 0;
         work.budget = work.budget.min(left);
-        // Before memory is looked after, which may want a table whose grace period is over: with one that is not, this is not the last
-        // look.
-        let waits = self.indexes[at].turn(|| self.reclaim.turn());
+        // Before memory is looked after, which may want a table whose grace period is over: with
+        // one that is not, this is not the last look.
+        let waits = self.keys.at(at).turn(|| self.reclaim.turn());
         // Before the wheel is asked for the live ones: what ends from here on asks again.
         let asked = shard.ring.take_asked();
         let tends = asked || driver.tended != instant.tick;
@@ -97,7 +98,8 @@ impl<P: Payload, C> Engine<P, C> {
                 shard.ring.ask_again();
             }
         }
-        // What has ended here may have been the last key of an index that has been looked after before.
+        // What has ended here may have been the last key of an index that has been looked after
+        // before.
         driver.lingers |= work.ended > ended && (self.shards() > 1 || !tends);
         let mut chores = NEVER;
         // Also if this visit has not looked, because an earlier one of the same tick had.
@@ -127,7 +129,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// Says so if a shard's index has another size than it had when that was looked at last.
     #[cfg(feature = "tracing")]
     fn tell_of_growth(&self, driver: &mut DriverShard, at: usize) {
-        let index = &self.indexes[at];
+        let index = self.keys.at(at);
         let (tables, to) = index.shape();
         if tables > 1 || to == driver.words {
             return;
@@ -143,16 +145,18 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// When to come back to carry an index's words: soon, if a smaller table has just been installed.
+    /// When to come back to carry an index's words: soon, if a smaller table has just been
+    /// installed.
     fn carries_on(&self, at: usize, tick: u64) -> u64 {
-        if self.indexes[at].wants_carrying() {
+        if self.keys.at(at).wants_carrying() {
             tick + 1
         } else {
             NEVER
         }
     }
 
-    /// For how many ticks to put off the next look at a grace period that somebody does not let end.
+    /// For how many ticks to put off the next look at a grace period that somebody does not let
+    /// end.
     pub(super) fn more_patience(&self, patience: u64) -> u64 {
         let most = (PATIENCE / self.ticks().interval_nanos()).max(1);
         (patience * 2).clamp(1, most)
@@ -235,7 +239,8 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Starts fetching what looking at a bucket will touch first: its header, and its plan or its slots.
+    /// Starts fetching what looking at a bucket will touch first: its header, and its plan or its
+    /// slots.
     fn prefetch_bucket(&self, driver: &DriverShard, local: u32, bucket: u32) {
         let first = bucket * BUCKET_U32;
         if let Some(header) = self.slots.header(first) {
@@ -266,7 +271,8 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Takes a bucket's next expiration. From here on it reads "never": inserters tell us of what comes.
+    /// Takes a bucket's next expiration. From here on it reads "never": inserters tell us of what
+    /// comes.
     #[inline]
     fn take(&self, bucket: u32) -> Option<Taking<'_, P>> {
         let first = bucket * BUCKET_U32;
@@ -377,7 +383,8 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Ends what is in a slot if it is due. Returns when to look at the slot again; [`NEVER`] if there is no need to.
+    /// Ends what is in a slot if it is due. Returns when to look at the slot again; [`NEVER`] if
+    /// there is no need to.
     #[allow(clippy::too_many_arguments)]
     #[allow(clippy::cast_possible_truncation)] // a place in a bucket
     #[inline]
@@ -394,7 +401,8 @@ impl<P: Payload, C> Engine<P, C> {
         let mut lease = slot.lease();
         while lease.state().expires() || lease.state() == State::Closing && hit(Bug::ClosingExpires)
         {
-            // Everything in the bucket is due at `base` or later, or its inserter has yet to lower it.
+            // Everything in the bucket is due at `base` or later, or its inserter has yet to lower
+            // it.
             let deadline = lease.deadline_from(base);
             if deadline > instant.tick + u64::from(hit(Bug::EarlyExpiry)) * 8 {
                 return deadline;
@@ -436,9 +444,10 @@ impl<P: Payload, C> Engine<P, C> {
         NEVER
     }
 
-    /// Migrates words of a shard's index. What is left of the budget: nothing if there is more to do.
+    /// Migrates words of a shard's index. What is left of the budget: nothing if there is more to
+    /// do.
     pub(super) fn carry(&self, at: usize, mut budget: usize, face: &impl Face<P>) -> usize {
-        let index = &self.indexes[at];
+        let index = self.keys.at(at);
         if !index.wants_carrying() {
             return budget;
         }
@@ -451,7 +460,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// Takes chunks off a ring that is mostly free, and gives back what has drained.
     fn tend(&self, driver: &mut DriverShard, at: usize, face: &impl Face<P>) -> Tended {
         let (live, keys) = face.live(at);
-        self.indexes[at].shrink_if_empty(keys);
+        self.keys.at(at).shrink_if_empty(keys);
         let DriverShard {
             wheel,
             plans,

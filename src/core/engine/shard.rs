@@ -48,8 +48,8 @@ pub(super) struct DriverShard {
     pub(super) tick: u64,
     /// The last tick at which memory was looked after.
     pub(super) tended: u64,
-    /// Something was in the way then, or has ended here since: memory is to be looked after again in
-    /// a while.
+    /// Something was in the way then, or has ended here since: memory is to be looked after again
+    /// in a while.
     pub(super) lingers: bool,
     /// For how many ticks the last look at a grace period that does not end was put off.
     pub(super) patience: u64,

@@ -10,8 +10,8 @@ use crate::core::threads::Counter;
 pub(crate) struct Stripe<C> {
     /// Where the thread looks for free slots.
     pub(super) cursor: Cursor,
-    /// Number of slots that the thread has freed, of all shards. Every so often it asks whether memory
-    /// can go back.
+    /// Number of slots that the thread has freed, of all shards. Every so often it asks whether
+    /// memory can go back.
     pub(super) ended: Counter,
     pub(super) deadlines: LastDeadlines,
     /// Non-zero while the thread is in a round of the driver, handlers included.
@@ -44,8 +44,9 @@ impl<C> Stripe<C> {
         }
     }
 
-    /// Says that this thread is about to make a lease that expires at `tick`, of which the driver has
-    /// to hear, until what this returns is dropped. Call it before another thread can find the lease.
+    /// Says that this thread is about to make a lease that expires at `tick`, of which the driver
+    /// has to hear, until what this returns is dropped. Call it before another thread can find the
+    /// lease.
     #[inline]
     pub(crate) fn telling(&self, tick: u64) -> Telling<'_> {
         self.unreported.begin(tick)

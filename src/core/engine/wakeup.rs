@@ -9,19 +9,19 @@
 //!   if that lowered it: wake the reaper       if not: sleep until that tick
 //! ```
 //!
-//! A thread wants something when it has lowered a shard's next expiration, has handed over a slot to
-//! be freed, or asks for memory to be looked after. It says so first, and then lowers the
+//! A thread wants something when it has lowered a shard's next expiration, has handed over a slot
+//! to be freed, or asks for memory to be looked after. It says so first, and then lowers the
 //! announcement. Either its read-modify-write comes after the reaper's swap: then it lowers an
-//! announcement that was too late, and wakes the reaper. Or it comes before: then the reaper's second
-//! look finds what is wanted (W4).
+//! announcement that was too late, and wakes the reaper. Or it comes before: then the reaper's
+//! second look finds what is wanted (W4).
 //!
 //! # A thread leaves a shard
 //!
 //! The second look passes over the shards that another thread drives. Such a thread, having left a
 //! shard, looks at the announcement by a read-modify-write, and then whether anything is wanted at
 //! the shard ([`Wakeup::depart`]). Either that comes before the reaper's swap, and the reaper finds
-//! the shard left. Or it comes after: then the thread finds the announcement, and all that was wanted
-//! before that.
+//! the shard left. Or it comes after: then the thread finds the announcement, and all that was
+//! wanted before that.
 
 use crate::inject::{hit, Bug};
 use crate::sync::park::Waker;
@@ -65,16 +65,16 @@ impl Wakeup {
         self.reaper.wake();
     }
 
-    /// Lowers the announcement to `tick`, and wakes the reaper if that lowered it. The caller has said
-    /// before what it wants then.
+    /// Lowers the announcement to `tick`, and wakes the reaper if that lowered it. The caller has
+    /// said before what it wants then.
     pub(super) fn wake_by(&self, tick: u64) {
         if self.announced.fetch_min(tick, Ordering::AcqRel) > tick && !hit(Bug::LostWakeup) {
             self.reaper.wake();
         }
     }
 
-    /// The reaper announces that it will sleep until `tick`. Returns whether it may: `is_quiet` is the
-    /// second look, and says whether nothing is wanted before that tick.
+    /// The reaper announces that it will sleep until `tick`. Returns whether it may: `is_quiet` is
+    /// the second look, and says whether nothing is wanted before that tick.
     pub(super) fn announce(&self, tick: u64, is_quiet: impl FnOnce() -> bool) -> bool {
         self.announced.swap(tick, Ordering::AcqRel);
         #[cfg(expiry_loom)]
@@ -91,8 +91,8 @@ impl Wakeup {
             .store(0, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// This thread has left a shard, at which something is `wanted` by the tick that this returns. A
-    /// reaper that sleeps, or is about to, has left that shard to this thread.
+    /// This thread has left a shard, at which something is `wanted` by the tick that this returns.
+    /// A reaper that sleeps, or is about to, has left that shard to this thread.
     pub(super) fn depart(&self, wanted: impl FnOnce() -> u64) {
         if !self.has_reaper() {
             return;
@@ -109,8 +109,9 @@ impl Wakeup {
         }
     }
 
-    /// For models: the clock has come to `tick`, which ends the reaper's sleep if it is to end by then.
-    /// The reaper's own announcement decides: a thread that has lowered it has to wake the reaper.
+    /// For models: the clock has come to `tick`, which ends the reaper's sleep if it is to end by
+    /// then. The reaper's own announcement decides: a thread that has lowered it has to wake the
+    /// reaper.
     #[cfg(expiry_loom)]
     pub(super) fn timer_fires(&self, tick: u64) {
         let relaxed = std::sync::atomic::Ordering::Relaxed;

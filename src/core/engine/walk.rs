@@ -15,8 +15,9 @@ pub(crate) struct Walk {
 }
 
 impl<P: Payload, C> Engine<P, C> {
-    /// The next bucket of a walk: the id of its first slot, and its slots. No slot moves: an occupancy that lasts from the walk's
-    /// beginning to its end is met exactly once. (A keyed entry that is replaced goes on in another slot.)
+    /// The next bucket of a walk: the id of its first slot, and its slots. No slot moves: an
+    /// occupancy that lasts from the walk's beginning to its end is met exactly once. (A keyed
+    /// entry that is replaced goes on in another slot.)
     pub(crate) fn next_bucket(&self, walk: &mut Walk) -> Option<(u32, Run<'_, P>)> {
         loop {
             let shard = self.shards.get(walk.shard)?;
@@ -34,8 +35,10 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Whether nothing is in use, for who waits for that. [`len`](Self::len) adds up what threads have counted one after the other, and may meet an
-    /// end whose beginning it was too early for: none may be one that has been there all the time. So where it says none, all slots are looked at.
+    /// Whether nothing is in use, for who waits for that. [`len`](Self::len) adds up what threads
+    /// have counted one after the other, and may meet an end whose beginning it was too early for:
+    /// none may be one that has been there all the time. So where it says none, all slots are
+    /// looked at.
     pub(crate) fn is_vacant(&self, face: &impl Face<P>) -> bool {
         let used = |slot: Slot<'_, P>| {
             let state = slot.lease().state();
@@ -46,7 +49,8 @@ impl<P: Payload, C> Engine<P, C> {
         self.len(face) == 0 && !buckets.any(|(_, slots)| slots.iter().any(used))
     }
 
-    /// Calls `f` with every slot that may be in use, as it is just then. For operators; O(capacity).
+    /// Calls `f` with every slot that may be in use, as it is just then. For operators;
+    /// O(capacity).
     pub(crate) fn for_each(&self, mut f: impl FnMut(Claim<'_, P>, Lease)) {
         let mut walk = Walk::default();
         while let Some((first, slots)) = self.next_bucket(&mut walk) {
