@@ -1,32 +1,12 @@
 //! Waiting for room, where the capacity is bounded.
 
+use crate::core::engine::Door;
 use crate::error::Closed;
-use crate::sync::tasks::{Line, Place};
-use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::tasks::Place;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-
-/// Where an engine's room is told of.
-#[derive(Clone, Copy)]
-pub(crate) struct Door<'a> {
-    /// Free slots left, where the capacity is bounded.
-    pub(crate) credits: Option<&'a AtomicU64>,
-    pub(crate) refusing: &'a AtomicBool,
-    pub(crate) line: &'a Line,
-}
-
-impl Door<'_> {
-    /// What there is to say, by the number of free slots as `left` reads it.
-    fn look(&self, left: impl Fn(&AtomicU64) -> u64) -> Option<Result<(), Closed>> {
-        if self.refusing.load(Ordering::Relaxed) {
-            return Some(Err(Closed));
-        }
-        let has_room = self.credits.map_or(true, |credits| left(credits) != 0);
-        has_room.then_some(Ok(()))
-    }
-}
 
 /// A future that is ready when there is room for one more entry, probably; from the method `room` of each face. With the feature `async`.
 ///
@@ -99,14 +79,12 @@ impl Future for Room<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Room { door, place } = &mut *self;
-        if let Some(found) = door.look(|credits| credits.load(Ordering::Acquire)) {
+        if let Some(found) = door.look() {
             // There may be room for more than one.
-            door.line.leave(place);
+            door.leave(place);
             return Poll::Ready(found);
         }
-        // Either this comes after the read-modify-write of who frees a slot, and finds it; or before, and that finds this one waiting.
-        let look = || door.look(|credits| credits.fetch_add(0, Ordering::AcqRel));
-        match door.line.join(place, context.waker(), look) {
+        match door.join(place, context.waker()) {
             Some(found) => Poll::Ready(found),
             None => Poll::Pending,
         }
@@ -115,7 +93,7 @@ impl Future for Room<'_> {
 
 impl Drop for Room<'_> {
     fn drop(&mut self) {
-        self.door.line.leave(&mut self.place);
+        self.door.leave(&mut self.place);
     }
 }
 

@@ -212,7 +212,7 @@ pub(crate) fn shut_soon<'a, P: Payload, C>(
     match reaper {
         Some(reaper) => {
             reaper.ask();
-            engine.waker.wake();
+            engine.wake_reaper();
         }
         None if engine.is_driving() => {}
         None => close(),
@@ -238,7 +238,7 @@ pub(crate) fn shut<P: Payload, C>(
         // reaper closes the store before it ends.
         Some(reaper) if InRound::is_current() => {
             reaper.ask();
-            engine.waker.wake();
+            engine.wake_reaper();
         }
         None if engine.is_driving() => {}
         Some(reaper) => {
@@ -376,20 +376,20 @@ impl Reaper {
     #[cfg(feature = "async")]
     pub(crate) fn ask_to_drain<P: Payload, C>(&self, engine: &Engine<P, C>, limit: Duration) {
         self.orders.drain(limit);
-        engine.waker.wake();
+        engine.wake_reaper();
     }
 
     /// Ends when it has done its last.
     #[cfg(feature = "async")]
     pub(crate) async fn ended<P: Payload, C>(&self, engine: &Engine<P, C>) {
         let ended = || self.orders.has_ended().then_some(());
-        engine.parting.until(ended).await;
+        engine.until_parted(ended).await;
     }
 
     /// Stops it, and waits for it.
     pub(crate) fn join<P: Payload, C>(&self, engine: &Engine<P, C>) {
         self.ask();
-        engine.waker.wake();
+        engine.wake_reaper();
         let handle = self
             .handle
             .lock()

@@ -188,7 +188,7 @@ impl Trees {
         Metrics {
             shards,
             total,
-            capacity: self.engine.capacity,
+            capacity: self.engine.capacity(),
             refused: self.engine.refusals(),
             lateness: self.engine.lateness(),
             reaper_busy: Duration::from_nanos(self.engine.busy.get()),
@@ -201,8 +201,8 @@ impl Trees {
 
     /// Calls `f` with every root that is in flight. Each is read consistently; together they are no snapshot.
     fn each_in_flight(&self, mut f: impl FnMut(InFlight, Seen)) {
-        let now = self.engine.clock.now();
-        let tick = self.engine.ticks.at(now);
+        let now = self.engine.clock().now();
+        let tick = self.engine.ticks().at(now);
         self.engine.for_each(|claim, lease| {
             let issued = lease.state() == State::LiveIssued;
             if !issued && lease.state() != State::Live {
@@ -230,7 +230,7 @@ impl Trees {
                 },
                 owner,
                 age,
-                remaining: (deadline != NEVER).then(|| self.engine.ticks.until(now, deadline)),
+                remaining: (deadline != NEVER).then(|| self.engine.ticks().until(now, deadline)),
             };
             f(root, seen);
         });

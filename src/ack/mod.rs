@@ -649,7 +649,7 @@ impl AckTracker {
     /// ```
     pub fn poll(&self, budget: usize) -> Polled {
         let engine = &self.trees.engine;
-        let now = engine.clock.now();
+        let now = engine.clock().now();
         let round = engine.poll_beside(now, budget.max(1), &*self.trees);
         #[cfg(feature = "async")]
         if engine.is_refusing() {
@@ -657,7 +657,7 @@ impl AckTracker {
         }
         Polled {
             more: round.more || round.busy,
-            next: round.next.map(|tick| engine.ticks.until(now, tick)),
+            next: round.next.map(|tick| engine.ticks().until(now, tick)),
         }
     }
 
@@ -687,7 +687,7 @@ impl AckTracker {
     /// ```
     #[must_use]
     pub fn longest_timeout(&self) -> Duration {
-        self.trees.engine.ticks.longest()
+        self.trees.engine.ticks().longest()
     }
 
     /// The granularity of its deadlines.
@@ -702,7 +702,7 @@ impl AckTracker {
     /// ```
     #[must_use]
     pub fn interval(&self) -> Duration {
-        self.trees.engine.ticks.interval()
+        self.trees.engine.ticks().interval()
     }
 
     /// Waits for room, where the [capacity](AckTrackerBuilder::capacity) is bounded: see [`Room`](crate::Room), which has an
@@ -770,7 +770,7 @@ impl AckTracker {
             let is_awaited = reaper.is_current() || self.trees.engine.is_driving();
             if is_awaited || self.trees.is_telling() {
                 reaper.ask();
-                self.trees.engine.waker.wake();
+                self.trees.engine.wake_reaper();
                 return Vec::new();
             }
         } else if self.trees.is_telling() {
@@ -869,7 +869,7 @@ impl AckTracker {
             }
             (Some(reaper), _) => {
                 reaper.ask();
-                engine.waker.wake();
+                engine.wake_reaper();
                 None
             }
             (None, Fate::Drain(limit)) => {
@@ -884,7 +884,7 @@ impl AckTracker {
         async move {
             match self.reaper() {
                 Some(reaper) => reaper.ended(engine).await,
-                None => engine.parting.until(|| self.has_ended_by_hand(until)).await,
+                None => engine.until_parted(|| self.has_ended_by_hand(until)).await,
             }
             self.trees.returned.take()
         }
@@ -896,7 +896,7 @@ impl AckTracker {
         let Some(until) = until else {
             return Some(());
         };
-        engine.poll_beside(engine.clock.now(), 4096, &*self.trees);
+        engine.poll_beside(engine.clock().now(), 4096, &*self.trees);
         let over = self.is_drained() || Instant::now() >= until;
         over.then(|| self.close_by_hand())
     }

@@ -24,6 +24,7 @@ pub(crate) mod lateness;
 pub(crate) mod lease;
 pub(crate) mod memory;
 pub(crate) mod params;
+pub(crate) mod per_shard;
 pub(crate) mod pins;
 pub(crate) mod reaper;
 pub(crate) mod slot;

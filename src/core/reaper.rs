@@ -84,9 +84,9 @@ pub(crate) fn run<P: Payload, C>(
         if drains.is_some_and(|limit| limit.is_zero() || engine.is_vacant(face)) {
             return;
         }
-        let began = engine.clock.now();
+        let began = engine.clock().now();
         let round = engine.poll(began, budget, face);
-        let now = engine.clock.now();
+        let now = engine.clock().now();
         engine.busy.add(now.saturating_sub(began));
         engine.rounds.add(1);
         if round.more {
@@ -98,10 +98,10 @@ pub(crate) fn run<P: Payload, C>(
         }
         // Who is at a shard that this round has left out wakes it if there is anything to come for.
         let next = round.next.unwrap_or(NEVER);
-        if engine.announce(next) && !orders.is_to_stop() {
+        if engine.may_sleep_until(next) && !orders.is_to_stop() {
             // Read after the announcement: a stall before it does not lengthen the sleep (Q12).
-            let now = engine.clock.now();
-            park((next != NEVER).then(|| engine.ticks.until(now, next)));
+            let now = engine.clock().now();
+            park((next != NEVER).then(|| engine.ticks().until(now, next)));
         }
     }
 }

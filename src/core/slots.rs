@@ -211,6 +211,41 @@ impl<P: Payload> Slots<P> {
         (segment as usize, shifted - (self.shards << segment))
     }
 
+    /// The number of a shard's chunk, of which there are `local` before.
+    #[inline]
+    pub(crate) fn chunk_of(&self, shard: usize, local: u32) -> usize {
+        local as usize * self.shards + shard
+    }
+
+    /// The number in its shard of the chunk that slot `id` lies in.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // fewer than slots
+    pub(crate) fn local_chunk(&self, id: u32) -> u32 {
+        (id as usize / CHUNK / self.shards) as u32
+    }
+
+    /// A bucket's number in its shard, dense from 0.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // no greater than the bucket's number
+    pub(crate) fn local_bucket(&self, bucket: u32) -> u32 {
+        let (chunk, at) = (
+            bucket as usize / CHUNK_BUCKETS,
+            bucket as usize % CHUNK_BUCKETS,
+        );
+        (chunk / self.shards * CHUNK_BUCKETS + at) as u32
+    }
+
+    /// The inverse of [`local_bucket`](Self::local_bucket).
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // a bucket's number
+    pub(crate) fn bucket_of(&self, shard: usize, local: u32) -> u32 {
+        let (chunk, at) = (
+            local as usize / CHUNK_BUCKETS,
+            local as usize % CHUNK_BUCKETS,
+        );
+        ((chunk * self.shards + shard) * CHUNK_BUCKETS + at) as u32
+    }
+
     #[inline]
     fn segment(&self, segment: usize) -> Option<&Segment<P>> {
         let segment = self.segments.get(segment)?.load(Ordering::Acquire);

@@ -4,7 +4,7 @@
 //! counters. An index belongs to one running thread at a time; when the thread ends, the next new
 //! one may get it. Nothing in a stripe decides anything for another thread: the counters are statistics and the cursor is a
 //! hint, so they are plain relaxed loads and stores and cost no read-modify-write. One word is for others: what its thread has yet to
-//! tell the driver (`engine`, `Stripe::telling`).
+//! report to the driver (`engine`, `Stripe::telling`).
 
 use crate::inject::{hit, Bug};
 use std::cell::Cell;
@@ -258,17 +258,28 @@ pub(crate) struct Stripes<T> {
 }
 
 /// The number of indices whose stripes are one load away. A power of two.
+#[cfg(not(expiry_loom))]
 const NEAR: usize = 64;
+/// A model's threads have small stacks, on which engines are made: their stripes are all near.
+#[cfg(expiry_loom)]
+const NEAR: usize = LOOM_THREADS.next_power_of_two();
 
 /// The number of blocks that all further indices take.
+#[cfg(not(expiry_loom))]
 const FAR: usize = (usize::BITS - NEAR.ilog2()) as usize;
+#[cfg(expiry_loom)]
+const FAR: usize = 1;
 
 /// As many threads as a model may have.
 #[cfg(expiry_loom)]
 const LOOM_THREADS: usize = 4;
 
 /// Puts `fresh` where there was null, or takes it back and returns what another thread has put there before.
-fn publish<P>(place: &AtomicPtr<P>, fresh: *mut P, take_back: impl FnOnce(*mut P)) -> *mut P {
+pub(super) fn publish<P>(
+    place: &AtomicPtr<P>,
+    fresh: *mut P,
+    take_back: impl FnOnce(*mut P),
+) -> *mut P {
     // Release: a thread that loads the pointer sees what it points to. Acquire: so does the one that comes too late.
     match place.compare_exchange(
         std::ptr::null_mut(),
@@ -285,7 +296,7 @@ fn publish<P>(place: &AtomicPtr<P>, fresh: *mut P, take_back: impl FnOnce(*mut P
 }
 
 /// A slice of `len` values on the heap, of which [`unbox`] makes a box again.
-fn boxed<P>(len: usize, make: impl FnMut(usize) -> P) -> *mut P {
+pub(super) fn boxed<P>(len: usize, make: impl FnMut(usize) -> P) -> *mut P {
     let values: Box<[P]> = (0..len).map(make).collect();
     Box::into_raw(values).cast()
 }
@@ -293,7 +304,7 @@ fn boxed<P>(len: usize, make: impl FnMut(usize) -> P) -> *mut P {
 /// # Safety
 ///
 /// `first` came from [`boxed`] with this `len`, and nothing uses it any more.
-unsafe fn unbox<P>(first: *mut P, len: usize) -> Box<[P]> {
+pub(super) unsafe fn unbox<P>(first: *mut P, len: usize) -> Box<[P]> {
     // SAFETY: the caller's promise.
     unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(first, len)) }
 }
@@ -403,88 +414,6 @@ impl<T> Drop for Stripes<T> {
                 // SAFETY: made by `make_block` with this length; `&mut self`: nothing uses it any more.
                 let mut places = unsafe { unbox(block, NEAR << nth) };
                 places.iter_mut().for_each(free);
-            }
-        }
-    }
-}
-
-/// One thread's values of each shard, made for [`GROUP`] shards at a time when one of them is first counted at.
-///
-/// A thread that calls a store with 256 shards once pays for one group of them. Finding a value costs what it costs in a
-/// boxed slice: one load, and a sum.
-pub(crate) struct PerShard<C> {
-    shards: usize,
-    /// The values of the shards from `GROUP * n` on; null until made.
-    groups: [AtomicPtr<C>; GROUPS],
-}
-
-/// The number of shards whose values lie together.
-const GROUP: usize = 16;
-/// The number of groups that the most shards take.
-const GROUPS: usize = 256 / GROUP;
-
-impl<C> PerShard<C> {
-    /// For so many shards, a power of two, at most 256.
-    pub(crate) fn new(shards: usize) -> Self {
-        assert!(shards <= GROUP * GROUPS && shards.is_power_of_two());
-        PerShard {
-            shards,
-            groups: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
-        }
-    }
-
-    /// The number of values in each group: all groups are whole, or there is one only.
-    #[inline(always)]
-    fn len(&self) -> usize {
-        self.shards.min(GROUP)
-    }
-
-    /// The values of a shard, for a reader: `None` if the thread has never counted at it or its neighbours.
-    pub(crate) fn get(&self, shard: usize) -> Option<&C> {
-        assert!(shard < self.shards);
-        let group = self.groups[shard / GROUP].load(Ordering::Acquire);
-        // SAFETY: a published group has a value for each of its shards, and is freed only with `self`.
-        (!group.is_null()).then(|| unsafe { &*group.add(shard % GROUP) })
-    }
-}
-
-impl<C: Default> PerShard<C> {
-    #[cold]
-    #[inline(never)]
-    fn make(&self, shard: usize) -> *mut C {
-        let fresh = boxed(self.len(), |_| C::default());
-        publish(&self.groups[shard / GROUP], fresh, |fresh| {
-            // SAFETY: made above with this length and not published.
-            drop(unsafe { unbox(fresh, self.len()) });
-        })
-    }
-}
-
-/// The values of a shard, for the thread that counts.
-impl<C: Default> std::ops::Index<usize> for PerShard<C> {
-    type Output = C;
-
-    #[inline(always)]
-    fn index(&self, shard: usize) -> &C {
-        assert!(shard < self.shards);
-        // With the remainder the compiler knows that there is such a group.
-        let mut group = self.groups[shard / GROUP % GROUPS].load(Ordering::Acquire);
-        if group.is_null() {
-            group = self.make(shard);
-        }
-        // SAFETY: as in `get`.
-        unsafe { &*group.add(shard % GROUP) }
-    }
-}
-
-impl<C> Drop for PerShard<C> {
-    fn drop(&mut self) {
-        let len = self.len();
-        for group in &mut self.groups {
-            let group = *group.get_mut();
-            if !group.is_null() {
-                // SAFETY: made by `make` with this length; `&mut self`: nothing uses it any more.
-                drop(unsafe { unbox(group, len) });
             }
         }
     }
@@ -601,21 +530,5 @@ mod tests {
         }
         assert_eq!(made.load(Ordering::Relaxed), 3);
         assert_eq!(stripes.iter().count(), 3);
-    }
-
-    #[test]
-    fn the_values_of_shards_are_made_for_sixteen_at_a_time() {
-        for shards in [1, 8, 16, 256] {
-            let values: PerShard<Counter> = PerShard::new(shards);
-            assert!(values.get(shards - 1).is_none());
-            values[shards - 1].add(7);
-            let made = (0..shards).filter(|&shard| values.get(shard).is_some());
-            assert_eq!(made.count(), shards.min(16));
-            for shard in 0..shards {
-                values[shard].add(1);
-            }
-            let sum = (0..shards).filter_map(|shard| Some(values.get(shard)?.get()));
-            assert_eq!(sum.sum::<u64>(), shards as u64 + 7);
-        }
     }
 }

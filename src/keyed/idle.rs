@@ -80,7 +80,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// The tick at which something used now has been idle for so many nanoseconds.
     pub(super) fn idle_until(&self, idle: u64) -> u64 {
         let (now, lag) = self.engine.now_for_deadline();
-        self.engine.ticks.deadline(now, idle.saturating_add(lag))
+        self.engine.ticks().deadline(now, idle.saturating_add(lag))
     }
 
     /// An entry with a time to idle is used. False if it has ended meanwhile.

@@ -56,7 +56,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         for time in [lifetime.live, lifetime.idle] {
             match time {
                 Timeout::After(time) if time.is_zero() => return Err(StoreError::ZeroTimeout),
-                Timeout::After(time) if self.engine.ticks.timeout(time).is_none() => {
+                Timeout::After(time) if self.engine.ticks().timeout(time).is_none() => {
                     return Err(StoreError::TimeoutTooLong)
                 }
                 _ => {}
@@ -73,7 +73,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             Timeout::Never => None,
             Timeout::After(time) if time.is_zero() => return Err(StoreError::ZeroTimeout),
             Timeout::After(time) => {
-                let ticks = &self.engine.ticks;
+                let ticks = self.engine.ticks();
                 Some(ticks.timeout(time).ok_or(StoreError::TimeoutTooLong)?)
             }
         };

@@ -130,7 +130,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         StoreMetrics {
             shards,
             total,
-            capacity: self.engine.capacity,
+            capacity: self.engine.capacity(),
             refused: self.engine.refusals(),
             lateness: self.engine.lateness(),
             reaper_busy: Duration::from_nanos(self.engine.busy.get()),

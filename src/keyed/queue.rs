@@ -525,7 +525,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> fmt::Debug for ExpiryQueue<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExpiryQueue")
             .field("len", &self.len())
-            .field("interval", &self.shared.store.engine.ticks.interval())
+            .field("interval", &self.shared.store.engine.ticks().interval())
             .field("reaper", &self.reaper.is_some())
             .finish_non_exhaustive()
     }
@@ -534,7 +534,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> fmt::Debug for ExpiryQueue<K> {
 impl<K: 'static> Shared<K> {
     /// How long after the queue was built a tick begins.
     fn since_start(&self, tick: u64) -> Duration {
-        Duration::from_nanos(tick.saturating_mul(self.store.engine.ticks.interval_nanos()))
+        Duration::from_nanos(tick.saturating_mul(self.store.engine.ticks().interval_nanos()))
     }
 
     /// As it would have expired, what was ended before that.
@@ -1278,7 +1278,7 @@ mod tests {
         tick: u64,
     ) -> Option<u64> {
         let store = queue.store();
-        let now = store.engine.ticks.begins(tick);
+        let now = store.engine.ticks().begins(tick);
         store.engine.poll(now, usize::MAX, store).next
     }
 

@@ -12,9 +12,10 @@ use super::StoreError;
 use crate::core::engine::{BadTimeout, Claim, Engine, Face, Look, Pin, Refused, Stripe};
 use crate::core::index::{Glance, Insert, Probe};
 use crate::core::lease::{set, Lease, State};
+use crate::core::per_shard::PerShard;
 use crate::core::slot::{Owned, Slot};
 use crate::core::slots::Spot;
-use crate::core::threads::{Counter, PerShard};
+use crate::core::threads::Counter;
 use crate::error::BuildError;
 use crate::inject::{held, hit, is, Bug};
 use crate::panics::caught;
@@ -810,7 +811,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline]
     pub(super) fn is_over(&self, lease: Lease, now: u64) -> bool {
         // By what has been caught up with: years later, its deadline could be taken for one that is yet to come.
-        lease.deadline_near(self.engine.about_now()) <= self.engine.ticks.at(now)
+        lease.deadline_near(self.engine.about_now()) <= self.engine.ticks().at(now)
     }
 
     /// Moves the deadline of an entry that was found. `None` if it has changed meanwhile: look again. `face` hears of what ends where
@@ -1006,7 +1007,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         attempts: &mut u32,
         face: &impl Face<Pair<K, V>>,
     ) -> bool {
-        let now = self.engine.clock.now();
+        let now = self.engine.clock().now();
         *attempts += 1;
         let full = error == StoreError::Full && self.engine.is_due(now);
         // Where there is no memory for another slot, those that wait to be freed are room.

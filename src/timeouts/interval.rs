@@ -103,7 +103,7 @@ impl<'t> Interval<'t> {
         Interval {
             sleep: Sleep::over(waiters),
             at: waiters.engine.now(),
-            period: nanos(period).max(waiters.engine.ticks.interval_nanos()),
+            period: nanos(period).max(waiters.engine.ticks().interval_nanos()),
             missed: MissedTick::default(),
         }
     }
@@ -222,7 +222,7 @@ impl<'t> Interval<'t> {
         ready!(self.sleep.poll_over(context.waker()))?;
         let engine = &self.sleep.waiters().engine;
         let now = engine.now();
-        let kept = KEPT.max(2 * engine.ticks.interval_nanos());
+        let kept = KEPT.max(2 * engine.ticks().interval_nanos());
         let next = if now.saturating_sub(self.at) > kept {
             self.missed.next(self.at, now, self.period)
         } else {
@@ -234,7 +234,7 @@ impl<'t> Interval<'t> {
 
     fn set(&mut self, at: u64) {
         self.at = at;
-        let due = self.sleep.waiters().engine.ticks.deadline(at, 0);
+        let due = self.sleep.waiters().engine.ticks().deadline(at, 0);
         self.sleep.set(due);
     }
 

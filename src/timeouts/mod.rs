@@ -178,7 +178,7 @@ impl fmt::Debug for Timeouts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Timeouts")
             .field("len", &self.len())
-            .field("interval", &self.waiters.engine.ticks.interval())
+            .field("interval", &self.waiters.engine.ticks().interval())
             .field("reaper", &self.reaper.is_some())
             .finish_non_exhaustive()
     }
@@ -338,7 +338,7 @@ impl Timeouts {
     /// ```
     pub fn poll(&self, budget: usize) -> Polled {
         let engine = &self.waiters.engine;
-        let now = engine.clock.now();
+        let now = engine.clock().now();
         let round = engine.poll_beside(now, budget.max(1), &*self.waiters);
         if Reaper::here(self.reaper.as_ref()).is_none() && engine.is_refusing() {
             // A waker of this round may have asked for it.
@@ -346,7 +346,7 @@ impl Timeouts {
         }
         Polled {
             more: round.more || round.busy,
-            next: round.next.map(|tick| engine.ticks.until(now, tick)),
+            next: round.next.map(|tick| engine.ticks().until(now, tick)),
         }
     }
 
@@ -430,7 +430,7 @@ impl Timeouts {
     pub fn metrics(&self) -> TimeoutsMetrics {
         let engine = &self.waiters.engine;
         let mut sum = TimeoutsMetrics {
-            capacity: engine.capacity,
+            capacity: engine.capacity(),
             refused: engine.refusals(),
             lateness: engine.lateness(),
             reaper_busy: Duration::from_nanos(engine.busy.get()),

@@ -11,9 +11,10 @@ use super::error::TimerError;
 use super::waker::Words;
 use crate::core::engine::{Claim, Config, Engine, Face, Refused, Stripe};
 use crate::core::lease::{Lease, State};
+use crate::core::per_shard::PerShard;
 use crate::core::slot::{fields, Slot};
 use crate::core::slots::Spot;
-use crate::core::threads::{Counter, PerShard};
+use crate::core::threads::Counter;
 use crate::error::BuildError;
 use crate::panics::caught;
 use crate::sync::{AtomicU64, Ordering};
@@ -120,7 +121,7 @@ impl Waiters {
         };
         let engine = Engine::new(config, share).map_err(|_| BuildError::OutOfMemory)?;
         Ok(Waiters {
-            longest: nanos(engine.ticks.longest()),
+            longest: nanos(engine.ticks().longest()),
             engine,
             panics: Statistic::new(0),
         })
@@ -134,7 +135,7 @@ impl Waiters {
 
     /// Whether that tick has come.
     pub(super) fn is_over(&self, due: u64) -> bool {
-        due <= self.engine.ticks.at(self.engine.now())
+        due <= self.engine.ticks().at(self.engine.now())
     }
 
     /// Registers what takes `after` nanoseconds from now on, no more than a lease can express. Also the tick at which it is over.
@@ -152,7 +153,7 @@ impl Waiters {
             claim.slot.set_lease(claimed);
             let due = self.engine.due(mine, after);
             let held = Claimed(self, claim);
-            let waiter = if mine.lapsed.get() == 0 {
+            let waiter = if !mine.has_lapsed() {
                 let waker = Words::from_waker(waker.clone());
                 std::mem::forget(held);
                 self.fill(mine, place, (State::LiveIssued, due), waker, &mut refused)?
@@ -173,14 +174,14 @@ impl Waiters {
         waker: &Waker,
     ) -> Option<Result<Waiter, TimerError>> {
         let now = self.engine.coarse_now();
-        let tick = self.engine.ticks.at(now);
+        let tick = self.engine.ticks().at(now);
         if due <= tick {
             return None;
         }
         let deadline = Self::expressed(due, tick);
         let mut refused = Refused::OutOfMemory;
         let entered = self.engine.with_stripe(|mine, index| {
-            mine.lapsed.set(self.engine.lapse(now).unwrap_or(0));
+            self.engine.note_lapse(mine, now);
             self.enter((mine, index), (deadline, due), waker, &mut refused)
         });
         Some(entered.ok_or_else(|| self.refuse(refused)))
@@ -305,7 +306,7 @@ impl Waiters {
         waker: &Waker,
     ) -> Result<Option<(Waiter, Option<Waker>)>, TimerError> {
         let slot = self.slot(waiter);
-        let tick = self.engine.ticks.at(self.engine.coarse_now());
+        let tick = self.engine.ticks().at(self.engine.coarse_now());
         if due <= tick {
             // Nobody has to be woken for it any more.
             self.end(waiter, due, End::Fired);
@@ -337,7 +338,7 @@ impl Waiters {
         let after = after.max(1);
         let (due, lapsed) = self
             .engine
-            .with_stripe(|mine, _| (self.engine.due(mine, after), mine.lapsed.get() != 0));
+            .with_stripe(|mine, _| (self.engine.due(mine, after), mine.has_lapsed()));
         if !lapsed {
             return due;
         }
@@ -348,7 +349,7 @@ impl Waiters {
     /// Moves an entry to what is over at `due`, `after` nanoseconds from now. `None` if it has ended.
     pub(super) fn reset(&self, waiter: Waiter, due: u64, after: u64) -> Option<Waiter> {
         let deadline = if after > self.longest {
-            Self::expressed(due, self.engine.ticks.at(self.engine.coarse_now()))
+            Self::expressed(due, self.engine.ticks().at(self.engine.coarse_now()))
         } else {
             due
         };

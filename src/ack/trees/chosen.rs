@@ -283,9 +283,7 @@ impl Trees {
             match found.lease.state() {
                 // Early acks are waiting; since years ago, perhaps, and then they have waited in vain.
                 State::Early
-                    if mine.lapsed.get() != 0
-                        && mine.driving.get() == 0
-                        && self.engine.lapse(now).is_some() =>
+                    if mine.has_lapsed() && !mine.is_driving() && self.engine.has_lapsed(now) =>
                 {
                     self.engine.catch_up(now, self);
                     // Handlers have been called, and may have taken their time.
@@ -558,7 +556,7 @@ impl Trees {
                 return Err(AckError::EarlyFull);
             }
             let (deadline, now) = self.early_deadline();
-            mine.lapsed.set(self.engine.lapse(now).unwrap_or(0));
+            self.engine.note_lapse(mine, now);
             let new = New {
                 hash,
                 key,
@@ -648,7 +646,7 @@ impl Trees {
     fn early_deadline(&self) -> (u64, u64) {
         let (now, lag) = self.engine.now_for_deadline();
         let after = self.settings.early_timeout.saturating_add(lag);
-        (self.engine.ticks.deadline(now, after), now)
+        (self.engine.ticks().deadline(now, after), now)
     }
 
     /// Puts the culprit into the word of an early entry that has just been failed. If its init comes between, or its

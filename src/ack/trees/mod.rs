@@ -43,8 +43,9 @@ use super::error::AckError;
 use super::outcome::{Outcome, Reason, Root, RootId};
 use crate::core::engine::{BadTimeout, Claim, Engine, Face, Look, Refused, Stripe};
 use crate::core::lease::{Lease, State};
+use crate::core::per_shard::PerShard;
 use crate::core::slot::Slot;
-use crate::core::threads::{Counter, PerShard};
+use crate::core::threads::Counter;
 use crate::inject::{held, hit, Bug};
 #[cfg(feature = "async")]
 use crate::setup::Leftovers;
@@ -269,7 +270,7 @@ impl Trees {
 
     #[cold]
     fn age_now(&self, id: u32) -> Duration {
-        self.age(id, self.engine.clock.now())
+        self.age(id, self.engine.clock().now())
     }
 
     /// The birth stamp of a root with this target that begins `now`: an exact reading if its
@@ -286,7 +287,7 @@ impl Trees {
     #[cold]
     #[inline(never)]
     fn now_exactly(&self) -> u64 {
-        self.engine.clock.now()
+        self.engine.clock().now()
     }
 
     /// The deadline of a root that begins now, and the clock reading that it was derived from.
@@ -500,7 +501,7 @@ impl Trees {
             }
             #[cfg(feature = "async")]
             if self.deliver.is_awaited() {
-                if mine.driving.get() == 0 {
+                if !mine.is_driving() {
                     mine.face.told(|| self.deliver.wake());
                 } else {
                     // Who is at a shard says nothing: a shutdown waits there, and in a waker only asks.
@@ -607,7 +608,7 @@ impl Face<Tree> for Trees {
 
     fn expired(&self, claim: Claim<'_, Tree>, lease: Lease, deadline: u64, now: u64) {
         let key = claim.slot.fields().key.load(Ordering::Relaxed);
-        let ticks = &self.engine.ticks;
+        let ticks = self.engine.ticks();
         let (reason, target) = match lease.state() {
             State::Live | State::LiveIssued => {
                 let due = ticks.begins(deadline);

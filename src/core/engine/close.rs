@@ -1,53 +1,51 @@
 //! Shutting down.
 
-use super::{Claim, Engine, Face, SHUT};
+use super::{Claim, Engine, Face};
 use crate::core::lease::{Lease, State};
 use crate::core::params::CHUNK;
 use crate::core::slot::Payload;
 use crate::core::slots::Run;
 use crate::sync::park::Patience;
+#[cfg(feature = "async")]
+use crate::sync::tasks::Until;
 use crate::sync::Ordering;
 use crate::trace::event;
 
 impl<P: Payload, C> Engine<P, C> {
-    /// New entries are refused from about now on; those under way may still come.
+    /// Refuses new entries from about now on; those under way may still come in.
     pub(crate) fn refuse(&self) {
-        // Hints: what decides is the shards' chunk counts, and the closing of buckets.
-        self.refusing.store(true, Ordering::Relaxed);
-        self.asks.store(true, Ordering::Relaxed);
-        #[cfg(feature = "async")]
-        {
-            // Who waits for room has made one between joining and his look at this.
-            crate::sync::fence(Ordering::SeqCst);
-            if self.line.is_awaited() {
-                self.line.wake_all();
-            }
-        }
+        self.admission.refuse();
     }
 
-    /// Who waits for the end is to look again: something has been done about it.
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.admission.is_refusing()
+    }
+
+    /// Something has been done about the shutdown's end: the tasks that wait for it look again.
     #[cfg(feature = "async")]
     pub(crate) fn parted(&self) {
-        crate::sync::fence(Ordering::SeqCst);
-        if !self.parting.is_empty() {
-            self.parting.wake();
-        }
+        self.admission.parted();
     }
 
-    /// Whether a shutdown has closed the bucket of slot `id`: an entry that is live there all the same is the shutdown's to end, or, if that
-    /// has not seen it, its claimer's, who will find the bucket closed. If not, the shutdown sees all that this thread has done before.
+    /// Waits until `done` finds something, which is asked at first and after each
+    /// [`parted`](Self::parted).
+    #[cfg(feature = "async")]
+    pub(crate) fn until_parted<R, F: FnMut() -> Option<R>>(&self, done: F) -> Until<'_, F> {
+        self.admission.until_parted(done)
+    }
+
+    /// Whether a shutdown has closed the bucket of slot `id`: an entry that is live there all the
+    /// same is the shutdown's to end, or, if that has not seen it, its claimer's, who will find the
+    /// bucket closed. If not, the shutdown sees all that this thread has done before.
     #[inline]
     pub(crate) fn has_closed(&self, id: u32) -> bool {
         let header = self.slots.header(id);
         header.is_some_and(|header| header.next.is_closed())
     }
 
-    pub(crate) fn is_refusing(&self) -> bool {
-        self.refusing.load(Ordering::Relaxed)
-    }
-
-    /// Shuts the engine: ends every slot, calling `f` for each that this ended. Goes from shard to shard, and waits at each
-    /// for the thread that is at it: asleep, where that takes long. After it returns nothing is live, and nothing can come.
+    /// Shuts the engine: ends every slot, calling `f` for each that this ended. Goes from shard to
+    /// shard, and waits at each for the thread that is at it: asleep, where that takes long. After
+    /// it returns nothing is live, and nothing can come.
     pub(crate) fn close(&self, face: &impl Face<P>, mut f: impl FnMut(Claim<'_, P>, Lease)) {
         self.refuse();
         let _driving = self.driving();
@@ -82,22 +80,26 @@ impl<P: Payload, C> Engine<P, C> {
         face: &impl Face<P>,
         f: &mut impl FnMut(Claim<'_, P>, Lease),
     ) -> Option<u64> {
-        let peak = self.shards[at].peak.fetch_or(SHUT, Ordering::AcqRel);
-        if peak & SHUT != 0 {
-            // Closed before. What is on its way in finds its bucket closed, and is its claimer's to end: nobody else would say so.
+        let Some(peak) = self.shards[at].ring.shut() else {
+            // Closed before. An entry on its way in finds its bucket closed, and is its claimer's
+            // to end: no other thread would say so.
             return None;
-        }
+        };
         let mut ended = 0;
         for local in 0..peak {
-            let chunk = local as usize * self.shards.len() + at;
+            let chunk = self.slots.chunk_of(at, local);
             for header in self.slots.headers(chunk).into_iter().flatten() {
                 header.scanned.store(true, Ordering::Relaxed);
                 header.next.close();
             }
         }
-        self.await_owners(at);
+        self.owners.await_none(
+            self.stripes.iter().map(|stripe| &stripe.ending),
+            |id| self.shard_of(id) == at,
+            |patience| self.has_lost(patience),
+        );
         for local in 0..peak {
-            let chunk = local as usize * self.shards.len() + at;
+            let chunk = self.slots.chunk_of(at, local);
             #[allow(clippy::cast_possible_truncation)] // a slot's id
             let first = (chunk * CHUNK) as u32;
             for (id, slot) in (first..).zip(self.slots.chunk(chunk).into_iter().flat_map(Run::iter))

@@ -1,56 +1,66 @@
-//! Deadlines: from a timeout and the clock to a tick, and what a jump of the clock by years takes.
+//! Deadlines: from a timeout and the clock to a tick.
 //!
-//! # Renewals
+//! # The driver's time
 //!
-//! A renewal looks at the lease, reads the clock, and swaps the lease. After a lost swap it looks
-//! again and reads the clock again. What it sets, [`renewed`] decides:
+//! [`Deadlines`] knows two things of the driver, both of them hints to other threads:
 //!
-//! 1. A deadline that is not before the lease's own one is set, by whatever reading it was
-//!    computed.
-//! 2. On the first look, a nearer one is computed again from an exact reading, and that one is set.
-//! 3. After a swap that was lost to another renewal, a nearer one is not set. This renewal counts
-//!    as made just before the other one, and is reported as done.
+//! * `driven`, the latest clock reading that a round began with. Time does not go back for the
+//!   driver. A deadline is computed from a reading that is no earlier than that: if the clock has
+//!   gone back, an entry that begins now would otherwise be due already by the driver's time.
+//! * `caught_up`, the latest tick up to which all that was due has been ended. It is about where
+//!   the deadlines of live leases begin, which the 40 bits of a lease do not say.
 //!
-//! **Promise.** Let a renewal, or an insertion, publish a lease until T and report success. Only a
-//! call lowers that deadline that (a) looked at the lease for the first time after it was
-//! published, (b) read the exact clock after that look, and (c) asked for less: that reading and
-//! its timeout come to less than T.
+//! # Jumps of years
 //!
-//! **Why.** The look pairs with the swap that published the lease (Acquire, Release), and the
-//! publisher read its clock before that swap. So the exact reading of (b) is no earlier than the
-//! publisher's: `Clock::now` does not go back from one thread to the next, and `coarse` is never
-//! ahead of it. Deadlines are the same increasing function of reading and timeout on all paths,
-//! with the lag added and rounded up. A nearer deadline after (b) therefore comes of a shorter
-//! timeout, and **equal timeouts never lower a deadline**.
-//!
-//! * *Cheap readings.* One thread's coarse reading may be older than another's, by the clock's lag.
-//!   Rule 2 is there for that: a cheap reading alone never lowers a deadline.
-//! * *Cached deadlines.* [`LastDeadline`] answers only while a fresh computation would give the
-//!   same tick, so it is a cheap reading's deadline and nothing else.
-//! * *A clock that goes back.* Both readings are at least the driver's latest one, which a thread
-//!   that has seen the lease sees too. Beyond that, a clock that breaks its contract may break the
-//!   promise.
-//! * *Calls that overlap.* A call that was entered before the report and looked after the
-//!   publication counts as the later one. A lease does not say when it was set, so no call can
-//!   tell.
-//! * *What remains.* A swap compares values. The swap of a call that asks for less takes the lease
-//!   for the one that it looked at if, meanwhile, one call has raised the deadline and another has
-//!   lowered it to the very tick that it had. Where all timeouts of an entry are equal, nothing is
-//!   ever lowered.
-//! * *Jumps of years.* A handler may renew while the driver that has called it catches up with such
-//!   a jump. Deadlines that handlers set then may be more than a lease can tell apart, and are not
-//!   compared right.
-//!
-//! The model `q06_a_delayed_touch_beside_another` fails where the clock is read before the look.
-//! The tests `tracker_leases` fail without rule 2, and without rule 3.
+//! A lease cannot tell a new deadline from one that has passed long since, if the driver is behind
+//! by [`MAX_LAPSE`] ticks: the clock has jumped, and no thread has polled since. A thread that
+//! computes a deadline anew finds that ([`Deadlines::note_lapse`]). Its caller drives the engine
+//! first, and what is due goes (`Engine::catch_up`).
 
-use super::{Engine, Face, LastDeadline, Stripe, MAX_LAPSE};
-use crate::core::lease::Lease;
-use crate::core::slot::Payload;
+use crate::core::threads::Counter;
 use crate::inject::{hit, Bug};
-use crate::sync::park::Patience;
-use crate::time::{nanos, Timeout, NEVER};
+use crate::time::{nanos, Clock, CoarseClock, Ticks, Timeout, NEVER};
+use crossbeam_utils::CachePadded;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+
+/// How far, in ticks, the driver may be behind before leases must be kept out of buckets that have
+/// waited that long.
+pub(super) const MAX_LAPSE: u64 = 1 << 38;
+
+/// The clock, without a virtual call where it is the default one.
+#[derive(Clone)]
+pub(crate) enum Source {
+    Default(CoarseClock),
+    Custom(Arc<dyn Clock>),
+}
+
+impl Source {
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        match self {
+            Source::Default(clock) => clock.now(),
+            Source::Custom(clock) => clock.now(),
+        }
+    }
+
+    #[inline]
+    fn coarse(&self) -> u64 {
+        match self {
+            Source::Default(clock) => clock.coarse(),
+            Source::Custom(clock) => clock.coarse(),
+        }
+    }
+
+    #[inline]
+    fn lag(&self) -> u64 {
+        match self {
+            Source::Default(clock) => clock.lag(),
+            Source::Custom(clock) => clock.lag(),
+        }
+    }
+}
 
 /// A timeout that cannot be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,48 +70,94 @@ pub(crate) enum BadTimeout {
     TooLong,
 }
 
-/// Which look of a renewal at the lease of one occupancy this is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Look {
-    First,
-    /// The renewal has lost a swap on this occupancy's lease to another renewal.
-    Again,
+/// The deadline that a timeout (in nanoseconds) had last, and until which clock reading it holds.
+#[derive(Default)]
+struct LastDeadline {
+    after: Counter,
+    deadline: Counter,
+    until: Counter,
 }
 
-impl Look {
-    /// `Again` if a swap on this occupancy's lease was lost to another renewal.
-    pub(crate) fn after(has_lost: bool) -> Self {
-        if has_lost {
-            Look::Again
-        } else {
-            Look::First
+/// The deadlines that a thread has computed last. Written by one thread at a time.
+#[derive(Default)]
+pub(super) struct LastDeadlines {
+    /// Of the default timeout.
+    default: LastDeadline,
+    /// Of the timeout that the caller gave last.
+    own: LastDeadline,
+    /// The tick at which the driver was found to be years behind; 0 if it was not.
+    lapsed: Counter,
+}
+
+impl LastDeadlines {
+    /// The tick at which the driver was found to be years behind, if it was when this thread
+    /// computed a deadline last.
+    #[inline(always)]
+    pub(super) fn lapsed(&self) -> Option<u64> {
+        match self.lapsed.get() {
+            0 => None,
+            tick => Some(tick),
         }
     }
 }
 
-/// The deadline that a renewal sets; `None` leaves the lease as it is, and the renewal is done all
-/// the same. See "Renewals" in the module's head.
-///
-/// `found` is the deadline that the lease has. `cheap` was computed after the look, and `exact`
-/// computes the deadline from an exact reading.
-#[inline(always)]
-fn renewed(found: u64, look: Look, cheap: u64, exact: impl FnOnce() -> u64) -> Option<u64> {
-    if cheap >= found {
-        return Some(cheap);
-    }
-    match look {
-        Look::First => Some(exact()),
-        Look::Again => None,
-    }
+/// See the module's head.
+pub(super) struct Deadlines {
+    ticks: Ticks,
+    clock: Source,
+    /// The clock's lag if the coarse reading is used for deadlines; `None` if the exact one is.
+    lag: Option<u64>,
+    /// The latest clock reading that a round began with.
+    driven: CachePadded<AtomicU64>,
+    /// The latest tick up to which everything that was due has been ended.
+    caught_up: AtomicU64,
 }
 
-impl<P: Payload, C> Engine<P, C> {
+impl Deadlines {
+    /// Ticks of `interval` nanoseconds, from now on. `exact`: no coarse reading, whatever its lag.
+    pub(super) fn new(clock: Source, interval: u64, exact: bool) -> Self {
+        let now = clock.now();
+        let lag = clock.lag();
+        Deadlines {
+            ticks: Ticks::new(now, interval),
+            // A lag that is small beside the interval is made up for by adding it to every
+            // deadline.
+            lag: (!exact && lag <= interval / 4).then_some(lag),
+            clock,
+            driven: CachePadded::new(AtomicU64::new(now)),
+            caught_up: AtomicU64::new(0),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn ticks(&self) -> &Ticks {
+        &self.ticks
+    }
+
+    #[inline(always)]
+    pub(super) fn clock(&self) -> &Source {
+        &self.clock
+    }
+
+    /// The time: the clock's, or the driver's, if the clock has gone back.
+    #[inline]
+    pub(super) fn now(&self) -> u64 {
+        self.clock.now().max(self.driven.load(Relaxed))
+    }
+
+    /// As [`now`](Self::now), by the coarse clock: no later.
+    #[cfg(feature = "async")]
+    #[inline]
+    pub(super) fn coarse_now(&self) -> u64 {
+        self.clock.coarse().max(self.driven.load(Relaxed))
+    }
+
     /// A clock reading for a deadline, and what to add to the timeout for its lag.
     ///
-    /// Never before the time that the driver has seen: if the clock has gone back, what begins now would
-    /// otherwise be due already by the driver's time.
+    /// Never before the time that the driver has seen: if the clock has gone back, what begins now
+    /// would otherwise be due already by the driver's time.
     #[inline(always)]
-    pub(crate) fn now_for_deadline(&self) -> (u64, u64) {
+    pub(super) fn now_for_deadline(&self) -> (u64, u64) {
         let driven = self.driven.load(Relaxed);
         match self.lag {
             Some(lag) => (self.clock.coarse().max(driven), lag),
@@ -109,19 +165,12 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// A tick near the deadlines that there are, for telling them apart: all are within 2^39 of it. They are no earlier than what has
-    /// been caught up with, but for those of who has stalled; and who sets one is less than [`MAX_LAPSE`] past that.
-    #[inline]
-    pub(crate) fn about_now(&self) -> u64 {
-        self.caught_up.load(Relaxed) + MAX_LAPSE
-    }
-
-    /// The deadline of what begins now, and the clock reading that it was derived from. `default` is the default timeout in
-    /// nanoseconds, `None` for never, and always the same.
+    /// The deadline of what begins now, and the clock reading that it was derived from. `default`
+    /// is the default timeout in nanoseconds, `None` for never, and always the same.
     #[inline(always)]
-    pub(crate) fn deadline(
+    pub(super) fn deadline(
         &self,
-        mine: &Stripe<C>,
+        mine: &LastDeadlines,
         timeout: Timeout,
         default: Option<u64>,
     ) -> Result<(u64, u64), BadTimeout> {
@@ -146,13 +195,13 @@ impl<P: Payload, C> Engine<P, C> {
     #[cold]
     fn deadline_from(
         &self,
-        mine: &Stripe<C>,
+        mine: &LastDeadlines,
         last: &LastDeadline,
         timeout: Timeout,
         default: Option<u64>,
         (now, lag): (u64, u64),
     ) -> Result<u64, BadTimeout> {
-        mine.lapsed.set(self.lapse(now).unwrap_or(0));
+        self.note_lapse(mine, now);
         let (deadline, until) = match self.nanos(timeout, default)? {
             None => (NEVER, now.saturating_add(self.ticks.interval_nanos())),
             Some(after) => {
@@ -170,13 +219,14 @@ impl<P: Payload, C> Engine<P, C> {
         Ok(deadline)
     }
 
-    /// The tick at which what takes `after` nanoseconds from now on is over, be that more than a lease can express. The same timeout
-    /// again within a tick costs no division.
+    /// The tick at which what takes `after` nanoseconds from now on is over, be that more than a
+    /// lease can express. The same timeout again within a tick costs no division.
     ///
-    /// By the coarse clock also where its lag is small beside the timeout, though not beside the interval.
+    /// By the coarse clock also where its lag is small beside the timeout, though not beside the
+    /// interval.
     #[cfg(feature = "async")]
     #[inline(always)]
-    pub(crate) fn due(&self, mine: &Stripe<C>, after: u64) -> u64 {
+    pub(super) fn due(&self, mine: &LastDeadlines, after: u64) -> u64 {
         let lag = self.clock.lag();
         let (now, lag) = if lag <= after >> 6 {
             (self.coarse_now(), lag)
@@ -194,8 +244,8 @@ impl<P: Payload, C> Engine<P, C> {
 
     #[cfg(feature = "async")]
     #[cold]
-    fn due_from(&self, mine: &Stripe<C>, after: u64, (now, lag): (u64, u64)) -> u64 {
-        mine.lapsed.set(self.lapse(now).unwrap_or(0));
+    fn due_from(&self, mine: &LastDeadlines, after: u64, (now, lag): (u64, u64)) -> u64 {
+        self.note_lapse(mine, now);
         let last = &mine.own;
         last.after.set(after);
         let after = after.saturating_add(lag);
@@ -206,40 +256,9 @@ impl<P: Payload, C> Engine<P, C> {
         due
     }
 
-    /// The time: the clock's, or the driver's, if the clock has gone back.
-    #[cfg(feature = "async")]
-    #[inline]
-    pub(crate) fn now(&self) -> u64 {
-        self.clock.now().max(self.driven.load(Relaxed))
-    }
-
-    /// As [`now`](Self::now), by the coarse clock: no later.
-    #[cfg(feature = "async")]
-    #[inline]
-    pub(crate) fn coarse_now(&self) -> u64 {
-        self.clock.coarse().max(self.driven.load(Relaxed))
-    }
-
-    /// The deadline of what is renewed now.
-    pub(crate) fn renewal(
-        &self,
-        timeout: Timeout,
-        default: Option<u64>,
-        face: &impl Face<P>,
-    ) -> Result<u64, BadTimeout> {
-        self.with_stripe(|mine, _| {
-            let (deadline, now) = self.deadline(mine, timeout, default)?;
-            if mine.lapsed.get() == 0 {
-                return Ok(deadline);
-            }
-            self.catch_up(now, face);
-            Ok(self.deadline(mine, timeout, default)?.0)
-        })
-    }
-
     /// A timeout in nanoseconds, `None` for never; or why no lease can have it.
     #[inline]
-    pub(crate) fn nanos(
+    pub(super) fn nanos(
         &self,
         timeout: Timeout,
         default: Option<u64>,
@@ -258,153 +277,52 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// The deadline that a renewal sets which has just looked at `lease`; `None` leaves the lease
-    /// as it is, and the renewal is done all the same. See "Renewals" in the module's head.
-    ///
-    /// The caller swaps `lease` for one with that deadline. If it loses the swap it looks at the
-    /// lease again and calls this again.
-    #[inline]
-    pub(crate) fn renewed(
-        &self,
-        lease: Lease,
-        look: Look,
-        timeout: Timeout,
-        default: Option<u64>,
-        face: &impl Face<P>,
-    ) -> Result<Option<u64>, BadTimeout> {
-        self.renewed_over(
-            |engine| lease.deadline_near(engine.about_now()),
-            look,
-            (timeout, default),
-            face,
-        )
-    }
-
-    /// As [`renewed`](Self::renewed), of a tick that stands elsewhere; `found` is asked once the driver has caught up.
-    #[inline]
-    pub(crate) fn renewed_over(
-        &self,
-        found: impl FnOnce(&Self) -> u64,
-        look: Look,
-        (timeout, default): (Timeout, Option<u64>),
-        face: &impl Face<P>,
-    ) -> Result<Option<u64>, BadTimeout> {
-        let cheap = self.renewal(timeout, default, face)?;
-        Ok(renewed(found(self), look, cheap, || {
-            self.exact_deadline(timeout, default).unwrap_or(cheap)
-        }))
-    }
-
     /// The deadline of a timeout, by an exact reading; as with the cheap one, the lag is added.
     /// `None` for never.
     #[cold]
-    fn exact_deadline(&self, timeout: Timeout, default: Option<u64>) -> Option<u64> {
-        let now = self.clock.now().max(self.driven.load(Relaxed));
+    pub(super) fn exact_deadline(&self, timeout: Timeout, default: Option<u64>) -> Option<u64> {
+        let now = self.now();
         let after = self.nanos(timeout, default).ok()??;
         let lag = self.lag.unwrap_or(0);
         Some(self.ticks.deadline(now, after.saturating_add(lag)))
     }
 
-    /// The lease of slot `id`, until now `before`, ends at `deadline`. If that is nearer the driver must hear of it (W11).
-    /// If it is not, nothing needs to be done: who made the lease has told, or is about to tell, of its old deadline, and
-    /// the driver, coming then, finds the new one.
+    /// A driver begins a round with the clock reading `now`. Returns the time of the round.
+    pub(super) fn begin_round(&self, now: u64) -> u64 {
+        now.max(self.driven.fetch_max(now, Relaxed))
+    }
+
+    /// All that was due up to the clock reading `now` has been ended.
+    pub(super) fn end_round(&self, now: u64) {
+        self.caught_up.store(self.ticks.at(now), Relaxed);
+    }
+
+    /// The latest tick up to which everything that was due has been ended.
     #[inline]
-    pub(crate) fn shortened(&self, id: u32, before: Lease, deadline: u64) {
-        if deadline < before.deadline_near(deadline) {
-            let _ = self.enforce(id, deadline);
-        }
+    pub(super) fn caught_up(&self) -> u64 {
+        self.caught_up.load(Relaxed)
     }
 
-    /// The deadline of a lease of slot `id`, which is live; `tick` is about now.
-    pub(crate) fn deadline_of(&self, id: u32, lease: Lease, tick: u64) -> u64 {
-        match self.slots.header(id).and_then(|header| header.next.get()) {
-            // The deadlines in a bucket are not before its next expiration.
-            Some(next) => lease.deadline_from(next),
-            // It is being looked at just now.
-            None => lease.deadline_near(tick),
-        }
+    /// A tick near the deadlines that there are, for telling them apart: all are within 2^39 of it.
+    ///
+    /// They are no earlier than what has been caught up with, but for those of a thread that has
+    /// stalled. A thread that sets one is less than [`MAX_LAPSE`] past that.
+    #[inline]
+    pub(super) fn about_now(&self) -> u64 {
+        self.caught_up() + MAX_LAPSE
     }
 
-    /// By how many ticks the driver is behind the clock reading `now`, if that is more than a lease can express
-    /// beside a full timeout: the clock has jumped by years, and nobody has polled since.
-    pub(crate) fn lapse(&self, now: u64) -> Option<u64> {
+    /// The tick of the clock reading `now`, if the driver is behind it by more than a lease can
+    /// express beside a full timeout.
+    pub(super) fn lapse(&self, now: u64) -> Option<u64> {
         let tick = self.ticks.at(now);
-        let long = tick.saturating_sub(self.caught_up.load(Relaxed)) >= MAX_LAPSE;
+        let long = tick.saturating_sub(self.caught_up()) >= MAX_LAPSE;
         (long && !hit(Bug::UnseenJump)).then_some(tick)
     }
 
-    /// The clock has jumped by more than a lease can express, and nobody has polled since. A new deadline beside old
-    /// ones could not be told from one that has long passed: what is due goes first.
-    #[cold]
-    pub(crate) fn catch_up(&self, now: u64, face: &impl Face<P>) {
-        // A handler that the driver has called cannot wait for the driver: it is that round.
-        let driving = self.is_driving();
-        let mut patience = Patience::new();
-        while !driving && self.lapse(now).is_some() {
-            if self.poll_beside(now, usize::MAX, face).busy {
-                if self.shards.iter().any(|shard| shard.driver.is_lost()) {
-                    return;
-                }
-                patience.wait();
-            }
-        }
-    }
-}
-
-#[cfg(all(test, not(expiry_loom)))]
-mod tests {
-    use super::{renewed, Look};
-    use crate::time::{Ticks, NEVER};
-
-    fn unread() -> u64 {
-        panic!("the exact clock was read")
-    }
-
-    #[test]
-    fn a_later_deadline_is_set_by_any_reading() {
-        for look in [Look::First, Look::Again] {
-            assert_eq!(renewed(10, look, 10, unread), Some(10));
-            assert_eq!(renewed(10, look, 11, unread), Some(11));
-            assert_eq!(renewed(10, look, NEVER, unread), Some(NEVER));
-        }
-    }
-
-    #[test]
-    fn a_nearer_deadline_is_set_on_the_first_look_by_an_exact_reading() {
-        assert_eq!(renewed(10, Look::First, 8, || 8), Some(8));
-        assert_eq!(renewed(NEVER, Look::First, 8, || 9), Some(9));
-        // The cheap reading lagged: it was no nearer deadline.
-        assert_eq!(renewed(10, Look::First, 9, || 10), Some(10));
-    }
-
-    #[test]
-    fn a_nearer_deadline_is_not_set_after_a_lost_swap() {
-        assert_eq!(renewed(10, Look::Again, 9, unread), None);
-        assert_eq!(renewed(NEVER, Look::Again, 9, unread), None);
-    }
-
-    /// Whatever the publisher's reading and the caller's were, if the exact one is no earlier than
-    /// the publisher's: a deadline goes back only for a shorter timeout.
-    #[test]
-    fn only_a_shorter_timeout_lowers_a_deadline() {
-        const LAG: u64 = 5;
-        let ticks = Ticks::new(3, 20);
-        let deadline = |now, after| ticks.deadline(now, after + LAG);
-        for published in 10..60 {
-            for read in published..published + 45 {
-                for cheap in read - LAG..=read {
-                    for (granted, asked) in [(40, 40), (40, 41), (40, 39), (40, 20), (40, 60)] {
-                        let found = deadline(published, granted);
-                        let set = renewed(found, Look::First, deadline(cheap, asked), || {
-                            deadline(read, asked)
-                        });
-                        let set = set.expect("it is the first look");
-                        assert!(set >= found || asked < granted);
-                        // And never nearer than was asked for.
-                        assert!(ticks.begins(set) >= read + asked);
-                    }
-                }
-            }
-        }
+    /// Notes for this thread whether the driver is [years behind](Self::lapse).
+    #[inline]
+    pub(super) fn note_lapse(&self, mine: &LastDeadlines, now: u64) {
+        mine.lapsed.set(self.lapse(now).unwrap_or(0));
     }
 }

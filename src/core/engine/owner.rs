@@ -1,7 +1,8 @@
 //! What an entry's owner does without a read-modify-write: registering it, and ending it.
 //!
-//! An entry of [`timeouts`](crate::timeouts) has one owner, and nearly all are ended by theirs, long before they are due. So the owner leaves
-//! the fence that each of the two takes to who drives, by a [`Barrier`]. Of the other faces' entries anybody may end any: they do not use this.
+//! An entry of [`timeouts`](crate::timeouts) has one owner, and nearly all are ended by theirs,
+//! long before they are due. So the owner leaves the fence that each of the two takes to who
+//! drives, by a [`Barrier`]. Of the other faces' entries anybody may end any: they do not use this.
 //!
 //! # Registering
 //!
@@ -13,9 +14,11 @@
 //!   if not: next.lower(d), as everybody
 //! ```
 //!
-//! If the light side comes before the heavy one, the scan finds the lease. If not, the owner finds the bucket's next expiration taken, or what
-//! somebody has put there since, which the next scan takes, behind a heavy side of its own: *covers* means that it is no later than `d`
-//! and has news, so that the scan will look at all slots. A shutdown closes the bucket in the same place, and a closed one covers nothing.
+//! If the light side comes before the heavy one, the scan finds the lease. If not, the owner finds
+//! the bucket's next expiration taken, or what somebody has put there since, which the next scan
+//! takes, behind a heavy side of its own: *covers* means that it is no later than `d` and has news,
+//! so that the scan will look at all slots. A shutdown closes the bucket in the same place, and a
+//! closed one covers nothing.
 //!
 //! # Ending
 //!
@@ -29,27 +32,29 @@
 //!   if scanned: by a swap, as everybody
 //! ```
 //!
-//! If the light side comes before the heavy one, who scans finds slot and lease named, or the name gone and with it the slot freed. If not, the owner
-//! finds the bucket scanned and swaps; or finds that over, and with it what the scan has ended. So of the two one at most goes without a swap, and
-//! knows that the other leaves the slot alone; and what is named, and has that lease, its owner ends, so that the scan need not come back for it.
-//! An owner who comes too late names a lease that is no more there: that is passed over. No code of the user's runs while a slot is
-//! named. A shutdown leaves `scanned` as it is, and waits until no slot of the shard is named: a few instructions of other threads.
+//! If the light side comes before the heavy one, who scans finds slot and lease named, or the name
+//! gone and with it the slot freed. If not, the owner finds the bucket scanned and swaps; or finds
+//! that over, and with it what the scan has ended. So of the two one at most goes without a swap,
+//! and knows that the other leaves the slot alone; and what is named, and has that lease, its owner
+//! ends, so that the scan need not come back for it. An owner who comes too late names a lease that
+//! is no more there: that is passed over. No code of the user's runs while a slot is named. A
+//! shutdown leaves `scanned` as it is, and waits until no slot of the shard is named: a few
+//! instructions of other threads.
 //!
-//! The number of stripes read is that of threads that have ever run at once, once for as many buckets as are looked at together.
+//! The number of stripes read is that of threads that have ever run at once, once for as many
+//! buckets as are looked at together.
 
-use super::{Engine, BUCKET_U32};
 use crate::core::lease::Lease;
-use crate::core::slot::Payload;
+use crate::sync::asymmetric::Barrier;
 use crate::sync::park::Patience;
 use crate::sync::{AtomicU64, Ordering};
 #[cfg(feature = "async")]
 use {
-    super::{Refused, Stripe, MAX_LAPSE},
+    super::deadline::MAX_LAPSE,
     crate::core::header::Header,
     crate::core::lease::State,
-    crate::core::slot::Slot,
-    crate::sync::asymmetric::Barrier,
-    std::sync::atomic::Ordering::Relaxed,
+    crate::core::slot::{Payload, Slot},
+    crate::core::slots::Spot,
 };
 
 /// The deadlines of two leases look the same that are so many ticks apart, or a multiple.
@@ -72,7 +77,8 @@ impl Ending {
         }
     }
 
-    /// Release, both: who finds one of these finds what this thread has ended before; and with the slot its lease, or a later one.
+    /// Release, both: who finds one of these finds what this thread has ended before; and with the
+    /// slot its lease, or a later one.
     #[cfg(feature = "async")]
     #[inline(always)]
     fn name(&self, id: u32, lease: Lease) {
@@ -87,7 +93,8 @@ impl Ending {
         self.slot.store(0, Ordering::Release);
     }
 
-    /// The slot and the lease. Of two namings the slot of the first with the lease of the second may be found: then the first is over.
+    /// The slot and the lease. Of two namings the slot of the first with the lease of the second
+    /// may be found: then the first is over.
     fn get(&self) -> Option<(u32, Lease)> {
         let slot = self.slot.load(Ordering::Acquire).checked_sub(1)?;
         let lease = Lease(self.lease.load(Ordering::Acquire));
@@ -95,105 +102,134 @@ impl Ending {
     }
 }
 
-impl<P: Payload, C> Engine<P, C> {
-    /// As [`enforce_in`](Self::enforce_in), for the owner of a lease that has just been set.
-    #[cfg(feature = "async")]
-    #[inline(always)]
-    pub(crate) fn enforce_own(&self, header: &Header, id: u32, tick: u64) -> Result<(), Refused> {
-        if self.barrier.is_on() {
-            Barrier::light();
-            if header.next.covers(tick) {
-                return Ok(());
-            }
+/// What owners and drivers agree by. See the module's head.
+pub(super) struct Owners {
+    /// Off where entries have no owners.
+    barrier: Barrier,
+}
+
+/// The lease that an owner made, and when it is due.
+#[cfg(feature = "async")]
+#[derive(Clone, Copy)]
+pub(super) struct Own {
+    pub(super) id: u32,
+    pub(super) lease: Lease,
+    pub(super) due: u64,
+}
+
+impl Owners {
+    pub(super) fn new(wanted: bool) -> Self {
+        Owners {
+            barrier: Barrier::new(wanted),
         }
-        self.enforce_in(header, id, tick)
     }
 
-    /// Whether what is due then is less than three quarters of the ticks away after which leases look the same.
-    #[cfg(feature = "async")]
-    pub(crate) fn is_near(&self, due: u64) -> bool {
-        let behind = due.saturating_sub(self.caught_up.load(Relaxed));
-        behind < ALIKE_AGAIN - MAX_LAPSE
+    /// Whether a driver has to [meet](Self::meet) owners before it scans.
+    #[inline]
+    pub(super) fn exist(&self) -> bool {
+        self.barrier.was_on()
     }
 
-    /// Whether this is the lease of who is due then, in the state `LiveIssued`, and not another's that looks the same: that one would have
-    /// been [near](Self::is_near) when it was made, and by then what is due here had been caught up with long since.
+    /// For the owner of a lease that has just been set, to expire at `tick`: whether the bucket
+    /// covers it, so that the driver need not be notified.
     #[cfg(feature = "async")]
     #[inline(always)]
-    fn is_own(&self, slot: Slot<'_, P>, lease: Lease, due: u64) -> bool {
-        // In this order: who finds the other's lease finds what its claimer has gone by.
-        slot.lease() == lease && self.caught_up.load(Relaxed) < due.saturating_add(MAX_LAPSE / 2)
+    pub(super) fn is_covered(&self, header: &Header, tick: u64) -> bool {
+        if !self.barrier.is_on() {
+            return false;
+        }
+        Barrier::light();
+        header.next.covers(tick)
     }
 
-    /// Ends the entry of an owner who was due then, and frees its slot but for [`freed`](Self::freed); what `take` takes out of it before.
-    /// `None` if the entry had ended, and in the slot there may be another one. (Or if what was due there has waited for years: whoever drives
-    /// next ends that.)
+    /// Whether what is due then is less than three quarters of the ticks away after which leases
+    /// look the same.
+    #[cfg(feature = "async")]
+    pub(super) fn is_near(due: u64, caught_up: u64) -> bool {
+        due.saturating_sub(caught_up) < ALIKE_AGAIN - MAX_LAPSE
+    }
+
+    /// Whether this is the lease of an owner that is due then, in the state `LiveIssued`, and not
+    /// another's that looks the same: that one would have been [near](Self::is_near) when it was
+    /// made, and by then what is due here had been caught up with long since.
+    #[cfg(feature = "async")]
+    #[inline(always)]
+    fn is_own<P: Payload>(slot: Slot<'_, P>, own: Own, caught_up: impl FnOnce() -> u64) -> bool {
+        // In this order: a thread that finds the other's lease finds what its claimer has gone by.
+        slot.lease() == own.lease && caught_up() < own.due.saturating_add(MAX_LAPSE / 2)
+    }
+
+    /// Ends the entry of an owner, by a plain store where no driver scans its bucket, else by
+    /// `end`, which swaps the lease. Calls `free` if this has ended the entry, and returns what
+    /// that does.
     ///
-    /// Without a swap only in the state `LiveIssued`: two owners whose leases look the same would end one entry. Those of the state `Live` are
-    /// ended by swaps, of which one succeeds.
+    /// Without a swap only in the state `LiveIssued`: two owners whose leases look the same would
+    /// end one entry. Those of the state `Live` are ended by swaps, of which one succeeds.
     #[cfg(feature = "async")]
     #[inline(always)]
-    pub(crate) fn end_own<T>(
+    pub(super) fn end<P: Payload, T>(
         &self,
-        mine: &Stripe<C>,
-        (id, lease, due): (u32, Lease, u64),
-        take: impl FnOnce(Slot<'_, P>) -> T,
+        ending: &Ending,
+        own: Own,
+        spot: Spot<'_, P>,
+        caught_up: impl FnOnce() -> u64,
+        end: impl Fn() -> bool,
+        free: impl FnOnce() -> T,
     ) -> Option<T> {
-        let spot = self.slots.spot(id)?;
-        let free = || {
-            let taken = take(spot.slot);
-            spot.slot.set_lease(Lease::free(lease.incarnation()));
-            taken
-        };
-        if lease.state() != State::LiveIssued || !self.barrier.was_on() {
-            return self.end(spot.slot, lease).is_ok().then(free);
+        if own.lease.state() != State::LiveIssued || !self.barrier.was_on() {
+            return end().then(free);
         }
-        if !self.is_own(spot.slot, lease, due) {
+        if !Self::is_own(spot.slot, own, caught_up) {
             return None;
         }
-        mine.ending.name(id, lease);
+        ending.name(own.id, own.lease);
         Barrier::light();
         // Acquire: if a scan is over, then with what it has ended.
         let alone = self.barrier.is_on() && !spot.header.scanned.load(Ordering::Acquire);
         let ended = if alone {
-            spot.slot.lease() == lease
+            spot.slot.lease() == own.lease
         } else {
-            self.end(spot.slot, lease).is_ok()
+            end()
         };
-        let taken = ended.then(free);
-        mine.ending.unname();
-        taken
+        let freed = ended.then(free);
+        ending.unname();
+        freed
     }
 
-    /// Before buckets are scanned whose headers say so, and whose next expirations have been taken: calls `owned` with the bucket and the place
-    /// of each slot that its owner is ending just now.
-    pub(super) fn meet_owners(&self, mut owned: impl FnMut(u32, u32)) {
+    /// Before buckets are scanned whose headers say so, and whose next expirations have been taken:
+    /// calls `owned` with each slot that its owner is ending just now, and whose lease `is_there`.
+    pub(super) fn meet<'a>(
+        &self,
+        endings: impl Iterator<Item = &'a Ending>,
+        is_there: impl Fn(u32, Lease) -> bool,
+        mut owned: impl FnMut(u32),
+    ) {
         self.barrier.heavy();
-        for stripe in self.stripes.iter() {
-            let Some((id, lease)) = stripe.ending.get() else {
-                continue;
-            };
-            // If it is another's, who named it is late, and leaves it alone.
-            if self
-                .slots
-                .slot(id)
-                .is_some_and(|slot| slot.lease() == lease)
-            {
-                owned(id / BUCKET_U32, id % BUCKET_U32);
+        for (id, lease) in endings.filter_map(Ending::get) {
+            // If another lease is there, the owner that named this one is late, and leaves it
+            // alone.
+            if is_there(id, lease) {
+                owned(id);
             }
         }
     }
 
-    /// Before all of a shard is ended, whose headers say that it is: no owner is ending anything there without a swap, nor will be.
-    pub(super) fn await_owners(&self, shard: usize) {
+    /// Before all slots of a shard are ended, whose headers say that they are scanned: waits until
+    /// no owner is ending anything there without a swap, nor will be. `is_lost` says of a wait that
+    /// it is in vain.
+    pub(super) fn await_none<'a>(
+        &self,
+        endings: impl Iterator<Item = &'a Ending>,
+        is_here: impl Fn(u32) -> bool,
+        is_lost: impl Fn(&Patience) -> bool,
+    ) {
         if !self.barrier.was_on() {
             return;
         }
         self.barrier.heavy();
-        for stripe in self.stripes.iter() {
-            let is_here = |(id, _): (u32, Lease)| self.shard_of(id) == shard;
+        for ending in endings {
             let mut patience = Patience::new();
-            while stripe.ending.get().is_some_and(is_here) && !self.has_lost(&patience) {
+            while ending.get().is_some_and(|(id, _)| is_here(id)) && !is_lost(&patience) {
                 patience.wait();
             }
         }
@@ -201,7 +237,7 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// The system refuses the fence from now on.
     #[cfg(all(test, feature = "async"))]
-    pub(crate) fn forget_fence(&self) {
+    pub(super) fn forget_fence(&self) {
         self.barrier.heavy_by(|| false);
     }
 }

@@ -1,19 +1,24 @@
-//! Pause grace: leases that nobody could have renewed, because the process itself was stalled (row C8).
+//! Pause grace: leases that nobody could have renewed, because the process itself was stalled (row
+//! C8).
 //!
 //! # When it was stalled
 //!
-//! At the end of each round is noted when the next one has to begin: at the next expiration then known, or at once if that
-//! has come. Who leaves a shard meanwhile puts that off: somebody was there, if slow. A round that begins later than that by
-//! more than the threshold, while nobody is at any shard, finds that the process was stalled, from the tick `from` at which it
-//! should have begun to the tick `to` at which it does.
+//! At the end of each round is noted when the next one has to begin: at the next expiration then
+//! known, or at once if that has come. Who leaves a shard meanwhile puts that off: somebody was
+//! there, if slow. A round that begins later than that by more than the threshold, while nobody is
+//! at any shard, finds that the process was stalled, from the tick `from` at which it should have
+//! begun to the tick `to` at which it does.
 //!
-//! Only a round that was *supposed* to come can be late. What is supposed depends on the thread that drives:
+//! Only a round that was *supposed* to come can be late. What is supposed depends on the thread
+//! that drives:
 //!
 //! * The reaper sleeps until the next expiration, so it is supposed to come then.
-//! * A caller that has asked for the wait time since the last round is supposed to come when that is over.
-//! * Of any other caller only its habit is known. By how much it is late (after the last round, or after what it was told) is a
-//!   *gap*. After two gaps in a row that are longer than the threshold, the shorter of the two is the caller's *habit*: the
-//!   next round is supposed to come that much later. Shorter gaps that add up to more than the threshold end the habit.
+//! * A caller that has asked for the wait time since the last round is supposed to come when that
+//!   is over.
+//! * Of any other caller only its habit is known. By how much it is late (after the last round, or
+//!   after what it was told) is a *gap*. After two gaps in a row that are longer than the
+//!   threshold, the shorter of the two is the caller's *habit*: the next round is supposed to come
+//!   that much later. Shorter gaps that add up to more than the threshold end the habit.
 //!
 //! ```text
 //!   threshold 5 s, an entry due 3 s after each round, a caller that polls each 10 s:
@@ -23,22 +28,25 @@
 //!              due 3 stall    stall    expires   expires
 //! ```
 //!
-//! Without the habit, each of these rounds would take the gap before it for a stall, and nothing would ever expire.
+//! Without the habit, each of these rounds would take the gap before it for a stall, and nothing
+//! would ever expire.
 //!
 //! # What becomes of the leases
 //!
-//! Every lease with a deadline from `from` to `to` gets the length of the stall, `to - from + 1`, on top. Its new deadline is
-//! after `to`, so the rule itself tells the leases that have had it from those that have not, and may stand for as long as it
-//! takes: until every shard has been worked off by a round that began later, however small the budgets. It is applied where
-//! the lease would be ended, by the swap of a touch: a touch that comes first makes it needless, one that comes later renews.
+//! Every lease with a deadline from `from` to `to` gets the length of the stall, `to - from + 1`,
+//! on top. Its new deadline is after `to`, so the rule itself tells the leases that have had it
+//! from those that have not, and may stand for as long as it takes: until every shard has been
+//! worked off by a round that began later, however small the budgets. It is applied where the lease
+//! would be ended, by the swap of a touch: a touch that comes first makes it needless, one that
+//! comes later renews.
 //!
 //! # Who finds out
 //!
-//! One thread at a time decides ([`Exclusive`]); who finds it at that comes back as if it were at all shards. A round that
-//! began before the decision, with an earlier reading of the clock, ends nothing that was due after that reading.
+//! One thread at a time decides ([`Exclusive`]); who finds it at that comes back as if it were at
+//! all shards. A round that began before the decision, with an earlier reading of the clock, ends
+//! nothing that was due after that reading.
 
-use super::{Engine, MAX_LAPSE};
-use crate::core::slot::Payload;
+use super::deadline::{Deadlines, MAX_LAPSE};
 use crate::sync::exclusive::Exclusive;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::trace::event;
@@ -63,12 +71,17 @@ pub(super) fn graced(pauses: &[Pause], deadline: u64) -> u64 {
     })
 }
 
-/// Looks out for stalls.
-pub(super) struct Watch {
+/// Looks out for stalls, where that is wanted. See the module's head.
+pub(super) struct Stalls {
+    watch: Option<Watch>,
+}
+
+struct Watch {
     threshold: u64,
     /// The clock reading by which a round has to begin.
     expected: AtomicU64,
-    /// The clock reading that a caller was told to come back at since the last round; 0 if no caller has asked.
+    /// The clock reading that a caller was told to come back at since the last round; 0 if no
+    /// caller has asked.
     told: Statistic,
     /// Some stalls are still to be allowed for. Set before `expected` is put off.
     standing: AtomicBool,
@@ -78,7 +91,7 @@ pub(super) struct Watch {
 
 impl Watch {
     /// No round is expected before there is anything.
-    pub(super) fn new(threshold: u64) -> Self {
+    fn new(threshold: u64) -> Self {
         Watch {
             threshold,
             expected: AtomicU64::new(u64::MAX),
@@ -87,6 +100,16 @@ impl Watch {
             pauses: Exclusive::new(Vec::new()),
             rhythm: Exclusive::new(Rhythm::default()),
         }
+    }
+
+    /// The habit of callers, of whom one has been round.
+    fn habit_after(&self, round: (u64, u64)) -> u64 {
+        let told = self.told.swap(0, Relaxed);
+        let noted = self.rhythm.enter(|rhythm| {
+            rhythm.note(round, told, self.threshold);
+            rhythm.habit()
+        });
+        noted.unwrap_or(0)
     }
 }
 
@@ -102,7 +125,8 @@ struct Rhythm {
 }
 
 impl Rhythm {
-    /// A round has begun and ended at these clock readings, before which a caller was told to come at `told`, if at all.
+    /// A round has begun and ended at these clock readings, before which a caller was told to come
+    /// at `told`, if at all.
     fn note(&mut self, (began, ended): (u64, u64), told: u64, threshold: u64) {
         if let Some(last) = self.ended {
             let gap = began.saturating_sub(last.max(told));
@@ -125,9 +149,24 @@ impl Rhythm {
     }
 }
 
-impl<P: Payload, C> Engine<P, C> {
-    /// The stalls that a round is to allow for, which begins now, in this tick. `None` if another thread is deciding that.
-    pub(super) fn pauses(&self, now: u64, tick: u64) -> Option<Vec<Pause>> {
+impl Stalls {
+    /// A stall is longer than `threshold` nanoseconds; `None`: stalls are not looked out for.
+    pub(super) fn new(threshold: Option<u64>) -> Self {
+        Stalls {
+            watch: threshold.map(Watch::new),
+        }
+    }
+
+    /// The stalls that a round is to allow for, which begins now, in this tick. `None` if another
+    /// thread is deciding that. `attended` says whether a thread drives any shard, and `is_past`
+    /// whether rounds that began after a tick have worked off all shards.
+    pub(super) fn standing(
+        &self,
+        deadlines: &Deadlines,
+        (now, tick): (u64, u64),
+        attended: impl FnOnce() -> bool,
+        is_past: impl Fn(u64) -> bool,
+    ) -> Option<Vec<Pause>> {
         let Some(watch) = &self.watch else {
             return Some(Vec::new());
         };
@@ -139,13 +178,13 @@ impl<P: Payload, C> Engine<P, C> {
         }
         let mut stalled = None;
         let standing = watch.pauses.enter(|pauses| {
-            // Before the expectation is looked at: who leaves a shard has put it off.
-            let attended = self.shards.iter().any(|shard| shard.driver.is_taken());
+            // Before the expectation is looked at: a thread that leaves a shard has put it off.
+            let attended = attended();
             let expected = watch.expected.load(Ordering::Acquire);
-            pauses.retain(|pause| !self.is_past(pause.to));
+            pauses.retain(|pause| !is_past(pause.to));
             if is_late(expected) && !attended {
                 // The first tick of which not all is due before.
-                let from = self.ticks.at(expected - 1) + 1;
+                let from = deadlines.ticks().at(expected - 1) + 1;
                 // A jump by years is none.
                 if from <= tick && tick - from < MAX_LAPSE {
                     pauses.push(Pause { from, to: tick });
@@ -160,7 +199,7 @@ impl<P: Payload, C> Engine<P, C> {
         });
         if let Some(ticks) = stalled {
             #[allow(clippy::cast_precision_loss)] // for people
-            let seconds = self.ticks.interval().as_secs_f64() * ticks as f64;
+            let seconds = deadlines.ticks().interval().as_secs_f64() * ticks as f64;
             event!(
                 WARN,
                 "process was stalled: leases are extended",
@@ -176,59 +215,50 @@ impl<P: Payload, C> Engine<P, C> {
         watch.is_some_and(|watch| watch.pauses.is_taken())
     }
 
-    /// Whether all shards have been worked off by rounds that began after `tick`.
-    fn is_past(&self, tick: u64) -> bool {
-        let relaxed = std::sync::atomic::Ordering::Relaxed;
-        let caught_up = |shard: &super::Shard| self.ticks.at(shard.caught_up.load(relaxed));
-        self.shards.iter().all(|shard| caught_up(shard) > tick)
-    }
-
     /// This thread is about to leave a shard.
-    pub(super) fn attended(&self) {
+    pub(super) fn attended(&self, deadlines: &Deadlines) {
         if let Some(watch) = &self.watch {
-            let now = self.clock.now();
+            let now = deadlines.clock().now();
             watch
                 .expected
                 .fetch_max(now.saturating_add(1), Ordering::AcqRel);
         }
     }
 
-    /// This thread has been round, since the clock reading `began`.
-    pub(super) fn expect(&self, began: u64) {
+    /// This thread has been round, since the clock reading `began`. `next` is when something next
+    /// expires.
+    pub(super) fn expect(
+        &self,
+        deadlines: &Deadlines,
+        began: u64,
+        has_reaper: bool,
+        next: impl FnOnce() -> Option<u64>,
+    ) {
         let Some(watch) = &self.watch else { return };
         // Where another thread is deciding, or has just been round, that will do.
         watch.pauses.enter(|_| {
-            let next = self.next_expiration();
-            let due = next.map_or(u64::MAX, |next| self.ticks.begins(next));
-            let now = self.clock.now();
-            let habit = if self.waker.is_set() {
+            let due = next().map_or(u64::MAX, |next| deadlines.ticks().begins(next));
+            let now = deadlines.clock().now();
+            let habit = if has_reaper {
                 0
             } else {
-                self.habit_after(watch, (began, now))
+                watch.habit_after((began, now))
             };
             let soonest = now.saturating_add(1).saturating_add(habit);
             watch.expected.store(soonest.max(due), Ordering::Release);
         });
     }
 
-    /// The habit of callers, of whom one has been round.
-    fn habit_after(&self, watch: &Watch, round: (u64, u64)) -> u64 {
-        let told = watch.told.swap(0, Relaxed);
-        let noted = watch.rhythm.enter(|rhythm| {
-            rhythm.note(round, told, watch.threshold);
-            rhythm.habit()
-        });
-        noted.unwrap_or(0)
-    }
-
-    /// What a caller will be told to wait, which has to be known before it is worked out: see [`promised`](Self::promised).
-    pub(super) fn promises(&self) -> Option<u64> {
-        let watch = self.watch.as_ref().filter(|_| !self.waker.is_set())?;
+    /// What a caller will be told to wait, which has to be known before it is worked out: see
+    /// [`promised`](Self::promised).
+    pub(super) fn promises(&self, has_reaper: bool) -> Option<u64> {
+        let watch = self.watch.as_ref().filter(|_| !has_reaper)?;
         Some(watch.expected.load(Ordering::Acquire))
     }
 
-    /// A caller is told at clock reading `now` to come back at `until` ([`u64::MAX`]: not before there is anything). `before` is what
-    /// [`promises`](Self::promises) has returned: if a round has ended since, or a shard was left, that round's expectation stands.
+    /// A caller is told at clock reading `now` to come back at `until` ([`u64::MAX`]: not before
+    /// there is anything). `before` is what [`promises`](Self::promises) has returned: if a round
+    /// has ended since, or a shard was left, that round's expectation stands.
     pub(super) fn promised(&self, before: u64, now: u64, until: u64) {
         let Some(watch) = &self.watch else { return };
         let habit = watch.rhythm.enter(|rhythm| rhythm.habit()).unwrap_or(0);

@@ -1,9 +1,10 @@
 //! What the driver remembers of buckets whose entries are due at different times.
 //!
-//! Of a bucket that it has looked through and in which several deadlines are left, it notes which slot is due when, in
-//! order. When the bucket's time comes, and [nothing has been put in since](crate::core::slots::Look), only the slots
-//! whose time has come are looked at, one cache line instead of eight. A note is a lower bound: a slot that was touched
-//! or freed meanwhile is found so when its time comes. So a plan needs no upkeep by anybody but the driver, to whom it
+//! Of a bucket that it has looked through and in which several deadlines are left, it notes which
+//! slot is due when, in order. When the bucket's time comes, and [nothing has been put in
+//! since](crate::core::slots::Look), only the slots whose time has come are looked at, one cache
+//! line instead of eight. A note is a lower bound: a slot that was touched or freed meanwhile is
+//! found so when its time comes. So a plan needs no upkeep by anybody but the driver, to whom it
 //! belongs: plain memory, made on first use, 4 bytes a slot.
 
 use crate::core::params::{BUCKET, CHUNK_BUCKETS};
@@ -17,8 +18,8 @@ struct Note(u32);
 const SLOT_BITS: u32 = 4;
 const TICK_BITS: u32 = 32 - SLOT_BITS;
 
-/// Ticks of notes are told apart where they are less than this away. A deadline further off is noted as this far off,
-/// and looked at then.
+/// Ticks of notes are told apart where they are less than this away. A deadline further off is
+/// noted as this far off, and looked at then.
 const FAR: u64 = 1 << (TICK_BITS - 1);
 
 impl Note {
@@ -104,8 +105,8 @@ impl Plans {
     /// Makes a plan of a bucket out of the deadlines of its slots ([`NEVER`]: none), all of them
     /// after `now`. Not worth it if they are all the same: then so is the time to look at each.
     ///
-    /// Returns when to look at the bucket again, [`NEVER`] if nothing in it is due: by its plan, if it has one, in which far
-    /// deadlines are noted as nearer ones.
+    /// Returns when to look at the bucket again, [`NEVER`] if nothing in it is due: by its plan, if
+    /// it has one, in which far deadlines are noted as nearer ones.
     pub(super) fn make(&mut self, bucket: u32, now: u64, deadlines: &[u64; BUCKET]) -> u64 {
         let mut due = deadlines.iter().copied().filter(|&due| due != NEVER);
         let first = due.next().unwrap_or(NEVER);
@@ -154,7 +155,8 @@ impl Plans {
 }
 
 impl Plan<'_> {
-    /// Whether notes can be told apart at `now`, the plan having been made, or last worked off, at `then` or later.
+    /// Whether notes can be told apart at `now`, the plan having been made, or last worked off, at
+    /// `then` or later.
     #[inline]
     pub(super) fn holds(then: u64, now: u64) -> bool {
         now.wrapping_sub(then) < FAR / 2
@@ -177,7 +179,8 @@ impl Plan<'_> {
         Some(note.slot())
     }
 
-    /// Notes that a slot, of which there is no note, is to be looked at after `now`. Not if that is [`NEVER`].
+    /// Notes that a slot, of which there is no note, is to be looked at after `now`. Not if that is
+    /// [`NEVER`].
     #[inline]
     pub(super) fn note(&mut self, slot: usize, now: u64, deadline: u64) {
         if deadline == NEVER {

@@ -1,25 +1,28 @@
-//! Polling: rounds over the shards, and what the reaper sleeps by. The module's head has the protocol.
+//! Polling: rounds over the shards, and what the reaper sleeps by. The module's head has the
+//! protocol.
 
+use super::pause::Pause;
+use super::shard::Shard;
 use super::{Engine, Face, Instant, Round, Work};
-use crate::core::params::CHUNK;
 use crate::core::slot::Payload;
 use crate::inject::{hit, is, Bug};
 use crate::sync::Ordering;
 use crate::time::NEVER;
 
 impl<P: Payload, C> Engine<P, C> {
-    /// One round with the time `now`, over all shards that nobody is at: empties the inboxes, ends what is due, looks after
-    /// memory. The reaper's.
+    /// One round with the time `now`, over all shards that nobody is at: empties the inboxes, ends
+    /// what is due, looks after memory. The reaper's.
     ///
-    /// `budget` counts buckets, cascades, index words and expired entries; what it does not cover is left in its shard.
+    /// `budget` counts buckets, cascades, index words and expired entries; what it does not cover
+    /// is left in its shard.
     pub(crate) fn poll(&self, now: u64, budget: usize, face: &impl Face<P>) -> Round {
         self.go_round(now, budget, face, |_| ())
     }
 
-    /// As [`poll`](Self::poll), beside a reaper, if there is one: it may be asleep, and does not know what this round has
-    /// filed, or left over (W4).
+    /// As [`poll`](Self::poll), beside a reaper, if there is one: it may be asleep, and does not
+    /// know what this round has filed, or left over (W4).
     pub(crate) fn poll_beside(&self, now: u64, budget: usize, face: &impl Face<P>) -> Round {
-        if self.waker.is_set() && hit(Bug::IdlePoll) {
+        if self.wakeup.has_reaper() && hit(Bug::IdlePoll) {
             return Round {
                 more: false,
                 busy: false,
@@ -30,13 +33,14 @@ impl<P: Payload, C> Engine<P, C> {
         // Of this it has heard at no shard.
         let reclaim = self.reclaim.wanted();
         if reclaim != NEVER {
-            self.wake_by(reclaim);
+            self.wakeup.wake_by(reclaim);
         }
         round
     }
 
-    /// As [`poll_beside`](Self::poll_beside), for who comes for what is due: goes round again if somebody who was at a shard may
-    /// have left it with something due since, unless it has `found` something (Q10). True if the budget ran out.
+    /// As [`poll_beside`](Self::poll_beside), for who comes for what is due: goes round again if
+    /// somebody who was at a shard may have left it with something due since, unless it has `found`
+    /// something (Q10). True if the budget ran out.
     pub(crate) fn poll_shared(
         &self,
         budget: usize,
@@ -44,7 +48,7 @@ impl<P: Payload, C> Engine<P, C> {
         mut found: impl FnMut() -> bool,
     ) -> bool {
         loop {
-            let now = self.clock.now();
+            let now = self.clock().now();
             let round = self.poll_beside(now, budget.max(1), face);
             if found() || round.more || !round.busy || !self.is_due(now) {
                 return round.more;
@@ -71,9 +75,9 @@ impl<P: Payload, C> Engine<P, C> {
         }
         let driving = self.driving();
         let relaxed = std::sync::atomic::Ordering::Relaxed;
-        let now = now.max(self.driven.fetch_max(now, relaxed));
-        let tick = self.ticks.at(now) + 8 * u64::from(is(Bug::FastDriver));
-        let Some(pauses) = self.pauses(now, tick) else {
+        let now = self.deadlines.begin_round(now);
+        let tick = self.ticks().at(now) + 8 * u64::from(is(Bug::FastDriver));
+        let Some(pauses) = self.standing_pauses(now, tick) else {
             return round;
         };
         round.busy = false;
@@ -92,7 +96,8 @@ impl<P: Payload, C> Engine<P, C> {
             }
             let at = (first + nth) & (shards - 1);
             let visit = self.shards[at].driver.enter(|driver| {
-                // Somebody with a later reading has been here meanwhile: time does not go back for a shard.
+                // Somebody with a later reading has been here meanwhile: time does not go back for
+                // a shard.
                 (driver.tick <= tick).then(|| self.visit(driver, at, instant, &mut work, face))
             });
             match visit.flatten() {
@@ -108,18 +113,32 @@ impl<P: Payload, C> Engine<P, C> {
         }
         let caught_up = |at: usize| self.shards[at].caught_up.load(relaxed);
         if let Some(least) = (0..shards).map(caught_up).min() {
-            self.caught_up.store(self.ticks.at(least), relaxed);
+            self.deadlines.end_round(least);
         }
         drop(driving);
         round.more |= self.reclaim(tick, work.ended > 0, budget, face);
-        self.expect(now);
+        let has_reaper = self.wakeup.has_reaper();
+        self.stalls
+            .expect(&self.deadlines, now, has_reaper, || self.next_expiration());
         next = next.min(self.reclaim.wanted());
         round.next = (next != NEVER).then_some(next);
         round
     }
 
-    /// The shard that this thread's round begins with: another one for every thread. And how many more this is than its
-    /// index says.
+    /// See [`Stalls::standing`](super::pause::Stalls::standing).
+    fn standing_pauses(&self, now: u64, tick: u64) -> Option<Vec<Pause>> {
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        let caught_up = |shard: &Shard| self.ticks().at(shard.caught_up.load(relaxed));
+        self.stalls.standing(
+            &self.deadlines,
+            (now, tick),
+            || self.shards.iter().any(|shard| shard.driver.is_taken()),
+            |tick| self.shards.iter().all(|shard| caught_up(shard) > tick),
+        )
+    }
+
+    /// The shard that this thread's round begins with: another one for every thread. And how many
+    /// more this is than its index says.
     fn first_shard(&self) -> (usize, u64) {
         self.with_stripe(|mine, index| {
             let further = mine.further.get();
@@ -139,85 +158,54 @@ impl<P: Payload, C> Engine<P, C> {
     /// By which tick somebody should come to a shard; [`NEVER`] if nothing is wanted there.
     fn wanted(&self, at: usize) -> u64 {
         let shard = &self.shards[at];
-        if shard.untended.load(Ordering::Acquire) || self.indexes[at].wants_carrying() {
+        if shard.ring.is_asked() || self.keys.at(at).wants_carrying() {
             return 1;
         }
-        let next = shard.next.get().unwrap_or(NEVER);
+        let next = shard.notices.next().unwrap_or(NEVER);
         next.min(shard.chores.load(Ordering::Acquire))
     }
 
     /// Whether something is due at `now` that this thread could find: in a shard that nobody is at.
     pub(crate) fn is_due(&self, now: u64) -> bool {
-        let tick = self.ticks.at(now);
-        let due = |at: usize| self.shards[at].next.get().is_some_and(|next| next <= tick);
-        !self.is_driving() && !self.is_deciding() && self.unattended().any(due)
+        let tick = self.ticks().at(now);
+        let due = |at: usize| {
+            self.shards[at]
+                .notices
+                .next()
+                .is_some_and(|next| next <= tick)
+        };
+        !self.is_driving() && !self.stalls.is_deciding() && self.unattended().any(due)
     }
 
-    /// This thread has left a shard. If the reaper sleeps, or is about to, it has left that shard to this thread.
+    /// This thread has left a shard. If the reaper sleeps, or is about to, it has left that shard
+    /// to this thread.
     pub(super) fn depart(&self, at: usize) {
-        if !self.waker.is_set() {
-            return;
-        }
-        // Before the look at what is wanted: either the reaper's swap comes after it, and finds the shard left.
-        let announced = self.wake_at.fetch_add(0, Ordering::AcqRel);
-        // Awake, it has yet to look.
-        if announced != 0 {
-            let wanted = self.wanted(at).min(self.reclaim.wanted());
-            if wanted < announced {
-                self.wake_by(wanted);
-            }
-        }
+        self.wakeup
+            .depart(|| self.wanted(at).min(self.reclaim.wanted()));
     }
 
-    /// Lowers the announced wake-up to `tick` and wakes the reaper if that lowered it.
-    pub(crate) fn wake_by(&self, tick: u64) {
-        if self.wake_at.fetch_min(tick, Ordering::AcqRel) > tick && !hit(Bug::LostWakeup) {
-            self.waker.wake();
-        }
+    /// The reaper, awake, would sleep until `tick`. Returns whether it may.
+    pub(crate) fn may_sleep_until(&self, tick: u64) -> bool {
+        self.wakeup.announce(tick, || {
+            self.unattended().all(|at| self.wanted(at) >= tick) && self.reclaim.wanted() >= tick
+        })
     }
 
-    /// Announces that the reaper will sleep until `tick`, and says whether it may: nothing came meanwhile.
-    pub(crate) fn announce(&self, tick: u64) -> bool {
-        self.wake_at.swap(tick, Ordering::AcqRel);
-        #[cfg(expiry_loom)]
-        self.sleeps_until
-            .store(tick, std::sync::atomic::Ordering::Relaxed);
-        // Whoever wants something says so before it looks at the announcement.
-        self.unattended().all(|at| self.wanted(at) >= tick) && self.reclaim.wanted() >= tick
-    }
-
-    /// The reaper is awake: nobody needs to wake it.
+    /// The reaper is awake.
     pub(crate) fn awake(&self) {
-        self.wake_at.swap(0, Ordering::AcqRel);
-        #[cfg(expiry_loom)]
-        self.sleeps_until
-            .store(0, std::sync::atomic::Ordering::Relaxed);
+        self.wakeup.awake();
     }
 
     /// Whether memory is waiting to be given back and the driver should be told.
     pub(crate) fn wants_tending(&self, face: &impl Face<P>) -> bool {
-        (0..self.shards.len()).any(|at| {
-            let active = u64::from(self.shards[at].active.load(Ordering::Relaxed));
-            active > 1 && face.live(at).0 * 2 / (CHUNK as u64) + 1 < active / 2
-        })
+        (0..self.shards()).any(|at| self.shards[at].ring.can_shrink(face.live(at).0))
     }
 
     /// Asks the driver to look after memory.
     pub(crate) fn tend_soon(&self) {
         for shard in self.shards.iter() {
-            shard.untended.swap(true, Ordering::AcqRel);
+            shard.ring.ask();
         }
-        self.wake_by(1);
-    }
-
-    /// For models: the clock has come to `tick`, which ends the reaper's sleep if it is to end by then: as the reaper has announced
-    /// it itself, not as others have lowered that, who have to wake it.
-    #[cfg(expiry_loom)]
-    pub(crate) fn timer_fires(&self, tick: u64) {
-        let relaxed = std::sync::atomic::Ordering::Relaxed;
-        let until = self.sleeps_until.load(relaxed);
-        if until != 0 && until <= tick {
-            self.waker.wake();
-        }
+        self.wakeup.wake_by(1);
     }
 }

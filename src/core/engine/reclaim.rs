@@ -21,14 +21,12 @@
 //! lock that callers hold. Where payloads need no drop, a thread that has ended many entries does
 //! the driver's part itself: then a store that nothing drives reuses its slots too.
 
-use super::{Claim, Engine, Face, Stripe};
 use crate::core::deferred::{Chain, Deferred};
-use crate::core::lease::{Lease, State};
-use crate::core::pins::Pins;
-use crate::core::slot::Payload;
+use crate::core::pins::{Pin, Pins};
+use crate::core::slot::{Payload, Slot};
+use crate::core::slots::{Slots, Spot};
 use crate::core::threads::Counter;
 use crate::sync::exclusive::Exclusive;
-use crate::sync::park::doze;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::time::NEVER;
 #[cfg(expiry_loom)]
@@ -37,9 +35,9 @@ use std::sync::atomic::AtomicU64 as Statistic;
 use std::sync::atomic::Ordering::Relaxed;
 #[cfg(not(expiry_loom))]
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-/// How often a round advances the epoch: a period ends after two or three advances, if no thread is pinned meanwhile.
+/// How often a round advances the epoch: a period ends after two or three advances, if no thread is
+/// pinned meanwhile.
 #[cfg(not(expiry_loom))]
 const TURNS: usize = 8;
 #[cfg(expiry_loom)]
@@ -59,6 +57,14 @@ pub(super) struct Mine {
     freed: Counter,
 }
 
+/// What a push found.
+pub(super) struct Pushed {
+    /// The list was empty: the driver may not know of it.
+    pub(super) first: bool,
+    /// The thread has pushed [`MANY`] since the last time.
+    pub(super) many: bool,
+}
+
 impl Mine {
     pub(super) fn new() -> Self {
         Mine {
@@ -66,6 +72,28 @@ impl Mine {
             pushed: Counter::default(),
             freed: Counter::default(),
         }
+    }
+
+    /// Hands over a slot that the caller has ended, and whose word is out of the index.
+    #[inline]
+    pub(super) fn push<P: Payload>(&self, id: u32, spot: &Spot<'_, P>) -> Pushed {
+        self.pushed.add(1);
+        let first = self.list.push(id, spot);
+        let many = self.pushed.get() % MANY == 0;
+        Pushed { first, many }
+    }
+
+    /// This thread has freed so many slots that were handed over by any thread.
+    pub(super) fn count_freed(&self, freed: u64) {
+        self.freed.add(freed);
+    }
+
+    /// How many slots have been handed over by all threads and are not free yet; about.
+    pub(super) fn unreclaimed<'a, I: Iterator<Item = &'a Mine>>(parts: impl Fn() -> I) -> u64 {
+        // First: a slot is freed after it was pushed.
+        let freed = parts().map(|part| part.freed.get()).sum();
+        let pushed: u64 = parts().map(|part| part.pushed.get()).sum();
+        pushed.saturating_sub(freed)
     }
 }
 
@@ -78,7 +106,7 @@ struct Batch {
 
 /// Set when all slots of a batch are free. It is the standard library's under loom too: no model
 /// asks for it.
-type Done = std::sync::Arc<std::sync::atomic::AtomicBool>;
+pub(super) type Done = std::sync::Arc<std::sync::atomic::AtomicBool>;
 
 /// The batches of an engine.
 #[derive(Default)]
@@ -146,10 +174,53 @@ impl Wait {
     }
 }
 
-/// What is shared of it.
+/// Batches whose grace periods are over, which one thread frees: the last one first.
+pub(super) struct Due(Vec<Batch>);
+
+impl Due {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Calls `free` with the slots, as far as the budget `left` goes, and `count` with how many
+    /// these were.
+    pub(super) fn free<P: Payload>(
+        &mut self,
+        slots: &Slots<P>,
+        left: &mut usize,
+        mut free: impl FnMut(Slot<'_, P>),
+        count: impl Fn(u64),
+    ) {
+        while let Some(batch) = self.0.last_mut() {
+            while let Some(chain) = batch.chains.last_mut() {
+                let mut freed = 0;
+                while *left > 0 {
+                    let Some((_, slot)) = chain.pop(slots) else {
+                        break;
+                    };
+                    free(slot);
+                    freed += 1;
+                    *left -= 1;
+                }
+                count(freed);
+                if !chain.is_empty() {
+                    return;
+                }
+                batch.chains.pop();
+            }
+            // Release: a flush that sees it sees what the drops have done.
+            batch.done.store(true, std::sync::atomic::Ordering::Release);
+            self.0.pop();
+        }
+    }
+}
+
+/// What all threads share of it. See the module's head.
 pub(super) struct Reclaim {
+    pins: Pins,
     waiting: Exclusive<Waiting>,
-    /// The tick by which a driver is wanted. Lowered after a push; raised before the lists are taken.
+    /// The tick by which a driver is wanted. Lowered after a push; raised before the lists are
+    /// taken.
     again: AtomicU64,
     /// For how many ticks the last look at a grace period was put off.
     patience: Statistic,
@@ -158,119 +229,33 @@ pub(super) struct Reclaim {
 impl Reclaim {
     pub(super) fn new() -> Self {
         Reclaim {
+            pins: Pins::new(),
             waiting: Exclusive::new(Waiting::default()),
             again: AtomicU64::new(NEVER),
             patience: Statistic::new(0),
         }
     }
 
-    /// By which tick a driver should come.
-    pub(super) fn wanted(&self) -> u64 {
-        self.again.load(Ordering::Acquire)
-    }
-}
-
-impl<P: Payload, C> Engine<P, C> {
-    /// Hands over a slot that the caller has ended, and whose word is out of the index. It becomes free when no thread that is
-    /// pinned now is any more.
-    ///
-    /// True if this thread has handed over so many that it should [do the driver's part](Self::reclaim_now) itself, which it is not
-    /// asked to where payloads have to be dropped (`drops`).
-    #[inline]
-    pub(crate) fn free_later(&self, stripe: &Stripe<C>, id: u32, drops: bool) -> bool {
-        let Some(spot) = self.slots.spot(id) else {
-            return false;
-        };
-        let mine = &stripe.reclaim;
-        mine.pushed.add(1);
-        let first = mine.list.push(id, &spot);
-        let many = mine.pushed.get() % MANY == 0;
-        if many && !drops {
-            return true;
-        }
-        if first || many {
-            self.ask_to_reclaim(many);
-        }
-        false
+    /// See [`Pins::pin`].
+    #[inline(always)]
+    pub(super) fn pin(&self) -> Pin {
+        self.pins.pin()
     }
 
-    /// Hands over a claimed slot with its payload that was never published.
-    #[cold]
-    pub(crate) fn abandon(&self, stripe: &Stripe<C>, claim: &Claim<'_, P>) {
-        claim
-            .slot
-            .set_lease(claim.slot.lease_relaxed().with_state(State::Dead));
-        self.free_later(stripe, claim.id, true);
-        self.freed(stripe);
+    /// Lets a due grace period end. Never waits.
+    pub(super) fn turn(&self) {
+        self.pins.turn();
     }
 
-    #[cold]
-    fn ask_to_reclaim(&self, at_once: bool) {
-        let tick = if at_once {
-            1
-        } else {
-            self.ticks.at(self.now_for_deadline().0) + 1
-        };
-        // After the push, and before the look at the announcement.
-        self.reclaim.again.fetch_min(tick, Ordering::AcqRel);
-        self.wake_by(tick);
-    }
-
-    /// How many slots were handed over, and how many of them are free again: about.
-    fn handed_over(&self) -> (u64, u64) {
-        let parts = || self.stripes.iter().map(|stripe| &stripe.reclaim);
-        let freed = parts().map(|part| part.freed.get()).sum();
-        (parts().map(|part| part.pushed.get()).sum(), freed)
-    }
-
-    /// How many slots have ended and are not free yet.
-    pub(crate) fn unreclaimed(&self) -> u64 {
-        let (pushed, freed) = self.handed_over();
-        pushed.saturating_sub(freed)
-    }
-
-    /// Does the driver's part, at once. Unpinned, away from every shard.
-    #[cold]
-    pub(crate) fn reclaim_now(&self, face: &impl Face<P>) {
-        let tick = self.ticks.at(self.now_for_deadline().0);
-        self.reclaim(tick, true, usize::MAX, face);
-    }
-
-    /// Does the driver's part until all that was handed over before is free, for at most so long.
-    /// Returns whether it is. What is handed over later does not count.
-    pub(crate) fn flush(&self, limit: Duration, face: &impl Face<P>) -> bool {
-        let begun = Instant::now();
-        let mut before = None;
-        let mut pause = Duration::from_micros(10);
-        loop {
-            before = before.or_else(|| {
-                self.reclaim.waiting.enter(|waiting| {
-                    self.gather(&mut waiting.batches);
-                    waiting.all()
-                })
-            });
-            self.reclaim_now(face);
-            let is_done = |done: &Done| done.load(std::sync::atomic::Ordering::Acquire);
-            if before.as_ref().is_some_and(|all| all.iter().all(is_done)) {
-                return true;
-            }
-            let left = limit.saturating_sub(begun.elapsed());
-            if left.is_zero() {
-                return false;
-            }
-            // Another thread is pinned, or is dropping what has waited.
-            doze(pause.min(left));
-            pause = (pause * 2).min(Duration::from_millis(1));
-        }
-    }
-
-    /// Advances the epoch as far as threads that are pinned allow, for memory that was [left to it](crate::core::pins::Pin::after).
-    pub(crate) fn settle(&self) {
+    /// Advances the epoch as far as threads that are pinned allow, for memory that was
+    /// [left to it](Pin::after).
+    pub(super) fn settle(&self) {
         (0..TURNS).for_each(|_| self.pins.turn());
     }
 
-    /// Whether no other thread is pinned that was when this began: none can be looking at what the caller took out of the index before.
-    pub(crate) fn is_unobserved(&self) -> bool {
+    /// Whether no other thread is pinned that was when this began: none can be looking at what the
+    /// caller took out of the index before.
+    pub(super) fn is_unobserved(&self) -> bool {
         let mut waits = Wait::begin(&self.pins);
         for _ in 0..TURNS {
             if waits.is_over(&self.pins) {
@@ -281,86 +266,70 @@ impl<P: Payload, C> Engine<P, C> {
         waits.is_over(&self.pins)
     }
 
-    /// Frees what has waited for long enough, if that is wanted at `tick`, or if this thread `has_ended` entries just now: at most so
-    /// many slots. Whether there is more to do at once. Unpinned, away from every shard.
-    pub(super) fn reclaim(
-        &self,
-        tick: u64,
-        has_ended: bool,
-        budget: usize,
-        face: &impl Face<P>,
-    ) -> bool {
-        if !has_ended && self.reclaim.wanted() > tick {
-            return false;
-        }
-        let due = self.reclaim.waiting.enter(|waiting| {
-            self.reclaim.again.swap(NEVER, Ordering::AcqRel);
-            // One batch in its first period at a time: what comes meanwhile goes into the next one. So there are few batches,
-            // however long a period takes and however much ends in it.
-            let gathers = waiting.batches.iter().all(|batch| batch.waits.over > 0);
-            if gathers {
-                self.gather(&mut waiting.batches);
-            }
-            let due = self.passed(&mut waiting.batches, tick);
-            waiting.give_out(&due);
-            if !gathers
-                && !self
-                    .stripes
-                    .iter()
-                    .all(|stripe| stripe.reclaim.list.is_empty())
-            {
-                // What is left in the lists waits for the next batch.
-                self.reclaim.again.fetch_min(tick + 1, Ordering::AcqRel);
-            }
-            due
-        });
-        let Some(mut due) = due else {
-            // Another thread is at it; what it has not taken it is asked for by the thread that pushed it.
-            return false;
-        };
-        let mut left = budget.max(1);
-        let _driving = self.driving();
-        let more = loop {
-            self.free_batches(&mut due, &mut left, face);
-            if due.is_empty() {
-                break false;
-            }
-            if self.put_back(&mut due) {
-                break true;
-            }
-            // Another thread is at the batches: this one goes on instead of waiting.
-            left = usize::MAX;
-        };
-        if self.wants_tending(face) {
-            self.tend_soon();
-        }
-        more
+    /// By which tick a driver should come.
+    pub(super) fn wanted(&self) -> u64 {
+        self.again.load(Ordering::Acquire)
     }
 
-    /// Frees the slots of batches, the last batch first, as far as the budget goes.
-    fn free_batches(&self, due: &mut Vec<Batch>, left: &mut usize, face: &impl Face<P>) {
-        while let Some(batch) = due.last_mut() {
-            while let Some(chain) = batch.chains.last_mut() {
-                self.free_chain(chain, left, face);
-                if !chain.is_empty() {
-                    return;
-                }
-                batch.chains.pop();
+    /// A driver should come by `tick`. Call it after a push, and before the reaper is woken.
+    pub(super) fn want(&self, tick: u64) {
+        self.again.fetch_min(tick, Ordering::AcqRel);
+    }
+
+    /// The flags of all that was handed over until now. `None` if another thread is at the batches.
+    pub(super) fn all<'a>(&self, parts: impl Iterator<Item = &'a Mine>) -> Option<Vec<Done>> {
+        self.waiting.enter(|waiting| {
+            self.gather(&mut waiting.batches, parts);
+            waiting.all()
+        })
+    }
+
+    /// Takes the lists of all threads' `parts` into a batch, advances the epoch, and takes the
+    /// batches whose grace periods are over. What is left is wanted again, as late as `put_off`
+    /// says of the last time. `None` if another thread is at the batches: it asks for what it has
+    /// not taken.
+    pub(super) fn take_due<'a, I: Iterator<Item = &'a Mine>>(
+        &self,
+        tick: u64,
+        parts: impl Fn() -> I,
+        put_off: impl Fn(u64) -> u64,
+    ) -> Option<Due> {
+        self.waiting.enter(|waiting| {
+            self.again.swap(NEVER, Ordering::AcqRel);
+            // One batch in its first period at a time: what comes meanwhile goes into the next one.
+            // So there are few batches, however long a period takes and however much ends in it.
+            let gathers = waiting.batches.iter().all(|batch| batch.waits.over > 0);
+            if gathers {
+                self.gather(&mut waiting.batches, parts());
             }
-            // Release: a flush that sees it sees what the drops have done.
-            batch.done.store(true, std::sync::atomic::Ordering::Release);
-            due.pop();
+            let due = self.passed(&mut waiting.batches, tick, put_off);
+            waiting.give_out(&due);
+            if !gathers && !parts().all(|part| part.list.is_empty()) {
+                // What is left in the lists waits for the next batch.
+                self.want(tick + 1);
+            }
+            Due(due)
+        })
+    }
+
+    /// Leaves what a round's budget did not cover to the next round. False if another thread is at
+    /// the batches.
+    #[cold]
+    pub(super) fn put_back(&self, due: &mut Due) -> bool {
+        let put = self.waiting.enter(|waiting| waiting.take_back(&mut due.0));
+        if put.is_some() {
+            self.want(1);
         }
+        put.is_some()
     }
 
     /// Takes what has been pushed into a batch that waits from now on.
-    fn gather(&self, batches: &mut Vec<Batch>) {
-        let lists = self.stripes.iter().map(|stripe| &stripe.reclaim.list);
-        let chains: Vec<Chain> = lists.filter_map(Deferred::take).collect();
+    fn gather<'a>(&self, batches: &mut Vec<Batch>, parts: impl Iterator<Item = &'a Mine>) {
+        let chains: Vec<Chain> = parts.filter_map(|part| part.list.take()).collect();
         if chains.is_empty() {
             return;
         }
-        self.reclaim.patience.store(0, Relaxed);
+        self.patience.store(0, Relaxed);
         // After the lists were taken: these slots have left the index before.
         let waits = Wait::begin(&self.pins);
         batches.push(Batch {
@@ -370,12 +339,18 @@ impl<P: Payload, C> Engine<P, C> {
         });
     }
 
-    /// Advances the epoch, and takes the batches whose grace period is over. Asks for another look at the others.
-    fn passed(&self, batches: &mut Vec<Batch>, tick: u64) -> Vec<Batch> {
+    /// Advances the epoch, and takes the batches whose grace periods are over. Asks for another
+    /// look at the others.
+    fn passed(
+        &self,
+        batches: &mut Vec<Batch>,
+        tick: u64,
+        put_off: impl Fn(u64) -> u64,
+    ) -> Vec<Batch> {
         let mut turns = 0;
         let waiting = loop {
-            // All of them are asked: a batch begins its second period when its first is over, not when those before it are free.
-            // Later batches wait for no less than earlier ones.
+            // All of them are asked: a batch begins its second period when its first is over, not
+            // when those before it are free. Later batches wait for no less than earlier ones.
             let mut waiting = None;
             for (at, batch) in batches.iter_mut().enumerate() {
                 if !batch.waits.is_over(&self.pins) {
@@ -389,37 +364,11 @@ impl<P: Payload, C> Engine<P, C> {
             turns += 1;
         };
         if waiting.is_some() {
-            let patience = self.more_patience(self.reclaim.patience.load(Relaxed));
-            self.reclaim.patience.store(patience, Relaxed);
-            self.reclaim
-                .again
-                .fetch_min(tick + patience, Ordering::AcqRel);
+            let patience = put_off(self.patience.load(Relaxed));
+            self.patience.store(patience, Relaxed);
+            self.want(tick + patience);
         }
         let due = waiting.unwrap_or(batches.len());
         batches.drain(..due).rev().collect()
-    }
-
-    fn free_chain(&self, chain: &mut Chain, left: &mut usize, face: &impl Face<P>) {
-        let mut freed = 0;
-        while *left > 0 {
-            let Some((_, slot)) = chain.pop(&self.slots) else {
-                break;
-            };
-            let generation = slot.lease().incarnation();
-            face.discard(slot, || slot.set_lease(Lease::free(generation)));
-            freed += 1;
-            *left -= 1;
-        }
-        self.with_stripe(|mine, _| mine.reclaim.freed.add(freed));
-    }
-
-    /// Leaves what a round's budget did not cover to the next round. False if another thread is at the batches.
-    #[cold]
-    fn put_back(&self, due: &mut Vec<Batch>) -> bool {
-        let put = self.reclaim.waiting.enter(|waiting| waiting.take_back(due));
-        if put.is_some() {
-            self.reclaim.again.fetch_min(1, Ordering::AcqRel);
-        }
-        put.is_some()
     }
 }

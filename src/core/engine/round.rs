@@ -1,10 +1,12 @@
 //! What is done at a shard: inbox, wheel, due buckets, index words, memory.
 
-use super::plan::Plan;
-use super::{pause, Claim, DriverShard, Engine, Face, Instant, Work, BUCKET_U32, SEVERAL, SHUT};
-use crate::core::header::{Header, Look, NextExpiration};
+use super::plan::{Plan, Plans};
+use super::ring::Tended;
+use super::shard::DriverShard;
+use super::{pause, Claim, Engine, Face, Instant, Work, BUCKET_U32};
+use crate::core::header::{Header, Look};
 use crate::core::lease::State;
-use crate::core::params::{BUCKET, CHUNK, CHUNK_BUCKETS};
+use crate::core::params::{BUCKET, CHUNK_BUCKETS};
 use crate::core::slot::{Payload, Slot};
 use crate::core::slots::{Released, Run};
 use crate::core::{prefetch, prefetch_at};
@@ -13,10 +15,7 @@ use crate::sync::Ordering;
 use crate::time::NEVER;
 #[cfg(feature = "tracing")]
 use crate::trace::event;
-use crate::wheel::Pop;
-
-/// How many chunks a shard gives back in one round: at most some 4 MiB.
-const RELEASE_AT_ONCE: u32 = 32;
+use crate::wheel::{Pop, Wheel};
 
 /// How long until the driver looks again at a chunk that it could not give back, in nanoseconds.
 const TEND_AGAIN: u64 = 1_000_000_000;
@@ -50,24 +49,17 @@ impl<P: Payload> Clone for Taking<'_, P> {
 
 impl<P: Payload> Copy for Taking<'_, P> {}
 
-/// What became of looking after a shard's memory.
-#[derive(PartialEq, Eq)]
-enum Tended {
-    All,
-    More,
-    Later,
-}
-
 /// What migration gets of a round whose budget has been used up by expiry.
 const CARRY_AT_LEAST: usize = 64;
 
-/// How many due buckets are taken from a wheel before the first of them is looked at; where entries have owners, for each time that these are met.
+/// How many due buckets are taken from a wheel before the first of them is looked at; where entries
+/// have owners, for each time that these are met.
 const AT_ONCE: usize = 8;
 const MET_AT_ONCE: usize = 32;
 
 impl<P: Payload, C> Engine<P, C> {
-    /// All that is to be done at a shard, by who is at it: empties the inbox, ends what is due, carries its index's words, looks
-    /// after memory.
+    /// All that is to be done at a shard, by who is at it: empties the inbox, ends what is due,
+    /// carries its index's words, looks after memory.
     pub(super) fn visit(
         &self,
         driver: &mut DriverShard,
@@ -88,12 +80,11 @@ impl<P: Payload, C> Engine<P, C> {
         let left = self.carry(at, work.budget.max(CARRY_AT_LEAST), face);
         let mut more = next.is_none() || left == 0;
         work.budget = work.budget.min(left);
-        // Before memory is looked after, which may want a table whose grace period is over: with one that is not, this is not the last
-        // look.
-        let waits = self.indexes[at].turn(|| self.pins.turn());
+        // Before memory is looked after, which may want a table whose grace period is over: with
+        // one that is not, this is not the last look.
+        let waits = self.keys.at(at).turn(|| self.reclaim.turn());
         // Before the wheel is asked for the live ones: what ends from here on asks again.
-        let asked =
-            shard.untended.load(Ordering::Acquire) && shard.untended.swap(false, Ordering::AcqRel);
+        let asked = shard.ring.take_asked();
         let tends = asked || driver.tended != instant.tick;
         if tends {
             // Under a grace period, the next visit looks again.
@@ -104,15 +95,16 @@ impl<P: Payload, C> Engine<P, C> {
             if tended == Tended::More {
                 more = true;
                 // The next visit is in the same tick.
-                shard.untended.store(true, Ordering::Release);
+                shard.ring.ask_again();
             }
         }
-        // What has ended here may have been the last key of an index that has been looked after before.
+        // What has ended here may have been the last key of an index that has been looked after
+        // before.
         driver.lingers |= work.ended > ended && (self.shards() > 1 || !tends);
         let mut chores = NEVER;
         // Also if this visit has not looked, because an earlier one of the same tick had.
         if driver.lingers {
-            chores = self.ticks.at(instant.now.saturating_add(TEND_AGAIN)) + 1;
+            chores = self.ticks().at(instant.now.saturating_add(TEND_AGAIN)) + 1;
         }
         driver.patience = if waits {
             let patience = self.more_patience(driver.patience);
@@ -127,7 +119,7 @@ impl<P: Payload, C> Engine<P, C> {
         }
         #[cfg(feature = "tracing")]
         self.tell_of_growth(driver, at);
-        self.attended();
+        self.stalls.attended(&self.deadlines);
         Visit {
             more,
             next: next.unwrap_or(NEVER).min(chores),
@@ -137,7 +129,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// Says so if a shard's index has another size than it had when that was looked at last.
     #[cfg(feature = "tracing")]
     fn tell_of_growth(&self, driver: &mut DriverShard, at: usize) {
-        let index = &self.indexes[at];
+        let index = self.keys.at(at);
         let (tables, to) = index.shape();
         if tables > 1 || to == driver.words {
             return;
@@ -153,18 +145,20 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// When to come back to carry an index's words: soon, if a smaller table has just been installed.
+    /// When to come back to carry an index's words: soon, if a smaller table has just been
+    /// installed.
     fn carries_on(&self, at: usize, tick: u64) -> u64 {
-        if self.indexes[at].wants_carrying() {
+        if self.keys.at(at).wants_carrying() {
             tick + 1
         } else {
             NEVER
         }
     }
 
-    /// For how many ticks to put off the next look at a grace period that somebody does not let end.
+    /// For how many ticks to put off the next look at a grace period that somebody does not let
+    /// end.
     pub(super) fn more_patience(&self, patience: u64) -> u64 {
-        let most = (PATIENCE / self.ticks.interval_nanos()).max(1);
+        let most = (PATIENCE / self.ticks().interval_nanos()).max(1);
         (patience * 2).clamp(1, most)
     }
 
@@ -179,15 +173,11 @@ impl<P: Payload, C> Engine<P, C> {
     ) -> Option<u64> {
         let shard = &self.shards[at];
         loop {
-            // What an earlier round left is worked off first; then what has come since.
-            if driver.taken.is_empty() {
-                driver.taken = shard.inbox.take();
-            }
-            let mut news = !driver.taken.is_empty();
-            while let Some((bucket, next)) = driver.taken.pop(&self.slots) {
+            let mut news = driver.heard.take(&shard.notices);
+            while let Some((bucket, next)) = driver.heard.pop(&self.slots) {
                 work.budget = work.budget.saturating_sub(1);
                 if let Some(next) = next {
-                    let id = self.local(bucket);
+                    let id = self.slots.local_bucket(bucket);
                     if driver.wheel.due(id).map_or(true, |due| next < due) {
                         driver.wheel.schedule(id, next);
                     }
@@ -197,7 +187,7 @@ impl<P: Payload, C> Engine<P, C> {
                 }
             }
             // Several at a time, so that the memory of one is fetched while another is looked at.
-            let meets = self.barrier.was_on();
+            let meets = self.owners.exist();
             let at_once = if meets { MET_AT_ONCE } else { AT_ONCE };
             let mut due = [(0, 0); MET_AT_ONCE];
             let mut count = 0;
@@ -210,7 +200,7 @@ impl<P: Payload, C> Engine<P, C> {
                 }
                 match driver.wheel.pop(instant.tick, &mut work.budget) {
                     Pop::Due { id, .. } => {
-                        let bucket = self.global(at, id);
+                        let bucket = self.slots.bucket_of(at, id);
                         self.prefetch_bucket(driver, id, bucket);
                         due[count] = (id, bucket);
                         count += 1;
@@ -235,8 +225,10 @@ impl<P: Payload, C> Engine<P, C> {
             match end {
                 Some(true) => return None,
                 Some(false) => {
-                    let next = self.to_come(driver, instant.tick);
-                    let raised = shard.next.raise(&mut driver.heard, instant.tick, next);
+                    let wheel = driver.wheel.next_expiration().unwrap_or(NEVER);
+                    let raised = driver.heard.raise(&shard.notices, instant.tick, wheel, || {
+                        self.unreported(instant.tick)
+                    });
                     if raised.is_some() {
                         return raised;
                     }
@@ -247,17 +239,8 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// When something in a shard next expires: by its wheel, and by who has yet to tell. Who has told since has made news.
-    fn to_come(&self, driver: &DriverShard, now: u64) -> u64 {
-        let next = driver.wheel.next_expiration().unwrap_or(NEVER);
-        if NextExpiration::is_after(driver.heard, next) {
-            next.min(self.untold(now))
-        } else {
-            next
-        }
-    }
-
-    /// Starts fetching what looking at a bucket will touch first: its header, and its plan or its slots.
+    /// Starts fetching what looking at a bucket will touch first: its header, and its plan or its
+    /// slots.
     fn prefetch_bucket(&self, driver: &DriverShard, local: u32, bucket: u32) {
         let first = bucket * BUCKET_U32;
         if let Some(header) = self.slots.header(first) {
@@ -288,27 +271,8 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// A bucket's number in its shard's wheel, dense from 0.
-    #[allow(clippy::cast_possible_truncation)]
-    pub(super) fn local(&self, bucket: u32) -> u32 {
-        let (chunk, at) = (
-            bucket as usize / CHUNK_BUCKETS,
-            bucket as usize % CHUNK_BUCKETS,
-        );
-        (chunk / self.shards.len() * CHUNK_BUCKETS + at) as u32
-    }
-
-    /// The inverse of [`local`](Self::local).
-    #[allow(clippy::cast_possible_truncation)]
-    pub(super) fn global(&self, shard: usize, local: u32) -> u32 {
-        let (chunk, at) = (
-            local as usize / CHUNK_BUCKETS,
-            local as usize % CHUNK_BUCKETS,
-        );
-        ((chunk * self.shards.len() + shard) * CHUNK_BUCKETS + at) as u32
-    }
-
-    /// Takes a bucket's next expiration. From here on it reads "never": inserters tell us of what comes.
+    /// Takes a bucket's next expiration. From here on it reads "never": inserters tell us of what
+    /// comes.
     #[inline]
     fn take(&self, bucket: u32) -> Option<Taking<'_, P>> {
         let first = bucket * BUCKET_U32;
@@ -338,7 +302,13 @@ impl<P: Payload, C> Engine<P, C> {
                 header.scanned.store(true, Ordering::Relaxed);
             }
         }
-        self.meet_owners(|bucket, slot| {
+        let endings = self.stripes.iter().map(|stripe| &stripe.ending);
+        let is_there = |id, lease| {
+            let slot = self.slots.slot(id);
+            slot.is_some_and(|slot| slot.lease() == lease)
+        };
+        self.owners.meet(endings, is_there, |id| {
+            let (bucket, slot) = (id / BUCKET_U32, id % BUCKET_U32);
             let place = due.iter().position(|&(_, due)| due == bucket);
             if let Some(Some(taken)) = place.map(|place| &mut taken[place]) {
                 taken.owned |= 1 << slot;
@@ -413,7 +383,8 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Ends what is in a slot if it is due. Returns when to look at the slot again; [`NEVER`] if there is no need to.
+    /// Ends what is in a slot if it is due. Returns when to look at the slot again; [`NEVER`] if
+    /// there is no need to.
     #[allow(clippy::too_many_arguments)]
     #[allow(clippy::cast_possible_truncation)] // a place in a bucket
     #[inline]
@@ -430,7 +401,8 @@ impl<P: Payload, C> Engine<P, C> {
         let mut lease = slot.lease();
         while lease.state().expires() || lease.state() == State::Closing && hit(Bug::ClosingExpires)
         {
-            // Everything in the bucket is due at `base` or later, or its inserter has yet to lower it.
+            // Everything in the bucket is due at `base` or later, or its inserter has yet to lower
+            // it.
             let deadline = lease.deadline_from(base);
             if deadline > instant.tick + u64::from(hit(Bug::EarlyExpiry)) * 8 {
                 return deadline;
@@ -472,9 +444,10 @@ impl<P: Payload, C> Engine<P, C> {
         NEVER
     }
 
-    /// Migrates words of a shard's index. What is left of the budget: nothing if there is more to do.
+    /// Migrates words of a shard's index. What is left of the budget: nothing if there is more to
+    /// do.
     pub(super) fn carry(&self, at: usize, mut budget: usize, face: &impl Face<P>) -> usize {
-        let index = &self.indexes[at];
+        let index = self.keys.at(at);
         if !index.wants_carrying() {
             return budget;
         }
@@ -486,102 +459,38 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// Takes chunks off a ring that is mostly free, and gives back what has drained.
     fn tend(&self, driver: &mut DriverShard, at: usize, face: &impl Face<P>) -> Tended {
-        let shard = &self.shards[at];
         let (live, keys) = face.live(at);
-        self.indexes[at].shrink_if_empty(keys);
-        let active = shard.active.load(Ordering::Acquire);
-        driver.resident = driver.resident.max(active);
-        // Keep twice what is live, and one chunk.
-        #[allow(clippy::cast_possible_truncation)]
-        let wanted = (live * 2 / CHUNK as u64) as u32 + 1;
-        if active > 1 && wanted < active / 2 {
-            // Fails if a thread adds a chunk just now: then it is not mostly free after all.
-            let _ =
-                shard
-                    .active
-                    .compare_exchange(active, wanted, Ordering::AcqRel, Ordering::Relaxed);
+        self.keys.at(at).shrink_if_empty(keys);
+        let DriverShard {
+            wheel,
+            plans,
+            resident,
+            ..
+        } = driver;
+        let let_go = |local| self.let_go(wheel, plans, at, local);
+        let (tended, left) = self.shards[at].ring.release(resident, live, let_go);
+        if let Some(chunks) = left {
+            wheel.shrink_to(chunks as usize * CHUNK_BUCKETS);
         }
-        let active = shard.active.load(Ordering::Acquire);
-        // Mostly nobody has: the load saves the swap.
-        let left = match shard.left.load(Ordering::Relaxed) {
-            0 => 0,
-            _ => shard.left.swap(0, Ordering::AcqRel),
-        };
-        let left = match left {
-            SEVERAL => shard.peak.load(Ordering::Relaxed) & !SHUT,
-            left if driver.aside.iter().any(|local| local + 1 == left) => 0,
-            left => left,
-        };
-        // Meanwhile it may have grown.
-        driver.resident = driver.resident.max(active).max(left);
-        let mut released = 0;
-        let mut in_use = false;
-        // What a thread sat in the last time; what is on the ring again is none of ours.
-        let mut aside = std::mem::take(&mut driver.aside);
-        aside.retain(|&local| {
-            let seen = (local >= active).then(|| self.let_go(driver, at, local));
-            // The thread has moved on and told; of the end of what it has left there nobody tells.
-            in_use |= seen == Some(Released::InUse);
-            seen.is_some_and(|seen| seen != Released::Yes)
-        });
-        while driver.resident > active && released < RELEASE_AT_ONCE {
-            let local = driver.resident - 1;
-            if aside.contains(&local) {
-                driver.resident = local;
-                continue;
-            }
-            match self.let_go(driver, at, local) {
-                Released::Yes => released += 1,
-                // For as long as it likes: it will tell when it moves on.
-                Released::Owned => aside.push(local),
-                Released::InUse => break,
-            }
-            driver.resident = local;
-        }
-        driver.aside = aside;
-        #[allow(clippy::cast_possible_truncation)] // fewer than chunks
-        let lingering = driver.resident - active + driver.aside.len() as u32;
-        shard
-            .lingering
-            .store(lingering, std::sync::atomic::Ordering::Relaxed);
-        if released > 0 && driver.resident == active {
-            driver.wheel.shrink_to(active as usize * CHUNK_BUCKETS);
-        }
-        if released == RELEASE_AT_ONCE {
-            Tended::More
-        } else if driver.resident > active || in_use {
-            Tended::Later
-        } else {
-            Tended::All
-        }
+        tended
     }
 
-    /// Gives a chunk's memory back, if nobody is in it.
-    fn let_go(&self, driver: &mut DriverShard, at: usize, local: u32) -> Released {
-        let chunk = local as usize * self.shards.len() + at;
+    /// Gives a chunk's memory back, if no thread is in it.
+    fn let_go(&self, wheel: &mut Wheel, plans: &mut Plans, at: usize, local: u32) -> Released {
+        let chunk = self.slots.chunk_of(at, local);
         self.slots.release(chunk, || {
             for (bucket, header) in self.slots.headers(chunk).into_iter().flatten().enumerate() {
                 header.next.take();
                 #[allow(clippy::cast_possible_truncation)]
-                driver
-                    .wheel
-                    .deschedule(local * CHUNK_BUCKETS as u32 + bucket as u32);
+                wheel.deschedule(local * CHUNK_BUCKETS as u32 + bucket as u32);
             }
-            driver.plans.let_go(local);
+            plans.let_go(local);
         })
     }
 
-    /// For models: how many chunks are on the first shard's ring, and which ones have been used since their memory went back.
+    /// For models: see [`Ring::chunks`](super::ring::Ring::chunks), of the first shard.
     #[cfg(expiry_loom)]
     pub(crate) fn chunks(&self) -> (u32, Vec<u32>) {
-        let shard = &self.shards[0];
-        let ever = shard.peak.load(Ordering::Acquire) & !super::SHUT;
-        let used = |&local: &u32| {
-            let slots = self.slots.chunk(local as usize * self.shards.len());
-            let mut slots = slots.into_iter().flat_map(Run::iter);
-            slots.any(|slot| slot.lease().0 != 0)
-        };
-        let active = shard.active.load(Ordering::Acquire);
-        (active, (0..ever).filter(used).collect())
+        self.shards[0].ring.chunks(&self.slots)
     }
 }

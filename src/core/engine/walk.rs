@@ -1,11 +1,10 @@
 //! Walking over all slots, a bucket at a time, while others come and go.
 
-use super::{Claim, Engine, Face, BUCKET_U32, SHUT};
+use super::{Claim, Engine, Face, BUCKET_U32};
 use crate::core::lease::{Lease, State};
 use crate::core::params::CHUNK_BUCKETS;
 use crate::core::slot::{Payload, Slot};
 use crate::core::slots::Run;
-use crate::sync::Ordering;
 
 /// How far a walk has come.
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,18 +15,19 @@ pub(crate) struct Walk {
 }
 
 impl<P: Payload, C> Engine<P, C> {
-    /// The next bucket of a walk: the id of its first slot, and its slots. No slot moves: an occupancy that lasts from the walk's
-    /// beginning to its end is met exactly once. (A keyed entry that is replaced goes on in another slot.)
+    /// The next bucket of a walk: the id of its first slot, and its slots. No slot moves: an
+    /// occupancy that lasts from the walk's beginning to its end is met exactly once. (A keyed
+    /// entry that is replaced goes on in another slot.)
     pub(crate) fn next_bucket(&self, walk: &mut Walk) -> Option<(u32, Run<'_, P>)> {
         loop {
             let shard = self.shards.get(walk.shard)?;
-            let chunks = (shard.peak.load(Ordering::Acquire) & !SHUT) as usize;
+            let chunks = shard.ring.peak() as usize;
             if walk.bucket as usize >= chunks * CHUNK_BUCKETS {
                 walk.shard += 1;
                 walk.bucket = 0;
                 continue;
             }
-            let first = self.global(walk.shard, walk.bucket) * BUCKET_U32;
+            let first = self.slots.bucket_of(walk.shard, walk.bucket) * BUCKET_U32;
             walk.bucket += 1;
             if let Some(slots) = self.slots.bucket(first) {
                 return Some((first, slots));
@@ -35,8 +35,10 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Whether nothing is in use, for who waits for that. [`len`](Self::len) adds up what threads have counted one after the other, and may meet an
-    /// end whose beginning it was too early for: none may be one that has been there all the time. So where it says none, all slots are looked at.
+    /// Whether nothing is in use, for who waits for that. [`len`](Self::len) adds up what threads
+    /// have counted one after the other, and may meet an end whose beginning it was too early for:
+    /// none may be one that has been there all the time. So where it says none, all slots are
+    /// looked at.
     pub(crate) fn is_vacant(&self, face: &impl Face<P>) -> bool {
         let used = |slot: Slot<'_, P>| {
             let state = slot.lease().state();
@@ -47,7 +49,8 @@ impl<P: Payload, C> Engine<P, C> {
         self.len(face) == 0 && !buckets.any(|(_, slots)| slots.iter().any(used))
     }
 
-    /// Calls `f` with every slot that may be in use, as it is just then. For operators; O(capacity).
+    /// Calls `f` with every slot that may be in use, as it is just then. For operators;
+    /// O(capacity).
     pub(crate) fn for_each(&self, mut f: impl FnMut(Claim<'_, P>, Lease)) {
         let mut walk = Walk::default();
         while let Some((first, slots)) = self.next_bucket(&mut walk) {

@@ -349,7 +349,7 @@ where
         Some(if deadline == NEVER {
             Duration::MAX
         } else {
-            engine.ticks.until(engine.now_for_deadline().0, deadline)
+            engine.ticks().until(engine.now_for_deadline().0, deadline)
         })
     }
 
@@ -927,7 +927,7 @@ impl<K: 'static, V: 'static, S> fmt::Debug for ExpiringMap<K, V, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExpiringMap")
             .field("len", &self.store.len())
-            .field("interval", &self.store.engine.ticks.interval())
+            .field("interval", &self.store.engine.ticks().interval())
             .field("reaper", &self.reaper.is_some())
             .finish_non_exhaustive()
     }

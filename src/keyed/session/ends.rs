@@ -255,7 +255,7 @@ impl super::Inner {
         ended: &EndedSlot<H, SessionId, super::Seat>,
         lease: Lease,
     ) -> SessionInfo {
-        let remaining = self.remaining(lease, self.engine.clock.now());
+        let remaining = self.remaining(lease, self.engine.clock().now());
         let (info, is_piled) = ended.value().end(*ended.key(), remaining);
         if is_piled {
             self.ended_on_pile

@@ -18,7 +18,7 @@ impl Inner {
     /// How long what has this lease has left, when the clock reads `now`; `None` if it is being closed.
     pub(super) fn remaining(&self, lease: Lease, now: u64) -> Option<Duration> {
         let deadline = self.deadline_of(lease)?;
-        Some(self.engine.ticks.until(now, deadline))
+        Some(self.engine.ticks().until(now, deadline))
     }
 }
 
@@ -43,7 +43,7 @@ impl SessionTracker {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn for_each(&self, mut f: impl FnMut(&SessionInfo)) {
-        let now = self.store.engine.clock.now();
+        let now = self.store.engine.clock().now();
         self.store.each(|pin, found| f(&self.look(pin, found, now)));
     }
 
@@ -64,7 +64,7 @@ impl SessionTracker {
     /// ```
     #[must_use]
     pub fn dump(&self) -> BTreeMap<Duration, Vec<SessionId>> {
-        let interval = self.store.engine.ticks.interval_nanos();
+        let interval = self.store.engine.ticks().interval_nanos();
         let mut dump = BTreeMap::<_, Vec<SessionId>>::new();
         self.store.each(|_pin, found| {
             if let Some(deadline) = self.store.deadline_of(found.lease) {
@@ -116,7 +116,7 @@ impl SessionTracker {
     #[must_use]
     pub fn get(&self, id: SessionId) -> Option<SessionInfo> {
         self.with(id, |pin, found| {
-            self.look(pin, found, self.store.engine.clock.now())
+            self.look(pin, found, self.store.engine.clock().now())
         })
     }
 

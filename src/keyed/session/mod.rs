@@ -275,7 +275,7 @@ impl fmt::Debug for SessionTracker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionTracker")
             .field("len", &self.len())
-            .field("interval", &self.store.engine.ticks.interval())
+            .field("interval", &self.store.engine.ticks().interval())
             .field("reaper", &self.reaper.is_some())
             .finish_non_exhaustive()
     }

@@ -298,7 +298,7 @@ impl SessionTracker {
     #[must_use]
     pub fn take_touched(&self) -> Vec<(SessionId, Duration)> {
         let mut all = Vec::new();
-        let now = self.store.engine.clock.now();
+        let now = self.store.engine.clock().now();
         let piles = self.touched.iter().flat_map(|touched| touched.piles.iter());
         for pile in piles {
             let pin = self.store.engine.pin();

@@ -1,0 +1,246 @@
+//! Admission: whether a new entry may come in, and the callers that wait for an answer.
+//!
+//! An entry is refused where a bounded capacity is used up, where there is no memory, and once a
+//! shutdown has begun.
+//!
+//! # Room
+//!
+//! Where the capacity is bounded, each slot in use holds one of so many permits.
+//!
+//! ```text
+//!   a thread that frees a slot            a task that waits for room
+//!   permits.fetch_add(1)                  join the line
+//!   if the line is awaited: wake one      permits.fetch_add(0): is there one?
+//! ```
+//!
+//! Both sides change `permits` by a read-modify-write, so one comes first. If the freeing thread's
+//! does, the task finds the permit. If the task's does, the freeing thread has acquired the task's
+//! registration, and finds the line awaited.
+//!
+//! # Shutdown
+//!
+//! That a shutdown has begun is a hint to inserting threads: the closing of buckets and of shards'
+//! chunk counts decides (W8). A task that waits has no word to read-modify-write then, so it passes
+//! a sequentially consistent fence between joining and its look, and the thread that shuts down
+//! passes one between its store and its look at the line.
+
+use crate::inject::{hit, Bug};
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crossbeam_utils::CachePadded;
+#[cfg(feature = "async")]
+use {
+    crate::error::Closed,
+    crate::sync::tasks::{Crowd, Line, Place, Until},
+    std::task::Waker,
+};
+
+/// Why no slot could be claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Full,
+    OutOfMemory,
+    Closed,
+}
+
+/// See the module's head.
+pub(super) struct Admission {
+    /// The largest number of slots in use, where that is bounded.
+    limit: Option<u64>,
+    /// How many more slots may be in use, where that is bounded.
+    permits: Option<CachePadded<AtomicU64>>,
+    /// New entries are refused.
+    refusing: AtomicBool,
+    /// New entries are refused, or the capacity is bounded.
+    asks: AtomicBool,
+    /// The tasks that wait for room.
+    #[cfg(feature = "async")]
+    line: Line,
+    /// The tasks that wait for the end of a shutdown.
+    #[cfg(feature = "async")]
+    parting: Crowd,
+    /// An entry was refused for want of memory, that was logged, and no memory has come since.
+    #[cfg(feature = "tracing")]
+    starves: std::sync::atomic::AtomicBool,
+}
+
+impl Admission {
+    pub(super) fn new(limit: Option<usize>) -> Self {
+        let limit = limit.map(|slots| slots as u64);
+        Admission {
+            limit,
+            permits: limit.map(|slots| CachePadded::new(AtomicU64::new(slots))),
+            refusing: AtomicBool::new(false),
+            asks: AtomicBool::new(limit.is_some()),
+            #[cfg(feature = "async")]
+            line: Line::new(),
+            #[cfg(feature = "async")]
+            parting: Crowd::new(),
+            #[cfg(feature = "tracing")]
+            starves: std::sync::atomic::AtomicBool::new(false),
+        }
+    }
+
+    /// The largest number of slots in use, where that is bounded.
+    pub(super) fn limit(&self) -> Option<u64> {
+        self.limit
+    }
+
+    /// Whether a claim has to be [admitted](Self::admit). Until then a free slot is all that it
+    /// needs.
+    #[inline(always)]
+    pub(super) fn asks(&self) -> bool {
+        self.asks.load(Ordering::Relaxed)
+    }
+
+    /// Admits a claim, which takes a permit if it `needs_room` of its own.
+    pub(super) fn admit(&self, needs_room: bool) -> Result<(), Refused> {
+        if self.is_refusing() {
+            return Err(Refused::Closed);
+        }
+        if hit(Bug::FalseFull) {
+            return Err(Refused::Full);
+        }
+        if needs_room {
+            self.take_permit()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn take_permit(&self) -> Result<(), Refused> {
+        let Some(permits) = &self.permits else {
+            return Ok(());
+        };
+        // Not `fetch_sub`: it would dip below zero and make others see a full engine that is not.
+        let mut left = permits.load(Ordering::Relaxed);
+        loop {
+            if left == 0 {
+                return if hit(Bug::OverCapacity) {
+                    Ok(())
+                } else {
+                    Err(Refused::Full)
+                };
+            }
+            match permits.compare_exchange_weak(
+                left,
+                left - 1,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Ok(()),
+                Err(now) => left = now,
+            }
+        }
+    }
+
+    /// Gives back the permit of a slot that is free, or of a claim that found no slot.
+    #[inline]
+    pub(super) fn give_back_permit(&self) {
+        let Some(permits) = &self.permits else {
+            return;
+        };
+        // AcqRel: pairs with the read-modify-write in `Door::join`.
+        permits.fetch_add(1, Ordering::AcqRel);
+        #[cfg(feature = "async")]
+        if self.line.is_awaited() {
+            self.line.wake_one();
+        }
+    }
+
+    /// Refuses new entries from about now on; those under way may still come in.
+    pub(super) fn refuse(&self) {
+        self.refusing.store(true, Ordering::Relaxed);
+        self.asks.store(true, Ordering::Relaxed);
+        #[cfg(feature = "async")]
+        {
+            // A task that waits for room has made one between joining and its look at `refusing`.
+            crate::sync::fence(Ordering::SeqCst);
+            if self.line.is_awaited() {
+                self.line.wake_all();
+            }
+        }
+    }
+
+    pub(super) fn is_refusing(&self) -> bool {
+        self.refusing.load(Ordering::Relaxed)
+    }
+
+    /// Something has been done about the end of a shutdown: the tasks that wait for it look again.
+    #[cfg(feature = "async")]
+    pub(super) fn parted(&self) {
+        crate::sync::fence(Ordering::SeqCst);
+        if !self.parting.is_empty() {
+            self.parting.wake();
+        }
+    }
+
+    /// Waits until `done` finds something, which is asked at first and after each
+    /// [`parted`](Self::parted).
+    #[cfg(feature = "async")]
+    pub(super) fn until_parted<R, F: FnMut() -> Option<R>>(&self, done: F) -> Until<'_, F> {
+        self.parting.until(done)
+    }
+
+    /// For a caller that waits until there is room.
+    #[cfg(feature = "async")]
+    pub(super) fn door(&self) -> Door<'_> {
+        Door(self)
+    }
+
+    /// An entry is refused for want of memory. Logged once, until there is memory again.
+    #[cold]
+    #[allow(clippy::unused_self)] // but for the event
+    pub(super) fn starves(&self) {
+        #[cfg(feature = "tracing")]
+        if !self
+            .starves
+            .swap(true, std::sync::atomic::Ordering::Relaxed)
+        {
+            crate::trace::event!(ERROR, "out of memory");
+        }
+    }
+
+    /// There is memory again.
+    #[allow(clippy::unused_self)] // but for the event
+    pub(super) fn has_memory(&self) {
+        #[cfg(feature = "tracing")]
+        self.starves
+            .store(false, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// Where a task waits for room. See "Room" in the module's head.
+#[cfg(feature = "async")]
+#[derive(Clone, Copy)]
+pub(crate) struct Door<'a>(&'a Admission);
+
+#[cfg(feature = "async")]
+impl Door<'_> {
+    /// What there is to tell the task: `Ok` if there is room, `Err` if there will be none.
+    pub(crate) fn look(self) -> Option<Result<(), Closed>> {
+        self.look_by(|permits| permits.load(Ordering::Acquire))
+    }
+
+    /// As [`look`](Self::look), by the number of permits as `left` reads it.
+    fn look_by(self, left: impl Fn(&AtomicU64) -> u64) -> Option<Result<(), Closed>> {
+        if self.0.is_refusing() {
+            return Some(Err(Closed));
+        }
+        let permits = self.0.permits.as_deref();
+        let has_room = permits.map_or(true, |permits| left(permits) != 0);
+        has_room.then_some(Ok(()))
+    }
+
+    /// Joins the line in that place, and looks again. If that finds something, the task has left.
+    pub(crate) fn join(self, place: &mut Place, waker: &Waker) -> Option<Result<(), Closed>> {
+        // Either this comes after the read-modify-write of a thread that frees a slot, and finds
+        // it; or before, and that thread finds the line awaited.
+        let look = || self.look_by(|permits| permits.fetch_add(0, Ordering::AcqRel));
+        self.0.line.join(place, waker, look)
+    }
+
+    /// The task in that place waits no longer.
+    pub(crate) fn leave(self, place: &mut Place) {
+        self.0.line.leave(place);
+    }
+}

@@ -1,0 +1,92 @@
+//! What passes between an engine and the store type on it.
+
+use super::Source;
+use crate::core::lease::Lease;
+use crate::core::slot::{Payload, Slot};
+
+/// What an engine is made with; checked by the builders of the faces.
+pub(crate) struct Config {
+    pub(crate) shards: usize,
+    pub(crate) interval: u64,
+    pub(crate) capacity: Option<usize>,
+    pub(crate) clock: Source,
+    /// The exact clock is read for deadlines, whatever the coarse one's lag.
+    pub(crate) exact: bool,
+    pub(crate) seed: u64,
+    /// By how many nanoseconds late the driver takes it that the process has been stalled; see
+    /// [`pause`](super::pause).
+    pub(crate) pause_grace: Option<u64>,
+    /// Each entry has one owner, who alone ends it but for the driver; see [`owner`](super::owner).
+    pub(crate) owners: bool,
+}
+
+/// A slot that the caller owns alone.
+pub(crate) struct Claim<'a, P: Payload> {
+    pub(crate) id: u32,
+    pub(crate) incarnation: u32,
+    pub(crate) slot: Slot<'a, P>,
+}
+
+impl<P: Payload> Clone for Claim<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Payload> Copy for Claim<'_, P> {}
+
+impl<'a, P: Payload> Claim<'a, P> {
+    /// Of the occupancy that `lease` is of.
+    #[inline(always)]
+    pub(crate) fn of(id: u32, slot: Slot<'a, P>, lease: Lease) -> Self {
+        Claim {
+            id,
+            incarnation: lease.incarnation(),
+            slot,
+        }
+    }
+}
+
+/// What a round of the driver left behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Round {
+    /// The budget ran out: call again at once.
+    pub(crate) more: bool,
+    /// Somebody was at some of the shards, or this thread is in a round already: those were left
+    /// out.
+    pub(crate) busy: bool,
+    /// The tick to come back at, if nothing else happens, to the shards that were not left out.
+    pub(crate) next: Option<u64>,
+}
+
+/// Told of what the driver finds; implemented by the store types.
+pub(crate) trait Face<P: Payload> {
+    /// Whether the driver may end this slot. False for one that has been filled but not yet
+    /// published: its claimer owns it still. Its claimer calls
+    /// [`Engine::enforce`](super::Engine::enforce) once it has published it.
+    fn may_end(&self, claim: &Claim<'_, P>, lease: Lease) -> bool;
+
+    /// The driver is about to end this slot: a chance to start fetching what that will touch.
+    fn prepare(&self, id: u32, slot: Slot<'_, P>, lease: Lease);
+
+    /// `slot` has been ended by the driver (its lease is `DEAD`, was `lease`, deadline `deadline`)
+    /// at clock reading `now`: report it and free it. Must not panic.
+    fn expired(&self, claim: Claim<'_, P>, lease: Lease, deadline: u64, now: u64);
+
+    /// How many of a shard's slots are in use, and how many keys its index holds; about.
+    fn live(&self, shard: usize) -> (u64, u64);
+
+    /// The slot that this one leads to, where slots are forwarded.
+    fn tail(&self, id: u32) -> u32 {
+        id
+    }
+
+    /// No thread looks at an ended slot any more: takes its payload, calls `free`, and drops the
+    /// payload. Must not panic.
+    fn discard(&self, _slot: Slot<'_, P>, free: impl FnOnce())
+    where
+        Self: Sized,
+    {
+        free();
+    }
+}

@@ -1,0 +1,191 @@
+//! Freeing slots that have ended: at once, or when no thread can be looking at them.
+//!
+//! [`super::reclaim`] has the lists and the grace periods. Here are the callers' sides of them.
+
+use super::reclaim::{Done, Mine, Pushed};
+use super::{Claim, Engine, Face, Stripe};
+use crate::core::index::Removed;
+use crate::core::lease::{Lease, State};
+use crate::core::params::CHUNK;
+use crate::core::slot::{Payload, Slot};
+use crate::inject::{hit, Bug};
+use crate::sync::park::doze;
+use std::time::{Duration, Instant};
+
+impl<P: Payload, C> Engine<P, C> {
+    /// Frees a slot that the caller owns alone: it ended it, or claimed it and never published it.
+    #[inline]
+    pub(crate) fn free(&self, stripe: &Stripe<C>, claim: &Claim<'_, P>) -> bool {
+        if hit(Bug::LeakSlot) {
+            return false;
+        }
+        claim.slot.set_lease(Lease::free(claim.incarnation));
+        self.freed(stripe)
+    }
+
+    /// A slot has been freed. Whether it is time to ask if memory can go back.
+    #[inline]
+    pub(crate) fn freed(&self, stripe: &Stripe<C>) -> bool {
+        self.admission.give_back_permit();
+        stripe.ended.add(1);
+        stripe.ended.get() % CHUNK as u64 == 0
+    }
+
+    /// A slot that the caller has ended is out of the index. It is free at once if no thread can be
+    /// looking at it; else [later](Self::free_later).
+    #[inline]
+    pub(crate) fn free_or_rest(
+        &self,
+        stripe: &Stripe<C>,
+        claim: &Claim<'_, P>,
+        removed: Removed,
+    ) -> bool {
+        if let Removed::Clean = removed {
+            return self.free(stripe, claim);
+        }
+        self.free_later(stripe, claim.id, true);
+        self.freed(stripe)
+    }
+
+    /// As [`free`](Self::free), of a slot that was [claimed instead](Self::claim_instead) of
+    /// another one.
+    pub(crate) fn free_instead(&self, claim: &Claim<'_, P>) {
+        claim.slot.set_lease(Lease::free(claim.incarnation));
+    }
+
+    /// Hands over a slot that the caller has ended, and whose word is out of the index. It becomes
+    /// free when no thread that is pinned now is any more.
+    ///
+    /// True if this thread has handed over so many that it should [do the driver's
+    /// part](Self::reclaim_now) itself, which it is not asked to where payloads have to be dropped
+    /// (`drops`).
+    #[inline]
+    pub(crate) fn free_later(&self, stripe: &Stripe<C>, id: u32, drops: bool) -> bool {
+        let Some(spot) = self.slots.spot(id) else {
+            return false;
+        };
+        let Pushed { first, many } = stripe.reclaim.push(id, &spot);
+        if many && !drops {
+            return true;
+        }
+        if first || many {
+            self.ask_to_reclaim(many);
+        }
+        false
+    }
+
+    /// Hands over a claimed slot with its payload that was never published.
+    #[cold]
+    pub(crate) fn abandon(&self, stripe: &Stripe<C>, claim: &Claim<'_, P>) {
+        claim
+            .slot
+            .set_lease(claim.slot.lease_relaxed().with_state(State::Dead));
+        self.free_later(stripe, claim.id, true);
+        self.freed(stripe);
+    }
+
+    #[cold]
+    fn ask_to_reclaim(&self, at_once: bool) {
+        let tick = if at_once {
+            1
+        } else {
+            self.ticks().at(self.now_for_deadline().0) + 1
+        };
+        // After the push, and before the look at the announcement.
+        self.reclaim.want(tick);
+        self.wakeup.wake_by(tick);
+    }
+
+    /// All threads' parts of what waits to be freed.
+    fn parts(&self) -> impl Iterator<Item = &Mine> {
+        self.stripes.iter().map(|stripe| &stripe.reclaim)
+    }
+
+    /// How many slots have ended and are not free yet.
+    pub(crate) fn unreclaimed(&self) -> u64 {
+        Mine::unreclaimed(|| self.parts())
+    }
+
+    /// Does the driver's part, at once. Unpinned, away from every shard.
+    #[cold]
+    pub(crate) fn reclaim_now(&self, face: &impl Face<P>) {
+        let tick = self.ticks().at(self.now_for_deadline().0);
+        self.reclaim(tick, true, usize::MAX, face);
+    }
+
+    /// Does the driver's part until all that was handed over before is free, for at most so long.
+    /// Returns whether it is. What is handed over later does not count.
+    pub(crate) fn flush(&self, limit: Duration, face: &impl Face<P>) -> bool {
+        let begun = Instant::now();
+        let mut before = None;
+        let mut pause = Duration::from_micros(10);
+        loop {
+            before = before.or_else(|| self.reclaim.all(self.parts()));
+            self.reclaim_now(face);
+            let is_done = |done: &Done| done.load(std::sync::atomic::Ordering::Acquire);
+            if before.as_ref().is_some_and(|all| all.iter().all(is_done)) {
+                return true;
+            }
+            let left = limit.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return false;
+            }
+            // Another thread is pinned, or is dropping what has waited.
+            doze(pause.min(left));
+            pause = (pause * 2).min(Duration::from_millis(1));
+        }
+    }
+
+    /// Advances the epoch as far as threads that are pinned allow, for memory that was
+    /// [left to it](crate::core::pins::Pin::after).
+    pub(crate) fn settle(&self) {
+        self.reclaim.settle();
+    }
+
+    /// Whether no other thread is pinned that was when this began: none can be looking at what the
+    /// caller took out of the index before.
+    pub(crate) fn is_unobserved(&self) -> bool {
+        self.reclaim.is_unobserved()
+    }
+
+    /// Frees what has waited for long enough, if that is wanted at `tick`, or if this thread
+    /// `has_ended` entries just now: at most so many slots. Whether there is more to do at once.
+    /// Unpinned, away from every shard.
+    pub(super) fn reclaim(
+        &self,
+        tick: u64,
+        has_ended: bool,
+        budget: usize,
+        face: &impl Face<P>,
+    ) -> bool {
+        if !has_ended && self.reclaim.wanted() > tick {
+            return false;
+        }
+        let put_off = |patience| self.more_patience(patience);
+        let Some(mut due) = self.reclaim.take_due(tick, || self.parts(), put_off) else {
+            return false;
+        };
+        let mut left = budget.max(1);
+        let _driving = self.driving();
+        let free = |slot: Slot<'_, P>| {
+            let generation = slot.lease().incarnation();
+            face.discard(slot, || slot.set_lease(Lease::free(generation)));
+        };
+        let count = |freed| self.with_stripe(|mine, _| mine.reclaim.count_freed(freed));
+        let more = loop {
+            due.free(&self.slots, &mut left, free, count);
+            if due.is_empty() {
+                break false;
+            }
+            if self.reclaim.put_back(&mut due) {
+                break true;
+            }
+            // Another thread is at the batches: this one goes on instead of waiting.
+            left = usize::MAX;
+        };
+        if self.wants_tending(face) {
+            self.tend_soon();
+        }
+        more
+    }
+}

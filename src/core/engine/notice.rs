@@ -1,0 +1,194 @@
+//! Notices: how a deadline reaches the wheel.
+//!
+//! ```text
+//!   inserting thread                          the shard's driver
+//!   lease := LIVE, deadline d                 take the inbox, schedule the buckets in it
+//!   bucket.lower(d)    (read-modify-write)    n := bucket.take()         (read-modify-write)
+//!   if that lowered it:                       scan the bucket's leases (all of them; without the
+//!     push the bucket on the inbox              dirty bit those that the last scan found due now)
+//!     read the bucket's next expiration       bucket.put_back(the minimum that it found)
+//!     lower the shard's to that, which        schedule the bucket at bucket.get()
+//!       sets its dirty bit                    raise the shard's next expiration to the wheel's;
+//!     lower the announced wake-up               or, with the dirty bit, begin again
+//!                                                                        (read-modify-write)
+//! ```
+//!
+//! Both sides change a bucket's next expiration by read-modify-writes only, so one comes first. If
+//! the inserting thread's does, the driver's scan sees the lease. If the driver's does, the
+//! inserting thread finds "never", or a later tick: it lowers that, and pushes the bucket (W5). A
+//! touch to an earlier deadline does the same (W11).
+//!
+//! The pushing thread reads the *bucket's* next expiration after the push, and does not name its
+//! own deadline: it may push for another thread, too, which has found the bucket flagged (W10).
+//!
+//! # A shard's next expiration
+//!
+//! It is a lower bound of the deadlines in the shard's buckets, filed or on their way, at any time,
+//! also while the shard is driven. The driver raises it at the end of its round only, and only if
+//! no thread has named a tick since before the inbox was taken. A named tick that is yet to come
+//! stays, although the inbox was empty: its bucket may be on its way in another thread's hands
+//! (W10). A poll does not find a bucket that is held up on that way for longer than its deadline.
+//!
+//! # Ticks that are not reported yet
+//!
+//! A shard keeps the nearest of the ticks that were named. A thread that finds its bucket lowered
+//! by another one names nothing, while something nearer is known of the shard. A caller may ask how
+//! long to wait just then. So in the keyed stores a thread that is about to make a lease of which
+//! the driver has to hear says so in its stripe, until it has reported the lease
+//! ([`Unreported::begin`]). A driver that raises the shard's next expiration reads the stripes
+//! first, and goes no further than that (Q12).
+
+use crate::core::header::{Header, NextExpiration};
+use crate::core::inbox::{Inbox, Taken};
+use crate::core::slot::Payload;
+use crate::core::slots::Slots;
+use crate::time::NEVER;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A shard's notices: what inserting threads leave for its driver. See the module's head.
+pub(super) struct Notices {
+    inbox: Inbox,
+    /// When something in the shard next expires, or earlier. Lowered by the threads that notify the
+    /// driver, raised by the driver.
+    next: NextExpiration,
+}
+
+impl Notices {
+    pub(super) fn new() -> Self {
+        Notices {
+            inbox: Inbox::new(),
+            next: NextExpiration::never(),
+        }
+    }
+
+    /// Notifies the driver of a bucket whose next expiration the caller has lowered. Returns the
+    /// tick by which the driver is wanted.
+    pub(super) fn notify(&self, bucket: u32, header: &Header) -> Option<u64> {
+        self.inbox.push(bucket, header);
+        // The bucket's, not the caller's own: the push may have been for another thread, too (W10).
+        let tick = header.next.get()?;
+        // After the push: a driver that raises it has taken the inbox with the bucket in it.
+        self.next.name(tick);
+        Some(tick)
+    }
+
+    /// Makes sure that the shard's next expiration is `tick` at the latest.
+    #[inline]
+    pub(super) fn ensure(&self, tick: u64) {
+        if tick < self.next.get().unwrap_or(NEVER) {
+            self.next.name(tick);
+        }
+    }
+
+    /// When something in the shard next expires, or earlier.
+    pub(super) fn next(&self) -> Option<u64> {
+        self.next.get()
+    }
+
+    /// As [`next`](Self::next), for a caller that has read the stripes' [`Unreported`] before.
+    pub(super) fn next_reported(&self) -> Option<u64> {
+        self.next.get_told()
+    }
+}
+
+/// What a shard's driver has taken of the [`Notices`], and what it has read last.
+#[derive(Default)]
+pub(super) struct Heard {
+    taken: Taken,
+    /// The shard's next expiration as the driver left it, or read it, last; see
+    /// [`NextExpiration::raise`].
+    next: u64,
+}
+
+impl Heard {
+    /// Takes the inbox, unless an earlier round has left something of it. Returns whether there is
+    /// something to [pop](Self::pop).
+    pub(super) fn take(&mut self, notices: &Notices) -> bool {
+        // What an earlier round left is worked off first; then what has come since.
+        if self.taken.is_empty() {
+            self.taken = notices.inbox.take();
+        }
+        !self.taken.is_empty()
+    }
+
+    /// The next bucket of which the driver was notified, with its next expiration if it has one.
+    pub(super) fn pop<P: Payload>(&mut self, slots: &Slots<P>) -> Option<(u32, Option<u64>)> {
+        self.taken.pop(slots)
+    }
+
+    /// Raises the shard's next expiration to the `wheel`'s, or to the nearest tick that is not
+    /// reported yet, which `unreported` reads. Returns what it is then; `None` if the driver has to
+    /// take the inbox again: a thread has named a tick since the last time.
+    pub(super) fn raise(
+        &mut self,
+        notices: &Notices,
+        now: u64,
+        wheel: u64,
+        unreported: impl FnOnce() -> u64,
+    ) -> Option<u64> {
+        // A thread that has reported since has set the dirty bit.
+        let next = if NextExpiration::is_after(self.next, wheel) {
+            wheel.min(unreported())
+        } else {
+            wheel
+        };
+        notices.next.raise(&mut self.next, now, next)
+    }
+}
+
+/// The nearest tick that a thread has yet to report to a driver. Written by that thread only.
+///
+/// A standard atomic also under loom: each poll would look at eight more.
+pub(super) struct Unreported {
+    /// [`NEVER`] less the tick; 0 if the thread has reported all.
+    nearness: AtomicU64,
+}
+
+impl Unreported {
+    pub(super) fn none() -> Self {
+        Unreported {
+            nearness: AtomicU64::new(0),
+        }
+    }
+
+    /// Says that this thread is about to make a lease that expires at `tick`, of which the driver
+    /// has to hear, until what this returns is dropped. Call it before another thread can find the
+    /// lease.
+    ///
+    /// No fence: a thread whose answer depends on that lease has found it, or its bucket lowered,
+    /// and with it what this says.
+    #[inline]
+    pub(super) fn begin(&self, tick: u64) -> Telling<'_> {
+        let before = self.nearness.load(Ordering::Relaxed);
+        let nearness = before.max(NEVER - tick);
+        self.nearness.store(nearness, Ordering::Relaxed);
+        Telling {
+            unreported: self,
+            before,
+        }
+    }
+
+    /// The nearest tick of all threads', or the one after `now` if that has passed; [`NEVER`] if
+    /// there is none.
+    pub(super) fn nearest<'a>(all: impl Iterator<Item = &'a Unreported>, now: u64) -> u64 {
+        // Acquire: pairs with `Telling::drop`.
+        let nearest = all.map(|one| one.nearness.load(Ordering::Acquire)).max();
+        (NEVER - nearest.unwrap_or(0)).max(now + 1)
+    }
+}
+
+/// See [`Unreported::begin`]. These nest.
+pub(crate) struct Telling<'a> {
+    unreported: &'a Unreported,
+    before: u64,
+}
+
+impl Drop for Telling<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release: a thread that finds it gone finds the shard's next expiration named.
+        self.unreported
+            .nearness
+            .store(self.before, Ordering::Release);
+    }
+}

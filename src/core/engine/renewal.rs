@@ -1,0 +1,241 @@
+//! Renewals: what the deadline of a live lease becomes.
+//!
+//! # Renewals
+//!
+//! A renewal looks at the lease, reads the clock, and swaps the lease. After a lost swap it looks
+//! again and reads the clock again. What it sets, [`renewed`] decides:
+//!
+//! 1. A deadline that is not before the lease's own one is set, by whatever reading it was
+//!    computed.
+//! 2. On the first look, a nearer one is computed again from an exact reading, and that one is set.
+//! 3. After a swap that was lost to another renewal, a nearer one is not set. This renewal counts
+//!    as made just before the other one, and is reported as done.
+//!
+//! **Promise.** Let a renewal, or an insertion, publish a lease until T and report success. Only a
+//! call lowers that deadline that (a) looked at the lease for the first time after it was
+//! published, (b) read the exact clock after that look, and (c) asked for less: that reading and
+//! its timeout come to less than T.
+//!
+//! **Why.** The look pairs with the swap that published the lease (Acquire, Release), and the
+//! publisher read its clock before that swap. So the exact reading of (b) is no earlier than the
+//! publisher's: `Clock::now` does not go back from one thread to the next, and `coarse` is never
+//! ahead of it. Deadlines are the same increasing function of reading and timeout on all paths,
+//! with the lag added and rounded up. A nearer deadline after (b) therefore comes of a shorter
+//! timeout, and **equal timeouts never lower a deadline**.
+//!
+//! * *Cheap readings.* One thread's coarse reading may be older than another's, by the clock's lag.
+//!   Rule 2 is there for that: a cheap reading alone never lowers a deadline.
+//! * *Cached deadlines.* A thread's last deadline answers only while a fresh computation would give
+//!   the same tick, so it is a cheap reading's deadline and nothing else.
+//! * *A clock that goes back.* Both readings are at least the driver's latest one, which a thread
+//!   that has seen the lease sees too. Beyond that, a clock that breaks its contract may break the
+//!   promise.
+//! * *Calls that overlap.* A call that was entered before the report and looked after the
+//!   publication counts as the later one. A lease does not say when it was set, so no call can
+//!   tell.
+//! * *What remains.* A swap compares values. The swap of a call that asks for less takes the lease
+//!   for the one that it looked at if, meanwhile, one call has raised the deadline and another has
+//!   lowered it to the very tick that it had. Where all timeouts of an entry are equal, nothing is
+//!   ever lowered.
+//! * *Jumps of years.* A handler may renew while the driver that has called it catches up with such
+//!   a jump. Deadlines that handlers set then may be more than a lease can tell apart, and are not
+//!   compared right.
+//!
+//! The model `q06_a_delayed_touch_beside_another` fails where the clock is read before the look.
+//! The tests `tracker_leases` fail without rule 2, and without rule 3.
+
+use super::{BadTimeout, Engine, Face};
+use crate::core::lease::Lease;
+use crate::core::slot::Payload;
+use crate::sync::park::Patience;
+use crate::time::Timeout;
+
+/// Which look of a renewal at the lease of one occupancy this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    First,
+    /// The renewal has lost a swap on this occupancy's lease to another renewal.
+    Again,
+}
+
+impl Look {
+    /// `Again` if a swap on this occupancy's lease was lost to another renewal.
+    pub(crate) fn after(has_lost: bool) -> Self {
+        if has_lost {
+            Look::Again
+        } else {
+            Look::First
+        }
+    }
+}
+
+/// The deadline that a renewal sets; `None` leaves the lease as it is, and the renewal is done all
+/// the same. See "Renewals" in the module's head.
+///
+/// `found` is the deadline that the lease has. `cheap` was computed after the look, and `exact`
+/// computes the deadline from an exact reading.
+#[inline(always)]
+fn renewed(found: u64, look: Look, cheap: u64, exact: impl FnOnce() -> u64) -> Option<u64> {
+    if cheap >= found {
+        return Some(cheap);
+    }
+    match look {
+        Look::First => Some(exact()),
+        Look::Again => None,
+    }
+}
+
+impl<P: Payload, C> Engine<P, C> {
+    /// The deadline of what is renewed now.
+    pub(crate) fn renewal(
+        &self,
+        timeout: Timeout,
+        default: Option<u64>,
+        face: &impl Face<P>,
+    ) -> Result<u64, BadTimeout> {
+        self.with_stripe(|mine, _| {
+            let (deadline, now) = self.deadline(mine, timeout, default)?;
+            if !mine.has_lapsed() {
+                return Ok(deadline);
+            }
+            self.catch_up(now, face);
+            Ok(self.deadline(mine, timeout, default)?.0)
+        })
+    }
+
+    /// The deadline that a renewal sets which has just looked at `lease`; `None` leaves the lease
+    /// as it is, and the renewal is done all the same. See "Renewals" in the module's head.
+    ///
+    /// The caller swaps `lease` for one with that deadline. If it loses the swap it looks at the
+    /// lease again and calls this again.
+    #[inline]
+    pub(crate) fn renewed(
+        &self,
+        lease: Lease,
+        look: Look,
+        timeout: Timeout,
+        default: Option<u64>,
+        face: &impl Face<P>,
+    ) -> Result<Option<u64>, BadTimeout> {
+        self.renewed_over(
+            |engine| lease.deadline_near(engine.about_now()),
+            look,
+            (timeout, default),
+            face,
+        )
+    }
+
+    /// As [`renewed`](Self::renewed), of a tick that stands elsewhere; `found` is asked once the
+    /// driver has caught up.
+    #[inline]
+    pub(crate) fn renewed_over(
+        &self,
+        found: impl FnOnce(&Self) -> u64,
+        look: Look,
+        (timeout, default): (Timeout, Option<u64>),
+        face: &impl Face<P>,
+    ) -> Result<Option<u64>, BadTimeout> {
+        let cheap = self.renewal(timeout, default, face)?;
+        Ok(renewed(found(self), look, cheap, || {
+            self.deadlines
+                .exact_deadline(timeout, default)
+                .unwrap_or(cheap)
+        }))
+    }
+
+    /// The lease of slot `id`, until now `before`, ends at `deadline`. If that is nearer the driver
+    /// must hear of it (W11). If it is not, nothing needs to be done: who made the lease has told,
+    /// or is about to tell, of its old deadline, and the driver, coming then, finds the new one.
+    #[inline]
+    pub(crate) fn shortened(&self, id: u32, before: Lease, deadline: u64) {
+        if deadline < before.deadline_near(deadline) {
+            let _ = self.enforce(id, deadline);
+        }
+    }
+
+    /// The deadline of a lease of slot `id`, which is live; `tick` is about now.
+    pub(crate) fn deadline_of(&self, id: u32, lease: Lease, tick: u64) -> u64 {
+        match self.slots.header(id).and_then(|header| header.next.get()) {
+            // The deadlines in a bucket are not before its next expiration.
+            Some(next) => lease.deadline_from(next),
+            // It is being looked at just now.
+            None => lease.deadline_near(tick),
+        }
+    }
+
+    /// The clock has jumped by more than a lease can express, and nobody has polled since. A new
+    /// deadline beside old ones could not be told from one that has long passed: what is due goes
+    /// first.
+    #[cold]
+    pub(crate) fn catch_up(&self, now: u64, face: &impl Face<P>) {
+        // A handler that the driver has called cannot wait for the driver: it is that round.
+        let driving = self.is_driving();
+        let mut patience = Patience::new();
+        while !driving && self.deadlines.lapse(now).is_some() {
+            if self.poll_beside(now, usize::MAX, face).busy {
+                if self.shards.iter().any(|shard| shard.driver.is_lost()) {
+                    return;
+                }
+                patience.wait();
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(expiry_loom)))]
+mod tests {
+    use super::{renewed, Look};
+    use crate::time::{Ticks, NEVER};
+
+    fn unread() -> u64 {
+        panic!("the exact clock was read")
+    }
+
+    #[test]
+    fn a_later_deadline_is_set_by_any_reading() {
+        for look in [Look::First, Look::Again] {
+            assert_eq!(renewed(10, look, 10, unread), Some(10));
+            assert_eq!(renewed(10, look, 11, unread), Some(11));
+            assert_eq!(renewed(10, look, NEVER, unread), Some(NEVER));
+        }
+    }
+
+    #[test]
+    fn a_nearer_deadline_is_set_on_the_first_look_by_an_exact_reading() {
+        assert_eq!(renewed(10, Look::First, 8, || 8), Some(8));
+        assert_eq!(renewed(NEVER, Look::First, 8, || 9), Some(9));
+        // The cheap reading lagged: it was no nearer deadline.
+        assert_eq!(renewed(10, Look::First, 9, || 10), Some(10));
+    }
+
+    #[test]
+    fn a_nearer_deadline_is_not_set_after_a_lost_swap() {
+        assert_eq!(renewed(10, Look::Again, 9, unread), None);
+        assert_eq!(renewed(NEVER, Look::Again, 9, unread), None);
+    }
+
+    /// Whatever the publisher's reading and the caller's were, if the exact one is no earlier than
+    /// the publisher's: a deadline goes back only for a shorter timeout.
+    #[test]
+    fn only_a_shorter_timeout_lowers_a_deadline() {
+        const LAG: u64 = 5;
+        let ticks = Ticks::new(3, 20);
+        let deadline = |now, after| ticks.deadline(now, after + LAG);
+        for published in 10..60 {
+            for read in published..published + 45 {
+                for cheap in read - LAG..=read {
+                    for (granted, asked) in [(40, 40), (40, 41), (40, 39), (40, 20), (40, 60)] {
+                        let found = deadline(published, granted);
+                        let set = renewed(found, Look::First, deadline(cheap, asked), || {
+                            deadline(read, asked)
+                        });
+                        let set = set.expect("it is the first look");
+                        assert!(set >= found || asked < granted);
+                        // And never nearer than was asked for.
+                        assert!(ticks.begins(set) >= read + asked);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! A shard's ring of chunks: where threads find room, and which memory goes back.
+//!
+//! ```text
+//!   chunk    0 .. active        active .. resident            resident .. peak
+//!            on the ring:       off the ring: not let go      let go, but for those set aside
+//!            claimed from       yet, slots in use
+//! ```
+//!
+//! A thread enters a chunk of the ring that has room ([`Ring::roomy`]), and adds one where a few
+//! looks find none ([`Ring::add`]). The driver takes chunks off the ring when most slots are free,
+//! and gives their memory back when they have drained ([`Ring::release`]).
+//!
+//! # Leaving a chunk that has left the ring
+//!
+//! A chunk in which a thread owns a bucket cannot be let go. So a thread that moves on out of a
+//! chunk that is off the ring tells the driver ([`Ring::leave`]):
+//!
+//! ```text
+//!   thread                                  driver
+//!   give the bucket back                    active := fewer              (read-modify-write)
+//!   read active        (read-modify-write)  own all buckets of the chunk
+//!   if the chunk is not below:              fails: set the chunk aside, until it was left
+//!     left := chunk, ask the driver
+//! ```
+//!
+//! Either the driver finds the bucket given back, or the thread finds the ring shortened.
+//!
+//! # Shutdown
+//!
+//! `peak` has the most chunks that there ever were, and a bit that closes it. A thread raises
+//! `peak` before it can be in a new chunk: either the thread that shuts down sees that chunk, or
+//! the adding thread sees that the engine was shut (W8).
+
+use super::Refused;
+use crate::core::lease::State;
+use crate::core::memory::OutOfMemory;
+use crate::core::params::{CHUNK, LOOKS, SAMPLES};
+use crate::core::slot::Payload;
+use crate::core::slots::{Released, Run, Slots};
+use crate::inject::{hit, Bug};
+use crate::sync::{AtomicBool, AtomicU32, Ordering};
+
+/// How many chunks a shard gives back in one round: at most some 4 MiB.
+const RELEASE_AT_ONCE: u32 = 32;
+
+/// Of `peak`: the engine has shut down.
+const SHUT: u32 = 1 << 31;
+
+/// Of `left`: threads have left more than one chunk.
+const SEVERAL: u32 = u32::MAX;
+
+/// See the module's head.
+pub(super) struct Ring {
+    /// The number of the shard.
+    shard: usize,
+    /// Number of chunks in the ring.
+    active: AtomicU32,
+    /// The last chunk off the ring, plus one, that a thread has left since the driver looked after
+    /// memory; [`SEVERAL`] if there are others.
+    left: AtomicU32,
+    /// The most chunks that there ever were, with [`SHUT`] on top once the engine has shut down.
+    peak: AtomicU32,
+    /// Where the next thread that needs a chunk begins to look.
+    position: AtomicU32,
+    /// A thread has seen that memory can go back.
+    asked: AtomicBool,
+    /// Number of chunks off the ring whose memory is held still. The driver's; a statistic.
+    lingering: std::sync::atomic::AtomicU32,
+}
+
+/// What a shard's driver knows of the chunks off the ring.
+#[derive(Default)]
+pub(super) struct Resident {
+    /// Chunks from here up have been let go or never used, but for those set aside.
+    end: u32,
+    /// Chunks off the ring that could not be let go because a thread owns a bucket in them.
+    aside: Vec<u32>,
+}
+
+/// What became of looking after a shard's memory.
+#[derive(PartialEq, Eq)]
+pub(super) enum Tended {
+    All,
+    /// There is more to do at once.
+    More,
+    /// An entry is in the way: the driver looks again in a while.
+    Later,
+}
+
+impl Ring {
+    pub(super) fn new(shard: usize) -> Self {
+        Ring {
+            shard,
+            active: AtomicU32::new(0),
+            left: AtomicU32::new(0),
+            peak: AtomicU32::new(0),
+            position: AtomicU32::new(0),
+            asked: AtomicBool::new(false),
+            lingering: std::sync::atomic::AtomicU32::new(0),
+        }
+    }
+
+    /// A chunk with room in it, if a few looks find one, and at which of its slots to begin.
+    ///
+    /// First from the ring's position on, which is where a first-in-first-out window has freed
+    /// chunks, then here and there, so that a run of long-lived entries does not hide free chunks
+    /// behind it. The position moves past chunks without room only when one with room lies behind
+    /// them: if the window's tail has not left the chunk at the position yet, that chunk is what
+    /// comes next.
+    #[allow(clippy::cast_possible_truncation)]
+    pub(super) fn roomy<P: Payload>(&self, slots: &Slots<P>, turn: u64) -> Option<(u32, usize)> {
+        let roomy = |local: u32| {
+            let step = (CHUNK / SAMPLES).max(1);
+            let slots = slots.chunk(slots.chunk_of(self.shard, local));
+            let slots = slots.unwrap_or_else(Run::empty);
+            let sampled = (0..CHUNK).step_by(step).filter_map(|at| slots.get(at));
+            let (mut seen, mut free, mut start) = (0, 0, None);
+            for slot in sampled {
+                if slot.lease().state() == State::Free {
+                    free += 1;
+                    // Where to begin: what lies before it may be in use for any length of time.
+                    start = start.or(Some(seen * step));
+                }
+                seen += 1;
+            }
+            start.filter(|_| free * 4 >= seen)
+        };
+        for look in 0..2 * LOOKS {
+            let position = self.position.load(Ordering::Relaxed);
+            let active = self.active.load(Ordering::Acquire);
+            if active == 0 {
+                return None;
+            }
+            let local = if look < LOOKS {
+                position.wrapping_add(look) % active
+            } else {
+                // Any of them; which does not matter, so a multiplicative hash will do.
+                (turn
+                    .wrapping_add(u64::from(look))
+                    .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+                    >> 33) as u32
+                    % active
+            };
+            if look >= active && look < LOOKS {
+                continue;
+            }
+            if let Some(start) = roomy(local) {
+                // A thread that fails takes the chunk all the same: two threads can share one.
+                let _ = self.position.compare_exchange(
+                    position,
+                    (local + 1) % active,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                );
+                return Some((local, start));
+            }
+        }
+        None
+    }
+
+    /// Adds a chunk to the ring and returns it.
+    pub(super) fn add<P: Payload>(&self, slots: &Slots<P>) -> Result<u32, Refused> {
+        loop {
+            let active = self.active.load(Ordering::Acquire);
+            slots
+                .ensure(slots.chunk_of(self.shard, active))
+                .map_err(|OutOfMemory| match hit(Bug::WrongRefusal) {
+                    true => Refused::Closed,
+                    false => Refused::OutOfMemory,
+                })?;
+            // Before a thread can be in it: either a shutdown sees the chunk, or this sees that the
+            // engine was shut (W8).
+            if self.peak.fetch_max(active + 1, Ordering::AcqRel) & SHUT != 0 {
+                return Err(Refused::Closed);
+            }
+            if self
+                .active
+                .compare_exchange(active, active + 1, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+            {
+                return Ok(active);
+            }
+        }
+    }
+
+    /// This thread has left a chunk, and owns no bucket in it. Returns whether the chunk is off the
+    /// ring: then the driver is to look after memory.
+    pub(super) fn leave(&self, local: u32) -> bool {
+        // A read-modify-write: either the driver, whose swap shortens the ring after it, finds the
+        // bucket left; or this finds the ring shortened.
+        if local < self.active.fetch_add(0, Ordering::AcqRel) {
+            return false;
+        }
+        // Which one, too: the driver may have let it go while this thread was about to own a bucket
+        // in it.
+        let left = local + 1;
+        let before = self.left.swap(left, Ordering::AcqRel);
+        if before != 0 && before != left {
+            self.left.swap(SEVERAL, Ordering::AcqRel);
+        }
+        true
+    }
+
+    /// Asks the driver to look after memory. The caller wakes the reaper then.
+    pub(super) fn ask(&self) {
+        self.asked.swap(true, Ordering::AcqRel);
+    }
+
+    /// The driver's: it will look after memory again at once.
+    pub(super) fn ask_again(&self) {
+        self.asked.store(true, Ordering::Release);
+    }
+
+    /// Whether a thread has asked.
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Acquire)
+    }
+
+    /// The driver's: whether a thread has asked since the last time.
+    pub(super) fn take_asked(&self) -> bool {
+        self.is_asked() && self.asked.swap(false, Ordering::AcqRel)
+    }
+
+    /// How many chunks to keep on a ring with so many slots in use: twice what is in use, and one.
+    #[allow(clippy::cast_possible_truncation)] // fewer than chunks
+    fn wanted(live: u64) -> u32 {
+        (live * 2 / CHUNK as u64) as u32 + 1
+    }
+
+    fn is_mostly_free(active: u32, live: u64) -> bool {
+        active > 1 && Self::wanted(live) < active / 2
+    }
+
+    /// Whether memory can go back of a shard with so many slots in use; about.
+    pub(super) fn can_shrink(&self, live: u64) -> bool {
+        Self::is_mostly_free(self.active.load(Ordering::Relaxed), live)
+    }
+
+    /// The driver's: takes chunks off the ring if most of it is free, with so many slots in use,
+    /// and calls `let_go` with chunks that are off the ring. Returns, with the outcome, how many
+    /// chunks are left if all others have gone now.
+    pub(super) fn release(
+        &self,
+        resident: &mut Resident,
+        live: u64,
+        mut let_go: impl FnMut(u32) -> Released,
+    ) -> (Tended, Option<u32>) {
+        let active = self.active.load(Ordering::Acquire);
+        resident.end = resident.end.max(active);
+        if Self::is_mostly_free(active, live) {
+            // Fails if a thread adds a chunk just now: then it is not mostly free after all.
+            let _ = self.active.compare_exchange(
+                active,
+                Self::wanted(live),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+        }
+        let active = self.active.load(Ordering::Acquire);
+        // Mostly no thread has left any: the load saves the swap.
+        let left = match self.left.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.left.swap(0, Ordering::AcqRel),
+        };
+        let left = match left {
+            SEVERAL => self.peak.load(Ordering::Relaxed) & !SHUT,
+            left if resident.aside.iter().any(|local| local + 1 == left) => 0,
+            left => left,
+        };
+        // Meanwhile it may have grown.
+        resident.end = resident.end.max(active).max(left);
+        let mut released = 0;
+        let mut in_use = false;
+        // What a thread sat in the last time. What is on the ring again is left alone.
+        let mut aside = std::mem::take(&mut resident.aside);
+        aside.retain(|&local| {
+            let seen = (local >= active).then(|| let_go(local));
+            // The thread has moved on and told; of the end of what it has left there no thread
+            // tells.
+            in_use |= seen == Some(Released::InUse);
+            seen.is_some_and(|seen| seen != Released::Yes)
+        });
+        while resident.end > active && released < RELEASE_AT_ONCE {
+            let local = resident.end - 1;
+            if aside.contains(&local) {
+                resident.end = local;
+                continue;
+            }
+            match let_go(local) {
+                Released::Yes => released += 1,
+                // For any length of time: the owner tells when it moves on.
+                Released::Owned => aside.push(local),
+                Released::InUse => break,
+            }
+            resident.end = local;
+        }
+        resident.aside = aside;
+        #[allow(clippy::cast_possible_truncation)] // fewer than chunks
+        let lingering = resident.end - active + resident.aside.len() as u32;
+        self.lingering
+            .store(lingering, std::sync::atomic::Ordering::Relaxed);
+        let tended = if released == RELEASE_AT_ONCE {
+            Tended::More
+        } else if resident.end > active || in_use {
+            Tended::Later
+        } else {
+            Tended::All
+        };
+        let all_gone = released > 0 && resident.end == active;
+        (tended, all_gone.then_some(active))
+    }
+
+    /// The most chunks that there ever were.
+    pub(super) fn peak(&self) -> u32 {
+        self.peak.load(Ordering::Acquire) & !SHUT
+    }
+
+    /// From now on no chunk is added. The most chunks that there ever were; `None` if it was shut
+    /// before.
+    pub(super) fn shut(&self) -> Option<u32> {
+        let peak = self.peak.fetch_or(SHUT, Ordering::AcqRel);
+        (peak & SHUT == 0).then_some(peak)
+    }
+
+    /// How many chunks have their memory; about.
+    pub(super) fn held(&self) -> u64 {
+        let lingering = self.lingering.load(std::sync::atomic::Ordering::Relaxed);
+        u64::from(self.active.load(Ordering::Relaxed)) + u64::from(lingering)
+    }
+
+    /// For models: how many chunks are on the ring, and which ones have been used since their
+    /// memory went back.
+    #[cfg(expiry_loom)]
+    pub(super) fn chunks<P: Payload>(&self, slots: &Slots<P>) -> (u32, Vec<u32>) {
+        let used = |&local: &u32| {
+            let slots = slots.chunk(slots.chunk_of(self.shard, local));
+            let mut slots = slots.into_iter().flat_map(Run::iter);
+            slots.any(|slot| slot.lease().0 != 0)
+        };
+        let active = self.active.load(Ordering::Acquire);
+        (active, (0..self.peak()).filter(used).collect())
+    }
+}

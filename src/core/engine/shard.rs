@@ -1,0 +1,76 @@
+//! A shard: what all threads share of it, and what its driver alone touches.
+
+use super::notice::{Heard, Notices};
+use super::plan::Plans;
+use super::ring::{Resident, Ring};
+use crate::core::lateness::Counts;
+use crate::sync::exclusive::Exclusive;
+use crate::sync::AtomicU64;
+use crate::time::NEVER;
+use crate::wheel::{Geometry, Wheel};
+use crossbeam_utils::CachePadded;
+
+/// What all threads share of a shard.
+pub(super) struct Shard {
+    pub(super) notices: Notices,
+    /// The tick at which a driver should come for other reasons. Written by the shard's driver.
+    pub(super) chores: AtomicU64,
+    pub(super) ring: Ring,
+    /// The latest clock reading up to which everything that was due here has been ended. Written by
+    /// the shard's driver.
+    pub(super) caught_up: std::sync::atomic::AtomicU64,
+    /// Lateness of this shard's expirations. Written by the shard's driver.
+    pub(super) lateness: Counts,
+    pub(super) driver: CachePadded<Exclusive<DriverShard>>,
+}
+
+impl Shard {
+    /// A shard with this number, of an engine that begins at the clock reading `now`.
+    pub(super) fn new(at: usize, now: u64) -> Self {
+        Shard {
+            notices: Notices::new(),
+            chores: AtomicU64::new(NEVER),
+            ring: Ring::new(at),
+            caught_up: std::sync::atomic::AtomicU64::new(now),
+            lateness: Counts::new(),
+            driver: CachePadded::new(Exclusive::new(DriverShard::new())),
+        }
+    }
+}
+
+/// What a shard's driver alone touches.
+pub(super) struct DriverShard {
+    pub(super) wheel: Wheel,
+    pub(super) heard: Heard,
+    pub(super) resident: Resident,
+    pub(super) plans: Plans,
+    /// The latest tick of a round that was here.
+    pub(super) tick: u64,
+    /// The last tick at which memory was looked after.
+    pub(super) tended: u64,
+    /// Something was in the way then, or has ended here since: memory is to be looked after again
+    /// in a while.
+    pub(super) lingers: bool,
+    /// For how many ticks the last look at a grace period that does not end was put off.
+    pub(super) patience: u64,
+    /// The words of the index when it was looked at last; 0 before.
+    #[cfg(feature = "tracing")]
+    pub(super) words: u64,
+}
+
+impl DriverShard {
+    fn new() -> Self {
+        DriverShard {
+            wheel: Wheel::new(Geometry::TICKS, 0),
+            heard: Heard::default(),
+            resident: Resident::default(),
+            plans: Plans::default(),
+            tick: 0,
+            tended: NEVER,
+            lingers: false,
+            patience: 0,
+            #[cfg(feature = "tracing")]
+            words: 0,
+        }
+    }
+}

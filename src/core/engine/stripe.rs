@@ -1,0 +1,66 @@
+//! What a thread keeps to itself, of one engine.
+
+use super::cursor::Cursor;
+use super::deadline::LastDeadlines;
+use super::notice::{Telling, Unreported};
+use super::{owner, reclaim};
+use crate::core::threads::Counter;
+
+/// A thread's stripe. Written by one thread at a time; see [`core::threads`](crate::core::threads).
+pub(crate) struct Stripe<C> {
+    /// Where the thread looks for free slots.
+    pub(super) cursor: Cursor,
+    /// Number of slots that the thread has freed, of all shards. Every so often it asks whether
+    /// memory can go back.
+    pub(super) ended: Counter,
+    pub(super) deadlines: LastDeadlines,
+    /// Non-zero while the thread is in a round of the driver, handlers included.
+    pub(super) driving: Counter,
+    /// Number of the thread's entries that were refused for want of room.
+    pub(super) refused: Counter,
+    /// How many shards further than its index says the thread's next round begins.
+    pub(super) further: Counter,
+    /// The slots that the thread has ended and that are not free yet.
+    pub(super) reclaim: reclaim::Mine,
+    pub(super) unreported: Unreported,
+    pub(super) ending: owner::Ending,
+    /// The store type's share.
+    pub(crate) face: C,
+}
+
+impl<C> Stripe<C> {
+    pub(super) fn new(face: C) -> Self {
+        Stripe {
+            cursor: Cursor::default(),
+            ended: Counter::default(),
+            deadlines: LastDeadlines::default(),
+            driving: Counter::default(),
+            refused: Counter::default(),
+            further: Counter::default(),
+            reclaim: reclaim::Mine::new(),
+            unreported: Unreported::none(),
+            ending: owner::Ending::none(),
+            face,
+        }
+    }
+
+    /// Says that this thread is about to make a lease that expires at `tick`, of which the driver
+    /// has to hear, until what this returns is dropped. Call it before another thread can find the
+    /// lease.
+    #[inline]
+    pub(crate) fn telling(&self, tick: u64) -> Telling<'_> {
+        self.unreported.begin(tick)
+    }
+
+    /// Whether the driver was years behind when this thread computed a deadline last.
+    #[inline(always)]
+    pub(crate) fn has_lapsed(&self) -> bool {
+        self.deadlines.lapsed().is_some()
+    }
+
+    /// Whether this thread is in a round of the driver: in a handler that one has called.
+    #[inline(always)]
+    pub(crate) fn is_driving(&self) -> bool {
+        self.driving.get() != 0
+    }
+}

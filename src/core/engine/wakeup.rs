@@ -1,0 +1,123 @@
+//! Wake-up of the reaper: until when it sleeps, and which threads wake it earlier.
+//!
+//! # The reaper goes to sleep
+//!
+//! ```text
+//!   a thread that wants something             the reaper
+//!   say what is wanted, and by which tick     announced.swap(tick)       (read-modify-write)
+//!   announced.fetch_min(tick)                 second look: is anything wanted before that tick?
+//!   if that lowered it: wake the reaper       if not: sleep until that tick
+//! ```
+//!
+//! A thread wants something when it has lowered a shard's next expiration, has handed over a slot
+//! to be freed, or asks for memory to be looked after. It says so first, and then lowers the
+//! announcement. Either its read-modify-write comes after the reaper's swap: then it lowers an
+//! announcement that was too late, and wakes the reaper. Or it comes before: then the reaper's
+//! second look finds what is wanted (W4).
+//!
+//! # A thread leaves a shard
+//!
+//! The second look passes over the shards that another thread drives. Such a thread, having left a
+//! shard, looks at the announcement by a read-modify-write, and then whether anything is wanted at
+//! the shard ([`Wakeup::depart`]). Either that comes before the reaper's swap, and the reaper finds
+//! the shard left. Or it comes after: then the thread finds the announcement, and all that was
+//! wanted before that.
+
+use crate::inject::{hit, Bug};
+use crate::sync::park::Waker;
+use crate::sync::thread::JoinHandle;
+use crate::sync::{AtomicU64, Ordering};
+use crossbeam_utils::CachePadded;
+
+/// See the module's head.
+pub(super) struct Wakeup {
+    /// The tick that the reaper sleeps until; 0 while it is awake, or if there is none.
+    announced: CachePadded<AtomicU64>,
+    /// For models: until when the reaper sleeps, or is about to; 0 if it does not.
+    #[cfg(expiry_loom)]
+    sleeps_until: std::sync::atomic::AtomicU64,
+    reaper: Waker,
+}
+
+impl Wakeup {
+    pub(super) fn new() -> Self {
+        Wakeup {
+            announced: CachePadded::new(AtomicU64::new(0)),
+            #[cfg(expiry_loom)]
+            sleeps_until: std::sync::atomic::AtomicU64::new(0),
+            reaper: Waker::new(),
+        }
+    }
+
+    /// Names the reaper's thread.
+    pub(super) fn set_reaper(&self, thread: &JoinHandle<()>) {
+        self.reaper.set(thread.thread().clone());
+        // The reaper may have gone to sleep before another thread could wake it.
+        self.reaper.wake();
+    }
+
+    pub(super) fn has_reaper(&self) -> bool {
+        self.reaper.is_set()
+    }
+
+    /// Wakes the reaper whatever it has announced: it has new orders.
+    pub(super) fn wake(&self) {
+        self.reaper.wake();
+    }
+
+    /// Lowers the announcement to `tick`, and wakes the reaper if that lowered it. The caller has
+    /// said before what it wants then.
+    pub(super) fn wake_by(&self, tick: u64) {
+        if self.announced.fetch_min(tick, Ordering::AcqRel) > tick && !hit(Bug::LostWakeup) {
+            self.reaper.wake();
+        }
+    }
+
+    /// The reaper announces that it will sleep until `tick`. Returns whether it may: `is_quiet` is
+    /// the second look, and says whether nothing is wanted before that tick.
+    pub(super) fn announce(&self, tick: u64, is_quiet: impl FnOnce() -> bool) -> bool {
+        self.announced.swap(tick, Ordering::AcqRel);
+        #[cfg(expiry_loom)]
+        self.sleeps_until
+            .store(tick, std::sync::atomic::Ordering::Relaxed);
+        is_quiet()
+    }
+
+    /// The reaper is awake, and no thread needs to wake it.
+    pub(super) fn awake(&self) {
+        self.announced.swap(0, Ordering::AcqRel);
+        #[cfg(expiry_loom)]
+        self.sleeps_until
+            .store(0, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// This thread has left a shard, at which something is `wanted` by the tick that this returns.
+    /// A reaper that sleeps, or is about to, has left that shard to this thread.
+    pub(super) fn depart(&self, wanted: impl FnOnce() -> u64) {
+        if !self.has_reaper() {
+            return;
+        }
+        // Before the look at what is wanted: either the reaper's swap comes after it, and finds the
+        // shard left.
+        let announced = self.announced.fetch_add(0, Ordering::AcqRel);
+        // A reaper that is awake has yet to look.
+        if announced != 0 {
+            let wanted = wanted();
+            if wanted < announced {
+                self.wake_by(wanted);
+            }
+        }
+    }
+
+    /// For models: the clock has come to `tick`, which ends the reaper's sleep if it is to end by
+    /// then. The reaper's own announcement decides: a thread that has lowered it has to wake the
+    /// reaper.
+    #[cfg(expiry_loom)]
+    pub(super) fn timer_fires(&self, tick: u64) {
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        let until = self.sleeps_until.load(relaxed);
+        if until != 0 && until <= tick {
+            self.reaper.wake();
+        }
+    }
+}

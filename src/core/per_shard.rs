@@ -1,0 +1,111 @@
+//! A thread's values of each shard.
+
+use super::threads::{boxed, publish, unbox};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// One thread's values of each shard, made for [`GROUP`] shards at a time when one of them is first
+/// counted at.
+///
+/// A thread that calls a store with 256 shards once pays for one group of them. Finding a value
+/// costs what it costs in a boxed slice: one load, and a sum.
+pub(crate) struct PerShard<C> {
+    shards: usize,
+    /// The values of the shards from `GROUP * n` on; null until made.
+    groups: [AtomicPtr<C>; GROUPS],
+}
+
+/// The number of shards whose values lie together.
+const GROUP: usize = 16;
+/// The number of groups that the most shards take.
+const GROUPS: usize = 256 / GROUP;
+
+impl<C> PerShard<C> {
+    /// For so many shards, a power of two, at most 256.
+    pub(crate) fn new(shards: usize) -> Self {
+        assert!(shards <= GROUP * GROUPS && shards.is_power_of_two());
+        PerShard {
+            shards,
+            groups: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
+        }
+    }
+
+    /// The number of values in each group: all groups are whole, or there is one only.
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.shards.min(GROUP)
+    }
+
+    /// The values of a shard, for a reader: `None` if the thread has never counted at it or its
+    /// neighbours.
+    pub(crate) fn get(&self, shard: usize) -> Option<&C> {
+        assert!(shard < self.shards);
+        let group = self.groups[shard / GROUP].load(Ordering::Acquire);
+        // SAFETY: a published group has a value for each of its shards, and is freed only with
+        // `self`.
+        (!group.is_null()).then(|| unsafe { &*group.add(shard % GROUP) })
+    }
+}
+
+impl<C: Default> PerShard<C> {
+    #[cold]
+    #[inline(never)]
+    fn make(&self, shard: usize) -> *mut C {
+        let fresh = boxed(self.len(), |_| C::default());
+        publish(&self.groups[shard / GROUP], fresh, |fresh| {
+            // SAFETY: made above with this length and not published.
+            drop(unsafe { unbox(fresh, self.len()) });
+        })
+    }
+}
+
+/// The values of a shard, for the thread that counts.
+impl<C: Default> std::ops::Index<usize> for PerShard<C> {
+    type Output = C;
+
+    #[inline(always)]
+    fn index(&self, shard: usize) -> &C {
+        assert!(shard < self.shards);
+        // With the remainder the compiler knows that there is such a group.
+        let mut group = self.groups[shard / GROUP % GROUPS].load(Ordering::Acquire);
+        if group.is_null() {
+            group = self.make(shard);
+        }
+        // SAFETY: as in `get`.
+        unsafe { &*group.add(shard % GROUP) }
+    }
+}
+
+impl<C> Drop for PerShard<C> {
+    fn drop(&mut self) {
+        let len = self.len();
+        for group in &mut self.groups {
+            let group = *group.get_mut();
+            if !group.is_null() {
+                // SAFETY: made by `make` with this length; `&mut self`: nothing uses it any more.
+                drop(unsafe { unbox(group, len) });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::threads::Counter;
+
+    #[test]
+    fn the_values_of_shards_are_made_for_sixteen_at_a_time() {
+        for shards in [1, 8, 16, 256] {
+            let values: PerShard<Counter> = PerShard::new(shards);
+            assert!(values.get(shards - 1).is_none());
+            values[shards - 1].add(7);
+            let made = (0..shards).filter(|&shard| values.get(shard).is_some());
+            assert_eq!(made.count(), shards.min(16));
+            for shard in 0..shards {
+                values[shard].add(1);
+            }
+            let sum = (0..shards).filter_map(|shard| Some(values.get(shard)?.get()));
+            assert_eq!(sum.sum::<u64>(), shards as u64 + 7);
+        }
+    }
+}
