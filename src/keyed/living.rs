@@ -12,6 +12,7 @@ use crate::core::engine::Pin;
 use crate::core::lease::State;
 use crate::inject::{hit, stall, Bug};
 use crate::time::Timeout;
+use std::borrow::Borrow;
 
 /// An ended entry, and how it ended: what a call tells the listener of once it has unpinned.
 pub(super) struct Notice<'a, K: 'static, V: 'static> {
@@ -86,11 +87,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// The entry of a key, if its time is not up.
     #[inline(always)]
-    pub(super) fn living<F: Fn(&K) -> bool>(
+    pub(super) fn living<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
-        wanted: Wanted<'_, F>,
-    ) -> Option<Found<'_, K, V>> {
+        wanted: Wanted<'_, Q>,
+    ) -> Option<Found<'_, K, V>>
+    where
+        K: Borrow<Q>,
+    {
         loop {
             let found = self.find(pin, wanted)?;
             if self.is_living(&found) || hit(Bug::Resurrect) {
@@ -170,12 +174,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 let Some((key, _)) = fresh.as_ref() else {
                     unreachable!("a call inserts what it has yet to insert");
                 };
-                let is_key = |other: &K| other == key;
-                let wanted = Wanted {
-                    hash,
-                    is_key: &is_key,
-                };
-                self.find(pin, wanted)
+                self.find(pin, Wanted::new(hash, key))
             };
             let found = match found {
                 Some(found) => found,
@@ -239,11 +238,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// One attempt to end the entry of a key. The notice's cause is `Expired` if its time was up: then the caller tells of it, and has
     /// removed nothing.
-    pub(super) fn remove_living<F: Fn(&K) -> bool>(
+    pub(super) fn remove_living<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
-        wanted: Wanted<'_, F>,
-    ) -> Option<Notice<'_, K, V>> {
+        wanted: Wanted<'_, Q>,
+    ) -> Option<Notice<'_, K, V>>
+    where
+        K: Borrow<Q>,
+    {
         loop {
             let found = self.find(pin, wanted)?;
             let cause = if self.is_living(&found) {
@@ -288,12 +290,15 @@ impl<K: 'static, V: 'static> Store<K, V> {
     }
 
     /// Renews an entry: it lives for this long from now. False if it has ended.
-    pub(super) fn touch_living<F: Fn(&K) -> bool>(
+    pub(super) fn touch_living<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
-        wanted: Wanted<'_, F>,
+        wanted: Wanted<'_, Q>,
         timeout: Timeout,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool, StoreError>
+    where
+        K: Borrow<Q>,
+    {
         let mut lost = None;
         loop {
             let Some(found) = self.living(pin, wanted) else {

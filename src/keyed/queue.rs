@@ -723,12 +723,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
                 let Some((key, ())) = &fresh else {
                     unreachable!("a call inserts what it has yet to insert");
                 };
-                let is_key = |other: &K| other == key;
-                let wanted = Wanted {
-                    hash,
-                    is_key: &is_key,
-                };
-                store.find(&pin, wanted)
+                store.find(&pin, Wanted::new(hash, key))
             };
             if let Some(found) = found {
                 match store.renew(&found, &mut lost, timeout, &*self.shared)? {
@@ -793,11 +788,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         K: Borrow<Q>,
     {
         let store = self.store();
-        let is_key = |other: &K| other.borrow() == key;
-        let wanted = Wanted {
-            hash: self.hash(key),
-            is_key: &is_key,
-        };
+        let wanted = Wanted::new(self.hash(key), key);
         let touched = store.touch(
             &store.engine.pin(),
             wanted,
@@ -848,11 +839,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         K: Borrow<Q>,
     {
         let store = self.store();
-        let is_key = |other: &K| other.borrow() == key;
-        let wanted = Wanted {
-            hash: self.hash(key),
-            is_key: &is_key,
-        };
+        let wanted = Wanted::new(self.hash(key), key);
         let pin = store.engine.pin();
         let (ended, lease) = store.remove(&pin, wanted)?;
         drop(pin);
@@ -881,11 +868,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         K: Borrow<Q>,
     {
         let store = self.store();
-        let is_key = |other: &K| other.borrow() == key;
-        let wanted = Wanted {
-            hash: self.hash(key),
-            is_key: &is_key,
-        };
+        let wanted = Wanted::new(self.hash(key), key);
         let found = store.find(&store.engine.pin(), wanted)?;
         Some((self.expiry(found.lease), Handle(found.place())))
     }

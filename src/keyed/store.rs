@@ -21,6 +21,7 @@ use crate::panics::caught;
 use crate::setup::{shut, Reaper, Setup};
 use crate::sync::Ordering;
 use crate::time::{nanos, Timeout};
+use std::borrow::Borrow;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::AtomicU64 as Statistic;
 use std::sync::Arc;
@@ -159,24 +160,38 @@ impl<'a, K: 'static, V: 'static> Found<'a, K, V> {
     }
 }
 
-/// Where a key belongs, and how it is told from others.
-pub(super) struct Wanted<'q, F> {
-    pub(super) hash: u32,
-    pub(super) is_key: &'q F,
+/// The key that a caller looks for, or a borrowed form of it, and its hash.
+pub(super) struct Wanted<'q, Q: ?Sized> {
+    hash: u32,
+    key: &'q Q,
 }
 
-impl<F> Clone for Wanted<'_, F> {
+impl<Q: ?Sized> Clone for Wanted<'_, Q> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<F> Copy for Wanted<'_, F> {}
+impl<Q: ?Sized> Copy for Wanted<'_, Q> {}
+
+impl<'q, Q: Eq + ?Sized> Wanted<'q, Q> {
+    /// `hash` is the engine's hash of `key`.
+    #[inline(always)]
+    pub(super) fn new(hash: u32, key: &'q Q) -> Self {
+        Wanted { hash, key }
+    }
+
+    /// Whether an entry's key is the wanted one. This runs the user's `Eq`.
+    #[inline(always)]
+    fn is<K: Borrow<Q>>(self, other: &K) -> bool {
+        other.borrow() == self.key
+    }
+}
 
 /// Looks for a key; see [`Probe`].
-struct Seek<'s, 'q, K: 'static, V: 'static, F> {
+struct Seek<'s, 'q, K: 'static, V: 'static, Q: ?Sized> {
     store: &'s Store<K, V>,
-    wanted: Wanted<'q, F>,
+    wanted: Wanted<'q, Q>,
     seen: Seen<'s, K, V>,
 }
 
@@ -188,7 +203,7 @@ enum Seen<'s, K: 'static, V: 'static> {
     Forwarded(u32),
 }
 
-impl<K: 'static, V: 'static, F: Fn(&K) -> bool> Probe for Seek<'_, '_, K, V, F> {
+impl<K: Borrow<Q> + 'static, V: 'static, Q: Eq + ?Sized> Probe for Seek<'_, '_, K, V, Q> {
     #[inline(always)]
     fn accept(&mut self, id: u32) -> bool {
         self.seen = self.store.look(id, self.wanted.hash, None);
@@ -199,7 +214,7 @@ impl<K: 'static, V: 'static, F: Fn(&K) -> bool> Probe for Seek<'_, '_, K, V, F> 
     fn confirm(&mut self) -> bool {
         match &self.seen {
             // SAFETY: the look-up is pinned, and the index believes in the slot.
-            Seen::Entry(found) => (self.wanted.is_key)(unsafe { &found.pair().0 }),
+            Seen::Entry(found) => self.wanted.is(unsafe { &found.pair().0 }),
             Seen::Forwarded(_) => true,
             Seen::Nothing => false,
         }
@@ -404,11 +419,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// The entry of a key.
     #[inline(always)]
-    pub(super) fn find<F: Fn(&K) -> bool>(
+    pub(super) fn find<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
-        wanted: Wanted<'_, F>,
-    ) -> Option<Found<'_, K, V>> {
+        wanted: Wanted<'_, Q>,
+    ) -> Option<Found<'_, K, V>>
+    where
+        K: Borrow<Q>,
+    {
         if hit(Bug::MissedLookUp) {
             return None;
         }
@@ -417,7 +435,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 let position = Some(candidate.position());
                 if let Seen::Entry(found) = self.look(candidate.slot(), wanted.hash, position) {
                     // SAFETY: this thread is pinned, and the index believes in the slot.
-                    if candidate.is_believed() && (wanted.is_key)(unsafe { &found.pair().0 }) {
+                    if candidate.is_believed() && wanted.is(unsafe { &found.pair().0 }) {
                         return Some(found);
                     }
                 }
@@ -430,11 +448,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     #[cold]
     #[inline(never)]
-    fn find_anywhere<F: Fn(&K) -> bool>(
+    fn find_anywhere<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
-        wanted: Wanted<'_, F>,
-    ) -> Option<Found<'_, K, V>> {
+        wanted: Wanted<'_, Q>,
+    ) -> Option<Found<'_, K, V>>
+    where
+        K: Borrow<Q>,
+    {
         loop {
             let mut seek = self.seek(wanted);
             self.engine
@@ -449,7 +470,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    fn seek<'q, F: Fn(&K) -> bool>(&self, wanted: Wanted<'q, F>) -> Seek<'_, 'q, K, V, F> {
+    fn seek<'q, Q: ?Sized>(&self, wanted: Wanted<'q, Q>) -> Seek<'_, 'q, K, V, Q> {
         Seek {
             store: self,
             wanted,
@@ -522,11 +543,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             {
                 // SAFETY: this thread's until it is published, and from then on this thread is pinned.
                 let key = unsafe { &claim.slot.value().0 };
-                let is_key = |other: &K| other == key;
-                let mut seek = self.seek(Wanted {
-                    hash,
-                    is_key: &is_key,
-                });
+                let mut seek = self.seek(Wanted::new(hash, key));
                 let entered = self.engine.publish(pin, hash, claim.id, &mut seek, self);
                 let instead = match (entered, seek.seen) {
                     (Insert::Done, _) => None,
@@ -577,12 +594,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let Some((key, _)) = fresh.as_ref().filter(|_| refused != Refused::Closed) else {
             return Err(refused.into());
         };
-        let is_key = |other: &K| other == key;
-        let wanted = Wanted {
-            hash,
-            is_key: &is_key,
-        };
-        let found = self.find_anywhere(pin, wanted);
+        let found = self.find_anywhere(pin, Wanted::new(hash, key));
         found.map(Entered::Found).ok_or(refused.into())
     }
 
@@ -886,13 +898,16 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// Renews the entry of a key.
     #[inline]
-    pub(super) fn touch<F: Fn(&K) -> bool>(
+    pub(super) fn touch<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
-        wanted: Wanted<'_, F>,
+        wanted: Wanted<'_, Q>,
         timeout: Timeout,
         face: &impl Face<Pair<K, V>>,
-    ) -> Result<Touched, StoreError> {
+    ) -> Result<Touched, StoreError>
+    where
+        K: Borrow<Q>,
+    {
         let mut lost = None;
         loop {
             let Some(found) = self.find(pin, wanted) else {
@@ -941,11 +956,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
     }
 
     /// Ends the entry of a key, be its time up or not. Returns its lease too.
-    pub(super) fn remove<F: Fn(&K) -> bool>(
+    pub(super) fn remove<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
-        wanted: Wanted<'_, F>,
-    ) -> Option<(EndedSlot<&Self, K, V>, Lease)> {
+        wanted: Wanted<'_, Q>,
+    ) -> Option<(EndedSlot<&Self, K, V>, Lease)>
+    where
+        K: Borrow<Q>,
+    {
         loop {
             let found = self.find(pin, wanted)?;
             if let Some(ended) = self.end(pin, &found, Cause::Removed) {

@@ -223,12 +223,12 @@ where
     }
 
     #[inline(always)]
-    fn seek<'q, Q: Hash + ?Sized, F>(&self, key: &Q, is_key: &'q F) -> (Wanted<'q, F>, Pin)
+    fn seek<'q, Q: Hash + Eq + ?Sized>(&self, key: &'q Q) -> (Wanted<'q, Q>, Pin)
     where
         K: Borrow<Q>,
     {
-        let hash = self.hash(key);
-        (Wanted { hash, is_key }, self.store.engine.pin())
+        let wanted = Wanted::new(self.hash(key), key);
+        (wanted, self.store.engine.pin())
     }
 
     /// The entry of a key, unless its time is up; this is a use of it. Wait-free, but where another
@@ -248,8 +248,7 @@ where
     where
         K: Borrow<Q>,
     {
-        let is_key = same_as(key);
-        let (wanted, pin) = self.seek(key, &is_key);
+        let (wanted, pin) = self.seek(key);
         loop {
             let found = self.store.living(&pin, wanted)?;
             if self.is_used(&found) {
@@ -287,8 +286,7 @@ where
     where
         K: Borrow<Q>,
     {
-        let is_key = same_as(key);
-        let (wanted, pin) = self.seek(key, &is_key);
+        let (wanted, pin) = self.seek(key);
         let found = self.store.living(&pin, wanted)?;
         // SAFETY: found after the pin.
         Some(unsafe { Ref::new(&found, pin) })
@@ -341,8 +339,7 @@ where
     where
         K: Borrow<Q>,
     {
-        let is_key = same_as(key);
-        let (wanted, pin) = self.seek(key, &is_key);
+        let (wanted, pin) = self.seek(key);
         let found = self.store.living(&pin, wanted)?;
         let engine = &self.store.engine;
         let deadline = found.lease.deadline_near(engine.about_now());
@@ -403,8 +400,7 @@ where
     where
         K: Borrow<Q>,
     {
-        let is_key = same_as(key);
-        let (wanted, pin) = self.seek(key, &is_key);
+        let (wanted, pin) = self.seek(key);
         self.store.touch_living(&pin, wanted, time.into())
     }
 
@@ -530,8 +526,7 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn entry(&self, key: K) -> Entry<'_, K, V, S> {
-        let is_key = |other: &K| *other == key;
-        let (wanted, pin) = self.seek(&key, &is_key);
+        let (wanted, pin) = self.seek::<K>(&key);
         loop {
             match self.store.living(&pin, wanted) {
                 Some(found) if !self.is_used(&found) => {}
@@ -617,9 +612,8 @@ where
     where
         K: Borrow<Q>,
     {
-        let is_key = same_as(key);
         loop {
-            let (wanted, pin) = self.seek(key, &is_key);
+            let (wanted, pin) = self.seek(key);
             let notice = self.store.remove_living(&pin, wanted)?;
             drop(pin);
             if notice.cause == Cause::Removed {
@@ -647,8 +641,7 @@ where
     where
         K: Borrow<Q>,
     {
-        let is_key = same_as(key);
-        let (wanted, pin) = self.seek(key, &is_key);
+        let (wanted, pin) = self.seek(key);
         let notice = loop {
             let found = self.store.living(&pin, wanted)?;
             // SAFETY: found after the pin.
@@ -901,12 +894,6 @@ where
         let close = || self.store.close();
         crate::setup::shut_soon(&self.store.engine, self.reaper.as_ref(), close)
     }
-}
-
-/// Whether a key is this one.
-#[inline(always)]
-fn same_as<Q: Eq + ?Sized, K: Borrow<Q>>(key: &Q) -> impl Fn(&K) -> bool + '_ {
-    move |other| other.borrow() == key
 }
 
 impl<'a, K, V, S> IntoIterator for &'a ExpiringMap<K, V, S>
