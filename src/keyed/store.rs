@@ -9,7 +9,7 @@
 use super::idle::{Policy, Term};
 use super::removed::{EndedSlot, Holds};
 use super::StoreError;
-use crate::core::engine::{BadTimeout, Claim, Engine, Face, Look, Pin, Refused, Stripe};
+use crate::core::engine::{Claim, Engine, Face, Look, Pin, Refused, Stripe};
 use crate::core::index::{Glance, Insert, Probe};
 use crate::core::lease::{set, Lease, State};
 use crate::core::slot::{Owned, Slot};
@@ -316,25 +316,6 @@ impl<K: 'static, V: 'static> Entering<'_, K, V> {
         let pair = unsafe { this.claim.slot.take() };
         this.store.engine.free(this.mine, &this.claim);
         pair
-    }
-}
-
-impl From<Refused> for StoreError {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Full => StoreError::Full,
-            Refused::OutOfMemory => StoreError::OutOfMemory,
-            Refused::Closed => StoreError::Closed,
-        }
-    }
-}
-
-impl From<BadTimeout> for StoreError {
-    fn from(bad: BadTimeout) -> Self {
-        match bad {
-            BadTimeout::Zero => StoreError::ZeroTimeout,
-            BadTimeout::TooLong => StoreError::TimeoutTooLong,
-        }
     }
 }
 
