@@ -7,7 +7,7 @@
 //! caller unpins before it calls the listener, unless it returns a reference to the entry.
 
 use super::idle::{Policy, Term};
-use super::removed::{EndedSlot, Holds};
+use super::removed::EndedSlot;
 use super::StoreError;
 use crate::core::engine::{Claim, Engine, Face, Look, Pin, Refused, Stripe};
 use crate::core::index::{Glance, Insert, Probe};
@@ -754,7 +754,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// Tells the listener. Never panics. The caller is unpinned.
     #[inline]
-    pub(super) fn tell<H: Holds<Target = Self>>(&self, ended: &EndedSlot<H, K, V>, cause: Cause) {
+    pub(super) fn tell(&self, ended: &EndedSlot<&Self, K, V>, cause: Cause) {
         let Some(listener) = self.listener.as_ref().filter(|_| !hit(Bug::LostOutcome)) else {
             return;
         };

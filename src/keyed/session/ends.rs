@@ -3,7 +3,7 @@
 use super::{SessionError, SessionId, SessionInfo, SessionTracker};
 use crate::core::lease::Lease;
 use crate::inject::{hit, Bug};
-use crate::keyed::removed::{EndedSlot, Holds};
+use crate::keyed::removed::EndedSlot;
 use crate::keyed::store::{Store, Touched, Wanted};
 use std::time::Duration;
 
@@ -242,9 +242,9 @@ impl SessionTracker {
 
 impl super::Inner {
     /// What an ended session was.
-    fn info<H: Holds<Target = Store<SessionId, super::Seat>>>(
+    fn info(
         &self,
-        ended: &EndedSlot<H, SessionId, super::Seat>,
+        ended: &EndedSlot<&Store<SessionId, super::Seat>, SessionId, super::Seat>,
         lease: Lease,
     ) -> SessionInfo {
         let remaining = self.remaining(lease, self.engine.clock.now());
