@@ -126,12 +126,36 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Tells of an entry that its own insertion has ended, because the store was shut down. The entry is lent on, so the caller stays
-    /// pinned.
-    #[cold]
-    pub(super) fn tell_closed(&self, _pin: &Pin, closed: Option<Notice<'_, K, V>>) {
-        if let Some(notice) = closed {
-            notice.tell();
+    /// Calls the listener for what a call has ended: the value that `new` replaced, and `new` itself if
+    /// a shutdown has overtaken the call. This thread is unpinned meanwhile. `new` can be read under
+    /// the pin that this returns.
+    pub(super) fn notify(
+        &self,
+        pin: Pin,
+        new: &Found<'_, K, V>,
+        replaced: Option<Notice<'_, K, V>>,
+        closed: Option<Notice<'_, K, V>>,
+    ) -> Pin {
+        if self.listener.is_none() {
+            return pin;
+        }
+        match (replaced, closed) {
+            (None, None) => pin,
+            (Some(replaced), None) => self.unpinned(pin, new, move || {
+                replaced.tell();
+                drop(replaced);
+            }),
+            (replaced, Some(closed)) => {
+                // This call owns the slot of `new` until the notice is dropped, under the new pin.
+                drop(pin);
+                if let Some(replaced) = replaced {
+                    replaced.tell();
+                }
+                closed.tell();
+                let pin = self.engine.pin();
+                drop(closed);
+                pin
+            }
         }
     }
 

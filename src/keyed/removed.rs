@@ -61,7 +61,8 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
 
     /// Key and value, if no thread can be looking at them. Never waits.
     fn into_pair(self) -> Result<(K, V), Self> {
-        if !self.store.engine.is_unobserved() {
+        // In this order: an announcement is seen once its thread is seen to have unpinned.
+        if !self.store.engine.is_unobserved() || self.store.is_announced(self.slot) {
             return Err(self);
         }
         let this = ManuallyDrop::new(self);
@@ -178,7 +179,9 @@ impl<'a, K: 'static, V: 'static> Ended<'a, K, V> {
     ///
     /// # Errors
     ///
-    /// The handle, where a thread is pinned in this store: it holds a [`Ref`](crate::Ref), or is in the middle of a call.
+    /// The handle, where a thread is pinned in this store: it holds a [`Ref`](crate::Ref), or is in
+    /// the middle of a call. Also where the call that put this value in has yet to return a reference
+    /// to it: its listener is running.
     ///
     /// # Examples
     ///
@@ -194,7 +197,11 @@ impl<'a, K: 'static, V: 'static> Ended<'a, K, V> {
     /// ```
     pub fn into_value(self) -> Result<V, Self> {
         match self.0.into_pair() {
-            Ok((_, value)) => Ok(value),
+            Ok((key, value)) => {
+                // Before the value is on its way out: the key's `Drop` may panic.
+                drop(key);
+                Ok(value)
+            }
             Err(this) => Err(Ended(this)),
         }
     }

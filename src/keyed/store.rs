@@ -6,6 +6,7 @@
 //! [`end`](Store::end). All of them take a pin, and none calls users' code but a key's `Eq`. A
 //! caller unpins before it calls the listener, unless it returns a reference to the entry.
 
+use super::hazard::Hazards;
 use super::idle::{Policy, Term};
 use super::removed::EndedSlot;
 use super::StoreError;
@@ -25,7 +26,7 @@ use std::borrow::Borrow;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::AtomicU64 as Statistic;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How many steps of work a caller that finds the store full does to make room, and how often it tries again.
 const ROOM: usize = 64;
@@ -133,6 +134,11 @@ impl<'a, K: 'static, V: 'static> Found<'a, K, V> {
     pub(super) fn again(&self) -> Self {
         let lease = self.slot.lease();
         Found { lease, ..*self }
+    }
+
+    /// Whether it had ended when its lease was loaded.
+    pub(super) fn has_ended(&self) -> bool {
+        !self.lease.is_in(HELD)
     }
 
     /// Key and value.
@@ -283,6 +289,8 @@ pub(crate) struct Store<K: 'static, V: 'static> {
     /// The default time to idle in nanoseconds, if there is one.
     pub(super) idle: Option<u64>,
     pub(super) listener: Option<Listener<K, V>>,
+    /// Entries that are kept for calls which run the listener.
+    pub(super) hazards: Hazards,
     /// Panics of the listener that were caught.
     pub(crate) panics: Statistic,
     /// Panics of keys' and values' `Drop` that were caught.
@@ -357,6 +365,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             timeout: timeout.map(nanos),
             idle: idle.map(nanos),
             listener,
+            hazards: Hazards::new(),
             panics: Statistic::new(0),
             drop_panics: Statistic::new(0),
             _pairs: std::marker::PhantomData,
@@ -1023,7 +1032,20 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// Waits until all that ended before has been dropped, and drops it on this thread, for at most so long. Whether it has.
     pub(super) fn flush(&self, limit: Duration) -> bool {
-        self.engine.flush(limit, self)
+        let begun = Instant::now();
+        loop {
+            let deferred = self.hazards.deferred();
+            if !self
+                .engine
+                .flush(limit.saturating_sub(begun.elapsed()), self)
+            {
+                return false;
+            }
+            // Otherwise a slot went back to the list, for a call that has returned a reference.
+            if self.hazards.deferred() == deferred {
+                return true;
+            }
+        }
     }
 
     /// Entries now; about, while others come and go.
@@ -1084,6 +1106,9 @@ impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
     }
 
     fn discard(&self, slot: Slot<'_, Pair<K, V>>, free: impl FnOnce()) {
+        if !self.may_free(slot) {
+            return;
+        }
         // SAFETY: from the deferred-free list: no thread that could have found it is pinned any more.
         let pair = unsafe { slot.take() };
         free();

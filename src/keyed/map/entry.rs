@@ -1,6 +1,6 @@
 //! One key's place in a map, to be looked at first.
 
-use super::{ExpiringMap, Ref};
+use super::{ExpiringMap, Ref, Settled};
 use crate::core::engine::Pin;
 use crate::keyed::living::{Notice, Put};
 use crate::keyed::removed::Ended;
@@ -165,14 +165,15 @@ where
         lifetime: impl Into<Lifetime>,
         value: impl FnOnce() -> V,
     ) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
+        let lifetime = lifetime.into();
         match self {
             Entry::Occupied(entry) => {
-                // Before the reference is on its way out, or a panic of its `Drop` would leave that pinned for ever.
+                // Before the reference is on its way out: a `Drop` that panics would leave it pinned.
                 drop(value);
                 Ok(entry.into_ref())
             }
             Entry::Vacant(VacantEntry { map, key }) => {
-                let settled = map.put(key, value(), lifetime.into(), false)?;
+                let settled = map.put(key, value(), lifetime, false)?;
                 Ok(settled.into_ref())
             }
         }
@@ -285,7 +286,7 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn into_ref(self) -> Ref<'a, K, V> {
-        // Before the reference is on its way out, or a panic of its `Drop` would leave that pinned for ever.
+        // Before the reference is on its way out: a `Drop` that panics would leave it pinned.
         drop(self.key);
         self.entry
     }
@@ -352,15 +353,15 @@ where
                 replaced,
                 closed,
             })) => {
-                if let Some(notice) = &replaced {
-                    notice.tell();
-                }
-                drop(replaced);
-                if closed.is_some() {
-                    store.tell_closed(&pin, closed);
-                }
-                // SAFETY: it went in after the pin.
-                Ok(unsafe { Ref::new(&new, pin) })
+                let settled = Settled {
+                    store,
+                    entry: new,
+                    pin,
+                    replaced,
+                    closed,
+                    refused: None,
+                };
+                Ok(settled.into_ref())
             }
             Ok(_) => Err(InsertError::of(fresh, StoreError::Changed)),
             Err(error) => Err(InsertError::of(fresh, error)),
@@ -386,7 +387,10 @@ where
         let pin = self.entry.pin;
         let notice = self.map.store.remove_this(&pin, &self.found);
         drop(pin);
-        notice.map(Notice::told)
+        let ended = notice.map(Notice::told);
+        // After the listener, and before the handle is on its way out: its `Drop` may panic.
+        drop(self.key);
+        ended
     }
 }
 

@@ -169,21 +169,40 @@ impl<K, V: fmt::Debug> fmt::Debug for Ref<'_, K, V> {
     }
 }
 
-/// What an insertion came to. The pin is the one that `entry` was found, or put in, under.
+/// What an insertion came to. It owes the listener the calls for the entries that it has ended.
 struct Settled<'a, K: 'static, V: 'static> {
+    store: &'a Store<K, V>,
+    /// The entry that was put in, or that was there.
     entry: Found<'a, K, V>,
+    /// The pin under which the entry was put in, or found.
     pin: Pin,
     replaced: Option<Notice<'a, K, V>>,
-    /// What was not put in, because there is something.
+    /// The entry's own end, if a shutdown has overtaken the insertion.
+    closed: Option<Notice<'a, K, V>>,
+    /// What was not put in, because there is an entry.
     refused: Option<(K, V)>,
 }
 
 impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
+    /// Calls the listener, unpinned. Returns the entry.
     fn into_ref(self) -> Ref<'a, K, V> {
-        // Before the reference is on its way out, or a panic of its `Drop` would leave that pinned for ever.
+        // Before the reference is on its way out: a `Drop` that panics would leave it pinned.
         drop(self.refused);
-        // SAFETY: found, or put in, after the pin.
-        unsafe { Ref::new(&self.entry, self.pin) }
+        let pin = self
+            .store
+            .notify(self.pin, &self.entry, self.replaced, self.closed);
+        // SAFETY: found, or put in, after the pin; or kept by `notify` until it pinned again.
+        unsafe { Ref::new(&self.entry, pin) }
+    }
+
+    /// Calls the listener, unpinned. Returns what was replaced.
+    fn into_replaced(self) -> Option<Ended<'a, K, V>> {
+        drop(self.pin);
+        let replaced = self.replaced.map(Notice::told);
+        if let Some(closed) = self.closed {
+            closed.tell();
+        }
+        replaced
     }
 }
 
@@ -443,9 +462,7 @@ where
         lifetime: impl Into<Lifetime>,
     ) -> Result<Option<Ended<'_, K, V>>, InsertError<K, V>> {
         let settled = self.put(key, value, lifetime.into(), true)?;
-        let replaced = settled.replaced;
-        drop(settled.pin);
-        Ok(replaced.map(Notice::told))
+        Ok(settled.into_replaced())
     }
 
     /// Puts an entry in, or in the place of what lives there, if it `replaces`. What was in the way is told of while this thread is
@@ -473,22 +490,23 @@ where
                     replaced,
                     closed,
                 }) => {
-                    if closed.is_some() {
-                        store.tell_closed(&pin, closed);
-                    }
                     return Ok(Settled {
+                        store,
                         entry: new,
                         pin,
                         replaced,
+                        closed,
                         refused: None,
                     });
                 }
                 Ok(Put::Kept(found)) => {
                     if self.is_used(&found) {
                         return Ok(Settled {
+                            store,
                             entry: found,
                             pin,
                             replaced: None,
+                            closed: None,
                             refused: fresh,
                         });
                     }
@@ -593,7 +611,12 @@ where
             };
             match changed {
                 Err(refused) if refused.error == StoreError::Changed => key = refused.key,
-                other => return other,
+                other => {
+                    // Before the reference is on its way out: what the closure holds may panic
+                    // when it is dropped, and would leave the reference pinned.
+                    drop(value);
+                    return other;
+                }
             }
         }
     }
@@ -654,7 +677,10 @@ where
             }
         };
         drop(pin);
-        Some(notice.told())
+        let ended = notice.told();
+        // Before the handle is on its way out: as in `upsert_for`.
+        drop(condition);
+        Some(ended)
     }
 
     /// Removes the entries for which `keep` is false, and only the very value that `keep` was asked
