@@ -2,8 +2,8 @@
 //!
 //! `upsert` and an entry's `insert` return a reference to the value that they have put in, and call
 //! the listener for the value that they have replaced. The listener runs unpinned, so another
-//! thread may end the new entry meanwhile, and the driver would free its slot. An announcement keeps
-//! that one slot. The rest of the store is freed as ever, however long the listener takes.
+//! thread may end the new entry meanwhile, and the driver would free its slot. An announcement
+//! keeps that one slot. The rest of the store is freed as ever, however long the listener takes.
 //!
 //! ```text
 //!   the replacing thread                         other threads
@@ -22,8 +22,8 @@
 //! ```
 //!
 //! If the lease has not ended under the new pin, the end comes after the pin, and its grace periods
-//! wait for the reference. If it has ended, the replacing thread and the driver both have to come to
-//! the slot, and the second of the two defers it again. Its new grace periods begin after the
+//! wait for the reference. If it has ended, the replacing thread and the driver both have to come
+//! to the slot, and the second of the two defers it again. Its new grace periods begin after the
 //! replacing thread has pinned, so they wait for the reference, too.
 //!
 //! The driver cannot miss an announcement. The replacing thread was pinned when the entry ended or
@@ -85,8 +85,8 @@ impl Hazards {
         }
     }
 
-    /// How often the driver has deferred a slot again. A flush during which that changes has one more
-    /// entry to wait for.
+    /// How often the driver has deferred a slot again. A flush during which that changes has one
+    /// more entry to wait for.
     pub(super) fn deferred(&self) -> u64 {
         self.deferred.load(Ordering::Acquire)
     }
@@ -155,7 +155,7 @@ impl Hazards {
 /// Whether a thread was the first or the second of the two that come to an announced slot.
 enum Turn {
     First,
-    /// With the slot's number.
+    /// It has the slot's number.
     Second(u32),
 }
 

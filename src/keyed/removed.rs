@@ -8,8 +8,8 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// An entry that has ended, owned by the thread that ended it: out of the index, not free. Dropped, it is handed to the store's
-/// deferred-free list.
+/// An entry that has ended, owned by the thread that ended it: out of the index, not free. When
+/// this is dropped, the slot goes to the store's deferred-free list.
 pub(crate) struct EndedSlot<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> {
     store: H,
     id: u32,
@@ -17,7 +17,8 @@ pub(crate) struct EndedSlot<H: Deref<Target = Store<K, V>>, K: 'static, V: 'stat
     slot: Slot<'static, Pair<K, V>>,
 }
 
-// SAFETY: it owns a key and a value, which readers may be looking at, and which may be dropped on any thread.
+// SAFETY: it owns a key and a value, which readers may be looking at, and which may be dropped on
+// any thread.
 unsafe impl<H, K, V> Send for EndedSlot<H, K, V>
 where
     H: Deref<Target = Store<K, V>> + Send,
@@ -37,7 +38,8 @@ where
 impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> {
     /// # Safety
     ///
-    /// The caller has ended the slot, which is of this store, or forwarded it, and took it out of the index; it does this once.
+    /// The slot is of this store. The caller has ended or forwarded it, and has taken it out of the
+    /// index. It does this once.
     pub(super) unsafe fn new(store: H, id: u32) -> Self {
         let slot = store.engine.slot(id).expect("a slot that has been in use");
         // SAFETY: the store keeps its slots for as long as it is there, and `H` keeps the store.
@@ -122,8 +124,9 @@ impl<K, V> Deref for Keeps<'_, K, V> {
 
 /// An entry that has ended, with its key and value, for the caller that ended it.
 ///
-/// Readers that found the entry before may still be looking at key and value. So they are lent; [`into_value`](Self::into_value) gives
-/// the value itself where no reader is left. The store's driver drops them after this handle has been dropped
+/// Readers that found the entry before may still be looking at key and value. So they are lent;
+/// [`into_value`](Self::into_value) gives the value itself where no reader is left. The store's
+/// driver drops them after this handle has been dropped
 /// ([when](crate::ExpiringMap#when-values-are-dropped)).
 ///
 /// ```
@@ -175,13 +178,14 @@ impl<'a, K: 'static, V: 'static> Ended<'a, K, V> {
         self.0.value()
     }
 
-    /// The value itself, if no reader can be holding it. Never waits; some hundred nanoseconds. The key is dropped.
+    /// The value itself, if no reader can be holding it. Never waits; takes some hundred
+    /// nanoseconds. This thread drops the key.
     ///
     /// # Errors
     ///
     /// The handle, where a thread is pinned in this store: it holds a [`Ref`](crate::Ref), or is in
-    /// the middle of a call. Also where the call that put this value in has yet to return a reference
-    /// to it: its listener is running.
+    /// the middle of a call. Also where the call that put this value in has yet to return a
+    /// reference to it: its listener is running.
     ///
     /// # Examples
     ///
