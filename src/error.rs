@@ -1,4 +1,7 @@
-//! Why an engine could not be built, whichever face it has.
+//! Errors that all store types share.
+//!
+//! This module knows no store type. Each store type converts [`Closed`] into its own error, in its
+//! own module.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,12 +14,14 @@ use std::time::Duration;
 ///
 /// let second = Duration::from_secs(1);
 /// let refused = AckTracker::builder().timeout(second).interval(2 * second).build();
-/// assert_eq!(refused.err(), Some(BuildError::IntervalAboveTimeout { interval: 2 * second, timeout: second }));
+/// let interval = 2 * second;
+/// assert_eq!(refused.err(), Some(BuildError::IntervalAboveTimeout { interval, timeout: second }));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A timeout, a time to live or a time to idle is zero. For none leave it out, or (of a tracker) use [`timeouts_off`](crate::AckTrackerBuilder::timeouts_off).
+    /// A timeout, a time to live or a time to idle is zero. For none leave it out; a tracker has
+    /// [`timeouts_off`](crate::AckTrackerBuilder::timeouts_off).
     ZeroTimeout,
     /// A timeout is longer than this engine's ticks can express; use a longer interval.
     TimeoutTooLong {
@@ -35,7 +40,8 @@ pub enum BuildError {
         /// What was asked for.
         interval: Duration,
     },
-    /// The interval is above the timeout, so that an entry could live for several times its timeout.
+    /// The interval is above the timeout, so that an entry could live for several times its
+    /// timeout.
     IntervalAboveTimeout {
         /// What was asked for.
         interval: Duration,
@@ -149,7 +155,8 @@ impl fmt::Display for BuildError {
 
 impl std::error::Error for BuildError {}
 
-/// It has been shut down: there will be no [`Room`](crate::Room) any more. Becomes the error of that name of each face.
+/// The store has been shut down: there will be no [`Room`](crate::Room) any more. It converts into
+/// the error `Closed` of each store type.
 ///
 /// ```
 /// use expiry::{AckError, AckTracker, Closed, Fate};
@@ -175,31 +182,3 @@ impl fmt::Display for Closed {
 
 #[cfg(feature = "async")]
 impl std::error::Error for Closed {}
-
-#[cfg(feature = "async")]
-impl From<Closed> for crate::AckError {
-    fn from(_: Closed) -> Self {
-        crate::AckError::Closed
-    }
-}
-
-#[cfg(feature = "async")]
-impl From<Closed> for crate::StoreError {
-    fn from(_: Closed) -> Self {
-        crate::StoreError::Closed
-    }
-}
-
-#[cfg(feature = "async")]
-impl From<Closed> for crate::timeouts::TimerError {
-    fn from(_: Closed) -> Self {
-        crate::timeouts::TimerError::Closed
-    }
-}
-
-#[cfg(feature = "async")]
-impl From<Closed> for crate::timeouts::TimeoutError {
-    fn from(closed: Closed) -> Self {
-        crate::timeouts::TimeoutError::Timer(closed.into())
-    }
-}

@@ -96,13 +96,14 @@ impl Setup {
         Ok((config, random))
     }
 
-    /// The interval, by default a 300th of the first timeout and no more than any, with which all of the timeouts can be kept.
     /// The hasher of keys for which the caller has chosen none: that of the seed, if there is one.
     pub(crate) fn hasher(&self) -> RandomState {
         self.seed
             .map_or_else(RandomState::default, RandomState::seeded)
     }
 
+    /// The interval, by default a 300th of the first timeout and no more than any, with which the
+    /// engine can keep all of the timeouts.
     fn checked_interval(&self, timeouts: &[Duration]) -> Result<Duration, BuildError> {
         for &timeout in timeouts {
             if timeout.is_zero() {

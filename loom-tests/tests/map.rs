@@ -5,6 +5,7 @@
 use expiry::expiring_map::Entry;
 use expiry::{Cause, Lifetime, Timeout};
 use loom_tests::{bounded, deep, large, model, thread, MapRig, TICK};
+use std::time::Duration;
 
 /// A map where nothing expires by itself.
 fn empty() -> MapRig {
@@ -253,5 +254,31 @@ fn a_walk_meets_no_stillborn() {
         let there = a.join().unwrap();
         assert_eq!(b.join().unwrap(), there);
         assert!(met.iter().all(|value| *value == there), "{met:?}, {there}");
+    });
+}
+
+/// The listener of a replacement runs unpinned, and another thread removes the new value and frees
+/// what it can: the replacing call returns its own value all the same. Guards: the hazard
+/// announcement keeps the slot until the second of the two threads comes to it.
+#[test]
+fn an_upsert_returns_its_own_value() {
+    large("an_upsert_returns_its_own_value", || {
+        let rig = with(live(10));
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            let removed = other.map.remove(&1).map(|ended| *ended.value());
+            other.map.flush(Duration::ZERO);
+            removed
+        });
+        let mine = rig.map.upsert(1, |_| 20).unwrap();
+        let removed = a.join().unwrap();
+        assert!(!rig.map.flush(Duration::ZERO) || removed != Some(20));
+        assert_eq!(*mine, 20);
+        // The other thread has freed the old value, perhaps, and never the one that is lent.
+        let waits = rig.map.metrics().unreclaimed;
+        assert!(waits >= u64::from(removed == Some(20)));
+        drop(mine);
+        assert!((0..8).any(|_| rig.map.flush(Duration::ZERO)));
+        assert_eq!(rig.map.metrics().unreclaimed, 0);
     });
 }

@@ -1,5 +1,7 @@
 //! What can go wrong, and what to do about it.
 
+#[cfg(feature = "async")]
+use crate::error::Closed;
 use std::fmt;
 
 /// Why an operation on a tracker was refused. It has changed nothing, and nothing is lost.
@@ -60,3 +62,10 @@ impl fmt::Display for AckError {
 }
 
 impl std::error::Error for AckError {}
+
+#[cfg(feature = "async")]
+impl From<Closed> for AckError {
+    fn from(_: Closed) -> Self {
+        AckError::Closed
+    }
+}

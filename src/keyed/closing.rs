@@ -5,6 +5,7 @@ use super::store::{Found, Place, Store, Touched, Wanted};
 use crate::core::engine::Pin;
 use crate::core::lease::{set, State};
 use crate::sync::Ordering;
+use std::borrow::Borrow;
 
 /// States of an entry that has not ended, where nothing is replaced.
 pub(super) const STAYS: u16 = set(&[State::Live, State::Closing]);
@@ -12,11 +13,14 @@ pub(super) const STAYS: u16 = set(&[State::Live, State::Closing]);
 impl<K: 'static, V: 'static> Store<K, V> {
     /// Takes an entry out of what is touched and expires, by the swap that a touch or an expiry would need: `LIVE -> CLOSING`.
     /// The error says why not: it is not there, or another call has done so before.
-    pub(super) fn set_closing<F: Fn(&K) -> bool>(
+    pub(super) fn set_closing<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
-        wanted: Wanted<'_, F>,
-    ) -> Result<(), Touched> {
+        wanted: Wanted<'_, Q>,
+    ) -> Result<(), Touched>
+    where
+        K: Borrow<Q>,
+    {
         loop {
             let found = self.find(pin, wanted).ok_or(Touched::Gone)?;
             if found.lease.state() == State::Closing {

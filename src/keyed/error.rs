@@ -1,6 +1,9 @@
 //! What can go wrong, and what to do about it.
 
 use super::store::Fresh;
+use crate::core::engine::{BadTimeout, Refused};
+#[cfg(feature = "async")]
+use crate::error::Closed;
 use std::fmt;
 
 /// Why an operation on a keyed store was refused. It has changed nothing.
@@ -23,19 +26,21 @@ pub enum StoreError {
     Full,
     /// The operating system gave no memory for more entries.
     OutOfMemory,
-    /// So many keys share this one's hash that no index could part them: the hasher gives 16 or more of them one and the same
-    /// 64-bit hash (from 8 on, for a moment, while the index grows), or they were chosen for it. With the default hasher this takes its
-    /// secret seed.
+    /// So many keys share this one's hash that no index could part them. Either the hasher gives 16
+    /// or more of them one and the same 64-bit hash (8 or more, for a moment, while the index
+    /// grows), or the keys were chosen for it. With the default hasher that takes its secret seed.
     Collisions,
     /// The store has been shut down.
     Closed,
-    /// The timeout is zero. For none, a map takes [`Timeout::Never`](crate::Timeout::Never); queues and sessions take a duration only:
-    /// a long one. To end an entry now, remove it.
+    /// The timeout is zero. To end an entry now, remove it. A map accepts
+    /// [`Timeout::Never`](crate::Timeout::Never); a queue and a session tracker require a finite
+    /// timeout.
     ZeroTimeout,
-    /// The timeout is longer than this store's ticks can express: 2^39 - 2 intervals, 17 years at 1 ms. Take a shorter one, or build the store with a
-    /// longer interval; a map takes [`Timeout::Never`](crate::Timeout::Never) for none.
+    /// The timeout is longer than this store's ticks can express: 2^39 - 2 intervals, 17 years at
+    /// 1 ms. Take a shorter one, or build the store with a longer interval. A map accepts
+    /// [`Timeout::Never`](crate::Timeout::Never).
     TimeoutTooLong,
-    /// Somebody else has changed the entry in the meantime. Look at it again.
+    /// Another thread has changed the entry in the meantime. Look at it again.
     Changed,
 }
 
@@ -46,14 +51,40 @@ impl fmt::Display for StoreError {
             StoreError::OutOfMemory => "out of memory",
             StoreError::Collisions => "too many keys share this key's hash; use a better hasher, one with a secret seed",
             StoreError::Closed => "the store has been shut down; build another one",
-            StoreError::ZeroTimeout => "the timeout is zero; remove the entry to end it now; for none a map takes Timeout::Never, a queue a long one",
-            StoreError::TimeoutTooLong => "the timeout is too long for the store's interval; take a shorter one (for none, a map takes Timeout::Never) or a longer interval",
-            StoreError::Changed => "somebody else has changed the entry in the meantime; look at it again",
+            StoreError::ZeroTimeout => "the timeout is zero; remove the entry to end it now; a map accepts Timeout::Never, a queue requires a finite timeout",
+            StoreError::TimeoutTooLong => "the timeout is too long for the store's interval; take a shorter one (a map accepts Timeout::Never) or a longer interval",
+            StoreError::Changed => "another thread has changed the entry in the meantime; look at it again",
         })
     }
 }
 
 impl std::error::Error for StoreError {}
+
+impl From<Refused> for StoreError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Full => StoreError::Full,
+            Refused::OutOfMemory => StoreError::OutOfMemory,
+            Refused::Closed => StoreError::Closed,
+        }
+    }
+}
+
+impl From<BadTimeout> for StoreError {
+    fn from(bad: BadTimeout) -> Self {
+        match bad {
+            BadTimeout::Zero => StoreError::ZeroTimeout,
+            BadTimeout::TooLong => StoreError::TimeoutTooLong,
+        }
+    }
+}
+
+#[cfg(feature = "async")]
+impl From<Closed> for StoreError {
+    fn from(_: Closed) -> Self {
+        StoreError::Closed
+    }
+}
 
 /// Why an insertion was refused; it gives the key and the value back.
 ///
@@ -63,7 +94,8 @@ impl std::error::Error for StoreError {}
 /// let map = ExpiringMap::builder().capacity(1).build()?;
 /// map.insert(1, "one".to_string())?;
 /// if let Err(refused) = map.insert(2, "two".to_string()) {
-///     assert_eq!((refused.error, refused.key, refused.value.as_str()), (StoreError::Full, 2, "two"));
+///     assert_eq!(refused.error, StoreError::Full);
+///     assert_eq!((refused.key, refused.value.as_str()), (2, "two"));
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

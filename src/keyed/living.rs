@@ -1,8 +1,10 @@
-//! Entries whose time counts to the tick: one whose time is up is not found, even if the driver has not ended it yet.
+//! Entries whose time counts to the tick: an entry whose time is up is not found, even if the
+//! driver has not ended it yet.
 //!
-//! A thread that reports an expiry makes it so first, by swapping the lease to `LAPSED`. Otherwise a touch which had looked
-//! at the clock before could bring the entry back, after a caller was told that it is gone (M2). It is then ended, and the
-//! listener told, by the driver, or by a call that wants its place.
+//! A thread that is about to report an expiry swaps the lease to `LAPSED` first. Otherwise a touch
+//! that had read the clock before could bring the entry back, after a caller has seen that it is
+//! gone (M2). The driver ends the entry later, or a call that wants its place does; that thread
+//! calls the listener.
 
 use super::idle::Term;
 use super::removed::{Ended, EndedSlot};
@@ -12,21 +14,22 @@ use crate::core::engine::Pin;
 use crate::core::lease::State;
 use crate::inject::{hit, stall, Bug};
 use crate::time::Timeout;
+use std::borrow::Borrow;
 
-/// An ended entry, and how it ended: what a call tells the listener of once it has unpinned.
+/// An ended entry, and how it ended. The call that ended it owes the listener a call, unpinned.
 pub(super) struct Notice<'a, K: 'static, V: 'static> {
     pub(super) ended: EndedSlot<&'a Store<K, V>, K, V>,
     pub(super) cause: Cause,
 }
 
 impl<'a, K: 'static, V: 'static> Notice<'a, K, V> {
-    /// Tells the listener. The caller is unpinned.
+    /// Calls the listener. The caller is unpinned.
     #[inline]
     pub(super) fn tell(&self) {
         self.ended.store().tell(&self.ended, self.cause);
     }
 
-    /// Tells the listener; what the caller of the removing call gets.
+    /// Calls the listener. Returns the entry for the caller of the removing call.
     #[inline]
     pub(super) fn told(self) -> Ended<'a, K, V> {
         self.tell();
@@ -45,12 +48,12 @@ pub(super) enum Put<'a, K: 'static, V: 'static> {
     },
     /// This is what there is; it was not to be replaced.
     Kept(Found<'a, K, V>),
-    /// An entry whose time is up was in the way, and has been ended: unpin, tell of it, and try again.
+    /// This call has ended an entry whose time was up: unpin, call the listener, and try again.
     MadeWay(Notice<'a, K, V>),
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// Whether entries can have this lifetime. What is refused changes nothing, so it is asked first.
+    /// Whether entries can have this lifetime. A refused call changes nothing, so it asks first.
     #[inline]
     pub(super) fn check(&self, lifetime: Lifetime) -> Result<(), StoreError> {
         for time in [lifetime.live, lifetime.idle] {
@@ -86,11 +89,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// The entry of a key, if its time is not up.
     #[inline(always)]
-    pub(super) fn living<F: Fn(&K) -> bool>(
+    pub(super) fn living<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
-        wanted: Wanted<'_, F>,
-    ) -> Option<Found<'_, K, V>> {
+        wanted: Wanted<'_, Q>,
+    ) -> Option<Found<'_, K, V>>
+    where
+        K: Borrow<Q>,
+    {
         loop {
             let found = self.find(pin, wanted)?;
             if self.is_living(&found) || hit(Bug::Resurrect) {
@@ -109,7 +115,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
             && !self.is_over(found.lease, self.engine.now_for_deadline().0)
     }
 
-    /// Makes it so that an entry which is not living will not come back. False if it has changed meanwhile.
+    /// Sees to it that an entry which is not living does not come back. Returns `false` if its
+    /// lease has changed meanwhile.
     #[cold]
     fn is_gone(&self, found: &Found<'_, K, V>) -> bool {
         match found.lease.state() {
@@ -122,12 +129,36 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Tells of an entry that its own insertion has ended, because the store was shut down. The entry is lent on, so the caller stays
-    /// pinned.
-    #[cold]
-    pub(super) fn tell_closed(&self, _pin: &Pin, closed: Option<Notice<'_, K, V>>) {
-        if let Some(notice) = closed {
-            notice.tell();
+    /// Calls the listener for what a call has ended: the value that `new` replaced, and `new`
+    /// itself if a shutdown has overtaken the call. This thread is unpinned meanwhile. `new` can be
+    /// read under the pin that this returns.
+    pub(super) fn notify(
+        &self,
+        pin: Pin,
+        new: &Found<'_, K, V>,
+        replaced: Option<Notice<'_, K, V>>,
+        closed: Option<Notice<'_, K, V>>,
+    ) -> Pin {
+        if self.listener.is_none() {
+            return pin;
+        }
+        match (replaced, closed) {
+            (None, None) => pin,
+            (Some(replaced), None) => self.unpinned(pin, new, move || {
+                replaced.tell();
+                drop(replaced);
+            }),
+            (replaced, Some(closed)) => {
+                // This call owns the slot of `new` until the notice is dropped, under the new pin.
+                drop(pin);
+                if let Some(replaced) = replaced {
+                    replaced.tell();
+                }
+                closed.tell();
+                let pin = self.engine.pin();
+                drop(closed);
+                pin
+            }
         }
     }
 
@@ -152,8 +183,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Some(Notice { ended, cause })
     }
 
-    /// One attempt to put an entry in under a key, or in the place of what lives there, if it `replaces`. In an error
-    /// nothing has changed. What is not in stays in `fresh`.
+    /// One attempt to put an entry in under a key, or in the place of the one that lives there, if
+    /// it `replaces`. In an error nothing has changed. Key and value that are not in stay in
+    /// `fresh`.
     pub(super) fn put(
         &self,
         pin: &Pin,
@@ -170,12 +202,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 let Some((key, _)) = fresh.as_ref() else {
                     unreachable!("a call inserts what it has yet to insert");
                 };
-                let is_key = |other: &K| other == key;
-                let wanted = Wanted {
-                    hash,
-                    is_key: &is_key,
-                };
-                self.find(pin, wanted)
+                self.find(pin, Wanted::new(hash, key))
             };
             let found = match found {
                 Some(found) => found,
@@ -217,7 +244,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         })
     }
 
-    /// As [`put`](Self::put), in the place of this very value, whatever its deadline is by now; `None` if it has ended.
+    /// As [`put`](Self::put), in the place of this very value, whatever its deadline is by now;
+    /// `None` if it has ended.
     pub(super) fn put_for(
         &self,
         pin: &Pin,
@@ -237,13 +265,16 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// One attempt to end the entry of a key. The notice's cause is `Expired` if its time was up: then the caller tells of it, and has
-    /// removed nothing.
-    pub(super) fn remove_living<F: Fn(&K) -> bool>(
+    /// One attempt to end the entry of a key. The notice's cause is `Expired` if its time was up:
+    /// then the caller calls the listener, and has removed nothing.
+    pub(super) fn remove_living<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
-        wanted: Wanted<'_, F>,
-    ) -> Option<Notice<'_, K, V>> {
+        wanted: Wanted<'_, Q>,
+    ) -> Option<Notice<'_, K, V>>
+    where
+        K: Borrow<Q>,
+    {
         loop {
             let found = self.find(pin, wanted)?;
             let cause = if self.is_living(&found) {
@@ -273,8 +304,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// An entry that was found before, by a caller that has been pinned since, as it is now, if it is still living. If it is not, it
-    /// will not come back.
+    /// An entry as it is now, if it is still living. The caller has been pinned since it found the
+    /// entry. An entry that is not living does not come back.
     pub(super) fn again<'a>(&self, found: &Found<'a, K, V>) -> Option<Found<'a, K, V>> {
         loop {
             let now = found.again();
@@ -288,12 +319,15 @@ impl<K: 'static, V: 'static> Store<K, V> {
     }
 
     /// Renews an entry: it lives for this long from now. False if it has ended.
-    pub(super) fn touch_living<F: Fn(&K) -> bool>(
+    pub(super) fn touch_living<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
-        wanted: Wanted<'_, F>,
+        wanted: Wanted<'_, Q>,
         timeout: Timeout,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool, StoreError>
+    where
+        K: Borrow<Q>,
+    {
         let mut lost = None;
         loop {
             let Some(found) = self.living(pin, wanted) else {

@@ -7,6 +7,7 @@
 
 mod closing;
 mod error;
+mod hazard;
 mod idle;
 mod lifetime;
 mod living;

@@ -8,19 +8,20 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// An entry that has ended, owned by the thread that ended it: out of the index, not free. Dropped, it is handed to the store's
-/// deferred-free list.
-pub(crate) struct EndedSlot<H: Holds<Target = Store<K, V>>, K: 'static, V: 'static> {
+/// An entry that has ended, owned by the thread that ended it: out of the index, not free. When
+/// this is dropped, the slot goes to the store's deferred-free list.
+pub(crate) struct EndedSlot<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> {
     store: H,
     id: u32,
     /// Of `store`, which `H` keeps.
     slot: Slot<'static, Pair<K, V>>,
 }
 
-// SAFETY: it owns a key and a value, which readers may be looking at, and which may be dropped on any thread.
+// SAFETY: it owns a key and a value, which readers may be looking at, and which may be dropped on
+// any thread.
 unsafe impl<H, K, V> Send for EndedSlot<H, K, V>
 where
-    H: Holds<Target = Store<K, V>> + Send,
+    H: Deref<Target = Store<K, V>> + Send,
     K: Send + Sync,
     V: Send + Sync,
 {
@@ -28,16 +29,17 @@ where
 // SAFETY: as above; by reference it only lends them.
 unsafe impl<H, K, V> Sync for EndedSlot<H, K, V>
 where
-    H: Holds<Target = Store<K, V>> + Sync,
+    H: Deref<Target = Store<K, V>> + Sync,
     K: Send + Sync,
     V: Send + Sync,
 {
 }
 
-impl<H: Holds<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> {
+impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> {
     /// # Safety
     ///
-    /// The caller has ended the slot, which is of this store, or forwarded it, and took it out of the index; it does this once.
+    /// The slot is of this store. The caller has ended or forwarded it, and has taken it out of the
+    /// index. It does this once.
     pub(super) unsafe fn new(store: H, id: u32) -> Self {
         let slot = store.engine.slot(id).expect("a slot that has been in use");
         // SAFETY: the store keeps its slots for as long as it is there, and `H` keeps the store.
@@ -59,22 +61,10 @@ impl<H: Holds<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
         &self.pair().1
     }
 
-    /// The same, kept by another handle to the store.
-    pub(super) fn kept_by<G: Holds<Target = Store<K, V>>>(self, store: G) -> EndedSlot<G, K, V> {
-        debug_assert!(std::ptr::eq(&*self.store, &*store));
-        let this = ManuallyDrop::new(self);
-        // SAFETY: read once: `this` is not dropped. What is left of it is the first handle.
-        drop(unsafe { std::ptr::read(&this.store) });
-        EndedSlot {
-            store,
-            id: this.id,
-            slot: this.slot,
-        }
-    }
-
     /// Key and value, if no thread can be looking at them. Never waits.
     fn into_pair(self) -> Result<(K, V), Self> {
-        if !self.store.engine.is_unobserved() {
+        // In this order: an announcement is seen once its thread is seen to have unpinned.
+        if !self.store.engine.is_unobserved() || self.store.is_announced(self.slot) {
             return Err(self);
         }
         let this = ManuallyDrop::new(self);
@@ -87,43 +77,37 @@ impl<H: Holds<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
     }
 }
 
-impl<H: Holds<Target = Store<K, V>>, K: 'static, V: 'static> Drop for EndedSlot<H, K, V> {
+impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> Drop for EndedSlot<H, K, V> {
     #[inline]
     fn drop(&mut self) {
         if is(Bug::StaleGet) || hit(Bug::LeakNode) {
             return;
         }
         self.store.free_later(self.id);
-        if self.store.outlives_driver() {
-            self.store.free_undriven();
+    }
+}
+
+/// How the caller's handle keeps its store.
+pub(super) enum Keeps<'a, K: 'static, V: 'static> {
+    /// The store outlives the handle, and frees the slot at the latest when it is dropped.
+    Lent(&'a Store<K, V>),
+    /// The handle may outlive the store type, and with it the driver.
+    Kept(Arc<Store<K, V>>),
+}
+
+impl<K: 'static, V: 'static> Drop for Keeps<'_, K, V> {
+    /// Runs after the handle has pushed its slot on the deferred-free list. If no driver is left,
+    /// this thread frees the slot.
+    ///
+    /// Only a handle of the second kind does so. A test of `is_refusing` in `Store::free_later`
+    /// would do it for every removal: while another thread shuts a map down, each `remove` would
+    /// drop values, some of them pinned, although a driver is there.
+    #[inline]
+    fn drop(&mut self) {
+        if let Keeps::Kept(store) = self {
+            store.free_undriven();
         }
     }
-}
-
-/// How an ended entry holds its store.
-pub(crate) trait Holds: Deref {
-    /// Whether it keeps the store, and may do so for longer than there is a driver.
-    fn outlives_driver(&self) -> bool;
-}
-
-impl<K: 'static, V: 'static> Holds for &Store<K, V> {
-    #[inline(always)]
-    fn outlives_driver(&self) -> bool {
-        false
-    }
-}
-
-impl<K: 'static, V: 'static> Holds for Keeps<'_, K, V> {
-    #[inline]
-    fn outlives_driver(&self) -> bool {
-        matches!(self, Keeps::Kept(_))
-    }
-}
-
-/// How a handle keeps its store.
-pub(super) enum Keeps<'a, K: 'static, V: 'static> {
-    Lent(&'a Store<K, V>),
-    Kept(Arc<Store<K, V>>),
 }
 
 impl<K, V> Deref for Keeps<'_, K, V> {
@@ -140,8 +124,9 @@ impl<K, V> Deref for Keeps<'_, K, V> {
 
 /// An entry that has ended, with its key and value, for the caller that ended it.
 ///
-/// Readers that found the entry before may still be looking at key and value. So they are lent; [`into_value`](Self::into_value) gives
-/// the value itself where no reader is left. The store's driver drops them after this handle has been dropped
+/// Readers that found the entry before may still be looking at key and value. So they are lent;
+/// [`into_value`](Self::into_value) gives the value itself where no reader is left. The store's
+/// driver drops them after this handle has been dropped
 /// ([when](crate::ExpiringMap#when-values-are-dropped)).
 ///
 /// ```
@@ -157,7 +142,7 @@ impl<'a, K: 'static, V: 'static> Ended<'a, K, V> {
     #[inline]
     pub(super) fn lent(slot: EndedSlot<&'a Store<K, V>, K, V>) -> Self {
         let store = slot.store;
-        Ended(slot.kept_by(Keeps::Lent(store)))
+        slot.kept_by(Keeps::Lent(store))
     }
 
     /// Its key.
@@ -193,11 +178,14 @@ impl<'a, K: 'static, V: 'static> Ended<'a, K, V> {
         self.0.value()
     }
 
-    /// The value itself, if no reader can be holding it. Never waits; some hundred nanoseconds. The key is dropped.
+    /// The value itself, if no reader can be holding it. Never waits; takes some hundred
+    /// nanoseconds. This thread drops the key.
     ///
     /// # Errors
     ///
-    /// The handle, where a thread is pinned in this store: it holds a [`Ref`](crate::Ref), or is in the middle of a call.
+    /// The handle, where a thread is pinned in this store: it holds a [`Ref`](crate::Ref), or is in
+    /// the middle of a call. Also where the call that put this value in has yet to return a
+    /// reference to it: its listener is running.
     ///
     /// # Examples
     ///
@@ -213,7 +201,11 @@ impl<'a, K: 'static, V: 'static> Ended<'a, K, V> {
     /// ```
     pub fn into_value(self) -> Result<V, Self> {
         match self.0.into_pair() {
-            Ok((_, value)) => Ok(value),
+            Ok((key, value)) => {
+                // Before the value is on its way out: the key's `Drop` may panic.
+                drop(key);
+                Ok(value)
+            }
             Err(this) => Err(Ended(this)),
         }
     }
@@ -222,7 +214,7 @@ impl<'a, K: 'static, V: 'static> Ended<'a, K, V> {
 impl<K: 'static, V: 'static> Ended<'static, K, V> {
     /// As `lent`, for as long as it likes.
     pub(super) fn kept(slot: EndedSlot<&Store<K, V>, K, V>, store: &Arc<Store<K, V>>) -> Self {
-        Ended(slot.kept_by(Keeps::Kept(store.clone())))
+        slot.kept_by(Keeps::Kept(store.clone()))
     }
 }
 
@@ -246,5 +238,16 @@ impl<K: fmt::Debug + 'static, V: fmt::Debug + 'static> fmt::Debug for Ended<'_, 
 impl<'a, K: 'static, V: 'static> EndedSlot<&'a Store<K, V>, K, V> {
     pub(super) fn store(&self) -> &'a Store<K, V> {
         self.store
+    }
+
+    /// The same slot, for the caller that ended it.
+    fn kept_by<'k>(self, store: Keeps<'k, K, V>) -> Ended<'k, K, V> {
+        debug_assert!(std::ptr::eq(self.store, &*store));
+        let this = ManuallyDrop::new(self);
+        Ended(EndedSlot {
+            store,
+            id: this.id,
+            slot: this.slot,
+        })
     }
 }

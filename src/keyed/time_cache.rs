@@ -11,18 +11,21 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// A thread-safe map that forgets a key some time after it was last [`put`](Self::put), with the thread included that does it.
+/// A thread-safe map that forgets a key some time after it was last [`put`](Self::put), with the
+/// thread included that does it.
 ///
-/// After Storm's `TimeCacheMap`, with its promise: with an expiration of `T` and `n` buckets (3 unless set) an entry lives at least
-/// `T` and less than `T * (1 + 1 / (n - 1))` after its last `put`; it is not found after that, and the callback is told. There
-/// are no buckets here: the promise is kept by an [`ExpiringMap`] whose interval is `T / (n - 1)`, each entry has its own
-/// deadline, and a callback that takes its time delays other callbacks but does not add to anybody's window.
+/// After Storm's `TimeCacheMap`, with its promise. With an expiration of `T` and `n` buckets (3
+/// unless set) an entry lives at least `T` and less than `T * (1 + 1 / (n - 1))` after its last
+/// `put`. It is not found after that, and the callback is called. There are no buckets here: an
+/// [`ExpiringMap`] whose interval is `T / (n - 1)` keeps the promise. Each entry has its own
+/// deadline. A slow callback delays other callbacks, but makes no entry live longer.
 ///
-/// `containsKey` is [`contains_key`](Self::contains_key), `size` is [`len`](Self::len). Dropping the map is `cleanup`: it stops the
-/// thread, and the callback is not told of what was still there.
+/// `containsKey` is [`contains_key`](Self::contains_key), `size` is [`len`](Self::len). Dropping
+/// the map is `cleanup`: it stops the thread, and the callback is not called for the entries that
+/// are left.
 ///
-/// For a new program use [`ExpiringMap`], which can do more. For one owner without a thread there is
-/// [`RotatingMap`](crate::RotatingMap).
+/// For a new program use [`ExpiringMap`], which can do more. For one owner without a thread there
+/// is [`RotatingMap`](crate::RotatingMap).
 ///
 /// ```
 /// use expiry::TimeCacheMap;
@@ -73,7 +76,8 @@ where
     K: Hash + Eq + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// How precise it is: entries live at most `1 / (buckets - 1)` longer than the expiration. At least 2; 3 unless set.
+    /// The precision: entries live at most `1 / (buckets - 1)` longer than the expiration. At least
+    /// 2; 3 unless set.
     ///
     /// # Examples
     ///
@@ -82,8 +86,9 @@ where
     /// use std::time::Duration;
     ///
     /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// let coarse = TimeCacheMap::builder(30 * second).clock(clock.clone()).build_manual()?; // less than 45 s
-    /// let fine = TimeCacheMap::builder(30 * second).buckets(11).clock(clock.clone()).build_manual()?; // less than 33 s
+    /// let builder = || TimeCacheMap::builder(30 * second).clock(clock.clone());
+    /// let coarse = builder().build_manual()?; // less than 45 s
+    /// let fine = builder().buckets(11).build_manual()?; // less than 33 s
     /// clock.advance(second);
     /// coarse.put(1, "one")?;
     /// fine.put(1, "one")?;
@@ -96,8 +101,8 @@ where
         self
     }
 
-    /// Who is told of what has expired (not of what was removed or put again), by the map's thread. It may panic, be slow, or call
-    /// the map.
+    /// A callback that the map's thread calls for each entry that has expired; not for entries that
+    /// were removed or put again. It may panic, be slow, or call the map.
     ///
     /// # Examples
     ///
@@ -107,12 +112,14 @@ where
     ///
     /// let (clock, (sender, expired)) = (ManualClock::new(), mpsc::channel());
     /// let pending = TimeCacheMap::builder(Duration::from_secs(30))
-    ///     .on_expire(move |id: &u64, request: &&str| sender.send((*id, *request)).expect("it is read"))
+    ///     .on_expire(move |id: &u64, request: &&str| {
+    ///         sender.send((*id, *request)).expect("it is read");
+    ///     })
     ///     .clock(clock.clone())
     ///     .build_manual()?;
     /// pending.put(1, "GET /")?;
     /// pending.put(2, "GET /news")?;
-    /// pending.remove(&1); // answered: not told
+    /// pending.remove(&1); // answered: no callback
     /// clock.advance(Duration::from_secs(45));
     /// pending.poll();
     /// assert!(expired.try_iter().eq([(2, "GET /news")]));
@@ -127,7 +134,8 @@ where
         self
     }
 
-    /// The clock to go by. One that does not run with real time is for [`build_manual`](Self::build_manual).
+    /// The clock to go by. One that does not run with real time is for
+    /// [`build_manual`](Self::build_manual).
     ///
     /// # Examples
     ///
@@ -136,7 +144,8 @@ where
     /// use expiry::{ManualClock, TimeCacheMap};
     ///
     /// let clock = ManualClock::new();
-    /// let cache = TimeCacheMap::builder(Duration::from_secs(30)).clock(clock.clone()).build_manual()?;
+    /// let builder = TimeCacheMap::builder(Duration::from_secs(30)).clock(clock.clone());
+    /// let cache = builder.build_manual()?;
     /// cache.put(1, "one")?;
     /// clock.advance(Duration::from_secs(29));
     /// assert!(cache.contains_key(&1));
@@ -153,8 +162,8 @@ where
     ///
     /// # Errors
     ///
-    /// [`BuildError`]: an expiration that is zero, too short or too long, fewer than 2 buckets or so many that an interval is below
-    /// 10 microseconds, or what the system refused.
+    /// [`BuildError`]: an expiration that is zero, too short or too long; fewer than 2 buckets, or
+    /// so many that an interval is below 10 microseconds; or what the system refused.
     ///
     /// # Examples
     ///
@@ -174,7 +183,8 @@ where
         Ok(TimeCacheMap { map })
     }
 
-    /// Builds the map without a thread, for simulations: nothing is told but in [`TimeCacheMap::poll`].
+    /// Builds the map without a thread, for simulations: only [`TimeCacheMap::poll`] calls the
+    /// callback.
     ///
     /// # Errors
     ///
@@ -187,10 +197,11 @@ where
     /// use std::time::Duration;
     ///
     /// let clock = ManualClock::new();
-    /// let cache = TimeCacheMap::builder(Duration::from_secs(30)).clock(clock.clone()).build_manual()?;
+    /// let builder = TimeCacheMap::builder(Duration::from_secs(30)).clock(clock.clone());
+    /// let cache = builder.build_manual()?;
     /// cache.put(1, "one")?;
     /// clock.advance(Duration::from_secs(45));
-    /// assert!(cache.get(&1).is_none() && cache.len() == 1); // expired; nobody has come to it
+    /// assert!(cache.get(&1).is_none() && cache.len() == 1); // expired, but not ended yet
     /// cache.poll();
     /// assert_eq!(cache.len(), 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -237,7 +248,8 @@ where
     /// let cache = TimeCacheMap::new(Duration::from_secs(30))?;
     /// cache.put("one", 1)?;
     /// assert_eq!(cache.get("one").as_deref(), Some(&1));
-    /// assert_eq!(TimeCacheMap::<u64, u64>::new(Duration::ZERO).err(), Some(BuildError::ZeroTimeout));
+    /// let refused = TimeCacheMap::<u64, u64>::new(Duration::ZERO);
+    /// assert_eq!(refused.err(), Some(BuildError::ZeroTimeout));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn new(expiration: Duration) -> Result<Self, BuildError> {
@@ -253,7 +265,8 @@ where
     /// use expiry::{ManualClock, TimeCacheMap};
     ///
     /// let clock = ManualClock::new();
-    /// let cache = TimeCacheMap::builder(Duration::from_secs(30)).clock(clock.clone()).build_manual()?; // 3 buckets
+    /// let builder = TimeCacheMap::builder(Duration::from_secs(30)).clock(clock.clone());
+    /// let cache = builder.build_manual()?; // 3 buckets
     /// clock.advance(Duration::from_secs(1));
     /// cache.put("one", 1)?;
     /// clock.advance(Duration::from_secs(43));
@@ -281,7 +294,8 @@ where
     /// ```
     /// # use std::time::Duration;
     /// # let clock = expiry::ManualClock::new();
-    /// # let cache = expiry::TimeCacheMap::builder(Duration::from_secs(30)).clock(clock.clone()).build_manual()?;
+    /// # let builder = expiry::TimeCacheMap::builder(Duration::from_secs(30)).clock(clock.clone());
+    /// # let cache = builder.build_manual()?;
     /// cache.put("one", 1)?;
     /// clock.advance(Duration::from_secs(25));
     /// cache.put("one", 2)?; // its time begins anew
@@ -300,7 +314,8 @@ where
     /// ```
     /// # use std::time::Duration;
     /// # let clock = expiry::ManualClock::new();
-    /// # let cache = expiry::TimeCacheMap::builder(Duration::from_secs(30)).clock(clock.clone()).build_manual()?;
+    /// # let builder = expiry::TimeCacheMap::builder(Duration::from_secs(30)).clock(clock.clone());
+    /// # let cache = builder.build_manual()?;
     /// cache.put("one", 1)?;
     /// clock.advance(Duration::from_secs(25));
     /// assert_eq!(cache.get("one").as_deref(), Some(&1));
@@ -333,7 +348,7 @@ where
         self.map.contains_key(key)
     }
 
-    /// Takes a key's value out. The callback is not told.
+    /// Takes a key's value out. The callback is not called.
     ///
     /// # Examples
     ///
@@ -354,17 +369,19 @@ where
         self.map.remove(key)
     }
 
-    /// Entries now, those included that have expired but whose callback has not been called yet. O(threads x shards).
+    /// Number of entries now, with those that have expired but whose callback has not been called
+    /// yet. O(threads x shards).
     ///
     /// # Examples
     ///
     /// ```
     /// # use std::time::Duration;
     /// # let clock = expiry::ManualClock::new();
-    /// # let cache = expiry::TimeCacheMap::builder(Duration::from_secs(30)).clock(clock.clone()).build_manual()?;
+    /// # let builder = expiry::TimeCacheMap::builder(Duration::from_secs(30)).clock(clock.clone());
+    /// # let cache = builder.build_manual()?;
     /// cache.put("one", 1)?;
     /// clock.advance(Duration::from_secs(45));
-    /// assert!(!cache.contains_key("one") && cache.len() == 1); // expired, and not told yet
+    /// assert!(!cache.contains_key("one") && cache.len() == 1); // expired, but no callback yet
     /// cache.poll();
     /// assert_eq!(cache.len(), 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -391,7 +408,7 @@ where
         self.map.is_empty()
     }
 
-    /// Tells of what has expired; for a map without a thread.
+    /// Ends what has expired, and calls the callback; for a map without a thread.
     ///
     /// # Examples
     ///
@@ -406,7 +423,7 @@ where
     ///     .build_manual()?;
     /// cache.put(1, "one")?;
     /// clock.advance(Duration::from_secs(45));
-    /// assert_eq!(expired.try_iter().count(), 0); // not found any more, but not told either
+    /// assert_eq!(expired.try_iter().count(), 0); // not found any more, but no callback yet
     /// cache.poll();
     /// assert!(expired.try_iter().eq([1]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -1,6 +1,7 @@
 //! What can go wrong, and what to do about it.
 
 use crate::core::engine::Refused;
+use crate::error::Closed;
 use std::fmt;
 
 /// Why a deadline could not be set, or was not kept.
@@ -130,6 +131,18 @@ impl fmt::Display for TimeoutError {
 }
 
 impl std::error::Error for TimeoutError {}
+
+impl From<Closed> for TimerError {
+    fn from(_: Closed) -> Self {
+        TimerError::Closed
+    }
+}
+
+impl From<Closed> for TimeoutError {
+    fn from(closed: Closed) -> Self {
+        TimeoutError::Timer(closed.into())
+    }
+}
 
 impl From<TimerError> for TimeoutError {
     fn from(why: TimerError) -> Self {

@@ -222,12 +222,13 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         self
     }
 
-    /// Who is told of every end of a value, and why: once for each, by the thread that ended it, when it has. That is the
-    /// reaper (or who polls) for what has expired, but also who inserts where something has expired just then; and who
+    /// A listener that the map calls for every end of a value, once, with its cause. The thread that
+    /// ended the value calls it, afterwards. That is the reaper, or a thread that polls, for an expired
+    /// value, but also a thread that inserts where a value has expired just then; and a thread that
     /// replaces, removes, or shuts down.
     ///
-    /// It may call the map, be slow, or panic: that delays nobody but its own thread (the reaper, and so further
-    /// expirations), and is caught and counted.
+    /// It may call the map, be slow, or panic. A slow listener delays its own thread only (the reaper,
+    /// and so further expirations), and holds back no memory. A panic is caught and counted.
     ///
     /// # Examples
     ///
@@ -237,7 +238,9 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     ///
     /// let (sender, ends) = mpsc::channel();
     /// let map = ExpiringMap::builder()
-    ///     .on_end(move |key: &u64, value: &&str, cause| sender.send((*key, *value, cause)).expect("it is read"))
+    ///     .on_end(move |key: &u64, value: &&str, cause| {
+    ///         sender.send((*key, *value, cause)).expect("it is read");
+    ///     })
     ///     .build()?;
     /// map.insert(1, "one")?;
     /// map.insert(1, "eins")?;

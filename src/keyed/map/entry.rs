@@ -1,5 +1,6 @@
 //! One key's place in a map, to be looked at first.
 
+use super::put::Settled;
 use super::{ExpiringMap, Ref};
 use crate::core::engine::Pin;
 use crate::keyed::living::{Notice, Put};
@@ -51,7 +52,7 @@ pub struct OccupiedEntry<'a, K: 'static, V: 'static, S> {
     entry: Ref<'a, K, V>,
 }
 
-/// A place for a key that had no entry, and still has none unless somebody has inserted one.
+/// A place for a key that had no entry, and still has none unless another thread has inserted one.
 ///
 /// ```
 /// use expiry::{expiring_map::Entry, StoreError};
@@ -93,7 +94,8 @@ where
         }
     }
 
-    /// The value that is there, or `value`, inserted. If another thread inserts one first it is that one.
+    /// The value that is there, or `value`, inserted. If another thread inserts one first it is
+    /// that one.
     ///
     /// # Errors
     ///
@@ -104,15 +106,16 @@ where
     /// ```
     /// # let map = expiry::ExpiringMap::builder().build()?;
     /// assert_eq!(*map.entry("message 1").or_insert("from here")?, "from here");
-    /// assert_eq!(*map.entry("message 1").or_insert("from there")?, "from here"); // the first one stays
+    /// assert_eq!(*map.entry("message 1").or_insert("from there")?, "from here"); // the first
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn or_insert(self, value: V) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
         self.or_insert_with(|| value)
     }
 
-    /// The value that is there, or what `value` makes, inserted. If another thread inserts one first it is that one, and what
-    /// was made is dropped: nothing is locked, so of several threads that find nothing each makes one.
+    /// The value that is there, or what `value` makes, inserted. If another thread inserts one
+    /// first it is that one, and what was made is dropped: nothing is locked, so of several threads
+    /// that find nothing each makes one.
     ///
     /// # Errors
     ///
@@ -140,7 +143,8 @@ where
         self.or_insert_for(Lifetime::new(), value)
     }
 
-    /// As [`or_insert_with`](Self::or_insert_with), with a lifetime of its own for what is inserted.
+    /// As [`or_insert_with`](Self::or_insert_with), with a lifetime of its own for what is
+    /// inserted.
     ///
     /// # Errors
     ///
@@ -153,9 +157,10 @@ where
     /// use std::time::Duration;
     ///
     /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// let map = ExpiringMap::builder().time_to_live(60 * second).clock(clock.clone()).build_manual()?;
+    /// let builder = ExpiringMap::builder().time_to_live(60 * second).clock(clock.clone());
+    /// let map = builder.build_manual()?;
     /// assert_eq!(*map.entry("/news").or_insert_for(5 * second, || "old")?, "old");
-    /// assert_eq!(*map.entry("/news").or_insert_for(5 * second, || "new")?, "old"); // nor does it live longer for that
+    /// assert_eq!(*map.entry("/news").or_insert_for(5 * second, || "new")?, "old"); // until 5 s
     /// clock.advance(6 * second);
     /// assert_eq!(*map.entry("/news").or_insert_for(5 * second, || "new")?, "new");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -165,14 +170,16 @@ where
         lifetime: impl Into<Lifetime>,
         value: impl FnOnce() -> V,
     ) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
+        let lifetime = lifetime.into();
         match self {
             Entry::Occupied(entry) => {
-                // Before the reference is on its way out, or a panic of its `Drop` would leave that pinned for ever.
+                // Before the reference is on its way out: a `Drop` that panics would leave it
+                // pinned.
                 drop(value);
                 Ok(entry.into_ref())
             }
             Entry::Vacant(VacantEntry { map, key }) => {
-                let settled = map.put(key, value(), lifetime.into(), false)?;
+                let settled = map.put(key, value(), lifetime, false)?;
                 Ok(settled.into_ref())
             }
         }
@@ -192,7 +199,7 @@ where
     ///
     /// let hits = ExpiringMap::<&str, AtomicU64>::builder().build()?;
     /// for page in ["/", "/news", "/"] {
-    ///     hits.entry(page).or_default()?.fetch_add(1, Ordering::Relaxed); // in place: it lives no longer for that
+    ///     hits.entry(page).or_default()?.fetch_add(1, Ordering::Relaxed); // in place
     /// }
     /// assert_eq!(hits.get("/").unwrap().load(Ordering::Relaxed), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -285,13 +292,14 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn into_ref(self) -> Ref<'a, K, V> {
-        // Before the reference is on its way out, or a panic of its `Drop` would leave that pinned for ever.
+        // Before the reference is on its way out: a `Drop` that panics would leave it pinned.
         drop(self.key);
         self.entry
     }
 
-    /// Replaces this very value, with the map's lifetime. Returns the new one. The listener is called
-    /// while this thread is pinned: a slow one delays when this map drops values.
+    /// Replaces this very value, with the map's lifetime. Returns a reference to the new one, after
+    /// the listener was called for the old one, as [`ExpiringMap::upsert`] does: unpinned, and
+    /// whatever becomes of the new value meanwhile.
     ///
     /// # Errors
     ///
@@ -304,11 +312,12 @@ where
     /// use expiry::{expiring_map::Entry, StoreError};
     ///
     /// map.insert("key", 1)?;
-    /// let (Entry::Occupied(first), Entry::Occupied(second)) = (map.entry("key"), map.entry("key")) else {
+    /// let both = (map.entry("key"), map.entry("key"));
+    /// let (Entry::Occupied(first), Entry::Occupied(second)) = both else {
     ///     unreachable!("it is there")
     /// };
     /// assert_eq!(*first.insert(2)?, 2);
-    /// let refused = second.insert(3).unwrap_err(); // it has looked at 1, and that is not there any more
+    /// let refused = second.insert(3).unwrap_err(); // it has looked at 1, which has been replaced
     /// assert_eq!((refused.error, refused.value), (StoreError::Changed, 3));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -320,14 +329,16 @@ where
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert), and [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
+    /// As [`insert`](Self::insert), and [`StoreError::ZeroTimeout`],
+    /// [`StoreError::TimeoutTooLong`].
     ///
     /// # Examples
     ///
     /// ```
     /// # use std::time::Duration;
     /// # let (clock, second) = (expiry::ManualClock::new(), Duration::from_secs(1));
-    /// # let map = expiry::ExpiringMap::builder().time_to_live(60 * second).clock(clock.clone()).build_manual()?;
+    /// # let builder = expiry::ExpiringMap::builder().time_to_live(60 * second).clock(clock.clone());
+    /// # let map = builder.build_manual()?;
     /// use expiry::expiring_map::Entry;
     ///
     /// map.insert("key", "to live 60 s")?;
@@ -352,15 +363,15 @@ where
                 replaced,
                 closed,
             })) => {
-                if let Some(notice) = &replaced {
-                    notice.tell();
-                }
-                drop(replaced);
-                if closed.is_some() {
-                    store.tell_closed(&pin, closed);
-                }
-                // SAFETY: it went in after the pin.
-                Ok(unsafe { Ref::new(&new, pin) })
+                let settled = Settled {
+                    store,
+                    entry: new,
+                    pin,
+                    replaced,
+                    closed,
+                    refused: None,
+                };
+                Ok(settled.into_ref())
             }
             Ok(_) => Err(InsertError::of(fresh, StoreError::Changed)),
             Err(error) => Err(InsertError::of(fresh, error)),
@@ -386,7 +397,10 @@ where
         let pin = self.entry.pin;
         let notice = self.map.store.remove_this(&pin, &self.found);
         drop(pin);
-        notice.map(Notice::told)
+        let ended = notice.map(Notice::told);
+        // After the listener, and before the handle is on its way out: its `Drop` may panic.
+        drop(self.key);
+        ended
     }
 }
 
@@ -441,7 +455,8 @@ where
     ///
     /// # Errors
     ///
-    /// [`StoreError::Changed`] if somebody has inserted one before; and as [`ExpiringMap::insert`].
+    /// [`StoreError::Changed`] if another call has inserted one before; and as
+    /// [`ExpiringMap::insert`].
     ///
     /// # Examples
     ///
@@ -464,14 +479,16 @@ where
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert), and [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
+    /// As [`insert`](Self::insert), and [`StoreError::ZeroTimeout`],
+    /// [`StoreError::TimeoutTooLong`].
     ///
     /// # Examples
     ///
     /// ```
     /// # use std::time::Duration;
     /// # let (clock, second) = (expiry::ManualClock::new(), Duration::from_secs(1));
-    /// # let map = expiry::ExpiringMap::builder().time_to_live(60 * second).clock(clock.clone()).build_manual()?;
+    /// # let builder = expiry::ExpiringMap::builder().time_to_live(60 * second).clock(clock.clone());
+    /// # let map = builder.build_manual()?;
     /// use expiry::expiring_map::Entry;
     ///
     /// if let Entry::Vacant(entry) = map.entry("key") {

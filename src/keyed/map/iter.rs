@@ -6,8 +6,8 @@ use crate::core::slots::Run;
 use crate::keyed::store::{Found, Pair};
 use std::hash::{BuildHasher, Hash};
 
-/// An iterator over the entries of an [`ExpiringMap`]; see [`ExpiringMap::iter`]. Each item pins the map for as long as it lives,
-/// and the iterator itself does not.
+/// An iterator over the entries of an [`ExpiringMap`]; see [`ExpiringMap::iter`]. Each item pins
+/// the map for as long as it lives, and the iterator itself does not.
 ///
 /// # Examples
 ///

@@ -3,7 +3,7 @@
 use super::{SessionError, SessionId, SessionInfo, SessionTracker};
 use crate::core::lease::Lease;
 use crate::inject::{hit, Bug};
-use crate::keyed::removed::{EndedSlot, Holds};
+use crate::keyed::removed::EndedSlot;
 use crate::keyed::store::{Store, Touched, Wanted};
 use std::time::Duration;
 
@@ -103,11 +103,7 @@ impl SessionTracker {
     /// [`SessionError::Unknown`]; [`SessionError::Closing`]: somebody else has begun.
     pub fn set_closing(&self, id: SessionId) -> Result<(), SessionError> {
         let pin = self.store.engine.pin();
-        let is_key = |other: &SessionId| *other == id;
-        let wanted = Wanted {
-            hash: self.hash(id),
-            is_key: &is_key,
-        };
+        let wanted = Wanted::new(self.hash(id), &id);
         self.store
             .set_closing(&pin, wanted)
             .map_err(|found| match found {
@@ -133,11 +129,7 @@ impl SessionTracker {
             return self.get(id);
         }
         let pin = self.store.engine.pin();
-        let is_key = |other: &SessionId| *other == id;
-        let wanted = Wanted {
-            hash: self.hash(id),
-            is_key: &is_key,
-        };
+        let wanted = Wanted::new(self.hash(id), &id);
         let (ended, lease) = self.store.remove(&pin, wanted)?;
         drop(pin);
         let info = self.store.info(&ended, lease);
@@ -250,9 +242,9 @@ impl SessionTracker {
 
 impl super::Inner {
     /// What an ended session was.
-    fn info<H: Holds<Target = Store<SessionId, super::Seat>>>(
+    fn info(
         &self,
-        ended: &EndedSlot<H, SessionId, super::Seat>,
+        ended: &EndedSlot<&Store<SessionId, super::Seat>, SessionId, super::Seat>,
         lease: Lease,
     ) -> SessionInfo {
         let remaining = self.remaining(lease, self.engine.clock().now());

@@ -339,11 +339,7 @@ impl SessionTracker {
     /// Runs `f` with the session of an id, if it is there.
     fn with<R>(&self, id: SessionId, f: impl FnOnce(&Pin, &Found<'_>) -> R) -> Option<R> {
         let pin = self.store.engine.pin();
-        let is_key = |other: &SessionId| *other == id;
-        let wanted = Wanted {
-            hash: self.hash(id),
-            is_key: &is_key,
-        };
+        let wanted = Wanted::new(self.hash(id), &id);
         self.store.find(&pin, wanted).map(|found| f(&pin, &found))
     }
 }

@@ -193,11 +193,7 @@ impl SessionTracker {
         id: SessionId,
         timeout: Option<Duration>,
     ) -> Result<(), SessionError> {
-        let is_key = |other: &SessionId| *other == id;
-        let wanted = Wanted {
-            hash,
-            is_key: &is_key,
-        };
+        let wanted = Wanted::new(hash, &id);
         let pin = self.store.engine.pin();
         let mut lost = None;
         loop {

@@ -1,0 +1,208 @@
+//! Driving a map, asking how it is, and shutting it down.
+
+use super::ExpiringMap;
+use crate::keyed::StoreMetrics;
+use std::hash::{BuildHasher, Hash};
+use std::time::Duration;
+
+impl<K, V, S> ExpiringMap<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// Ends what is due, with at most about `budget` steps of work, and calls the listener. Then
+    /// drops values that have ended and that no thread can hold any more. True if there is more to
+    /// do. Any number of threads may poll concurrently: a shard that another one drives is left to
+    /// it. Does nothing in a listener that a poll has called.
+    ///
+    /// ```
+    /// use expiry::{Cause, ExpiringMap, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let map = ExpiringMap::builder()
+    ///     .time_to_live(Duration::from_secs(10))
+    ///     .clock(clock.clone())
+    ///     .on_end(|key: &u64, _: &u64, cause| assert_eq!((*key, cause), (1, Cause::Expired)))
+    ///     .build_manual()?;
+    /// map.insert(1, 1)?;
+    /// clock.advance(Duration::from_secs(11));
+    /// while map.poll(1000) {} // in a loop of yours; the listener is called in here
+    /// assert_eq!(map.metrics().total.expired, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn poll(&self, budget: usize) -> bool {
+        let store = &*self.store;
+        let more = store.engine.poll_shared(budget, store, || false);
+        if self.reaper.is_none() && store.engine.is_refusing() {
+            // A listener of this round may have asked for it.
+            store.shut(None);
+        }
+        more
+    }
+
+    /// Number of entries now, with those whose time is up but which no driver has ended yet.
+    /// O(threads x shards).
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
+    /// map.insert("one".to_string(), 1)?;
+    /// assert_eq!(map.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.store.len()
+    }
+
+    /// Whether there are none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let (clock, second) = (expiry::ManualClock::new(), Duration::from_secs(1));
+    /// # let builder = expiry::ExpiringMap::builder().time_to_live(10 * second).clock(clock.clone());
+    /// # let map = builder.build_manual()?;
+    /// assert!(map.is_empty());
+    /// map.insert("one", 1)?;
+    /// clock.advance(11 * second);
+    /// assert!(!map.contains_key("one") && !map.is_empty()); // expired, but not ended yet
+    /// while map.poll(1000) {}
+    /// assert!(map.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What it has been doing. O(threads x shards).
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
+    /// map.insert("one".to_string(), 1)?;
+    /// map.remove("one");
+    /// let total = map.metrics().total;
+    /// assert_eq!((total.inserted, total.removed, total.live), (1, 1, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn metrics(&self) -> StoreMetrics {
+        self.store.metrics()
+    }
+
+    /// Drops, on this thread, the keys and values of all entries that had ended before this call.
+    /// Waits until it may, for at most `limit`. Returns whether all have been dropped.
+    ///
+    /// It may not as long as a thread holds a [`Ref`](crate::Ref), an
+    /// [`OccupiedEntry`](crate::expiring_map::OccupiedEntry) or an item of an iterator (this
+    /// thread, too), or is in the middle of a call. An entry that a caller holds as
+    /// [`Ended`](crate::Ended) is not waited for: a flush that begins after the handle was dropped
+    /// waits for it. Nor is the new value of an [`upsert`](Self::upsert) or
+    /// [`OccupiedEntry::insert`](crate::expiring_map::OccupiedEntry::insert) whose listener is
+    /// running.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{sync::Arc, time::Duration};
+    ///
+    /// let map = expiry::ExpiringMap::builder().build()?;
+    /// let value = Arc::new(1);
+    /// map.insert("key", value.clone())?;
+    /// map.remove("key");
+    /// assert!(map.flush(Duration::from_secs(10)));
+    /// assert_eq!(Arc::strong_count(&value), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn flush(&self, limit: Duration) -> bool {
+        self.store.flush(limit)
+    }
+
+    /// Waits for room, where the [capacity](crate::ExpiringMapBuilder::capacity) is bounded: see
+    /// [`Room`](crate::Room), which has an example. An entry that is due makes room when the
+    /// reaper, or a thread that polls, ends it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::{ExpiringMap, StoreError};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let map = ExpiringMap::builder().capacity(1).build()?;
+    /// map.insert(1, "one")?;
+    /// let room = map.room();
+    /// map.remove(&1); // by another task, usually
+    /// room.await?;
+    /// assert!(map.insert(2, "two")?.is_none());
+    /// assert_eq!(map.insert(3, "three").unwrap_err().error, StoreError::Full); // wait again
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn room(&self) -> crate::Room<'_> {
+        crate::Room::new(self.store.engine.door())
+    }
+
+    /// Ends all entries, calls the listener ([`Cause::Closed`](crate::Cause::Closed)), and stops
+    /// the reaper. From here on insertions are refused with
+    /// [`StoreError::Closed`](crate::StoreError::Closed), and nothing is found. Dropping the map
+    /// does the same.
+    ///
+    /// Waits for a round of the reaper that is under way, unless a listener in such a round calls
+    /// it: then the reaper, or the thread that polls, does the rest when that round has ended.
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
+    /// use expiry::StoreError;
+    ///
+    /// map.insert("one".to_string(), 1)?; // ends now, and is told as `Closed` to a listener
+    /// map.shutdown();
+    /// assert!(map.is_empty());
+    /// assert_eq!(map.insert("two".to_string(), 2).unwrap_err().error, StoreError::Closed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shutdown(&self) {
+        self.store.shut(self.reaper.as_ref());
+    }
+
+    /// As [`shutdown`](Self::shutdown), without blocking the thread: insertions are refused when
+    /// this returns, the reaper ends the entries and calls the listener, and the future is ready
+    /// when that is done. The shutdown goes on if the future is dropped. A map without a reaper has
+    /// been shut down when this returns.
+    ///
+    /// ```
+    /// use expiry::{Cause, ExpiringMap, StoreError};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let map = ExpiringMap::builder()
+    ///     .on_end(|_: &u64, _: &&str, cause| assert_eq!(cause, Cause::Closed))
+    ///     .build()?;
+    /// map.insert(1, "one")?;
+    /// let closed = map.shutdown_async();
+    /// assert_eq!(map.insert(2, "two").unwrap_err().error, StoreError::Closed); // from here on
+    /// closed.await;
+    /// assert_eq!((map.len(), map.metrics().total.closed), (0, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {
+        let close = || self.store.close();
+        crate::setup::shut_soon(&self.store.engine, self.reaper.as_ref(), close)
+    }
+}
+
+impl<K: 'static, V: 'static, S> Drop for ExpiringMap<K, V, S> {
+    fn drop(&mut self) {
+        self.store.shut(self.reaper.as_ref());
+    }
+}

@@ -1,0 +1,152 @@
+//! Reading: look-ups, which use an entry or leave it as it is.
+
+use super::{ExpiringMap, Iter, Ref};
+use crate::keyed::store::Found;
+use crate::time::NEVER;
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash};
+use std::time::Duration;
+
+impl<K, V, S> ExpiringMap<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// The entry of a key, unless its time is up; this is a use of it. Wait-free, but where another
+    /// thread replaces the value just then, or the index grows; one clock reading. With a time to
+    /// idle also a swap, once in every interval.
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
+    /// map.insert("one".to_string(), 1)?;
+    /// let one = map.get("one").unwrap(); // is read in place, and kept for as long as `one` is
+    /// assert_eq!((one.key().as_str(), *one.value()), ("one", 1));
+    /// assert!(map.get("two").is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        let (wanted, pin) = self.seek(key);
+        loop {
+            let found = self.store.living(&pin, wanted)?;
+            if self.is_used(&found) {
+                let found = self.store.stale(found);
+                // SAFETY: found after the pin.
+                return Some(unsafe { Ref::new(&found, pin) });
+            }
+        }
+    }
+
+    /// Notes that an entry has been used, if that matters. False if it has ended meanwhile.
+    #[inline(always)]
+    pub(super) fn is_used(&self, found: &Found<'_, K, V>) -> bool {
+        let policy = self.store.policy(found);
+        policy.map_or(true, |policy| self.store.used(found, policy))
+    }
+
+    /// As [`get`](Self::get), without using it.
+    ///
+    /// ```
+    /// use expiry::{ExpiringMap, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// let builder = ExpiringMap::builder().time_to_idle(10 * second).clock(clock.clone());
+    /// let map = builder.build_manual()?;
+    /// map.insert(1, "one")?;
+    /// clock.advance(8 * second);
+    /// assert!(map.peek(&1).is_some());
+    /// clock.advance(8 * second); // that was no use of it
+    /// assert!(map.peek(&1).is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn peek<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        let (wanted, pin) = self.seek(key);
+        let found = self.store.living(&pin, wanted)?;
+        // SAFETY: found after the pin.
+        Some(unsafe { Ref::new(&found, pin) })
+    }
+
+    /// A clone of a key's value. As [`get`](Self::get).
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
+    /// map.insert("one".to_string(), 1)?;
+    /// assert_eq!(map.get_cloned("one"), Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn get_cloned<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        V: Clone,
+    {
+        self.get(key).map(|entry| entry.value().clone())
+    }
+
+    /// Whether the key has an entry whose time is not up. Does not use it.
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
+    /// map.insert("one".to_string(), 1)?;
+    /// assert!(map.contains_key("one"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.peek(key).is_some()
+    }
+
+    /// How long until a key's entry expires, unless it is used; [`Duration::MAX`] if it never does.
+    /// This is no use of the entry.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let map = expiry::ExpiringMap::builder().build()?;
+    /// map.insert_with("key", 1, Duration::from_secs(60))?;
+    /// assert!(map.remaining("key") > Some(Duration::from_secs(50)));
+    /// assert_eq!(map.remaining("other"), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn remaining<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Duration>
+    where
+        K: Borrow<Q>,
+    {
+        let (wanted, pin) = self.seek(key);
+        let found = self.store.living(&pin, wanted)?;
+        let engine = &self.store.engine;
+        let deadline = found.lease.deadline_near(engine.about_now());
+        Some(if deadline == NEVER {
+            Duration::MAX
+        } else {
+            engine.ticks().until(engine.now_for_deadline().0, deadline)
+        })
+    }
+
+    /// All entries, in no order. An entry that is there all the while is met exactly once. One
+    /// whose value is replaced meanwhile may be met twice, with the old value and the new one, or
+    /// not at all. Others may be met or not. This is no use of them. About 0.1 us each.
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
+    /// map.insert("one".to_string(), 1)?;
+    /// for entry in map.iter() {
+    ///     println!("{}: {}", entry.key(), entry.value());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn iter(&self) -> Iter<'_, K, V, S> {
+        Iter::new(self)
+    }
+}

@@ -1,0 +1,319 @@
+//! Writing: entries come, are renewed, and get new values.
+
+use super::{Entry, ExpiringMap, OccupiedEntry, Ref, VacantEntry};
+use crate::core::engine::Pin;
+use crate::keyed::living::{Notice, Put};
+use crate::keyed::removed::Ended;
+use crate::keyed::store::{Found, Store};
+use crate::keyed::{InsertError, Lifetime, StoreError};
+use crate::time::Timeout;
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash};
+
+/// What an insertion came to. It owes the listener the calls for the entries that it has ended.
+pub(super) struct Settled<'a, K: 'static, V: 'static> {
+    pub(super) store: &'a Store<K, V>,
+    /// The entry that was put in, or that was there.
+    pub(super) entry: Found<'a, K, V>,
+    /// The pin under which the entry was put in, or found.
+    pub(super) pin: Pin,
+    pub(super) replaced: Option<Notice<'a, K, V>>,
+    /// The entry's own end, if a shutdown has overtaken the insertion.
+    pub(super) closed: Option<Notice<'a, K, V>>,
+    /// What was not put in, because there is an entry.
+    pub(super) refused: Option<(K, V)>,
+}
+
+impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
+    /// Calls the listener, unpinned. Returns the entry.
+    pub(super) fn into_ref(self) -> Ref<'a, K, V> {
+        // Before the reference is on its way out: a `Drop` that panics would leave it pinned.
+        drop(self.refused);
+        let pin = self
+            .store
+            .notify(self.pin, &self.entry, self.replaced, self.closed);
+        // SAFETY: found, or put in, after the pin; or kept by `notify` until it pinned again.
+        unsafe { Ref::new(&self.entry, pin) }
+    }
+
+    /// Calls the listener, unpinned. Returns what was replaced.
+    fn into_replaced(self) -> Option<Ended<'a, K, V>> {
+        drop(self.pin);
+        let replaced = self.replaced.map(Notice::told);
+        if let Some(closed) = self.closed {
+            closed.tell();
+        }
+        replaced
+    }
+}
+
+impl<K, V, S> ExpiringMap<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// Renews a key's entry, with one compare-and-swap. The entry lives for the map's time to live
+    /// from now, and has been used. Returns `false` if there is none, or if its time was up. If
+    /// this returns `true`, the entry does not expire by its old deadline any more.
+    ///
+    /// ```
+    /// use expiry::{ExpiringMap, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// let builder = ExpiringMap::builder().time_to_live(10 * second).clock(clock.clone());
+    /// let map = builder.build_manual()?;
+    /// map.insert(1, "one")?;
+    /// clock.advance(8 * second);
+    /// assert!(map.touch(&1));
+    /// clock.advance(8 * second);
+    /// assert!(map.contains_key(&1)); // its time has begun anew
+    /// assert!(!map.touch(&2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn touch<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        // The default has been checked when the map was built.
+        self.touch_with(key, Timeout::Default).unwrap_or(false)
+    }
+
+    /// As [`touch`](Self::touch), with a time to live of its own. Its time to idle stays what it
+    /// is, and begins anew.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let map = expiry::ExpiringMap::builder().time_to_live(Duration::from_secs(60)).build()?;
+    /// map.insert("key", 1)?;
+    /// assert!(map.touch("key")); // 60 s from now
+    /// assert!(map.touch_with("key", Duration::from_secs(5))?);
+    /// assert!(!map.touch("other"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
+    #[inline]
+    pub fn touch_with<Q: Hash + Eq + ?Sized>(
+        &self,
+        key: &Q,
+        time: impl Into<Timeout>,
+    ) -> Result<bool, StoreError>
+    where
+        K: Borrow<Q>,
+    {
+        let (wanted, pin) = self.seek(key);
+        self.store.touch_living(&pin, wanted, time.into())
+    }
+
+    /// Inserts a value, or replaces the one that the key has. Returns the one replaced.
+    ///
+    /// ```
+    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
+    /// assert!(map.insert("one".to_string(), 1)?.is_none());
+    /// let before = map.insert("one".to_string(), 2)?.unwrap();
+    /// assert_eq!(*before.value(), 1); // the one whose place it took
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InsertError`] gives key and value back: the map is full, closed, or out of memory.
+    pub fn insert(&self, key: K, value: V) -> Result<Option<Ended<'_, K, V>>, InsertError<K, V>> {
+        self.insert_with(key, value, Lifetime::new())
+    }
+
+    /// As [`insert`](Self::insert), with a lifetime of its own.
+    ///
+    /// ```
+    /// # use expiry::{Lifetime, Timeout};
+    /// # use std::time::Duration;
+    /// # let map = expiry::ExpiringMap::builder().build()?;
+    /// map.insert_with("five seconds", 1, Duration::from_secs(5))?;
+    /// map.insert_with("for ever", 2, Timeout::Never)?;
+    /// map.insert_with("while it is used", 3, Lifetime::new().idle(Duration::from_secs(5)))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert), and [`StoreError::ZeroTimeout`],
+    /// [`StoreError::TimeoutTooLong`].
+    pub fn insert_with(
+        &self,
+        key: K,
+        value: V,
+        lifetime: impl Into<Lifetime>,
+    ) -> Result<Option<Ended<'_, K, V>>, InsertError<K, V>> {
+        let settled = self.put(key, value, lifetime.into(), true)?;
+        Ok(settled.into_replaced())
+    }
+
+    /// Puts an entry in, or in the place of the one that lives there, if it `replaces`. Where an
+    /// entry whose time is up was in the way, this calls the listener for it, unpinned. For other
+    /// entries that the call ends, the returned value does.
+    #[inline]
+    pub(super) fn put(
+        &self,
+        key: K,
+        value: V,
+        lifetime: Lifetime,
+        replaces: bool,
+    ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
+        let store = &*self.store;
+        if let Err(error) = store.check(lifetime) {
+            return Err(InsertError { key, value, error });
+        }
+        let hash = self.hash(&key);
+        let mut fresh = Some((key, value));
+        let mut attempts = 0;
+        loop {
+            let pin = store.engine.pin();
+            match store.put(&pin, hash, &mut fresh, lifetime, replaces) {
+                Ok(Put::Done {
+                    new,
+                    replaced,
+                    closed,
+                }) => {
+                    return Ok(Settled {
+                        store,
+                        entry: new,
+                        pin,
+                        replaced,
+                        closed,
+                        refused: None,
+                    });
+                }
+                Ok(Put::Kept(found)) => {
+                    if self.is_used(&found) {
+                        return Ok(Settled {
+                            store,
+                            entry: found,
+                            pin,
+                            replaced: None,
+                            closed: None,
+                            refused: fresh,
+                        });
+                    }
+                }
+                Ok(Put::MadeWay(notice)) => {
+                    drop(pin);
+                    notice.tell();
+                }
+                Err(error) => {
+                    drop(pin);
+                    if !store.makes_room(error, &mut attempts, store) {
+                        return Err(InsertError::of(fresh, error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The entry of a key, to be looked at and then replaced, removed, or inserted. This is a use
+    /// of the entry, if there is one.
+    ///
+    /// It locks nothing: what is done with it says if the entry has changed in the meantime.
+    ///
+    /// ```
+    /// use expiry::expiring_map::Entry;
+    ///
+    /// # let map = expiry::ExpiringMap::builder().build()?;
+    /// assert_eq!(*map.entry("key").or_insert(1)?, 1);
+    /// match map.entry("key") {
+    ///     Entry::Occupied(entry) => {
+    ///         let more = entry.get() + 1;
+    ///         assert_eq!(*entry.insert(more)?, 2); // or says that it was overtaken
+    ///     }
+    ///     Entry::Vacant(_) => unreachable!("it is there"),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn entry(&self, key: K) -> Entry<'_, K, V, S> {
+        let (wanted, pin) = self.seek::<K>(&key);
+        loop {
+            match self.store.living(&pin, wanted) {
+                Some(found) if !self.is_used(&found) => {}
+                // SAFETY: found after the pin.
+                Some(found) => break unsafe { OccupiedEntry::new(self, key, found, pin) }.into(),
+                None => break VacantEntry::new(self, key).into(),
+            }
+        }
+    }
+
+    /// Inserts the value that `value` makes of none, or replaces the one that the key has by what
+    /// it makes of that; as one step. `value` may be called several times, if other threads change
+    /// the entry meanwhile. The new value has the map's lifetime, which begins now.
+    ///
+    /// Returns a reference to the value that this call has put in. The listener is called for the
+    /// replaced value before that, while this thread is unpinned: a slow listener delays this call,
+    /// and holds back no memory of the map. If the listener, or another thread, replaces or removes
+    /// the new value meanwhile, the reference still shows the value of this call.
+    ///
+    /// ```
+    /// # let hits = expiry::ExpiringMap::builder().build()?;
+    /// for visitor in ["ada", "bob", "ada"] {
+    ///     hits.upsert(visitor, |count| count.map_or(1, |count| count + 1))?;
+    /// }
+    /// assert_eq!(hits.get_cloned("ada"), Some(2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn upsert(
+        &self,
+        key: K,
+        value: impl FnMut(Option<&V>) -> V,
+    ) -> Result<Ref<'_, K, V>, InsertError<K, V>> {
+        self.upsert_for(key, Lifetime::new(), value)
+    }
+
+    /// As [`upsert`](Self::upsert), with a lifetime of its own, which begins now.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let map = expiry::ExpiringMap::builder().build()?;
+    /// for _ in 0..3 {
+    ///     let more = |hits: Option<&u64>| hits.map_or(1, |hits| hits + 1);
+    ///     map.upsert_for("hits", Duration::from_secs(60), more)?;
+    /// }
+    /// assert_eq!(map.get_cloned("hits"), Some(3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`insert_with`](Self::insert_with).
+    pub fn upsert_for(
+        &self,
+        key: K,
+        lifetime: impl Into<Lifetime>,
+        mut value: impl FnMut(Option<&V>) -> V,
+    ) -> Result<Ref<'_, K, V>, InsertError<K, V>> {
+        let (mut key, lifetime) = (key, lifetime.into());
+        loop {
+            let changed = match self.entry(key) {
+                Entry::Occupied(entry) => {
+                    let new = value(Some(entry.get()));
+                    entry.insert_with(new, lifetime)
+                }
+                Entry::Vacant(entry) => entry.insert_with(value(None), lifetime),
+            };
+            match changed {
+                Err(refused) if refused.error == StoreError::Changed => key = refused.key,
+                other => {
+                    // Before the reference is on its way out: what the closure holds may panic
+                    // when it is dropped, and would leave the reference pinned.
+                    drop(value);
+                    return other;
+                }
+            }
+        }
+    }
+}

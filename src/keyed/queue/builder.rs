@@ -1,0 +1,343 @@
+//! Settings of a queue.
+
+use super::shared::{Shared, Target};
+use super::{Expired, ExpiryQueue};
+use crate::channel::{channel, Receiver, WhenFull};
+use crate::error::BuildError;
+use crate::keyed::store::Store;
+use crate::setup::{setters, Setup};
+use crate::sync::stack::Stack;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Settings of an [`ExpiryQueue`].
+///
+/// | setting | default |
+/// |---|---|
+/// | [`interval`](Self::interval) | 100 ms |
+/// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
+/// | [`capacity`](Self::capacity) | unbounded |
+/// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
+/// | [`reaper_budget`](Self::reaper_budget) | 4096 |
+/// | [`pause_grace`](Self::pause_grace) | none |
+///
+/// ```
+/// use expiry::ExpiryQueue;
+/// use std::time::Duration;
+///
+/// let leases = ExpiryQueue::builder()
+///     .interval(Duration::from_millis(50))
+///     .capacity(1_000_000)
+///     .build_with_handler(|worker: &String| println!("{worker} has fallen silent"))?;
+/// leases.update("worker 1".to_string(), Duration::from_secs(10))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a builder does nothing until one of its build methods is called"]
+pub struct ExpiryQueueBuilder<K> {
+    setup: Setup,
+    _keys: std::marker::PhantomData<fn(K)>,
+}
+
+impl<K> ExpiryQueueBuilder<K> {
+    /// Settings with defaults.
+    pub(super) fn new() -> Self {
+        ExpiryQueueBuilder {
+            setup: Setup::default(),
+            _keys: std::marker::PhantomData,
+        }
+    }
+}
+
+impl<K> fmt::Debug for ExpiryQueueBuilder<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExpiryQueueBuilder")
+            .field("interval", &self.setup.interval)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
+    setters! {
+        "keys", "build",
+        /// The granularity of time: expiry times are rounded up to it. At least 10 microseconds.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::{ExpiryQueue, ManualClock};
+        /// # use std::time::Duration;
+        /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+        /// let leases = ExpiryQueue::builder().interval(10 * second).clock(clock.clone()).build()?;
+        /// leases.update("worker", 12 * second)?; // until 20
+        /// clock.advance(19 * second);
+        /// assert!(leases.poll().is_empty());
+        /// clock.advance(second);
+        /// assert_eq!(leases.poll().len(), 1);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        interval,
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::{BuildError, ExpiryQueue};
+        /// let leases = ExpiryQueue::<u64>::builder().shards(2).build()?;
+        /// assert_eq!(leases.metrics().shards.len(), 2);
+        /// let refused = ExpiryQueue::<u64>::builder().shards(3).build();
+        /// assert_eq!(refused.err(), Some(BuildError::BadShards { shards: 3 }));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        shards,
+        /// The most keys there may be at once; exact. Beyond it new keys are refused with
+        /// [`StoreError::Full`](crate::StoreError::Full), unless another key is due, which is then
+        /// expired first.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::{ExpiryQueue, ManualClock, StoreError};
+        /// # use std::time::Duration;
+        /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+        /// let leases = ExpiryQueue::builder().capacity(1).clock(clock.clone()).build()?;
+        /// leases.update("worker 1", 10 * second)?;
+        /// assert_eq!(leases.update("worker 2", 10 * second), Err(StoreError::Full));
+        /// clock.advance(11 * second);
+        /// leases.update("worker 2", 10 * second)?; // worker 1 is due, and makes room
+        /// assert_eq!(*leases.poll()[0].key(), "worker 1"); // and is reported all the same
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        capacity,
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::{ExpiryQueue, ManualClock};
+        /// # use std::time::Duration;
+        /// let clock = ManualClock::new();
+        /// let leases = ExpiryQueue::builder().clock(clock.clone()).build()?;
+        /// leases.update("worker", Duration::from_secs(60))?;
+        /// assert!(leases.poll().is_empty());
+        /// clock.advance(Duration::from_secs(61)); // in no time
+        /// assert_eq!(leases.poll().len(), 1);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        clock,
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::{BuildError, ExpiryQueue};
+        /// # use std::time::Duration;
+        /// let leases = ExpiryQueue::builder()
+        ///     .reaper_budget(100) // the handler is slow
+        ///     .build_with_handler(|worker: &u64| println!("worker {worker} has fallen silent"))?;
+        /// leases.update(7, Duration::from_secs(10))?;
+        /// let refused = ExpiryQueue::builder().reaper_budget(0).build_with_handler(|_: &u64| ());
+        /// assert_eq!(refused.err(), Some(BuildError::ZeroBudget));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        reaper_budget,
+        /// # Examples
+        ///
+        /// ```
+        /// # use expiry::ExpiryQueue;
+        /// # use std::time::Duration;
+        /// let grown = |seed| -> Result<Vec<u64>, Box<dyn std::error::Error>> {
+        ///     let leases = ExpiryQueue::builder().seed(seed).shards(16).build()?;
+        ///     for key in 0..8000_u64 {
+        ///         leases.update(key, Duration::from_secs(10))?;
+        ///     }
+        ///     Ok(leases.metrics().shards.iter().map(|shard| shard.tables).collect())
+        /// };
+        /// assert_eq!(grown(7)?, grown(7)?); // how far the index has grown in each shard
+        /// assert_ne!(grown(7)?, grown(8)?);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        seed,
+    }
+
+    /// A stall of the process does not count against the keys. If no thread polled for longer than
+    /// `threshold` although a key was due, the holders could not renew their keys. Keys that came
+    /// due meanwhile then get the length of that stall on top of their time, once, instead of
+    /// expiring at once. At an interval of a second, after a stall from second 10 to second 30, a
+    /// key that was due at 12 is due at 33.
+    ///
+    /// A stall begins when the driver was due to look at a key. The next thread that polls notices
+    /// it:
+    ///
+    /// * With a reaper: the reaper wakes up later than at the next expiration by more than
+    ///   `threshold`. The process was stopped, starved, or suspended with a clock that counts it.
+    /// * Without a reaper, if the caller has asked for the [`wait_time`](ExpiryQueue::wait_time)
+    ///   since the last poll: the caller polls later than that by more than `threshold`.
+    /// * Without a reaper, if the caller has not asked: the caller polls later than both the end of
+    ///   the last poll and the next expiration as known then, by more than `threshold`.
+    ///
+    /// A caller that polls more rarely than `threshold` by habit does not stall. Two polls in a row
+    /// that come later than that look like two stalls. From the third one on the queue goes by the
+    /// shorter of the two gaps, until the caller polls often again for as long as `threshold`. So a
+    /// key of such a caller expires two polls late at most, and the queue notices a stall only if
+    /// it is longer than the habit by `threshold`. A caller that goes by the wait time has no such
+    /// habit.
+    ///
+    /// These are no stalls: the time that a handler, or a thread that is polling, takes, even if
+    /// the process is stopped meanwhile; a gap that ends before anything is due; a gap after a poll
+    /// that found nothing to wait for; and a gap of 2^38 intervals or more. A clock that stands
+    /// still while the machine is suspended, as the default one does, shows nothing of that, and
+    /// none of it counts against any key.
+    ///
+    /// ```
+    /// use expiry::{ExpiryQueue, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// let leases = ExpiryQueue::builder()
+    ///     .interval(second)
+    ///     .pause_grace(5 * second)
+    ///     .clock(clock.clone())
+    ///     .build()?;
+    /// leases.update("worker 1", 12 * second)?;
+    /// clock.advance(10 * second);
+    /// assert!(leases.poll().is_empty());
+    /// clock.advance(20 * second); // the process was stopped
+    /// assert!(leases.poll().is_empty());
+    /// assert!(leases.touch("worker 1", 12 * second)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pause_grace(mut self, threshold: Duration) -> Self {
+        self.setup.pause_grace = Some(threshold);
+        self
+    }
+
+    /// Builds a queue without a thread: any number of threads may poll it.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] says which setting is out of range, or what the system refused.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::{ExpiryQueue, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// let leases = ExpiryQueue::builder().clock(clock.clone()).build()?;
+    /// leases.update("worker 1", 10 * second)?;
+    /// clock.advance(11 * second);
+    /// assert!(leases.contains("worker 1")); // until a thread polls
+    /// assert_eq!(leases.poll().len(), 1);
+    /// assert!(leases.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn build(self) -> Result<ExpiryQueue<K>, BuildError> {
+        self.told_to(Target::Poll(Stack::new()))
+    }
+
+    /// Builds a queue whose reaper thread hands expired keys to `handler`. The handler may use the
+    /// queue, be slow, or panic; a panic is caught and counted.
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::{ExpiryQueue, ManualClock};
+    /// use std::{sync::mpsc, time::Duration};
+    ///
+    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// let (sender, silent) = mpsc::channel();
+    /// let leases = ExpiryQueue::builder()
+    ///     .clock(clock.clone()) // by a clock that runs, no poll is needed
+    ///     .build_with_handler(move |worker: &u64| sender.send(*worker).expect("it is read"))?;
+    /// leases.update(7, 10 * second)?;
+    /// clock.advance(11 * second);
+    /// while !leases.is_empty() {
+    ///     assert!(leases.poll().is_empty()); // the handler is given it
+    /// }
+    /// assert_eq!(silent.recv()?, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn build_with_handler(
+        self,
+        handler: impl Fn(&K) + Send + Sync + 'static,
+    ) -> Result<ExpiryQueue<K>, BuildError> {
+        let budget = self.setup.budget;
+        self.told_to(Target::Handler(Box::new(handler)))?
+            .started(budget)
+    }
+
+    /// Builds a queue whose reaper thread sends expired keys into a channel of `length`.
+    ///
+    /// ```
+    /// use expiry::{ExpiryQueue, WhenFull};
+    /// use std::time::Duration;
+    ///
+    /// let ms = Duration::from_millis;
+    /// let (leases, mut expired) = ExpiryQueue::builder()
+    ///     .interval(ms(10))
+    ///     .build_with_channel(1000, WhenFull::Wait)?;
+    /// leases.update("worker 1", ms(30))?;
+    /// assert_eq!(*expired.next().unwrap().key(), "worker 1");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build), and [`BuildError::ZeroChannel`], [`BuildError::ChannelTooLong`].
+    pub fn build_with_channel(
+        self,
+        length: usize,
+        when_full: WhenFull,
+    ) -> Result<(ExpiryQueue<K>, Receiver<Expired<K>>), BuildError> {
+        let (sender, receiver) = channel(length, when_full)?;
+        let budget = self.setup.budget;
+        let queue = self.told_to(Target::Channel(sender))?.started(budget)?;
+        Ok((queue, receiver))
+    }
+
+    /// As [`build_with_channel`](Self::build_with_channel), without a thread: keys expire, into the
+    /// channel, in [`ExpiryQueue::poll`], which returns none. With a
+    /// [`ManualClock`](crate::ManualClock) it serves tests of code that reads the channel.
+    ///
+    /// ```
+    /// use expiry::{ExpiryQueue, ManualClock, WhenFull};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    /// let (leases, mut expired) = ExpiryQueue::builder()
+    ///     .clock(clock.clone())
+    ///     .build_manual_with_channel(1000, WhenFull::Spill)?;
+    /// leases.update("worker 1", second)?;
+    /// clock.advance(2 * second);
+    /// assert!(leases.poll().is_empty());
+    /// assert_eq!(*expired.next().unwrap().key(), "worker 1");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`build_with_channel`](Self::build_with_channel), but for the thread.
+    pub fn build_manual_with_channel(
+        self,
+        length: usize,
+        when_full: WhenFull,
+    ) -> Result<(ExpiryQueue<K>, Receiver<Expired<K>>), BuildError> {
+        let (sender, receiver) = channel(length, when_full)?;
+        Ok((self.told_to(Target::Channel(sender))?, receiver))
+    }
+
+    fn told_to(self, target: Target<K>) -> Result<ExpiryQueue<K>, BuildError> {
+        let store = Arc::new(Store::build(&self.setup, None, None, None)?);
+        Ok(ExpiryQueue {
+            shared: Arc::new(Shared {
+                store,
+                target,
+                #[cfg(feature = "async")]
+                kept: crate::setup::Leftovers::new(),
+            }),
+            hasher: self.setup.hasher(),
+            reaper: None,
+        })
+    }
+}

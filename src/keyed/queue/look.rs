@@ -1,0 +1,134 @@
+//! Looking at keys, which changes nothing.
+
+use super::shared::Target;
+use super::{ExpiryQueue, Handle};
+use crate::keyed::store::Wanted;
+use crate::keyed::StoreMetrics;
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::hash::Hash;
+use std::time::Duration;
+
+impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
+    /// When the key expires, and a handle of it; `None` if it is not there. Changes nothing.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let (clock, second) = (expiry::ManualClock::new(), Duration::from_secs(1));
+    /// # let builder = expiry::ExpiryQueue::builder().interval(second).clock(clock.clone());
+    /// # let leases = builder.build()?;
+    /// leases.update("worker", 10 * second)?;
+    /// let (expiry, _) = leases.get("worker").unwrap();
+    /// assert_eq!(expiry, 10 * second); // counted from when the queue was built
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<(Duration, Handle)>
+    where
+        K: Borrow<Q>,
+    {
+        let store = self.store();
+        let wanted = Wanted::new(self.hash(key), key);
+        let found = store.find(&store.engine.pin(), wanted)?;
+        Some((self.expiry(found.lease), Handle(found.place())))
+    }
+
+    /// Whether the key is there, even if its time is up.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let second = Duration::from_secs(1);
+    /// # let leases = expiry::ExpiryQueue::builder().build()?;
+    /// leases.update("worker", 10 * second)?;
+    /// assert!(leases.contains("worker"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn contains<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.get(key).is_some()
+    }
+
+    /// Which keys expire when: expiry time to keys. O(capacity); no snapshot.
+    ///
+    /// ```
+    /// # use expiry::{ExpiryQueue, ManualClock};
+    /// # use std::time::Duration;
+    /// # let second = Duration::from_secs(1);
+    /// # let queue = ExpiryQueue::builder().interval(second).clock(ManualClock::new()).build()?;
+    /// queue.update("a", 5 * second)?;
+    /// queue.update("b", 7 * second)?;
+    /// assert!(queue.dump().into_iter().eq([(5 * second, vec!["a"]), (7 * second, vec!["b"])]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn dump(&self) -> BTreeMap<Duration, Vec<K>>
+    where
+        K: Clone,
+    {
+        let mut dump = BTreeMap::<_, Vec<K>>::new();
+        self.store().each(|_pin, found| {
+            // SAFETY: found after the pin.
+            let (key, ()) = unsafe { found.pair() };
+            dump.entry(self.expiry(found.lease))
+                .or_default()
+                .push(key.clone());
+        });
+        dump
+    }
+
+    /// What it has been doing. O(threads x shards).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let second = Duration::from_secs(1);
+    /// # let leases = expiry::ExpiryQueue::builder().build()?;
+    /// leases.update("worker", 10 * second)?;
+    /// let metrics = leases.metrics();
+    /// assert_eq!((metrics.total.live, metrics.undelivered), (1, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn metrics(&self) -> StoreMetrics {
+        let mut metrics = self.store().metrics();
+        if let Target::Channel(sender) = &self.shared.target {
+            (metrics.spilled, metrics.undelivered) = sender.astray();
+        }
+        metrics
+    }
+
+    /// Number of keys now, with those whose time is up but which no driver has ended yet.
+    /// O(threads x shards).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let second = Duration::from_secs(1);
+    /// # let leases = expiry::ExpiryQueue::builder().build()?;
+    /// leases.update("worker", 10 * second)?;
+    /// assert_eq!(leases.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.store().len()
+    }
+
+    /// Whether there are none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let leases = expiry::ExpiryQueue::builder().build()?;
+    /// assert!(leases.is_empty());
+    /// leases.update("worker", Duration::from_secs(10))?;
+    /// assert!(!leases.is_empty());
+    /// leases.remove("worker");
+    /// assert!(leases.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

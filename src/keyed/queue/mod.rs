@@ -1,0 +1,155 @@
+//! Keys that must be touched to live.
+
+mod builder;
+mod look;
+mod poll;
+mod results;
+mod shared;
+mod shutdown;
+#[cfg(all(test, not(expiry_loom)))]
+mod tests;
+mod update;
+
+pub use builder::ExpiryQueueBuilder;
+pub use results::{Expired, Handle, Updated};
+
+use self::shared::Shared;
+use super::store::Store;
+use crate::core::lease::Lease;
+use crate::error::BuildError;
+use crate::setup::Reaper;
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+type Hasher = crate::hash::RandomState;
+type Inner<K> = Store<K, ()>;
+
+/// Keys that must be touched to live, after ZooKeeper's `ExpiryQueue`: sessions, leases,
+/// heartbeats.
+///
+/// Expiry times are rounded up to the interval: `(t / interval + 1) * interval` at the latest, and
+/// never early. A touch of a live key is at most one compare-and-swap and moves nothing. It returns
+/// whether it renewed the key or came too late; of a touch and an expiry that meet exactly one
+/// happens. Whatever the interleaving, no key is lost, stays for ever, expires twice, or expires
+/// after a touch that has returned that it renewed the key.
+///
+/// A key ends when a poll, or the reaper, comes to it: a key whose time is up may be renewed until
+/// then. Dropping the queue ends all keys without reporting them, and waits for the reaper.
+///
+/// ```
+/// use expiry::{ExpiryQueue, ManualClock, Updated};
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::new();
+/// let queue = ExpiryQueue::builder()
+///     .interval(Duration::from_secs(1))
+///     .clock(clock.clone())
+///     .build()?;
+/// queue.update("worker 1", Duration::from_secs(10))?;
+/// queue.update("worker 2", Duration::from_secs(10))?;
+/// clock.advance(Duration::from_secs(8));
+/// assert!(matches!(queue.update("worker 1", Duration::from_secs(10))?, Updated::Renewed { .. }));
+/// clock.advance(Duration::from_secs(3));
+/// let expired: Vec<_> = queue.poll().iter().map(|key| **key).collect();
+/// assert_eq!(expired, ["worker 2"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ExpiryQueue<K: 'static> {
+    shared: Arc<Shared<K>>,
+    hasher: Hasher,
+    reaper: Option<Reaper>,
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static> fmt::Debug for ExpiryQueue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExpiryQueue")
+            .field("len", &self.len())
+            .field("interval", &self.shared.store.engine.ticks().interval())
+            .field("reaper", &self.reaper.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
+    /// Settings with defaults.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use expiry::{ExpiryQueue, Updated};
+    ///
+    /// let leases = ExpiryQueue::builder().build()?; // to be polled, in intervals of 100 ms
+    /// let updated = leases.update("worker 1", Duration::from_secs(10))?;
+    /// let Updated::Inserted { expiry, .. } = updated else {
+    ///     unreachable!("it was not there")
+    /// };
+    /// assert!(expiry >= Duration::from_secs(10) && expiry.subsec_millis() % 100 == 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn builder() -> ExpiryQueueBuilder<K> {
+        ExpiryQueueBuilder::new()
+    }
+
+    /// The same queue with its reaper started.
+    fn started(mut self, budget: usize) -> Result<Self, BuildError> {
+        let reaper = Reaper::start(
+            &self.shared,
+            |shared| &shared.store.engine,
+            budget,
+            Shared::last,
+        )?;
+        self.reaper = Some(reaper);
+        Ok(self)
+    }
+
+    fn store(&self) -> &Inner<K> {
+        &self.shared.store
+    }
+
+    /// The engine's hash of a key.
+    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u32
+    where
+        K: Borrow<Q>,
+    {
+        use std::hash::BuildHasher;
+        self.store().engine.hash(self.hasher.hash_one(key))
+    }
+
+    /// When a key is due.
+    fn expiry(&self, lease: Lease) -> Duration {
+        self.shared.expiry(lease)
+    }
+
+    /// Waits for room, where the [capacity](ExpiryQueueBuilder::capacity) is bounded: see
+    /// [`Room`](crate::Room), which has an example. A key that is due makes room when the reaper,
+    /// or a thread that polls, ends it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::{ExpiryQueue, StoreError};
+    /// use std::time::Duration;
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let (leases, ten) = (ExpiryQueue::builder().capacity(1).build()?, Duration::from_secs(10));
+    /// leases.update("worker 1", ten)?;
+    /// let room = leases.room();
+    /// leases.remove("worker 1"); // by another task, usually
+    /// room.await?;
+    /// leases.update("worker 2", ten)?;
+    /// assert_eq!(leases.update("worker 3", ten), Err(StoreError::Full)); // wait again
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn room(&self) -> crate::Room<'_> {
+        crate::Room::new(self.store().engine.door())
+    }
+}

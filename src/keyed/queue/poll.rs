@@ -1,0 +1,129 @@
+//! Polling, and how long until there is something to poll.
+
+use super::shared::{Poll, Target};
+use super::{Expired, ExpiryQueue};
+use std::cell::RefCell;
+use std::hash::Hash;
+use std::time::Duration;
+
+impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
+    /// Returns all keys that have expired, however far the clock has jumped. Never waits.
+    ///
+    /// Any number of threads may poll concurrently, and share the work: one thread at a time polls
+    /// a shard, and the others leave it out. Each key is returned to one of them. A poll that
+    /// returns nothing found nothing due, or only in shards that other threads were at. (A poll in
+    /// a handler finds nothing.) Where there is a handler or a channel, it is given what a poll
+    /// finds, and the poll returns nothing.
+    ///
+    /// The keys are sorted by [expiry](Expired::expiry); keys of the same expiry are in no order.
+    /// Between polls of several threads there is no order: of two keys in two shards the one due
+    /// later may be returned first. The keys of one poll were due before those of a poll that
+    /// begins after it, if no other thread polls, no thread was held up half-way through an update,
+    /// and the clock does not go back.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let (clock, second) = (expiry::ManualClock::new(), Duration::from_secs(1));
+    /// # let builder = expiry::ExpiryQueue::builder().interval(second).clock(clock.clone());
+    /// # let leases = builder.build()?;
+    /// leases.update("worker", 10 * second)?;
+    /// assert!(leases.poll().is_empty());
+    /// clock.advance(20 * second);
+    /// let expired = leases.poll();
+    /// assert_eq!((*expired[0].key(), expired.len()), ("worker", 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn poll(&self) -> Vec<Expired<K>> {
+        let mut expired = Vec::new();
+        while self.gather(&mut expired, usize::MAX) {}
+        expired.sort_unstable_by_key(Expired::expiry);
+        expired
+    }
+
+    /// As [`poll`](Self::poll), with at most about `budget` steps of work: expired keys, buckets
+    /// looked at, cascades. Appends the keys that it finds to `into`, sorted among themselves; they
+    /// may be any of those that were due. Returns `true` if there is more to do: the next poll
+    /// finds what the budget did not cover.
+    ///
+    /// ```
+    /// # use expiry::{ExpiryQueue, ManualClock};
+    /// # use std::time::Duration;
+    /// # let clock = ManualClock::new();
+    /// # let queue = ExpiryQueue::builder().clock(clock.clone()).build()?;
+    /// for key in 0..1000u64 {
+    ///     queue.update(key, Duration::from_secs(1))?;
+    /// }
+    /// clock.advance(Duration::from_secs(2));
+    /// let mut expired = Vec::new();
+    /// while queue.poll_into(&mut expired, 100) {
+    ///     // other work of this thread
+    /// }
+    /// assert_eq!(expired.len(), 1000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn poll_into(&self, into: &mut Vec<Expired<K>>, budget: usize) -> bool {
+        let before = into.len();
+        let more = self.gather(into, budget);
+        into[before..].sort_unstable_by_key(Expired::expiry);
+        more
+    }
+
+    fn gather(&self, into: &mut Vec<Expired<K>>, budget: usize) -> bool {
+        let (before, shared) = (into.len(), &*self.shared);
+        let engine = &shared.store.engine;
+        let Target::Poll(lapsed) = &shared.target else {
+            return engine.poll_shared(budget, shared, || false);
+        };
+        into.extend(lapsed.take());
+        let into = RefCell::new(into);
+        let poll = Poll {
+            shared,
+            into: |key| into.borrow_mut().push(key),
+        };
+        engine.poll_shared(budget, &poll, || into.borrow().len() > before)
+    }
+
+    /// How long until a key is due: zero if one is, `None` if none will be. Wait-free, O(shards).
+    ///
+    /// It is never longer than that, also while other threads update and poll: when
+    /// [`update`](Self::update) or a touch has returned, this is at most the time until then. (Or
+    /// it is one interval, where that time has come and [`poll`](Self::poll) cannot find the key
+    /// yet, because another thread was held up half-way through an update.) It may be shorter. The
+    /// old time of a key that was removed or renewed counts until it has come and a poll has passed
+    /// it; and a poll looks 2^27 - 1 intervals ahead at most.
+    ///
+    /// After ZooKeeper's `getWaitTime`. An update with a shorter timeout does not wake a thread
+    /// that sleeps for this long. So sleep no longer than the shortest timeout, or have the
+    /// updating threads wake the sleeper, or build the queue with a reaper.
+    ///
+    /// ```
+    /// use expiry::{ExpiryQueue, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let builder = ExpiryQueue::builder().interval(Duration::from_secs(1)).clock(clock.clone());
+    /// let queue = builder.build()?;
+    /// for (session, seconds) in [("a", 7), ("b", 3), ("c", 7)] {
+    ///     queue.update(session, Duration::from_secs(seconds))?;
+    /// }
+    /// let (mut expired, mut closed) = (Vec::new(), Vec::new());
+    /// while let Some(wait) = queue.wait_time() {
+    ///     clock.advance(wait); // where the clock is a real one, sleep
+    ///     while queue.poll_into(&mut expired, 1000) {}
+    ///     for session in expired.drain(..) {
+    ///         closed.push((session.expiry().as_secs(), *session));
+    ///     }
+    /// }
+    /// closed.sort();
+    /// assert_eq!(closed, [(3, "b"), (7, "a"), (7, "c")]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn wait_time(&self) -> Option<Duration> {
+        match &self.shared.target {
+            Target::Poll(lapsed) if !lapsed.is_empty() => Some(Duration::ZERO),
+            _ => self.store().engine.wait_time(),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What a queue shares with its reaper, and where expired keys go.
+
+use super::{Expired, Inner};
+use crate::channel::Sender;
+use crate::core::engine::{Claim, Face};
+use crate::core::lease::Lease;
+use crate::core::slot::Slot;
+use crate::inject::{hit, Bug};
+use crate::keyed::removed::{Ended, EndedSlot};
+use crate::keyed::store::{Cause, Pair};
+use crate::sync::stack::Stack;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a queue shares with its reaper.
+pub(super) struct Shared<K: 'static> {
+    /// Expired keys that are still there keep the store, but not the target that they may lie in.
+    pub(super) store: Arc<Inner<K>>,
+    pub(super) target: Target<K>,
+    /// The keys that a shutdown as a future has ended.
+    #[cfg(feature = "async")]
+    pub(super) kept: crate::setup::Leftovers<Expired<K>>,
+}
+
+/// Where expired keys go, unless a poll has found them.
+pub(super) enum Target<K: 'static> {
+    /// Keys that have expired in an update or a touch, to be polled.
+    Poll(Stack<Expired<K>>),
+    Handler(Box<dyn Fn(&K) + Send + Sync>),
+    Channel(Sender<Expired<K>>),
+}
+
+impl<K: 'static> Shared<K> {
+    /// How long after the queue was built a tick begins.
+    pub(super) fn since_start(&self, tick: u64) -> Duration {
+        Duration::from_nanos(tick.saturating_mul(self.store.engine.ticks().interval_nanos()))
+    }
+
+    /// A key that a shutdown has ended, as it would have expired.
+    pub(super) fn left(&self, ended: EndedSlot<&Inner<K>, K, ()>, lease: Lease) -> Expired<K> {
+        Expired {
+            ended: Ended::kept(ended, &self.store),
+            expiry: self.expiry(lease),
+        }
+    }
+
+    /// When a key is due.
+    pub(super) fn expiry(&self, lease: Lease) -> Duration {
+        self.since_start(lease.deadline_near(self.store.engine.about_now()))
+    }
+
+    /// What the reaper does before it ends.
+    pub(super) fn last(&self) {
+        #[cfg(feature = "async")]
+        self.kept.fill(|left| {
+            self.store
+                .close_with(|ended, lease| left.push(self.left(ended, lease)));
+        });
+        self.store.close();
+        self.finish_channel();
+    }
+
+    /// Ends the channel: all keys have been sent. A key expires only in a shard that the shutdown
+    /// has not come to yet, or has waited for.
+    pub(super) fn finish_channel(&self) {
+        if let Target::Channel(sender) = &self.target {
+            sender.finish();
+        }
+    }
+
+    /// The key that has expired in this slot, which the caller has ended.
+    fn expired(&self, claim: &Claim<'_, Pair<K, ()>>, deadline: u64) -> Expired<K> {
+        let ended = self.store.ended_by_driver(claim, Cause::Expired);
+        Expired {
+            ended: Ended::kept(ended, &self.store),
+            expiry: self.since_start(deadline),
+        }
+    }
+}
+
+impl<K: 'static> Face<Pair<K, ()>> for Shared<K> {
+    fn may_end(&self, claim: &Claim<'_, Pair<K, ()>>, lease: Lease) -> bool {
+        self.store.may_end(claim, lease)
+    }
+
+    fn prepare(&self, id: u32, slot: Slot<'_, Pair<K, ()>>, lease: Lease) {
+        self.store.prepare(id, slot, lease);
+    }
+
+    fn expired(&self, claim: Claim<'_, Pair<K, ()>>, _: Lease, deadline: u64, _: u64) {
+        match &self.target {
+            Target::Poll(stack) => stack.push(self.expired(&claim, deadline)),
+            Target::Handler(handler) => {
+                let ended = self.store.ended_by_driver(&claim, Cause::Expired);
+                self.store.guard(|| handler(ended.key()));
+                if hit(Bug::DoubleOutcome) {
+                    self.store.guard(|| handler(ended.key()));
+                }
+            }
+            Target::Channel(sender) => sender.send(self.expired(&claim, deadline)),
+        }
+    }
+
+    fn live(&self, shard: usize) -> (u64, u64) {
+        self.store.live(shard)
+    }
+
+    fn tail(&self, id: u32) -> u32 {
+        self.store.tail(id)
+    }
+
+    fn discard(&self, slot: Slot<'_, Pair<K, ()>>, free: impl FnOnce()) {
+        self.store.discard(slot, free);
+    }
+}
+
+/// A driver's round that gives the keys it finds to `into`.
+pub(super) struct Poll<'a, K: 'static, F> {
+    pub(super) shared: &'a Shared<K>,
+    pub(super) into: F,
+}
+
+impl<K, F: Fn(Expired<K>)> Face<Pair<K, ()>> for Poll<'_, K, F> {
+    fn may_end(&self, claim: &Claim<'_, Pair<K, ()>>, lease: Lease) -> bool {
+        self.shared.may_end(claim, lease)
+    }
+
+    fn prepare(&self, id: u32, slot: Slot<'_, Pair<K, ()>>, lease: Lease) {
+        self.shared.prepare(id, slot, lease);
+    }
+
+    fn expired(&self, claim: Claim<'_, Pair<K, ()>>, _: Lease, deadline: u64, _: u64) {
+        (self.into)(self.shared.expired(&claim, deadline));
+    }
+
+    fn live(&self, shard: usize) -> (u64, u64) {
+        self.shared.live(shard)
+    }
+
+    fn tail(&self, id: u32) -> u32 {
+        self.shared.store.tail(id)
+    }
+
+    fn discard(&self, slot: Slot<'_, Pair<K, ()>>, free: impl FnOnce()) {
+        self.shared.store.discard(slot, free);
+    }
+}

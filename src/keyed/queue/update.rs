@@ -1,0 +1,170 @@
+//! Writing: keys come, are renewed, and are removed.
+
+use super::{ExpiryQueue, Handle, Updated};
+use crate::keyed::idle::Term;
+use crate::keyed::store::{Cause, Entered, Touched, Wanted};
+use crate::keyed::StoreError;
+use crate::time::Timeout;
+use std::borrow::Borrow;
+use std::hash::Hash;
+use std::time::Duration;
+
+impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
+    /// Inserts the key, or renews it: it expires `timeout` from now, rounded up to the interval.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let second = Duration::from_secs(1);
+    /// # let leases = expiry::ExpiryQueue::builder().build()?;
+    /// use expiry::Updated;
+    ///
+    /// assert!(matches!(leases.update("worker", 10 * second)?, Updated::Inserted { .. }));
+    /// assert!(matches!(leases.update("worker", 60 * second)?, Updated::Renewed { .. }));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`], and for a new key
+    /// [`StoreError::Full`], [`StoreError::OutOfMemory`], [`StoreError::Closed`].
+    pub fn update(&self, key: K, timeout: Duration) -> Result<Updated, StoreError> {
+        let (store, timeout) = (self.store(), Timeout::After(timeout));
+        let hash = self.hash(&key);
+        let mut fresh = Some((key, ()));
+        let mut attempts = 0;
+        let mut lost = None;
+        loop {
+            let pin = store.engine.pin();
+            let found = {
+                let Some((key, ())) = &fresh else {
+                    unreachable!("a call inserts what it has yet to insert");
+                };
+                store.find(&pin, Wanted::new(hash, key))
+            };
+            if let Some(found) = found {
+                match store.renew(&found, &mut lost, timeout, &*self.shared)? {
+                    Some(Touched::Renewed(deadline)) => {
+                        return Ok(Updated::Renewed {
+                            expiry: self.shared.since_start(deadline),
+                        })
+                    }
+                    Some(_) => return Ok(Updated::Unchanged),
+                    None => continue,
+                }
+            }
+            // The clock is read for each attempt: what went before may have taken its time.
+            let deadline = store.deadline(timeout, &*self.shared)?;
+            let term = Term {
+                deadline,
+                idle: None,
+            };
+            match store.enter(&pin, hash, &mut fresh, term) {
+                Ok(Entered::Done(found)) => {
+                    return Ok(Updated::Inserted {
+                        expiry: self.shared.since_start(deadline),
+                        handle: Handle(found.place()),
+                    })
+                }
+                Ok(Entered::Closed(_, ended)) => {
+                    drop(pin);
+                    drop(ended);
+                    return Err(StoreError::Closed);
+                }
+                Ok(Entered::Found(_) | Entered::Again) => {}
+                Err(error) => {
+                    drop(pin);
+                    if !store.makes_room(error, &mut attempts, &*self.shared) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Renews the key if it is there, even if its time is up. Returns whether it was; then it does
+    /// not expire by its old time any more.
+    ///
+    /// ```
+    /// # use expiry::ExpiryQueue;
+    /// # use std::time::Duration;
+    /// # let leases = ExpiryQueue::builder().build()?;
+    /// let ten = Duration::from_secs(10);
+    /// leases.update("worker 1".to_string(), ten)?;
+    /// assert!(leases.touch("worker 1", ten)?);
+    /// leases.remove("worker 1");
+    /// assert!(!leases.touch("worker 1", ten)?); // it has lost its lease, for good
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
+    #[inline]
+    pub fn touch<Q: Hash + Eq + ?Sized>(
+        &self,
+        key: &Q,
+        timeout: Duration,
+    ) -> Result<bool, StoreError>
+    where
+        K: Borrow<Q>,
+    {
+        let store = self.store();
+        let wanted = Wanted::new(self.hash(key), key);
+        let touched = store.touch(
+            &store.engine.pin(),
+            wanted,
+            Timeout::After(timeout),
+            &*self.shared,
+        )?;
+        Ok(touched.is_alive())
+    }
+
+    /// As [`touch`](Self::touch), without the look-up.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let second = Duration::from_secs(1);
+    /// # let leases = expiry::ExpiryQueue::builder().build()?;
+    /// leases.update("worker", 10 * second)?;
+    /// let (_, handle) = leases.get("worker").unwrap();
+    /// assert!(leases.touch_by(handle, 10 * second)?); // no look-up
+    /// leases.remove("worker");
+    /// assert!(!leases.touch_by(handle, 10 * second)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`touch`](Self::touch).
+    #[inline]
+    pub fn touch_by(&self, handle: Handle, timeout: Duration) -> Result<bool, StoreError> {
+        let touched = self
+            .store()
+            .touch_at(handle.0, Timeout::After(timeout), &*self.shared)?;
+        Ok(touched.is_alive())
+    }
+
+    /// Takes the key out. Returns when it would have expired, or `None` if it was not there.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let second = Duration::from_secs(1);
+    /// # let leases = expiry::ExpiryQueue::builder().build()?;
+    /// leases.update("worker", 10 * second)?;
+    /// assert!(leases.remove("worker").is_some());
+    /// assert!(leases.remove("worker").is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Duration>
+    where
+        K: Borrow<Q>,
+    {
+        let store = self.store();
+        let wanted = Wanted::new(self.hash(key), key);
+        let pin = store.engine.pin();
+        let (ended, lease) = store.remove(&pin, wanted)?;
+        drop(pin);
+        store.tell(&ended, Cause::Removed);
+        Some(self.expiry(lease))
+    }
+}

@@ -1,0 +1,48 @@
+//! Shutdown: the store ends every entry, and then what has waited to be freed is freed.
+
+use super::{Cause, Store};
+use crate::core::lease::Lease;
+use crate::error::BuildError;
+use crate::keyed::removed::EndedSlot;
+use crate::setup::{shut, Reaper};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a shutdown waits for threads that are pinned, so that it can drop what has ended.
+#[cfg(not(expiry_loom))]
+const PARTING: Duration = Duration::from_millis(10);
+#[cfg(expiry_loom)]
+const PARTING: Duration = Duration::ZERO;
+
+impl<K: 'static, V: 'static> Store<K, V> {
+    /// Ends every entry, and calls the listener.
+    pub(crate) fn close(&self) {
+        self.engine.close(self, |claim, _| {
+            let ended = self.ended_by_driver(&claim, Cause::Closed);
+            self.tell(&ended, Cause::Closed);
+        });
+        // No thread drives the store from here on. This waits for pinned threads, but not for long.
+        self.engine.flush(PARTING, self);
+    }
+
+    /// Ends every entry, and gives it to `left`.
+    pub(in crate::keyed) fn close_with(&self, mut left: impl FnMut(EndedSlot<&Self, K, V>, Lease)) {
+        self.engine.close(self, |claim, lease| {
+            left(self.ended_by_driver(&claim, Cause::Closed), lease);
+        });
+    }
+
+    /// Starts a reaper.
+    pub(in crate::keyed) fn start(self: &Arc<Self>, budget: usize) -> Result<Reaper, BuildError>
+    where
+        K: Send + Sync,
+        V: Send + Sync,
+    {
+        Reaper::start(self, |store| &store.engine, budget, Store::close)
+    }
+
+    /// Ends every entry, stops the reaper, and waits for it, as [`shut`] does.
+    pub(in crate::keyed) fn shut(&self, reaper: Option<&Reaper>) {
+        shut(&self.engine, reaper, || self.close());
+    }
+}

@@ -1,0 +1,159 @@
+//! Ends: the swap of a lease, the way out of the index, and the listener.
+
+use super::lookup::tail;
+use super::{Found, Mine, Pair, Store, Wanted};
+use crate::core::engine::{Claim, Pin};
+use crate::core::lease::Lease;
+use crate::inject::{hit, Bug};
+use crate::keyed::removed::EndedSlot;
+use crate::panics::caught;
+use std::borrow::Borrow;
+
+/// How an entry ended.
+///
+/// ```
+/// use expiry::{Cause, ExpiringMap};
+///
+/// let map = ExpiringMap::builder()
+///     .on_end(|peer: &u64, _: &(), cause: Cause| match cause {
+///         Cause::Expired => println!("{peer} has fallen silent"),
+///         Cause::Removed | Cause::Replaced => {}
+///         other => println!("{peer}: {other}"),
+///     })
+///     .build()?;
+/// map.insert(7, ())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The entry's time was up.
+    Expired,
+    /// A call removed it.
+    Removed,
+    /// A new value took its place.
+    Replaced,
+    /// The store was shut down.
+    Closed,
+}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Cause::Expired => "expired",
+            Cause::Removed => "removed",
+            Cause::Replaced => "replaced",
+            Cause::Closed => "closed",
+        })
+    }
+}
+
+/// Called for every end, once, by the thread that ended the entry, afterwards and unpinned. It may
+/// call the store, be slow, or panic.
+pub(crate) type Listener<K, V> = Box<dyn Fn(&K, &V, Cause) + Send + Sync>;
+
+impl<K: 'static, V: 'static> Store<K, V> {
+    /// Ends an entry that was found. Returns `None` if its lease has changed meanwhile.
+    #[inline]
+    pub(in crate::keyed) fn end(
+        &self,
+        pin: &Pin,
+        found: &Found<'_, K, V>,
+        cause: Cause,
+    ) -> Option<EndedSlot<&Self, K, V>> {
+        self.engine.end(found.slot, found.lease).ok()?;
+        let claim = found.claim();
+        Some(self.engine.with_stripe(|mine, _| {
+            self.finish(pin, mine, &claim, found.hash, found.position, cause)
+        }))
+    }
+
+    /// Ends the entry of a key, whether its time is up or not. Returns its lease, too.
+    pub(in crate::keyed) fn remove<Q: Eq + ?Sized>(
+        &self,
+        pin: &Pin,
+        wanted: Wanted<'_, Q>,
+    ) -> Option<(EndedSlot<&Self, K, V>, Lease)>
+    where
+        K: Borrow<Q>,
+    {
+        loop {
+            let found = self.find(pin, wanted)?;
+            if let Some(ended) = self.end(pin, &found, Cause::Removed) {
+                return Some((ended, found.lease));
+            }
+        }
+    }
+
+    /// Takes a slot that the caller has ended out of the index.
+    #[inline]
+    pub(super) fn finish(
+        &self,
+        pin: &Pin,
+        mine: &Mine,
+        claim: &Claim<'_, Pair<K, V>>,
+        hash: u32,
+        position: Option<usize>,
+        cause: Cause,
+    ) -> EndedSlot<&Self, K, V> {
+        let counts = self.count(mine, claim.id);
+        match cause {
+            _ if hit(Bug::LostCount) => {}
+            Cause::Expired => counts.expired.add(1),
+            Cause::Closed => counts.closed.add(1),
+            _ => counts.removed.add(1),
+        }
+        self.keys(mine, hash).sub(1);
+        let index = self.engine.index_of(hash);
+        let position = position.or_else(|| {
+            let likely = index.candidate(hash)?;
+            (likely.slot() == claim.id).then(|| likely.position())
+        });
+        let leads = |id| id != claim.id && tail(&self.engine, id).0 == claim.id;
+        index.remove(pin, hash, claim.id, position, leads);
+        if self.engine.freed(mine) && self.engine.wants_tending(self) {
+            self.engine.tend_soon();
+        }
+        // SAFETY: ended by the caller, and out of the index.
+        unsafe { EndedSlot::new(self, claim.id) }
+    }
+
+    /// Takes an entry that the driver, or a shutdown, has ended out of the index.
+    pub(in crate::keyed) fn ended_by_driver(
+        &self,
+        claim: &Claim<'_, Pair<K, V>>,
+        cause: Cause,
+    ) -> EndedSlot<&Self, K, V> {
+        let hash = self.hash_of(claim.id);
+        let pin = self.engine.pin();
+        self.engine
+            .with_stripe(|mine, _| self.finish(&pin, mine, claim, hash, None, cause))
+    }
+
+    /// Calls the listener for an entry that this thread has ended. Never panics. The caller is
+    /// unpinned.
+    #[inline]
+    pub(in crate::keyed) fn tell(&self, ended: &EndedSlot<&Self, K, V>, cause: Cause) {
+        let Some(listener) = self.listener.as_ref().filter(|_| !hit(Bug::LostOutcome)) else {
+            return;
+        };
+        let cause = if hit(Bug::WrongCause) {
+            Cause::Removed
+        } else {
+            cause
+        };
+        self.guard(|| listener(ended.key(), ended.value(), cause));
+        if hit(Bug::DoubleOutcome) {
+            self.guard(|| listener(ended.key(), ended.value(), cause));
+        }
+    }
+
+    /// Runs the user's code. Catches and counts its panic.
+    #[inline]
+    pub(in crate::keyed) fn guard(&self, call: impl FnOnce()) {
+        if caught(call) {
+            self.panics
+                .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+}

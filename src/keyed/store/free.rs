@@ -1,0 +1,70 @@
+//! Freeing: what becomes of the slots of entries that have ended.
+//!
+//! `core::engine::reclaim` decides when a slot is free. Here key and value are dropped.
+
+use super::{Pair, Store};
+use crate::core::lease::{Lease, State};
+use crate::core::slot::Slot;
+use crate::panics::caught;
+use std::time::{Duration, Instant};
+
+impl<K: 'static, V: 'static> Store<K, V> {
+    /// An ended entry goes to the deferred-free list of this thread.
+    #[inline]
+    pub(in crate::keyed) fn free_later(&self, id: u32) {
+        let drops = std::mem::needs_drop::<(K, V)>();
+        let many = self
+            .engine
+            .with_stripe(|mine, _| self.engine.free_later(mine, id, drops));
+        if many {
+            self.engine.reclaim_now(self);
+        }
+    }
+
+    /// Drops what has ended, if the store is shut down and so has no driver that would. A driver's
+    /// own round leaves it to the driver, which drops when it is away from every shard.
+    #[cold]
+    pub(in crate::keyed) fn free_undriven(&self) {
+        if self.engine.is_refusing() && !self.engine.is_driving() {
+            self.engine.flush(Duration::ZERO, self);
+        }
+    }
+
+    /// Frees an ended slot whose payload the caller has taken, as no thread can be looking at it.
+    pub(in crate::keyed) fn free_now(&self, slot: Slot<'_, Pair<K, V>>) {
+        slot.set_lease(Lease::free(slot.lease().incarnation()));
+    }
+
+    /// Drops, on this thread, what had ended before. Waits until it may, for at most `limit`.
+    /// Returns whether all has been dropped.
+    pub(in crate::keyed) fn flush(&self, limit: Duration) -> bool {
+        let begun = Instant::now();
+        loop {
+            let deferred = self.hazards.deferred();
+            if !self
+                .engine
+                .flush(limit.saturating_sub(begun.elapsed()), self)
+            {
+                return false;
+            }
+            // Otherwise a slot went back to the list, for a call that has returned a reference.
+            if self.hazards.deferred() == deferred {
+                return true;
+            }
+        }
+    }
+}
+
+impl<K: 'static, V: 'static> Drop for Store<K, V> {
+    fn drop(&mut self) {
+        // No other thread uses the store any more.
+        self.engine.for_each(|claim, lease| {
+            if lease.state() != State::Free {
+                // SAFETY: a slot that is not free has its key and value.
+                let pair = unsafe { claim.slot.take() };
+                claim.slot.set_lease(Lease::free(lease.incarnation()));
+                caught(|| drop(pair));
+            }
+        });
+    }
+}

@@ -1,0 +1,191 @@
+//! Look-up: from a key to the slot that its entry lies in.
+//!
+//! `docs/keyed.md`, "Look-up", has the steps and why they come in this order.
+
+use super::{Found, Pair, Share, Store, HELD};
+use crate::core::engine::{Engine, Pin};
+use crate::core::index::{Glance, Probe};
+use crate::core::lease::{Lease, State};
+use crate::core::slot::Slot;
+use crate::inject::{hit, Bug};
+use std::borrow::Borrow;
+
+/// The key that a caller looks for, or a borrowed form of it, and its hash.
+pub(in crate::keyed) struct Wanted<'q, Q: ?Sized> {
+    hash: u32,
+    key: &'q Q,
+}
+
+impl<Q: ?Sized> Clone for Wanted<'_, Q> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<Q: ?Sized> Copy for Wanted<'_, Q> {}
+
+impl<'q, Q: Eq + ?Sized> Wanted<'q, Q> {
+    /// `hash` is the engine's hash of `key`.
+    #[inline(always)]
+    pub(in crate::keyed) fn new(hash: u32, key: &'q Q) -> Self {
+        Wanted { hash, key }
+    }
+
+    /// Whether an entry's key is the wanted one. This runs the user's `Eq`.
+    #[inline(always)]
+    fn is<K: Borrow<Q>>(self, other: &K) -> bool {
+        other.borrow() == self.key
+    }
+}
+
+/// A look-up through all buckets that may hold a key; see [`Probe`].
+pub(super) struct Seek<'s, 'q, K: 'static, V: 'static, Q: ?Sized> {
+    store: &'s Store<K, V>,
+    wanted: Wanted<'q, Q>,
+    pub(super) seen: Seen<'s, K, V>,
+}
+
+/// What a [`Seek`] has seen in the slot that it accepted last.
+pub(super) enum Seen<'s, K: 'static, V: 'static> {
+    Nothing,
+    Entry(Found<'s, K, V>),
+    /// The entry has a new value, in this slot. The index word is to be swung there.
+    Forwarded(u32),
+}
+
+impl<K: Borrow<Q> + 'static, V: 'static, Q: Eq + ?Sized> Probe for Seek<'_, '_, K, V, Q> {
+    #[inline(always)]
+    fn accept(&mut self, id: u32) -> bool {
+        self.seen = self.store.look(id, self.wanted.hash, None);
+        !matches!(self.seen, Seen::Nothing)
+    }
+
+    #[inline(always)]
+    fn confirm(&mut self) -> bool {
+        match &self.seen {
+            // SAFETY: the look-up is pinned, and the index believes in the slot.
+            Seen::Entry(found) => self.wanted.is(unsafe { &found.pair().0 }),
+            Seen::Forwarded(_) => true,
+            Seen::Nothing => false,
+        }
+    }
+}
+
+/// Where slot `id` leads to, and the lease that says that it goes no further.
+pub(super) fn tail<K: 'static, V: 'static>(
+    engine: &Engine<Pair<K, V>, Share>,
+    mut id: u32,
+) -> (u32, Option<Lease>) {
+    loop {
+        match engine.slot(id).map(Slot::lease) {
+            Some(lease) if lease.state() == State::Forward => id = lease.link(),
+            lease => return (id, lease),
+        }
+    }
+}
+
+impl<K: 'static, V: 'static> Store<K, V> {
+    /// What slot `id` holds, which the index led to.
+    #[inline(always)]
+    fn look(&self, id: u32, hash: u32, position: Option<usize>) -> Seen<'_, K, V> {
+        let Some(slot) = self.engine.slot(id) else {
+            return Seen::Nothing;
+        };
+        let lease = slot.lease();
+        if lease.is_in(HELD) {
+            return Seen::Entry(Found {
+                id,
+                slot,
+                lease,
+                hash,
+                position,
+            });
+        }
+        if lease.state() == State::Forward {
+            // By the lease that ended the way there: loaded again, it could be a forwarded one. A
+            // copy that a migrating thread withdraws leads to an entry that has ended.
+            if let (tail, Some(lease)) = tail(&self.engine, id) {
+                if lease.is_in(HELD) {
+                    return Seen::Forwarded(tail);
+                }
+            }
+        }
+        Seen::Nothing
+    }
+
+    fn is_held(&self, id: u32) -> bool {
+        let slot = self.engine.slot(id);
+        slot.is_some_and(|slot| slot.lease().is_in(HELD))
+    }
+
+    /// The entry of a key.
+    #[inline(always)]
+    pub(in crate::keyed) fn find<Q: Eq + ?Sized>(
+        &self,
+        pin: &Pin,
+        wanted: Wanted<'_, Q>,
+    ) -> Option<Found<'_, K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        if hit(Bug::MissedLookUp) {
+            return None;
+        }
+        match self.engine.index_of(wanted.hash).glance(wanted.hash) {
+            Glance::There(candidate) => {
+                let position = Some(candidate.position());
+                if let Seen::Entry(found) = self.look(candidate.slot(), wanted.hash, position) {
+                    // SAFETY: this thread is pinned, and the index believes in the slot.
+                    if candidate.is_believed() && wanted.is(unsafe { &found.pair().0 }) {
+                        return Some(found);
+                    }
+                }
+            }
+            Glance::Absent => return None,
+            Glance::Unclear => {}
+        }
+        self.find_anywhere(pin, wanted)
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn find_anywhere<Q: Eq + ?Sized>(
+        &self,
+        pin: &Pin,
+        wanted: Wanted<'_, Q>,
+    ) -> Option<Found<'_, K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        loop {
+            let mut seek = self.seek(wanted);
+            self.engine
+                .index_of(wanted.hash)
+                .find(wanted.hash, &mut seek)?;
+            // The slot that the look-up returned is the one that it has seen last.
+            match seek.seen {
+                Seen::Entry(found) => return Some(found),
+                Seen::Forwarded(tail) => self.swing(pin, wanted.hash, tail),
+                Seen::Nothing => {}
+            }
+        }
+    }
+
+    pub(super) fn seek<'q, Q: ?Sized>(&self, wanted: Wanted<'q, Q>) -> Seek<'_, 'q, K, V, Q> {
+        Seek {
+            store: self,
+            wanted,
+            seen: Seen::Nothing,
+        }
+    }
+
+    /// Makes the index name slot `target`, to which another slot has been forwarded.
+    #[cold]
+    pub(super) fn swing(&self, pin: &Pin, hash: u32, target: u32) {
+        let is_live = || self.is_held(target);
+        let tail = |id| tail(&self.engine, id).0;
+        self.engine
+            .index_of(hash)
+            .swing(pin, hash, target, tail, is_live);
+    }
+}

@@ -1,0 +1,217 @@
+//! The store under maps, queues and sessions.
+//!
+//! An entry is one slot: a lease, and key and value beside it. `docs/design.md`, "Entries of keyed
+//! stores", has the protocol. Each of its sequences stands once:
+//!
+//! | module | sequence |
+//! |---|---|
+//! | [`lookup`] | [`find`](Store::find): from a key to its slot |
+//! | [`enter`] | [`enter`](Store::enter): an entry of a key that has none |
+//! | [`replace`] | [`replace`](Store::replace): a new value for a key that has one |
+//! | [`renew`] | [`renew`](Store::renew): a later deadline |
+//! | [`ends`] | [`end`](Store::end): the end of an entry, and the listener |
+//! | [`free`] | what becomes of the slot afterwards |
+//! | [`close`] | the shutdown |
+//! | [`driver`] | what the driver asks of the store |
+//!
+//! All of them take a pin, and none runs users' code but a key's `Eq`. A caller unpins before it
+//! calls the listener.
+
+mod close;
+mod driver;
+mod ends;
+mod enter;
+mod free;
+mod lookup;
+mod renew;
+mod replace;
+
+pub use ends::Cause;
+pub(super) use ends::Listener;
+pub(super) use enter::Entered;
+pub(super) use lookup::Wanted;
+pub(crate) use renew::Touched;
+pub(super) use replace::Replaced;
+
+use super::hazard::Hazards;
+use super::idle::Policy;
+use crate::core::engine::{Claim, Engine, Stripe};
+use crate::core::lease::{set, Lease, State};
+use crate::core::slot::{Owned, Slot};
+use crate::core::per_shard::PerShard;
+use crate::core::threads::Counter;
+use crate::error::BuildError;
+use crate::setup::Setup;
+use crate::sync::Ordering;
+use crate::time::nanos;
+use std::sync::atomic::AtomicU64 as Statistic;
+use std::time::Duration;
+
+/// The states of an entry that has not ended.
+pub(super) const HELD: u16 = set(&[State::Live, State::LiveIdle, State::Closing, State::Lapsed]);
+
+/// The payload of a keyed slot: key and value. The word beside it is the key's hash. Its term is
+/// the policy of a time to idle.
+pub(crate) type Pair<K, V> = Owned<(K, V), Policy>;
+
+/// One shard's part of a thread's counters.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Counts {
+    pub(crate) inserted: Counter,
+    /// Replacements of entries whose old slot, and whose new slot, is in this shard.
+    pub(crate) replaced: Counter,
+    pub(crate) replacing: Counter,
+    pub(crate) removed: Counter,
+    pub(crate) expired: Counter,
+    pub(crate) closed: Counter,
+    /// Keys put into, and taken out of, the index of this shard, as a difference.
+    pub(crate) keys: Counter,
+}
+
+/// A thread's part of the store's counters.
+pub(crate) struct Share {
+    pub(crate) counts: PerShard<Counts>,
+}
+
+type Mine = Stripe<Share>;
+
+/// Names one entry: a slot, its generation, and the key's hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pub(crate) id: u32,
+    pub(crate) generation: u32,
+    pub(crate) hash: u32,
+}
+
+/// Key and value on their way in; `None` once they are in.
+pub(super) type Fresh<K, V> = Option<(K, V)>;
+
+/// A slot that the index names under a key, with the lease that it had just then.
+pub(super) struct Found<'a, K: 'static, V: 'static> {
+    pub(super) id: u32,
+    pub(super) slot: Slot<'a, Pair<K, V>>,
+    pub(super) lease: Lease,
+    pub(super) hash: u32,
+    /// The word's position in its index bucket, if it is not in an overflow bucket.
+    pub(super) position: Option<usize>,
+}
+
+impl<K, V> Clone for Found<'_, K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for Found<'_, K, V> {}
+
+impl<'a, K: 'static, V: 'static> Found<'a, K, V> {
+    /// The entry as it is now. The caller has been pinned since it found the entry, so the slot has
+    /// no other occupant.
+    pub(super) fn again(&self) -> Self {
+        let lease = self.slot.lease();
+        Found { lease, ..*self }
+    }
+
+    /// Whether it had ended when its lease was loaded.
+    pub(super) fn has_ended(&self) -> bool {
+        !self.lease.is_in(HELD)
+    }
+
+    /// Key and value.
+    ///
+    /// # Safety
+    ///
+    /// The caller was pinned when this was found, and is for as long as the reference is used.
+    #[inline(always)]
+    pub(super) unsafe fn pair<'v>(&self) -> &'v (K, V) {
+        // SAFETY: the caller's.
+        unsafe { self.slot.value() }
+    }
+
+    /// Where the entry lies.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            id: self.id,
+            generation: self.lease.incarnation(),
+            hash: self.hash,
+        }
+    }
+
+    pub(super) fn claim(&self) -> Claim<'a, Pair<K, V>> {
+        Claim::of(self.id, self.slot, self.lease)
+    }
+}
+
+pub(crate) struct Store<K: 'static, V: 'static> {
+    pub(crate) engine: Engine<Pair<K, V>, Share>,
+    /// The default timeout in nanoseconds; `None`: for ever.
+    pub(super) timeout: Option<u64>,
+    /// The default time to idle in nanoseconds, if there is one.
+    pub(super) idle: Option<u64>,
+    pub(super) listener: Option<Listener<K, V>>,
+    /// Entries that are kept for calls which run the listener.
+    pub(super) hazards: Hazards,
+    /// Panics of the listener that were caught.
+    pub(crate) panics: Statistic,
+    /// Panics of keys' and values' `Drop` that were caught.
+    pub(crate) drop_panics: Statistic,
+    /// The store may be shared between threads as far as keys and values may.
+    _pairs: std::marker::PhantomData<(K, V)>,
+}
+
+impl<K: 'static, V: 'static> Store<K, V> {
+    /// A store with these settings and default times.
+    pub(super) fn build(
+        setup: &Setup,
+        timeout: Option<Duration>,
+        idle: Option<Duration>,
+        listener: Option<Listener<K, V>>,
+    ) -> Result<Self, BuildError>
+    where
+        K: Send + Sync,
+        V: Send + Sync,
+    {
+        // The shorter one first: the default interval is made for it.
+        let mut timeouts: Vec<_> = timeout.into_iter().chain(idle).collect();
+        timeouts.sort_unstable();
+        let (config, _) = setup.config(&timeouts)?;
+        let shards = config.shards;
+        let share = move || Share {
+            counts: PerShard::new(shards),
+        };
+        Ok(Store {
+            engine: Engine::new(config, share).map_err(|_| BuildError::OutOfMemory)?,
+            timeout: timeout.map(nanos),
+            idle: idle.map(nanos),
+            listener,
+            hazards: Hazards::new(),
+            panics: Statistic::new(0),
+            drop_panics: Statistic::new(0),
+            _pairs: std::marker::PhantomData,
+        })
+    }
+
+    #[inline(always)]
+    pub(super) fn count<'m>(&self, mine: &'m Mine, id: u32) -> &'m Counts {
+        &mine.face.counts[self.engine.shard_of(id)]
+    }
+
+    /// The count of keys of the shard whose index has this hash.
+    #[inline(always)]
+    fn keys<'m>(&self, mine: &'m Mine, hash: u32) -> &'m Counter {
+        &mine.face.counts[self.engine.shard_of_hash(hash)].keys
+    }
+
+    /// The hash of the key in a slot that is in use.
+    #[inline]
+    fn hash_of(&self, id: u32) -> u32 {
+        let spot = self.engine.spot(id);
+        spot.map_or(0, |spot| spot.note.load(Ordering::Relaxed))
+    }
+
+    /// Number of entries now; about, while others come and go.
+    pub(crate) fn len(&self) -> usize {
+        self.engine.len(self)
+    }
+}

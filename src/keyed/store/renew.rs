@@ -1,0 +1,182 @@
+//! Renewal: one compare-and-swap of the lease.
+
+use super::{Found, Pair, Place, Store, Wanted, HELD};
+use crate::core::engine::{Face, Look, Pin};
+use crate::core::lease::{Lease, State};
+use crate::inject::{held, hit, Bug};
+use crate::keyed::StoreError;
+use crate::sync::Ordering;
+use crate::time::Timeout;
+use std::borrow::Borrow;
+
+/// What a touch came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Touched {
+    /// The entry's deadline is this tick now.
+    Renewed(u64),
+    /// The entry had this deadline before.
+    Unchanged,
+    /// There is no such entry (any more).
+    Gone,
+    /// The entry is closing.
+    Closing,
+}
+
+impl Touched {
+    /// Whether the entry lives until the deadline that it was touched with.
+    pub(crate) fn is_alive(self) -> bool {
+        matches!(self, Touched::Renewed(_) | Touched::Unchanged)
+    }
+}
+
+impl<K: 'static, V: 'static> Store<K, V> {
+    /// Whether an entry's time was up at `now`, although the driver has not come to it yet.
+    #[inline]
+    pub(in crate::keyed) fn is_over(&self, lease: Lease, now: u64) -> bool {
+        // Decoded near the driver's last round: years later it could be taken for a deadline to
+        // come.
+        lease.deadline_near(self.engine.about_now()) <= self.engine.ticks().at(now)
+    }
+
+    /// Moves the deadline of an entry that was found. Returns `None` if the lease has changed
+    /// meanwhile: look again. Where the clock has jumped by years, `face` gets what ends.
+    ///
+    /// `lost` is the entry whose lease this call has lost a swap on; `None` at first.
+    /// [`Engine::renewed`](crate::core::engine::Engine::renewed) decides the deadline. It reads the
+    /// clock after the lease was read.
+    #[inline]
+    pub(in crate::keyed) fn renew(
+        &self,
+        found: &Found<'_, K, V>,
+        lost: &mut Option<Place>,
+        timeout: Timeout,
+        face: &impl Face<Pair<K, V>>,
+    ) -> Result<Option<Touched>, StoreError> {
+        if found.lease.state() != State::Live {
+            // A timeout that is out of range is refused all the same.
+            let deadline = self.deadline(timeout, face)?;
+            if found.lease.state() == State::Closing && hit(Bug::Reopened) {
+                let renewed = found.lease.with_state(State::Live).with_deadline(deadline);
+                let swapped = found.slot.swap_lease(found.lease, renewed).is_ok();
+                let _ = self.engine.enforce(found.id, deadline);
+                return Ok(swapped.then_some(Touched::Renewed(deadline)));
+            }
+            return Ok(Some(Touched::Closing));
+        }
+        let (found, look) = (*found, Look::after(*lost == Some(found.place())));
+        let stale = held(Bug::HeldDeadline, || self.deadline(timeout, face)).transpose()?;
+        let (found, deadline) = match stale {
+            None => {
+                let times = (timeout, self.timeout);
+                let deadline = self
+                    .engine
+                    .renewed(found.lease, look, times.0, times.1, face)?;
+                (found, deadline)
+            }
+            Some(stale) => match found.again() {
+                later if later.lease.state() == State::Live => (later, Some(stale)),
+                _ => return Ok(None),
+            },
+        };
+        let Some(deadline) = deadline else {
+            // Another thread has renewed it since: this renewal took effect just before that one.
+            return Ok(Some(Touched::Renewed(self.deadline(timeout, face)?)));
+        };
+        let renewed = found.lease.with_deadline(deadline);
+        if renewed == found.lease {
+            // The entry had this deadline when it was found: there is nothing to swap.
+            self.engine.heed(found.id, deadline);
+            return Ok(Some(Touched::Unchanged));
+        }
+        if hit(Bug::LateTouch) {
+            return Ok(Some(Touched::Renewed(deadline)));
+        }
+        let mut renew = || {
+            if found.slot.swap_lease(found.lease, renewed).is_err() {
+                *lost = Some(found.place());
+                return None;
+            }
+            // From here on no expiry by the old deadline succeeds (Q6).
+            self.engine.shortened(found.id, found.lease, deadline);
+            self.engine.heed(found.id, deadline);
+            Some(Touched::Renewed(deadline))
+        };
+        if deadline >= found.lease.deadline_near(deadline) {
+            return Ok(renew());
+        }
+        Ok(self.engine.with_stripe(|mine, _| {
+            let _telling = mine.telling(deadline);
+            renew()
+        }))
+    }
+
+    /// Renews the entry of a key.
+    #[inline]
+    pub(in crate::keyed) fn touch<Q: Eq + ?Sized>(
+        &self,
+        pin: &Pin,
+        wanted: Wanted<'_, Q>,
+        timeout: Timeout,
+        face: &impl Face<Pair<K, V>>,
+    ) -> Result<Touched, StoreError>
+    where
+        K: Borrow<Q>,
+    {
+        let mut lost = None;
+        loop {
+            let Some(found) = self.find(pin, wanted) else {
+                // A timeout that is out of range is refused also where there is no entry.
+                self.deadline(timeout, face)?;
+                return Ok(Touched::Gone);
+            };
+            if let Some(touched) = self.renew(&found, &mut lost, timeout, face)? {
+                return Ok(touched);
+            }
+        }
+    }
+
+    /// Renews an entry by its place, without a look-up and without a pin, in a store in which
+    /// nothing is replaced.
+    #[inline]
+    pub(in crate::keyed) fn touch_at(
+        &self,
+        place: Place,
+        timeout: Timeout,
+        face: &impl Face<Pair<K, V>>,
+    ) -> Result<Touched, StoreError> {
+        let Some(spot) = self.engine.spot(place.id) else {
+            return Ok(Touched::Gone);
+        };
+        let mut lost = None;
+        loop {
+            // The lease is read first: the hash cannot be older than the lease's occupant.
+            let lease = spot.slot.lease();
+            let same = lease.incarnation() == place.generation
+                && spot.note.load(Ordering::Acquire) == place.hash;
+            if !same && !hit(Bug::StaleGeneration) || !lease.is_in(HELD) {
+                self.deadline(timeout, face)?;
+                return Ok(Touched::Gone);
+            }
+            let found = Found {
+                id: place.id,
+                slot: spot.slot,
+                lease,
+                hash: place.hash,
+                position: None,
+            };
+            if let Some(touched) = self.renew(&found, &mut lost, timeout, face)? {
+                return Ok(touched);
+            }
+        }
+    }
+
+    /// The deadline of an entry that begins now.
+    #[inline]
+    pub(in crate::keyed) fn deadline(
+        &self,
+        timeout: Timeout,
+        face: &impl Face<Pair<K, V>>,
+    ) -> Result<u64, StoreError> {
+        Ok(self.engine.renewal(timeout, self.timeout, face)?)
+    }
+}
