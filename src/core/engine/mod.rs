@@ -77,6 +77,8 @@ mod round;
 mod walk;
 
 pub(crate) use deadline::{BadTimeout, Look};
+#[cfg(expiry_loom)]
+pub(crate) use reclaim::Wait;
 pub(crate) use walk::Walk;
 
 use super::header::{Header, Lowered, NextExpiration};
