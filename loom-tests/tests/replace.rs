@@ -283,8 +283,11 @@ fn a_slot_retired_beside_a_copy() {
         let retired = Arc::new(Mutex::new(None));
         let (other, hand_over) = (rig.clone(), retired.clone());
         let a = thread::spawn(move || {
+            // Other models interrupt a replacement.
+            loom::stop_exploring();
             assert!(other.replace(2));
             *hand_over.lock().unwrap() = Some(other.index.retire());
+            loom::explore();
             // This switch is no preemption.
             thread::yield_now();
             other.reach(2);
