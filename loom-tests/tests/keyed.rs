@@ -140,6 +140,28 @@ fn w15_get_and_drop() {
     });
 }
 
+/// A thread takes the deferred-free lists while another thread removes two entries. Each of them is freed.
+/// Guards: a list is taken by a swap.
+#[test]
+fn a_flush_beside_removals() {
+    model("a_flush_beside_removals", || {
+        loom::stop_exploring();
+        let rig = map();
+        rig.map.insert(1, 10).unwrap();
+        rig.map.insert(2, 20).unwrap();
+        loom::explore();
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            drop(other.map.remove(&1));
+            drop(other.map.remove(&2));
+        });
+        rig.map.flush(Duration::ZERO);
+        a.join().unwrap();
+        while !rig.map.flush(Duration::ZERO) {}
+        assert_eq!(rig.map.metrics().unreclaimed, 0);
+    });
+}
+
 /// W15: a thread replaces a value, and takes the old one out, while a reader may look at it. Guards:
 /// `into_value` returns the value only after the grace periods.
 #[test]
