@@ -2,13 +2,14 @@
 //! real code. Only there with `--cfg expiry_loom`.
 
 use crate::channel::{channel, Receiver, Sender, WhenFull};
+use crate::core::engine::Wait;
 use crate::core::header::Lowered;
 use crate::core::inbox::{Inbox, Taken};
 pub use crate::core::index::TwoWords;
 use crate::core::index::{Glance, Index as Inner, Insert, Removed};
 use crate::core::lease::{Lease, State};
 use crate::core::params;
-use crate::core::pins::Pins;
+use crate::core::pins::{Pin, Pins};
 use crate::core::slot::fields;
 use crate::core::slots::{Released, Slots};
 use crate::sync::exclusive::Exclusive as Flagged;
@@ -139,6 +140,23 @@ impl Index {
         self.0.turn(|| self.1.turn())
     }
 
+    /// Pins this thread: no slot that it finds is freed while the result lives.
+    pub fn pin(&self) -> Pinned {
+        Pinned(self.1.pin())
+    }
+
+    /// Begins the wait for a slot whose word is out of the index.
+    #[must_use]
+    pub fn retire(&self) -> Retired {
+        Retired(Wait::begin(&self.1))
+    }
+
+    /// Lets a grace period end. Returns whether no thread can be looking at the slot any more.
+    pub fn is_over(&self, retired: &mut Retired) -> bool {
+        self.1.turn();
+        retired.0.is_over(&self.1)
+    }
+
     /// How many tables are listed.
     #[must_use]
     pub fn tables(&self) -> usize {
@@ -151,6 +169,12 @@ impl Index {
         self.0.in_use()
     }
 }
+
+/// What a pinned thread holds.
+pub struct Pinned(#[allow(dead_code)] Pin);
+
+/// A slot that waits as a batch of a store does, until no thread can be looking at it.
+pub struct Retired(Wait);
 
 /// A slot store by itself.
 pub struct Store(Slots<Pair>);

@@ -4,6 +4,7 @@
 use expiry::{Cause, ExpiryQueue, Handle, ManualClock, Updated};
 use loom_tests::{deep, large, model, thread, MapRig, TICK};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A map with a time to live of ten ticks.
 fn map() -> MapRig {
@@ -16,8 +17,8 @@ fn pass(rig: &MapRig) {
     rig.drive();
 }
 
-/// Two threads replace one value: one of theirs is replaced too, and the other one is there. Guards: the offer's swap, and
-/// the replacing swap, one winner each.
+/// Two threads replace one value: one of theirs is replaced too, and the other one is there. Guards: the swap
+/// of the lease to `FORWARD` has one winner.
 #[test]
 fn two_replacements() {
     large("two_replacements", || {
@@ -40,8 +41,8 @@ fn two_replacements() {
     });
 }
 
-/// A replacement finds another one's offer in its way, which is taken, and removed again, before it can help. What has ended stays
-/// ended. Guards: only an entry that is REPLACING is seen through.
+/// A replacing thread meets another thread's forward, whose slot is removed before it can swing the word.
+/// What has ended stays ended. Guards: a look-up follows a forward to a live slot only.
 #[test]
 fn m2_a_helper_comes_too_late() {
     deep("m2_a_helper_comes_too_late", 2, || {
@@ -116,6 +117,68 @@ fn w15_get_and_remove() {
         assert!(seen.is_none() || seen == Some(10));
         a.join().unwrap();
         assert_eq!(rig.get(), None);
+    });
+}
+
+/// W15: a thread removes an entry, and drops it by a flush, while a reader may look at it. Guards: an entry that
+/// has ended waits for a grace period.
+#[test]
+fn w15_get_and_drop() {
+    large("w15_get_and_drop", || {
+        let rig = map();
+        rig.map.insert(1, 10).unwrap();
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            drop(other.map.remove(&1));
+            other.map.flush(Duration::ZERO)
+        });
+        let seen = rig.get();
+        assert!(seen.is_none() || seen == Some(10));
+        a.join().unwrap();
+        assert!(rig.map.flush(Duration::ZERO));
+        assert_eq!(rig.map.metrics().unreclaimed, 0);
+    });
+}
+
+/// A thread takes the deferred-free lists while another thread removes two entries. Each of them is freed.
+/// Guards: a list is taken by a swap.
+#[test]
+fn a_flush_beside_removals() {
+    model("a_flush_beside_removals", || {
+        loom::stop_exploring();
+        let rig = map();
+        rig.map.insert(1, 10).unwrap();
+        rig.map.insert(2, 20).unwrap();
+        loom::explore();
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            drop(other.map.remove(&1));
+            drop(other.map.remove(&2));
+        });
+        rig.map.flush(Duration::ZERO);
+        a.join().unwrap();
+        while !rig.map.flush(Duration::ZERO) {}
+        assert_eq!(rig.map.metrics().unreclaimed, 0);
+    });
+}
+
+/// W15: a thread replaces a value, and takes the old one out, while a reader may look at it. Guards:
+/// `into_value` returns the value only after the grace periods.
+#[test]
+fn w15_get_and_take() {
+    large("w15_get_and_take", || {
+        let rig = map();
+        rig.map.insert(1, 10).unwrap();
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            let old = other.map.insert(1, 20).unwrap().expect("it was there");
+            old.into_value().map_or_else(|old| *old, |value| value)
+        });
+        let seen = rig.get();
+        assert!(matches!(seen, Some(10 | 20)));
+        assert_eq!(a.join().unwrap(), 10);
+        assert!(rig.map.flush(Duration::ZERO));
+        assert_eq!(rig.map.metrics().unreclaimed, 0);
     });
 }
 

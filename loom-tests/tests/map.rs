@@ -282,3 +282,48 @@ fn an_upsert_returns_its_own_value() {
         assert_eq!(rig.map.metrics().unreclaimed, 0);
     });
 }
+
+/// The next key makes the index grow while it has one table to empty already. With two of them, an
+/// inserting thread helps.
+const BEFORE_HELP: u64 = 4;
+
+/// An inserting thread helps to migrate the index, and stalls there. A poll ends what is due all the same.
+/// Guards: a thread that helps does not become the shard's driver.
+#[test]
+fn expiry_beside_a_helper() {
+    let grown = || {
+        let rig = empty();
+        rig.map.insert_with(1, 10, live(5)).unwrap();
+        for key in 2..=BEFORE_HELP {
+            rig.map.insert_with(key, key, live(20)).unwrap();
+        }
+        rig
+    };
+    let tables = |rig: &MapRig| rig.map.metrics().total.tables;
+    let insert = |rig: &MapRig| {
+        let next = BEFORE_HELP + 1;
+        rig.map.insert_with(next, next, live(20)).map(drop).unwrap();
+    };
+    bounded("expiry_beside_a_helper, the helper alone", 1, move || {
+        loom::stop_exploring();
+        let rig = grown();
+        assert_eq!(tables(&rig), 2);
+        insert(&rig);
+        assert_eq!(tables(&rig), 1, "nothing has been migrated");
+    });
+    bounded("expiry_beside_a_helper", 1, move || {
+        loom::stop_exploring();
+        let rig = grown();
+        loom::explore();
+        let other = rig.clone();
+        let a = thread::spawn(move || insert(&other));
+        // The driver is not the first one to come: it would leave nothing to migrate.
+        thread::yield_now();
+        rig.clock.advance(TICK * 5);
+        rig.drive();
+        assert_eq!(rig.told(), [(10, Cause::Expired)]);
+        // What follows is another model's subject.
+        loom::stop_exploring();
+        a.join().unwrap();
+    });
+}

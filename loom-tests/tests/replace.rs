@@ -5,7 +5,7 @@
 use expiry::model::{Index, Inserted};
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom_tests::{bounded, deep, model, thread};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// The hash of the one key that there is.
 const HASH: u32 = 5;
@@ -103,6 +103,18 @@ impl Rig {
             }
         }
         false
+    }
+
+    /// Makes the index name a live slot, as the driver does before it ends the entry there. Returns
+    /// whether the index leads to that slot.
+    fn reach(&self, slot: u32) -> bool {
+        let pin = self.index.pin();
+        let found = self.index.find(HASH, |id| self.tail(id) == slot);
+        if found.is_some_and(|id| id != slot) {
+            self.swing(slot);
+        }
+        drop(pin);
+        found.is_some()
     }
 
     fn carry(&self, budget: usize) -> bool {
@@ -203,6 +215,20 @@ fn two_replacements_and_a_removal() {
     });
 }
 
+/// One of two replacing threads is late with its swing: the index names the other thread's slot already.
+/// Guards: a swing changes only a word that leads to its target, and by a compare-and-swap.
+#[test]
+fn a_late_swing() {
+    model("a_late_swing", || {
+        let rig = Rig::new();
+        let other = rig.clone();
+        let a = thread::spawn(move || other.replace(2));
+        assert!(rig.replace(3));
+        assert!(a.join().unwrap());
+        assert_eq!(rig.all(), [rig.tail(1)]);
+    });
+}
+
 /// One thread replaces an entry and removes it, or replaces it twice, while its word is migrated. Guards: as
 /// [`a_swing_and_a_removal_beside_a_migration`] and [`two_swings_beside_a_migration`], which have a thread more.
 #[test]
@@ -239,5 +265,67 @@ fn a_look_up_beside_a_swing() {
         let a = thread::spawn(move || other.replace(2) && other.replace(3));
         assert!(matches!(rig.find(), Some(1..=3)));
         assert!(a.join().unwrap());
+    });
+}
+
+/// A replacing thread retires slot 1 while the migrating thread has a copy of its word in hand. The driver
+/// looks slot 2 up by that copy, and stalls in its swing, pinned. The entry is then replaced once more. If
+/// slot 1 were free by then, the third value could lie in it. The driver's swing would succeed, and leave a
+/// word that names slot 2, which leads nowhere once it is free.
+///
+/// Guards: a retired slot waits for two grace periods. The driver has pinned after the first began, and
+/// before the migrating thread unpins, so only the second waits for it.
+#[test]
+fn a_slot_retired_beside_a_copy() {
+    bounded("a_slot_retired_beside_a_copy", 3, || {
+        let rig = Rig::new();
+        rig.index.grow();
+        let retired = Arc::new(Mutex::new(None));
+        let (other, hand_over) = (rig.clone(), retired.clone());
+        let a = thread::spawn(move || {
+            // Other models interrupt a replacement.
+            loom::stop_exploring();
+            assert!(other.replace(2));
+            *hand_over.lock().unwrap() = Some(other.index.retire());
+            loom::explore();
+            // This switch is no preemption.
+            thread::yield_now();
+            other.reach(2);
+        });
+        while rig.carry(100) {}
+        let waits = retired.lock().unwrap().take();
+        let reused = waits.is_some_and(|mut waits| {
+            let is_over = (0..3).any(|_| rig.index.is_over(&mut waits));
+            is_over && {
+                rig.leases[1].store(0, Ordering::Release);
+                rig.replace(1)
+            }
+        });
+        a.join().unwrap();
+        assert_eq!(rig.all(), [if reused { 1 } else { 2 }]);
+    });
+}
+
+/// A replacing thread retires slot 1 while the migrating thread has a copy of its word in hand. Slot 1 then
+/// gets another key's entry, if it is free. The migrating thread would take that entry for the copy's own,
+/// and leave the copy as it is.
+///
+/// Guards: a grace period, and the migrating thread's pin.
+#[test]
+fn a_slot_freed_beside_a_copy() {
+    model("a_slot_freed_beside_a_copy", || {
+        let rig = Rig::new();
+        rig.index.grow();
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            assert!(other.replace(2));
+            let mut waits = other.index.retire();
+            if (0..3).any(|_| other.index.is_over(&mut waits)) {
+                other.leases[1].store(0, Ordering::Release);
+            }
+        });
+        rig.carry(100);
+        a.join().unwrap();
+        assert_eq!(rig.all(), [2]);
     });
 }

@@ -7,9 +7,14 @@
 //! so a thread that stays pinned in one store holds back no other store's memory. A thread's handle lies in its stripe of that
 //! store ([`Seat`]), and goes to the next thread that gets the stripe.
 //!
-//! The grace period is crossbeam-epoch's. Under loom a stand-in orders what the real one orders, and no more: a pin is a
-//! relaxed store and a sequentially consistent fence; an unpin is a release store; who ends a period makes such a fence, reads
-//! the pins relaxed, and makes an acquire fence.
+//! The grace period is crossbeam-epoch's. Under loom a stand-in orders what the real one orders, and no
+//! more:
+//!
+//! * A pin is a relaxed read-modify-write and a sequentially consistent fence; an unpin is a release.
+//! * A period begins with such a fence. It waits for the pins that its thread sees after the fence, and
+//!   for no pin that comes later. The real one may let a later reader pass its end, too.
+//! * The thread that ends a period makes such a fence, reads those pins relaxed, and makes an acquire
+//!   fence.
 
 #[cfg(not(expiry_loom))]
 mod imp {
@@ -91,10 +96,9 @@ mod imp {
     /// As many threads as loom has.
     const THREADS: usize = 5;
 
-    type Deferred = Box<dyn FnOnce() + Send>;
-
     struct Local {
-        pinned: AtomicUsize,
+        /// How often its thread has pinned and unpinned: odd while it is pinned.
+        turns: AtomicUsize,
         /// Of its own thread: how many guards there are.
         guards: Cell<usize>,
     }
@@ -104,10 +108,32 @@ mod imp {
     // SAFETY: as above.
     unsafe impl Send for Local {}
 
+    /// What is to be run when a grace period is over.
+    struct Deferred {
+        /// The pins that it waits for: a thread's number, and its `turns` when the period began.
+        pins: Vec<(usize, usize)>,
+        run: Box<dyn FnOnce() + Send>,
+    }
+
     struct Domain {
         locals: [Local; THREADS],
         taken: Number,
         deferred: loom::sync::Mutex<Vec<Deferred>>,
+    }
+
+    impl Domain {
+        fn turns(&self, local: usize) -> usize {
+            self.locals[local].turns.load(Ordering::Relaxed)
+        }
+
+        /// The pins that the calling thread sees.
+        fn pins(&self) -> Vec<(usize, usize)> {
+            fence(Ordering::SeqCst);
+            // Those that no thread has taken are not pinned yet.
+            let taken = self.taken.load(std::sync::atomic::Ordering::Relaxed);
+            let pins = (0..taken).map(|local| (local, self.turns(local)));
+            pins.filter(|(_, turns)| turns % 2 == 1).collect()
+        }
     }
 
     pub(crate) struct Grace(Arc<Domain>);
@@ -126,7 +152,11 @@ mod imp {
 
     impl Guard {
         pub(crate) fn after(&self, f: impl FnOnce() + Send + 'static) {
-            self.domain.deferred.lock().unwrap().push(Box::new(f));
+            let mut deferred = self.domain.deferred.lock().unwrap();
+            deferred.push(Deferred {
+                pins: self.domain.pins(),
+                run: Box::new(f),
+            });
         }
     }
 
@@ -136,7 +166,7 @@ mod imp {
             let guards = local.guards.get() - 1;
             local.guards.set(guards);
             if guards == 0 {
-                local.pinned.store(0, Ordering::Release);
+                local.turns.fetch_add(1, Ordering::Release);
             }
         }
     }
@@ -151,7 +181,7 @@ mod imp {
         pub(crate) fn new() -> Self {
             Grace(Arc::new(Domain {
                 locals: std::array::from_fn(|_| Local {
-                    pinned: AtomicUsize::new(0),
+                    turns: AtomicUsize::new(0),
                     guards: Cell::new(0),
                 }),
                 taken: Number::new(0),
@@ -165,7 +195,9 @@ mod imp {
             let local = &self.0.locals[at];
             local.guards.set(local.guards.get() + 1);
             if local.guards.get() == 1 {
-                local.pinned.store(1, Ordering::Relaxed);
+                // A pin goes on with the release of the unpin before it: the thread that ends a
+                // period may see the later pin only. Crossbeam makes it a read-modify-write, too.
+                local.turns.fetch_add(1, Ordering::Relaxed);
                 fence(Ordering::SeqCst);
             }
             Guard {
@@ -175,24 +207,25 @@ mod imp {
         }
 
         pub(crate) unsafe fn turn(&self, _: &Seat) {
-            let due = {
-                // What is in the list was deferred before the fence.
+            let due: Vec<Deferred> = {
                 let mut deferred = self.0.deferred.lock().unwrap();
                 if deferred.is_empty() {
                     return;
                 }
                 fence(Ordering::SeqCst);
-                let pinned = |local: &Local| local.pinned.load(Ordering::Relaxed) != 0;
-                // Those that no thread has taken are never pinned.
-                let taken = self.0.taken.load(std::sync::atomic::Ordering::Relaxed);
-                if self.0.locals[..taken].iter().any(pinned) {
-                    return;
+                let is_held = |&(local, turns): &(usize, usize)| self.0.turns(local) == turns;
+                for waiting in deferred.iter_mut() {
+                    waiting.pins.retain(is_held);
                 }
                 fence(Ordering::Acquire);
-                std::mem::take(&mut *deferred)
+                let (due, left) = std::mem::take(&mut *deferred)
+                    .into_iter()
+                    .partition(|waiting| waiting.pins.is_empty());
+                *deferred = left;
+                due
             };
-            for f in due {
-                f();
+            for waiting in due {
+                (waiting.run)();
             }
         }
     }

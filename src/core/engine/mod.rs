@@ -50,6 +50,8 @@ pub(crate) use admission::Door;
 pub(crate) use admission::Refused;
 pub(crate) use deadline::{BadTimeout, Source};
 pub(crate) use face::{Claim, Config, Face, Round};
+#[cfg(expiry_loom)]
+pub(crate) use reclaim::Wait;
 pub(crate) use renewal::Look;
 pub(crate) use stripe::Stripe;
 pub(crate) use walk::Walk;

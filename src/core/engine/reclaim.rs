@@ -143,7 +143,7 @@ impl Waiting {
 }
 
 /// A wait for [`PERIODS`] grace periods, one after the other.
-struct Wait {
+pub(crate) struct Wait {
     /// How many are over.
     over: usize,
     /// Set when the one that is under way is over.
@@ -151,7 +151,7 @@ struct Wait {
 }
 
 impl Wait {
-    fn begin(pins: &Pins) -> Self {
+    pub(crate) fn begin(pins: &Pins) -> Self {
         let passed = Arc::new(AtomicBool::new(false));
         let flag = passed.clone();
         pins.pin()
@@ -160,7 +160,7 @@ impl Wait {
     }
 
     /// Whether all are over. Begins the next one where one is.
-    fn is_over(&mut self, pins: &Pins) -> bool {
+    pub(crate) fn is_over(&mut self, pins: &Pins) -> bool {
         while self.over < PERIODS && self.passed.load(Ordering::Acquire) {
             self.over += 1;
             if self.over == PERIODS {
