@@ -9,7 +9,6 @@ use crate::core::engine::{Claim, Face};
 use crate::core::lease::Lease;
 use crate::core::slot::Slot;
 use crate::error::BuildError;
-use crate::inject::{hit, Bug};
 use crate::setup::{setters, Reaper, Setup};
 use crate::sync::stack::Stack;
 use crate::time::Timeout;
@@ -593,9 +592,6 @@ impl<K: 'static> Face<Pair<K, ()>> for Shared<K> {
             Target::Handler(handler) => {
                 let ended = self.store.ended_by_driver(&claim, Cause::Expired);
                 self.store.guard(|| handler(ended.key()));
-                if hit(Bug::DoubleOutcome) {
-                    self.store.guard(|| handler(ended.key()));
-                }
             }
             Target::Channel(sender) => sender.send(self.expired(&claim, deadline)),
         }

@@ -16,7 +16,6 @@ use crate::core::slot::{Owned, Slot};
 use crate::core::slots::Spot;
 use crate::core::threads::{Counter, PerShard};
 use crate::error::BuildError;
-use crate::inject::{held, hit, is, Bug};
 use crate::panics::caught;
 use crate::setup::{shut, Reaper, Setup};
 use crate::sync::Ordering;
@@ -409,9 +408,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
         pin: &Pin,
         wanted: Wanted<'_, F>,
     ) -> Option<Found<'_, K, V>> {
-        if hit(Bug::MissedLookUp) {
-            return None;
-        }
         match self.engine.index_of(wanted.hash).glance(wanted.hash) {
             Glance::There(candidate) => {
                 let position = Some(candidate.position());
@@ -555,9 +551,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
             if let Some(ended) = self.enforce(pin, mine, &found, spot, term.deadline) {
                 return Ok(Entered::Closed(found, ended));
             }
-            if hit(Bug::LostInsert) {
-                drop(self.end(pin, &found, Cause::Removed));
-            }
             Ok(Entered::Done(found))
         })
     }
@@ -657,9 +650,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
             self.count(mine, claim.id).replacing.add(1);
             // SAFETY: forwarded by this thread, and the index names the new slot now.
             let old = unsafe { EndedSlot::new(self, found.id) };
-            if is(Bug::StaleGet) {
-                spot.term.set_before(found.id);
-            }
             let new = Found {
                 id: claim.id,
                 slot: claim.slot,
@@ -713,7 +703,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
     ) -> EndedSlot<&Self, K, V> {
         let counts = self.count(mine, claim.id);
         match cause {
-            _ if hit(Bug::LostCount) => {}
             Cause::Expired => counts.expired.add(1),
             Cause::Closed => counts.closed.add(1),
             _ => counts.removed.add(1),
@@ -762,18 +751,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Tells the listener. Never panics. The caller is unpinned.
     #[inline]
     pub(super) fn tell<H: Holds<Target = Self>>(&self, ended: &EndedSlot<H, K, V>, cause: Cause) {
-        let Some(listener) = self.listener.as_ref().filter(|_| !hit(Bug::LostOutcome)) else {
+        let Some(listener) = &self.listener else {
             return;
         };
-        let cause = if hit(Bug::WrongCause) {
-            Cause::Removed
-        } else {
-            cause
-        };
         self.guard(|| listener(ended.key(), ended.value(), cause));
-        if hit(Bug::DoubleOutcome) {
-            self.guard(|| listener(ended.key(), ended.value(), cause));
-        }
     }
 
     /// Runs what the user wants to be called. Never panics.
@@ -828,31 +809,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
     ) -> Result<Option<Touched>, StoreError> {
         if found.lease.state() != State::Live {
             // A timeout that cannot be kept is refused all the same.
-            let deadline = self.deadline(timeout, face)?;
-            if found.lease.state() == State::Closing && hit(Bug::Reopened) {
-                let renewed = found.lease.with_state(State::Live).with_deadline(deadline);
-                let swapped = found.slot.swap_lease(found.lease, renewed).is_ok();
-                let _ = self.engine.enforce(found.id, deadline);
-                return Ok(swapped.then_some(Touched::Renewed(deadline)));
-            }
+            self.deadline(timeout, face)?;
             return Ok(Some(Touched::Closing));
         }
-        let (found, look) = (*found, Look::after(*lost == Some(found.place())));
-        let stale = held(Bug::HeldDeadline, || self.deadline(timeout, face)).transpose()?;
-        let (found, deadline) = match stale {
-            None => {
-                let times = (timeout, self.timeout);
-                let deadline = self
-                    .engine
-                    .renewed(found.lease, look, times.0, times.1, face)?;
-                (found, deadline)
-            }
-            Some(stale) => match found.again() {
-                later if later.lease.state() == State::Live => (later, Some(stale)),
-                _ => return Ok(None),
-            },
-        };
-        let Some(deadline) = deadline else {
+        let look = Look::after(*lost == Some(found.place()));
+        let renewed = self
+            .engine
+            .renewed(found.lease, look, timeout, self.timeout, face)?;
+        let Some(deadline) = renewed else {
             // Made just before the other one: by this call's own timeout.
             return Ok(Some(Touched::Renewed(self.deadline(timeout, face)?)));
         };
@@ -861,9 +825,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
             // When it was found it had this deadline: there is nothing to swap.
             self.engine.heed(found.id, deadline);
             return Ok(Some(Touched::Unchanged));
-        }
-        if hit(Bug::LateTouch) {
-            return Ok(Some(Touched::Renewed(deadline)));
         }
         let mut renew = || {
             if found.slot.swap_lease(found.lease, renewed).is_err() {
@@ -923,7 +884,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             let lease = spot.slot.lease();
             let same = lease.incarnation() == place.generation
                 && spot.note.load(Ordering::Acquire) == place.hash;
-            if !same && !hit(Bug::StaleGeneration) || !lease.is_in(HELD) {
+            if !same || !lease.is_in(HELD) {
                 self.deadline(timeout, face)?;
                 return Ok(Touched::Gone);
             }

@@ -15,7 +15,6 @@ use crate::core::memory::OutOfMemory;
 use crate::core::params::{BUCKET, CHUNK, LONG_WALK, LOOKS, SAMPLES};
 use crate::core::slot::Payload;
 use crate::core::slots::{Run, Slots, Spot};
-use crate::inject::{hit, Bug};
 use crate::sync::Ordering;
 
 /// After how many chunks in which a claim found nothing it takes a new one.
@@ -109,10 +108,6 @@ impl<P: Payload, C> Engine<P, C> {
             *refused = Refused::Closed;
             return NOTHING;
         }
-        if hit(Bug::FalseFull) {
-            *refused = Refused::Full;
-            return NOTHING;
-        }
         if needs_room {
             if let Err(why) = self.take_credit() {
                 *refused = why;
@@ -122,9 +117,6 @@ impl<P: Payload, C> Engine<P, C> {
         let mut fruitless = 0;
         loop {
             if let Some(id) = self.claim_in_chunk(stripe) {
-                if hit(Bug::WaitingInsert) {
-                    self.wait_for_driver(id);
-                }
                 return id;
             }
             if let Err(why) = self.next_chunk(stripe, index, fruitless >= FRUITLESS) {
@@ -141,15 +133,6 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// What [`Bug::WaitingInsert`] does.
-    #[cold]
-    #[allow(clippy::cast_possible_truncation)] // a slot's id
-    fn wait_for_driver(&self, id: u64) {
-        while self.shards[self.shard_of(id as u32)].driver.is_taken() {
-            std::thread::yield_now();
-        }
-    }
-
     /// Takes one of the free slots that a bounded capacity leaves.
     pub(super) fn take_credit(&self) -> Result<(), Refused> {
         let Some(credits) = &self.credits else {
@@ -159,11 +142,7 @@ impl<P: Payload, C> Engine<P, C> {
         let mut left = credits.load(Ordering::Relaxed);
         loop {
             if left == 0 {
-                return if hit(Bug::OverCapacity) {
-                    Ok(())
-                } else {
-                    Err(Refused::Full)
-                };
+                return Err(Refused::Full);
             }
             match credits.compare_exchange_weak(
                 left,
@@ -208,11 +187,7 @@ impl<P: Payload, C> Engine<P, C> {
             let (hand, free) = (stripe.hand.get(), stripe.free.get());
             let stale = stripe.lapsed.get() != 0 && self.is_stale(hand as u32, stripe.lapsed.get());
             if free != 0 && !stale {
-                let first = take(stripe, free);
-                if hit(Bug::SkippedSlots) {
-                    stripe.free.set(0);
-                }
-                return Some(first);
+                return Some(take(stripe, free));
             }
             let next = self.leave(stripe);
             if next >= stripe.end.get() || is_crowded(stripe) {
@@ -376,10 +351,7 @@ impl<P: Payload, C> Engine<P, C> {
             let active = shard.active.load(Ordering::Acquire);
             self.slots
                 .ensure(active as usize * self.shards.len() + at)
-                .map_err(|OutOfMemory| match hit(Bug::WrongRefusal) {
-                    true => Refused::Closed,
-                    false => Refused::OutOfMemory,
-                })?;
+                .map_err(|OutOfMemory| Refused::OutOfMemory)?;
             // Before anybody can be in it: who shuts down either sees it, or we see that it was shut (W8).
             if shard.peak.fetch_max(active + 1, Ordering::AcqRel) & SHUT != 0 {
                 return Err(Refused::Closed);

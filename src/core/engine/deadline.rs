@@ -47,7 +47,6 @@
 use super::{Engine, Face, LastDeadline, Stripe, MAX_LAPSE};
 use crate::core::lease::Lease;
 use crate::core::slot::Payload;
-use crate::inject::{hit, Bug};
 use crate::sync::park::Patience;
 use crate::time::{nanos, Timeout, NEVER};
 use std::sync::atomic::Ordering::Relaxed;
@@ -158,9 +157,7 @@ impl<P: Payload, C> Engine<P, C> {
             Some(after) => {
                 last.after.set(after);
                 let after = after.saturating_add(lag);
-                let stale = u64::from(hit(Bug::StaleClock)) * 8;
-                let late = u64::from(hit(Bug::LateDeadline)) * 4096;
-                let deadline = self.ticks.deadline(now, after).saturating_sub(stale) + late;
+                let deadline = self.ticks.deadline(now, after);
                 let until = self.ticks.same_deadline_until(deadline, after);
                 (deadline, until.saturating_add(1))
             }
@@ -247,9 +244,7 @@ impl<P: Payload, C> Engine<P, C> {
         match timeout {
             Timeout::Never => Ok(None),
             Timeout::Default => Ok(default),
-            Timeout::After(after) if after.is_zero() && !hit(Bug::ZeroTimeout) => {
-                Err(BadTimeout::Zero)
-            }
+            Timeout::After(after) if after.is_zero() => Err(BadTimeout::Zero),
             Timeout::After(after) => self
                 .ticks
                 .timeout(after)
@@ -330,7 +325,7 @@ impl<P: Payload, C> Engine<P, C> {
     pub(crate) fn lapse(&self, now: u64) -> Option<u64> {
         let tick = self.ticks.at(now);
         let long = tick.saturating_sub(self.caught_up.load(Relaxed)) >= MAX_LAPSE;
-        (long && !hit(Bug::UnseenJump)).then_some(tick)
+        long.then_some(tick)
     }
 
     /// The clock has jumped by more than a lease can express, and nobody has polled since. A new deadline beside old

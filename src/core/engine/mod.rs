@@ -91,7 +91,6 @@ use super::pins::Pins;
 use super::slot::{Payload, Slot};
 use super::slots::{Slots, Spot};
 use super::threads::{self, index, Counter, Stripes};
-use crate::inject::{hit, stall, Bug};
 use crate::sync::asymmetric::Barrier;
 use crate::sync::exclusive::Exclusive;
 use crate::sync::park::{Patience, Waker};
@@ -742,9 +741,6 @@ impl<P: Payload, C> Engine<P, C> {
         let Some(header) = self.slots.header(id) else {
             return;
         };
-        if hit(Bug::LostNews) {
-            return;
-        }
         self.shards[self.shard_of(id)]
             .inbox
             .push(id / BUCKET_U32, header);
@@ -845,20 +841,12 @@ impl<P: Payload, C> Engine<P, C> {
     /// Ends a slot: the one caller for whom this succeeds owns it alone from here on.
     #[inline]
     pub(crate) fn end(&self, slot: Slot<'_, P>, lease: Lease) -> Result<(), Lease> {
-        if hit(Bug::TornEnd) && slot.lease() == lease {
-            stall(Bug::TornEnd);
-            slot.set_lease(lease.with_state(State::Dead));
-            return Ok(());
-        }
         slot.swap_lease(lease, lease.with_state(State::Dead))
     }
 
     /// Frees a slot that the caller owns alone: it ended it, or claimed it and never published it.
     #[inline]
     pub(crate) fn free(&self, stripe: &Stripe<C>, claim: &Claim<'_, P>) -> bool {
-        if hit(Bug::LeakSlot) {
-            return false;
-        }
         claim.slot.set_lease(Lease::free(claim.incarnation));
         self.freed(stripe)
     }

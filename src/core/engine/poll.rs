@@ -3,7 +3,6 @@
 use super::{Engine, Face, Instant, Round, Work};
 use crate::core::params::CHUNK;
 use crate::core::slot::Payload;
-use crate::inject::{hit, is, Bug};
 use crate::sync::Ordering;
 use crate::time::NEVER;
 
@@ -19,13 +18,6 @@ impl<P: Payload, C> Engine<P, C> {
     /// As [`poll`](Self::poll), beside a reaper, if there is one: it may be asleep, and does not know what this round has
     /// filed, or left over (W4).
     pub(crate) fn poll_beside(&self, now: u64, budget: usize, face: &impl Face<P>) -> Round {
-        if self.waker.is_set() && hit(Bug::IdlePoll) {
-            return Round {
-                more: false,
-                busy: false,
-                next: None,
-            };
-        }
         let round = self.go_round(now, budget, face, |at| self.depart(at));
         // Of this it has heard at no shard.
         let reclaim = self.reclaim.wanted();
@@ -64,15 +56,13 @@ impl<P: Payload, C> Engine<P, C> {
             busy: true,
             next: None,
         };
-        while self.is_driving() {
-            if !hit(Bug::SelfWait) {
-                return round;
-            }
+        if self.is_driving() {
+            return round;
         }
         let driving = self.driving();
         let relaxed = std::sync::atomic::Ordering::Relaxed;
         let now = now.max(self.driven.fetch_max(now, relaxed));
-        let tick = self.ticks.at(now) + 8 * u64::from(is(Bug::FastDriver));
+        let tick = self.ticks.at(now);
         let Some(pauses) = self.pauses(now, tick) else {
             return round;
         };
@@ -171,7 +161,7 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// Lowers the announced wake-up to `tick` and wakes the reaper if that lowered it.
     pub(crate) fn wake_by(&self, tick: u64) {
-        if self.wake_at.fetch_min(tick, Ordering::AcqRel) > tick && !hit(Bug::LostWakeup) {
+        if self.wake_at.fetch_min(tick, Ordering::AcqRel) > tick {
             self.waker.wake();
         }
     }
