@@ -121,11 +121,6 @@ mod channel;
 mod core;
 mod error;
 mod hash;
-#[cfg(expiry_inject)]
-#[doc(hidden)]
-pub mod inject;
-#[cfg(not(expiry_inject))]
-mod inject;
 mod keyed;
 #[cfg(expiry_loom)]
 #[doc(hidden)]

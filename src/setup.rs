@@ -6,7 +6,6 @@ use crate::core::slot::Payload;
 use crate::core::threads::InRound;
 use crate::error::BuildError;
 use crate::hash::RandomState;
-use crate::inject::{hit, Bug};
 use crate::sync::process;
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::time::{nanos, Clock, CoarseClock, Ticks};
@@ -334,9 +333,7 @@ impl Reaper {
                     crate::panics::quietly(|| entered = Some(span.entered()));
                     event!(DEBUG, "reaper started");
                     reaper::run(engine(&face), &*face, budget, &orders);
-                    if !hit(Bug::LostClose) {
-                        last(&face);
-                    }
+                    last(&face);
                     orders.end();
                     #[cfg(feature = "async")]
                     engine(&face).parted();

@@ -401,6 +401,14 @@ impl<P: Payload> Slots<P> {
         }
     }
 
+    /// Starts fetching the word beside slot `id`, for a caller that is about to end the slot.
+    #[inline(always)]
+    pub(crate) fn prefetch_note(&self, id: u32) {
+        if let Some(spot) = self.spot(id) {
+            prefetch_at(spot.note);
+        }
+    }
+
     /// Starts fetching a bucket that may be owned next. Writable by the time the cursor gets there.
     pub(crate) fn prefetch(&self, first: u32) {
         let Some(spot) = self.spot(first) else {

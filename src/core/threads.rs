@@ -6,7 +6,6 @@
 //! hint, so they are plain relaxed loads and stores and cost no read-modify-write. One word is for others: what its thread has yet to
 //! report to the driver (`engine`, `Stripe::telling`).
 
-use crate::inject::{hit, Bug};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -109,9 +108,7 @@ impl Drop for Owned {
 /// This thread has no index any more.
 fn forget(index: usize) {
     INDEX.with(|cached| cached.set(UNKNOWN));
-    if !hit(Bug::DeadThread) {
-        give_back(index);
-    }
+    give_back(index);
 }
 
 /// An index that is this thread's for as long as this lives, be it that the thread has ended meanwhile.

@@ -55,16 +55,6 @@ impl Policy {
         self.idle.store(idle, Ordering::Relaxed);
         self.bound.store(bound, Ordering::Relaxed);
     }
-
-    /// For a seeded bug: which slot's entry this one's has replaced.
-    pub(super) fn set_before(&self, id: u32) {
-        self.bound.store(u64::from(id) + 1, Ordering::Release);
-    }
-
-    pub(super) fn before(&self) -> Option<u32> {
-        let before = self.bound.load(Ordering::Acquire).checked_sub(1)?;
-        u32::try_from(before).ok()
-    }
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {

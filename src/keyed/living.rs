@@ -12,7 +12,6 @@ use super::store::{Cause, Entered, Found, Fresh, Replaced, Store, Wanted};
 use super::{Lifetime, StoreError};
 use crate::core::engine::Pin;
 use crate::core::lease::State;
-use crate::inject::{hit, stall, Bug};
 use crate::time::Timeout;
 use std::borrow::Borrow;
 
@@ -99,7 +98,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     {
         loop {
             let found = self.find(pin, wanted)?;
-            if self.is_living(&found) || hit(Bug::Resurrect) {
+            if self.is_living(&found) {
                 return Some(found);
             }
             if self.is_gone(&found) {
@@ -120,7 +119,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[cold]
     fn is_gone(&self, found: &Found<'_, K, V>) -> bool {
         match found.lease.state() {
-            State::Live | State::LiveIdle if hit(Bug::Unlapsed) => true,
             State::Live | State::LiveIdle => {
                 let lapsed = found.lease.with_state(State::Lapsed);
                 found.slot.swap_lease(found.lease, lapsed).is_ok()
@@ -162,19 +160,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// What a `get` returns for this one: with a seeded bug, what it replaced.
-    #[inline(always)]
-    pub(super) fn stale<'a>(&'a self, found: Found<'a, K, V>) -> Found<'a, K, V> {
-        if !hit(Bug::StaleGet) {
-            return found;
-        }
-        let before = self.engine.spot(found.id).map(|spot| spot.term.before());
-        let stale = before
-            .flatten()
-            .and_then(|id| Some((id, self.engine.slot(id)?)));
-        stale.map_or(found, |(id, slot)| Found { id, slot, ..found })
-    }
-
     /// Ends an entry whose time is up. `None` if it has changed meanwhile.
     #[cold]
     fn make_way(&self, pin: &Pin, found: &Found<'_, K, V>) -> Option<Notice<'_, K, V>> {
@@ -202,7 +187,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 let Some((key, _)) = fresh.as_ref() else {
                     unreachable!("a call inserts what it has yet to insert");
                 };
-                self.find(pin, Wanted::new(hash, key))
+                // A replacement writes beside the old slot: that memory comes with the slot's.
+                let ahead = |id| self.engine.prefetch_note(id);
+                self.find_and(pin, Wanted::new(hash, key), ahead)
             };
             let found = match found {
                 Some(found) => found,
@@ -334,7 +321,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 self.deadline(timeout, self)?;
                 return Ok(false);
             };
-            stall(Bug::Unlapsed);
             let renewed = match self.policy(&found) {
                 None => self
                     .renew(&found, &mut lost, timeout, self)?

@@ -1,7 +1,6 @@
 //! [`Exclusive`]: a value that one thread at a time may enter, and nobody waits for.
 
 use super::{process, AtomicU32, Ordering};
-use crate::inject::{hit, Bug};
 #[cfg(expiry_loom)]
 use loom::cell::UnsafeCell;
 #[cfg(not(expiry_loom))]
@@ -52,9 +51,6 @@ impl<T> Exclusive<T> {
         struct GiveBack<'a>(&'a AtomicU32);
         impl Drop for GiveBack<'_> {
             fn drop(&mut self) {
-                if hit(Bug::KeptShard) {
-                    return;
-                }
                 #[cfg(not(expiry_loom))]
                 self.0.store(0, Ordering::Release);
                 // Loom does not know that this comes after the swap of who has found it taken.

@@ -32,6 +32,14 @@ impl Ticks {
         now.saturating_sub(self.start) / self.interval
     }
 
+    /// Whether `tick` has begun at clock reading `now`, as [`at`](Self::at) would say. A
+    /// multiplication, where that takes a division.
+    #[inline]
+    pub(crate) fn has_begun(&self, tick: u64, now: u64) -> bool {
+        let begins = tick.checked_mul(self.interval);
+        begins.is_some_and(|begins| begins <= now.saturating_sub(self.start))
+    }
+
     /// The first tick that begins at or after `now + after`: a deadline set to it is never early and
     /// at most one interval late.
     #[inline]
@@ -105,6 +113,29 @@ mod tests {
                 assert_eq!(ticks.at(ticks.begins(deadline)), deadline);
                 if deadline > 0 {
                     assert!(ticks.at(ticks.begins(deadline) - 1) < deadline);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_tick_has_begun_where_the_clock_stands_at_it_or_later() {
+        for interval in [1, 7, 10, 1 << 40] {
+            let ticks = Ticks::new(17, interval);
+            let readings = (0..200).chain([interval * 3 + 16, interval * 3 + 17, u64::MAX]);
+            for now in readings {
+                let at = ticks.at(now);
+                for tick in [
+                    0,
+                    1,
+                    2,
+                    3,
+                    at.saturating_sub(1),
+                    at,
+                    at.saturating_add(1),
+                    NEVER,
+                ] {
+                    assert_eq!(ticks.has_begun(tick, now), tick <= at, "{tick} at {now}");
                 }
             }
         }

@@ -14,7 +14,6 @@ use super::id::{Serials, TimerId};
 use super::iter::Iter;
 use super::places::Places;
 use super::Geometry;
-use crate::inject::{hit, Bug};
 use std::num::NonZeroU64;
 use std::{error, fmt};
 
@@ -33,7 +32,7 @@ pub(super) enum Place<T> {
 impl<T> Place<T> {
     #[inline]
     fn is(&self, id: TimerId) -> bool {
-        matches!(self, Place::Live { serial, .. } if *serial == id.serial || hit(Bug::StaleGeneration))
+        matches!(self, Place::Live { serial, .. } if *serial == id.serial)
     }
 }
 
@@ -240,15 +239,9 @@ impl<T> TimerWheel<T> {
     pub fn schedule(&mut self, deadline: u64, value: T) -> TimerId {
         let index = self.take_place();
         let serial = self.serials.take();
-        let id = TimerId { serial, index };
-        let late = u64::from(hit(Bug::LateDeadline)) * 4096;
-        let due = deadline.wrapping_add(late);
         self.wheel
-            .schedule_with(index, due, Place::Live { serial, value });
-        if hit(Bug::LostInsert) {
-            drop(self.deschedule(id));
-        }
-        id
+            .schedule_with(index, deadline, Place::Live { serial, value });
+        TimerId { serial, index }
     }
 
     /// Moves a timer to another deadline; it keeps its id and value. As in [`schedule`](TimerWheel::schedule), a deadline that has come
@@ -270,9 +263,6 @@ impl<T> TimerWheel<T> {
     /// [`rearm`](TimerWheel::rearm)'s work.
     #[inline]
     pub fn reschedule(&mut self, id: TimerId, deadline: u64) -> Result<(), NotScheduled> {
-        if hit(Bug::LateTouch) && self.contains(id) {
-            return Ok(());
-        }
         let moved = self
             .wheel
             .reschedule_if(id.index, deadline, |place| place.is(id));
@@ -296,9 +286,7 @@ impl<T> TimerWheel<T> {
     #[inline]
     pub fn deschedule(&mut self, id: TimerId) -> Option<T> {
         let place = self.wheel.take_if(id.index, |place| place.is(id))?;
-        if !hit(Bug::LeakSlot) {
-            self.free.give(id.index);
-        }
+        self.free.give(id.index);
         match place {
             Place::Live { value, .. } => Some(value),
             Place::Free => None,
@@ -400,8 +388,7 @@ impl<T> TimerWheel<T> {
     /// ```
     #[inline]
     pub fn pop_limited(&mut self, now: u64, limit: &mut usize) -> Popped<T> {
-        let early = u64::from(hit(Bug::EarlyExpiry)) * 8;
-        match self.wheel.pop(now.wrapping_add(early), limit) {
+        match self.wheel.pop(now, limit) {
             Pop::Due { id: index, due } => self.fire(index, due),
             Pop::Idle => Popped::Idle,
             Pop::Budget => Popped::Limit,

@@ -74,22 +74,6 @@ pub enum Error {
         /// What is wrong, and what to do.
         why: String,
     },
-    /// A seeded bug was asked for, and this build has none.
-    #[error(
-        "there are no seeded bugs in this build; make one that has: \
-         RUSTFLAGS=\"--cfg expiry_inject\" cargo run --release --target-dir target/inject -p stress -- --inject-bug list"
-    )]
-    #[cfg(not(expiry_inject))]
-    NoBugs,
-    /// There is no such seeded bug.
-    #[error(
-        "{asked} is no seeded bug, as NAME or NAME/ONE_IN; stress --inject-bug list names them"
-    )]
-    #[cfg(expiry_inject)]
-    UnknownBug {
-        /// What was asked for.
-        asked: String,
-    },
     /// A tracker or a store refused its settings.
     #[error("the tracker or store cannot be built: {0}")]
     Build(#[from] expiry::BuildError),

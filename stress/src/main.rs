@@ -10,7 +10,6 @@ mod faults;
 mod growth;
 mod histories;
 mod hostile;
-mod inject;
 mod interrupt;
 mod latency;
 mod live;
@@ -49,23 +48,12 @@ fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     interrupt::listen();
-    let bug = cli
-        .inject_bug
-        .or_else(|| std::env::var("EXPIRY_INJECT").ok());
-    match bug.as_deref().map_or(Ok(true), inject::choose) {
-        Ok(true) => {}
-        Ok(false) => return ExitCode::SUCCESS,
-        Err(error) => return unusable(&error),
-    }
     if cli.pin {
         pin::want();
     }
     let scenario = Arc::new(cli.scenario.unwrap_or_else(tour));
     let ran = watch::over(&scenario, cli.stuck_after);
     let ran = ran.and_then(|mut report| {
-        if let Some(bug) = &bug {
-            inject::note(&mut report, bug);
-        }
         if interrupt::asked() {
             report.notes.insert(0, "ended by Ctrl-C".into());
         }

@@ -34,10 +34,6 @@ pub struct Cli {
     /// Which scenario to run.
     #[command(subcommand)]
     pub scenario: Option<Scenario>,
-    /// Give the engine a seeded bug that strikes one time in ONE_IN, to see which check finds it; `list` names them. For builds
-    /// with --cfg expiry_inject
-    #[arg(long, global = true, value_name = "NAME[/ONE_IN]")]
-    pub inject_bug: Option<String>,
     /// Keep each of the scenario's own threads on one processor
     #[arg(long, global = true)]
     pub pin: bool,

@@ -4,7 +4,6 @@ use crate::builder::BoltFactory;
 use crate::component::Bolt;
 use crate::emit::{Batch, Emitter};
 use crate::inbox::{Inbox, Jam};
-use crate::inject::{hit, Bug};
 use crate::instance::{Instance, Workplace};
 use crate::task::{Panicked, Shared, Step, Task, SAMPLED};
 use crate::tuple::{Roots, Tuple};
@@ -189,9 +188,8 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         } else {
             0
         };
-        let done = self.call(|bolt, bench| match hit(Bug::SkippedTuple) {
-            true => bench.ack(tuple),
-            false => bolt.execute(tuple, &mut crate::BoltCollector { bench }),
+        let done = self.call(|bolt, bench| {
+            bolt.execute(tuple, &mut crate::BoltCollector { bench });
         });
         if let Err(panicked) = done {
             let why = panicked.to_string().into();

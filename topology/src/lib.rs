@@ -64,11 +64,6 @@ mod error;
 mod gate;
 mod graph;
 mod inbox;
-#[cfg(expiry_inject)]
-#[doc(hidden)]
-pub mod inject;
-#[cfg(not(expiry_inject))]
-mod inject;
 mod instance;
 mod metrics;
 #[cfg(expiry_loom)]

@@ -5,7 +5,6 @@ use crate::component::{Next, Spout};
 use crate::emit::{Emitter, Found};
 use crate::error::{EmitError, Refused};
 use crate::inbox::{Inbox, Jam};
-use crate::inject::{hit, Bug};
 use crate::instance::{guarded, Instance, Workplace};
 use crate::outcomes::Ended;
 use crate::replay::{DeadLetter, Failure, Replay};
@@ -399,9 +398,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
                     let Some(pending) = desk.take(place) else {
                         continue;
                     };
-                    if !hit(Bug::LeakPlace) {
-                        desk.free.push(place);
-                    }
+                    desk.free.push(place);
                     let (id, took) = (pending.id, desk.now.saturating_sub(pending.began));
                     if pending.message.is_some() {
                         discard(pending.message);
@@ -414,9 +411,6 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
                     let took = Duration::from_nanos(took);
                     emitter.tell(|hook| hook.spout_ack(&emitter.context, id, took));
                     spout.ack(id);
-                    if hit(Bug::DoubleAck) {
-                        spout.ack(id);
-                    }
                 }
             });
         }
@@ -448,9 +442,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
             }
         });
         let due = self.desk.now.saturating_add(pause);
-        if !hit(Bug::LostReplay) {
-            self.later.push(Reverse((due, place)));
-        }
+        self.later.push(Reverse((due, place)));
     }
 
     fn give_up(&mut self, place: u32, failure: Failure) {

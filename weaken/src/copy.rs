@@ -2,8 +2,8 @@
 
 use crate::sites::{rewrite, Atomics, Mutant, Rewritten};
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
+use tree_copy::{files_at, put, text};
 
 /// Where concurrency lives that the models look at.
 const LOOKED_AT: [&str; 13] = [
@@ -59,7 +59,7 @@ pub struct Sources(Vec<(PathBuf, Rewritten)>);
 pub fn sources(root: &Path) -> Result<Sources, String> {
     let mut files = Vec::new();
     for place in LOOKED_AT {
-        files_under(&root.join(place), &mut files)?;
+        files.extend(sources_at(&root.join(place))?);
     }
     let mut read = Vec::new();
     let mut atomics = Atomics::default();
@@ -101,13 +101,11 @@ impl Sources {
             .map(|(name, rewritten)| (name.as_path(), rewritten.source.as_str()))
             .collect();
         for place in TAKEN_ALONG {
-            let mut files = Vec::new();
-            files_under(&root.join(place), &mut files)?;
-            for file in files {
+            for file in sources_at(&root.join(place))? {
                 let name = file.strip_prefix(root).map_err(|e| e.to_string())?;
                 match rewritten.get(name) {
                     Some(source) => put(&copy.join(name), source)?,
-                    None => put(&copy.join(name), &text(&file)?)?,
+                    None => put(&copy.join(name), text(&file)?)?,
                 }
             }
         }
@@ -126,43 +124,19 @@ impl Sources {
             })
             .collect();
         let manifest = manifest.replacen("[dependencies]", &depends("weak"), 1);
-        put(&copy.join("Cargo.toml"), &manifest)?;
+        put(&copy.join("Cargo.toml"), manifest)?;
         for member in ["topology", "loom-tests"] {
             let manifest = text(&root.join(member).join("Cargo.toml"))?;
             let manifest = manifest.replacen("[dependencies]", &depends("../weak"), 1);
-            put(&copy.join(member).join("Cargo.toml"), &manifest)?;
+            put(&copy.join(member).join("Cargo.toml"), manifest)?;
         }
         Ok(())
     }
 }
 
-fn files_under(place: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
-    if place.is_file() {
-        files.push(place.into());
-        return Ok(());
-    }
-    let entries = fs::read_dir(place).map_err(|e| format!("{}: {e}", place.display()))?;
-    let mut entries: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    entries.sort();
-    for entry in entries {
-        if entry.is_dir() || entry.extension().is_some_and(|extension| extension == "rs") {
-            files_under(&entry, files)?;
-        }
-    }
-    Ok(())
-}
-
-fn text(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
-}
-
-/// Leaves a file alone that is as it should be, so that nothing is built without need.
-fn put(path: &Path, content: &str) -> Result<(), String> {
-    if fs::read_to_string(path).is_ok_and(|there| there == content) {
-        return Ok(());
-    }
-    let folder = path.parent().expect("in the copy");
-    fs::create_dir_all(folder)
-        .and_then(|()| fs::write(path, content))
-        .map_err(|e| format!("{}: {e}", path.display()))
+/// The sources at a place of the workspace.
+fn sources_at(place: &Path) -> Result<Vec<PathBuf>, String> {
+    let is_source =
+        |path: &Path| path.is_dir() || path.extension().is_some_and(|extension| extension == "rs");
+    files_at(place, &is_source)
 }

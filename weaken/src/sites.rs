@@ -250,14 +250,9 @@ impl Finder<'_> {
             Expr::Unary(not) if matches!(not.op, syn::UnOp::Not(_)) && joins(&not.expr) => {
                 return self.condition(&not.expr, to_false, to_true);
             }
-            _ if constant(expr).is_some() => return,
+            Expr::Lit(_) => return,
             Expr::Binary(binary) if joins(expr) => {
                 let and = matches!(binary.op, syn::BinOp::And(_));
-                match (constant(&binary.left), constant(&binary.right)) {
-                    (Some(_), _) => return self.condition(&binary.right, to_true, to_false),
-                    (_, Some(_)) => return self.condition(&binary.left, to_true, to_false),
-                    (None, None) => {}
-                }
                 // The whole, and then each side the other way.
                 self.check(expr, to_true && !and, to_false && and);
                 self.condition(&binary.left, and, !and);
@@ -490,34 +485,6 @@ fn joins(expr: &Expr) -> bool {
     }
 }
 
-/// What a condition comes to in every build that is looked at: a literal, or a seeded bug (`src/inject.rs`), of which there are none.
-fn constant(expr: &Expr) -> Option<bool> {
-    match expr {
-        Expr::Paren(inner) => constant(&inner.expr),
-        Expr::Lit(literal) => match &literal.lit {
-            syn::Lit::Bool(literal) => Some(literal.value),
-            _ => None,
-        },
-        Expr::Unary(not) if matches!(not.op, syn::UnOp::Not(_)) => Some(!constant(&not.expr)?),
-        Expr::Binary(binary) if joins(expr) => {
-            let decides = matches!(binary.op, syn::BinOp::Or(_));
-            match (constant(&binary.left), constant(&binary.right)) {
-                (Some(one), _) | (_, Some(one)) if one == decides => Some(one),
-                (Some(_), other) | (other, None) => other,
-                (None, Some(_)) => None,
-            }
-        }
-        Expr::Call(call) => {
-            let seeded = |bug: &Expr| {
-                matches!(bug, Expr::Path(bug)
-                    if bug.path.segments.first().is_some_and(|first| first.ident == "Bug"))
-            };
-            call.args.iter().any(seeded).then_some(false)
-        }
-        _ => None,
-    }
-}
-
 fn compares(op: &syn::BinOp) -> bool {
     use syn::BinOp::{Eq, Ge, Gt, Le, Lt, Ne};
     matches!(op, Eq(_) | Ge(_) | Gt(_) | Le(_) | Lt(_) | Ne(_))
@@ -686,22 +653,16 @@ mod tests {
     }
 
     #[test]
-    fn a_seeded_bug_is_no_site() {
+    fn a_literal_is_no_site() {
         let (names, _) = found(
-            "fn f(a: &A) -> bool {\n\
-             if hit(Bug::A) { a.store(1, Ordering::Relaxed); }\n\
-             if a.is() && !hit(Bug::A) || a.was() && hit(Bug::B) { g() }\n\
-             hit(Bug::C) || a.is()\n\
+            "fn f(a: &A) {\n\
+             while true { a.store(1, Ordering::Relaxed); }\n\
+             if a.is() { g() }\n\
              }",
         );
         assert_eq!(
             names,
-            [
-                "a.rs f true#1 3:4 a.is()",
-                "a.rs f false#1 3:4 a.is()",
-                "a.rs f true#2 4:16 a.is()",
-                "a.rs f false#2 4:16 a.is()",
-            ]
+            ["a.rs f true#1 3:4 a.is()", "a.rs f false#1 3:4 a.is()"]
         );
     }
 

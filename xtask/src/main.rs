@@ -3,7 +3,6 @@
 //! Nothing but the Rust toolchain is needed.
 
 mod examples;
-mod inject;
 mod package;
 mod sanitize;
 
@@ -15,7 +14,8 @@ const HELP: &str = "\
 cargo xtask test     format, clippy, unit, property, stress and doc tests, docs, package, loom models
 cargo xtask quick    the same without the package and the loom models
 cargo xtask loom     the loom models alone, with deeper bounds and more programs (some hours)
-cargo xtask inject   seeded bugs: each must be found by the stress scenarios, and each check of these must find one (some minutes)
+cargo xtask inject   seeded bugs: the stress scenarios must find each, and each of their checks must find one (some minutes;
+                     `--help` has options)
 cargo xtask weaken   weakens one ordering, fence, compare-and-swap or condition at a time, and runs the loom models until one fails
                      (hours; `--help` has options)
 cargo xtask package [CHECK..]  that the crates can be published: packed, documented, licences, lowest versions, oldest compiler, other targets
@@ -170,7 +170,12 @@ fn main() -> ExitCode {
             let asked: Vec<String> = std::env::args().skip(2).collect();
             return package::run(&asked);
         }
-        Some("inject") => vec![inject::step()],
+        Some("inject") => {
+            let run = ["run", "--locked", "-p", "seeded-bugs", "--"];
+            let mut step = cargo("seeded bugs", &run);
+            step.command.extend(std::env::args().skip(2));
+            vec![step]
+        }
         Some("loom") => {
             let mut step = loom(
                 "loom models, deeper",

@@ -9,7 +9,6 @@ use crate::core::header::Header;
 use crate::core::index::{Candidate, Insert};
 use crate::core::lease::{set, Lease, State};
 use crate::core::slot::Slot;
-use crate::inject::{hit, Bug};
 use crate::sync::Ordering;
 use crate::time::Timeout;
 use std::time::Duration;
@@ -199,9 +198,6 @@ impl Trees {
         new: &New,
         (xor, timeout): (u64, Timeout),
     ) -> Result<(), AckError> {
-        if hit(Bug::LostInsert) {
-            return Ok(());
-        }
         let mut refused = Refused::OutOfMemory;
         let placed = self.place(who, new, State::Live, |target| target ^ xor, &mut refused);
         let Some((claim, header)) = placed else {
@@ -321,7 +317,6 @@ impl Trees {
                         return Ok(());
                     }
                 }
-                _ if hit(Bug::DuplicateInit) => return Ok(()),
                 // Somebody else's init was first (S3, S7).
                 _ => {
                     self.keys(mine, hash).duplicate.add(1);
@@ -493,9 +488,6 @@ impl Trees {
                     _ => Ok(Ack::Held),
                 };
             }
-            if hit(Bug::LostAck) {
-                return Ok(Ack::Pending);
-            }
             let next = found.word ^ xor;
             if found
                 .slot
@@ -550,7 +542,7 @@ impl Trees {
         use std::sync::atomic::Ordering::Relaxed;
         self.engine.with_stripe(|mine, index| {
             let full = self.early.fetch_add(1, Relaxed) >= self.settings.early_capacity;
-            if full && !hit(Bug::UnboundedEarly) {
+            if full {
                 self.early.fetch_sub(1, Relaxed);
                 self.keys(mine, hash).refused.add(1);
                 return Err(AckError::EarlyFull);
@@ -610,9 +602,6 @@ impl Trees {
             let lease = found.lease;
             match lease.state() {
                 State::Live => {
-                    if hit(Bug::LostFail) {
-                        return Ok(Done::Now);
-                    }
                     let target = self.target(key, lease.incarnation());
                     match self.fail_live(found.claim(), lease, target, by) {
                         Ok(true) => return Ok(Done::Now),
@@ -691,7 +680,7 @@ impl Trees {
 
     pub(crate) fn reset_chosen(&self, key: u64, timeout: Timeout) -> Result<Done, AckError> {
         let hash = self.engine.hash(key);
-        let held = self.check(timeout)?;
+        self.check(timeout)?;
         // Early signs all wait equally long.
         let early = Timeout::After(Duration::from_nanos(self.settings.early_timeout));
         let mut lost = None;
@@ -706,7 +695,6 @@ impl Trees {
             let (timeout, done) = match lease.state() {
                 // An init that is under way keeps what it finds in the lease, and tells the driver
                 // of it.
-                State::Live | State::Initing if hit(Bug::LateTouch) => return Ok(Done::Now),
                 State::Live | State::Initing => (timeout, Done::Now),
                 State::Early | State::EarlyFailed | State::EarlyFailedBy => (early, Done::Held),
                 _ => return self.late(found.id),
@@ -719,8 +707,7 @@ impl Trees {
                     && before.with_state(lease.state()) != lease
             };
             let look = Look::after(lost.is_some_and(is_again));
-            let held = held.filter(|_| done == Done::Now);
-            let Some(deadline) = self.renewed(lease, look, timeout, held)? else {
+            let Some(deadline) = self.renewed(lease, look, timeout)? else {
                 return Ok(done);
             };
             let renewed = lease.with_deadline(deadline);

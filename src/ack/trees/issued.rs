@@ -8,7 +8,6 @@ use crate::core::engine::{Claim, Look, Refused};
 use crate::core::header::Header;
 use crate::core::lease::{IssuedId, Lease, State};
 use crate::core::slot::Slot;
-use crate::inject::{hit, Bug};
 use crate::sync::Ordering;
 use crate::time::Timeout;
 
@@ -118,12 +117,8 @@ impl Trees {
             // word the swap would fail.
             let key = slot.fields().key.load(Ordering::Relaxed);
             lease = slot.lease();
-            let same = key == root.0 || hit(Bug::StaleGeneration);
-            if !same || lease.state() != State::LiveIssued {
+            if key != root.0 || lease.state() != State::LiveIssued {
                 return self.late(id);
-            }
-            if hit(Bug::LostAck) {
-                return Ok(Ack::Pending);
             }
             // AcqRel: Release passes on what this thread did for its tuple to whoever completes the tree.
             match slot.fields().word.compare_exchange(
@@ -192,9 +187,6 @@ impl Trees {
 
     pub(crate) fn fail_issued(&self, root: Root, by: Option<u64>) -> Result<Done, AckError> {
         while let Some((claim, lease)) = self.tenant(root) {
-            if hit(Bug::LostFail) {
-                return Ok(Done::Now);
-            }
             match self.fail_live(claim, lease, self.issued_target(root.0), by) {
                 Ok(true) => return Ok(Done::Now),
                 Ok(false) => {}
@@ -205,13 +197,10 @@ impl Trees {
     }
 
     pub(crate) fn reset_issued(&self, root: Root, timeout: Timeout) -> Result<Done, AckError> {
-        let held = self.check(timeout)?;
+        self.check(timeout)?;
         let mut look = Look::First;
         while let Some((claim, lease)) = self.tenant(root) {
-            if hit(Bug::LateTouch) {
-                return Ok(Done::Now);
-            }
-            let Some(deadline) = self.renewed(lease, look, timeout, held)? else {
+            let Some(deadline) = self.renewed(lease, look, timeout)? else {
                 return Ok(Done::Now);
             };
             let renewed = lease.with_deadline(deadline);

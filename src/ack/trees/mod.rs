@@ -46,7 +46,6 @@ use crate::core::lease::{Lease, State};
 use crate::core::per_shard::PerShard;
 use crate::core::slot::Slot;
 use crate::core::threads::Counter;
-use crate::inject::{held, hit, Bug};
 #[cfg(feature = "async")]
 use crate::setup::Leftovers;
 use crate::sync::park::Patience;
@@ -298,30 +297,22 @@ impl Trees {
     }
 
     /// Refuses a timeout that a renewal cannot have. Before the root is looked for: whether there
-    /// is one makes no difference. What it returns is the deadline of [`Bug::HeldDeadline`].
+    /// is one makes no difference.
     #[inline]
-    pub(super) fn check(&self, timeout: Timeout) -> Result<Option<u64>, AckError> {
-        let default = self.settings.timeout;
-        self.engine.nanos(timeout, default)?;
-        let held = held(Bug::HeldDeadline, || {
-            self.engine.renewal(timeout, default, self)
-        });
-        Ok(held.transpose()?)
+    pub(super) fn check(&self, timeout: Timeout) -> Result<(), AckError> {
+        self.engine.nanos(timeout, self.settings.timeout)?;
+        Ok(())
     }
 
     /// The deadline that a renewal sets which has just looked at `lease`; `None` leaves the lease
-    /// as it is, and the renewal is done. `held` is what [`check`](Self::check) returned.
+    /// as it is, and the renewal is done.
     #[inline]
     pub(super) fn renewed(
         &self,
         lease: Lease,
         look: Look,
         timeout: Timeout,
-        held: Option<u64>,
     ) -> Result<Option<u64>, AckError> {
-        if held.is_some() {
-            return Ok(held);
-        }
         let default = self.settings.timeout;
         Ok(self.engine.renewed(lease, look, timeout, default, self)?)
     }
@@ -454,7 +445,6 @@ impl Trees {
         };
         let counts = &mine.face.counts[self.engine.shard_of(claim.id)];
         match reason {
-            Some(_) if hit(Bug::LostCount) => {}
             Some(Reason::Acked) => counts.acked.add(1),
             Some(Reason::Failed { .. }) => counts.failed.add(1),
             Some(Reason::TimedOut { .. }) => counts.expired.add(1),
@@ -488,7 +478,7 @@ impl Trees {
             }
             RootId::Chosen(key)
         };
-        if let Some(reason) = reason.filter(|_| !hit(Bug::LostOutcome)) {
+        if let Some(reason) = reason {
             let outcome = Outcome {
                 root,
                 owner,
@@ -496,9 +486,6 @@ impl Trees {
                 latency,
             };
             self.deliver.tell(&outcome);
-            if hit(Bug::DoubleOutcome) {
-                self.deliver.tell(&outcome);
-            }
             #[cfg(feature = "async")]
             if self.deliver.is_awaited() {
                 if !mine.is_driving() {

@@ -24,7 +24,6 @@
 //! a sequentially consistent fence between joining and its look, and the thread that shuts down
 //! passes one between its store and its look at the line.
 
-use crate::inject::{hit, Bug};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 #[cfg(feature = "async")]
@@ -97,9 +96,6 @@ impl Admission {
         if self.is_refusing() {
             return Err(Refused::Closed);
         }
-        if hit(Bug::FalseFull) {
-            return Err(Refused::Full);
-        }
         if needs_room {
             self.take_permit()
         } else {
@@ -115,11 +111,7 @@ impl Admission {
         let mut left = permits.load(Ordering::Relaxed);
         loop {
             if left == 0 {
-                return if hit(Bug::OverCapacity) {
-                    Ok(())
-                } else {
-                    Err(Refused::Full)
-                };
+                return Err(Refused::Full);
             }
             match permits.compare_exchange_weak(
                 left,

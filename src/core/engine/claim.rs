@@ -9,7 +9,6 @@ use super::{Claim, Engine, Refused, Stripe};
 use crate::core::params::CHUNK;
 use crate::core::slot::Payload;
 use crate::core::slots::{Slots, Spot};
-use crate::inject::{hit, Bug};
 
 /// After how many chunks in which a claim found nothing it takes a new one.
 const FRUITLESS: u32 = 4;
@@ -94,9 +93,6 @@ impl<P: Payload, C> Engine<P, C> {
         let mut fruitless = 0;
         loop {
             if let Some(id) = self.claim_in_chunk(stripe) {
-                if hit(Bug::WaitingInsert) {
-                    self.wait_for_driver(id);
-                }
                 return id;
             }
             if let Err(why) = self.next_chunk(stripe, index, fruitless >= FRUITLESS) {
@@ -110,15 +106,6 @@ impl<P: Payload, C> Engine<P, C> {
                 return NOTHING;
             }
             fruitless += 1;
-        }
-    }
-
-    /// What [`Bug::WaitingInsert`] does.
-    #[cold]
-    #[allow(clippy::cast_possible_truncation)] // a slot's id
-    fn wait_for_driver(&self, id: u64) {
-        while self.shards[self.shard_of(id as u32)].driver.is_taken() {
-            std::thread::yield_now();
         }
     }
 

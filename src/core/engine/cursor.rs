@@ -13,7 +13,6 @@ use crate::core::params::{BUCKET, CHUNK, LONG_WALK};
 use crate::core::slot::Payload;
 use crate::core::slots::Slots;
 use crate::core::threads::Counter;
-use crate::inject::{hit, Bug};
 
 /// See the module's head. Written by one thread at a time.
 #[derive(Default)]
@@ -69,11 +68,7 @@ impl Cursor {
             let (bucket, free) = (self.bucket.get(), self.free.get());
             let stale = is_stale(bucket as u32);
             if free != 0 && !stale {
-                let first = self.take(free);
-                if hit(Bug::SkippedSlots) {
-                    self.free.set(0);
-                }
-                return Some(first);
+                return Some(self.take(free));
             }
             let next = self.leave_bucket(slots);
             if next >= self.end.get() || self.is_crowded() {

@@ -18,7 +18,6 @@
 //! first, and what is due goes (`Engine::catch_up`).
 
 use crate::core::threads::Counter;
-use crate::inject::{hit, Bug};
 use crate::time::{nanos, Clock, CoarseClock, Ticks, Timeout, NEVER};
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::AtomicU64;
@@ -207,9 +206,7 @@ impl Deadlines {
             Some(after) => {
                 last.after.set(after);
                 let after = after.saturating_add(lag);
-                let stale = u64::from(hit(Bug::StaleClock)) * 8;
-                let late = u64::from(hit(Bug::LateDeadline)) * 4096;
-                let deadline = self.ticks.deadline(now, after).saturating_sub(stale) + late;
+                let deadline = self.ticks.deadline(now, after);
                 let until = self.ticks.same_deadline_until(deadline, after);
                 (deadline, until.saturating_add(1))
             }
@@ -266,9 +263,7 @@ impl Deadlines {
         match timeout {
             Timeout::Never => Ok(None),
             Timeout::Default => Ok(default),
-            Timeout::After(after) if after.is_zero() && !hit(Bug::ZeroTimeout) => {
-                Err(BadTimeout::Zero)
-            }
+            Timeout::After(after) if after.is_zero() => Err(BadTimeout::Zero),
             Timeout::After(after) => self
                 .ticks
                 .timeout(after)
@@ -317,7 +312,7 @@ impl Deadlines {
     pub(super) fn lapse(&self, now: u64) -> Option<u64> {
         let tick = self.ticks.at(now);
         let long = tick.saturating_sub(self.caught_up()) >= MAX_LAPSE;
-        (long && !hit(Bug::UnseenJump)).then_some(tick)
+        long.then_some(tick)
     }
 
     /// Notes for this thread whether the driver is [years behind](Self::lapse).

@@ -8,7 +8,6 @@ use crate::core::index::Removed;
 use crate::core::lease::{Lease, State};
 use crate::core::params::CHUNK;
 use crate::core::slot::{Payload, Slot};
-use crate::inject::{hit, Bug};
 use crate::sync::park::doze;
 use std::time::{Duration, Instant};
 
@@ -16,9 +15,6 @@ impl<P: Payload, C> Engine<P, C> {
     /// Frees a slot that the caller owns alone: it ended it, or claimed it and never published it.
     #[inline]
     pub(crate) fn free(&self, stripe: &Stripe<C>, claim: &Claim<'_, P>) -> bool {
-        if hit(Bug::LeakSlot) {
-            return false;
-        }
         claim.slot.set_lease(Lease::free(claim.incarnation));
         self.freed(stripe)
     }

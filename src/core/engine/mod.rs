@@ -66,7 +66,6 @@ pub(crate) use super::pins::Pin;
 use super::slot::{Payload, Slot};
 use super::slots::{Slots, Spot};
 use super::threads::{self, index, Counter, Stripes};
-use crate::inject::{hit, stall, Bug};
 use crate::sync::park::Patience;
 use crate::sync::{process, thread};
 use crate::time::{Ticks, Timeout, NEVER};
@@ -184,6 +183,12 @@ impl<P: Payload, C> Engine<P, C> {
     #[inline(always)]
     pub(crate) fn slot(&self, id: u32) -> Option<Slot<'_, P>> {
         self.slots.slot(id)
+    }
+
+    /// See [`Slots::prefetch_note`].
+    #[inline(always)]
+    pub(crate) fn prefetch_note(&self, id: u32) {
+        self.slots.prefetch_note(id);
     }
 
     /// A slot and what belongs to it.
@@ -453,9 +458,6 @@ impl<P: Payload, C> Engine<P, C> {
         let Some(header) = self.slots.header(id) else {
             return;
         };
-        if hit(Bug::LostNews) {
-            return;
-        }
         let notices = &self.shards[self.shard_of(id)].notices;
         if let Some(tick) = notices.notify(id / BUCKET_U32, header) {
             self.wakeup.wake_by(tick);
@@ -590,11 +592,6 @@ impl<P: Payload, C> Engine<P, C> {
     /// Ends a slot: the one caller for whom this succeeds owns it alone from here on.
     #[inline]
     pub(crate) fn end(&self, slot: Slot<'_, P>, lease: Lease) -> Result<(), Lease> {
-        if hit(Bug::TornEnd) && slot.lease() == lease {
-            stall(Bug::TornEnd);
-            slot.set_lease(lease.with_state(State::Dead));
-            return Ok(());
-        }
         slot.swap_lease(lease, lease.with_state(State::Dead))
     }
 }

@@ -5,7 +5,6 @@ use super::pause::Pause;
 use super::shard::Shard;
 use super::{Engine, Face, Instant, Round, Work};
 use crate::core::slot::Payload;
-use crate::inject::{hit, is, Bug};
 use crate::sync::Ordering;
 use crate::time::NEVER;
 
@@ -22,13 +21,6 @@ impl<P: Payload, C> Engine<P, C> {
     /// As [`poll`](Self::poll), beside a reaper, if there is one: it may be asleep, and does not
     /// know what this round has filed, or left over (W4).
     pub(crate) fn poll_beside(&self, now: u64, budget: usize, face: &impl Face<P>) -> Round {
-        if self.wakeup.has_reaper() && hit(Bug::IdlePoll) {
-            return Round {
-                more: false,
-                busy: false,
-                next: None,
-            };
-        }
         let round = self.go_round(now, budget, face, |at| self.depart(at));
         // Of this it has heard at no shard.
         let reclaim = self.reclaim.wanted();
@@ -68,15 +60,13 @@ impl<P: Payload, C> Engine<P, C> {
             busy: true,
             next: None,
         };
-        while self.is_driving() {
-            if !hit(Bug::SelfWait) {
-                return round;
-            }
+        if self.is_driving() {
+            return round;
         }
         let driving = self.driving();
         let relaxed = std::sync::atomic::Ordering::Relaxed;
         let now = self.deadlines.begin_round(now);
-        let tick = self.ticks().at(now) + 8 * u64::from(is(Bug::FastDriver));
+        let tick = self.ticks().at(now);
         let Some(pauses) = self.standing_pauses(now, tick) else {
             return round;
         };

@@ -37,7 +37,6 @@ use crate::core::memory::OutOfMemory;
 use crate::core::params::{CHUNK, LOOKS, SAMPLES};
 use crate::core::slot::Payload;
 use crate::core::slots::{Released, Run, Slots};
-use crate::inject::{hit, Bug};
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
 
 /// How many chunks a shard gives back in one round: at most some 4 MiB.
@@ -164,10 +163,7 @@ impl Ring {
             let active = self.active.load(Ordering::Acquire);
             slots
                 .ensure(slots.chunk_of(self.shard, active))
-                .map_err(|OutOfMemory| match hit(Bug::WrongRefusal) {
-                    true => Refused::Closed,
-                    false => Refused::OutOfMemory,
-                })?;
+                .map_err(|OutOfMemory| Refused::OutOfMemory)?;
             // Before a thread can be in it: either a shutdown sees the chunk, or this sees that the
             // engine was shut (W8).
             if self.peak.fetch_max(active + 1, Ordering::AcqRel) & SHUT != 0 {

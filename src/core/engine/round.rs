@@ -5,12 +5,10 @@ use super::ring::Tended;
 use super::shard::DriverShard;
 use super::{pause, Claim, Engine, Face, Instant, Work, BUCKET_U32};
 use crate::core::header::{Header, Look};
-use crate::core::lease::State;
 use crate::core::params::{BUCKET, CHUNK_BUCKETS};
 use crate::core::slot::{Payload, Slot};
 use crate::core::slots::{Released, Run};
 use crate::core::{prefetch, prefetch_at};
-use crate::inject::{hit, Bug};
 use crate::sync::Ordering;
 use crate::time::NEVER;
 #[cfg(feature = "tracing")]
@@ -399,16 +397,12 @@ impl<P: Payload, C> Engine<P, C> {
         face: &impl Face<P>,
     ) -> u64 {
         let mut lease = slot.lease();
-        while lease.state().expires() || lease.state() == State::Closing && hit(Bug::ClosingExpires)
-        {
+        while lease.state().expires() {
             // Everything in the bucket is due at `base` or later, or its inserter has yet to lower
             // it.
             let deadline = lease.deadline_from(base);
-            if deadline > instant.tick + u64::from(hit(Bug::EarlyExpiry)) * 8 {
+            if deadline > instant.tick {
                 return deadline;
-            }
-            if hit(Bug::NeverExpires) {
-                break;
             }
             let claim = Claim::of(first + at as u32, slot, lease);
             if owned & 1 << at != 0 {
@@ -417,8 +411,7 @@ impl<P: Payload, C> Engine<P, C> {
             if !face.may_end(&claim, lease) {
                 return instant.tick + 1;
             }
-            let late = u64::from(hit(Bug::LateExpiry)) * 4096;
-            let graced = pause::graced(instant.pauses, deadline) + late;
+            let graced = pause::graced(instant.pauses, deadline);
             if graced != deadline {
                 work.budget = work.budget.saturating_sub(1);
                 // By the swap of a touch: of the two one comes first, and neither is lost.
@@ -430,8 +423,7 @@ impl<P: Payload, C> Engine<P, C> {
             }
             match self.end(slot, lease) {
                 Ok(()) => {
-                    let cost = usize::from(!hit(Bug::BoundlessPoll));
-                    work.budget = work.budget.saturating_sub(cost);
+                    work.budget = work.budget.saturating_sub(1);
                     work.ended += 1;
                     self.late(&claim, lease, deadline, instant.now);
                     face.expired(claim, lease, deadline, instant.now);

@@ -23,7 +23,6 @@
 //! the shard left. Or it comes after: then the thread finds the announcement, and all that was
 //! wanted before that.
 
-use crate::inject::{hit, Bug};
 use crate::sync::park::Waker;
 use crate::sync::thread::JoinHandle;
 use crate::sync::{AtomicU64, Ordering};
@@ -68,7 +67,7 @@ impl Wakeup {
     /// Lowers the announcement to `tick`, and wakes the reaper if that lowered it. The caller has
     /// said before what it wants then.
     pub(super) fn wake_by(&self, tick: u64) {
-        if self.announced.fetch_min(tick, Ordering::AcqRel) > tick && !hit(Bug::LostWakeup) {
+        if self.announced.fetch_min(tick, Ordering::AcqRel) > tick {
             self.reaper.wake();
         }
     }

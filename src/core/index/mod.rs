@@ -76,13 +76,15 @@
 
 mod directory;
 mod growth;
+mod swing;
 mod table;
 #[cfg(all(test, not(expiry_loom)))]
 mod tests;
 
 use self::directory::Directory;
+use self::swing::Swung;
 pub(crate) use self::table::Glance;
-use self::table::{self as one, word, Publish, Swung, Table};
+use self::table::{self as one, word, Publish, Table};
 use super::memory::OutOfMemory;
 use super::params::{ALIKE, CLASSES};
 use super::pins::Pin;
@@ -370,6 +372,23 @@ impl Index {
             // Migrated between the looks: it is in a younger table now. Each such miss is a step of
             // the migrating thread, and there are at most as many as tables.
         }
+    }
+
+    /// As [`swing`](Self::swing), for the caller that has just made slot `from` lead to `target`, and
+    /// saw the word of `from` at this position of its home. Returns whether the word was there.
+    #[inline(always)]
+    pub(crate) fn swing_at_home(
+        &self,
+        _pin: &Pin,
+        hash: u32,
+        (from, position): (u32, usize),
+        target: u32,
+    ) -> bool {
+        let class = self.directory().single();
+        class.is_some_and(|class| {
+            let from = word(hash, from);
+            self.table(class).swing_at_home(from, target, position)
+        })
     }
 
     /// Makes the word whose slot leads to `target` name that slot itself, unless `target` is no longer live: then it has been found

@@ -50,7 +50,7 @@ impl<const OWN: usize> Home<OWN> {
     /// Takes the word at `position` away, if the header still is the one that it was believed under: then the bit is still
     /// this word's.
     #[inline(always)]
-    fn disown(&self, header: u64, position: usize) -> bool {
+    pub(super) fn disown(&self, header: u64, position: usize) -> bool {
         let next = header & !(1 << position);
         self.header
             .compare_exchange(header, next, Ordering::AcqRel, Ordering::Relaxed)
@@ -175,16 +175,6 @@ pub(crate) enum Glance<C> {
     /// No key with this hash.
     Absent,
     Unclear,
-}
-
-/// What became of [`Table::swing`].
-pub(super) enum Swung {
-    /// The word names the slot.
-    Yes,
-    /// No word here leads to it.
-    No,
-    /// Another thread has changed the word just now.
-    Again,
 }
 
 /// What became of an attempt to publish in one table.
@@ -517,84 +507,6 @@ impl<const OWN: usize> Table<OWN> {
                 return Some(header & CLOSED != 0);
             }
         }
-    }
-
-    /// Makes the published word whose slot leads to `target` name it. The caller is pinned. In closed homes too.
-    pub(super) fn swing(&self, hash: u32, target: u32, tail: impl Fn(u32) -> u32) -> Swung {
-        let (at, home) = self.home(hash);
-        let wanted = wanted(hash);
-        let mut header = home.header.load(Ordering::Acquire);
-        let mut matching = self.matching(at, home, header, &wanted);
-        while matching != 0 {
-            let position = matching.trailing_zeros() as usize;
-            matching &= matching - 1;
-            let place = self.word_at(at, home, position);
-            let word = place.load(Ordering::Acquire);
-            // Before the look into the slot, which is this word's then: the caller is pinned.
-            let now = home.header.load(Ordering::Acquire);
-            let believed = VERSIONS | 1 << position;
-            if now & believed != header & VERSIONS | 1 << position {
-                header = now;
-                matching = self.matching(at, home, now, &wanted);
-                continue;
-            }
-            if !wanted(word) || tail(slot_of(word)) != target {
-                continue;
-            }
-            let swung = slot_of(word) == target
-                || place
-                    .compare_exchange(
-                        word,
-                        self::word(hash, target),
-                        Ordering::AcqRel,
-                        Ordering::Relaxed,
-                    )
-                    .is_ok();
-            return if swung { Swung::Yes } else { Swung::Again };
-        }
-        Swung::No
-    }
-
-    /// Takes the word at `position` of a closed home away, of which `value` has been copied elsewhere: what it was in the end. `None`
-    /// if it was gone. The migrating thread's.
-    pub(super) fn take_copied(&self, at: usize, position: usize) -> Option<u64> {
-        let home = &self.homes.as_slice()[at];
-        loop {
-            let header = home.header.load(Ordering::Acquire);
-            if header & 1 << position == 0 {
-                return None;
-            }
-            if home.disown(header, position) {
-                // A swing may have come since the word was copied.
-                return Some(self.word_at(at, home, position).swap(0, Ordering::AcqRel));
-            }
-        }
-    }
-
-    /// Makes the copy at `position` name the slot that it leads to. The migrating thread's.
-    pub(super) fn mend_copy(&self, position: usize, hash: u32, tail: impl Fn(u32) -> u32) {
-        let (at, home) = self.home(hash);
-        let place = self.word_at(at, home, position);
-        let wanted = wanted(hash);
-        let mut now = place.load(Ordering::Acquire);
-        // Where the entry has been removed in the meantime, so has the word.
-        while wanted(now) && tail(slot_of(now)) != slot_of(now) {
-            let swung = self::word(hash, tail(slot_of(now)));
-            match place.compare_exchange(now, swung, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => now = swung,
-                Err(changed) => now = changed,
-            }
-        }
-    }
-
-    /// Takes the copy at `position` away, whatever it names: its bit is the migrating thread's, who calls this.
-    pub(super) fn withdraw(&self, position: usize, hash: u32) {
-        let (at, home) = self.home(hash);
-        let mut header = home.header.load(Ordering::Acquire);
-        while header & 1 << position != 0 && !home.disown(header, position) {
-            header = home.header.load(Ordering::Acquire);
-        }
-        self.word_at(at, home, position).store(0, Ordering::Release);
     }
 
     /// Whether most of the words within this key's reach are taken: worth asking how full the table is.

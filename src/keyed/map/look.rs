@@ -34,7 +34,6 @@ where
         loop {
             let found = self.store.living(&pin, wanted)?;
             if self.is_used(&found) {
-                let found = self.store.stale(found);
                 // SAFETY: found after the pin.
                 return Some(unsafe { Ref::new(&found, pin) });
             }

@@ -5,7 +5,6 @@ use crate::channel::Sender;
 use crate::core::engine::{Claim, Face};
 use crate::core::lease::Lease;
 use crate::core::slot::Slot;
-use crate::inject::{hit, Bug};
 use crate::keyed::removed::{Ended, EndedSlot};
 use crate::keyed::store::{Cause, Pair};
 use crate::sync::stack::Stack;
@@ -93,9 +92,6 @@ impl<K: 'static> Face<Pair<K, ()>> for Shared<K> {
             Target::Handler(handler) => {
                 let ended = self.store.ended_by_driver(&claim, Cause::Expired);
                 self.store.guard(|| handler(ended.key()));
-                if hit(Bug::DoubleOutcome) {
-                    self.store.guard(|| handler(ended.key()));
-                }
             }
             Target::Channel(sender) => sender.send(self.expired(&claim, deadline)),
         }

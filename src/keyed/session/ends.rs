@@ -2,7 +2,6 @@
 
 use super::{SessionError, SessionId, SessionInfo, SessionTracker};
 use crate::core::lease::Lease;
-use crate::inject::{hit, Bug};
 use crate::keyed::removed::EndedSlot;
 use crate::keyed::store::{Store, Touched, Wanted};
 use std::time::Duration;
@@ -125,9 +124,6 @@ impl SessionTracker {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn remove(&self, id: SessionId) -> Option<SessionInfo> {
-        if hit(Bug::LostRemove) {
-            return self.get(id);
-        }
         let pin = self.store.engine.pin();
         let wanted = Wanted::new(self.hash(id), &id);
         let (ended, lease) = self.store.remove(&pin, wanted)?;

@@ -37,7 +37,6 @@ use super::StoreError;
 use crate::core::engine::{Claim, Face, Pin};
 use crate::core::lease::Lease;
 use crate::core::slot::Slot;
-use crate::inject::{hit, Bug};
 use crate::setup::Reaper;
 use crate::sync::stack::Stack;
 use crate::time::Timeout;
@@ -503,9 +502,6 @@ impl SessionTracker {
             match store.enter(&pin, hash, &mut fresh, term) {
                 Ok(Entered::Done(found)) => {
                     let place = found.place();
-                    if hit(Bug::FalseReport) {
-                        self.collect(place);
-                    }
                     return Ok(Ok(Session { id, place, timeout }));
                 }
                 Ok(Entered::Closed(_, ended)) => {

@@ -8,7 +8,6 @@
 use super::seat::NOBODY;
 use super::{Found, SessionError, SessionId, SessionTracker};
 use crate::core::lease::State;
-use crate::inject::{hit, Bug};
 use crate::keyed::closing::STAYS;
 use crate::sync::Ordering;
 
@@ -75,9 +74,6 @@ impl SessionTracker {
         let moved = self.with(id, |pin, found| {
             Self::lives(found)?;
             let word = &Self::seat(pin, found).owner;
-            if hit(Bug::LostMove) {
-                return Ok(word.load(Ordering::Acquire));
-            }
             let before = word.swap(owner, Ordering::AcqRel);
             Self::written(found).map(|()| before)
         });

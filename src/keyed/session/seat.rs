@@ -1,7 +1,6 @@
 //! What a session has beside its lease.
 
 use super::SessionId;
-use crate::inject::{hit, Bug};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -46,7 +45,7 @@ impl Seat {
     /// Makes it global. Whether this did, if it has not ended: one word says which of the two came first.
     pub(super) fn upgrade(&self) -> Option<bool> {
         let before = self.flags.fetch_or(GLOBAL, Ordering::AcqRel);
-        (before & ENDED == 0).then_some(before & GLOBAL == 0 || hit(Bug::DoubleUpgrade))
+        (before & ENDED == 0).then_some(before & GLOBAL == 0)
     }
 
     /// It has been touched. Whether the caller is to put it on the pile: nobody has, or will, for the taking to come.

@@ -4,7 +4,6 @@ use super::lookup::tail;
 use super::{Found, Mine, Pair, Store, Wanted};
 use crate::core::engine::{Claim, Pin};
 use crate::core::lease::Lease;
-use crate::inject::{hit, Bug};
 use crate::keyed::removed::EndedSlot;
 use crate::panics::caught;
 use std::borrow::Borrow;
@@ -98,7 +97,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
     ) -> EndedSlot<&Self, K, V> {
         let counts = self.count(mine, claim.id);
         match cause {
-            _ if hit(Bug::LostCount) => {}
             Cause::Expired => counts.expired.add(1),
             Cause::Closed => counts.closed.add(1),
             _ => counts.removed.add(1),
@@ -134,18 +132,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// unpinned.
     #[inline]
     pub(in crate::keyed) fn tell(&self, ended: &EndedSlot<&Self, K, V>, cause: Cause) {
-        let Some(listener) = self.listener.as_ref().filter(|_| !hit(Bug::LostOutcome)) else {
+        let Some(listener) = &self.listener else {
             return;
         };
-        let cause = if hit(Bug::WrongCause) {
-            Cause::Removed
-        } else {
-            cause
-        };
         self.guard(|| listener(ended.key(), ended.value(), cause));
-        if hit(Bug::DoubleOutcome) {
-            self.guard(|| listener(ended.key(), ended.value(), cause));
-        }
     }
 
     /// Runs the user's code. Catches and counts its panic.

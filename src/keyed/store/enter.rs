@@ -6,7 +6,6 @@ use crate::core::engine::{Claim, Face, Pin, Refused};
 use crate::core::index::Insert;
 use crate::core::lease::{Lease, State};
 use crate::core::slots::Spot;
-use crate::inject::{hit, Bug};
 use crate::keyed::idle::Term;
 use crate::keyed::removed::EndedSlot;
 use crate::keyed::StoreError;
@@ -151,9 +150,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
             };
             if let Some(ended) = self.enforce(pin, mine, &found, spot, term.deadline) {
                 return Ok(Entered::Closed(found, ended));
-            }
-            if hit(Bug::LostInsert) {
-                drop(self.end(pin, &found, Cause::Removed));
             }
             Ok(Entered::Done(found))
         })

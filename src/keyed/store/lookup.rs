@@ -7,7 +7,6 @@ use crate::core::engine::{Engine, Pin};
 use crate::core::index::{Glance, Probe};
 use crate::core::lease::{Lease, State};
 use crate::core::slot::Slot;
-use crate::inject::{hit, Bug};
 use std::borrow::Borrow;
 
 /// The key that a caller looks for, or a borrowed form of it, and its hash.
@@ -128,11 +127,24 @@ impl<K: 'static, V: 'static> Store<K, V> {
     where
         K: Borrow<Q>,
     {
-        if hit(Bug::MissedLookUp) {
-            return None;
-        }
+        self.find_and(pin, wanted, |_| {})
+    }
+
+    /// The entry of a key. `ahead` hears of the slot that most likely has it, before this thread
+    /// waits for that slot's memory.
+    #[inline(always)]
+    pub(in crate::keyed) fn find_and<Q: Eq + ?Sized>(
+        &self,
+        pin: &Pin,
+        wanted: Wanted<'_, Q>,
+        ahead: impl FnOnce(u32),
+    ) -> Option<Found<'_, K, V>>
+    where
+        K: Borrow<Q>,
+    {
         match self.engine.index_of(wanted.hash).glance(wanted.hash) {
             Glance::There(candidate) => {
+                ahead(candidate.slot());
                 let position = Some(candidate.position());
                 if let Seen::Entry(found) = self.look(candidate.slot(), wanted.hash, position) {
                     // SAFETY: this thread is pinned, and the index believes in the slot.

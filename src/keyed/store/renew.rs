@@ -3,7 +3,6 @@
 use super::{Found, Pair, Place, Store, Wanted, HELD};
 use crate::core::engine::{Face, Look, Pin};
 use crate::core::lease::{Lease, State};
-use crate::inject::{held, hit, Bug};
 use crate::keyed::StoreError;
 use crate::sync::Ordering;
 use crate::time::Timeout;
@@ -35,7 +34,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(in crate::keyed) fn is_over(&self, lease: Lease, now: u64) -> bool {
         // Decoded near the driver's last round: years later it could be taken for a deadline to
         // come.
-        lease.deadline_near(self.engine.about_now()) <= self.engine.ticks().at(now)
+        let deadline = lease.deadline_near(self.engine.about_now());
+        self.engine.ticks().has_begun(deadline, now)
     }
 
     /// Moves the deadline of an entry that was found. Returns `None` if the lease has changed
@@ -54,31 +54,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
     ) -> Result<Option<Touched>, StoreError> {
         if found.lease.state() != State::Live {
             // A timeout that is out of range is refused all the same.
-            let deadline = self.deadline(timeout, face)?;
-            if found.lease.state() == State::Closing && hit(Bug::Reopened) {
-                let renewed = found.lease.with_state(State::Live).with_deadline(deadline);
-                let swapped = found.slot.swap_lease(found.lease, renewed).is_ok();
-                let _ = self.engine.enforce(found.id, deadline);
-                return Ok(swapped.then_some(Touched::Renewed(deadline)));
-            }
+            self.deadline(timeout, face)?;
             return Ok(Some(Touched::Closing));
         }
-        let (found, look) = (*found, Look::after(*lost == Some(found.place())));
-        let stale = held(Bug::HeldDeadline, || self.deadline(timeout, face)).transpose()?;
-        let (found, deadline) = match stale {
-            None => {
-                let times = (timeout, self.timeout);
-                let deadline = self
-                    .engine
-                    .renewed(found.lease, look, times.0, times.1, face)?;
-                (found, deadline)
-            }
-            Some(stale) => match found.again() {
-                later if later.lease.state() == State::Live => (later, Some(stale)),
-                _ => return Ok(None),
-            },
-        };
-        let Some(deadline) = deadline else {
+        let look = Look::after(*lost == Some(found.place()));
+        let renewed = self
+            .engine
+            .renewed(found.lease, look, timeout, self.timeout, face)?;
+        let Some(deadline) = renewed else {
             // Another thread has renewed it since: this renewal took effect just before that one.
             return Ok(Some(Touched::Renewed(self.deadline(timeout, face)?)));
         };
@@ -87,9 +70,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
             // The entry had this deadline when it was found: there is nothing to swap.
             self.engine.heed(found.id, deadline);
             return Ok(Some(Touched::Unchanged));
-        }
-        if hit(Bug::LateTouch) {
-            return Ok(Some(Touched::Renewed(deadline)));
         }
         let mut renew = || {
             if found.slot.swap_lease(found.lease, renewed).is_err() {
@@ -153,7 +133,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             let lease = spot.slot.lease();
             let same = lease.incarnation() == place.generation
                 && spot.note.load(Ordering::Acquire) == place.hash;
-            if !same && !hit(Bug::StaleGeneration) || !lease.is_in(HELD) {
+            if !same || !lease.is_in(HELD) {
                 self.deadline(timeout, face)?;
                 return Ok(Touched::Gone);
             }

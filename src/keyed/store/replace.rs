@@ -5,7 +5,6 @@
 use super::{Found, Fresh, Store};
 use crate::core::engine::{Pin, Refused};
 use crate::core::lease::State;
-use crate::inject::{is, Bug};
 use crate::keyed::idle::Term;
 use crate::keyed::removed::EndedSlot;
 use crate::keyed::StoreError;
@@ -51,14 +50,15 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 self.engine.free_instead(&claim);
                 return Ok(Replaced::Changed);
             }
-            self.swing(pin, found.hash, claim.id);
+            let index = self.engine.index_of(found.hash);
+            let seen = found.position.map(|position| (found.id, position));
+            if !seen.is_some_and(|seen| index.swing_at_home(pin, found.hash, seen, claim.id)) {
+                self.swing(pin, found.hash, claim.id);
+            }
             self.count(mine, found.id).replaced.add(1);
             self.count(mine, claim.id).replacing.add(1);
             // SAFETY: forwarded by this thread, and the index names the new slot now.
             let old = unsafe { EndedSlot::new(self, found.id) };
-            if is(Bug::StaleGet) {
-                spot.term.set_before(found.id);
-            }
             let new = Found {
                 id: claim.id,
                 slot: claim.slot,

@@ -146,9 +146,6 @@ fn parse(arguments: &str) -> Result<crate::options::Scenario, Error> {
     };
     let cli = Cli::try_parse_from(words).map_err(|error| refused(error.to_string()))?;
     match cli.scenario {
-        _ if cli.inject_bug.is_some() => {
-            Err(refused("has a bug that is all runs' or none's".into()))
-        }
         Some(crate::options::Scenario::Soak(_)) | None => Err(refused("is not for a soak".into())),
         Some(scenario) => Ok(scenario),
     }
@@ -312,13 +309,7 @@ mod tests {
     #[test]
     fn only_scenarios_can_be_added() {
         assert!(parse("ack --seconds 1").is_ok());
-        for bad in [
-            "",
-            "soak --hours 1",
-            "dance",
-            "ack --seconds x",
-            "ack --inject-bug x",
-        ] {
+        for bad in ["", "soak --hours 1", "dance", "ack --seconds x"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

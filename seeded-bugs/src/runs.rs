@@ -1,24 +1,26 @@
-//! Every seeded bug is found, and every check of every scenario is seen to fail because of one (`cargo xtask inject`).
+//! Which scenario must find which bug, by which of its checks.
 //!
-//! Demanded is that each of the checks named fails, not only some check; others may fail too, and are printed. The rates are such that
-//! a bug strikes often enough on a slow machine, and seldom enough that it is not the only thing that happens; as it strikes at
-//! random, a run is repeated if it has had none of the luck that it needs.
-#![cfg(expiry_inject)]
+//! Each of the checks named must fail, not only some check; others may fail too. The rates are such
+//! that a bug strikes often enough on a slow machine, and seldom enough that the run does its work.
 
-use serde_json::Value;
-use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::io::Read;
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
-/// A bug, as `name/one in how many`; the scenario that runs with it; and the checks that must find it.
-struct Seeded {
-    bug: &'static str,
-    args: &'static str,
-    found_by: &'static [&'static str],
+/// A run that must find a bug.
+#[derive(Debug)]
+pub struct Seeded {
+    /// The bug: `NAME`, or `NAME/ONE_IN` if it strikes one time in so many.
+    pub bug: &'static str,
+    /// The arguments of `stress`.
+    pub args: &'static str,
+    /// The checks that must fail.
+    pub found_by: &'static [&'static str],
+}
+
+impl Seeded {
+    /// The bug's name.
+    pub fn name(&self) -> &'static str {
+        self.bug.split('/').next().unwrap_or_default()
+    }
 }
 
 const fn seeded(
@@ -38,9 +40,12 @@ const ONE_KEY: &str = "histories --on map --seconds 4 --keys 1";
 const QUEUE: &str = "histories --on queue --seconds 2";
 const ACKS: &str = "histories --on acks --seconds 2";
 const ROOTS: &str = "histories --on roots --seconds 2";
-const ACK: &str = "ack --seconds 0.7 --fail-rate 0.1 --timeout-rate 0.01 --duplicate-rate 0.02 --late-rate 0.1 \
-                   --handoff-rate 0.2 --timeout 100ms --interval 1ms --in-flight 4000 --threads 3 --allowance 5s";
-const LATE: &str = "ack --seconds 0.5 --timeout-rate 0.05 --timeout 100ms --interval 1ms --in-flight 2000 --allowance 2s";
+const ACK: &str = "ack --seconds 0.7 --fail-rate 0.1 --timeout-rate 0.01 \
+        --duplicate-rate 0.02 --late-rate 0.1 \
+                   --handoff-rate 0.2 --timeout 100ms --interval 1ms --in-flight 4000 \
+        --threads 3 --allowance 5s";
+const LATE: &str = "ack --seconds 0.5 --timeout-rate 0.05 --timeout 100ms --interval 1ms \
+        --in-flight 2000 --allowance 2s";
 const FEW: &str =
     "ack --seconds 0.3 --timeout 50ms --interval 1ms --in-flight 100 --threads 2 --allowance 5s";
 const SESSIONS: &str = "sessions --seconds 0.5 --keys 512 --threads 3 --allowance 5s";
@@ -61,7 +66,8 @@ const DROPPED: &str = "wordcount src --timeout 300ms --drop 0.002";
 const LATE_WORDS: &str = "wordcount src --timeout 200ms --late 0.01";
 
 const TIMERS: &str =
-    "timers --seconds 0.5 --in-flight 4000 --threads 3 --timeout 50ms --cancels 0.7 --reschedules 0.2 --allowance 2s";
+    "timers --seconds 0.5 --in-flight 4000 --threads 3 --timeout 50ms --cancels 0.7 \
+        --reschedules 0.2 --allowance 2s";
 const WHEELS: &str =
     "timers --wheel --seconds 0.5 --in-flight 400 --timeout 200ms --cancels 0.6 --reschedules 0.2";
 const GROWTH: &str = "growth --entries 50000 --threads 3";
@@ -70,11 +76,14 @@ const MASS: &str =
     "mass-expiry --entries 20000 --threads 3 --seconds 0.2 --intervals 10 --allowance 2s";
 const SIMULATED_MASS: &str =
     "mass-expiry --simulated --entries 20000 --threads 3 --seconds 0.2 --intervals 10 --pollers 2";
-const BARE_MAPS: &str = "compare --group maps --peers sharded --entries 1000 --operations 40000 --rounds 1 --threads 1,2";
+const BARE_MAPS: &str = "compare --group maps --peers sharded --entries 1000 \
+        --operations 40000 --rounds 1 --threads 1,2";
 const EXPIRING_MAPS: &str =
     "compare --group expiring --peers sharded --entries 2000 --rounds 1 --threads 1,2";
-const TIMEOUTS_BESIDE: &str = "compare --group timeouts --peers tokio --entries 1000 --operations 10000 --rounds 1 --threads 1";
-const TIMERS_BESIDE: &str = "compare --group timers --peers btree --entries 1000 --operations 40000 --rounds 1 --threads 1,2";
+const TIMEOUTS_BESIDE: &str = "compare --group timeouts --peers tokio --entries 1000 \
+        --operations 10000 --rounds 1 --threads 1";
+const TIMERS_BESIDE: &str = "compare --group timers --peers btree --entries 1000 \
+        --operations 40000 --rounds 1 --threads 1,2";
 
 const MAP_LAW: &[&str] = &["map_linearizable"];
 const QUEUE_LAW: &[&str] = &["queue_linearizable"];
@@ -83,7 +92,8 @@ const ROOTS_LAW: &[&str] = &["roots_linearizable"];
 const WHOLE: &[&str] = &["capacity_whole"];
 const STUCK: &[&str] = &["nobody_stuck"];
 
-const SEEDED: &[Seeded] = &[
+/// Every run.
+pub const SEEDED: &[Seeded] = &[
     // The work of a comparison.
     seeded("lost-ack/1000", BARE_MAPS, &["trees_complete"]),
     seeded("lost-insert/1000", EXPIRING_MAPS, &["entries_kept"]),
@@ -93,7 +103,8 @@ const SEEDED: &[Seeded] = &[
     seeded("never-expires", TIMEOUTS_BESIDE, &["futures_end"]),
     seeded(
         "kept-shard/10",
-        "compare --group timers --peers btree --entries 1000 --operations 10000 --rounds 1 --stuck-after 10s",
+        "compare --group timers --peers btree --entries 1000 --operations 10000 \
+        --rounds 1 --stuck-after 10s",
         STUCK,
     ),
     // Ack trees.
@@ -120,7 +131,11 @@ const SEEDED: &[Seeded] = &[
     seeded("late-touch/5", ACKS, ACKS_LAW),
     seeded("late-touch/200", ROOTS, ROOTS_LAW),
     seeded("late-touch/100", SESSIONS, &["renewed_is_renewed"]),
-    seeded("late-touch/100", SIMULATED_SESSIONS, &["renewed_is_renewed"]),
+    seeded(
+        "late-touch/100",
+        SIMULATED_SESSIONS,
+        &["renewed_is_renewed"],
+    ),
     seeded("late-touch/10", TRACKER, &["renewed_is_renewed"]),
     seeded("late-touch/10", SIMULATED_TRACKER, &["renewed_is_renewed"]),
     seeded("late-touch/1000", CONTENDED, &["ends_when_asked"]),
@@ -129,9 +144,17 @@ const SEEDED: &[Seeded] = &[
     seeded("held-deadline/5", ACKS, ACKS_LAW),
     seeded("held-deadline/2", ROOTS, ROOTS_LAW),
     seeded("held-deadline/20", SESSIONS, &["renewed_is_renewed"]),
-    seeded("held-deadline/20", SIMULATED_SESSIONS, &["renewed_is_renewed"]),
+    seeded(
+        "held-deadline/20",
+        SIMULATED_SESSIONS,
+        &["renewed_is_renewed"],
+    ),
     seeded("held-deadline/20", TRACKER, &["renewed_is_renewed"]),
-    seeded("held-deadline/20", SIMULATED_TRACKER, &["renewed_is_renewed"]),
+    seeded(
+        "held-deadline/20",
+        SIMULATED_TRACKER,
+        &["renewed_is_renewed"],
+    ),
     // What is put in and taken out.
     seeded("lost-insert/1000", MAP, MAP_LAW),
     seeded("lost-insert/1000", QUEUE, QUEUE_LAW),
@@ -140,7 +163,11 @@ const SEEDED: &[Seeded] = &[
     seeded("lost-insert/100", SIMULATED_SESSIONS, &["every_stay_ends"]),
     seeded("lost-insert/1000", CONTENDED, &["none_lost"]),
     seeded("lost-insert/1000", TRACKER, &["every_session_ends"]),
-    seeded("lost-insert/100", SIMULATED_TRACKER, &["every_session_ends"]),
+    seeded(
+        "lost-insert/100",
+        SIMULATED_TRACKER,
+        &["every_session_ends"],
+    ),
     seeded("lost-insert/1000", TTL, &["one_end_each"]),
     seeded(
         "lost-insert/1000",
@@ -149,7 +176,8 @@ const SEEDED: &[Seeded] = &[
     ),
     seeded(
         "lost-insert/200",
-        "hostile --size 2000 --only weak_hasher --only integer_keys --only aimed_keys --only aimed_roots",
+        "hostile --size 2000 --only weak_hasher --only integer_keys --only aimed_keys \
+        --only aimed_roots",
         &["aimed_keys", "aimed_roots", "integer_keys", "weak_hasher"],
     ),
     seeded("lost-remove/1000", QUEUE, QUEUE_LAW),
@@ -183,7 +211,7 @@ const SEEDED: &[Seeded] = &[
         "hostile --size 2000 --only never_acked",
         &["never_acked"],
     ),
-    // Ends, and who is told.
+    // Ends, and their delivery.
     seeded("double-outcome/200", MAP, MAP_LAW),
     seeded("double-outcome/1000", ACKS, ACKS_LAW),
     seeded("double-outcome/1000", ROOTS, ROOTS_LAW),
@@ -308,11 +336,7 @@ const SEEDED: &[Seeded] = &[
     seeded("late-expiry/50", LATE_SESSIONS, &["none_late"]),
     seeded("late-expiry/20", LATE_TRACKER, &["none_late"]),
     // Sessions.
-    seeded(
-        "closing-expires",
-        TRACKER,
-        &["none_expires_while_closing"],
-    ),
+    seeded("closing-expires", TRACKER, &["none_expires_while_closing"]),
     seeded(
         "closing-expires",
         SIMULATED_TRACKER,
@@ -374,7 +398,11 @@ const SEEDED: &[Seeded] = &[
         "faults --only handlers_shut_down --size 5000 --limit 20s",
         &["handlers_shut_down"],
     ),
-    seeded("kept-shard/10", "ack --seconds 0.3 --stuck-after 10s", STUCK),
+    seeded(
+        "kept-shard/10",
+        "ack --seconds 0.3 --stuck-after 10s",
+        STUCK,
+    ),
     seeded(
         "kept-shard/10",
         "sessions --seconds 0.3 --keys 512 --stuck-after 10s",
@@ -400,13 +428,21 @@ const SEEDED: &[Seeded] = &[
         "sessions --contended --keys 1 --stuck-after 10s",
         STUCK,
     ),
-    seeded("kept-shard/10", "ttl --row 9 --seconds 1 --stuck-after 10s", STUCK),
+    seeded(
+        "kept-shard/10",
+        "ttl --row 9 --seconds 1 --stuck-after 10s",
+        STUCK,
+    ),
     seeded(
         "kept-shard/10",
         "ttl --row 53 --simulated --requests 100000 --stuck-after 10s",
         STUCK,
     ),
-    seeded("kept-shard/10", "wordcount src --timeout 300ms --stuck-after 10s", STUCK),
+    seeded(
+        "kept-shard/10",
+        "wordcount src --timeout 300ms --stuck-after 10s",
+        STUCK,
+    ),
     seeded(
         "kept-shard/10",
         "histories --seconds 1 --stuck-after 10s",
@@ -562,8 +598,8 @@ const SEEDED: &[Seeded] = &[
     seeded("leak-place/1000", WORDS, &["max_pending_exact"]),
 ];
 
-/// A scenario's form, without a bug: together they make every check that there is.
-const FORMS: &[&str] = &[
+/// The forms of the scenarios, without a bug: together they make every check that there is.
+pub const FORMS: &[&str] = &[
     "ack --seconds 0.3",
     "sessions --seconds 0.3",
     "sessions --simulated --seconds 0.3",
@@ -583,11 +619,12 @@ const FORMS: &[&str] = &[
     "mass-expiry --entries 20000 --seconds 0.2",
     "mass-expiry --simulated --entries 20000 --seconds 0.2",
     "soak --minutes 1 --cycles 1 --each 100ms --only ack",
-    "compare --entries 1000 --operations 10000 --rounds 1 --threads 1,2 --peers sharded,btree,tokio",
+    "compare --entries 1000 --operations 10000 --rounds 1 --threads 1,2 \
+        --peers sharded,btree,tokio",
 ];
 
-/// A check of a form that no seeded bug makes fail, and why.
-const EXCEPT: &[(&str, &str, &str)] = &[
+/// The checks that no seeded bug makes fail: the form, the check, and the reason.
+pub const EXCEPT: &[(&str, &str, &str)] = &[
     (
         "histories",
         "clock_in_order",
@@ -625,13 +662,8 @@ const EXCEPT: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// How long a run may take, with the patience of the scenarios that wait for what does not come.
-const PATIENCE: Duration = Duration::from_secs(180);
-/// How often a run is made for its bug to be found.
-const ATTEMPTS: usize = 3;
-
-/// Of a scenario's arguments, what says which checks it makes.
-fn form(args: &str) -> String {
+/// The arguments of a scenario that decide which checks it makes.
+pub fn form(args: &str) -> String {
     let forms = [
         "--tracker",
         "--contended",
@@ -645,172 +677,37 @@ fn form(args: &str) -> String {
     form.join(" ")
 }
 
-/// What came of a run: all its checks, and those that failed; or why there are none to be looked at.
-fn run(bug: &str, args: &str) -> Result<[BTreeSet<String>; 2], String> {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_stress"))
-        .args(args.split_whitespace())
-        .arg("--json")
-        .args((!bug.is_empty()).then(|| format!("--inject-bug={bug}")))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the binary runs");
-    let mut out = child.stdout.take().expect("it was asked for");
-    let reader = std::thread::spawn(move || {
-        let mut text = String::new();
-        out.read_to_string(&mut text).map(|_| text)
-    });
-    let began = Instant::now();
-    while child.try_wait().expect("it is a child").is_none() {
-        if began.elapsed() > PATIENCE {
-            let _ = child.kill();
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let status = child.wait().expect("it is a child");
-    let text = reader.join().expect("no panic").expect("text");
-    let json: Value = serde_json::from_str(&text).map_err(|_| status.to_string())?;
-    let checks = json["checks"].as_object().expect("checks by name").iter();
-    let failed = checks.clone().filter(|(_, holds)| **holds == false);
-    Ok([
-        checks.map(|(name, _)| name.clone()).collect(),
-        failed.map(|(name, _)| name.clone()).collect(),
-    ])
-}
-
-/// Runs with a bug until the checks that must find it have. What came of it, in words; false if they have not.
-fn is_found(one: &Seeded) -> (String, bool) {
-    let mut said = format!("{:<20} {}", one.bug, one.args);
-    let began = Instant::now();
-    for _ in 0..ATTEMPTS {
-        let failed = run(one.bug, one.args).map(|[_, failed]| failed);
-        let took = began.elapsed().as_secs_f64();
-        let found = match &failed {
-            Ok(failed) => one.found_by.iter().all(|&check| failed.contains(check)),
-            Err(_) => false,
-        };
-        // To text: it cannot fail.
-        let _ = match failed {
-            Ok(failed) => write!(said, "\n{:<20} {took:.0} s, found by {failed:?}", ""),
-            Err(why) => write!(said, "\n{:<20} {took:.0} s, {why}", ""),
-        };
-        if found {
-            return (said, true);
-        }
-    }
-    (said, false)
-}
-
-#[test]
-fn every_seeded_bug_is_found() {
-    let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    // Mostly they wait.
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(one) = SEEDED.get(next.fetch_add(1, Relaxed)) {
-                    let (said, found) = is_found(one);
-                    println!("{said}");
-                    if !found {
-                        let Seeded {
-                            bug,
-                            args,
-                            found_by,
-                        } = one;
-                        let text = format!("{bug} by {found_by:?}: {args}");
-                        missed.lock().expect("no panic").push(text);
-                    }
-                }
-            });
-        }
-    });
-    let missed = missed.into_inner().expect("no panic");
-    assert!(missed.is_empty(), "not found: {missed:#?}");
-}
-
-#[test]
-fn every_bug_is_seeded() {
-    let name = |one: &Seeded| one.bug.split('/').next().unwrap_or_default();
-    let seeded: BTreeSet<_> = SEEDED.iter().map(name).collect();
-    let bugs = expiry::inject::BUGS
-        .iter()
-        .chain(expiry_topology::inject::BUGS);
-    assert_eq!(seeded, bugs.map(|(name, _)| *name).collect());
-}
-
-#[test]
-fn every_check_holds_without_a_bug_and_has_one_that_makes_it_fail() {
-    let mut checks = BTreeSet::new();
-    let runs = FORMS.iter().copied();
-    let runs: BTreeSet<_> = runs.chain(SEEDED.iter().map(|one| one.args)).collect();
-    for args in runs {
-        let [all, failed] = run("", args).unwrap_or_else(|why| panic!("{args}: {why}"));
-        let is_excepted = |check: &&String| {
-            let mut excepted = EXCEPT.iter();
-            excepted.any(|(of, name, _)| *of == form(args) && name == check)
-        };
-        let failed: Vec<_> = failed.iter().filter(|check| !is_excepted(check)).collect();
-        assert!(failed.is_empty(), "{args}: {failed:?}");
-        checks.extend(all.into_iter().map(|check| (form(args), check)));
-    }
-    let found = SEEDED.iter().flat_map(|one| {
-        let checks = one.found_by.iter();
-        checks.map(|check| (form(one.args), (*check).to_string()))
-    });
-    let found: BTreeSet<_> = found.collect();
-    let excepted = EXCEPT.iter();
-    let excepted = excepted.map(|(form, check, _)| ((*form).to_string(), (*check).to_string()));
-    let never: BTreeSet<_> = checks.difference(&found).cloned().collect();
-    println!(
-        "{} bugs, {} runs, {} checks, of which {} never fail",
-        expiry::inject::BUGS.len() + expiry_topology::inject::BUGS.len(),
-        SEEDED.len(),
-        checks.len(),
-        never.len()
-    );
-    assert_eq!(never, excepted.collect(), "checks that no bug makes fail");
-    let unknown: Vec<_> = found.difference(&checks).collect();
-    assert!(unknown.is_empty(), "no such checks: {unknown:?}");
-}
-
-#[test]
-fn every_scenario_has_its_form() {
-    let help = Command::new(env!("CARGO_BIN_EXE_stress"))
-        .arg("--help")
-        .output();
-    let help = String::from_utf8(help.expect("the binary runs").stdout).expect("text");
-    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let names = commands
-        .take_while(|line| !line.is_empty())
-        .filter(|line| !line.starts_with("   "))
-        .filter_map(|line| line.split_whitespace().next())
-        .filter(|name| *name != "help");
-    let first = |args: &&'static str| args.split(' ').next().unwrap_or_default();
-    let forms: BTreeSet<_> = FORMS.iter().map(first).collect();
-    assert_eq!(names.collect::<BTreeSet<_>>(), forms);
-}
-
-/// `docs/data/seeded-bugs.tsv` is of what is here; `EXPIRY_INJECT_TABLE=1` writes it anew.
-#[test]
-fn the_table_of_the_docs_is_of_these_bugs() {
+/// The table of the docs (`docs/data/seeded-bugs.tsv`).
+pub fn table() -> String {
     let mut table = String::from("bug\trun\tfailing checks, or why none\n");
     // To text: it cannot fail.
-    for Seeded {
-        bug,
-        args,
-        found_by,
-    } in SEEDED
-    {
-        let _ = writeln!(table, "{bug}\tstress {args}\t{}", found_by.join(", "));
+    for one in SEEDED {
+        let found_by = one.found_by.join(", ");
+        let _ = writeln!(table, "{}\tstress {}\t{found_by}", one.bug, one.args);
     }
     for (form, check, why) in EXCEPT {
         let _ = writeln!(table, "-\tstress {form}\t{check}: {why}");
     }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/data/seeded-bugs.tsv");
-    if std::env::var_os("EXPIRY_INJECT_TABLE").is_some() {
-        std::fs::write(path, &table).expect("the docs can be written");
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::series::{patches, root};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_bug_has_a_run_and_every_run_a_bug() {
+        let run: BTreeSet<_> = SEEDED.iter().map(|one| one.name().to_owned()).collect();
+        let patches = patches().unwrap();
+        let seeded = patches.into_iter().map(|patch| patch.name);
+        assert_eq!(run, seeded.collect());
     }
-    let there = std::fs::read_to_string(path).expect("there is a table");
-    assert_eq!(there, table, "EXPIRY_INJECT_TABLE=1 writes it anew");
+
+    #[test]
+    fn the_table_of_the_docs_is_of_these_runs() {
+        let there = tree_copy::text(&root().join("docs/data/seeded-bugs.tsv")).unwrap();
+        assert_eq!(there, table(), "cargo xtask inject --table writes it anew");
+    }
 }
