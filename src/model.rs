@@ -129,6 +129,18 @@ impl Index {
         self.0.swing(&self.1.pin(), hash, target, tail, is_live);
     }
 
+    /// The slot that the likeliest word under `hash` names, and where in its home that word is.
+    pub fn seen(&self, _: &Pinned, hash: u32) -> Option<(u32, usize)> {
+        let candidate = self.0.candidate(hash)?;
+        Some((candidate.slot(), candidate.position()))
+    }
+
+    /// As [`swing`](Self::swing), of a word that was [seen](Self::seen) under this pin. Returns
+    /// whether it was there.
+    pub fn swing_seen(&self, pin: &Pinned, hash: u32, seen: (u32, usize), target: u32) -> bool {
+        self.0.swing_at_home(&pin.0, hash, seen, target)
+    }
+
     /// Takes the word away that leads to a slot.
     pub fn remove_forwarded(&self, hash: u32, slot: u32, tail: impl Fn(u32) -> u32) {
         let leads = |id| tail(id) == slot;
@@ -171,7 +183,7 @@ impl Index {
 }
 
 /// What a pinned thread holds.
-pub struct Pinned(#[allow(dead_code)] Pin);
+pub struct Pinned(Pin);
 
 /// A slot that waits as a batch of a store does, until no thread can be looking at it.
 pub struct Retired(Wait);

@@ -93,6 +93,21 @@ impl Rig {
         false
     }
 
+    /// As [`replace`](Self::replace), as a store does it that has seen the word in its home.
+    fn replace_seen(&self, new: u32) -> bool {
+        let pin = self.index.pin();
+        while let Some(old) = self.find() {
+            let seen = self.index.seen(&pin, HASH).filter(|seen| seen.0 == old);
+            if self.swap(old, new) {
+                if !seen.is_some_and(|seen| self.index.swing_seen(&pin, HASH, seen, new)) {
+                    self.swing(new);
+                }
+                return true;
+            }
+        }
+        false
+    }
+
     /// Removes the entry, if it is there.
     fn remove(&self) -> bool {
         while let Some(slot) = self.find() {
@@ -145,6 +160,51 @@ fn a_swing_beside_a_migration() {
         while rig.carry(100) {}
         assert_eq!(rig.all(), [2]);
         assert_eq!(rig.index.tables(), 1);
+    });
+}
+
+/// A replacing thread swings the word where it saw it, while the index begins to grow. Guards: it swaps
+/// the word by a compare-and-swap, which fails where the migrating thread has taken the word.
+#[test]
+fn a_swing_at_home_beside_a_migration() {
+    for replaces_again in [false, true] {
+        model("a_swing_at_home_beside_a_migration", move || {
+            let rig = Rig::new();
+            let other = rig.clone();
+            let a = thread::spawn(move || {
+                assert!(other.replace_seen(2));
+                assert!(!replaces_again || other.replace_seen(3));
+            });
+            rig.index.grow();
+            rig.carry(100);
+            a.join().unwrap();
+            while rig.carry(100) {}
+            assert_eq!(rig.all(), [rig.tail(1)]);
+            assert_eq!(rig.index.tables(), 1);
+        });
+    }
+}
+
+/// A replacing thread swings the word where it saw it, while another thread replaces the value once more,
+/// or removes it. Guards: it swaps the word by a compare-and-swap with the slot that it saw.
+#[test]
+fn a_swing_at_home_beside_another_change() {
+    model("a_swing_at_home_beside_a_replacement", || {
+        let rig = Rig::new();
+        let other = rig.clone();
+        let a = thread::spawn(move || other.replace_seen(2));
+        assert!(rig.replace_seen(3));
+        assert!(a.join().unwrap());
+        assert_eq!(rig.all(), [rig.tail(1)]);
+    });
+    model("a_swing_at_home_beside_a_removal", || {
+        let rig = Rig::new();
+        let other = rig.clone();
+        let a = thread::spawn(move || other.replace_seen(2));
+        let removed = rig.remove();
+        let replaced = a.join().unwrap();
+        assert!(removed);
+        assert_eq!((rig.all(), replaced), (vec![], rig.tail(1) == 2));
     });
 }
 
