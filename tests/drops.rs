@@ -521,6 +521,45 @@ fn an_upsert_returns_its_own_value_whatever_the_listener_has_done() {
     });
 }
 
+/// What an upsert has put in, and its listener has removed, can be taken once the upsert's reference
+/// is dropped; and a shutdown drops it.
+#[test]
+fn what_an_upsert_has_returned_is_kept_no_longer_than_its_reference() {
+    type Map = ExpiringMap<u64, Counted>;
+    for takes in [true, false] {
+        let (census, this) = (Census::new(), Arc::new(OnceLock::<&'static Map>::new()));
+        let (theirs, removed) = (this.clone(), Arc::new(Mutex::new(None)));
+        let hand_over = removed.clone();
+        let map = ExpiringMap::builder()
+            .on_end(move |_: &u64, _: &Counted, cause| {
+                if cause == Cause::Replaced {
+                    *hand_over.lock().unwrap() = theirs.get().unwrap().remove(&0);
+                }
+            })
+            .build_manual()
+            .unwrap();
+        let map: &'static Map = Box::leak(Box::new(map));
+        assert!(this.set(map).is_ok());
+        for _ in 0..10 {
+            map.insert(0, Counted::of(&census, 1)).unwrap();
+            let mine = map.upsert(0, |_| Counted::of(&census, 2)).unwrap();
+            let ended = removed.lock().unwrap().take().expect("it was there");
+            if takes {
+                let ended = ended.into_value().expect_err("it is lent");
+                drop(mine);
+                assert_eq!(ended.into_value().ok().map(|value| value.id()), Some(2));
+            } else {
+                drop(ended);
+                assert!(!map.flush(Duration::ZERO), "this thread is pinned");
+                assert_eq!((mine.id(), mine.is_dropped()), (2, false));
+                drop(mine);
+            }
+        }
+        map.shutdown();
+        assert_eq!((census.left(), unreclaimed(map)), (0, 0), "{takes}");
+    }
+}
+
 /// A key that has the hash of all others, and at one of whose comparisons something happens.
 struct Odd(u64, clocks::Delayed);
 
@@ -583,10 +622,11 @@ fn the_listener_of_an_insertion_that_a_shutdown_overtakes_runs_unpinned() {
             }
         };
         overtaken[call] += flushed.load(SeqCst);
-        if let Some(lent) = lent {
+        if let Some(lent) = &lent {
             map.flush(Duration::ZERO);
             assert_eq!((lent.id(), lent.is_dropped()), (2, false));
         }
+        drop(lent);
         // If the call has compared fewer keys, the shutdown comes now.
         while !compared.has_been() {
             expiry::Clock::now(&compared);

@@ -259,7 +259,7 @@ fn a_walk_meets_no_stillborn() {
 
 /// The listener of a replacement runs unpinned, and another thread removes the new value and frees
 /// what it can: the replacing call returns its own value all the same. Guards: the hazard
-/// announcement keeps the slot until the second of the two threads comes to it.
+/// announcement keeps the slot until the reference is dropped.
 #[test]
 fn an_upsert_returns_its_own_value() {
     large("an_upsert_returns_its_own_value", || {

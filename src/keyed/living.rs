@@ -6,6 +6,7 @@
 //! gone (M2). The driver ends the entry later, or a call that wants its place does; that thread
 //! calls the listener.
 
+use super::hazard::Kept;
 use super::idle::Term;
 use super::removed::{Ended, EndedSlot};
 use super::store::{Cause, Entered, Found, Fresh, Replaced, Store, Wanted};
@@ -129,19 +130,19 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// Calls the listener for what a call has ended: the value that `new` replaced, and `new`
     /// itself if a shutdown has overtaken the call. This thread is unpinned meanwhile. `new` can be
-    /// read under the pin that this returns.
-    pub(super) fn notify(
-        &self,
+    /// read while the result lives.
+    pub(super) fn notify<'a>(
+        &'a self,
         pin: Pin,
-        new: &Found<'_, K, V>,
+        new: &Found<'a, K, V>,
         replaced: Option<Notice<'_, K, V>>,
         closed: Option<Notice<'_, K, V>>,
-    ) -> Pin {
+    ) -> Kept<'a, K, V> {
         if self.listener.is_none() {
-            return pin;
+            return pin.into();
         }
         match (replaced, closed) {
-            (None, None) => pin,
+            (None, None) => pin.into(),
             (Some(replaced), None) => self.unpinned(pin, new, move || {
                 replaced.tell();
                 drop(replaced);
@@ -155,7 +156,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 closed.tell();
                 let pin = self.engine.pin();
                 drop(closed);
-                pin
+                pin.into()
             }
         }
     }

@@ -356,7 +356,7 @@ where
         lifetime: impl Into<Lifetime>,
     ) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
         let store = &*self.map.store;
-        let (pin, mut fresh) = (self.entry.pin, Some((self.key, value)));
+        let (pin, mut fresh) = (self.entry.into_pin(), Some((self.key, value)));
         match store.put_for(&pin, &self.found, &mut fresh, lifetime.into()) {
             Ok(Some(Put::Done {
                 new,
@@ -394,7 +394,7 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn remove(self) -> Option<Ended<'a, K, V>> {
-        let pin = self.entry.pin;
+        let pin = self.entry.into_pin();
         let notice = self.map.store.remove_this(&pin, &self.found);
         drop(pin);
         let ended = notice.map(Notice::told);

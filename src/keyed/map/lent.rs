@@ -1,6 +1,7 @@
 //! References to entries.
 
 use crate::core::engine::Pin;
+use crate::keyed::hazard::Kept;
 use crate::keyed::store::Found;
 use std::fmt;
 use std::ops::Deref;
@@ -22,18 +23,37 @@ use std::ops::Deref;
 /// ```
 pub struct Ref<'a, K: 'static, V: 'static> {
     pair: &'a (K, V),
-    pub(super) pin: Pin,
+    kept: Kept<'a, K, V>,
 }
 
-impl<K, V> Ref<'_, K, V> {
+impl<'a, K, V> Ref<'a, K, V> {
     /// # Safety
     ///
     /// It was found after the pin.
     #[inline(always)]
     pub(super) unsafe fn new(found: &Found<'_, K, V>, pin: Pin) -> Self {
-        // SAFETY: the caller's; the pin goes with it.
+        // SAFETY: the caller's.
+        unsafe { Self::kept(found, pin.into()) }
+    }
+
+    /// # Safety
+    ///
+    /// It was found after the pin, or is announced.
+    #[inline(always)]
+    pub(super) unsafe fn kept(found: &Found<'_, K, V>, kept: Kept<'a, K, V>) -> Self {
+        // SAFETY: the caller's; what keeps it goes with it.
         let pair = unsafe { found.pair() };
-        Ref { pair, pin }
+        Ref { pair, kept }
+    }
+
+    /// The pin under which it was found.
+    pub(super) fn pin(&self) -> &Pin {
+        &self.kept.pin
+    }
+
+    /// As [`pin`](Self::pin), for a caller that needs the entry no more.
+    pub(super) fn into_pin(self) -> Pin {
+        self.kept.pin
     }
 
     /// Its key.

@@ -29,11 +29,11 @@ impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
     pub(super) fn into_ref(self) -> Ref<'a, K, V> {
         // Before the reference is on its way out: a `Drop` that panics would leave it pinned.
         drop(self.refused);
-        let pin = self
+        let kept = self
             .store
             .notify(self.pin, &self.entry, self.replaced, self.closed);
-        // SAFETY: found, or put in, after the pin; or kept by `notify` until it pinned again.
-        unsafe { Ref::new(&self.entry, pin) }
+        // SAFETY: found, or put in, after the pin; or announced while there was none.
+        unsafe { Ref::kept(&self.entry, kept) }
     }
 
     /// Calls the listener, unpinned. Returns what was replaced.

@@ -95,7 +95,7 @@ where
             if keep(entry.key(), entry.value()) {
                 continue;
             }
-            let notice = self.store.remove_this(&entry.pin, &found);
+            let notice = self.store.remove_this(entry.pin(), &found);
             drop(entry);
             if let Some(notice) = notice {
                 notice.tell();

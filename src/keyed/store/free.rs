@@ -6,7 +6,7 @@ use super::{Pair, Store};
 use crate::core::lease::{Lease, State};
 use crate::core::slot::Slot;
 use crate::panics::caught;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 impl<K: 'static, V: 'static> Store<K, V> {
     /// An ended entry goes to the deferred-free list of this thread.
@@ -38,20 +38,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Drops, on this thread, what had ended before. Waits until it may, for at most `limit`.
     /// Returns whether all has been dropped.
     pub(in crate::keyed) fn flush(&self, limit: Duration) -> bool {
-        let begun = Instant::now();
-        loop {
-            let deferred = self.hazards.deferred();
-            if !self
-                .engine
-                .flush(limit.saturating_sub(begun.elapsed()), self)
-            {
-                return false;
-            }
-            // Otherwise a slot went back to the list, for a call that has returned a reference.
-            if self.hazards.deferred() == deferred {
-                return true;
-            }
-        }
+        self.engine.flush(limit, self)
     }
 }
 
