@@ -26,6 +26,7 @@ pub(super) struct Settled<'a, K: 'static, V: 'static> {
 
 impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
     /// Calls the listener, unpinned. Returns the entry.
+    #[inline]
     pub(super) fn into_ref(self) -> Ref<'a, K, V> {
         // Before the reference is on its way out: a `Drop` that panics would leave it pinned.
         drop(self.refused);
@@ -37,6 +38,7 @@ impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
     }
 
     /// Calls the listener, unpinned. Returns what was replaced.
+    #[inline]
     fn into_replaced(self) -> Option<Ended<'a, K, V>> {
         drop(self.pin);
         let replaced = self.replaced.map(Notice::told);
