@@ -118,27 +118,24 @@ impl Index {
         self.0.carry(&self.1.pin(), &mut budget, tail)
     }
 
-    /// Makes the word that leads to `target` name it, unless `target` is no longer live.
+    /// Makes the word that leads to `target` name it, unless `target` is no longer live. `seen` is
+    /// what the forwarded slot's word looked like to a caller that has been pinned since.
     pub fn swing(
         &self,
         hash: u32,
+        seen: Option<(u32, usize)>,
         target: u32,
         tail: impl Fn(u32) -> u32,
         is_live: impl Fn() -> bool,
     ) {
-        self.0.swing(&self.1.pin(), hash, target, tail, is_live);
+        self.0
+            .swing(&self.1.pin(), hash, seen, target, tail, is_live);
     }
 
     /// The slot that the likeliest word under `hash` names, and where in its home that word is.
     pub fn seen(&self, _: &Pinned, hash: u32) -> Option<(u32, usize)> {
         let candidate = self.0.candidate(hash)?;
         Some((candidate.slot(), candidate.position()))
-    }
-
-    /// As [`swing`](Self::swing), of a word that was [seen](Self::seen) under this pin. Returns
-    /// whether it was there.
-    pub fn swing_seen(&self, pin: &Pinned, hash: u32, seen: (u32, usize), target: u32) -> bool {
-        self.0.swing_at_home(&pin.0, hash, seen, target)
     }
 
     /// Takes the word away that leads to a slot.
@@ -154,7 +151,7 @@ impl Index {
 
     /// Pins this thread: no slot that it finds is freed while the result lives.
     pub fn pin(&self) -> Pinned {
-        Pinned(self.1.pin())
+        Pinned { _pin: self.1.pin() }
     }
 
     /// Begins the wait for a slot whose word is out of the index.
@@ -183,7 +180,9 @@ impl Index {
 }
 
 /// What a pinned thread holds.
-pub struct Pinned(Pin);
+pub struct Pinned {
+    _pin: Pin,
+}
 
 /// A slot that waits as a batch of a store does, until no thread can be looking at it.
 pub struct Retired(Wait);

@@ -253,42 +253,40 @@ fn left_after(kind: Kind, mine: Duration, other: Duration) -> Vec<Duration> {
     left
 }
 
+/// A renewal for `mine` is held up, wherever it reads the clock, while another one for `other` is
+/// reported. What is left then is always as `expected`.
+fn left_after_any(kinds: &[Kind], mine: Duration, other: Duration, expected: fn(Duration) -> bool) {
+    for &kind in kinds {
+        let left = left_after(kind, mine, other);
+        assert!(!left.is_empty());
+        assert!(left.iter().copied().all(expected), "{kind:?}: {left:?}");
+    }
+}
+
 #[test]
 fn a_delayed_renewal_shortens_nothing_that_was_renewed_meanwhile() {
-    for kind in [Kind::Issued, Kind::Chosen, Kind::Early] {
-        let left = left_after(kind, 100 * SECOND, 100 * SECOND);
-        assert!(!left.is_empty());
-        assert!(
-            left.iter().all(|&left| left == 100 * SECOND),
-            "{kind:?}: {left:?}"
-        );
-    }
+    let kinds = [Kind::Issued, Kind::Chosen, Kind::Early];
+    let hundred = 100 * SECOND;
+    left_after_any(&kinds, hundred, hundred, |left| left == 100 * SECOND);
 }
 
 /// A call that asked for less, and looked at the lease before it was renewed for longer, came
 /// first.
 #[test]
 fn a_delayed_renewal_for_less_shortens_nothing_that_was_renewed_meanwhile() {
-    for kind in [Kind::Issued, Kind::Chosen] {
-        let left = left_after(kind, 10 * SECOND, 200 * SECOND);
-        assert!(!left.is_empty());
-        assert!(
-            left.iter().all(|&left| left == 200 * SECOND),
-            "{kind:?}: {left:?}"
-        );
-    }
+    let kinds = [Kind::Issued, Kind::Chosen];
+    left_after_any(&kinds, 10 * SECOND, 200 * SECOND, |left| {
+        left == 200 * SECOND
+    });
 }
 
 /// What asks for more and was delayed counts from when it was through.
 #[test]
 fn a_delayed_renewal_for_more_is_the_last_one() {
-    for kind in [Kind::Issued, Kind::Chosen] {
-        let left = left_after(kind, 300 * SECOND, 200 * SECOND);
-        assert!(
-            left.iter().all(|&left| left >= 295 * SECOND),
-            "{kind:?}: {left:?}"
-        );
-    }
+    let kinds = [Kind::Issued, Kind::Chosen];
+    left_after_any(&kinds, 300 * SECOND, 200 * SECOND, |left| {
+        left >= 295 * SECOND
+    });
 }
 
 /// A renewal that asks for less and is not disturbed is one.

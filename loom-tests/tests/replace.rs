@@ -61,9 +61,13 @@ impl Rig {
     }
 
     fn swing(&self, target: u32) {
+        self.swing_seen(None, target);
+    }
+
+    fn swing_seen(&self, seen: Option<(u32, usize)>, target: u32) {
         let tail = |slot| self.tail(slot);
         self.index
-            .swing(HASH, target, tail, || self.is_live(target));
+            .swing(HASH, seen, target, tail, || self.is_live(target));
     }
 
     /// The slot that the index names, once that is a live one: as the keyed stores look a key up.
@@ -99,9 +103,7 @@ impl Rig {
         while let Some(old) = self.find() {
             let seen = self.index.seen(&pin, HASH).filter(|seen| seen.0 == old);
             if self.swap(old, new) {
-                if !seen.is_some_and(|seen| self.index.swing_seen(&pin, HASH, seen, new)) {
-                    self.swing(new);
-                }
+                self.swing_seen(seen, new);
                 return true;
             }
         }

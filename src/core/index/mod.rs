@@ -374,32 +374,39 @@ impl Index {
         }
     }
 
-    /// As [`swing`](Self::swing), for the caller that has just made slot `from` lead to `target`, and
-    /// saw the word of `from` at this position of its home. Returns whether the word was there.
-    #[inline(always)]
-    pub(crate) fn swing_at_home(
-        &self,
-        _pin: &Pin,
-        hash: u32,
-        (from, position): (u32, usize),
-        target: u32,
-    ) -> bool {
-        let class = self.directory().single();
-        class.is_some_and(|class| {
-            let from = word(hash, from);
-            self.table(class).swing_at_home(from, target, position)
-        })
-    }
-
-    /// Makes the word whose slot leads to `target` name that slot itself, unless `target` is no longer live: then it has been found
-    /// under its own word. `tail` is where a slot's forwards lead to. Lock-free.
+    /// Makes the word whose slot leads to `target` name `target` itself, unless `target` is no
+    /// longer live: then it has been found under its own word. `tail` is where a slot's forwards
+    /// lead to. Lock-free.
     ///
-    /// From old tables to young ones, and no further than the first that has such a word: in a younger one there may be a copy in a
-    /// migrating thread's hands. A slot that is live after a table was searched in vain has its word in a younger one.
-    #[cold]
+    /// `seen` is the slot that the caller has just forwarded, and where in its home the caller saw
+    /// the word of that slot, if it did.
+    #[inline(always)]
     pub(crate) fn swing(
         &self,
         _pin: &Pin,
+        hash: u32,
+        seen: Option<(u32, usize)>,
+        target: u32,
+        tail: impl Fn(u32) -> u32,
+        is_live: impl Fn() -> bool,
+    ) {
+        if let (Some((from, position)), Some(class)) = (seen, self.directory().single()) {
+            let from = word(hash, from);
+            if self.table(class).swing_at_home(from, target, position) {
+                return;
+            }
+        }
+        self.swing_anywhere(hash, target, tail, is_live);
+    }
+
+    /// As [`swing`](Self::swing), wherever the word is.
+    ///
+    /// It goes from old tables to young ones, and no further than the first that has such a word: in
+    /// a younger one there may be a copy in a migrating thread's hands. A slot that is live after a
+    /// table was searched in vain has its word in a younger one.
+    #[cold]
+    fn swing_anywhere(
+        &self,
         hash: u32,
         target: u32,
         tail: impl Fn(u32) -> u32,

@@ -22,7 +22,7 @@ impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
         let leads = |id| tail(&self.engine, id).0 == claim.id;
         match index.find(hash, &mut { leads }) {
             Some(id) if id != claim.id => {
-                self.swing(&pin, hash, claim.id);
+                self.swing(&pin, hash, None, claim.id);
                 true
             }
             found => found.is_some(),

@@ -128,7 +128,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                     (Insert::Done, _) => None,
                     (Insert::Found, Seen::Entry(found)) => Some(Ok(Entered::Found(found))),
                     (Insert::Found, Seen::Forwarded(tail)) => {
-                        self.swing(pin, hash, tail);
+                        self.swing(pin, hash, None, tail);
                         Some(Ok(Entered::Again))
                     }
                     (Insert::Alike, _) => Some(Err(StoreError::Collisions)),

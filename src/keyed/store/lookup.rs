@@ -177,7 +177,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             // The slot that the look-up returned is the one that it has seen last.
             match seek.seen {
                 Seen::Entry(found) => return Some(found),
-                Seen::Forwarded(tail) => self.swing(pin, wanted.hash, tail),
+                Seen::Forwarded(tail) => self.swing(pin, wanted.hash, None, tail),
                 Seen::Nothing => {}
             }
         }
@@ -191,13 +191,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Makes the index name slot `target`, to which another slot has been forwarded.
-    #[cold]
-    pub(super) fn swing(&self, pin: &Pin, hash: u32, target: u32) {
+    /// Makes the index name slot `target`, to which another slot has been forwarded. `seen` is that
+    /// slot, and where in its home its word was seen, for the thread that has just forwarded it.
+    #[inline(always)]
+    pub(super) fn swing(&self, pin: &Pin, hash: u32, seen: Option<(u32, usize)>, target: u32) {
         let is_live = || self.is_held(target);
         let tail = |id| tail(&self.engine, id).0;
         self.engine
             .index_of(hash)
-            .swing(pin, hash, target, tail, is_live);
+            .swing(pin, hash, seen, target, tail, is_live);
     }
 }

@@ -50,11 +50,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 self.engine.free_instead(&claim);
                 return Ok(Replaced::Changed);
             }
-            let index = self.engine.index_of(found.hash);
             let seen = found.position.map(|position| (found.id, position));
-            if !seen.is_some_and(|seen| index.swing_at_home(pin, found.hash, seen, claim.id)) {
-                self.swing(pin, found.hash, claim.id);
-            }
+            self.swing(pin, found.hash, seen, claim.id);
             self.count(mine, found.id).replaced.add(1);
             self.count(mine, claim.id).replacing.add(1);
             // SAFETY: forwarded by this thread, and the index names the new slot now.
