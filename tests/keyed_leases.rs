@@ -185,9 +185,9 @@ fn rest(subject: &Subject, clock: &ManualClock) -> Duration {
 }
 
 /// A renewal, with `mine` as its timeout, is held up at each of its clock readings in turn.
-/// Meanwhile five seconds go by and another thread renews the entry for `other`, which is reported.
-/// What is left of the entry when both are done.
-fn left_after(kind: Kind, mine: Duration, other: Duration) -> Vec<Duration> {
+/// Meanwhile five seconds go by and another thread renews the entry for each of `others`, which is
+/// reported. What is left of the entry when both are done.
+fn left_after<const N: usize>(kind: Kind, mine: Duration, others: [Duration; N]) -> Vec<Duration> {
     let mut left = Vec::new();
     for readings in 0.. {
         let clock = Delayed::default();
@@ -195,7 +195,9 @@ fn left_after(kind: Kind, mine: Duration, other: Duration) -> Vec<Duration> {
         let (theirs, passing) = (subject.clone(), clock.clone());
         clock.after(readings, move || {
             passing.clock.advance(5 * SECOND);
-            assert!((theirs.renew)(other));
+            for other in others {
+                assert!((theirs.renew)(other));
+            }
         });
         assert!((subject.renew)(mine));
         if !clock.has_been() {
@@ -209,7 +211,7 @@ fn left_after(kind: Kind, mine: Duration, other: Duration) -> Vec<Duration> {
 #[test]
 fn a_delayed_renewal_shortens_nothing_that_was_renewed_meanwhile() {
     for kind in ALL {
-        let left = left_after(kind, TIME, TIME);
+        let left = left_after(kind, TIME, [TIME]);
         assert!(!left.is_empty());
         assert!(left.iter().all(|&left| left == TIME), "{kind:?}: {left:?}");
     }
@@ -246,7 +248,7 @@ fn a_delayed_renewal_that_would_change_nothing_shortens_nothing() {
 #[test]
 fn a_delayed_renewal_for_less_shortens_nothing_that_was_renewed_meanwhile() {
     for kind in ALL.into_iter().filter(|kind| kind.chooses()) {
-        let left = left_after(kind, TIME / 10, 2 * TIME);
+        let left = left_after(kind, TIME / 10, [2 * TIME]);
         // The time to live of an entry with a time to idle is a word of its own, which the call
         // looks at after its first reading, and `track` reads the clock for an insertion before it
         // looks: such a call came last, and counts from a later reading.
@@ -259,11 +261,29 @@ fn a_delayed_renewal_for_less_shortens_nothing_that_was_renewed_meanwhile() {
     }
 }
 
+/// So did a call that asked for less if the lease has come back to the tick that the call saw.
+#[test]
+fn a_delayed_renewal_for_less_shortens_nothing_that_came_back_to_the_same_tick() {
+    for kind in ALL.into_iter().filter(|kind| kind.chooses()) {
+        // The five seconds that have gone by.
+        let back = TIME - 5 * SECOND;
+        for between in [TIME / 2, 2 * TIME] {
+            let left = left_after(kind, TIME / 10, [between, back]);
+            // See the test above.
+            let came_last = |at| matches!(kind, MapTouchWithBound | SessionTrack) && at == 0;
+            for (at, &left) in left.iter().enumerate() {
+                let is_last = came_last(at) && left == TIME / 10;
+                assert!(is_last || left == back, "{kind:?}, {at}: {left:?}");
+            }
+        }
+    }
+}
+
 /// What asks for more and was delayed counts from when it was through.
 #[test]
 fn a_delayed_renewal_for_more_is_the_last_one() {
     for kind in ALL.into_iter().filter(|kind| kind.chooses()) {
-        let left = left_after(kind, 3 * TIME, 2 * TIME);
+        let left = left_after(kind, 3 * TIME, [2 * TIME]);
         // That word is set before the call's last reading: the other call came last then, and was
         // no shorter for it.
         let came_first = |at| kind == MapTouchWithBound && at + 1 == left.len();

@@ -209,9 +209,9 @@ enum Kind {
 }
 
 /// A renewal, with `mine` as its timeout, is held up at each of its clock readings in turn.
-/// Meanwhile five seconds go by and another thread renews the root for `other`, which is reported.
-/// What is left of the root when both are done.
-fn left_after(kind: Kind, mine: Duration, other: Duration) -> Vec<Duration> {
+/// Meanwhile five seconds go by and another thread renews the root for each of `others`, which is
+/// reported. What is left of the root when both are done. All times are in seconds.
+fn left_after(kind: Kind, mine: u32, others: &'static [u32]) -> Vec<u32> {
     let mut left = Vec::new();
     for readings in 0.. {
         let clock = Delayed::default();
@@ -235,17 +235,19 @@ fn left_after(kind: Kind, mine: Duration, other: Duration) -> Vec<Duration> {
         let (theirs, passing) = (tracker.clone(), clock.clone());
         clock.after(readings, move || {
             passing.clock.advance(5 * SECOND);
-            theirs.reset_timeout_to(root, other).unwrap();
+            for &other in others {
+                theirs.reset_timeout_to(root, other * SECOND).unwrap();
+            }
         });
-        tracker.reset_timeout_to(root, mine).unwrap();
+        tracker.reset_timeout_to(root, mine * SECOND).unwrap();
         if !clock.has_been() {
             break;
         }
         // How long it is there, to the second: an early sign is in no list.
-        let mut rest = Duration::ZERO;
+        let mut rest = 0;
         while !tracker.is_empty() {
             clock.clock.advance(SECOND);
-            rest += SECOND;
+            rest += 1;
             while tracker.poll(1000).more {}
         }
         left.push(rest);
@@ -253,39 +255,50 @@ fn left_after(kind: Kind, mine: Duration, other: Duration) -> Vec<Duration> {
     left
 }
 
-/// A renewal for `mine` is held up, wherever it reads the clock, while another one for `other` is
-/// reported. What is left then is always as `expected`.
-fn left_after_any(kinds: &[Kind], mine: Duration, other: Duration, expected: fn(Duration) -> bool) {
+/// A renewal for `mine` is held up, wherever it reads the clock, while others are reported. What is
+/// left then is always as `expected`.
+fn left_after_any(
+    kinds: &[Kind],
+    mine: u32,
+    others: &'static [u32],
+    expected: impl Fn(u32) -> bool,
+) {
     for &kind in kinds {
-        let left = left_after(kind, mine, other);
+        let left = left_after(kind, mine, others);
         assert!(!left.is_empty());
-        assert!(left.iter().copied().all(expected), "{kind:?}: {left:?}");
+        assert!(left.iter().copied().all(&expected), "{kind:?}: {left:?}");
     }
 }
 
 #[test]
 fn a_delayed_renewal_shortens_nothing_that_was_renewed_meanwhile() {
     let kinds = [Kind::Issued, Kind::Chosen, Kind::Early];
-    let hundred = 100 * SECOND;
-    left_after_any(&kinds, hundred, hundred, |left| left == 100 * SECOND);
+    left_after_any(&kinds, 100, &[100], |left| left == 100);
 }
 
 /// A call that asked for less, and looked at the lease before it was renewed for longer, came
 /// first.
 #[test]
 fn a_delayed_renewal_for_less_shortens_nothing_that_was_renewed_meanwhile() {
-    let kinds = [Kind::Issued, Kind::Chosen];
-    left_after_any(&kinds, 10 * SECOND, 200 * SECOND, |left| {
-        left == 200 * SECOND
+    left_after_any(&[Kind::Issued, Kind::Chosen], 10, &[200], |left| {
+        left == 200
     });
+}
+
+/// So did a call that asked for less if the lease has come back to the tick that the call saw: of
+/// the 100 seconds that it had then, five have gone by.
+#[test]
+fn a_delayed_renewal_for_less_shortens_nothing_that_came_back_to_the_same_tick() {
+    let kinds = [Kind::Issued, Kind::Chosen];
+    left_after_any(&kinds, 10, &[50, 95], |left| left == 95);
+    left_after_any(&kinds, 10, &[200, 95], |left| left == 95);
 }
 
 /// What asks for more and was delayed counts from when it was through.
 #[test]
 fn a_delayed_renewal_for_more_is_the_last_one() {
-    let kinds = [Kind::Issued, Kind::Chosen];
-    left_after_any(&kinds, 300 * SECOND, 200 * SECOND, |left| {
-        left >= 295 * SECOND
+    left_after_any(&[Kind::Issued, Kind::Chosen], 300, &[200], |left| {
+        left >= 295
     });
 }
 

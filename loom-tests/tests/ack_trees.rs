@@ -484,6 +484,35 @@ fn q06_a_delayed_touch_for_less_beside_another() {
     });
 }
 
+/// Q6: as before, where the other touches shorten the lease and bring it back to the tick that the
+/// delayed one saw. Guards: the lease counts the renewals that lower it.
+#[test]
+fn q06_a_delayed_touch_for_less_beside_one_that_comes_back() {
+    model(
+        "q06_a_delayed_touch_for_less_beside_one_that_comes_back",
+        || {
+            let rig = Rig::new();
+            let root = rig.tracker.issue(3, 10).unwrap();
+            let other = rig.clone();
+            let less = Timeout::After(TICK * 2);
+            let a = thread::spawn(move || other.tracker.reset_timeout_to(root, less));
+            rig.clock.advance(TICK * 5);
+            for ticks in [3, 5] {
+                let renewed = rig
+                    .tracker
+                    .reset_timeout_to(root, Timeout::After(TICK * ticks));
+                assert_eq!(renewed, Ok(Done::Now));
+            }
+            assert_eq!(a.join().unwrap(), Ok(Done::Now));
+            rig.pass(1);
+            assert_eq!(rig.outcomes(root), [], "earlier than all touches were told");
+            rig.pass(4);
+            assert!(timed_out(&rig.outcomes(root)));
+            assert!(rig.tracker.is_empty());
+        },
+    );
+}
+
 /// Q6 for an init that takes over early signs: a touch in the middle of it. Guards: the init goes
 /// on with the lease that the touch has made.
 #[test]

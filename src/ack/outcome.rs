@@ -5,10 +5,10 @@ use std::time::Duration;
 
 /// A root that the engine issued: names one attempt, never reused for another.
 ///
-/// A late ack of an earlier attempt cannot touch a later one: the id holds its slot, 20 bits
-/// that count the slot's tenants, and 12 random bits. An old id is accepted again only when the count has come
-/// round (2^20 - 1 tenants later, or sooner if memory was given back near that), and then with odds of 1 in 4096. An id of
-/// another tracker is no better than a guess, 1 in 4096 or worse: ids are no secrets.
+/// A late ack of an earlier attempt cannot touch a later one: the id holds its slot, 16 bits
+/// that count the slot's tenants, and 16 random bits. An old id is accepted again only when the count has come
+/// round (2^16 - 1 tenants later, or sooner if memory was given back near that), and then with odds of 1 in 65,536. An id of
+/// another tracker is no better than a guess, 1 in 65,536 or worse: ids are no secrets.
 ///
 /// 64 bits, so that it can travel: [`to_bits`](Self::to_bits), [`from_bits`](Self::from_bits).
 ///

@@ -1,10 +1,10 @@
 //! The lease: one word that decides every beginning, every end and every renewal of a slot.
 //!
 //! ```text
-//!   63                        24 23           4 3     0
-//!  +----------------------------+--------------+-------+
-//!  | deadline, ticks mod 2^40   | incarnation  | state |
-//!  +----------------------------+--------------+-------+
+//!   63                        24 23          8 7        4 3     0
+//!  +----------------------------+-------------+----------+-------+
+//!  | deadline, ticks mod 2^40   | incarnation | lowered  | state |
+//!  +----------------------------+-------------+----------+-------+
 //! ```
 //!
 //! # States and who may change them
@@ -37,16 +37,21 @@
 //!
 //! # Widths, and what remains possible
 //!
-//! The incarnation (the generation of the slot) changes with every claim of the slot and has 20
+//! The incarnation (the generation of the slot) changes with every claim of the slot and has 16
 //! bits. A keyed entry's compare-and-swap under a pin never meets a later occupant, as no slot is
 //! reused under a pin. Without a pin (trees, handles) a compare-and-swap on the lease could succeed
-//! on a later occupant only if the thread slept through a multiple of 2^20 - 1 occupancies of this
+//! on a later occupant only if the thread slept through a multiple of 2^16 - 1 occupancies of this
 //! one slot *and* the deadline in the same 40 bits came out the same. Slots are reused in rotation
-//! (a chunk of 4096 at the least), so that takes at least 2^32 inserts by that thread's shard
+//! (a chunk of 4096 at the least), so that takes at least 2^28 inserts by that thread's shard
 //! within one interval. (But see [`Slots::release`](super::slots::Slots::release): where a chunk's
 //! memory goes back while a slot in it is near the wrap, they all start over. A slot that one
-//! occupant has held while its neighbours had nearly 2^20 of them then has its few incarnations
-//! again.) An issued id carries 12 random bits on top (see [`IssuedId`]).
+//! occupant has held while its neighbours had nearly 2^16 of them then has its few incarnations
+//! again.) An issued id carries 16 random bits on top (see [`IssuedId`]).
+//!
+//! Each renewal that sets a nearer deadline counts in `lowered`, which has 4 bits. So a
+//! compare-and-swap of a renewal fails where the lease, since that renewal has looked at it, was
+//! lowered and has come back to the same tick. What remains possible: the renewal is held up while a
+//! multiple of 16 others lower the lease and one brings it back to that very tick.
 //!
 //! Deadlines are compared by their distance from a tick known to be near (the bucket's next expiration),
 //! never as absolute numbers, so uptime is not limited; timeouts are, to 2^39 - 2 ticks.
@@ -54,8 +59,12 @@
 use crate::time::NEVER;
 
 /// Bits of an incarnation.
-pub(crate) const INCARNATION_BITS: u32 = 20;
+pub(crate) const INCARNATION_BITS: u32 = 16;
+const INCARNATION_SHIFT: u32 = 8;
 const INCARNATION_MASK: u32 = (1 << INCARNATION_BITS) - 1;
+/// One renewal that has lowered the deadline, and all that are counted.
+const LOWERED_ONE: u64 = 1 << 4;
+const LOWERED_MASK: u64 = 15 << 4;
 const DEADLINE_BITS: u32 = 40;
 const DEADLINE_SHIFT: u32 = 64 - DEADLINE_BITS;
 const DEADLINE_MASK: u64 = (1 << DEADLINE_BITS) - 1;
@@ -163,7 +172,7 @@ impl Lease {
     pub(crate) fn new(state: State, incarnation: u32, deadline: u64) -> Self {
         Lease(
             state as u64
-                | u64::from(incarnation & INCARNATION_MASK) << 4
+                | u64::from(incarnation & INCARNATION_MASK) << INCARNATION_SHIFT
                 | Self::pack(deadline) << DEADLINE_SHIFT,
         )
     }
@@ -188,7 +197,7 @@ impl Lease {
     #[inline]
     #[allow(clippy::cast_possible_truncation)]
     pub(crate) fn incarnation(self) -> u32 {
-        (self.0 >> 4) as u32 & INCARNATION_MASK
+        (self.0 >> INCARNATION_SHIFT) as u32 & INCARNATION_MASK
     }
 
     /// Whether its state is one of `states`, a set made by [`set`]: one test, no jump table.
@@ -203,16 +212,19 @@ impl Lease {
         Lease(self.0 & !15 | state as u64)
     }
 
-    /// The same lease with another deadline.
+    /// The same lease with another deadline. Each nearer one is counted.
     #[inline]
     pub(crate) fn with_deadline(self, deadline: u64) -> Self {
-        Lease::new(self.state(), self.incarnation(), deadline)
+        let lowered = u64::from(deadline < self.deadline_near(deadline)) * LOWERED_ONE;
+        let counted = (self.0 & LOWERED_MASK).wrapping_add(lowered) & LOWERED_MASK;
+        let kept = self.0 & !(DEADLINE_MASK << DEADLINE_SHIFT | LOWERED_MASK);
+        Lease(Self::pack(deadline) << DEADLINE_SHIFT | kept | counted)
     }
 
     /// The same occupancy, in a state in which the lease names another slot instead of a deadline.
     #[inline]
     pub(crate) fn with_link(self, state: State, link: u32) -> Self {
-        let generation = self.0 & (u64::from(INCARNATION_MASK) << 4);
+        let generation = self.0 & (u64::from(INCARNATION_MASK) << INCARNATION_SHIFT);
         Lease(u64::from(link) << DEADLINE_SHIFT | generation | state as u64)
     }
 
@@ -226,7 +238,7 @@ impl Lease {
     /// A free slot that remembers its incarnation.
     #[inline]
     pub(crate) fn free(incarnation: u32) -> Self {
-        Lease(u64::from(incarnation) << 4)
+        Lease(u64::from(incarnation) << INCARNATION_SHIFT)
     }
 
     /// The full deadline, given a tick that it is not before (and less than 2^40 ticks after).
@@ -264,25 +276,25 @@ pub(crate) fn next_incarnation(last: u32) -> u32 {
     }
 }
 
-/// An id that the engine issued: which slot, which incarnation of it, and 12 random bits.
+/// An id that the engine issued: which slot, which incarnation of it, and 16 random bits.
 ///
 /// ```text
-///   63      52 51           32 31                0
+///   63      48 47           32 31                0
 ///  +----------+---------------+-------------------+
 ///  | nonce    | incarnation   | slot              |
 ///  +----------+---------------+-------------------+
 /// ```
 ///
 /// The slot keeps the whole id as its key, so an old id is accepted only if the same incarnation has
-/// come round (2^20 - 1 occupancies later; sooner where it has started over, see the module's head) and the nonce agrees: with
-/// odds of 1 in 2^12 then, and of 1 in 2^32 for an id that is older and otherwise arbitrary.
+/// come round (2^16 - 1 occupancies later; sooner where it has started over, see the module's head) and the nonce agrees: with
+/// odds of 1 in 2^16 then, and of 1 in 2^32 for an id that is older and otherwise arbitrary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IssuedId(pub(crate) u64);
 
 impl IssuedId {
     #[inline]
-    pub(crate) fn new(slot: u32, incarnation: u32, nonce: u64) -> Self {
-        IssuedId(nonce << 52 | u64::from(incarnation) << 32 | u64::from(slot))
+    pub(crate) fn new(slot: u32, incarnation: u32, nonce: u16) -> Self {
+        IssuedId(u64::from(nonce) << 48 | u64::from(incarnation) << 32 | u64::from(slot))
     }
 
     #[inline]
@@ -299,9 +311,9 @@ mod tests {
     #[test]
     fn every_state_survives_the_packing() {
         for state in &State::ALL[..13] {
-            let lease = Lease::new(*state, 0xA_BCDE, 0x12_3456_789A);
+            let lease = Lease::new(*state, 0xABCD, 0x12_3456_789A);
             assert_eq!(lease.state(), *state);
-            assert_eq!(lease.incarnation(), 0xA_BCDE);
+            assert_eq!(lease.incarnation(), 0xABCD);
             assert_eq!(lease.deadline_from(0), 0x12_3456_789A);
             assert_eq!(*state as u64, lease.0 & 15);
         }
@@ -323,6 +335,30 @@ mod tests {
             }
         }
         assert_eq!(Lease::new(State::Live, 1, NEVER).deadline_from(9), NEVER);
+    }
+
+    #[test]
+    fn a_deadline_that_was_lowered_and_comes_back_is_another_lease() {
+        for (first, nearer) in [(90, 80), (NEVER, 80), (1 << 41, (1 << 41) - 1)] {
+            let lease = Lease::new(State::LiveIdle, 0xFFFF, first);
+            let mut seen = vec![lease];
+            for _ in 1..16 {
+                let lowered = seen[seen.len() - 1].with_deadline(nearer);
+                assert!(!seen.contains(&lowered));
+                seen.push(lowered.with_deadline(first));
+                let back = seen[seen.len() - 1];
+                assert!(!seen[..seen.len() - 1].contains(&back));
+                assert_eq!(
+                    (back.state(), back.incarnation()),
+                    (State::LiveIdle, 0xFFFF)
+                );
+                assert_eq!(back.deadline_near(nearer), first);
+                // What is not nearer does not count.
+                assert_eq!(back.with_deadline(first), back);
+            }
+            let last = seen[15].with_deadline(nearer).with_deadline(first);
+            assert_eq!(last, lease);
+        }
     }
 
     #[test]

@@ -16,14 +16,39 @@ use crate::core::engine::Look;
 use crate::core::lease::{Lease, State};
 use crate::core::memory::ZeroValid;
 use crate::sync::{AtomicU64, Ordering};
-use crate::time::Timeout;
+use crate::time::{Timeout, NEVER};
 
 /// What governs an entry with a time to idle.
 pub(crate) struct Policy {
     /// In nanoseconds.
     idle: AtomicU64,
-    /// The tick at which its time to live is up, used or not.
+    /// The entry's [`Bound`].
     bound: AtomicU64,
+}
+
+/// The tick at which an entry's time to live is up, used or not, in the lower 56 bits. The upper 8
+/// count the touches that have made it nearer, as a lease counts them
+/// ([`Lease::with_deadline`]).
+#[derive(Clone, Copy)]
+struct Bound(u64);
+
+impl Bound {
+    const TICKS: u64 = (1 << 56) - 1;
+
+    fn tick(self) -> u64 {
+        match self.0 & Self::TICKS {
+            Self::TICKS => NEVER,
+            tick => tick,
+        }
+    }
+
+    /// The bound that a touch sets in place of this one.
+    fn moved(self, tick: u64) -> Self {
+        let lowered = u64::from(tick < self.tick()) << 56;
+        let counted = self.0.wrapping_add(lowered) & !Self::TICKS;
+        // A clock reading in nanoseconds is less than 2^51 ticks.
+        Bound(counted | tick.min(Self::TICKS))
+    }
 }
 
 // SAFETY: two atomics, valid as zeroes.
@@ -53,7 +78,11 @@ impl Policy {
     /// Notes what governs an entry on its way in. Its lease publishes this.
     pub(super) fn set(&self, (idle, bound): (u64, u64)) {
         self.idle.store(idle, Ordering::Relaxed);
-        self.bound.store(bound, Ordering::Relaxed);
+        self.bound.store(Bound(0).moved(bound).0, Ordering::Relaxed);
+    }
+
+    fn bound(&self) -> Bound {
+        Bound(self.bound.load(Ordering::Relaxed))
     }
 }
 
@@ -88,21 +117,24 @@ impl<K: 'static, V: 'static> Store<K, V> {
         timeout: Timeout,
     ) -> Result<bool, StoreError> {
         let mut look = Look::First;
-        let mut held = policy.bound.load(Ordering::Acquire);
+        let mut held = Bound(policy.bound.load(Ordering::Acquire));
         loop {
             let times = (timeout, self.timeout);
-            let Some(bound) = self.engine.renewed_over(|_| held, look, times, self)? else {
+            let tick = |_: &_| held.tick();
+            let Some(bound) = self.engine.renewed_over(tick, look, times, self)? else {
                 // Another touch, which has come since, has set a later one.
                 return Ok(self.renew_idle(found, policy, true));
             };
             // Published by the swap of the lease too, as all that is read of it is ordered by one.
-            let swapped =
-                policy
-                    .bound
-                    .compare_exchange(held, bound, Ordering::AcqRel, Ordering::Acquire);
+            let swapped = policy.bound.compare_exchange(
+                held.0,
+                held.moved(bound).0,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
             match swapped {
                 Ok(_) => return Ok(self.renew_idle(found, policy, true)),
-                Err(now) => (held, look) = (now, Look::Again),
+                Err(now) => (held, look) = (Bound(now), Look::Again),
             }
         }
     }
@@ -111,7 +143,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     fn renew_idle(&self, found: &Found<'_, K, V>, policy: &Policy, mut swaps: bool) -> bool {
         let idle_until = self.idle_until(policy.idle.load(Ordering::Relaxed));
         let mut lease = found.lease;
-        let mut bound = policy.bound.load(Ordering::Relaxed);
+        let mut bound = policy.bound().tick();
         while Self::is_still(found, lease) {
             // Other threads may have used it later than this one.
             let latest = idle_until.max(lease.deadline_near(idle_until));
@@ -128,7 +160,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 }
             }
             let before = bound;
-            bound = policy.bound.load(Ordering::Relaxed);
+            bound = policy.bound().tick();
             if lease == renewed && bound == before && !swaps {
                 return true;
             }

@@ -54,7 +54,8 @@ impl Trees {
         let (claim, spot) = self.engine.claim(mine, index, refused)?;
         mine.face.nonce.add(1);
         let [.., c, d] = self.settings.secrets;
-        let nonce = fold(mine.face.nonce.get() ^ c ^ index as u64, d | 1) >> 52;
+        #[allow(clippy::cast_possible_truncation)] // its upper 16 bits
+        let nonce = (fold(mine.face.nonce.get() ^ c ^ index as u64, d | 1) >> 48) as u16;
         let root = IssuedId::new(claim.id, claim.incarnation, nonce).0;
         let target = self.issued_target(root);
         let lease = Lease::new(State::LiveIssued, claim.incarnation, deadline);

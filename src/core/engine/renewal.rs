@@ -33,16 +33,19 @@
 //! * *Calls that overlap.* A call that was entered before the report and looked after the
 //!   publication counts as the later one. A lease does not say when it was set, so no call can
 //!   tell.
-//! * *What remains.* A swap compares values. The swap of a call that asks for less takes the lease
-//!   for the one that it looked at if, meanwhile, one call has raised the deadline and another has
-//!   lowered it to the very tick that it had. Where all timeouts of an entry are equal, nothing is
-//!   ever lowered.
+//! * *A lease that comes back.* A swap compares values. If one call lowers the deadline and another
+//!   renews it until the tick that it had before, a third call, which saw the lease before both,
+//!   must not take it for that one. So the lease counts the renewals that lower it
+//!   ([`Lease::with_deadline`]), modulo 16. What remains: a call that asks for less is held up
+//!   between its look and its swap while a multiple of 16 others lower the lease, and one brings it
+//!   back to that very tick. Where all timeouts of an entry are equal, nothing is ever lowered.
 //! * *Jumps of years.* A handler may renew while the driver that has called it catches up with such
 //!   a jump. Deadlines that handlers set then may be more than a lease can tell apart, and are not
 //!   compared right.
 //!
 //! The model `q06_a_delayed_touch_beside_another` fails where the clock is read before the look.
 //! The tests `tracker_leases` fail without rule 2, and without rule 3.
+//! `q06_a_delayed_touch_for_less_beside_one_that_comes_back` fails where the lease does not count.
 
 use super::{BadTimeout, Engine, Face};
 use crate::core::lease::Lease;

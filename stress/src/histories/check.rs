@@ -26,7 +26,7 @@ const THINNED: usize = 500;
 /// From when on a table is too large to be kept for a few configurations.
 const ROOMY: usize = 1 << 12;
 
-/// How many calls are told of that came before.
+/// How many calls are told of that had ended before.
 const BEFORE: usize = 4;
 
 /// A call, its answer, and when it was made.
@@ -91,7 +91,8 @@ impl<S> Configuration<S> {
 /// A history without an explanation, cut down to what has none.
 #[derive(Debug)]
 pub struct Bad<M: Model> {
-    /// What came last before that, for the reader.
+    /// For the reader: what came last before that, and what had taken effect by then and had not
+    /// ended.
     pub before: Vec<Call<M::Did>>,
     /// What the object may have been at some time, with all that had ended until then.
     pub states: Vec<M::State>,
@@ -158,8 +159,15 @@ pub fn check<M: Model>(initial: M::State, calls: &[Call<M::Did>]) -> Result<Size
     let (settled, end) = (stuck.settled, calls[stuck.call].ended);
     let later = (settled.next..calls.len()).take_while(|&at| calls[at].began <= end);
     let mut window = settled.under_way;
-    let before = (0..settled.next).rev().filter(|at| !window.contains(at));
-    let mut before: Vec<_> = before.take(BEFORE).map(|at| calls[at]).collect();
+    // The last ones, and those that had taken effect and had not ended.
+    let since = calls.get(settled.next).map_or(end, |call| call.began);
+    let mut before: Vec<_> = (0..settled.next)
+        .rev()
+        .filter(|at| !window.contains(at))
+        .enumerate()
+        .filter(|&(nth, at)| nth < BEFORE || calls[at].ended >= since)
+        .map(|(_, at)| calls[at])
+        .collect();
     before.reverse();
     window.extend(later);
     window.sort_unstable();

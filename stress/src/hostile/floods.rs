@@ -346,9 +346,9 @@ pub fn guessed_roots(field: &Field<'_>, hostile: bool) -> Figures {
                 field.expect(done == Ok(Ack::Pending), || format!("{done:?}"));
                 continue;
             }
-            // The slot is in the low half; the incarnation is in the next 20 bits, and likely to be guessed.
+            // The slot is in the low half; the incarnation is in the next 16 bits, and likely to be guessed.
             let mask = if n % 2 == 0 {
-                0xFFF << 52
+                0xFFFF << 48
             } else {
                 0xFFFF_FFFF << 32
             };
