@@ -229,7 +229,7 @@ fn no_key_is_stranded() {
         let began = std::time::Instant::now();
         while !queue.is_empty() {
             expired.fetch_add(queue.poll().len(), Relaxed);
-            assert!(began.elapsed() < SECOND * 20, "{} stranded", queue.len());
+            assert!(began.elapsed() < SECOND * 120, "{} stranded", queue.len());
         }
         let ends = expired.load(Relaxed) + removed.load(Relaxed);
         assert_eq!(

@@ -8,7 +8,7 @@
 //! | tool | needs |
 //! |---|---|
 //! | `address` | a nightly compiler. AddressSanitizer, and with it LeakSanitizer; the doc tests too |
-//! | `thread` | a nightly compiler with `rust-src`: with a `std` that is not instrumented, locks and the last owner of an `Arc` look like races |
+//! | `thread` | a nightly compiler. Without `rust-src`, `std` is not instrumented: what then looks like a race in it is in `xtask/canaries/tsan.supp` |
 //! | `miri` | the component of that name. What has no mapped memory only: the wheel, `RotatingMap` |
 //! | `memcheck` | valgrind |
 //! | `helgrind`, `drd` | valgrind. Neither knows how `std` waits, nor atomics: so far neither has let the correct canary pass |
@@ -187,7 +187,13 @@ impl Tool {
                     root().join("xtask/canaries/lsan.supp").display()
                 ),
             )
-            .env("TSAN_OPTIONS", "halt_on_error=0:second_deadlock_stack=1");
+            .env(
+                "TSAN_OPTIONS",
+                format!(
+                    "halt_on_error=0:second_deadlock_stack=1:suppressions={}",
+                    root().join("xtask/canaries/tsan.supp").display()
+                ),
+            );
         let output = command.output();
         output.map_err(|error| format!("{}: {error}", command.get_program().to_string_lossy()))
     }
@@ -431,9 +437,10 @@ fn has_rust_src() -> bool {
 /// Runs the tools that are asked for, or all of them.
 pub fn run(asked: &[String]) -> ExitCode {
     let mut thread = nightly("thread", &[("race", "data race")]);
+    // Fences are not seen: crossbeam has read-modify-writes in their place.
+    thread.flags += " --cfg crossbeam_sanitize_thread";
     thread.build_std = has_rust_src();
     if !thread.build_std {
-        // Let the canaries say whether it can be done without.
         thread.flags += " -Cunsafe-allow-abi-mismatch=sanitizer";
     }
     let tools = [
