@@ -1,7 +1,8 @@
 //! Timers by deadline, from both ends, without sorting more than is asked for.
 //!
-//! Whole buckets are in order already (W-place of the dense wheel), so each is sorted when it is reached. What time has brought and
-//! nobody has taken yet lies in lists that overlap with the buckets in time; it is sorted at the start and merged in.
+//! Whole buckets are in order already (W-place of the dense wheel), so each is sorted when it is
+//! reached. What time has brought and nobody has taken yet lies in lists that overlap with the
+//! buckets in time; it is sorted at the start and merged in.
 
 use super::dense::{Payload, Wheel};
 use super::id::TimerId;
@@ -41,7 +42,8 @@ impl<T> Clone for Timer<'_, T> {
 
 impl<T> Copy for Timer<'_, T> {}
 
-/// The timers of a [`TimerWheel`](super::TimerWheel) by deadline; made by [`iter`](super::TimerWheel::iter).
+/// The timers of a [`TimerWheel`](super::TimerWheel) by deadline; made by
+/// [`iter`](super::TimerWheel::iter).
 ///
 /// # Examples
 ///

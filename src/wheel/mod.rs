@@ -1,9 +1,9 @@
 //! A hierarchical timer wheel for one owner: schedule, move, cancel and fire in O(1).
 //!
-//! [`TimerWheel`] holds values until their deadlines. It reads no clock, starts no thread, takes no lock and runs
-//! nothing by itself: its owner says what time it is. That makes it the thing to build an event loop, a
-//! simulation or a cache's expiry on. (The engine behind [`AckTracker`](crate::AckTracker) does its timing with the same
-//! wheel.)
+//! [`TimerWheel`] holds values until their deadlines. It reads no clock, starts no thread, takes no
+//! lock and runs nothing by itself: its owner says what time it is. That makes it the thing to
+//! build an event loop, a simulation or a cache's expiry on. (The engine behind
+//! [`AckTracker`](crate::AckTracker) does its timing with the same wheel.)
 //!
 //! ```
 //! use expiry::wheel::{Geometry, TimerWheel};
@@ -23,17 +23,19 @@
 //! ```
 //!
 //! # Time
-//! A `u64` in a unit of your choice, on a circle: only differences mean anything. A time is future if it is at most
-//! 2^63 units ahead of the wheel's clock, and past otherwise. So a clock may start anywhere, cross zero and wrap;
-//! signed times are cast with `as u64`. In nanoseconds, 2^63 units are 292 years. While limited calls leave a backlog that is
-//! more than 2^62 units old, the wheel holds its clock back: late, never early.
+//! A `u64` in a unit of your choice, on a circle: only differences mean anything. A time is future
+//! if it is at most 2^63 units ahead of the wheel's clock, and past otherwise. So a clock may start
+//! anywhere, cross zero and wrap; signed times are cast with `as u64`. In nanoseconds, 2^63 units
+//! are 292 years. While limited calls leave a backlog that is more than 2^62 units old, the wheel
+//! holds its clock back: late, never early.
 //!
 //! # Geometry
-//! Deadlines are sorted into buckets by a [`Geometry`]: levels of buckets, each level as wide as a bucket of the next,
-//! and an overflow for what is further away. It decides what things cost, never what happens: whatever the
-//! geometry, nothing fires early, and everything due fires when the clock gets there. Pick the preset of your
-//! unit; with another unit or span, [`Geometry::new`]. The finest bucket should be about as wide as your advances are apart,
-//! and the top level should cover your usual deadlines.
+//! Deadlines are sorted into buckets by a [`Geometry`]: levels of buckets, each level as wide as a
+//! bucket of the next, and an overflow for what is further away. It decides what things cost, never
+//! what happens: whatever the geometry, nothing fires early, and everything due fires when the
+//! clock gets there. Pick the preset of your unit; with another unit or span, [`Geometry::new`].
+//! The finest bucket should be about as wide as your advances are apart, and the top level should
+//! cover your usual deadlines.
 //!
 //! | preset | unit | finest bucket | levels | overflow beyond |
 //! |---|---|---|---|---|
@@ -49,13 +51,15 @@
 //! | a callback | [`advance`](TimerWheel::advance) |
 //! | a bound on the work per turn | [`advance_limited`](TimerWheel::advance_limited), [`pop_limited`](TimerWheel::pop_limited) |
 //!
-//! They are one mechanism and can be mixed. A fired timer is out of the wheel and yours. Between two of them the wheel is whole:
-//! a callback may use it freely, and one that panics loses nothing but the value that it was given.
+//! They are one mechanism and can be mixed. A fired timer is out of the wheel and yours. Between
+//! two of them the wheel is whole: a callback may use it freely, and one that panics loses nothing
+//! but the value that it was given.
 //!
 //! # Iteration
-//! [`iter`](TimerWheel::iter) goes through the timers by deadline, from either end. It borrows the wheel, so that a wheel
-//! that moves under an iterator does not compile; there is no such error at run time. To hold on to what was seen,
-//! collect the ids: they stay valid, or turn stale, by themselves.
+//! [`iter`](TimerWheel::iter) goes through the timers by deadline, from either end. It borrows the
+//! wheel, so that a wheel that moves under an iterator does not compile; there is no such error at
+//! run time. To hold on to what was seen, collect the ids: they stay valid, or turn stale, by
+//! themselves.
 //!
 //! ```compile_fail,E0502
 //! # use expiry::wheel::{Geometry, TimerWheel};
@@ -76,10 +80,11 @@
 //! | `expiration_delay`, `next_expiration` | O(levels) |
 //! | memory | 24 bytes and the value for each timer, rounded up to a multiple of 32; 17 bytes for each of one to three records of it; 16 bytes for each of up to 577 buckets |
 //!
-//! Cancelling and moving a timer leave a record behind, which goes when its time has come or when there are too many, a few with
-//! each timer scheduled. Nothing is allocated but when there are more timers, or records, than ever (then for 64 timers, or for as
-//! many again as there are); [`reserve`](TimerWheel::reserve) does it ahead of time. All calls belong to one
-//! owner (`&mut`), so there is nobody to wait for.
+//! Cancelling and moving a timer leave a record behind, which goes when its time has come or when
+//! there are too many, a few with each timer scheduled. Nothing is allocated but when there are
+//! more timers, or records, than ever (then for 64 timers, or for as many again as there are);
+//! [`reserve`](TimerWheel::reserve) does it ahead of time. All calls belong to one owner (`&mut`),
+//! so there is nobody to wait for.
 
 mod dense;
 mod geometry;

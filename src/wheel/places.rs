@@ -1,11 +1,13 @@
-//! Which places of a slab are free: a bit each, and a bit for each word of bits that has one, and so on up.
+//! Which places of a slab are free: a bit each, and a bit for each word of bits that has one, and
+//! so on up.
 //!
-//! Which free place is used next decides what scheduling costs. After a mass expiry, the order in which places were freed
-//! is random, and a list through it is one cache miss for each place. So places are handed out by address, a word's worth at a
-//! time, lowest first; only the one freed last comes in front of them, because it is warm.
+//! Which free place is used next decides what scheduling costs. After a mass expiry, the order in
+//! which places were freed is random, and a list through it is one cache miss for each place. So
+//! places are handed out by address, a word's worth at a time, lowest first; only the one freed
+//! last comes in front of them, because it is warm.
 //!
-//! A bitmap of a million places has 125 KB and stays in the cache. Giving and taking are O(log64 places), which is six
-//! words at most.
+//! A bitmap of a million places has 125 KB and stays in the cache. Giving and taking are O(log64
+//! places), which is six words at most.
 
 /// Log of the bits of a word.
 const BITS: u32 = 6;
@@ -23,7 +25,8 @@ pub(super) struct Places {
     levels: [Vec<u64>; LEVELS],
     /// The place that was given last, if it is free still. Not in the levels.
     warm: u32,
-    /// Places that are handed out now, lowest first: a word that was taken out of the levels, and its number.
+    /// Places that are handed out now, lowest first: a word that was taken out of the levels, and
+    /// its number.
     batch: u64,
     at: u32,
 }
@@ -105,8 +108,8 @@ impl Places {
         self.batch != 0
     }
 
-    /// Raises the bound from `from` to `to`, which ends in the same word. No place is free, and then all the new ones are but
-    /// `from`.
+    /// Raises the bound from `from` to `to`, which ends in the same word. No place is free, and
+    /// then all the new ones are but `from`.
     pub(super) fn add(&mut self, from: u32, to: u32) {
         debug_assert!(from >> BITS == (to - 1) >> BITS && self.warm == NONE && self.batch == 0);
         self.grow(to as usize);
