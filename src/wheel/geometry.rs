@@ -5,8 +5,8 @@ use std::{error, fmt};
 /// Log of the most buckets a level can have: one bitmap word.
 pub(super) const ROW_BITS: u32 = 6;
 
-/// Log of the longest period. Two bits are left: one for what is past and what is future, one for how
-/// far the wheel's cursor may be behind its clock.
+/// Log of the longest period. Two bits are left: one for what is past and what is future, one for
+/// how far the wheel's cursor may be behind its clock.
 const MAX_BITS: u32 = 62;
 
 /// The most levels below the overflow.

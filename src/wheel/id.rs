@@ -13,17 +13,18 @@ const MARK: NonZeroU64 = match NonZeroU64::new(1 << 63) {
     None => panic!("a power of two is not zero"),
 };
 
-/// The next block of serials. Uniqueness is all that is asked of it, so it need not go through `sync`:
-/// a read-modify-write never hands out one value twice, whatever its ordering.
+/// The next block of serials. Uniqueness is all that is asked of it, so it need not go through
+/// `sync`: a read-modify-write never hands out one value twice, whatever its ordering.
 static BLOCKS: AtomicU64 = AtomicU64::new(0);
 
-/// Names one timer of one wheel, from [`schedule`](super::TimerWheel::schedule) until it is fired or descheduled,
-/// and nothing else ever after.
+/// Names one timer of one wheel, from [`schedule`](super::TimerWheel::schedule) until it is fired
+/// or descheduled, and nothing else ever after.
 ///
-/// It is an index into the wheel's slab and that timer's generation: a 64-bit serial number that is unique in the
-/// process (the first 2^63 timers), across wheels and across uses of a place. So an id that is stale, or of another
-/// wheel, is told from all others by one comparison, in the cache line that the timer is in; it never names
-/// a later timer by accident. 16 bytes, and so is `Option<TimerId>`.
+/// It is an index into the wheel's slab and that timer's generation: a 64-bit serial number that is
+/// unique in the process (the first 2^63 timers), across wheels and across uses of a place. So an
+/// id that is stale, or of another wheel, is told from all others by one comparison, in the cache
+/// line that the timer is in; it never names a later timer by accident. 16 bytes, and so is
+/// `Option<TimerId>`.
 ///
 /// ```
 /// # use expiry::wheel::{Geometry, TimerWheel};

@@ -1,7 +1,7 @@
 //! Timers by deadline, from both ends, without sorting more than is asked for.
 //!
 //! Whole buckets are in order already (W-place of the dense wheel), so each is sorted when it is
-//! reached. What time has brought and nobody has taken yet lies in lists that overlap with the
+//! reached. What time has brought and no pop has taken yet lies in lists that overlap with the
 //! buckets in time; it is sorted at the start and merged in.
 
 use super::dense::{Payload, Wheel};

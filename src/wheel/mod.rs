@@ -80,11 +80,11 @@
 //! | `expiration_delay`, `next_expiration` | O(levels) |
 //! | memory | 24 bytes and the value for each timer, rounded up to a multiple of 32; 17 bytes for each of one to three records of it; 16 bytes for each of up to 577 buckets |
 //!
-//! Cancelling and moving a timer leave a record behind, which goes when its time has come or when
-//! there are too many, a few with each timer scheduled. Nothing is allocated but when there are
-//! more timers, or records, than ever (then for 64 timers, or for as many again as there are);
-//! [`reserve`](TimerWheel::reserve) does it ahead of time. All calls belong to one owner (`&mut`),
-//! so there is nobody to wait for.
+//! Cancelling and moving a timer leave a record behind, which goes when its time has come. Where
+//! there are too many of them, each timer that is scheduled drops a few. The wheel allocates only
+//! when there are more timers, or records, than ever (then for 64 timers, or for as many again as
+//! there are); [`reserve`](TimerWheel::reserve) does it ahead of time. All calls belong to one
+//! owner (`&mut`), so no call waits for another.
 
 mod dense;
 mod geometry;

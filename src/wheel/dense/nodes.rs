@@ -1,7 +1,8 @@
 //! Nodes: what is known of an id, whether it is scheduled or not, in one cache line.
 //!
-//! An id is scheduled if its *generation* is odd. The generation goes up whenever that changes, by two if the id is moved;
-//! so a record that was made for an earlier state does not match any more, and nobody need look for it to take it out.
+//! An id is scheduled if its *generation* is odd. The generation goes up whenever that changes, by
+//! two if the id is moved. So a record that was made for an earlier state does not match any more,
+//! and descheduling need not look for it to take it out.
 
 use crate::sync::{self, prefetch};
 use std::fmt::Debug;
@@ -17,7 +18,7 @@ impl Payload for () {
     type Align = u64;
 }
 
-/// 16 bytes without a payload; 32 with an eight-byte value and its serial.
+/// A node: 16 bytes without a payload; 32 with an eight-byte value and its serial.
 #[derive(Clone, Debug)]
 struct Node<P: Payload> {
     _align: [P::Align; 0],
@@ -66,7 +67,8 @@ impl<P: Payload> Nodes<P> {
         self.0[id as usize].generation == generation
     }
 
-    /// Ends the schedule of `id`. True if the generation has come round: records of its first one could then match again.
+    /// Ends the schedule of `id`. True if the generation has come round: records of its first one
+    /// could then match again.
     #[inline]
     #[must_use]
     pub(super) fn end(&mut self, id: u32) -> bool {
@@ -86,7 +88,8 @@ impl<P: Payload> Nodes<P> {
         node.generation
     }
 
-    /// Begins another schedule of `id` if it is scheduled and `is` says so of the payload. Otherwise `None`.
+    /// Begins another schedule of `id` if it is scheduled and `is` says so of the payload.
+    /// Otherwise `None`.
     ///
     /// The generation is 1 if it has come round.
     #[inline]
@@ -100,8 +103,8 @@ impl<P: Payload> Nodes<P> {
         Some(node.generation)
     }
 
-    /// Ends the schedule of `id` if it is scheduled and `is` says so of the payload, which it returns, with whether the
-    /// generation has come round.
+    /// Ends the schedule of `id` if it is scheduled and `is` says so of the payload, which it
+    /// returns, with whether the generation has come round.
     #[inline]
     pub(super) fn take(&mut self, id: u32, is: impl FnOnce(&P) -> bool) -> Option<(P, bool)> {
         let node = self.0.get_mut(id as usize)?;
@@ -147,7 +150,8 @@ impl<P: Payload> Nodes<P> {
         self.0.capacity()
     }
 
-    /// Forgets all ids and keeps the memory. A payload's drop may panic; all are forgotten then, too.
+    /// Forgets all ids and keeps the memory. A payload's drop may panic; all are forgotten then,
+    /// too.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }

@@ -1,20 +1,20 @@
-//! The structural validator: what the head of the module promises, checked after every step of the tests
-//! and of the fuzzer.
+//! The structural validator: what the head of the module promises, checked after every step of the
+//! tests and of the fuzzer.
 
 use super::{Geometry, Payload, Record, Wheel, LATE, PENDING, READY};
 use std::collections::HashSet;
 
-/// Checks the invariants of the module's head, for all records, dead or alive. Places are worked out from shifts and
-/// remainders, one level after the other, not by the function under test.
+/// Checks the invariants of the module's head, for all records, dead or alive. Places are worked
+/// out from shifts and remainders, one level after the other, not by the function under test.
 pub(in crate::wheel) fn validate<P: Payload>(wheel: &Wheel<P>) {
-    let (nodes, lists, geometry) = (&wheel.nodes, &wheel.lists, &wheel.geometry);
+    let (nodes, lists, geometry) = (&wheel.nodes, &wheel.lists, wheel.geometry());
     lists.check();
     let rows = geometry.rows();
-    let (cursor, now) = (wheel.cursor, wheel.now);
+    let (cursor, now) = (wheel.clock.cursor(), wheel.now());
     assert_eq!(cursor % geometry.granularity(), 0, "cursor is not a start");
     let lag = now.wrapping_sub(cursor);
     assert!(lag < 1 << 62, "W-order: the cursor");
-    let wake = wheel.wake.wrapping_sub(cursor);
+    let wake = wheel.clock.wake().wrapping_sub(cursor);
     assert!(lag <= wake && wake < 1 << 62, "W-wake");
     let mut live = HashSet::new();
     for row in 0..rows {
@@ -37,7 +37,7 @@ pub(in crate::wheel) fn validate<P: Payload>(wheel: &Wheel<P>) {
             }
             if row == 0 {
                 assert!([READY, PENDING, LATE].contains(&head));
-                assert_eq!(wheel.wake, now, "W-wake: {head}");
+                assert_eq!(wheel.clock.wake(), now, "W-wake: {head}");
                 continue;
             }
             let bound = lists.bound(head);

@@ -1,8 +1,10 @@
-//! A history of one wheel, read from bytes, beside an oracle; the property test and the fuzzer both run it.
+//! A history of one wheel, read from bytes, beside an oracle; the property test and the fuzzer both
+//! run it.
 //!
-//! The oracle is a sorted set of deadlines on an endless line of `i128`. It knows no levels and no wrap: bits of the clock are made
-//! from the line only when the wheel is called. After every step the wheel's own structure is checked too
-//! ([`TimerWheel::validate`]), and that every value is dropped once.
+//! The oracle is a sorted set of deadlines on an endless line of `i128`. It knows no levels and no
+//! wrap: bits of the clock are made from the line only when the wheel is called. After every step
+//! the wheel's own structure is checked too ([`TimerWheel::validate`]), and that every value is
+//! dropped once.
 //!
 //! Bytes rather than a generator, so that what the fuzzer finds can be kept as a test as it is.
 
@@ -391,7 +393,8 @@ fn origin(bytes: &mut Bytes) -> u64 {
     }
 }
 
-/// Runs one history. Panics if the wheel and the oracle differ, or if the wheel's structure is broken.
+/// Runs one history. Panics if the wheel and the oracle differ, or if the wheel's structure is
+/// broken.
 ///
 /// Returns how many timers were fired.
 pub(super) fn run(bytes: &[u8]) -> usize {
@@ -530,8 +533,8 @@ fn step(wheel: &mut Wheel, oracle: &mut Oracle, bytes: &mut Bytes) {
     }
 }
 
-/// Times from nowhere, and a clock that goes round the circle in the middle of a backlog: what is late is undefined there, but
-/// nothing panics, gets lost or fires twice.
+/// Times from nowhere, and a clock that goes round the circle in the middle of a backlog: what is
+/// late is undefined there, but nothing panics, gets lost or fires twice.
 fn absurd(geometry: Geometry, origin: u64, bytes: &mut Bytes) -> usize {
     let mut wheel: TimerWheel<u64> = TimerWheel::new(geometry, origin);
     let mut live: HashMap<TimerId, (u64, u64)> = HashMap::new();

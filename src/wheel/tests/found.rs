@@ -1,7 +1,7 @@
 //! What random histories and the fuzzer found, kept as it was found.
 
-/// The clock was moved by nearly half the circle with no work done, and then something scheduled for the very
-/// end of the other half: the cursor took its digits for the recent past.
+/// The clock was moved by nearly half the circle with no work done, and then something scheduled
+/// for the very end of the other half: the cursor took its digits for the recent past.
 #[test]
 fn a_deadline_almost_all_of_the_circle_ahead_of_the_cursor() {
     super::drive::run(&[
@@ -13,7 +13,8 @@ fn a_deadline_almost_all_of_the_circle_ahead_of_the_cursor() {
     ]);
 }
 
-/// What the fuzzer has kept, once more: each file of `fuzz/corpus/wheel`, which is not in the package.
+/// What the fuzzer has kept, once more: each file of `fuzz/corpus/wheel`, which is not in the
+/// package.
 #[test]
 fn the_corpus_holds() {
     let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/wheel");

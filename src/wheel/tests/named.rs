@@ -1,5 +1,6 @@
-//! One test per bug that a timer wheel is known to have had, at the public type; and one per promise that a random history
-//! would state less plainly. (`dense/tests/named.rs` has those that only the core can show.)
+//! One test per bug that a timer wheel is known to have had, at the public type; and one per
+//! promise that a random history would state less plainly. (`dense/tests/named.rs` has those that
+//! only the core can show.)
 
 use super::{Fired, Geometry, NotScheduled, Popped, TimerId, TimerWheel};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
@@ -153,7 +154,8 @@ fn zero_as_a_sentinel() {
 
 #[test]
 fn clock_not_restored_after_a_panic() {
-    // One chain of 20 in one bucket, behind two levels of cascades; the panic comes at each position in turn, and at all.
+    // One chain of 20 in one bucket, behind two levels of cascades; the panic comes at each
+    // position in turn, and at all.
     for position in 0..=20 {
         let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
         for n in 0..20 {
@@ -246,7 +248,8 @@ fn the_current_bucket_hides_a_nearer_event() {
         for width in [30, 36, 42, 47].map(|bits| 1_u64 << bits) {
             let now = width * 5 + width / 2;
             let mut wheel = TimerWheel::new(geometry, now);
-            // Nearly a turn of 64 ahead, in the ring position that the clock is in; and half a turn.
+            // Nearly a turn of 64 ahead, in the ring position that the clock is in; and half a
+            // turn.
             wheel.schedule(now + width * 64 - 1, "far");
             wheel.schedule(now + width * 32, "near");
             assert_eq!(wheel.expiration_delay(), Some(width * 32));
@@ -330,7 +333,8 @@ fn an_advance_in_an_advance() {
             assert_eq!(wheel.now(), 300);
         }
     });
-    // The outer one asked for 200, which is the past by then: what is left is left for the next call.
+    // The outer one asked for 200, which is the past by then: what is left is left for the next
+    // call.
     while let Some(next) = wheel.pop(300) {
         fired.push(next.value);
     }

@@ -1,5 +1,5 @@
-//! Random histories. Deterministic; for a longer run: `EXPIRY_PROP_CASES=100000 cargo test --release --lib wheel`, and
-//! `EXPIRY_PROP_SEED=7` for other histories.
+//! Random histories. Deterministic; for a longer run: `EXPIRY_PROP_CASES=100000 cargo test
+//! --release --lib wheel`, and `EXPIRY_PROP_SEED=7` for other histories.
 
 use super::drive;
 use proptest::prelude::*;

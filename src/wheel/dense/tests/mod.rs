@@ -79,16 +79,16 @@ fn drain(wheel: &mut Wheel, now: u64) -> Vec<u32> {
 
 /// Whether nothing of what time has brought is left to do.
 fn keeps_up(wheel: &Wheel) -> bool {
-    wheel.lists.bits(0) == 0 && wheel.wake != wheel.now
+    wheel.lists.bits(0) == 0 && wheel.clock.wake() != wheel.now()
 }
 
-/// The invariants, and: what is known to be due is due. (True only while the clock keeps to its half
-/// of the circle; these tests do.)
+/// The invariants, and: what is known to be due is due. (True only while the clock keeps to its
+/// half of the circle; these tests do.)
 fn validate(wheel: &Wheel) {
     super::validate::validate(wheel);
     for head in [READY, LATE] {
         for record in wheel.lists.iter(head) {
-            assert!(wheel.now.wrapping_sub(record.due) as i64 >= 0, "not due");
+            assert!(wheel.now().wrapping_sub(record.due) as i64 >= 0, "not due");
         }
     }
 }

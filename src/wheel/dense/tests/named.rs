@@ -138,7 +138,7 @@ fn a_past_deadline_fires_with_the_next_pop() {
                 assert_eq!(wheel.next_expiration(), Some(origin));
                 assert_eq!(drain(&mut wheel, origin), [9]);
             }
-            // It stays due, however far the clock has gone on when somebody looks.
+            // It stays due, however far the clock has gone on when a caller looks.
             wheel.schedule(9, origin.wrapping_sub(1 << 62));
             let later = origin.wrapping_add((1 << 62) + (1 << 61));
             let due = origin.wrapping_sub(1 << 62);
@@ -501,7 +501,8 @@ fn generations_come_round() {
         wheel.schedule(0, 80);
         wheel.schedule(2, 75);
         wheel.deschedule(1);
-        // Its records have the generations 1 and 3. It goes on like this, until they would come again.
+        // Its records have the generations 1 and 3. It goes on like this, until they would come
+        // again.
         wheel.nodes.set_generation(1, last - 1);
         for due in [100, 101, 102] {
             wheel.schedule(1, due);
@@ -563,7 +564,8 @@ fn the_dead_are_thrown_out_a_few_at_a_time() {
     }
 }
 
-/// The block that the broom stands on is used up, or the list that it is in becomes part of another.
+/// The block that the broom stands on is used up, or the list that it is in becomes part of
+/// another.
 #[test]
 fn the_broom_is_led_out_of_what_goes() {
     let bucket = Geometry::TICKS.head(100, 0);
@@ -589,7 +591,7 @@ fn the_broom_is_led_out_of_what_goes() {
     }
 }
 
-/// A bucket in which nobody is alive wakes its owner once at most, and nobody if nothing is left at all.
+/// A bucket of dead records wakes the wheel's owner once at most, and never if nothing is left.
 #[test]
 fn buckets_of_the_dead() {
     let mut wheel = Wheel::new(Geometry::TICKS, 0);
@@ -611,7 +613,7 @@ fn buckets_of_the_dead() {
     assert_eq!(wheel.next_expiration(), Some(9000));
 }
 
-/// A few buckets in which nobody is alive are looked past, one after the other.
+/// A few buckets of dead records only are looked past, one after the other.
 #[test]
 fn a_few_dead_buckets_wake_nobody() {
     let mut wheel = Wheel::new(Geometry::TICKS, 0);

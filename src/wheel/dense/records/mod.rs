@@ -1,11 +1,17 @@
 //! Records, in lists of blocks: what is to be looked at when, read and written in rows.
 //!
-//! A list is a chain of blocks of 256 bytes, each of which has up to fifteen records, first in, first out. So to file a
-//! record is to write behind the one before it, and to go through a list is to read memory in order. Blocks come from
-//! one pool and go back to it; none is ever empty in a list.
+//! A list is a chain of blocks of 256 bytes, each of which has up to fifteen records, first in,
+//! first out. So to file a record is to write behind the one before it, and to go through a list is
+//! to read memory in order. Blocks come from one pool and go back to it; none is ever empty in a
+//! list.
 //!
-//! The lists come 64 to a *row*: row 0 has those outside the levels, row 1 is the finest level, the last row has one
-//! list only, the overflow. A list's number, its *head*, is `row << 6 | bucket`, and that is also the address of its bit.
+//! The lists come 64 to a *row*: row 0 has those outside the levels, row 1 is the finest level, the
+//! last row has one list only, the overflow. A list's number, its *head*, is `row << 6 | bucket`,
+//! and that is also the address of its bit.
+
+mod broom;
+#[cfg(any(test, fuzzing))]
+mod check;
 
 use super::nodes::{Nodes, Payload};
 use crate::sync::{self, prefetch};
@@ -44,7 +50,7 @@ pub(super) struct Record {
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Block {
-    /// Of the list, or of the pool.
+    /// The next block of the list, or of the pool.
     next: u32,
     /// The records are `start..end`, which is not empty in a list.
     start: u16,
@@ -60,7 +66,7 @@ struct List {
     bound: u64,
 }
 
-/// Where the sweeper is.
+/// Where the broom stands.
 #[derive(Clone, Copy, Debug)]
 struct Broom {
     head: u32,
@@ -85,7 +91,8 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// Lists for `rows` rows, the last of them with a single list, that are empty and have no memory yet.
+    /// Lists for `rows` rows, the last of them with a single list, that are empty and have no
+    /// memory yet.
     pub(super) fn new(rows: usize) -> Lists {
         debug_assert!((3..=MAX_ROWS).contains(&rows));
         Lists {
@@ -107,7 +114,8 @@ impl Lists {
         }
     }
 
-    /// Whether the lists have their memory. Otherwise none of them may be asked for anything that is said of a head.
+    /// Whether the lists have their memory. Otherwise none of them may be asked for anything that
+    /// is said of a head.
     #[inline]
     pub(super) fn are_made(&self) -> bool {
         !self.lists.is_empty()
@@ -377,85 +385,6 @@ impl Lists {
         self.broom = Broom::START;
     }
 
-    /// Throws the dead out of one block, or goes on to the next list. False if it came to the end of all lists,
-    /// and begins again.
-    ///
-    /// What is left moves up to the block before it in the list, as far as there is room, so that swept blocks are full.
-    pub(super) fn sweep<P: Payload>(&mut self, nodes: &Nodes<P>) -> bool {
-        let Broom { head, behind } = self.broom;
-        let at = match self.blocks.get(behind as usize) {
-            Some(behind) => behind.next,
-            None => self
-                .lists
-                .get(head as usize)
-                .map_or(NONE, |list| list.first),
-        };
-        if at == NONE {
-            let next = self.first_head_from(head + 1);
-            self.broom = next.map_or(Broom::START, |head| Broom { head, behind: NONE });
-            return next.is_some();
-        }
-        let block = &self.blocks[at as usize];
-        let next = block.next;
-        // No branch for each: who is alive is as good as random, and a wrong guess would wait for a node.
-        let (mut living, mut kept) = ([Record::default(); BLOCK], 0);
-        for record in block.records() {
-            living[kept] = *record;
-            kept += usize::from(nodes.is_live(record.id, record.generation));
-        }
-        self.records -= block.records().len() - kept;
-        let mut living = &living[..kept];
-        if let Some(behind) = self.blocks.get_mut(behind as usize) {
-            let room = &mut behind.records[usize::from(behind.end)..];
-            let (moved, rest) = living.split_at(room.len().min(kept));
-            room[..moved.len()].copy_from_slice(moved);
-            // Fits: a block has fifteen.
-            behind.end += moved.len() as u16;
-            living = rest;
-        }
-        let kept = living.len();
-        if kept > 0 {
-            let block = &mut self.blocks[at as usize];
-            block.records[..kept].copy_from_slice(living);
-            (block.start, block.end) = (0, kept as u16);
-            self.broom.behind = at;
-        } else {
-            self.unlink(head, behind, at);
-        }
-        // By the time that these are swept, they are here.
-        if let Some(next) = self.blocks.get(next as usize) {
-            for record in next.records() {
-                nodes.fetch(record.id);
-            }
-            self.fetch(next.next);
-        }
-        true
-    }
-
-    /// Takes block `at`, which follows `behind` in the list, out of it.
-    fn unlink(&mut self, head: u32, behind: u32, at: u32) {
-        let next = self.blocks[at as usize].next;
-        let list = &mut self.lists[head as usize];
-        match self.blocks.get_mut(behind as usize) {
-            Some(behind) => behind.next = next,
-            None => list.first = next,
-        }
-        if next == NONE {
-            list.last = behind;
-        }
-        if list.first == NONE {
-            self.occupied[row(head)] &= !bit(head);
-        }
-        self.give_block(at);
-    }
-
-    /// Throws all the dead out at once.
-    #[cold]
-    pub(super) fn sweep_all<P: Payload>(&mut self, nodes: &Nodes<P>) {
-        self.broom = Broom::START;
-        while self.sweep(nodes) {}
-    }
-
     /// Allocates for so many records, wherever they go.
     pub(super) fn reserve(&mut self, records: usize) {
         let full = records / BLOCK;
@@ -542,61 +471,4 @@ fn bucket(head: u32) -> u32 {
 #[inline]
 fn bit(head: u32) -> u64 {
     1 << bucket(head)
-}
-
-/// What the validator of the tests may look at.
-#[cfg(any(test, fuzzing))]
-impl Lists {
-    /// Checks that each block is in one list or in the pool, once, and how they hang together.
-    pub(super) fn check(&self) {
-        let mut seen = vec![false; self.blocks.len()];
-        let mut see = |at: u32| {
-            assert!(
-                !std::mem::replace(&mut seen[at as usize], true),
-                "W-blocks: {at} twice"
-            )
-        };
-        let mut records = 0;
-        let mut swept = self.broom.behind == NONE;
-        for (head, list) in self.lists.iter().enumerate() {
-            let (mut at, mut last) = (list.first, NONE);
-            while at != NONE {
-                see(at);
-                let block = &self.blocks[at as usize];
-                assert!(
-                    block.start < block.end && usize::from(block.end) <= BLOCK,
-                    "W-blocks: {at} is empty"
-                );
-                records += block.records().len();
-                swept |= at == self.broom.behind && head == self.broom.head as usize;
-                (last, at) = (at, block.next);
-            }
-            assert_eq!(list.last, last, "W-blocks: the end of {head}");
-        }
-        let mut at = self.pool;
-        while at != NONE {
-            see(at);
-            at = self.blocks[at as usize].next;
-        }
-        assert!(seen.into_iter().all(|seen| seen), "W-blocks: lost");
-        assert_eq!(records, self.records, "W-blocks: records");
-        assert!(swept, "the broom is not where it thinks");
-    }
-
-    pub(super) fn bits(&self, row: usize) -> u64 {
-        self.occupied[row]
-    }
-
-    /// Whether the broom stands on the first block of a list.
-    #[cfg(test)]
-    pub(super) fn is_swept(&self, head: u32) -> bool {
-        let Broom { head: at, behind } = self.broom;
-        at == head && behind != NONE && behind == self.lists[head as usize].first
-    }
-
-    /// Blocks there are, and for how many there is memory.
-    #[cfg(test)]
-    pub(super) fn blocks(&self) -> (usize, usize) {
-        (self.blocks.len(), self.blocks.capacity())
-    }
 }

@@ -1,0 +1,74 @@
+//! What the wheel holds, and when the next pop is worthwhile. These calls change nothing.
+
+use super::records::{self, Record};
+use super::{Payload, Wheel, LATE, PENDING, READY};
+
+/// How many small buckets [`Wheel::next_expiration`] looks through at most for a living record.
+const LOOKS: usize = 8;
+
+impl<P: Payload> Wheel<P> {
+    /// When the next pop is worthwhile. `None` if nothing is scheduled; [`now`](Wheel::now) if
+    /// an id is due, or a bucket is half done. Otherwise a time after `now` and not after the
+    /// earliest due. O(levels).
+    ///
+    /// It is the earliest due exactly, on whatever level that lies, unless the earliest entry of
+    /// its bucket was descheduled or moved since the bucket was last visited. Then it may be
+    /// earlier, and a pop at that time makes it exact again. (With one unit per finest bucket
+    /// it is always exact if the next event is on the finest level.) A caller that sleeps until
+    /// then and pops, over and over, wakes at most once per distinct due and once per removal.
+    #[must_use]
+    pub fn next_expiration(&self) -> Option<u64> {
+        if self.len == 0 {
+            return None;
+        }
+        if self.lists.any_in_row(0) {
+            return Some(self.clock.now());
+        }
+        let mut head = self.lists.first_head(1)?;
+        for _ in 0..LOOKS {
+            let live = |record: &Record| self.nodes.is_live(record.id, record.generation);
+            match self.lists.only_block(head) {
+                Some(few) if !few.iter().any(live) => {}
+                _ => break,
+            }
+            head = self.lists.first_head_from(head + 1)?;
+        }
+        let bound = self.lists.bound(head);
+        Some(if self.clock.reached(bound) {
+            self.clock.now()
+        } else {
+            bound
+        })
+    }
+
+    /// What time has brought and pops have not taken yet: each id, its due, and whether it is known
+    /// to be due whatever the clock says.
+    pub fn backlog(&self) -> impl Iterator<Item = (u32, u64, bool)> + '_ {
+        let lists = [(READY, true), (LATE, true), (PENDING, false)];
+        lists
+            .into_iter()
+            .flat_map(|(head, due)| self.bucket(head).map(move |(id, at)| (id, at, due)))
+    }
+
+    /// The earliest filled bucket from `from` up to, and without, `to`. Both are buckets from here,
+    /// or any number. All of a bucket is due before all of the next. O(levels).
+    #[must_use]
+    pub fn first_bucket(&self, from: u32, to: u32) -> Option<u32> {
+        let head = self.lists.first_head_from(from.max(records::FIRST))?;
+        (head < to).then_some(head)
+    }
+
+    /// The latest filled bucket from `from` up to, and without, `to`. O(levels).
+    #[must_use]
+    pub fn last_bucket(&self, from: u32, to: u32) -> Option<u32> {
+        let head = self.lists.last_head_before(to)?;
+        (head >= from.max(records::FIRST)).then_some(head)
+    }
+
+    /// The ids of a bucket and their dues, in the order in which they were filed.
+    pub fn bucket(&self, head: u32) -> impl Iterator<Item = (u32, u64)> + '_ {
+        let live = move |record: &&Record| self.nodes.is_live(record.id, record.generation);
+        let records = self.lists.iter(head).filter(live);
+        records.map(|record| (record.id, record.due))
+    }
+}
