@@ -1,8 +1,9 @@
 //! Where a key's entry is: open addressing, linear probing, in one array of 8-byte cells.
 //!
-//! A cell keeps 32 bits of its key's hash beside the entry's place. So a probe that meets another key looks at no
-//! entry, and growing or closing a gap calls nobody's `Hash` or `Eq`. Removal moves the cells behind the gap back
-//! instead of leaving a tombstone: a map that only ever replaces never rehashes.
+//! A cell keeps 32 bits of its key's hash beside the entry's place. So a probe that meets another
+//! key looks at no entry, and growing or closing a gap calls no `Hash` and no `Eq`. Removal moves
+//! the cells behind the gap back instead of leaving a tombstone: a map that only ever replaces
+//! never rehashes.
 
 /// In `at`: no entry.
 pub(super) const NONE: u32 = u32::MAX;
@@ -21,7 +22,8 @@ struct Cell {
 
 const EMPTY: Cell = Cell { hash: 0, at: NONE };
 
-/// The 32 bits of a hash that an index works with. The high ones, which are a cell's home, depend on all.
+/// The 32 bits of a hash that an index works with. The high ones, which are a cell's home, depend
+/// on all.
 #[inline]
 pub(super) fn fold(hash: u64) -> u32 {
     ((hash ^ (hash >> 32)).wrapping_mul(SPREAD) >> 32) as u32

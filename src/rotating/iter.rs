@@ -1,8 +1,8 @@
-//! Iterators over the living and the dead.
+//! Iterators over the live entries.
 
 use super::index::NONE;
 use super::nodes::{List, Nodes};
-use super::{live, RotatingMap};
+use super::RotatingMap;
 use std::fmt;
 use std::iter::FusedIterator;
 
@@ -25,7 +25,7 @@ use std::iter::FusedIterator;
 /// ```
 pub struct Iter<'a, K, V> {
     nodes: &'a Nodes<K, V>,
-    /// The generations still to come: the older half of the circle, and the younger.
+    /// The generations still to come: the older half of the circle, then the younger half.
     lists: std::iter::Chain<std::slice::Iter<'a, List>, std::slice::Iter<'a, List>>,
     at: u32,
     left: usize,
@@ -122,20 +122,14 @@ pub struct IntoIter<K, V> {
     entries: std::vec::IntoIter<(K, V)>,
 }
 
-/// The live entries; what had died and was not handed over is dropped.
+/// Yields the live entries. Drops the entries that had died and were not handed over.
 impl<K, V, S> IntoIterator for RotatingMap<K, V, S> {
     type Item = (K, V);
     type IntoIter = IntoIter<K, V>;
 
     fn into_iter(self) -> Self::IntoIter {
-        let mut entries = Vec::with_capacity(self.len);
-        for (born, entry) in self.nodes.into_entries() {
-            if live(self.rotations, born, self.lists.len()) {
-                entries.push(entry);
-            }
-        }
         IntoIter {
-            entries: entries.into_iter(),
+            entries: self.entries.into_live().into_iter(),
         }
     }
 }
@@ -159,81 +153,5 @@ impl<K, V> FusedIterator for IntoIter<K, V> {}
 impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for IntoIter<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.entries.as_slice()).finish()
-    }
-}
-
-/// What has died, by value, the longest dead first. From [`RotatingMap::rotate`].
-///
-/// What is not taken is dropped with it, unless a panic drops it: then, and after [`keep`](Self::keep), it stays in the
-/// map, dead, for the next rotation or [`RotatingMap::pop_dead`].
-///
-/// ```
-/// # let mut map = expiry::RotatingMap::with_generations(2)?;
-/// map.extend([("a", 1), ("b", 2)]);
-/// map.rotate();
-/// let first = map.rotate().next();
-/// assert_eq!(first, Some(("a", 1))); // the other one was dropped with the iterator
-/// assert_eq!(map.dead_len(), 0);
-/// # Ok::<(), expiry::GenerationsError>(())
-/// ```
-pub struct Dead<'a, K, V, S> {
-    map: &'a mut RotatingMap<K, V, S>,
-}
-
-impl<'a, K, V, S> Dead<'a, K, V, S> {
-    pub(super) fn of(map: &'a mut RotatingMap<K, V, S>) -> Self {
-        Dead { map }
-    }
-
-    /// Leaves what was not taken in the map, dead.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::with_generations(2)?;
-    /// map.extend([("a", 1), ("b", 2), ("c", 3)]);
-    /// map.rotate();
-    /// let mut dead = map.rotate();
-    /// assert_eq!(dead.next(), Some(("a", 1)));
-    /// dead.keep(); // enough for now
-    /// assert_eq!((map.len(), map.dead_len()), (0, 2));
-    /// assert_eq!(map.pop_dead(), Some(("b", 2)));
-    /// # Ok::<(), expiry::GenerationsError>(())
-    /// ```
-    pub fn keep(self) {
-        // It owns nothing: all it does when dropped is drop the rest.
-        std::mem::forget(self);
-    }
-}
-
-impl<K, V, S> Iterator for Dead<'_, K, V, S> {
-    type Item = (K, V);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.map.pop_dead()
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.map.dead.len, Some(self.map.dead.len))
-    }
-}
-
-impl<K, V, S> ExactSizeIterator for Dead<'_, K, V, S> {}
-
-impl<K, V, S> FusedIterator for Dead<'_, K, V, S> {}
-
-impl<K, V, S> Drop for Dead<'_, K, V, S> {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            while self.next().is_some() {}
-        }
-    }
-}
-
-impl<K, V, S> fmt::Debug for Dead<'_, K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dead")
-            .field("len", &self.map.dead.len)
-            .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@ use super::index::NONE;
 #[derive(Clone, Debug)]
 struct Node<K, V> {
     prev: u32,
-    /// Of a vacancy: the next one.
+    /// The next entry of the list; of a vacancy, the next vacancy.
     next: u32,
     hash: u32,
     /// How many rotations there had been when it was last put or touched.
@@ -185,7 +185,8 @@ impl<K, V> Nodes<K, V> {
         *from = List::EMPTY;
     }
 
-    /// Moves a list's entries to another array, into a list there, and calls `moved` with the hash and the new place of each.
+    /// Moves a list's entries to another array, into a list there, and calls `moved` with the hash
+    /// and the new place of each.
     pub(super) fn drain_into(
         &mut self,
         to: &mut Nodes<K, V>,

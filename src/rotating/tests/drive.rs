@@ -1,4 +1,5 @@
-//! A history of one map beside Storm's definition of it; the property test and the fuzzer both run it.
+//! A history of one map beside Storm's definition of it; the property test and the fuzzer both run
+//! it.
 
 use super::RotatingMap;
 use std::cell::{Cell, RefCell};
@@ -57,7 +58,8 @@ pub fn token(ledger: &Ledger) -> Token {
     }
 }
 
-/// Storm's definition: a bucket for each generation, the youngest in front. In order, so that order can be compared.
+/// Storm's definition: a bucket for each generation, the youngest in front. In order, so that order
+/// can be compared.
 struct Model {
     buckets: VecDeque<Vec<(u8, usize)>>,
     dead: VecDeque<(u8, usize)>,
