@@ -1,0 +1,293 @@
+//! A spout's task: it asks the spout for messages, emits them, and calls it with their outcomes.
+//!
+//! | module | mechanism |
+//! |---|---|
+//! | [`places`] | pending messages, and how many there may be |
+//! | [`trees`] | emitted messages whose trees have no root yet |
+//! | [`desk`] | what the spout's collector works on: emission, on those two |
+//! | [`outcomes`] | outcomes, from the task's queue to the spout |
+//! | [`replays`] | messages that have failed: emitted again, or given up |
+
+mod desk;
+mod outcomes;
+mod places;
+mod replays;
+mod trees;
+
+pub(crate) use desk::Desk;
+
+use crate::builder::{OnDeadLetter, SpoutFactory};
+use crate::component::{Next, Spout};
+use crate::emit::Emitter;
+use crate::inbox::{Inbox, Jam};
+use crate::instance::Instance;
+use crate::outcomes::Ended;
+use crate::replay::{Failure, Replay};
+use crate::task::{Shared, Step, Task};
+use expiry::{AckError, Timeout};
+use places::Places;
+use replays::Replays;
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::Duration;
+use trees::Trees;
+
+/// How long the task leaves a full tracker alone, in nanoseconds.
+const FULL_PAUSE: u64 = 1_000_000;
+
+/// How long the task leaves a spout alone that has no message, in nanoseconds.
+const IDLE_PAUSE: u64 = 1_000_000;
+
+pub(crate) struct SpoutTask<M> {
+    spout: Instance<dyn Spout<M>>,
+    factory: SpoutFactory<M>,
+    desk: Desk<M>,
+    replays: Replays<M>,
+    /// Where the outcomes of this task's messages arrive.
+    outcomes: Arc<Inbox<Ended>>,
+    jam: Arc<Jam>,
+    /// Whether the last step emitted nothing because of the jam.
+    is_jammed: bool,
+    /// Whether the spout was activated, and not deactivated since.
+    is_active: bool,
+    /// Whether the spout has said that it will emit no more.
+    is_done: bool,
+    /// The clock reading until which a full tracker is left alone.
+    full_until: u64,
+    /// The clock reading until which a spout that had no message is left alone.
+    idle_until: u64,
+    /// The clock reading of the last flush.
+    flushed: u64,
+    /// The clock reading of the last step.
+    last: u64,
+}
+
+/// What a spout's task is made of.
+pub(crate) struct SpoutParts<M> {
+    pub(crate) emitter: Emitter<M>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) number: u32,
+    pub(crate) outcomes: Arc<Inbox<Ended>>,
+    pub(crate) jam: Arc<Jam>,
+    pub(crate) factory: SpoutFactory<M>,
+    pub(crate) max_pending: usize,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) replay: Option<Replay>,
+    pub(crate) on_dead_letter: Option<Arc<OnDeadLetter<M>>>,
+}
+
+impl<M: Clone + Send + 'static> SpoutTask<M> {
+    pub(crate) fn new(parts: SpoutParts<M>) -> Self {
+        let last = parts.shared.clock.now();
+        let timeout = parts.timeout.map_or(Timeout::Default, Timeout::After);
+        let replays = Replays::new(parts.replay, parts.on_dead_letter);
+        SpoutTask {
+            spout: Instance::new(),
+            desk: Desk {
+                emitter: parts.emitter,
+                shared: parts.shared,
+                places: Places::new(parts.max_pending),
+                trees: Trees::new(parts.number, timeout),
+                acked: VecDeque::new(),
+                keeps: replays.need_copies(),
+                now: last,
+            },
+            factory: parts.factory,
+            replays,
+            outcomes: parts.outcomes,
+            jam: parts.jam,
+            is_jammed: false,
+            is_active: false,
+            is_done: false,
+            full_until: 0,
+            idle_until: 0,
+            flushed: last,
+            last,
+        }
+    }
+
+    /// Makes an instance of the spout if there is none. Returns whether there is one: making it may
+    /// panic, and is not repeated for a while then.
+    fn is_made(&mut self) -> bool {
+        let SpoutTask {
+            spout,
+            factory,
+            desk,
+            is_active,
+            ..
+        } = self;
+        spout.is_made(
+            desk,
+            |context| factory(context),
+            |spout, context| {
+                spout.open(context);
+                if *is_active {
+                    spout.activate();
+                }
+            },
+        )
+    }
+
+    /// Calls the spout, and makes an instance before if there is none. `None` if the call has
+    /// panicked, or there is no instance.
+    fn call<R>(&mut self, f: impl FnOnce(&mut dyn Spout<M>, &mut Desk<M>) -> R) -> Option<R> {
+        self.is_made();
+        let done = self
+            .spout
+            .call(&mut self.desk, |spout, desk| f(spout, desk));
+        done?.ok()
+    }
+
+    /// Begins the trees of the emitted messages. Returns `false` if the tracker has no room: the
+    /// task emits nothing new until it has.
+    fn begin(&mut self) -> bool {
+        match self.desk.begin() {
+            Ok(()) => true,
+            Err(AckError::Closed) => {
+                // Code outside the topology has shut the tracker down.
+                let desk = &mut self.desk;
+                for place in desk.trees.forsake(&mut desk.emitter) {
+                    self.give_up(place, Failure::Stopped);
+                }
+                true
+            }
+            Err(error) => {
+                self.desk.emitter.report(&error);
+                self.full_until = self.desk.now.saturating_add(FULL_PAUSE);
+                false
+            }
+        }
+    }
+
+    /// Activates or deactivates the spout, as the topology is.
+    fn follow(&mut self) {
+        let is_open = self.desk.shared.gate.is_open();
+        if is_open == self.is_active {
+            return;
+        }
+        if is_open {
+            let desk = &self.desk;
+            if desk.emitter.stats.visitor.enter(&desk.shared.gate) {
+                self.call(|spout, _| spout.activate());
+                // Not before: an instance that the call makes would be activated twice.
+                self.is_active = true;
+            }
+        } else {
+            self.call(|spout, _| spout.deactivate());
+            self.is_active = false;
+            self.desk.emitter.stats.visitor.leave();
+        }
+    }
+
+    /// Whether the spout may emit.
+    fn is_asked(&self) -> bool {
+        self.is_active && !self.is_done && self.desk.room() > 0
+    }
+
+    /// Asks the spout for more, if it may emit. Returns its answer; `None` if it was not asked, or
+    /// has panicked.
+    fn ask(&mut self, since: u64) -> Option<Next> {
+        if self.is_done {
+            return None;
+        }
+        let (stats, now) = (&self.desk.emitter.stats, self.desk.now);
+        if !self.is_active {
+            stats.skipped_inactive.add(since);
+            return None;
+        }
+        if self.desk.room() == 0 {
+            stats.skipped_max_pending.add(since);
+            return None;
+        }
+        let is_called = self.desk.emitter.context.call.take();
+        if now < self.idle_until && !is_called {
+            return None;
+        }
+        let next = self.call(|spout, desk| spout.next(&mut crate::SpoutCollector { desk }));
+        match next {
+            // A spout that panics in each call is left alone, too.
+            Some(Next::Idle) | None => self.idle_until = now.saturating_add(IDLE_PAUSE),
+            Some(Next::Asleep) => self.idle_until = u64::MAX,
+            Some(Next::Done) => {
+                self.is_done = true;
+                self.desk
+                    .emitter
+                    .stats
+                    .is_done
+                    .store(true, Ordering::Release);
+            }
+            Some(Next::Ready) => self.idle_until = 0,
+        }
+        next
+    }
+}
+
+impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
+    fn step(&mut self) -> Step {
+        let now = self.desk.shared.clock.now();
+        let since = now.saturating_sub(std::mem::replace(&mut self.last, now));
+        self.desk.now = now;
+        let mut worked = self.settle();
+        self.follow();
+        let (sent, waits) = self.desk.emitter.retry();
+        worked |= sent;
+        self.is_jammed = self.jam.is_on();
+        if waits || self.is_jammed {
+            self.desk.emitter.stats.skipped_back_pressure.add(since);
+            // Batches whose tasks have room go on.
+            self.desk.emitter.flush();
+            return Step { worked, due: None };
+        }
+        let is_full = !self.desk.trees.is_empty() && (now < self.full_until || !self.begin());
+        if is_full {
+            self.desk.emitter.flush();
+            return Step {
+                worked,
+                due: Some(self.full_until),
+            };
+        }
+        worked |= self.replay();
+        let emitted = self.desk.emitter.stats.emitted.get();
+        let next = self.ask(since);
+        worked |= next == Some(Next::Ready) || self.desk.emitter.stats.emitted.get() != emitted;
+        self.begin();
+        worked |= self.settle();
+        if !worked
+            || now.saturating_sub(self.flushed) >= self.desk.shared.flush_every
+            || self.desk.room() == 0
+        {
+            self.flushed = now;
+            self.desk.emitter.flush();
+        }
+        let later = self.replays.next();
+        let again = Some(self.idle_until.max(now)).filter(|&due| self.is_asked() && due < u64::MAX);
+        let made = (!self.spout.is_alive()).then_some(self.spout.due());
+        Step {
+            worked,
+            due: later.into_iter().chain(again).chain(made).min(),
+        }
+    }
+
+    fn has_input(&self) -> bool {
+        let is_told = self.spout.is_alive() && !self.outcomes.is_empty();
+        let outbox = &self.desk.emitter.outbox;
+        let is_free = self.is_asked() && outbox.overflow() == 0 && self.desk.trees.is_empty();
+        is_told
+            || self.desk.shared.gate.is_open() != self.is_active
+            || outbox.look_for_room()
+            || (self.is_jammed && !self.jam.is_on())
+            || (is_free && self.desk.emitter.context.call.is_there())
+    }
+
+    fn close(&mut self) {
+        self.desk.now = self.desk.shared.clock.now();
+        if self.spout.is_alive() {
+            self.settle();
+        }
+        if self.spout.is_alive() {
+            self.call(|spout, _| spout.close());
+            self.spout.end();
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Outcomes: the task takes them out of its queue, and calls the spout with each.
+
+use super::SpoutTask;
+use crate::outcomes::Ended;
+use crate::replay::Failure;
+use crate::task::{discard, SAMPLED};
+use expiry::Reason;
+use std::time::Duration;
+
+impl<M: Clone + Send + 'static> SpoutTask<M> {
+    /// Calls the spout with the outcomes that have come. Returns whether there were any.
+    pub(super) fn settle(&mut self) -> bool {
+        let mut any = false;
+        // An outcome that is taken out while there is no instance to call with it would be lost.
+        while self.is_made() {
+            let Some(ended) = self.outcomes.pop() else {
+                break;
+            };
+            any = true;
+            self.ended(ended);
+        }
+        let left = self.desk.acked.len();
+        if left > 0 {
+            self.tell_acked();
+        }
+        any || self.desk.acked.len() < left
+    }
+
+    fn ended(&mut self, ended: Ended) {
+        let (place, reason, why) = match ended {
+            Ended::Acked(places) => return self.desk.acked.extend(places),
+            Ended::Otherwise { place, reason, why } => (place, reason, why),
+        };
+        let failure = match reason {
+            Reason::TimedOut { due, seen } => Failure::TimedOut { due, seen },
+            Reason::Cancelled => Failure::Stopped,
+            Reason::Failed { by } => {
+                let by = by.and_then(|by| self.desk.shared.names.get(usize::try_from(by).ok()?));
+                let by = by.map(|(name, _)| name.clone());
+                Failure::Failed { by, why }
+            }
+            _ => Failure::Failed { by: None, why },
+        };
+        self.failed(place, failure);
+    }
+
+    /// Calls the spout's `ack` for each acked message. All of them share one guarded call, and the
+    /// rest share another one after a panic.
+    fn tell_acked(&mut self) {
+        while !self.desk.acked.is_empty() && self.is_made() {
+            self.call(|spout, desk| {
+                while let Some(place) = desk.acked.pop_front() {
+                    let Some(pending) = desk.places.take(place) else {
+                        continue;
+                    };
+                    desk.places.free(place);
+                    let (id, took) = (pending.id, desk.now.saturating_sub(pending.began));
+                    if pending.message.is_some() {
+                        discard(pending.message);
+                    }
+                    let emitter = &desk.emitter;
+                    emitter.stats.acked.add(1);
+                    if emitter.stats.acked.get() % SAMPLED == 1 {
+                        emitter.stats.took(took);
+                    }
+                    let took = Duration::from_nanos(took);
+                    emitter.tell(|hook| hook.spout_ack(&emitter.context, id, took));
+                    spout.ack(id);
+                }
+            });
+        }
+        // Last: a thread that reads that nothing is pending may rely on the spout's calls being
+        // done.
+        self.desk.count_pending();
+    }
+}

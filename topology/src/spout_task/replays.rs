@@ -1,0 +1,147 @@
+//! Messages that have failed: they are emitted again after a pause, or given up.
+
+use super::SpoutTask;
+use crate::builder::OnDeadLetter;
+use crate::instance::guarded;
+use crate::replay::{DeadLetter, Failure, Replay};
+use crate::task::discard;
+use rand::rngs::SmallRng;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+/// Which messages are to be emitted again, and what becomes of the others.
+pub(super) struct Replays<M> {
+    /// How often a message is emitted, and how far apart. `None` if no message is emitted again.
+    replay: Option<Replay>,
+    /// When a message is to be emitted again, and its place.
+    later: BinaryHeap<Reverse<(u64, u32)>>,
+    on_dead_letter: Option<Arc<OnDeadLetter<M>>>,
+}
+
+impl<M> Replays<M> {
+    pub(super) fn new(
+        replay: Option<Replay>,
+        on_dead_letter: Option<Arc<OnDeadLetter<M>>>,
+    ) -> Self {
+        Replays {
+            replay,
+            later: BinaryHeap::new(),
+            on_dead_letter,
+        }
+    }
+
+    /// Whether a pending message's copy is used after its emission.
+    pub(super) fn need_copies(&self) -> bool {
+        self.replay.is_some() || self.on_dead_letter.is_some()
+    }
+
+    /// The clock reading at which the first message is to be emitted again.
+    pub(super) fn next(&self) -> Option<u64> {
+        self.later.peek().map(|Reverse((due, _))| *due)
+    }
+
+    /// The pause before a message that has failed after `attempts` is emitted again. `None` if it
+    /// is given up.
+    fn pause(&self, attempts: u32, failure: &Failure, random: &mut SmallRng) -> Option<u64> {
+        let replay = self.replay.filter(|_| *failure != Failure::Stopped);
+        replay.and_then(|replay| replay.pause(attempts, random))
+    }
+
+    /// Takes out the first message if it is to be emitted again by `now`.
+    fn pop(&mut self, now: u64) -> Option<u32> {
+        let &Reverse((due, place)) = self.later.peek()?;
+        if due > now {
+            return None;
+        }
+        self.later.pop();
+        Some(place)
+    }
+
+    fn push(&mut self, due: u64, place: u32) {
+        self.later.push(Reverse((due, place)));
+    }
+}
+
+impl<M: Clone + Send + 'static> SpoutTask<M> {
+    /// Handles a failure of the message in `place`: asks the spout for a replay, or gives it up.
+    pub(super) fn failed(&mut self, place: u32, failure: Failure) {
+        let stats = &self.desk.emitter.stats;
+        match failure {
+            Failure::TimedOut { .. } => stats.timed_out.add(1),
+            _ => stats.failed.add(1),
+        }
+        let Some(pending) = self.desk.places.get(place) else {
+            return;
+        };
+        let (id, attempts) = (pending.id, pending.attempts);
+        let random = &mut self.desk.emitter.random;
+        let pause = self.replays.pause(attempts, &failure, random);
+        let emitter = &self.desk.emitter;
+        emitter.tell(|hook| hook.spout_fail(&emitter.context, id, &failure, pause.is_none()));
+        let Some(pause) = pause else {
+            return self.give_up(place, failure);
+        };
+        self.call(|spout, desk| {
+            let pending = desk.places.get_mut(place);
+            if let Some(message) = pending.and_then(|pending| pending.message.as_mut()) {
+                spout.replay(id, &failure, message);
+            }
+        });
+        let due = self.desk.now.saturating_add(pause);
+        self.replays.push(due, place);
+    }
+
+    /// Ends the message in `place`: it becomes a dead letter, and the spout's `fail` is called.
+    pub(super) fn give_up(&mut self, place: u32, failure: Failure) {
+        let Some(pending) = self.desk.places.take(place) else {
+            return;
+        };
+        self.desk.emitter.stats.dead.add(1);
+        match (self.replays.on_dead_letter.clone(), pending.message) {
+            (Some(handler), Some(message)) => {
+                let letter = DeadLetter {
+                    message,
+                    id: pending.id,
+                    component: self.desk.emitter.context.component().to_string(),
+                    attempts: pending.attempts,
+                    failure: failure.clone(),
+                };
+                if let Err(panicked) = guarded(&mut self.desk, |_| handler(letter)) {
+                    let error = format!("the handler of dead letters {panicked}");
+                    self.desk.emitter.report(&error);
+                }
+            }
+            (_, message) => discard(message),
+        }
+        self.call(|spout, _| spout.fail(pending.id, &failure));
+        self.desk.release(place);
+    }
+
+    /// Emits the messages again whose pause is over. Returns whether there were any.
+    pub(super) fn replay(&mut self) -> bool {
+        let mut any = false;
+        while let Some(place) = self.replays.pop(self.desk.now) {
+            any = true;
+            match guarded(&mut self.desk, |desk| desk.find_again(place)) {
+                Ok(Some((stream, found, message))) => {
+                    self.desk.attempt(place, stream, found, message);
+                    self.desk.emitter.stats.replayed.add(1);
+                    if let Some(pending) = self.desk.places.get_mut(place) {
+                        pending.attempts += 1;
+                    }
+                }
+                Ok(None) => {}
+                // With no instance, giving up would call no spout's `fail`.
+                Err(_) if !self.is_made() => self.replays.push(self.spout.due(), place),
+                Err(panicked) => {
+                    let why = format!("emitting it again {panicked}");
+                    self.desk.emitter.report(&why);
+                    let why = Some(why.into());
+                    self.give_up(place, Failure::Failed { by: None, why });
+                }
+            }
+        }
+        any
+    }
+}
