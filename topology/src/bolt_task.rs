@@ -99,7 +99,8 @@ pub(crate) struct BoltTask<M> {
     factory: BoltFactory<M>,
     bench: Bench<M>,
     inbox: Arc<Inbox<Batch<M>>>,
-    /// What is left of the batch that was taken last: something if the instance is gone, and another one cannot be made.
+    /// What is left of the batch that was taken last: something if the instance is gone, and
+    /// another one cannot be made.
     batch: std::vec::IntoIter<Tuple<M>>,
     /// If it is on a cycle, those of the spouts that lead to it.
     jams: Option<Vec<Arc<Jam>>>,
@@ -207,8 +208,8 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         self.is_fresh = true;
     }
 
-    /// Executes the batch at hand, as long as there is an instance. What its first tuples have come to does not wait for the last
-    /// one for longer than the topology says.
+    /// Executes the batch at hand, as long as there is an instance. What its first tuples have come
+    /// to does not wait for the last one for longer than the topology says.
     fn execute_all(&mut self) {
         while self.batch.len() > 0 && self.is_made() {
             let Some(tuple) = self.batch.next() else {
@@ -226,7 +227,8 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         }
     }
 
-    /// Tells the tracker of the acks so far, and counts what has been executed: who finds a tuple counted finds it acked.
+    /// Tells the tracker of the acks so far, and counts what has been executed: who finds a tuple
+    /// counted finds it acked.
     fn settle(&mut self) {
         self.bench.flush_acks();
         let stats = &self.bench.emitter.stats;
@@ -253,7 +255,8 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         }
     }
 
-    /// Whether the next tick comes early: the topology is drained, and what this bolt may hold came after its last one.
+    /// Whether the next tick comes early: the topology is drained, and what this bolt may hold came
+    /// after its last one.
     fn hurries(&self) -> bool {
         let is_drained = || self.bench.shared.draining.load(Ordering::Acquire);
         self.tick.is_some() && self.is_fresh && self.inbox.is_empty() && is_drained()

@@ -1,10 +1,12 @@
 //! Sending: which tasks a message goes to, in batches, in order, without ever waiting.
 //!
-//! A batch that has no room waits in the sender's *overflow*, and later ones to the same task behind it, so that order is kept. Who has
-//! overflow takes in nothing new: a spout emits nothing, a bolt executes nothing, until it has got rid of it. Only bolts on a
-//! cycle go on, as they may be waiting for themselves; the spouts that lead to them emit nothing meanwhile (`Jam`). So it always goes on
-//! somewhere: the last of those who wait for one another waits for a bolt that nobody holds up. What overflows on a cycle
-//! is bounded by what comes of the messages that were in the queues when it began.
+//! A batch that has no room waits in the sender's *overflow*, and later ones to the same task
+//! behind it, so that order is kept. Who has overflow takes in nothing new: a spout emits nothing,
+//! a bolt executes nothing, until it has got rid of it. Only bolts on a cycle go on, as they may be
+//! waiting for themselves; the spouts that lead to them emit nothing meanwhile (`Jam`). So it
+//! always goes on somewhere: the last of those who wait for one another waits for a bolt that
+//! nobody holds up. What overflows on a cycle is bounded by what comes of the messages that were in
+//! the queues when it began.
 
 use crate::component::{Context, Hook};
 use crate::error::{EmitError, Refused};
@@ -244,8 +246,8 @@ impl<M: Clone> Emitter<M> {
         }
     }
 
-    /// Finds the tasks that get a message on this stream, if it is one; with `direct`, those of that number of whoever listens
-    /// directly.
+    /// Finds the tasks that get a message on this stream, if it is one; with `direct`, those of
+    /// that number of whoever listens directly.
     #[inline]
     pub(crate) fn find(
         &mut self,
@@ -300,7 +302,8 @@ impl<M: Clone> Emitter<M> {
         Ok(())
     }
 
-    /// Emits a message whose copies have these `anchors`, unless it has nobody to go to or its stream is not declared.
+    /// Emits a message whose copies have these `anchors`, unless it has nobody to go to or its
+    /// stream is not declared.
     pub(crate) fn emit(
         &mut self,
         stream: Result<usize, Refused>,
@@ -343,8 +346,8 @@ impl<M: Clone> Emitter<M> {
         }
     }
 
-    /// Counts a message as sent to the tasks that were [found](Self::find) for it, and calls `each` with every one of them and its
-    /// copy, which is yet to be sent.
+    /// Counts a message as sent to the tasks that were [found](Self::find) for it, and calls `each`
+    /// with every one of them and its copy, which is yet to be sent.
     #[inline]
     pub(crate) fn copies(
         &mut self,
@@ -376,7 +379,8 @@ impl<M: Clone> Emitter<M> {
         self.outbox.push(to, origin, message, anchors);
     }
 
-    /// What has not been sent may go now. Whether something has, and whether something still has no room.
+    /// What has not been sent may go now. Whether something has, and whether something still has no
+    /// room.
     pub(crate) fn retry(&mut self) -> (bool, bool) {
         let before = self.outbox.overflow();
         let left = self.outbox.retry();

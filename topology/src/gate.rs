@@ -1,4 +1,5 @@
-//! Whether spouts are asked for messages, and how somebody can know that none is, nor is about to be.
+//! Whether spouts are asked for messages, and how somebody can know that none is, nor is about to
+//! be.
 
 use crate::sync::{fence, AtomicBool, Ordering};
 
@@ -9,9 +10,9 @@ pub(crate) struct Gate {
 
 /// One spout's task: between [`enter`](Self::enter) and [`leave`](Self::leave) it may be asked.
 ///
-/// Who closes the gate says so, and looks then whether somebody is inside; who enters says so, and looks then whether the gate is
-/// still open. With a fence between the two on both sides one of them sees the other: when the gate is closed and nobody is
-/// inside, nobody comes in.
+/// Who closes the gate says so, and looks then whether somebody is inside; who enters says so, and
+/// looks then whether the gate is still open. With a fence between the two on both sides one of
+/// them sees the other: when the gate is closed and nobody is inside, nobody comes in.
 #[derive(Debug, Default)]
 pub(crate) struct Visitor {
     inside: AtomicBool,

@@ -48,8 +48,8 @@ pub(crate) enum Choice<M> {
     Direct,
 }
 
-/// Where the messages of a stream go, to one of its listeners: to some of these tasks, by the numbers of their lanes in the
-/// sender's [`lanes`](Graph::lanes).
+/// Where the messages of a stream go, to one of its listeners: to some of these tasks, by the
+/// numbers of their lanes in the sender's [`lanes`](Graph::lanes).
 pub(crate) struct Route<M> {
     pub(crate) first: usize,
     pub(crate) tasks: usize,
@@ -78,7 +78,8 @@ pub(crate) struct Graph<M> {
     pub(crate) first_lane: Vec<usize>,
     /// Of each component, those that it listens to, each once.
     pub(crate) senders: Vec<Vec<usize>>,
-    /// Of each component, the lanes of those who listen to it, each once: two streams to one task keep their order.
+    /// Of each component, the lanes of those who listen to it, each once: two streams to one task
+    /// keep their order.
     pub(crate) lanes: Vec<Vec<usize>>,
     /// Of each component, if what it emits may come back to it, the spouts that lead to it.
     pub(crate) in_cycle: Vec<Option<Vec<usize>>>,
@@ -216,7 +217,8 @@ fn each_once(mut components: Vec<usize>) -> Vec<usize> {
     components
 }
 
-/// Of a component that listens, by others or not, to itself: the spouts that it listens to, by others or not.
+/// Of a component that listens, by others or not, to itself: the spouts that it listens to, by
+/// others or not.
 fn in_cycle<M>(at: usize, specs: &[Spec<M>], sources: &[Vec<usize>]) -> Option<Vec<usize>> {
     let mut seen = vec![false; sources.len()];
     let mut next = sources[at].clone();

@@ -5,8 +5,9 @@ use crossbeam_queue::ArrayQueue;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Wakes a thread that has gone to sleep. Who sends does so first and rings then; who sleeps says so first and looks once more:
-/// with a fence between the two on both sides one of them sees the other.
+/// Wakes a thread that has gone to sleep. Who sends does so first and rings then; who sleeps says
+/// so first and looks once more: with a fence between the two on both sides one of them sees the
+/// other.
 pub(crate) struct Bell {
     asleep: AtomicBool,
     unparker: Unparker,
@@ -52,8 +53,8 @@ impl Bell {
     }
 }
 
-/// Calls a spout that has nothing. Who calls has sent before; who is called takes the call before it looks, so that what is sent while
-/// it looks is another call.
+/// Calls a spout that has nothing. Who calls has sent before; who is called takes the call before
+/// it looks, so that what is sent while it looks is another call.
 pub(crate) struct Call {
     is_there: AtomicBool,
     bell: Arc<Bell>,
@@ -82,9 +83,10 @@ impl Call {
     }
 }
 
-/// Whether somebody sleeps until there is room in a queue. Who goes to sleep (and has said so to his bell) says it here, and looks for
-/// room then; who takes something out does so first, and looks then whether somebody sleeps: with a fence between the two on both
-/// sides one of them sees the other. To say it any earlier would not do: it may be taken for somebody who is awake.
+/// Whether somebody sleeps until there is room in a queue. Who goes to sleep (and has said so to
+/// his bell) says it here, and looks for room then; who takes something out does so first, and
+/// looks then whether somebody sleeps: with a fence between the two on both sides one of them sees
+/// the other. To say it any earlier would not do: it may be taken for somebody who is awake.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     wanted: AtomicBool,
@@ -104,8 +106,9 @@ impl Room {
     }
 }
 
-/// How many tasks on cycles have overflow, of those that a spout leads to: it emits nothing meanwhile. The last one that is rid of it
-/// says so first and rings then; the spout's thread goes to sleep as the bell says.
+/// How many tasks on cycles have overflow, of those that a spout leads to: it emits nothing
+/// meanwhile. The last one that is rid of it says so first and rings then; the spout's thread goes
+/// to sleep as the bell says.
 pub(crate) struct Jam {
     tasks: AtomicUsize,
     spouts: Vec<Arc<Bell>>,
@@ -137,7 +140,8 @@ impl Jam {
     }
 }
 
-/// A bounded lock-free queue, the bell of the thread that empties it, and those of the threads that fill it.
+/// A bounded lock-free queue, the bell of the thread that empties it, and those of the threads that
+/// fill it.
 pub(crate) struct Inbox<T> {
     queue: ArrayQueue<T>,
     bell: Arc<Bell>,
@@ -164,7 +168,8 @@ impl<T> Inbox<T> {
         Ok(())
     }
 
-    /// Takes an item out, and rings for those who wait for room when it is half empty: not for each item, they would come for one.
+    /// Takes an item out, and rings for those who wait for room when it is half empty: not for each
+    /// item, they would come for one.
     #[inline]
     pub(crate) fn pop(&self) -> Option<T> {
         let item = self.queue.pop()?;
@@ -174,7 +179,8 @@ impl<T> Inbox<T> {
         Some(item)
     }
 
-    /// Whether there is room again; if not, the bells are rung when there is. The last look before going to sleep.
+    /// Whether there is room again; if not, the bells are rung when there is. The last look before
+    /// going to sleep.
     pub(crate) fn look_for_room(&self) -> bool {
         self.room.want();
         self.has_room()

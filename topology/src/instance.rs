@@ -14,7 +14,8 @@ pub(crate) trait Workplace {
     fn now(&self) -> u64;
 }
 
-/// Calls what users have written, at its workplace. If it panics that is counted, and what it said comes back.
+/// Calls what users have written, at its workplace. If it panics that is counted, and what it said
+/// comes back.
 pub(crate) fn guarded<W: Workplace, R>(
     at: &mut W,
     f: impl FnOnce(&mut W) -> R,
@@ -29,8 +30,9 @@ pub(crate) fn guarded<W: Workplace, R>(
     done
 }
 
-/// A task's instance of a spout or a bolt, if there is one. One that has panicked is gone. Another one is made at once; if that
-/// cannot be made, after a pause of a millisecond, and twice as long each time, up to a second.
+/// A task's instance of a spout or a bolt, if there is one. One that has panicked is gone. Another
+/// one is made at once; if that cannot be made, after a pause of a millisecond, and twice as long
+/// each time, up to a second.
 pub(crate) struct Instance<C: ?Sized> {
     alive: Option<Box<C>>,
     pause: u64,
@@ -56,7 +58,8 @@ impl<C: ?Sized> Instance<C> {
         self.due
     }
 
-    /// Whether there is one; if not it is made, and begins, unless that panics, or has a moment ago.
+    /// Whether there is one; if not it is made, and begins, unless that panics, or has a moment
+    /// ago.
     pub(crate) fn is_made<W: Workplace>(
         &mut self,
         at: &mut W,

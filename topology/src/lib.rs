@@ -1,15 +1,17 @@
-//! Spouts, bolts, and the executor around [`expiry`]'s ack trees: pipelines in one process that account for every message. After
-//! Apache Storm.
+//! Spouts, bolts, and the executor around [`expiry`]'s ack trees: pipelines in one process that
+//! account for every message. After Apache Storm.
 //!
-//! A [`Spout`] emits messages. A [`Bolt`] is given [`Tuple`]s, emits messages that are derived from them, and acks or fails them. When
-//! all that was derived from a message has been acked the spout is told so. What fails, or takes too long, is emitted again if
-//! the spout has a [`Replay`]: bolts may see a message more than once, and none is lost without its spout being told.
-//! Messages of one topology are of one type, which is cloned where one goes to several tasks: an enum, if components exchange different
-//! things.
+//! A [`Spout`] emits messages. A [`Bolt`] is given [`Tuple`]s, emits messages that are derived from
+//! them, and acks or fails them. When all that was derived from a message has been acked the spout
+//! is told so. What fails, or takes too long, is emitted again if the spout has a [`Replay`]: bolts
+//! may see a message more than once, and none is lost without its spout being told. Messages of one
+//! topology are of one type, which is cloned where one goes to several tasks: an enum, if
+//! components exchange different things.
 //!
-//! Who knows Storm: messages are emitted again by the topology, not by the spout, which is told of each attempt by
-//! [`replay`](Spout::replay), and by [`fail`](Spout::fail) only when one is given up. A [`basic`] bolt is a `BaseBasicBolt`; any
-//! other one acks and fails by itself, and names what its messages are derived from whenever it emits.
+//! Who knows Storm: messages are emitted again by the topology, not by the spout, which is told of
+//! each attempt by [`replay`](Spout::replay), and by [`fail`](Spout::fail) only when one is given
+//! up. A [`basic`] bolt is a `BaseBasicBolt`; any other one acks and fails by itself, and names
+//! what its messages are derived from whenever it emits.
 //!
 //! ```
 //! use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
@@ -46,9 +48,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `Numbers(0..10)`, in the examples of this crate's items, is a spout that emits these numbers, each with itself as its token.
+//! `Numbers(0..10)`, in the examples of this crate's items, is a spout that emits these numbers,
+//! each with itself as its token.
 //!
-//! With the feature `metrics`, snapshots of components' counters are published through the facade of that name: module `publish`.
+//! With the feature `metrics`, snapshots of components' counters are published through the facade
+//! of that name: module `publish`.
 #![forbid(unsafe_code)]
 
 #[cfg(doctest)]

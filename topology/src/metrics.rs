@@ -15,7 +15,8 @@ impl Count {
     #[inline]
     pub(crate) fn add(&self, n: u64) {
         let sum = self.0.load(Ordering::Relaxed).wrapping_add(n);
-        // Release, and acquire below: who has read that a message was executed reads what that has emitted.
+        // Release, and acquire below: who has read that a message was executed reads what that has
+        // emitted.
         self.0.store(sum, Ordering::Release);
     }
 
@@ -234,8 +235,8 @@ impl Stats {
     }
 }
 
-/// A component's, all its tasks together. Monotonic but for `pending`, `held`, `queued` and `overflow`; read one after another
-/// while others count.
+/// A component's, all its tasks together. Monotonic but for `pending`, `held`, `queued` and
+/// `overflow`; read one after another while others count.
 ///
 /// # Examples
 ///
@@ -266,13 +267,16 @@ pub struct ComponentMetrics {
     pub emitted: u64,
     /// Copies of these that were sent: one for each task that one goes to.
     pub transferred: u64,
-    /// Tuples that it executed, those that it panicked over included: at rest, as many in all as were transferred. Of bolts.
+    /// Tuples that it executed, those that it panicked over included: at rest, as many in all as
+    /// were transferred. Of bolts.
     pub executed: u64,
     /// Of a bolt, tuples acked; of a spout, messages whose tree was.
     pub acked: u64,
-    /// Of a bolt, tuples failed, those that it panicked over included; of a spout, attempts that failed, timeouts not included.
+    /// Of a bolt, tuples failed, those that it panicked over included; of a spout, attempts that
+    /// failed, timeouts not included.
     pub failed: u64,
-    /// Tuples that it was given and has neither acked nor failed: which it holds now, or has dropped. Of bolts.
+    /// Tuples that it was given and has neither acked nor failed: which it holds now, or has
+    /// dropped. Of bolts.
     pub held: u64,
     /// Trees that ended with one of its acks. Of bolts.
     pub trees_acked: u64,
@@ -286,8 +290,8 @@ pub struct ComponentMetrics {
     pub replayed: u64,
     /// Messages given up. Of spouts.
     pub dead_letters: u64,
-    /// Panics that were caught: of its instances, each followed by a restart; and of hooks and the handler of dead letters, which
-    /// go on.
+    /// Panics that were caught: of its instances, each followed by a restart; and of hooks and the
+    /// handler of dead letters, which go on.
     pub panics: u64,
     /// Errors that it has reported, and one for each panic.
     pub errors: u64,
@@ -297,14 +301,16 @@ pub struct ComponentMetrics {
     pub queued: usize,
     /// Batches that it could not send on yet, now.
     pub overflow: u64,
-    /// Time in which nothing was emitted because as much was pending as may be, summed over its tasks. Of spouts.
+    /// Time in which nothing was emitted because as much was pending as may be, summed over its
+    /// tasks. Of spouts.
     pub skipped_max_pending: Duration,
     /// The same, because it was not active.
     pub skipped_inactive: Duration,
     /// Time in which it did nothing new because those after it had no room.
     pub skipped_back_pressure: Duration,
-    /// Of a bolt, from the call of `execute` to its return; of a spout, from the first emission of a message to its ack, attempts and
-    /// pauses included. One in 16 is taken, but for those that end while metrics are read.
+    /// Of a bolt, from the call of `execute` to its return; of a spout, from the first emission of
+    /// a message to its ack, attempts and pauses included. One in 16 is taken, but for those that
+    /// end while metrics are read.
     pub latency: Latency,
 }
 

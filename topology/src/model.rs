@@ -1,4 +1,5 @@
-//! The bell, the room, the jam and the gate by themselves, for the models in `loom-tests`. Thin shells: what runs is the real code.
+//! The bell, the room, the jam and the gate by themselves, for the models in `loom-tests`. Thin
+//! shells: what runs is the real code.
 
 use crate::gate::{Gate as InnerGate, Visitor as InnerVisitor};
 use crate::inbox::{Bell as InnerBell, Jam as InnerJam, Room as InnerRoom};

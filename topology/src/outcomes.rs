@@ -1,8 +1,10 @@
 //! How attempts ended, on the way to the spouts' threads from whichever thread has ended them.
 //!
-//! The tracker tells of one at a time. While a bolt acks a batch its own thread is the one that is told, and holds them until all are
-//! acked: then there is one push, one ring and one line of memory to pull over for each spout's task, instead of one for each message.
-//! Nothing waits: a queue has room for as many endings as messages may be pending, and each is of one message at least.
+//! The tracker tells of one at a time. While a bolt acks a batch its own thread is the one that is
+//! told, and holds them until all are acked: then there is one push, one ring and one line of
+//! memory to pull over for each spout's task, instead of one for each message. Nothing waits: a
+//! queue has room for as many endings as messages may be pending, and each is of one message at
+//! least.
 
 use crate::inbox::Inbox;
 use expiry::{Handler, Outcome, Reason};
@@ -31,7 +33,8 @@ pub(crate) struct Desks(Arc<[Arc<Inbox<Ended>>]>);
 type Held = Vec<(usize, Vec<u32>)>;
 
 thread_local! {
-    /// Whose acks this thread holds: the address of a topology's desks, or 0. (Another topology's trees may end meanwhile, in a hook.)
+    /// Whose acks this thread holds: the address of a topology's desks, or 0. (Another topology's
+    /// trees may end meanwhile, in a hook.)
     static WHOSE: Cell<usize> = const { Cell::new(0) };
     static HELD: RefCell<Held> = const { RefCell::new(Vec::new()) };
     /// Why this thread fails what it is about to fail.

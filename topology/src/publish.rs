@@ -1,5 +1,6 @@
-//! Publishing through the facade `metrics` (feature `metrics`), as [`expiry::publish`] does for trackers: snapshots, whose counters are set to
-//! absolute values, whenever you like, and nothing is done where they are counted. The tracker's own are published by
+//! Publishing through the facade `metrics` (feature `metrics`), as [`expiry::publish`] does for
+//! trackers: snapshots, whose counters are set to absolute values, whenever you like, and nothing
+//! is done where they are counted. The tracker's own are published by
 //! [`Topology::tracker`](crate::Topology::tracker).
 
 use crate::{ComponentMetrics, Latency};
@@ -71,7 +72,8 @@ macro_rules! series {
     ($($kind:ident $constant:ident = $name:literal, $unit:ident, $help:literal;)*) => {
         $(const $constant: $kind = $kind($name);)*
 
-        /// Tells the recorder what each series is, and its unit: once, after the recorder was installed.
+        /// Tells the recorder what each series is, and its unit: once, after the recorder was
+        /// installed.
         ///
         /// | series | kind | unit | what it is |
         /// |---|---|---|---|
@@ -147,8 +149,9 @@ series! {
 }
 
 impl ComponentMetrics {
-    /// Sets each series of [`describe`]'s table to this snapshot, in the recorder of the facade `metrics`, with the component's name as
-    /// the label `component`. O(series), with an allocation and a look-up in the recorder for each: for a thread that does so every few seconds.
+    /// Sets each series of [`describe`]'s table to this snapshot, in the recorder of the facade
+    /// `metrics`, with the component's name as the label `component`. O(series), with an allocation
+    /// and a look-up in the recorder for each: for a thread that does so every few seconds.
     ///
     /// ```
     /// use expiry_topology::{Topology, publish::Labels};

@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// When, and how often, a message is emitted again: the nth pause is `base * factor^(n - 1)`, at most `cap`, more or less by up to
-/// `jitter` of it, so that what failed together does not come again together.
+/// When, and how often, a message is emitted again: the nth pause is `base * factor^(n - 1)`, at
+/// most `cap`, more or less by up to `jitter` of it, so that what failed together does not come
+/// again together.
 ///
 /// The default is 5 attempts, 100 ms, twice as long each time, at most 30 s, and a fifth of jitter.
 ///
@@ -178,7 +179,8 @@ impl Replay {
         }
     }
 
-    /// The pause after attempt number `attempt`, counted from 1, in nanoseconds; `None` if that was the last one.
+    /// The pause after attempt number `attempt`, counted from 1, in nanoseconds; `None` if that was
+    /// the last one.
     pub(crate) fn pause(&self, attempt: u32, random: &mut impl Rng) -> Option<u64> {
         if attempt >= self.attempts {
             return None;
@@ -220,20 +222,23 @@ impl Replay {
 pub enum Failure {
     /// A bolt failed one of its tuples, or panicked over it.
     Failed {
-        /// The bolt; `None` if somebody else has failed its root at the [tracker](crate::Topology::tracker).
+        /// The bolt; `None` if somebody else has failed its root at the
+        /// [tracker](crate::Topology::tracker).
         by: Option<Arc<str>>,
         /// What it said to that: see [`fail_with`](crate::BoltCollector::fail_with).
         why: Option<Arc<str>>,
     },
     /// Not all was acked in time.
     TimedOut {
-        /// When it should have been: clock time since the topology was started, rounded up to the interval.
+        /// When it should have been: clock time since the topology was started, rounded up to the
+        /// interval.
         due: Duration,
         /// When that was seen, on the same scale.
         seen: Duration,
     },
-    /// The tracker was shut down first, by who has it from [`Topology::tracker`](crate::Topology::tracker): no reason to think
-    /// that something is wrong with the message. (A topology that is killed tells its spouts nothing.)
+    /// The tracker was shut down first, by who has it from
+    /// [`Topology::tracker`](crate::Topology::tracker): no reason to think that something is wrong
+    /// with the message. (A topology that is killed tells its spouts nothing.)
     Stopped,
 }
 

@@ -1,4 +1,5 @@
-//! The door to what the model checker looks at: with `--cfg expiry_loom` the very same bell and gate run under loom.
+//! The door to what the model checker looks at: with `--cfg expiry_loom` the very same bell and
+//! gate run under loom.
 
 #[cfg(not(expiry_loom))]
 pub(crate) use std::sync::atomic::{fence, AtomicBool, AtomicUsize, Ordering};
@@ -12,8 +13,8 @@ pub(crate) use crossbeam_utils::sync::{Parker, Unparker};
 #[cfg(expiry_loom)]
 pub(crate) use model::{Parker, Unparker};
 
-/// crossbeam's parker, for the checker: a token, which an unparking leaves and a parking waits for. It has no time: a sleep that nobody
-/// ends is reported as a deadlock.
+/// crossbeam's parker, for the checker: a token, which an unparking leaves and a parking waits for.
+/// It has no time: a sleep that nobody ends is reported as a deadlock.
 #[cfg(expiry_loom)]
 mod model {
     use loom::sync::{Arc, Condvar, Mutex};

@@ -25,7 +25,8 @@ pub(crate) struct Origin {
     pub(crate) task: u32,
 }
 
-/// A message that has come to a bolt, and the trees that it is a part of: to be acked or failed, once, through the
+/// A message that has come to a bolt, and the trees that it is a part of: to be acked or failed,
+/// once, through the
 /// [collector](crate::BoltCollector) of any bolt of this topology, now or later. (Elsewhere its roots are as good as a guess: see
 /// [`Root`].) One that is dropped lets its trees time out.
 ///
@@ -184,8 +185,8 @@ impl<M: fmt::Debug> fmt::Debug for Tuple<M> {
     }
 }
 
-/// What an emitted message is derived from: `&tuple`; `&[&a, &b]` for a join, or `&held` of a `Vec` or a slice of tuples or of
-/// references to them; or `()` for nothing, untracked.
+/// What an emitted message is derived from: `&tuple`; `&[&a, &b]` for a join, or `&held` of a `Vec`
+/// or a slice of tuples or of references to them; or `()` for nothing, untracked.
 ///
 /// # Examples
 ///
@@ -290,8 +291,9 @@ pub(crate) mod sealed {
         }
     }
 
-    /// One edge in each tree is enough, whichever of these are parts of it. (The same one in two anchors of a tree would cancel itself
-    /// out there, and the tree would end while it is outstanding.) Sorted: a window joins thousands.
+    /// One edge in each tree is enough, whichever of these are parts of it. (The same one in two
+    /// anchors of a tree would cancel itself out there, and the tree would end while it is
+    /// outstanding.) Sorted: a window joins thousands.
     fn once_each<'a, M: 'a>(
         tuples: impl Iterator<Item = &'a Tuple<M>>,
         f: &mut dyn FnMut(&Anchor),
@@ -303,7 +305,8 @@ pub(crate) mod sealed {
         anchors.into_iter().for_each(f);
     }
 
-    /// The anchors of a message that is derived from these, with an edge of its own in each of their trees.
+    /// The anchors of a message that is derived from these, with an edge of its own in each of
+    /// their trees.
     pub(crate) fn derive<M>(from: &impl Parents<M>, mut edge: impl FnMut() -> u64) -> Anchors {
         let mut anchors = Anchors::new();
         from.each(&mut |anchor| {

@@ -38,7 +38,8 @@ pub enum Wait {
     Park(Duration),
 }
 
-/// Decides how a thread waits. Implemented by functions of the count of rounds. Where it panics the thread parks.
+/// Decides how a thread waits. Implemented by functions of the count of rounds. Where it panics the
+/// thread parks.
 ///
 /// # Examples
 ///

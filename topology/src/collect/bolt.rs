@@ -1,342 +1,18 @@
-//! Collectors: what spouts and bolts emit, ack and fail with.
+//! What a bolt emits and acks with.
 
 use crate::bolt_task::Bench;
 use crate::emit::Emitter;
 use crate::error::{EmitError, Refused};
-use crate::spout_task::Desk;
 use crate::tuple::{sealed::derive, Parents, Tuple};
 use std::fmt;
 use std::time::Duration;
-
-/// What a spout emits with, while it is asked for messages.
-///
-/// # Examples
-///
-/// ```
-/// use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
-///
-/// struct Lines(Vec<&'static str>);
-///
-/// impl Spout<&'static str> for Lines {
-///     fn next(&mut self, out: &mut SpoutCollector<'_, &'static str>) -> Next {
-///         while out.room() > 0 {
-///             let Some(line) = self.0.pop() else { return Next::Done };
-///             let id = self.0.len() as u64; // by which `ack` and `fail` name it
-///             out.emit(line, id).expect("there is room");
-///         }
-///         Next::Ready
-///     }
-/// }
-///
-/// # let mut topology = TopologyBuilder::new();
-/// topology.spout("lines", |_| Lines(vec!["to be", "or not", "to be"])).max_pending(2);
-/// # topology.bolt("sink", |_| basic(|_: &&str, _| ())).shuffle("lines");
-/// # let mut topology = topology.start_manual()?;
-/// # assert!(topology.settle(100));
-/// assert_eq!(topology.metrics()[0].acked, 3);
-/// # Ok::<(), expiry_topology::BuildError>(())
-/// ```
-pub struct SpoutCollector<'a, M> {
-    pub(crate) desk: &'a mut Desk<M>,
-}
-
-impl<M> fmt::Debug for SpoutCollector<'_, M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SpoutCollector")
-    }
-}
-
-impl<M: Clone> SpoutCollector<'_, M> {
-    /// The topology's time, from its clock's origin on. In simulations it is the simulated one.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry_topology::{basic, ManualClock, Next, Spout, SpoutCollector, TopologyBuilder};
-    /// use std::time::Duration;
-    ///
-    /// /// Emits the second in which it is asked.
-    /// struct Seconds;
-    ///
-    /// impl Spout<u64> for Seconds {
-    ///     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-    ///         let second = out.now().as_secs();
-    ///         out.emit(second, 0).map_or(Next::Idle, |()| Next::Done)
-    ///     }
-    /// }
-    ///
-    /// # let (sender, came) = std::sync::mpsc::channel();
-    /// # let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
-    /// # topology.clock(clock.clone());
-    /// # topology.spout("seconds", |_| Seconds);
-    /// # topology.bolt("sink", move |_| {
-    /// #     let sender = sender.clone();
-    /// #     basic(move |n: &u64, _| sender.send(*n).expect("it is read"))
-    /// # }).shuffle("seconds");
-    /// # let mut topology = topology.start_manual()?;
-    /// clock.advance(Duration::from_secs(90));
-    /// assert!(topology.settle(100));
-    /// assert!(came.try_iter().eq([90]));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
-    #[must_use]
-    pub fn now(&self) -> Duration {
-        self.desk.shared.time()
-    }
-
-    /// How many more messages may be emitted before as many are pending as may be.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
-    ///
-    /// struct Many;
-    ///
-    /// impl Spout<u64> for Many {
-    ///     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-    ///         assert_eq!(out.room(), 3);
-    ///         while out.room() > 0 {
-    ///             out.emit(7, out.room() as u64).expect("there is room");
-    ///         }
-    ///         assert!(out.emit(7, 0).is_err());
-    ///         Next::Done
-    ///     }
-    /// }
-    ///
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("many", |_| Many).max_pending(3);
-    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("many");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100));
-    /// assert_eq!((topology.metrics()[0].acked, topology.metrics()[0].panics), (3, 0));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
-    #[must_use]
-    pub fn room(&self) -> usize {
-        self.desk.room()
-    }
-
-    /// Emits a message on the default stream, and tracks all that is derived from it. The spout is told of `id`, once, what has become
-    /// of it, when `next` has returned. If nobody listens to the stream it is acked. Never waits.
-    ///
-    /// # Errors
-    ///
-    /// [`Refused::MaxPending`] if there is no [room](Self::room), with the message.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
-    /// # use std::sync::mpsc::{channel, Sender};
-    /// struct One(Sender<u64>);
-    ///
-    /// impl Spout<&'static str> for One {
-    ///     fn next(&mut self, out: &mut SpoutCollector<'_, &'static str>) -> Next {
-    ///         out.emit("a message", 7).map_or(Next::Idle, |()| Next::Done)
-    ///     }
-    ///
-    ///     fn ack(&mut self, id: u64) {
-    ///         self.0.send(id).expect("it is read");
-    ///     }
-    /// }
-    ///
-    /// # let (sender, acked) = channel();
-    /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("one", move |_| One(sender.clone()));
-    /// # topology.bolt("sink", |_| basic(|_: &&str, _| ())).shuffle("one");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100));
-    /// assert!(acked.try_iter().eq([7]));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
-    pub fn emit(&mut self, message: M, id: u64) -> Result<(), EmitError<M>> {
-        self.desk.emit(Ok(0), None, message, id)
-    }
-
-    /// As [`emit`](Self::emit), on another stream.
-    ///
-    /// # Errors
-    ///
-    /// As [`emit`](Self::emit), and [`Refused::UndeclaredStream`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{basic, Next, Refused, Spout, SpoutCollector, TopologyBuilder};
-    /// struct Two;
-    ///
-    /// impl Spout<u64> for Two {
-    ///     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-    ///         out.emit_on("late", 1, 1).expect("it is declared");
-    ///         assert_eq!(out.emit_on("lost", 2, 2).unwrap_err().why, Refused::UndeclaredStream);
-    ///         Next::Done
-    ///     }
-    /// }
-    ///
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("two", |_| Two).stream("late");
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle(("two", "late"));
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100));
-    /// assert_eq!((topology.metrics()[1].executed, topology.metrics()[0].panics), (1, 0));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
-    pub fn emit_on(&mut self, stream: &str, message: M, id: u64) -> Result<(), EmitError<M>> {
-        let stream = self.desk.emitter.stream(stream);
-        self.desk.emit(stream, None, message, id)
-    }
-
-    /// As [`emit_on`](Self::emit_on), to this task of whoever listens [directly](crate::BoltSpec::direct).
-    ///
-    /// # Errors
-    ///
-    /// As [`emit_on`](Self::emit_on), and [`Refused::NoSuchTask`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{basic, Next, Refused, Spout, SpoutCollector, TopologyBuilder, DEFAULT};
-    /// struct Router;
-    ///
-    /// impl Spout<u64> for Router {
-    ///     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-    ///         out.emit_direct(DEFAULT, 2, 7, 0).expect("there is a task 2");
-    ///         assert_eq!(out.emit_direct(DEFAULT, 3, 7, 0).unwrap_err().why, Refused::NoSuchTask);
-    ///         Next::Done
-    ///     }
-    /// }
-    ///
-    /// # let (sender, came) = std::sync::mpsc::channel();
-    /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("router", |_| Router);
-    /// topology
-    ///     .bolt("sink", move |context| {
-    ///         let (task, sender) = (context.task(), sender.clone());
-    ///         basic(move |n: &u64, _| sender.send((task, *n)).expect("it is read"))
-    ///     })
-    ///     .parallelism(3)
-    ///     .direct("router");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100) && topology.metrics()[0].panics == 0);
-    /// assert!(came.try_iter().eq([(2, 7)]));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
-    pub fn emit_direct(
-        &mut self,
-        stream: &str,
-        task: usize,
-        message: M,
-        id: u64,
-    ) -> Result<(), EmitError<M>> {
-        let stream = self.desk.emitter.stream(stream);
-        self.desk.emit(stream, Some(task), message, id)
-    }
-
-    /// Emits a message on the default stream that nobody tracks, and that is not pending.
-    ///
-    /// # Errors
-    ///
-    /// None today.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
-    /// struct Samples;
-    ///
-    /// impl Spout<u64> for Samples {
-    ///     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-    ///         out.emit_untracked(7).map_or(Next::Idle, |()| Next::Done)
-    ///     }
-    /// }
-    ///
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("samples", |_| Samples);
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("samples");
-    /// # let mut topology = topology.start_manual()?;
-    /// topology.hold("sink", true);
-    /// assert!(topology.settle(100));
-    /// let samples = &topology.metrics()[0];
-    /// assert_eq!((samples.emitted, samples.pending, samples.acked), (1, 0, 0));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
-    pub fn emit_untracked(&mut self, message: M) -> Result<(), EmitError<M>> {
-        self.desk.emit_untracked(Ok(0), None, message)
-    }
-
-    /// As [`emit_untracked`](Self::emit_untracked), on another stream.
-    ///
-    /// # Errors
-    ///
-    /// [`Refused::UndeclaredStream`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{basic, Next, Refused, Spout, SpoutCollector, TopologyBuilder};
-    /// struct Samples;
-    ///
-    /// impl Spout<u64> for Samples {
-    ///     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-    ///         out.emit_untracked_on("samples", 7).expect("it is declared");
-    ///         assert_eq!(out.emit_untracked_on("lost", 8).unwrap_err().why, Refused::UndeclaredStream);
-    ///         Next::Done
-    ///     }
-    /// }
-    ///
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("source", |_| Samples).stream("samples");
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle(("source", "samples"));
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100) && topology.metrics()[0].panics == 0);
-    /// assert_eq!((topology.metrics()[1].executed, topology.metrics()[0].acked), (1, 0));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
-    pub fn emit_untracked_on(&mut self, stream: &str, message: M) -> Result<(), EmitError<M>> {
-        let stream = self.desk.emitter.stream(stream);
-        self.desk.emit_untracked(stream, None, message)
-    }
-
-    /// Notes an error: it is counted, and hooks are told.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
-    /// struct Source;
-    ///
-    /// impl Spout<u64> for Source {
-    ///     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-    ///         match "seven".parse() {
-    ///             Ok(n) => out.emit(n, 0).map_or(Next::Idle, |()| Next::Ready),
-    ///             Err(error) => {
-    ///                 out.report(&error); // and goes on
-    ///                 Next::Done
-    ///             }
-    ///         }
-    ///     }
-    /// }
-    ///
-    /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("source", |_| Source);
-    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("source");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100));
-    /// assert_eq!((topology.metrics()[0].errors, topology.metrics()[0].panics), (1, 0));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
-    pub fn report(&mut self, error: &dyn fmt::Display) {
-        self.desk.emitter.report(error);
-    }
-}
 
 /// What a bolt emits, acks and fails with.
 ///
 /// # Examples
 ///
 /// ```
-#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
+#[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
 /// use expiry_topology::{basic, Bolt, BoltCollector, TopologyBuilder, Tuple};
 ///
 /// struct Halve;
@@ -372,12 +48,12 @@ impl<M> fmt::Debug for BoltCollector<'_, M> {
 }
 
 impl<M: Clone> BoltCollector<'_, M> {
-    /// The topology's time, from its clock's origin on. In simulations it is the simulated one.
+    /// The topology's time, from its clock's origin on. In simulations it is the simulated time.
     ///
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, ManualClock, TopologyBuilder, Tuple};
     /// use std::time::Duration;
     ///
@@ -408,13 +84,14 @@ impl<M: Clone> BoltCollector<'_, M> {
         self.bench.shared.time()
     }
 
-    /// Emits a message on the default stream that is derived from `parents`: `&tuple`, `&[&a, &b]`, or `()` for nothing, untracked.
-    /// Never waits. To be called before the parents are acked, which the compiler sees to.
+    /// Emits a message on the default stream that is derived from `parents`: `&tuple`, `&[&a, &b]`,
+    /// or `()` for an untracked message. Never waits. Emit before acking the parents; the compiler
+    /// enforces that.
     ///
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
     /// /// Emits the sums of pairs.
     /// struct Pairs(Option<Tuple<u64>>);
@@ -445,7 +122,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Ok::<(), expiry_topology::BuildError>(())
     /// ```
     pub fn emit(&mut self, parents: impl Parents<M>, message: M) {
-        // The default stream is there, and a message that goes to nobody in particular always finds them.
+        // The default stream exists, and a message that is not for one task always finds its tasks.
         let _ = self.send(Ok(0), None, &parents, message);
     }
 
@@ -458,7 +135,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
     /// struct Sort;
     ///
@@ -489,7 +166,8 @@ impl<M: Clone> BoltCollector<'_, M> {
         self.send(stream, None, &parents, message)
     }
 
-    /// As [`emit_on`](Self::emit_on), to this task of whoever listens [directly](crate::BoltSpec::direct).
+    /// As [`emit_on`](Self::emit_on), to this task of each bolt that listens
+    /// [directly](crate::BoltSpec::direct).
     ///
     /// # Errors
     ///
@@ -498,7 +176,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
     /// # use expiry_topology::{basic, Bolt, BoltCollector, Refused, TopologyBuilder, Tuple, DEFAULT};
     /// struct Router;
     ///
@@ -550,12 +228,13 @@ impl<M: Clone> BoltCollector<'_, M> {
         self.bench.emitter.emit(stream, direct, message, anchors)
     }
 
-    /// Which component has emitted a tuple, and on which of its streams. Nonsense, or two empty names, for a tuple of another topology.
+    /// Returns the component that emitted a tuple, and the stream. For a tuple of another topology
+    /// the answer is meaningless, or two empty names.
     ///
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple, DEFAULT};
     /// struct Orders;
     ///
@@ -588,12 +267,12 @@ impl<M: Clone> BoltCollector<'_, M> {
         found.unwrap_or_default()
     }
 
-    /// Done with a tuple. If its tree has ended it is too late, and nothing happens.
+    /// Acks a tuple. If its tree has ended, the call does nothing.
     ///
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
     /// /// Holds three, and acks them together.
     /// struct Threes(Vec<Tuple<u64>>);
@@ -619,12 +298,13 @@ impl<M: Clone> BoltCollector<'_, M> {
         self.bench.ack(tuple);
     }
 
-    /// As [`ack`](Self::ack), but told to the tracker at once, not with the others of its batch. False if one of its trees had ended.
+    /// As [`ack`](Self::ack), but the tracker gets the ack at once, not with the others of its
+    /// batch. Returns `false` if one of the tuple's trees had ended.
     ///
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
     /// struct First;
     ///
@@ -648,12 +328,13 @@ impl<M: Clone> BoltCollector<'_, M> {
         self.bench.flush_acks()
     }
 
-    /// Fails all trees that a tuple is a part of. Other tuples of these trees are executed all the same.
+    /// Fails all trees that a tuple is a part of. Bolts execute other tuples of these trees all the
+    /// same.
     ///
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
     /// struct Even;
     ///
@@ -676,13 +357,13 @@ impl<M: Clone> BoltCollector<'_, M> {
         self.bench.fail(tuple.roots(), None);
     }
 
-    /// As [`fail`](Self::fail), and says why: to the spouts, their hooks, and who gets dead letters, in
-    /// [`Failure::Failed`](crate::Failure). An allocation.
+    /// As [`fail`](Self::fail), with a reason. The spouts, their hooks and the handler of dead
+    /// letters get it in [`Failure::Failed`](crate::Failure). Allocates.
     ///
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
     /// struct Even;
     ///
@@ -708,12 +389,13 @@ impl<M: Clone> BoltCollector<'_, M> {
             .fail(tuple.roots(), Some(&why.to_string().into()));
     }
 
-    /// Gives the trees that a tuple is a part of the topology's timeout again, from now on. False if one of them has ended.
+    /// Gives the trees that a tuple is a part of the topology's timeout again, from now on. Returns
+    /// `false` if one of them has ended.
     ///
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, ManualClock, TopologyBuilder, Tuple};
     /// # use std::time::Duration;
     /// /// Takes its time, and says so every five seconds.
@@ -752,12 +434,12 @@ impl<M: Clone> BoltCollector<'_, M> {
         renewed.count() == tuple.anchors.len()
     }
 
-    /// Notes an error: it is counted, and hooks are told.
+    /// Reports an error: it is counted, and hooks are called with it.
     ///
     /// # Examples
     ///
     /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
     /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
     /// struct Even;
     ///

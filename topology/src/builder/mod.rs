@@ -1,0 +1,302 @@
+//! Declaring a topology.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`spec`] | a component, as it was declared, and what is wrong with it |
+//! | [`common`] | the settings that spouts and bolts share |
+//! | [`spout`], [`bolt`] | the settings of each |
+//! | [`settings`] | the settings of the topology |
+
+mod bolt;
+mod common;
+mod settings;
+mod spec;
+mod spout;
+
+pub use bolt::{BoltSpec, Source};
+pub(crate) use spec::{BoltFactory, Input, Kind, Spec, SpoutFactory, StreamSpec};
+pub use spout::SpoutSpec;
+
+use crate::component::{Bolt, Context, Hook, Spout};
+use crate::error::BuildError;
+use crate::graph::Graph;
+use crate::replay::DeadLetter;
+use crate::run::{ManualTopology, Topology};
+use crate::wait::{Progressive, WaitStrategy};
+use expiry::Clock;
+use spec::{BoltKind, SpoutKind};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) type OnDeadLetter<M> = Box<dyn Fn(DeadLetter<M>) + Send + Sync>;
+
+/// Declares a topology: spouts, bolts, and the streams that bolts listen to. See the crate's head
+/// for an example.
+///
+/// | setting | default |
+/// |---|---|
+/// | [`timeout`](Self::timeout) | 30 s |
+/// | [`interval`](Self::interval) | as of [`AckTracker`](expiry::AckTracker) |
+/// | [`acking`](Self::acking) | on |
+/// | [`queue`](Self::queue) | 64 batches |
+/// | [`batch`](Self::batch) | 64 messages |
+/// | [`flush_every`](Self::flush_every) | 1 ms |
+/// | [`wait`](Self::wait) | [`Progressive`] |
+/// | [`clock`](Self::clock) | [`CoarseClock`](expiry::CoarseClock) |
+/// | [`start_inactive`](Self::start_inactive) | active |
+///
+/// # Examples
+///
+/// ```
+#[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+/// use expiry_topology::{basic, TopologyBuilder};
+/// use std::time::Duration;
+///
+/// let mut topology = TopologyBuilder::new();
+/// topology.timeout(Duration::from_secs(10)).seed(1);
+/// topology.spout("numbers", |_| Numbers(0..10));
+/// topology.bolt("square", |_| basic(|n: &u64, out| out.emit(n * n))).parallelism(2).shuffle("numbers");
+/// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("square");
+/// let mut topology = topology.start_manual()?; // or `start`, on threads
+/// assert!(topology.settle(1_000) && topology.is_finished());
+/// assert_eq!(topology.metrics()[0].acked, 10);
+/// # Ok::<(), expiry_topology::BuildError>(())
+/// ```
+#[must_use = "a builder does nothing until the topology is started"]
+pub struct TopologyBuilder<M> {
+    pub(crate) specs: Vec<Spec<M>>,
+    pub(crate) timeout: Duration,
+    pub(crate) interval: Option<Duration>,
+    pub(crate) acking: bool,
+    pub(crate) queue: usize,
+    pub(crate) batch: usize,
+    pub(crate) flush_every: Duration,
+    pub(crate) wait: Arc<dyn WaitStrategy>,
+    pub(crate) clock: Option<Arc<dyn Clock>>,
+    pub(crate) inactive: bool,
+    pub(crate) hooks: Vec<Box<dyn Hook<M>>>,
+    pub(crate) on_dead_letter: Option<OnDeadLetter<M>>,
+    pub(crate) seed: Option<u64>,
+}
+
+impl<M> fmt::Debug for TopologyBuilder<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
+        f.debug_struct("TopologyBuilder")
+            .field("components", &names)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M: Clone + Send + 'static> Default for TopologyBuilder<M> {
+    fn default() -> Self {
+        TopologyBuilder {
+            specs: Vec::new(),
+            timeout: Duration::from_secs(30),
+            interval: None,
+            acking: true,
+            queue: 64,
+            batch: 64,
+            flush_every: Duration::from_millis(1),
+            wait: Arc::new(Progressive::default()),
+            clock: None,
+            inactive: false,
+            hooks: Vec::new(),
+            on_dead_letter: None,
+            seed: None,
+        }
+    }
+}
+
+impl<M: Clone + Send + 'static> TopologyBuilder<M> {
+    /// A declaration without components.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry_topology::{BuildError, TopologyBuilder};
+    ///
+    /// let topology = TopologyBuilder::<u64>::new();
+    /// assert_eq!(topology.start_manual().err(), Some(BuildError::NoSpout));
+    /// ```
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a spout; `make` makes an instance for each task, and another one after a panic.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// let of_task = |task: usize| Numbers(10 * task as u64..10 * task as u64 + 10);
+    /// topology.spout("numbers", move |context| of_task(context.task())).parallelism(3);
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// assert!(topology.settle(1_000));
+    /// assert_eq!((topology.metrics()[0].tasks, topology.metrics()[0].acked), (3, 30));
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    pub fn spout<S: Spout<M> + 'static>(
+        &mut self,
+        name: &str,
+        make: impl Fn(&Context) -> S + Send + Sync + 'static,
+    ) -> SpoutSpec<'_, M> {
+        let kind = Kind::Spout(SpoutKind {
+            factory: Arc::new(move |context| Box::new(make(context))),
+            max_pending: 4096,
+            timeout: None,
+            replay: None,
+        });
+        SpoutSpec {
+            spec: self.add(Spec::new(name, kind)),
+        }
+    }
+
+    /// Adds a bolt; `make` makes an instance for each task, and another one after a panic.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # let (sender, came) = std::sync::mpsc::channel();
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..5));
+    /// topology
+    ///     .bolt("count", move |_| {
+    ///         let (mut count, sender) = (0, sender.clone()); // each instance has its own
+    ///         basic(move |n: &u64, _| {
+    ///             count += 1;
+    ///             assert_ne!(*n, 2, "a panic ends the instance");
+    ///             sender.send(count).expect("it is read");
+    ///         })
+    ///     })
+    ///     .shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// assert!(topology.settle(1_000));
+    /// assert!(came.try_iter().eq([1, 2, 1, 2])); // another one from 3 on
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    pub fn bolt<B: Bolt<M> + 'static>(
+        &mut self,
+        name: &str,
+        make: impl Fn(&Context) -> B + Send + Sync + 'static,
+    ) -> BoltSpec<'_, M> {
+        let kind = Kind::Bolt(BoltKind {
+            factory: Arc::new(move |context| Box::new(make(context))),
+            inputs: Vec::new(),
+            tick: None,
+        });
+        BoltSpec {
+            spec: self.add(Spec::new(name, kind)),
+        }
+    }
+
+    fn add(&mut self, spec: Spec<M>) -> &mut Spec<M> {
+        self.specs.push(spec);
+        let last = self.specs.len() - 1;
+        &mut self.specs[last]
+    }
+
+    /// Starts the topology, each task on its thread.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] says what is wrong, and with which component.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// use expiry_topology::{basic, BuildError, TopologyBuilder};
+    /// use std::time::Duration;
+    ///
+    /// let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..100));
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).parallelism(2).shuffle("numbers");
+    /// let topology = topology.start()?;
+    /// topology.wait(Duration::from_secs(60))?;
+    /// assert_eq!(topology.metrics()[1].executed, 100);
+    ///
+    /// let mut deaf = TopologyBuilder::new();
+    /// deaf.spout("numbers", |_| Numbers(0..100));
+    /// deaf.bolt("sink", |_| basic(|_: &u64, _| ()));
+    /// assert_eq!(deaf.start().err(), Some(BuildError::NoInput("sink".to_string())));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn start(self) -> Result<Topology, BuildError> {
+        Topology::start(self)
+    }
+
+    /// Makes the topology without threads: its tasks run in [`ManualTopology::step`], in turn. With
+    /// a [`ManualClock`](expiry::ManualClock) this is a simulation that is the same every time, for
+    /// one [`seed`](Self::seed). Test a bolt of your own so, between a spout that emits its input
+    /// and a bolt that keeps its output: see [`ManualTopology`].
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// use expiry_topology::{basic, ManualClock, TopologyBuilder};
+    ///
+    /// let (sender, came) = std::sync::mpsc::channel();
+    /// let mut topology = TopologyBuilder::new();
+    /// topology.clock(ManualClock::new()).seed(1);
+    /// topology.spout("given", |_| Numbers(2..5));
+    /// topology.bolt("square", |_| basic(|n: &u64, out| out.emit(n * n))).shuffle("given"); // the one that is tested
+    /// topology
+    ///     .bolt("kept", move |_| { let kept = sender.clone(); basic(move |n: &u64, _| kept.send(*n).expect("it is read")) })
+    ///     .shuffle("square");
+    /// let mut topology = topology.start_manual()?;
+    /// assert!(topology.settle(100));
+    /// assert!(came.try_iter().eq([4, 9, 16]));
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    pub fn start_manual(self) -> Result<ManualTopology<M>, BuildError> {
+        ManualTopology::start(self)
+    }
+
+    /// Checks the declaration, and returns it as a graph.
+    pub(crate) fn check(&self) -> Result<Graph<M>, BuildError> {
+        self.specs.iter().try_for_each(Spec::check)?;
+        if let Some(spec) = self
+            .specs
+            .iter()
+            .find(|spec| spec.replays() && !self.acking)
+        {
+            return Err(BuildError::Setting {
+                component: spec.name.clone(),
+                setting: "replay",
+                why: "is never used without acking",
+            });
+        }
+        if self.timeout.is_zero() {
+            return Err(BuildError::Setting {
+                component: String::new(),
+                setting: "timeout",
+                why: "is zero; for none it takes Duration::MAX",
+            });
+        }
+        for (setting, value) in [("queue", self.queue), ("batch", self.batch)] {
+            let why = match value {
+                0 => "is zero",
+                value if value > 1 << 20 => "is above 2^20",
+                _ => continue,
+            };
+            return Err(BuildError::Setting {
+                component: String::new(),
+                setting,
+                why,
+            });
+        }
+        Graph::new(&self.specs)
+    }
+}

@@ -1,0 +1,201 @@
+//! Bolts that are a function: each message is acked or failed by what the function returns.
+
+use super::Bolt;
+use crate::collect::BoltCollector;
+use crate::error::EmitError;
+use crate::tuple::Tuple;
+use std::fmt;
+
+/// A bolt that is a function of messages. What the function emits is derived from its input. The
+/// input is acked when the function returns, or failed if it returns an error. The error is
+/// [reported](BoltCollector::report), and is part of the failure that the spout gets, at each
+/// attempt.
+///
+/// ```
+/// # use expiry_topology::{basic, BoltCollector, Tuple};
+/// let parse = || basic(|text: &String, out| text.parse::<u32>().map(|n| out.emit(n.to_string())));
+/// let print = || basic(|text: &String, _| println!("{text}"));
+/// # let mut topology = expiry_topology::TopologyBuilder::new();
+/// # topology.bolt("parse", move |_| parse());
+/// # topology.bolt("print", move |_| print());
+/// ```
+pub fn basic<M, D: Done, F: FnMut(&M, &mut Derive<'_, '_, M>) -> D>(f: F) -> Basic<F> {
+    Basic(f)
+}
+
+/// See [`basic`].
+///
+/// # Examples
+///
+/// ```
+#[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+/// use expiry_topology::{basic, Bolt, TopologyBuilder};
+///
+/// /// A step that other topologies use too.
+/// fn halve() -> impl Bolt<u64> {
+///     basic(|n: &u64, out| match n % 2 {
+///         0 => Ok(out.emit(n / 2)),
+///         _ => Err("it is odd"),
+///     })
+/// }
+///
+/// let mut topology = TopologyBuilder::new();
+/// topology.spout("numbers", |_| Numbers(0..5));
+/// topology.bolt("halve", |_| halve()).shuffle("numbers");
+/// let mut topology = topology.start_manual()?;
+/// assert!(topology.settle(100));
+/// assert_eq!((topology.metrics()[0].acked, topology.metrics()[0].failed), (3, 2));
+/// # Ok::<(), expiry_topology::BuildError>(())
+/// ```
+pub struct Basic<F>(F);
+
+impl<F> fmt::Debug for Basic<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Basic")
+    }
+}
+
+/// What a [`basic`] bolt may return: nothing, or an error.
+///
+/// # Examples
+///
+/// ```
+#[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+/// use expiry_topology::{basic, TopologyBuilder};
+///
+/// let mut topology = TopologyBuilder::new();
+/// topology.spout("numbers", |_| Numbers(0..5));
+/// topology.bolt("any", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+/// topology
+///     .bolt("small", |_| basic(|n: &u64, _| if *n < 4 { Ok(()) } else { Err(format!("{n} is too large")) }))
+///     .shuffle("numbers");
+/// let mut topology = topology.start_manual()?;
+/// assert!(topology.settle(100));
+/// assert_eq!((topology.metrics()[1].acked, topology.metrics()[2].failed, topology.metrics()[2].errors), (5, 1, 1));
+/// # Ok::<(), expiry_topology::BuildError>(())
+/// ```
+pub trait Done {
+    /// Returns why the input is to be failed. `None` if it is to be acked.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry_topology::Done;
+    ///
+    /// assert_eq!(().failure(), None);
+    /// assert_eq!(Ok::<(), &str>(()).failure(), None);
+    /// assert_eq!(Err("too late").failure(), Some("too late".to_string()));
+    /// ```
+    fn failure(self) -> Option<String>;
+}
+
+impl Done for () {
+    fn failure(self) -> Option<String> {
+        None
+    }
+}
+
+impl<E: fmt::Display> Done for Result<(), E> {
+    fn failure(self) -> Option<String> {
+        self.err().map(|error| error.to_string())
+    }
+}
+
+/// Emits what a [`basic`] bolt derives from its input.
+///
+/// # Examples
+///
+/// ```
+#[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+/// use expiry_topology::{basic, Derive, TopologyBuilder};
+///
+/// fn divisors(n: &u64, out: &mut Derive<'_, '_, u64>) {
+///     (1..=*n).filter(|d| n % d == 0).for_each(|d| out.emit(d));
+/// }
+///
+/// let mut topology = TopologyBuilder::new();
+/// topology.spout("numbers", |_| Numbers(12..13));
+/// topology.bolt("divisors", |_| basic(divisors)).shuffle("numbers");
+/// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("divisors");
+/// let mut topology = topology.start_manual()?;
+/// assert!(topology.settle(100));
+/// assert_eq!((topology.metrics()[2].executed, topology.metrics()[0].acked), (6, 1)); // when all six are acked
+/// # Ok::<(), expiry_topology::BuildError>(())
+/// ```
+pub struct Derive<'a, 'b, M> {
+    tuple: &'a Tuple<M>,
+    out: &'a mut BoltCollector<'b, M>,
+}
+
+impl<M> fmt::Debug for Derive<'_, '_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Derive")
+    }
+}
+
+impl<M: Clone> Derive<'_, '_, M> {
+    /// Emits a message on the default stream.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..5));
+    /// topology.bolt("twice", |_| basic(|n: &u64, out| { out.emit(*n); out.emit(*n) })).shuffle("numbers");
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("twice");
+    /// # let mut topology = topology.start_manual()?;
+    /// # assert!(topology.settle(100));
+    /// assert_eq!((topology.metrics()[1].emitted, topology.metrics()[2].executed), (10, 10));
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    pub fn emit(&mut self, message: M) {
+        self.out.emit(self.tuple, message);
+    }
+
+    /// Emits a message on another stream.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::UndeclaredStream`](crate::Refused::UndeclaredStream), with the message.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..5));
+    /// topology
+    ///     .bolt("sort", |_| basic(|n: &u64, out| out.emit_on(if *n < 2 { "small" } else { "large" }, *n))) // `Err` fails it
+    ///     .shuffle("numbers")
+    ///     .stream("small");
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle(("sort", "small"));
+    /// # let mut topology = topology.start_manual()?;
+    /// # assert!(topology.settle(100));
+    /// assert_eq!((topology.metrics()[2].executed, topology.metrics()[1].failed), (2, 3)); // "large" is not declared
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    pub fn emit_on(&mut self, stream: &str, message: M) -> Result<(), EmitError<M>> {
+        self.out.emit_on(stream, self.tuple, message)
+    }
+}
+
+impl<M, D, F> Bolt<M> for Basic<F>
+where
+    M: Clone,
+    D: Done,
+    F: FnMut(&M, &mut Derive<'_, '_, M>) -> D + Send,
+{
+    fn execute(&mut self, tuple: Tuple<M>, out: &mut BoltCollector<'_, M>) {
+        let done = (self.0)(&tuple.message, &mut Derive { tuple: &tuple, out });
+        match done.failure() {
+            None => out.ack(tuple),
+            Some(error) => {
+                out.report(&error);
+                out.fail_with(tuple, &error);
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What other threads can ask of a running topology: its metrics, and whether it is at rest.
+
+use super::{Stuck, StuckComponent};
+use crate::inbox::Bell;
+use crate::metrics::{ComponentMetrics, Stats};
+use crate::task::Shared;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What one task shows to other threads.
+struct Window {
+    component: usize,
+    stats: Arc<Stats>,
+    /// The number of batches in the task's queue.
+    queued: Queued,
+}
+
+/// Counts the batches in a task's queue.
+pub(super) type Queued = Box<dyn Fn() -> usize + Send + Sync>;
+
+/// The outside of a topology's tasks.
+pub(super) struct Board {
+    windows: Vec<Window>,
+    bells: Vec<Arc<Bell>>,
+    shared: Arc<Shared>,
+}
+
+impl Board {
+    /// A board without tasks, for threads with these bells.
+    pub(super) fn new(shared: Arc<Shared>, bells: Vec<Arc<Bell>>) -> Self {
+        Board {
+            windows: Vec::new(),
+            bells,
+            shared,
+        }
+    }
+
+    /// Adds a task.
+    pub(super) fn add(&mut self, component: usize, stats: Arc<Stats>, queued: Queued) {
+        self.windows.push(Window {
+            component,
+            stats,
+            queued,
+        });
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Wakes all threads.
+    pub(super) fn ring(&self) {
+        self.bells.iter().for_each(|bell| bell.ring());
+    }
+
+    /// The components' names, in the order in which they were declared.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.shared.names.iter().map(|(name, _)| &**name)
+    }
+
+    pub(super) fn metrics(&self) -> Vec<ComponentMetrics> {
+        let mut metrics: Vec<_> = self.names().map(ComponentMetrics::new).collect();
+        for window in &self.windows {
+            metrics[window.component].add(&window.stats, (window.queued)());
+        }
+        metrics
+    }
+
+    /// Opens or closes the gate of the spouts.
+    pub(super) fn activate(&self, active: bool) {
+        self.shared.gate.set(active);
+        self.ring();
+    }
+
+    /// Whether nothing is under way: bolts have executed every message that was sent, and no spout
+    /// has a message pending.
+    pub(super) fn is_quiet(&self) -> bool {
+        let pending = || {
+            self.windows
+                .iter()
+                .any(|window| window.stats.pending.get() != 0)
+        };
+        !pending() && self.under_way() == 0 && !pending()
+    }
+
+    /// Number of tuples that were sent, and that no bolt has executed.
+    fn under_way(&self) -> u64 {
+        let stats = || self.windows.iter().map(|window| &window.stats);
+        // The executed tuples are counted first. What their execution has sent is then in the other
+        // sum, which so is never less.
+        let executed: u64 = stats().map(|stats| stats.executed.get()).sum();
+        let sent: u64 = stats().map(|stats| stats.transferred.get()).sum();
+        sent - executed
+    }
+
+    /// Whether no spout is asked for messages, nor is about to be.
+    pub(super) fn is_silent(&self) -> bool {
+        !self
+            .windows
+            .iter()
+            .any(|window| window.stats.visitor.is_inside())
+    }
+
+    /// Whether all spouts have said that they will emit no more.
+    pub(super) fn is_done(&self) -> bool {
+        let spouts = |window: &&Window| window.stats.is_spout;
+        self.windows
+            .iter()
+            .filter(spouts)
+            .all(|window| window.stats.is_done.load(Ordering::Acquire))
+    }
+
+    /// The components that keep a topology from coming to rest. With `is_done_asked`, a spout that
+    /// is not done is one of them.
+    pub(super) fn stuck(&self, is_done_asked: bool) -> Stuck {
+        let now = self.shared.clock.now();
+        let metrics = self.metrics();
+        let mut components = Vec::new();
+        for (at, metrics) in metrics.iter().enumerate() {
+            let since = self.windows.iter().filter(|window| window.component == at);
+            let since = since
+                .map(|window| window.stats.busy_since.get())
+                .filter(|&since| since != 0)
+                .min();
+            let busy = Duration::from_nanos(since.map_or(0, |since| now.saturating_sub(since)));
+            let ComponentMetrics {
+                pending,
+                held,
+                queued,
+                overflow,
+                ..
+            } = *metrics;
+            let mut tasks = self.windows.iter().filter(|window| window.component == at);
+            let is_awaited = is_done_asked
+                && tasks
+                    .any(|task| task.stats.is_spout && !task.stats.is_done.load(Ordering::Acquire));
+            let has_some = pending + held + overflow > 0 || queued > 0;
+            if is_awaited || has_some || since.is_some() {
+                components.push(StuckComponent {
+                    name: metrics.name.clone(),
+                    pending,
+                    held,
+                    queued,
+                    overflow,
+                    is_awaited,
+                    busy,
+                });
+            }
+        }
+        Stuck {
+            components,
+            under_way: self.under_way(),
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! A topology without threads.
+
+use super::assemble::{assemble, Parts};
+use super::board::Board;
+use super::poll;
+use crate::builder::TopologyBuilder;
+use crate::error::BuildError;
+use crate::metrics::ComponentMetrics;
+use crate::task::Task;
+use expiry::AckTracker;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A topology without threads: see [`TopologyBuilder::start_manual`]. Dropping it calls the spouts'
+/// `close` and the bolts' `cleanup`.
+///
+/// Only the test moves the time:
+///
+/// ```
+/// use expiry::{Clock, ManualClock};
+/// use expiry_topology::{Bolt, BoltCollector, Next, Spout, SpoutCollector, TopologyBuilder, Tuple};
+/// use std::time::Duration;
+///
+/// struct One(bool);
+///
+/// impl Spout<u32> for One {
+///     fn next(&mut self, out: &mut SpoutCollector<'_, u32>) -> Next {
+///         if std::mem::replace(&mut self.0, true) {
+///             return Next::Done;
+///         }
+///         out.emit(1, 0).expect("there is room");
+///         Next::Ready
+///     }
+/// }
+///
+/// /// Acks with its ticks.
+/// struct Hold(Vec<Tuple<u32>>);
+///
+/// impl Bolt<u32> for Hold {
+///     fn execute(&mut self, tuple: Tuple<u32>, _: &mut BoltCollector<'_, u32>) {
+///         self.0.push(tuple);
+///     }
+///
+///     fn tick(&mut self, out: &mut BoltCollector<'_, u32>) {
+///         self.0.drain(..).for_each(|tuple| out.ack(tuple));
+///     }
+/// }
+///
+/// let clock = ManualClock::new();
+/// let mut topology = TopologyBuilder::new();
+/// topology.clock(clock.clone()).seed(1);
+/// topology.spout("one", |_| One(false));
+/// topology.bolt("hold", |_| Hold(Vec::new())).shuffle("one").tick_every(Duration::from_secs(20));
+/// let mut topology = topology.start_manual()?;
+/// while topology.settle(1_000) && !topology.is_finished() {
+///     clock.advance(topology.next_due().expect("there is a tick"));
+/// }
+/// assert_eq!(topology.metrics()[0].acked, 1);
+/// assert_eq!(clock.now(), 20_000_000_000); // at once
+/// # Ok::<(), expiry_topology::BuildError>(())
+/// ```
+pub struct ManualTopology<M> {
+    board: Board,
+    /// The tasks, each with its component, and whether that component is held.
+    tasks: Vec<(usize, bool, Box<dyn Task>)>,
+    /// The clock reading at which a task or the tracker has something to do, as far as the last
+    /// step has seen.
+    due: Option<u64>,
+    _messages: std::marker::PhantomData<fn(M)>,
+}
+
+impl<M> fmt::Debug for ManualTopology<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ManualTopology")
+            .field("components", &self.board.names().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M: Clone + Send + 'static> ManualTopology<M> {
+    pub(crate) fn start(builder: TopologyBuilder<M>) -> Result<Self, BuildError> {
+        let Parts { board, threads, .. } = assemble(builder, true)?;
+        let tasks = threads.into_iter().flat_map(|thread| {
+            let component = thread.component;
+            thread
+                .tasks
+                .into_iter()
+                .map(move |task| (component, false, task))
+        });
+        Ok(ManualTopology {
+            tasks: tasks.collect(),
+            board,
+            due: None,
+            _messages: std::marker::PhantomData,
+        })
+    }
+
+    /// Ends the trees that are due, and lets each task do a little. Returns whether a task had
+    /// something to do.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// # topology.clock(ManualClock::new());
+    /// topology.spout("numbers", |_| Numbers(0..100));
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// assert!(topology.step());
+    /// assert_eq!(topology.metrics()[0].emitted, 1); // one step is one call of `next`
+    /// while topology.step() {}
+    /// assert!(topology.is_finished());
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    pub fn step(&mut self) -> bool {
+        self.due = poll(self.board.shared());
+        let mut worked = false;
+        for (_, held, task) in &mut self.tasks {
+            if !*held {
+                let step = task.step();
+                worked |= step.worked;
+                self.due = self.due.into_iter().chain(step.due).min();
+            }
+        }
+        worked
+            || self
+                .tasks
+                .iter()
+                .any(|(_, held, task)| !held && task.has_input())
+    }
+
+    /// Stops the tasks of a component from doing anything, or lets them go on: a stall. Returns
+    /// `false` if there is no such component.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..10));
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// assert!(topology.hold("sink", true) && !topology.hold("sing", true)); // there is no "sing"
+    /// assert!(topology.settle(100));
+    /// assert_eq!((topology.metrics()[0].pending, topology.metrics()[1].executed), (10, 0));
+    /// topology.hold("sink", false);
+    /// assert!(topology.settle(100));
+    /// assert_eq!((topology.metrics()[0].pending, topology.metrics()[1].executed), (0, 10));
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    pub fn hold(&mut self, component: &str, held: bool) -> bool {
+        let Some(at) = self.board.names().position(|name| name == component) else {
+            return false;
+        };
+        let tasks = self
+            .tasks
+            .iter_mut()
+            .filter(|(component, ..)| *component == at);
+        tasks.for_each(|(_, is_held, _)| *is_held = held);
+        true
+    }
+
+    /// Steps until no task has anything to do at this time. Returns `false` if that takes more than
+    /// `most` steps.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..10));
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// assert!(!topology.settle(3)); // there is more to do
+    /// assert!(topology.settle(100));
+    /// assert_eq!(topology.metrics()[0].acked, 10);
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    pub fn settle(&mut self, most: usize) -> bool {
+        (0..most).any(|_| !self.step())
+    }
+
+    /// How long until there is something to do, if there is nothing now: a timeout, a pause, a
+    /// tick, or a spout that had no message. `None` if nothing will be due.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
+    /// # use std::time::Duration;
+    /// # let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
+    /// # topology.clock(clock.clone());
+    /// topology.timeout(Duration::from_secs(10)).interval(Duration::from_secs(1));
+    /// topology.spout("numbers", |_| Numbers(0..1));
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// topology.hold("sink", true);
+    /// assert!(topology.settle(100));
+    /// assert_eq!(topology.next_due(), Some(Duration::from_secs(10))); // the timeout
+    /// clock.advance(Duration::from_secs(10));
+    /// assert!(topology.settle(100) && topology.metrics()[0].timed_out == 1);
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn next_due(&self) -> Option<Duration> {
+        let now = self.board.shared().clock.now();
+        self.due
+            .map(|due| Duration::from_nanos(due.saturating_sub(now)))
+    }
+
+    /// Moves the clock by `advance` from one event that is due to the next, until nothing is under
+    /// way and no spout has more, or is asked for more. That is the state that
+    /// [`wait`](crate::Topology::wait) waits for, or [`drain`](crate::Topology::drain) after
+    /// [`deactivate`](Self::deactivate). Returns `false` if that takes more than `most` steps, or
+    /// if something is left and nothing is ever due.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// # use expiry_topology::{basic, Clock, ManualClock, Replay, TopologyBuilder};
+    /// # use std::time::Duration;
+    /// # let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
+    /// topology.clock(clock.clone());
+    /// topology.spout("numbers", |_| Numbers(0..1)).replay(Replay::default().attempts(3).base(Duration::from_secs(10)));
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| Err::<(), _>("no"))).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// assert!(topology.run(1_000, |next| clock.advance(next)));
+    /// assert!(topology.is_finished() && topology.metrics()[0].dead_letters == 1);
+    /// assert!(clock.now() > 20_000_000_000); // two pauses, of about 10 s and 20 s
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    pub fn run(&mut self, most: usize, mut advance: impl FnMut(Duration)) -> bool {
+        for _ in 0..most {
+            if self.step() {
+                continue;
+            }
+            if self.is_at_rest() {
+                return true;
+            }
+            let Some(due) = self.next_due() else {
+                return false;
+            };
+            // A task that was due and did nothing has to wait.
+            advance(due.max(Duration::from_micros(1)));
+        }
+        false
+    }
+
+    /// Whether nothing is under way, and no spout has more messages, or is asked for more.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..u64::MAX)); // is never done
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// assert!(!topology.settle(100) && !topology.is_at_rest());
+    /// topology.deactivate(); // is asked for no more
+    /// assert!(topology.settle(100) && topology.is_at_rest());
+    /// assert_eq!(topology.metrics()[0].acked, topology.metrics()[0].emitted);
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        (self.board.is_done() || self.board.is_silent()) && self.board.is_quiet()
+    }
+
+    /// Whether all spouts are done, every message is acked or given up, and every tuple executed.
+    /// It is never so if a spout is not done.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..10));
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// topology.hold("sink", true);
+    /// assert!(topology.settle(100) && !topology.is_finished()); // the spout is done, its messages are not
+    /// topology.hold("sink", false);
+    /// assert!(topology.settle(100) && topology.is_finished());
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.board.is_done() && self.board.is_quiet()
+    }
+
+    /// What the components have been doing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..10));
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// assert!(topology.settle(100));
+    /// let [numbers, sink] = &topology.metrics()[..] else { unreachable!("there are two") };
+    /// assert_eq!((numbers.acked, sink.name.as_str(), sink.executed), (10, "sink", 10));
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn metrics(&self) -> Vec<ComponentMetrics> {
+        self.board.metrics()
+    }
+
+    /// The tracker of the topology's trees, if there is acking.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..10));
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// topology.hold("sink", true);
+    /// assert!(topology.settle(100));
+    /// assert_eq!(topology.tracker().expect("there is acking").metrics().total.live, 10); // trees
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn tracker(&self) -> Option<&Arc<AckTracker>> {
+        self.board.shared().tracker.as_ref()
+    }
+
+    /// As [`Topology::activate`](crate::Topology::activate).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// # topology.spout("numbers", |_| Numbers(0..10));
+    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// topology.start_inactive();
+    /// let mut topology = topology.start_manual()?;
+    /// assert!(topology.settle(100) && topology.metrics()[0].emitted == 0);
+    /// topology.activate();
+    /// assert!(topology.settle(100) && topology.metrics()[0].emitted == 10);
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    pub fn activate(&self) {
+        self.board.activate(true);
+    }
+
+    /// As [`Topology::deactivate`](crate::Topology::deactivate).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # let mut topology = TopologyBuilder::new();
+    /// # topology.spout("numbers", |_| Numbers(0..10));
+    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let mut topology = topology.start_manual()?;
+    /// topology.step();
+    /// topology.deactivate();
+    /// assert!(topology.settle(100));
+    /// assert_eq!((topology.metrics()[0].emitted, topology.metrics()[0].acked), (1, 1)); // of 10
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    pub fn deactivate(&self) {
+        self.board.activate(false);
+    }
+}
+
+impl<M> Drop for ManualTopology<M> {
+    fn drop(&mut self) {
+        self.tasks.iter_mut().for_each(|(.., task)| task.close());
+    }
+}

@@ -1,0 +1,120 @@
+//! Why a topology did not come to rest in time.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A topology has not come to rest in time.
+///
+/// # Examples
+///
+/// ```
+/// use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
+/// use std::time::Duration;
+///
+/// /// Is never done.
+/// struct Asleep;
+///
+/// impl Spout<u64> for Asleep {
+///     fn next(&mut self, _: &mut SpoutCollector<'_, u64>) -> Next {
+///         Next::Asleep
+///     }
+/// }
+///
+/// let mut topology = TopologyBuilder::new();
+/// topology.spout("asleep", |_| Asleep);
+/// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("asleep");
+/// let topology = topology.start()?;
+/// let stuck = topology.wait(Duration::ZERO).unwrap_err();
+/// assert_eq!(stuck.under_way, 0);
+/// assert!(stuck.to_string().contains(r#""asleep" (not done, "#));
+/// # Ok::<(), expiry_topology::BuildError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stuck {
+    /// The components that are not at rest.
+    pub components: Vec<StuckComponent>,
+    /// Number of tuples that were sent and have not been executed. (Bolts have executed the tuples
+    /// that they hold.)
+    pub under_way: u64,
+}
+
+/// A component that is not at rest. For [`Topology::wait`](crate::Topology::wait) a spout that is
+/// not done is one of them, even with nothing pending.
+///
+/// # Examples
+///
+/// ```
+/// use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
+/// # use std::time::Duration;
+///
+/// /// Is never done.
+/// struct Asleep;
+///
+/// impl Spout<u64> for Asleep {
+///     fn next(&mut self, _: &mut SpoutCollector<'_, u64>) -> Next {
+///         Next::Asleep
+///     }
+/// }
+///
+/// # let mut topology = TopologyBuilder::new();
+/// # topology.spout("asleep", |_| Asleep);
+/// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("asleep");
+/// # let topology = topology.start()?;
+/// let stuck = topology.wait(Duration::ZERO).unwrap_err();
+/// let culprit = &stuck.components[0];
+/// assert_eq!((culprit.name.as_str(), culprit.is_awaited, culprit.pending), ("asleep", true, 0));
+/// # Ok::<(), expiry_topology::BuildError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StuckComponent {
+    /// The component's name.
+    pub name: String,
+    /// Number of messages that a spout has pending.
+    pub pending: u64,
+    /// Number of tuples that a bolt has neither acked nor failed.
+    pub held: u64,
+    /// Number of batches in a bolt's queues.
+    pub queued: usize,
+    /// Number of batches that the component could not send on yet.
+    pub overflow: u64,
+    /// Whether the component is a spout that is not done, and the call waits for that.
+    pub is_awaited: bool,
+    /// How long one of the component's tasks has been in a call of users' code: a spout that
+    /// blocks, for example.
+    pub busy: Duration,
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let under_way = self.under_way;
+        write!(
+            f,
+            "the topology has not come to rest in time: {under_way} tuples are under way;"
+        )?;
+        for component in &self.components {
+            write!(f, " {:?} (", component.name)?;
+            let figures = [
+                (component.pending, "pending"),
+                (component.held, "held"),
+                (component.queued as u64, "batches queued"),
+                (component.overflow, "batches without room"),
+            ];
+            if component.is_awaited {
+                f.write_str("not done, ")?;
+            }
+            for (figure, what) in figures.into_iter().filter(|(figure, _)| *figure > 0) {
+                write!(f, "{figure} {what}, ")?;
+            }
+            if component.busy.is_zero() {
+                f.write_str("not in its own code)")?;
+            } else {
+                write!(f, "in its own code for {:?})", component.busy)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Stuck {}

@@ -1,0 +1,68 @@
+//! The threads of a topology: each runs its tasks, and waits when none of them has work.
+
+use super::poll;
+use crate::inbox::Bell;
+use crate::sync::Parker;
+use crate::task::{caught, Shared, Task};
+use crate::wait::{Wait, WaitStrategy};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a thread sleeps at most where it waits for room downstream, or where its clock does not
+/// run with real time.
+const NAP: Duration = Duration::from_millis(1);
+
+/// Tasks of one component that run on one thread.
+pub(super) struct Thread {
+    pub(super) component: usize,
+    pub(super) name: String,
+    pub(super) tasks: Vec<Box<dyn Task>>,
+    pub(super) bell: Arc<Bell>,
+    pub(super) parker: Parker,
+}
+
+impl Thread {
+    /// Runs the tasks until the topology is stopped. `real` says whether the clock runs with real
+    /// time.
+    pub(super) fn run(mut self, shared: &Shared, wait: &dyn WaitStrategy, real: bool) {
+        let mut fruitless = 0;
+        while !shared.is_stopping() {
+            if !real {
+                poll(shared);
+            }
+            let mut due: Option<u64> = None;
+            let mut worked = false;
+            for task in &mut self.tasks {
+                let step = task.step();
+                worked |= step.worked;
+                due = due.into_iter().chain(step.due).min();
+            }
+            if worked {
+                fruitless = 0;
+                continue;
+            }
+            let wait = caught(|| wait.wait(fruitless)).unwrap_or(Wait::Park(Duration::MAX));
+            self.pause(wait, due, shared, real);
+            fruitless = fruitless.saturating_add(1);
+        }
+        self.tasks.iter_mut().for_each(|task| task.close());
+    }
+
+    /// Waits as `wait` says, but not beyond `due`, when a task has something to do.
+    fn pause(&self, wait: Wait, due: Option<u64>, shared: &Shared, real: bool) {
+        let mut limit = if real { Duration::MAX } else { NAP };
+        if let Some(due) = due {
+            let until = Duration::from_nanos(due.saturating_sub(shared.clock.now()));
+            // A task that is due and did nothing waits for room.
+            limit = limit.min(if until.is_zero() { NAP } else { until });
+        }
+        match wait {
+            Wait::Spin => std::hint::spin_loop(),
+            Wait::Yield => std::thread::yield_now(),
+            Wait::Sleep(time) => std::thread::sleep(time.min(limit)),
+            Wait::Park(time) => self.bell.sleep(&self.parker, time.min(limit), || {
+                shared.is_stopping() || self.tasks.iter().any(|task| task.has_input())
+            }),
+        }
+    }
+}

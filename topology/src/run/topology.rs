@@ -1,0 +1,327 @@
+//! A topology that runs on threads.
+
+use super::assemble::{assemble, Parts};
+use super::board::Board;
+use super::Stuck;
+use crate::builder::TopologyBuilder;
+use crate::error::BuildError;
+use crate::metrics::ComponentMetrics;
+use expiry::{AckTracker, Fate};
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often a thread that waits for a topology looks at it.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// A topology on its threads. Dropping it does what [`kill`](Self::kill) does. A component may drop
+/// the topology that it is part of: the drop does not wait for that component's thread.
+///
+/// # Examples
+///
+/// ```
+#[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+/// use expiry_topology::{basic, TopologyBuilder};
+/// use std::time::Duration;
+///
+/// let mut topology = TopologyBuilder::new();
+/// topology.spout("numbers", |_| Numbers(0..1_000));
+/// topology.bolt("sink", |_| basic(|_: &u64, _| ())).parallelism(2).shuffle("numbers");
+/// let topology = topology.start()?; // runs by itself from here on
+/// topology.wait(Duration::from_secs(60))?;
+/// assert_eq!(topology.kill()[0].acked, 1_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Topology {
+    board: Board,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Topology")
+            .field("components", &self.board.names().collect::<Vec<_>>())
+            .field("threads", &self.threads.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Topology {
+    pub(crate) fn start<M: Clone + Send + 'static>(
+        builder: TopologyBuilder<M>,
+    ) -> Result<Self, BuildError> {
+        let Parts {
+            board,
+            threads,
+            wait,
+            real,
+        } = assemble(builder, false)?;
+        let mut topology = Topology {
+            board,
+            threads: Vec::new(),
+        };
+        for thread in threads {
+            let (shared, wait) = (topology.board.shared().clone(), wait.clone());
+            let handle = std::thread::Builder::new()
+                .name(thread.name.clone())
+                .spawn(move || thread.run(&shared, &*wait, real))
+                .map_err(|error| BuildError::NoThread(error.to_string()))?;
+            topology.threads.push(handle);
+        }
+        Ok(topology)
+    }
+
+    /// What the components have been doing, in the order in which they were declared.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # use std::time::Duration;
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..100));
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let topology = topology.start()?;
+    /// topology.wait(Duration::from_secs(60))?;
+    /// let [numbers, sink] = &topology.metrics()[..] else { unreachable!("there are two") };
+    /// assert_eq!((numbers.name.as_str(), numbers.acked), ("numbers", 100));
+    /// assert_eq!((sink.name.as_str(), sink.executed), ("sink", 100));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn metrics(&self) -> Vec<ComponentMetrics> {
+        self.board.metrics()
+    }
+
+    /// The tracker of the topology's trees, if there is acking: for its metrics, also when the
+    /// topology is gone. The owners of roots are the topology's. If other code issues roots, spouts
+    /// may be called with outcomes that are not theirs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # use std::time::Duration;
+    /// # let mut topology = TopologyBuilder::new();
+    /// # topology.spout("numbers", |_| Numbers(0..100));
+    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let topology = topology.start()?;
+    /// topology.wait(Duration::from_secs(60))?;
+    /// let tracker = topology.tracker().expect("there is acking").clone();
+    /// drop(topology);
+    /// assert_eq!(tracker.metrics().total.acked, 100); // a tree for each of 100 messages
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn tracker(&self) -> Option<&Arc<AckTracker>> {
+        self.board.shared().tracker.as_ref()
+    }
+
+    /// Asks spouts for messages from now on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # use std::time::Duration;
+    /// # let mut topology = TopologyBuilder::new();
+    /// # topology.spout("numbers", |_| Numbers(0..100));
+    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// topology.start_inactive();
+    /// let topology = topology.start()?;
+    /// assert_eq!(topology.metrics()[0].emitted, 0);
+    /// topology.activate(); // when what the bolts need is there, say
+    /// topology.wait(Duration::from_secs(60))?;
+    /// assert_eq!(topology.metrics()[0].acked, 100);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn activate(&self) {
+        self.board.activate(true);
+    }
+
+    /// Asks spouts for no more messages. Pending messages go on, and are replayed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
+    /// use std::sync::mpsc::{channel, Sender};
+    ///
+    /// /// Always has more.
+    /// struct Endless(Sender<&'static str>);
+    ///
+    /// impl Spout<u64> for Endless {
+    ///     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+    ///         out.emit(7, 7).map_or(Next::Idle, |()| Next::Ready)
+    ///     }
+    ///
+    ///     fn deactivate(&mut self) {
+    ///         self.0.send("silent").expect("it is read");
+    ///     }
+    /// }
+    ///
+    /// # let (sender, told) = channel();
+    /// # let mut topology = TopologyBuilder::new();
+    /// # topology.spout("endless", move |_| Endless(sender.clone()));
+    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("endless");
+    /// # topology.start_inactive();
+    /// # let topology = topology.start()?;
+    /// topology.activate();
+    /// # while topology.metrics()[0].emitted == 0 { std::thread::yield_now(); }
+    /// topology.deactivate();
+    /// assert_eq!(told.recv()?, "silent");
+    /// let emitted = topology.metrics()[0].emitted;
+    /// assert_eq!(topology.kill()[0].emitted, emitted); // nothing was emitted any more
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn deactivate(&self) {
+        self.board.activate(false);
+    }
+
+    /// Waits until all spouts are [done](crate::Next::Done) and everything has come to its end:
+    /// each message is acked or given up, the spouts have been called with that, and every tuple is
+    /// executed. (Bolts may still hold tuples that were not tracked, or whose trees have ended.)
+    /// Where a spout is never done, use [`drain`](Self::drain).
+    ///
+    /// # Errors
+    ///
+    /// [`Stuck`] if that has not happened in time; it names the components that are not at rest.
+    /// The topology goes on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// use std::time::Duration;
+    ///
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..100)); // and is done then
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let topology = topology.start()?;
+    /// topology.wait(Duration::from_secs(60))?;
+    /// let metrics = topology.metrics();
+    /// assert_eq!((metrics[0].acked, metrics[0].pending, metrics[1].executed), (100, 0, 100));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait(&self, limit: Duration) -> Result<(), Stuck> {
+        self.until(limit, true, |board| board.is_done() && board.is_quiet())
+    }
+
+    fn until(
+        &self,
+        limit: Duration,
+        is_done_asked: bool,
+        done: impl Fn(&Board) -> bool,
+    ) -> Result<(), Stuck> {
+        let began = Instant::now();
+        while !done(&self.board) {
+            if began.elapsed() >= limit {
+                return Err(self.board.stuck(is_done_asked));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Stops the topology when everything has come to its end. It asks spouts for no more messages,
+    /// waits for pending ones, including replays and tuples that bolts hold until a tick, and ends
+    /// the threads. Returns the components' metrics. Spouts keep what they have not emitted by now
+    /// (for example what is still in a channel). To have that done too, let them be `Done`, and use
+    /// [`wait`](Self::wait).
+    ///
+    /// # Errors
+    ///
+    /// [`Stuck`] if that has not happened in time. The topology is stopped all the same then, as by
+    /// [`kill`](Self::kill).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
+    /// # use expiry_topology::{basic, TopologyBuilder};
+    /// # use std::time::Duration;
+    /// # let mut topology = TopologyBuilder::new();
+    /// topology.spout("numbers", |_| Numbers(0..u64::MAX)); // is never done
+    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
+    /// let topology = topology.start()?;
+    /// let metrics = topology.drain(Duration::from_secs(60))?;
+    /// assert_eq!((metrics[0].acked, metrics[0].pending), (metrics[0].emitted, 0)); // none is left half done
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn drain(mut self, limit: Duration) -> Result<Vec<ComponentMetrics>, Stuck> {
+        let draining = &self.board.shared().draining;
+        draining.store(true, Ordering::Release);
+        self.deactivate();
+        let rest = self.until(limit, false, |board| board.is_silent() && board.is_quiet());
+        self.stop();
+        rest.map(|()| self.metrics())
+    }
+
+    /// Stops the topology at once. Pending messages are left alone, and the spouts get no outcome
+    /// of them. Waits until each thread has finished its current call.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
+    ///
+    /// /// Never acks.
+    /// struct Hold(Vec<Tuple<u64>>);
+    ///
+    /// impl Bolt<u64> for Hold {
+    ///     fn execute(&mut self, tuple: Tuple<u64>, _: &mut BoltCollector<'_, u64>) {
+    ///         self.0.push(tuple);
+    ///     }
+    /// }
+    ///
+    /// # struct One;
+    /// # impl expiry_topology::Spout<u64> for One {
+    /// #     fn next(&mut self, out: &mut expiry_topology::SpoutCollector<'_, u64>) -> expiry_topology::Next {
+    /// #         out.emit(1, 1).map_or(expiry_topology::Next::Idle, |()| expiry_topology::Next::Done)
+    /// #     }
+    /// # }
+    /// # let mut topology = TopologyBuilder::new();
+    /// # topology.spout("one", |_| One);
+    /// # topology.bolt("hold", |_| Hold(Vec::new())).shuffle("one");
+    /// # let topology = topology.start()?;
+    /// # while topology.metrics()[0].pending == 0 { std::thread::yield_now(); }
+    /// let metrics = topology.kill(); // does not wait for what is pending
+    /// assert_eq!((metrics[0].pending, metrics[0].acked, metrics[0].failed), (1, 0, 0));
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    pub fn kill(mut self) -> Vec<ComponentMetrics> {
+        self.stop();
+        self.metrics()
+    }
+
+    fn stop(&mut self) {
+        let shared = self.board.shared();
+        shared.stopping.store(true, Ordering::Release);
+        self.board.ring();
+        for thread in self.threads.drain(..) {
+            if thread.thread().id() == std::thread::current().id() {
+                // A component of the topology dropped it: this thread ends when that component's
+                // call returns.
+                continue;
+            }
+            // The thread catches components' panics. If it has died all the same, there is nothing
+            // to join.
+            let _ = thread.join();
+        }
+        if let Some(tracker) = &shared.tracker {
+            tracker.shutdown(Fate::Return);
+        }
+    }
+}
+
+impl Drop for Topology {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
