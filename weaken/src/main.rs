@@ -1,9 +1,10 @@
 //! Weakens one thing at a time and looks which loom model notices: see `docs/mutants.md`.
 //!
-//! All mutants are in one build, of a copy of the workspace in which each site asks at run time whether it is the one that was chosen
-//! ([`sites`]). A first run of each model without any says how long it takes and which mutants would have made a difference in it;
-//! each mutant then meets these models only, likely killers and quick ones first, until one fails. What is found is written
-//! line by line, so a run that was cut off goes on where it was.
+//! All mutants are in one build, of a copy of the workspace in which each site asks at run time
+//! whether it is the one that was chosen ([`sites`]). A first run of each model without any says
+//! how long it takes and which mutants would have made a difference in it; each mutant then meets
+//! these models only, likely killers and quick ones first, until one fails. What is found is
+//! written line by line, so a run that was cut off goes on where it was.
 
 mod copy;
 mod models;
@@ -189,7 +190,8 @@ fn run(options: &Options) -> Result<(), String> {
         .collect();
     due.sort_by_key(|(_, mutant)| mutant.kind);
     println!("{} mutants, {} to run", mutants.len(), due.len());
-    // Where only some models ran, or tests, what they have not noticed stays as it was found before.
+    // Where only some models ran, or tests, what they have not noticed stays as it was found
+    // before.
     let some = suite == Suite::Tests || !options.models.is_empty() || options.over > Duration::ZERO;
     let note = |mutant: &Mutant, found: &Found| {
         if !some || found.verdict <= Verdict::Tested {

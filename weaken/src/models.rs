@@ -18,7 +18,8 @@ pub struct Settings {
     pub preemptions: u32,
 }
 
-/// What a model may have of memory; one that goes round in a circle and collects takes all that there is.
+/// What a model may have of memory; one that goes round in a circle and collects takes all that
+/// there is.
 const MEMORY_KIB: &str = "4000000";
 
 /// What mutants meet.
@@ -100,8 +101,9 @@ impl Models {
     pub fn build(suite: Suite, work: &Path, of: &str) -> Result<Self, String> {
         let (packages, flags, folder) = suite.build();
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        // The copy has fewer members, and so a lock file of its own, which is not to take other versions: it is built offline. What the
-        // models alone need may never have been downloaded. Where nothing can be, it may be there.
+        // The copy has fewer members, and so a lock file of its own, which is not to take other
+        // versions: it is built offline. What the models alone need may never have been downloaded.
+        // Where nothing can be, it may be there.
         let _ = Command::new(&cargo)
             .args(["fetch", "--locked"])
             .current_dir(crate::root())
@@ -157,7 +159,8 @@ impl Models {
         })
     }
 
-    /// Runs each model without a mutant, if that has not been done with this build and these settings.
+    /// Runs each model without a mutant, if that has not been done with this build and these
+    /// settings.
     pub fn baseline(self, settings: Settings, processes: usize) -> Result<Baseline, String> {
         let Settings {
             seconds,
@@ -428,8 +431,10 @@ impl Baseline {
             .run(&self.work, self.settings, limit, mutants, None)
     }
 
-    /// Weaker orderings allow more, so who allows all of these and passes, would have passed with each: runs each model with all
-    /// that survive, and only where it fails with half of them, and so on. `each` is told of everyone in the end.
+    /// Meets many mutants with few runs. Weaker orderings allow more: a model that passes with all
+    /// of these mutants at once would have passed with each. So each model runs with all that
+    /// survive, and where it fails, with half of them, and so on. `each` is called with every
+    /// mutant in the end.
     pub fn meet_together(
         &self,
         processes: usize,

@@ -54,7 +54,8 @@ pub struct Found {
     pub settings: Settings,
 }
 
-/// The report's file. Lines are appended as they come; in the end there is one for each mutant, in the order of the sources.
+/// The report's file. Lines are appended as they come; in the end there is one for each mutant, in
+/// the order of the sources.
 #[derive(Debug)]
 pub struct Report {
     path: PathBuf,
@@ -176,7 +177,8 @@ impl Report {
     }
 }
 
-/// The mutants that have a reason in `docs/mutants.md`: rows of its tables are `file` `function` | mutants | reason.
+/// The mutants that have a reason in `docs/mutants.md`: rows of its tables are `file` `function` |
+/// mutants | reason.
 pub fn reasons(page: &str) -> Result<BTreeSet<String>, String> {
     let mut names = BTreeSet::new();
     let is_one = |line: &&str| line.starts_with("| `") && line.contains(".rs` `");
