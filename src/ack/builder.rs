@@ -79,8 +79,9 @@ impl Default for AckTrackerBuilder {
 impl AckTrackerBuilder {
     setters! {
         "roots", "build_manual",
-        /// The granularity of time: deadlines are rounded up to it. A root times out at its deadline or up to
-        /// one interval (and the reaper's delay) later, never earlier. At least 10 microseconds.
+        /// The granularity of time: deadlines are rounded up to it. A root times out at its
+        /// deadline or up to one interval (and the reaper's delay) later, never earlier. At least
+        /// 10 microseconds.
         ///
         /// An engine's timeouts can be up to 2^39 - 2 intervals long: 17 years at 1 ms.
         ///
@@ -112,9 +113,9 @@ impl AckTrackerBuilder {
         /// # Ok::<(), Box<dyn std::error::Error>>(())
         /// ```
         shards,
-        /// The most entries (roots and early arrivals) there may be at once; beyond it new ones are refused with
-        /// [`AckError::Full`](crate::AckError::Full). Exact. Costs one more atomic operation on a shared counter at the
-        /// beginning and the end of each entry.
+        /// The most entries (roots and early arrivals) there may be at once; beyond it new ones are
+        /// refused with [`AckError::Full`](crate::AckError::Full). Exact. Costs one more atomic
+        /// operation on a shared counter at the beginning and the end of each entry.
         ///
         /// # Examples
         ///
@@ -213,8 +214,8 @@ impl AckTrackerBuilder {
         self
     }
 
-    /// The most roots of which acks, fails and resets may wait for the init at once; 0 refuses them all.
-    /// Only roots chosen by callers can have any.
+    /// The most roots of which acks, fails and resets may wait for the init at once; 0 refuses them
+    /// all. Only roots chosen by callers can have any.
     ///
     /// # Examples
     ///
@@ -234,7 +235,8 @@ impl AckTrackerBuilder {
         self
     }
 
-    /// How long they may wait, from the first arrival on; further acks do not renew it, a reset does.
+    /// How long they may wait, from the first arrival on; further acks do not renew it, a reset
+    /// does.
     ///
     /// # Examples
     ///
@@ -303,8 +305,9 @@ impl AckTrackerBuilder {
         self
     }
 
-    /// Who is told of outcomes: a closure, or a [`Handler`]. Called by the thread that ended the root. Write the closure's
-    /// argument with its type, `|outcome: &Outcome| ...`: without it the compiler finds it not general enough.
+    /// Sets the handler of outcomes: a closure, or a [`Handler`]. The thread that ended the root
+    /// calls it. Write the closure's argument with its type, `|outcome: &Outcome| ...`: without it
+    /// the compiler finds it not general enough.
     ///
     /// # Examples
     ///
@@ -349,8 +352,8 @@ impl AckTrackerBuilder {
         self.with_reaper(target)
     }
 
-    /// Builds the tracker with a channel of `length` outcomes in place of a handler, and starts its reaper. For a manual
-    /// tracker with a channel, use a handler that sends.
+    /// Builds the tracker with a channel of `length` outcomes in place of a handler, and starts its
+    /// reaper. For a manual tracker with a channel, use a handler that sends.
     ///
     /// ```
     /// use expiry::{edge, AckTracker, WhenFull};
@@ -376,8 +379,9 @@ impl AckTrackerBuilder {
         Ok((self.with_reaper(target)?, outcomes))
     }
 
-    /// As [`build_with_channel`](Self::build_with_channel), without a thread: nothing expires but in [`AckTracker::poll`]. With a
-    /// [`ManualClock`](crate::ManualClock) for tests of who reads the channel.
+    /// As [`build_with_channel`](Self::build_with_channel), without a thread: nothing expires but
+    /// in [`AckTracker::poll`]. With a [`ManualClock`](crate::ManualClock) for tests of the code
+    /// that reads the channel.
     ///
     /// ```
     /// use expiry::{edge, AckTracker, ManualClock, WhenFull};

@@ -1,7 +1,7 @@
-//! Telling the owner: a handler, or a bounded channel with a stated policy.
+//! Delivery: outcomes go to a handler, or to a bounded channel with a stated policy.
 //!
-//! Delivery is outside every internal state change: the slot has been freed before, so a handler may
-//! call the tracker, be slow, or panic, and only its own thread is affected.
+//! Delivery is outside every internal state change: the slot has been freed before, so a handler
+//! may call the tracker, be slow, or panic, and only its own thread is affected.
 
 use super::outcome::Outcome;
 use crate::channel::Sender;
@@ -29,8 +29,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Handler: Send + Sync + 'static {
-    /// Called once for each tracked root, by the thread that ended it: the one whose ack was the last,
-    /// the one that failed it, or the one that drives expiry. A panic is caught and counted.
+    /// Called once for each tracked root, by the thread that ended it: the one whose ack was the
+    /// last, the one that failed it, or the one that drives expiry. A panic is caught and counted.
     ///
     /// # Examples
     ///
@@ -79,26 +79,27 @@ impl Deliver {
         }
     }
 
-    /// The tracker is being shut down: nobody waits for room any more.
+    /// Closes the channel's waiting: the tracker is being shut down, and no thread waits for room
+    /// any more.
     pub(crate) fn close(&self) {
         if let Target::Channel(sender) = &self.target {
             sender.close();
         }
     }
 
-    /// Whether outcomes go into a channel: telling runs no code of the user's then.
+    /// Whether outcomes go into a channel: delivery runs no code of the user's then.
     pub(crate) fn is_channel(&self) -> bool {
         matches!(self.target, Target::Channel(_))
     }
 
-    /// All has been told that ever will.
+    /// Ends the channel: all outcomes have been delivered.
     pub(crate) fn finish(&self) {
         if let Target::Channel(sender) = &self.target {
             sender.finish();
         }
     }
 
-    /// How many outcomes had no room and spilled, and how many nobody got.
+    /// Number of outcomes that had no room and spilled, and number of those that were lost.
     pub(crate) fn astray(&self) -> (u64, u64) {
         match &self.target {
             Target::Channel(sender) => sender.astray(),
@@ -106,7 +107,7 @@ impl Deliver {
         }
     }
 
-    /// Whether a task waits for what was told.
+    /// Whether a task waits for an outcome that was delivered.
     #[cfg(feature = "async")]
     #[inline(always)]
     pub(crate) fn is_awaited(&self) -> bool {
@@ -121,7 +122,7 @@ impl Deliver {
         }
     }
 
-    /// Tells the owner; tasks that wait at a channel have yet to be woken. Never panics.
+    /// Delivers an outcome. The caller has yet to wake tasks that wait at a channel. Never panics.
     #[inline(always)]
     pub(crate) fn tell(&self, outcome: &Outcome) {
         match &self.target {

@@ -27,14 +27,15 @@ pub enum AckError {
     /// The root is in flight already, under this id. Wait for its outcome, or use another id.
     Duplicate,
     /// Acks of too many roots have come before their inits; see
-    /// [`early_capacity`](crate::AckTrackerBuilder::early_capacity). Try again once the inits have come.
+    /// [`early_capacity`](crate::AckTrackerBuilder::early_capacity). Try again once the inits have
+    /// come.
     EarlyFull,
     /// The tracker holds as many entries as its capacity allows. Try again once some have ended.
     Full,
     /// The operating system gave no memory for more entries.
     OutOfMemory,
-    /// So many roots share this one's hash that no index could part them. Whoever chose them knows the tracker's
-    /// [`seed`](crate::AckTrackerBuilder::seed).
+    /// So many roots share this one's hash that no index could part them. The process that chose
+    /// them knows the tracker's [`seed`](crate::AckTrackerBuilder::seed).
     Collisions,
     /// The tracker has been shut down.
     Closed,

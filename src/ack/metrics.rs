@@ -1,4 +1,4 @@
-//! What operators can see: counters, the lateness of expiry, and who is in flight.
+//! What operators can see: counters, the lateness of expiry, and the roots in flight.
 
 use super::outcome::{Root, RootId};
 use super::trees::{Seen, Trees};
@@ -37,10 +37,11 @@ use std::time::Duration;
 pub struct ShardMetrics {
     /// Entries now: roots in flight and early arrivals.
     pub live: u64,
-    /// Slots whose memory is held, in use or not: about 41 bytes each, and 16 to 29 more for an id that was chosen. `live` of
-    /// `slots` is the share of the held memory in use.
+    /// Slots whose memory is held, in use or not: about 41 bytes each, and 16 to 29 more for an id
+    /// that was chosen. `live` of `slots` is the share of the held memory in use.
     pub slots: u64,
-    /// Tables of the index of chosen ids: 1, and more while it grows or shrinks and the reaper carries ids over.
+    /// Tables of the index of chosen ids: 1, and more while it grows or shrinks and the reaper
+    /// carries ids over.
     pub tables: u64,
     /// Roots that were tracked.
     pub inserted: u64,
@@ -52,13 +53,14 @@ pub struct ShardMetrics {
     pub expired: u64,
     /// How many were cancelled by the shutdown.
     pub cancelled: u64,
-    /// Acks, fails and resets that came after the end of their root, or for one that was never issued.
+    /// Acks, fails and resets that came after the end of their root, or for one that was never
+    /// issued.
     pub late: u64,
     /// Inits that were refused because the root was in flight already.
     pub duplicate: u64,
     /// Roots of which something came before their init, and was held; however much it was.
     pub early_held: u64,
-    /// Of these, how many met their init.
+    /// Number of these that met their init.
     pub early_merged: u64,
     /// How many waited in vain.
     pub early_expired: u64,
@@ -89,8 +91,9 @@ pub struct Metrics {
     pub total: ShardMetrics,
     /// The most entries there may be, if that is bounded.
     pub capacity: Option<u64>,
-    /// Calls that found no room for their root, or for what came early: the capacity was reached, there was no memory, or there were too many
-    /// ids of one hash. (Where acks of too many roots came early, that is [`early_refused`](ShardMetrics::early_refused).)
+    /// Calls that found no room for their root, or for what came early: the capacity was reached,
+    /// there was no memory, or there were too many ids of one hash. (Where acks of too many roots
+    /// came early, that is [`early_refused`](ShardMetrics::early_refused).)
     pub refused: u64,
     /// How late expirations were seen.
     pub lateness: Lateness,
@@ -100,13 +103,15 @@ pub struct Metrics {
     pub reaper_rounds: u64,
     /// Panics of the handler that were caught.
     pub handler_panics: u64,
-    /// Outcomes that went to the second queue of the channel; see [`WhenFull::Spill`](crate::WhenFull::Spill).
+    /// Outcomes that went to the second queue of the channel; see
+    /// [`WhenFull::Spill`](crate::WhenFull::Spill).
     pub spilled: u64,
-    /// Outcomes that nobody got: dropped by [`WhenFull::Drop`](crate::WhenFull::Drop), or the receiver was gone.
+    /// Outcomes that were lost: dropped by [`WhenFull::Drop`](crate::WhenFull::Drop), or sent after
+    /// the receiver was gone.
     pub undelivered: u64,
 }
 
-/// A root in flight, as it was when somebody looked.
+/// A root in flight, as it was when the call looked at it.
 ///
 /// # Examples
 ///
@@ -199,7 +204,8 @@ impl Trees {
         }
     }
 
-    /// Calls `f` with every root that is in flight. Each is read consistently; together they are no snapshot.
+    /// Calls `f` with every root that is in flight. Each is read consistently; together they are no
+    /// snapshot.
     fn each_in_flight(&self, mut f: impl FnMut(InFlight, Seen)) {
         let now = self.engine.clock().now();
         let tick = self.engine.ticks().at(now);
@@ -211,7 +217,7 @@ impl Trees {
             let key = claim.slot.fields().key.load(Ordering::Acquire);
             let owner = claim.slot.fields().owner.load(Ordering::Acquire);
             let age = self.age(claim.id, now);
-            // Unless the lease is the same afterwards, these may be of different tenants.
+            // Unless the lease is the same afterwards, these may be of different occupants.
             let again = claim.slot.lease();
             if again.incarnation() != lease.incarnation() || again.state() != lease.state() {
                 return;
@@ -252,7 +258,7 @@ impl Trees {
 }
 
 impl AckTracker {
-    /// A snapshot of the counters. O(threads x shards); disturbs nobody.
+    /// A snapshot of the counters. O(threads x shards); delays no other thread.
     ///
     /// ```
     /// # use expiry::{edge, AckTracker};
@@ -301,7 +307,8 @@ impl AckTracker {
         self.len() == 0
     }
 
-    /// The `most` oldest roots in flight, oldest first. O(capacity): looks at every slot, stops nobody.
+    /// The `most` oldest roots in flight, oldest first. O(capacity): looks at every slot, and
+    /// delays no other thread.
     ///
     /// ```
     /// use expiry::{edge, AckTracker};
@@ -351,8 +358,8 @@ impl AckTracker {
         found
     }
 
-    /// How many roots in flight are younger than each of `bounds` (ascending) but no younger than the
-    /// one before it, and last, how many are older than all of them. O(capacity).
+    /// How many roots in flight are younger than each of `bounds` (ascending) but no younger than
+    /// the one before it, and last, how many are older than all of them. O(capacity).
     ///
     /// ```
     /// # use expiry::{edge, AckTracker};
@@ -372,8 +379,8 @@ impl AckTracker {
         counts
     }
 
-    /// Fails every root of one owner that is in flight, for instance because its client has gone. Returns how
-    /// many this call failed. O(capacity).
+    /// Fails every root of one owner that is in flight, for instance because its client has gone.
+    /// Returns how many this call failed. O(capacity).
     ///
     /// The call finds the roots first, and then fails each. A root that has ended meanwhile, by a
     /// handler of this call for instance, keeps its outcome, and is not counted. A later root under

@@ -1,14 +1,15 @@
-//! How a root ends, and how that is told.
+//! How a root ends, and what the owner gets.
 
 use std::fmt;
 use std::time::Duration;
 
 /// A root that the engine issued: names one attempt, never reused for another.
 ///
-/// A late ack of an earlier attempt cannot touch a later one: the id holds its slot, 16 bits
-/// that count the slot's tenants, and 16 random bits. An old id is accepted again only when the count has come
-/// round (2^16 - 1 tenants later, or sooner if memory was given back near that), and then with odds of 1 in 65,536. An id of
-/// another tracker is no better than a guess, 1 in 65,536 or worse: ids are no secrets.
+/// A late ack of an earlier attempt cannot touch a later one: the id holds its slot, 16 bits that
+/// count the slot's occupants, and 16 random bits. An old id is accepted again only when the count
+/// has come round (2^16 - 1 occupants later, or sooner if memory was given back near that), and
+/// then with odds of 1 in 65,536. An id of another tracker is no better than a guess, 1 in 65,536
+/// or worse: ids are no secrets.
 ///
 /// 64 bits, so that it can travel: [`to_bits`](Self::to_bits), [`from_bits`](Self::from_bits).
 ///
@@ -42,7 +43,8 @@ impl Root {
         self.0
     }
 
-    /// The id from its bits. Bits that no tracker issued name no live root, and are refused like one that has ended.
+    /// The id from its bits. Bits that no tracker issued name no live root, and are refused like
+    /// one that has ended.
     ///
     /// # Examples
     ///
@@ -138,8 +140,9 @@ pub enum Reason {
     Acked,
     /// It was failed.
     Failed {
-        /// What the caller of [`fail_by`](crate::AckTracker::fail_by) named as the culprit; `None` for
-        /// [`fail`](crate::AckTracker::fail), for a dropped tuple, and where fail and init met halfway.
+        /// What the caller of [`fail_by`](crate::AckTracker::fail_by) named as the culprit; `None`
+        /// for [`fail`](crate::AckTracker::fail), for a dropped tuple, and where fail and init met
+        /// halfway.
         by: Option<u64>,
     },
     /// Its time ran out.
@@ -203,7 +206,7 @@ impl Outcome {
         self.reason == Reason::Acked
     }
 
-    /// Whether somebody failed it.
+    /// Whether a call failed it.
     ///
     /// # Examples
     ///
@@ -300,8 +303,8 @@ pub enum Ack {
 pub enum Done {
     /// It took effect at once.
     Now,
-    /// The init has not come yet. A fail is held for it. A reset only renews the wait of what came early, by the early
-    /// timeout; the timeout asked for is not kept: give it to [`init_with`](crate::AckTracker::init_with). Only for
-    /// roots chosen by the caller.
+    /// The init has not come yet. A fail is held for it. A reset only renews the wait of what came
+    /// early, by the early timeout; the timeout asked for is not kept: give it to
+    /// [`init_with`](crate::AckTracker::init_with). Only for roots chosen by the caller.
     Held,
 }

@@ -22,7 +22,7 @@ fn roots_with_one_hash_are_told_apart() {
     let tracker = AckTracker::builder()
         .shards(1)
         .seed(7)
-        // Who does not find a root would have to hold what came early.
+        // A call that does not find a root would have to make an early entry.
         .early_capacity(0)
         .clock(ManualClock::new())
         .timeout(Duration::from_secs(1))
@@ -43,7 +43,8 @@ fn roots_with_one_hash_are_told_apart() {
     assert!(tracker.is_empty());
 }
 
-/// Counts that are added up while others count may come to none where a root is in flight: draining waits for it all the same.
+/// Counts that are added up while others count may come to none where a root is in flight: draining
+/// waits for it all the same.
 #[test]
 fn what_the_counts_miss_is_waited_for() {
     let tracker = AckTracker::builder()

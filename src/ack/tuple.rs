@@ -10,8 +10,8 @@ use std::borrow::Borrow;
 #[derive(Debug, Clone, Copy)]
 struct Anchor {
     root: Root,
-    /// This tuple's own edge, XORed with those of the children it has emitted. Acking it settles its own and
-    /// registers theirs in one step, so emitting costs no message.
+    /// This tuple's own edge, XORed with those of the children it has emitted. Acking it settles
+    /// its own and registers theirs in one step, so emitting costs no message.
     share: u64,
 }
 
@@ -22,11 +22,12 @@ struct Anchor {
 /// after a fail, and an emit after the ack do not compile, and as emitting takes `&mut self`, two
 /// threads cannot lose each other's edges. A tuple may be sent to another thread.
 ///
-/// `T` is how it holds the tracker: `&AckTracker`, or `Arc<AckTracker>` for threads that outlive the scope (at the
-/// price of two reference counts per tuple; pass `tracker.clone()`, or `&*tracker` to borrow).
+/// `T` is how it holds the tracker: `&AckTracker`, or `Arc<AckTracker>` for threads that outlive
+/// the scope (at the price of two reference counts per tuple; pass `tracker.clone()`, or
+/// `&*tracker` to borrow).
 ///
-/// A tuple that is dropped unsettled does what the tracker was built to do ([`OnDrop`]): by default its
-/// trees time out.
+/// A tuple that is dropped unsettled does what the tracker was built to do ([`OnDrop`]): by default
+/// its trees time out.
 ///
 /// ```
 /// use expiry::{Ack, AckTracker, Tuple};
@@ -71,7 +72,7 @@ impl<T: Borrow<AckTracker>> std::fmt::Debug for Tuple<T> {
 }
 
 impl<T: Borrow<AckTracker> + Clone> Tuple<T> {
-    /// Begins a tree: a message has come in. `owner` is told what becomes of it.
+    /// Begins a tree: a message has come in. `owner` comes back with the outcome.
     ///
     /// # Examples
     ///
@@ -148,8 +149,8 @@ impl<T: Borrow<AckTracker> + Clone> Tuple<T> {
         }
     }
 
-    /// Derives a child from this tuple, in all its trees. No message, no atomic operation: the tree learns of
-    /// the child when this tuple is acked.
+    /// Derives a child from this tuple, in all its trees. No message, no atomic operation: the tree
+    /// learns of the child when this tuple is acked.
     ///
     /// # Examples
     ///
@@ -173,9 +174,9 @@ impl<T: Borrow<AckTracker> + Clone> Tuple<T> {
         }
     }
 
-    /// Derives a child from several tuples: it belongs to the trees of all of them, and all of these wait for it.
-    /// `None` if there are no parents. The parents must be of one tracker: the child's is the first one's, and trees of
-    /// another would never hear of it, and time out.
+    /// Derives a child from several tuples: it belongs to the trees of all of them, and all of
+    /// these wait for it. `None` if there are no parents. The parents must be of one tracker: the
+    /// child's is the first one's, and trees of another would never hear of it, and time out.
     ///
     /// ```
     /// # let tracker = expiry::AckTracker::builder().build_manual().unwrap();
@@ -206,7 +207,8 @@ impl<T: Borrow<AckTracker> + Clone> Tuple<T> {
         joined
     }
 
-    /// Takes another tuple's anchors over. Of two shares in one root, one with the XOR of both is left.
+    /// Takes another tuple's anchors over. Of two shares in one root, one with the XOR of both is
+    /// left.
     fn absorb(&mut self, mut other: Self) {
         let anchors = other.first.take().into_iter().chain(other.more.drain(..));
         for anchor in anchors {
@@ -282,7 +284,8 @@ impl<T: Borrow<AckTracker>> Tuple<T> {
     pub fn ack(mut self) -> Result<Ack, AckError> {
         let mut result = Ok(Ack::Pending);
         for anchor in self.settle() {
-            // A share of zero (children that cancel out its own edge, one in 2^64) leaves nothing to do.
+            // A share of zero (children that cancel out its own edge, one in 2^64) leaves nothing
+            // to do.
             let acked = match self.tracker.borrow().ack(anchor.root, anchor.share) {
                 Err(AckError::ZeroEdge) => continue,
                 acked => acked,
@@ -338,7 +341,8 @@ impl<T: Borrow<AckTracker>> Tuple<T> {
         self.fail_all(Some(by))
     }
 
-    /// Gives each of its trees the *tracker's* timeout again, from now on; see [`AckTracker::reset_timeout`].
+    /// Gives each of its trees the *tracker's* timeout again, from now on; see
+    /// [`AckTracker::reset_timeout`].
     ///
     /// # Examples
     ///
@@ -381,7 +385,8 @@ impl<T: Borrow<AckTracker>> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// As [`reset_timeout`](Self::reset_timeout), and [`AckError::ZeroTimeout`], [`AckError::TimeoutTooLong`].
+    /// As [`reset_timeout`](Self::reset_timeout), and [`AckError::ZeroTimeout`],
+    /// [`AckError::TimeoutTooLong`].
     pub fn reset_timeout_to(&self, timeout: impl Into<Timeout>) -> Result<(), AckError> {
         let timeout = timeout.into();
         let mut result = Ok(());

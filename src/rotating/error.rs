@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a [`RotatingMap`] could not be made.
+/// Why a [`RotatingMap`](crate::RotatingMap) could not be made.
 ///
 /// # Examples
 ///
@@ -21,7 +21,7 @@ pub enum GenerationsError {
         /// The number that was asked for.
         generations: usize,
     },
-    /// More than [`RotatingMap::MAX_GENERATIONS`].
+    /// More than [`RotatingMap::MAX_GENERATIONS`](crate::RotatingMap::MAX_GENERATIONS).
     TooMany {
         /// The number that was asked for.
         generations: usize,

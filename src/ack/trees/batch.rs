@@ -10,7 +10,8 @@ use crate::core::index::Candidate;
 use crate::core::lease::IssuedId;
 use crate::time::Timeout;
 
-/// As many misses as a core has outstanding, and then some: a tree's acks often come together.
+/// About as many cache misses as a core can have outstanding, and some more: a tree's acks often
+/// come together.
 const GROUP: usize = 64;
 
 impl Trees {
@@ -22,7 +23,8 @@ impl Trees {
         }
     }
 
-    /// Nobody knows the roots of a batch before it returns, so the driver is told once of all that lie in one bucket.
+    /// Issues a batch. No other thread knows the roots of a batch before it returns, so one notice
+    /// tells the driver of all roots that lie in one bucket.
     pub(crate) fn issue_batch(
         &self,
         items: &[(u64, u64)],
@@ -32,7 +34,8 @@ impl Trees {
         into.reserve(items.len());
         self.engine.with_stripe(|mine, index| {
             let (mut deadline, mut now) = self.deadline(mine, timeout)?;
-            // Where the roots begin that the driver has not been told of, and the header of their bucket.
+            // The driver has no notice of the roots from here on; they lie in the bucket of this
+            // header.
             let mut untold = into.len();
             let mut bucket: Option<&Header> = None;
             let mut refused = Refused::OutOfMemory;
@@ -56,7 +59,7 @@ impl Trees {
                     self.tell_of(mine, bucket.take(), into, untold, deadline)?;
                     untold = into.len();
                     self.complete_at_once(mine, Root(issued.root));
-                    // Its handler may have taken its time.
+                    // The handler of that root may have taken its time.
                     (deadline, now) = self.deadline(mine, timeout)?;
                 }
             }
@@ -64,8 +67,9 @@ impl Trees {
         })
     }
 
-    /// Tells the driver of the roots in `into` from `untold` on, which lie in one bucket and have one deadline. If the
-    /// engine was shut down meanwhile, those that had been seen by it stay, and the others go.
+    /// Notifies the driver of the roots in `into` from `untold` on, which lie in one bucket and
+    /// have one deadline. If the engine was shut down meanwhile, the roots that the shutdown has
+    /// seen stay in `into`, and the others go.
     #[inline]
     fn tell_of(
         &self,
@@ -89,7 +93,8 @@ impl Trees {
         all
     }
 
-    /// Puts a root that the shutdown came upon into `into` if it was tracked: then its owner has been told.
+    /// Puts a root that overlapped a shutdown into `into` if it was tracked: its outcome has been
+    /// delivered then.
     #[cold]
     fn keep_tracked(&self, mine: &Mine, root: Root, into: &mut Vec<Root>) -> Result<(), AckError> {
         self.undo_issued(mine, root)?;
@@ -97,7 +102,7 @@ impl Trees {
         Ok(())
     }
 
-    /// Where in the index the keys of a group belong; starts fetching their homes.
+    /// Hashes the keys of a group, and starts fetching their index buckets.
     #[inline(always)]
     fn find_homes(&self, keys: impl Iterator<Item = u64>, hashes: &mut [u32; GROUP]) {
         for (hash, key) in hashes.iter_mut().zip(keys) {
@@ -117,7 +122,8 @@ impl Trees {
             for (group, items) in items.chunks(GROUP).enumerate() {
                 self.find_homes(items.iter().map(|item| item.0), &mut hashes);
                 for (at, (&(key, xor, owner), &hash)) in items.iter().zip(&hashes).enumerate() {
-                    // For each anew, at the cost of a coarse reading: `each`, or a handler, may take its time.
+                    // A deadline for each root, at the cost of a coarse reading: `each`, or a
+                    // handler, may take its time.
                     let done = self.deadline(mine, timeout).and_then(|(deadline, now)| {
                         let new = New {
                             hash,
@@ -134,7 +140,8 @@ impl Trees {
         });
     }
 
-    /// In groups: hash all, fetch their homes, fetch the slots that these name, act.
+    /// Acks in groups: hashes the keys, fetches their index buckets, fetches the slots that these
+    /// name, and acks.
     pub(crate) fn ack_chosen_batch(
         &self,
         items: &[(u64, u64)],

@@ -1,7 +1,8 @@
 //! Roots that the engine issues: an id is a place.
 
 use super::tree::{occupy, Tree};
-use super::{fold, Mine, Trees};
+use super::word::fold;
+use super::{Mine, Trees};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Done, Reason, Root};
 use crate::core::engine::{Claim, Look, Refused};
@@ -15,7 +16,7 @@ use crate::time::Timeout;
 #[derive(Clone, Copy)]
 pub(super) struct Issued<'a> {
     pub(super) root: u64,
-    /// Of the bucket it lies in.
+    /// The header of the bucket that the root's slot lies in.
     pub(super) header: &'a Header,
 }
 
@@ -32,14 +33,15 @@ impl Trees {
             if self.engine.enforce_in(header, id, times.0).is_err() {
                 self.undo_issued(mine, root)?;
             } else if xor == 0 {
-                // No edges: complete at once (A9).
+                // A root without edges completes at once (A9).
                 self.complete_at_once(mine, root);
             }
             Ok(root)
         })
     }
 
-    /// Fills a slot and makes it live. The driver has yet to be told, by [`Engine::enforce_in`].
+    /// Fills a slot and makes it live. The caller has yet to notify the driver, by
+    /// [`Engine::enforce_in`].
     ///
     /// [`Engine::enforce_in`]: crate::core::engine::Engine::enforce_in
     #[inline(always)]
@@ -70,30 +72,31 @@ impl Trees {
         })
     }
 
-    /// The slot of a root that is live just now, and its lease.
+    /// The slot and the lease of a root that is live just now.
     #[inline(always)]
     fn tenant(&self, root: Root) -> Option<(Claim<'_, Tree>, Lease)> {
         let id = IssuedId(root.0).slot();
         let slot = self.engine.slot(id)?;
-        // The lease is read first: the key cannot be older than the lease's tenant.
+        // The lease is read first: the key cannot be older than the lease's root.
         let lease = slot.lease();
         let same = slot.fields().key.load(Ordering::Acquire) == root.0;
         let live = same && lease.state() == State::LiveIssued;
         live.then(|| (Claim::of(id, slot, lease), lease))
     }
 
-    /// The engine was shut down while a root was on its way in. If this ends it, it never was.
+    /// Withdraws a root that overlapped a shutdown. If this call ends the root, it was never
+    /// tracked.
     #[cold]
     #[inline(never)]
     pub(super) fn undo_issued(&self, mine: &Mine, root: Root) -> Result<(), AckError> {
         match self.tenant(root) {
             Some((claim, lease)) => self.undo(mine, claim, lease, self.issued_target(root.0)),
-            // Ended by somebody else, who has told the owner: it was tracked.
+            // Another thread has ended the root and delivered its outcome: it was tracked.
             None => Ok(()),
         }
     }
 
-    /// Ends a root that has no edges, unless somebody else has.
+    /// Ends a root that has no edges, unless another thread has.
     #[cold]
     #[inline(never)]
     pub(super) fn complete_at_once(&self, mine: &Mine, root: Root) {
@@ -114,14 +117,15 @@ impl Trees {
         let mut word = slot.fields().word.load(Ordering::Acquire);
         let mut lease;
         loop {
-            // Relaxed: the word's tenant's at least. In what order these two are read decides nothing: of a later tenant's
-            // word the swap would fail.
+            // Relaxed: the key is at least as new as the word. The order of this load and the
+            // lease's decides nothing: for a later occupant's word the swap below fails.
             let key = slot.fields().key.load(Ordering::Relaxed);
             lease = slot.lease();
             if key != root.0 || lease.state() != State::LiveIssued {
                 return self.late(id);
             }
-            // AcqRel: Release passes on what this thread did for its tuple to whoever completes the tree.
+            // AcqRel: Release publishes what this thread did for its tuple to the thread that
+            // completes the tree.
             match slot.fields().word.compare_exchange(
                 word,
                 word ^ xor,
@@ -139,7 +143,7 @@ impl Trees {
         self.last_ack(root.0, slot, lease, target)
     }
 
-    /// The ack that made the word its target, having seen `lease`.
+    /// Finishes the ack that made the word its target, and had seen `lease` before.
     #[inline(never)] // keeps the others short
     fn last_ack(
         &self,
@@ -158,10 +162,12 @@ impl Trees {
         })
     }
 
-    /// Ends an issued root whose word is its target. False if somebody else has ended it.
+    /// Ends an issued root whose word is its target. Returns `false` if another thread has ended
+    /// it.
     ///
-    /// `lease` is its lease as it was seen before the word became its target. It is this tenant's: a later one sets its
-    /// word before its lease, so who had seen that lease could not have changed this word.
+    /// `lease` is the lease that the caller loaded before the word became its target. It is this
+    /// root's: a later occupant sets its word before its lease, so a thread that had seen that
+    /// lease could not have changed this word.
     #[inline(always)]
     pub(super) fn complete_issued(
         &self,
@@ -171,9 +177,10 @@ impl Trees {
         root: u64,
         target: u64,
     ) -> bool {
-        let _telling = mine.face.telling();
+        let _delivering = mine.face.undelivered.announce();
         while let Err(now) = self.engine.end(slot, lease) {
-            // Only the deadline changed, or it is over. A later tenant has another key, stored before its lease was.
+            // Only the deadline changed, or the root has ended. A later occupant has another key,
+            // stored before its lease was.
             lease = now;
             if lease.state() != State::LiveIssued
                 || slot.fields().key.load(Ordering::Acquire) != root
@@ -206,7 +213,7 @@ impl Trees {
             };
             let renewed = lease.with_deadline(deadline);
             if claim.slot.swap_lease(lease, renewed).is_ok() {
-                // Renewed: no expiry by the old deadline can succeed any more (Q6).
+                // The root is renewed: no expiry by the old deadline can succeed any more (Q6).
                 self.engine.shortened(claim.id, lease, deadline);
                 return Ok(Done::Now);
             }

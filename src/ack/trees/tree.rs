@@ -1,22 +1,26 @@
 //! What a tree keeps in its slot.
 //!
-//! Loads in every operation on a slot are in the order word, key, lease. The claimer stores in the order key, word (Release),
-//! lease (Release). So a thread that reads an occupant's word also reads that occupant's key, and its lease or the free one
-//! before it, or later ones; of later ones the swap on the word would fail, and a free lease is not a live one.
+//! Every operation on a slot loads word, key and lease in this order. The claimer stores key, word
+//! (Release) and lease (Release) in this order. So a thread that reads an occupant's word also
+//! reads that occupant's key, or a later one, and its lease, the free lease before it, or a later
+//! one. With a later key or lease, the swap of the word would fail; and a free lease is not a live
+//! one.
 
 use crate::core::lease::Lease;
 use crate::core::slot::{fields, Slot};
 use crate::core::slots::Spot;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The payload of a tree's slot: 24 bytes. The word beside the slot is its birth stamp, a clock reading in nanoseconds.
+/// The payload of a tree's slot: 24 bytes. The word beside the slot is its birth stamp, a clock
+/// reading in nanoseconds.
 pub(crate) struct Tree {
-    /// The issued id, or the key that the caller chose. Written only by the claimer.
+    /// The issued id, or the key that the caller chose. Only the claimer writes it.
     pub(crate) key: AtomicU64,
-    /// The whitened XOR. Changed by compare-and-swap, from a value that was read before the key and the lease were checked:
-    /// it is whitened with key and incarnation, so the swap fails on every later occupant (W6, W14).
+    /// The whitened XOR. Threads change it by compare-and-swap, from a value that they read before
+    /// they checked the key and the lease. It is whitened with key and generation, so the swap
+    /// fails on every later occupant (W6, W14).
     pub(super) word: AtomicU64,
-    /// The owner's token. Read only by the thread that ended the slot.
+    /// The owner's token. Only the thread that ended the slot reads it.
     pub(crate) owner: AtomicU64,
 }
 
@@ -32,9 +36,9 @@ fields!(
 impl Tree {
     /// Sets the word of a slot that the caller has claimed.
     ///
-    /// A swap that was prepared against an earlier occupant may succeed until then, and is overwritten. Under
-    /// loom this is a swap too: it does not know that a store comes after a swap which read what the store's
-    /// thread has seen.
+    /// A swap that was prepared against an earlier occupant may succeed until then; this store
+    /// overwrites it. Under loom this is a swap, too: loom does not know that a store comes after a
+    /// swap which read what the store's thread has seen.
     #[inline(always)]
     pub(crate) fn set_word(&self, word: u64) {
         #[cfg(not(expiry_loom))]
@@ -55,7 +59,8 @@ pub(super) fn read(slot: Slot<'_, Tree>, key: u64, states: u16) -> Option<(u64, 
     (same && lease.is_in(states)).then_some((word, lease))
 }
 
-/// Fills a claimed slot. It is the caller's alone until another thread finds the lease, which publishes the rest.
+/// Fills a claimed slot. It belongs to the caller alone until another thread finds the lease, which
+/// publishes the rest.
 #[inline(always)]
 pub(super) fn occupy(spot: &Spot<'_, Tree>, key: u64, owner: u64, word: u64, lease: Lease) {
     let tree = spot.slot.fields();

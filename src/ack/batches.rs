@@ -1,0 +1,167 @@
+//! The calls on many roots: one clock reading, and memory fetched ahead.
+
+use super::{Ack, AckError, AckTracker, Root};
+use crate::time::Timeout;
+
+impl AckTracker {
+    /// Issues a root for each `(xor, owner)`, in order, and appends the roots to `into`. One clock
+    /// reading serves all.
+    ///
+    /// ```
+    /// # use expiry::{edge, Ack, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// let edges: Vec<u64> = (0..100).map(|_| edge()).collect();
+    /// let items: Vec<(u64, u64)> = edges.iter().map(|&edge| (edge, 42)).collect(); // with their owner
+    /// let mut roots = Vec::new();
+    /// tracker.issue_batch(&items, &mut roots)?;
+    /// for (root, edge) in roots.into_iter().zip(edges) {
+    ///     assert_eq!(tracker.ack(root, edge)?, Ack::Completed);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`issue`](Self::issue); the roots issued until then are in `into`.
+    pub fn issue_batch(&self, items: &[(u64, u64)], into: &mut Vec<Root>) -> Result<(), AckError> {
+        self.trees.issue_batch(items, Timeout::Default, into)
+    }
+
+    /// As [`issue_batch`](Self::issue_batch), with a timeout for these roots.
+    ///
+    /// ```
+    /// # use expiry::{edge, Ack, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// use expiry::Timeout;
+    ///
+    /// let mut roots = Vec::new();
+    /// tracker.issue_batch_with(&[(edge(), 1), (edge(), 2)], Timeout::Never, &mut roots)?;
+    /// assert_eq!(tracker.owned_by(1)[0].remaining, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`issue_with`](Self::issue_with); the roots issued until then are in `into`.
+    pub fn issue_batch_with(
+        &self,
+        items: &[(u64, u64)],
+        timeout: impl Into<Timeout>,
+        into: &mut Vec<Root>,
+    ) -> Result<(), AckError> {
+        self.trees.issue_batch(items, timeout.into(), into)
+    }
+
+    /// Inits each `(id, xor, owner)` and calls `each` with its place and result. The call fetches
+    /// the memory of a group before it looks at the first member.
+    ///
+    /// ```
+    /// # use expiry::{edge, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// let mut refused = Vec::new();
+    /// tracker.init_batch(&[(7, edge(), 42), (7, edge(), 42)], |at, result| {
+    ///     if let Err(error) = result {
+    ///         refused.push((at, error));
+    ///     }
+    /// });
+    /// assert_eq!(refused, [(1, AckError::Duplicate)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn init_batch(
+        &self,
+        items: &[(u64, u64, u64)],
+        each: impl FnMut(usize, Result<(), AckError>),
+    ) {
+        self.trees.init_batch(items, Timeout::Default, each);
+    }
+
+    /// Acks each `(root, xor)` and calls `each` with its place and result. The call fetches the
+    /// memory of a group before it looks at the first member, which hides most of the latency of a
+    /// large table.
+    ///
+    /// ```
+    /// use expiry::{edge, AckTracker};
+    ///
+    /// let tracker = AckTracker::builder().build()?;
+    /// let edges = [edge(), edge(), edge()];
+    /// let mut roots = Vec::new();
+    /// tracker.issue_batch(&edges.map(|edge| (edge, 42)), &mut roots)?;
+    /// let acks: Vec<_> = roots.into_iter().zip(edges).collect();
+    /// tracker.ack_batch(&acks, |at, acked| assert!(acked.is_ok(), "ack {at} came too late"));
+    /// assert!(tracker.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn ack_batch<R: AckMany>(
+        &self,
+        items: &[(R, u64)],
+        each: impl FnMut(usize, Result<Ack, AckError>),
+    ) {
+        R::ack_many(self, items, each);
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Root {}
+    impl Sealed for u64 {}
+}
+
+/// Kinds of roots that can be acked in batches: [`Root`] and `u64`.
+///
+/// # Examples
+///
+/// ```
+/// use expiry::{edge, AckMany, AckTracker};
+///
+/// /// How many of these came too late.
+/// fn late<R: AckMany>(tracker: &AckTracker, acks: &[(R, u64)]) -> usize {
+///     let mut late = 0;
+///     tracker.ack_batch(acks, |_, acked| late += usize::from(acked.is_err()));
+///     late
+/// }
+///
+/// let tracker = AckTracker::builder().build_manual()?;
+/// let (one, other) = (edge(), edge());
+/// let issued = tracker.issue(one, 42)?;
+/// let chosen = 7_u64;
+/// tracker.init(chosen, other, 42)?;
+/// assert_eq!((late(&tracker, &[(issued, one)]), late(&tracker, &[(chosen, other)])), (0, 0));
+/// assert_eq!(late(&tracker, &[(issued, one)]), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait AckMany: sealed::Sealed + Sized {
+    #[doc(hidden)]
+    fn ack_many(
+        tracker: &AckTracker,
+        items: &[(Self, u64)],
+        each: impl FnMut(usize, Result<Ack, AckError>),
+    );
+}
+
+impl AckMany for Root {
+    fn ack_many(
+        tracker: &AckTracker,
+        items: &[(Self, u64)],
+        mut each: impl FnMut(usize, Result<Ack, AckError>),
+    ) {
+        const GROUP: usize = 16;
+        for (group, items) in items.chunks(GROUP).enumerate() {
+            for (root, _) in items {
+                tracker.trees.prefetch_issued(*root);
+            }
+            for (at, &(root, xor)) in items.iter().enumerate() {
+                each(group * GROUP + at, tracker.trees.ack_issued(root, xor));
+            }
+        }
+    }
+}
+
+impl AckMany for u64 {
+    fn ack_many(
+        tracker: &AckTracker,
+        items: &[(Self, u64)],
+        each: impl FnMut(usize, Result<Ack, AckError>),
+    ) {
+        tracker.trees.ack_chosen_batch(items, each);
+    }
+}

@@ -1,0 +1,242 @@
+//! The calls on one root: begin, ack, fail, and renew.
+
+use super::{Ack, AckError, AckTracker, Done, Root, RootId};
+use crate::time::Timeout;
+
+impl AckTracker {
+    /// Begins to track a root and issues its id. `xor` is the XOR of the ids of its first edges. A
+    /// root without edges, with 0, completes at once. `owner` comes back with the outcome.
+    ///
+    /// ```
+    /// # use expiry::{edge, Ack, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// let (first, second) = (edge(), edge());
+    /// let root = tracker.issue(first ^ second, 42)?; // two pieces of work
+    /// assert_eq!(tracker.ack(root, first)?, Ack::Pending);
+    /// assert_eq!(tracker.ack(root, second)?, Ack::Completed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`AckError::Full`], [`AckError::OutOfMemory`], [`AckError::Closed`].
+    #[inline]
+    pub fn issue(&self, xor: u64, owner: u64) -> Result<Root, AckError> {
+        self.trees.issue(xor, owner, Timeout::Default)
+    }
+
+    /// As [`issue`](Self::issue), with a timeout for this root.
+    ///
+    /// ```
+    /// # use expiry::{edge, AckTracker, Timeout};
+    /// # use std::time::Duration;
+    /// # let tracker = AckTracker::builder().build()?;
+    /// tracker.issue_with(edge(), 42, Timeout::After(Duration::from_secs(300)))?; // a long one
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`issue`](Self::issue), and [`AckError::ZeroTimeout`], [`AckError::TimeoutTooLong`].
+    #[inline]
+    pub fn issue_with(
+        &self,
+        xor: u64,
+        owner: u64,
+        timeout: impl Into<Timeout>,
+    ) -> Result<Root, AckError> {
+        self.trees.issue(xor, owner, timeout.into())
+    }
+
+    /// Begins to track a root under an id that the caller chose. `xor` and `owner` are as for
+    /// [`issue`](Self::issue). Acks that came before count. (After a jump of the clock by years,
+    /// the call polls first, as [`reset_timeout`](Self::reset_timeout) does.)
+    ///
+    /// ```
+    /// # use expiry::{edge, Ack, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// let work = edge();
+    /// tracker.init(4711, work, 42)?;
+    /// assert_eq!(tracker.init(4711, work, 42), Err(AckError::Duplicate));
+    /// assert_eq!(tracker.ack(4711, work)?, Ack::Completed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`AckError::Duplicate`] if the id is in flight already; that root is left as it is. And the
+    /// errors of `issue`.
+    #[inline]
+    pub fn init(&self, id: u64, xor: u64, owner: u64) -> Result<(), AckError> {
+        self.trees.init(id, xor, owner, Timeout::Default)
+    }
+
+    /// As [`init`](Self::init), with a timeout for this root.
+    ///
+    /// ```
+    /// # use expiry::{edge, Ack, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// use std::time::Duration;
+    ///
+    /// tracker.init_with(4711, edge(), 42, Duration::from_secs(5))?;
+    /// assert!(tracker.owned_by(42)[0].remaining <= Some(Duration::from_secs(6)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`init`](Self::init), and [`AckError::ZeroTimeout`], [`AckError::TimeoutTooLong`].
+    #[inline]
+    pub fn init_with(
+        &self,
+        id: u64,
+        xor: u64,
+        owner: u64,
+        timeout: impl Into<Timeout>,
+    ) -> Result<(), AckError> {
+        self.trees.init(id, xor, owner, timeout.into())
+    }
+
+    /// Acks: `xor` is the id of the edge that is done, XORed with the ids of the edges derived from
+    /// it.
+    ///
+    /// ```
+    /// # use expiry::{edge, Ack, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// let (work, derived) = (edge(), edge());
+    /// let root = tracker.issue(work, 42)?;
+    /// assert_eq!(tracker.ack(root, work ^ derived)?, Ack::Pending); // done, and something came of it
+    /// assert_eq!(tracker.ack(root, derived)?, Ack::Completed);
+    /// assert_eq!(tracker.ack(root, derived), Err(AckError::NotLive));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// * [`AckError::ZeroEdge`] if `xor` is zero.
+    /// * [`AckError::NotLive`] if the root has ended: a late ack.
+    /// * For a chosen root that is not known, [`AckError::EarlyFull`], [`AckError::Full`],
+    ///   [`AckError::OutOfMemory`] and [`AckError::Closed`] if it cannot be held.
+    #[inline]
+    pub fn ack(&self, root: impl Into<RootId>, xor: u64) -> Result<Ack, AckError> {
+        match root.into() {
+            RootId::Issued(root) => self.trees.ack_issued(root, xor),
+            RootId::Chosen(id) => self.trees.ack_chosen(id, xor),
+        }
+    }
+
+    /// Fails a root: whatever else is outstanding, it ends now.
+    ///
+    /// ```
+    /// # use expiry::{edge, Ack, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// let root = tracker.issue(edge(), 42)?;
+    /// tracker.fail(root)?;
+    /// assert_eq!(tracker.fail(root), Err(AckError::NotLive)); // one outcome
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`ack`](Self::ack).
+    #[inline]
+    pub fn fail(&self, root: impl Into<RootId>) -> Result<Done, AckError> {
+        self.fail_with(root.into(), None)
+    }
+
+    /// As [`fail`](Self::fail), and the outcome names `by` as the culprit.
+    ///
+    /// ```
+    /// use expiry::{edge, AckTracker, Outcome, Reason};
+    ///
+    /// let tracker = AckTracker::builder()
+    ///     .on_outcome(|outcome: &Outcome| assert_eq!(outcome.reason, Reason::Failed { by: Some(3) }))
+    ///     .build()?;
+    /// let root = tracker.issue(edge(), 42)?;
+    /// tracker.fail_by(root, 3)?; // worker 3
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`ack`](Self::ack).
+    #[inline]
+    pub fn fail_by(&self, root: impl Into<RootId>, by: u64) -> Result<Done, AckError> {
+        self.fail_with(root.into(), Some(by))
+    }
+
+    fn fail_with(&self, root: RootId, by: Option<u64>) -> Result<Done, AckError> {
+        match root {
+            RootId::Issued(root) => self.trees.fail_issued(root, by),
+            RootId::Chosen(id) => self.trees.fail_chosen(id, by),
+        }
+    }
+
+    /// Gives a root the *tracker's* timeout again, from now on. The tracker does not remember a
+    /// timeout of the root's own: for those use [`reset_timeout_to`](Self::reset_timeout_to). When
+    /// this returns `Ok(Done::Now)` the root is live and cannot expire by its old deadline.
+    ///
+    /// If the clock has jumped by 2^38 intervals (8 years at 1 ms) since the last poll, the call
+    /// polls first, or waits for the thread that does. Otherwise a renewed deadline could not be
+    /// told from one that has long passed.
+    ///
+    /// ```
+    /// use expiry::{edge, AckTracker, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let tracker = AckTracker::builder()
+    ///     .timeout(Duration::from_secs(10))
+    ///     .clock(clock.clone())
+    ///     .build_manual()?;
+    /// let root = tracker.issue(edge(), 42)?;
+    /// clock.advance(Duration::from_secs(8));
+    /// tracker.reset_timeout(root)?;
+    /// clock.advance(Duration::from_secs(8));
+    /// tracker.poll(1000);
+    /// assert_eq!(tracker.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`ack`](Self::ack).
+    #[doc(alias = "heartbeat")]
+    #[doc(alias = "renew")]
+    #[doc(alias = "touch")]
+    pub fn reset_timeout(&self, root: impl Into<RootId>) -> Result<Done, AckError> {
+        self.reset_timeout_to(root, Timeout::Default)
+    }
+
+    /// Gives a root another timeout, from now on; it may be shorter.
+    ///
+    /// If calls overlap, a delayed call does not take back the deadline that another one has
+    /// returned for. A call lowers a deadline only if it asked for a shorter timeout, and first
+    /// looked at the root after the deadline was set. Otherwise it counts as the earlier one.
+    ///
+    /// ```
+    /// # use expiry::{edge, Ack, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// use std::time::Duration;
+    ///
+    /// let root = tracker.issue(edge(), 42)?;
+    /// tracker.reset_timeout_to(root, Duration::from_secs(600))?; // it said that it needs longer
+    /// assert!(tracker.owned_by(42)[0].remaining > Some(Duration::from_secs(60)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`ack`](Self::ack), and [`AckError::ZeroTimeout`], [`AckError::TimeoutTooLong`].
+    pub fn reset_timeout_to(
+        &self,
+        root: impl Into<RootId>,
+        timeout: impl Into<Timeout>,
+    ) -> Result<Done, AckError> {
+        let timeout = timeout.into();
+        match root.into() {
+            RootId::Issued(root) => self.trees.reset_issued(root, timeout),
+            RootId::Chosen(id) => self.trees.reset_chosen(id, timeout),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Shutdowns: the tracker refuses new roots, the live ones end, and the reaper stops.
+
+#[cfg(doc)]
+use super::{AckError, Reason};
+use super::{AckTracker, Outcome};
+use crate::setup::Reaper;
+#[cfg(doc)]
+use crate::WhenFull;
+#[cfg(feature = "async")]
+use std::future::Future;
+use std::time::Duration;
+#[cfg(feature = "async")]
+use std::time::Instant;
+
+/// What becomes of the roots that are still in flight when a tracker is shut down.
+///
+/// ```
+/// use expiry::{edge, AckTracker, Fate};
+/// use std::time::Duration;
+///
+/// let tracker = AckTracker::builder().build()?;
+/// tracker.issue(edge(), 42)?;
+/// assert_eq!(tracker.shutdown(Fate::Return)[0].owner, 42);
+/// assert!(tracker.shutdown(Fate::Drain(Duration::from_secs(5))).is_empty()); // it was down before
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fate {
+    /// New roots are refused. Those in flight get up to this long to be acked, to fail or to time
+    /// out; the tracker then cancels those that are left. The limit is real time, whatever the
+    /// tracker's clock. The call polls a tracker without a reaper meanwhile.
+    Drain(Duration),
+    /// Each gets the outcome [`Reason::Cancelled`], through the handler or the channel.
+    Cancel,
+    /// [`AckTracker::shutdown`] returns them, as [`Reason::Cancelled`]; neither handler nor channel
+    /// gets them. Early arrivals are not among them.
+    Return,
+}
+
+impl AckTracker {
+    /// Stops the tracker: refuses new roots, settles the `fate` of those in flight, stops the
+    /// reaper and waits for it. Returns the roots in flight under [`Fate::Return`], and nothing
+    /// otherwise.
+    ///
+    /// Every root whose `issue` or `init` has returned `Ok` has had its outcome when this returns,
+    /// or is in the returned list. Operations of other threads that overlap end as if they had come
+    /// just before or just after. Later ones are refused with [`AckError::Closed`] or
+    /// [`AckError::NotLive`]. (A root whose `issue` or `init` overlaps may be cancelled at once,
+    /// whatever the limit of [`Fate::Drain`].) A second shutdown finds nothing to do.
+    ///
+    /// Blocks. A channel under [`WhenFull::Wait`] is treated as under [`WhenFull::Spill`] from here
+    /// on. Do not call it from a handler. There it only refuses new roots; if the reaper or a poll
+    /// has called the handler, it also asks the reaper to stop and to cancel what is left. It does
+    /// the same in a waker that was called there, and, if there is a channel, in the waker of a
+    /// task that waits for room.
+    ///
+    /// ```
+    /// # use expiry::{edge, Ack, AckError, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// use expiry::Fate;
+    ///
+    /// tracker.issue(edge(), 42)?;
+    /// let left = tracker.shutdown(Fate::Return);
+    /// assert_eq!((left[0].owner, left.len()), (42, 1));
+    /// assert_eq!(tracker.issue(edge(), 43), Err(AckError::Closed));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shutdown(&self, fate: Fate) -> Vec<Outcome> {
+        self.trees.engine.refuse();
+        if self.trees.engine.is_driving() && self.reaper().is_none() {
+            // The caller is a handler that a poll or a shutdown of this thread has called: the call
+            // cannot wait for its own thread.
+            return Vec::new();
+        }
+        self.trees.deliver.close();
+        if let Some(reaper) = self.reaper() {
+            // This thread cannot wait for itself, nor for a round that waits for this call. And
+            // when the reaper stops and closes the engine, it waits until this thread has delivered
+            // its outcomes.
+            let is_awaited = reaper.is_current() || self.trees.engine.is_driving();
+            if is_awaited || self.trees.is_telling() {
+                reaper.ask();
+                self.trees.engine.wake_reaper();
+                return Vec::new();
+            }
+        } else if self.trees.is_telling() {
+            // There is no reaper to ask.
+            return Vec::new();
+        }
+        if let Fate::Drain(limit) = fate {
+            let began = std::time::Instant::now();
+            while !self.is_drained() && began.elapsed() < limit {
+                if self.reaper().is_none() {
+                    self.poll(4096);
+                }
+                std::thread::sleep(Duration::from_millis(1).min(limit));
+            }
+        }
+        let mut returned = Vec::new();
+        if fate == Fate::Return {
+            self.trees
+                .close(Some(&mut |outcome| returned.push(outcome)));
+        } else {
+            self.trees.close(None);
+        }
+        if let Some(reaper) = self.reaper() {
+            reaper.join(&self.trees.engine);
+        }
+        #[cfg(feature = "async")]
+        if fate == Fate::Return {
+            // The outcomes for a future that was dropped, or has yet to end.
+            returned.append(&mut self.trees.returned.take());
+        }
+        returned
+    }
+
+    /// The reaper, if there is one in this process.
+    fn reaper(&self) -> Option<&Reaper> {
+        Reaper::here(self.reaper.as_ref())
+    }
+
+    fn is_drained(&self) -> bool {
+        self.trees.engine.is_vacant(&*self.trees)
+    }
+}
+
+/// 34 years: the clock of every system can add that.
+#[cfg(feature = "async")]
+const FAR: Duration = Duration::from_secs(1 << 30);
+
+#[cfg(feature = "async")]
+impl AckTracker {
+    /// As [`shutdown`](Self::shutdown), without blocking the thread. New roots are refused when
+    /// this returns, and the future ends when all is done. The reaper drains and cancels: handlers
+    /// are called on its thread. With [`Fate::Drain`] it looks every millisecond whether anything
+    /// is left.
+    ///
+    /// The shutdown goes on if the future is dropped; another call waits for the same end. Of
+    /// several limits the shortest counts, and another fate than `Drain` ends the draining. Roots
+    /// under [`Fate::Return`] go to the first future that ends, or to a blocking `shutdown` with
+    /// that fate. Of two futures that end at once, each may have some of them.
+    ///
+    /// A tracker without a reaper must still be polled while it drains, by [`poll`](Self::poll).
+    /// Each poll wakes the future, which polls, too, and checks the limit. This call, or the last
+    /// poll of the future, cancels or returns what is left, and waits for other polls there. If the
+    /// future is dropped before that, roots are refused and drain, and another shutdown cancels
+    /// what is left.
+    ///
+    /// A handler or a waker may call it, as it may call [`shutdown`](Self::shutdown). But it must
+    /// not block until the shutdown is done, which waits for it.
+    ///
+    /// ```
+    /// use expiry::{edge, AckError, AckTracker, Fate};
+    /// use std::time::Duration;
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let tracker = std::sync::Arc::new(AckTracker::builder().build()?);
+    /// let (id, edge) = (tracker.issue(7, 42)?, 7);
+    /// let worker = tokio::spawn({
+    ///     let tracker = tracker.clone();
+    ///     async move { tracker.ack(id, edge) }
+    /// });
+    /// let drained = tracker.shutdown_async(Fate::Drain(Duration::from_secs(10)));
+    /// assert_eq!(tracker.issue(1, 43), Err(AckError::Closed)); // from here on
+    /// drained.await; // when the worker has acked
+    /// assert!(worker.await?.is_ok() && tracker.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn shutdown_async(&self, fate: Fate) -> impl Future<Output = Vec<Outcome>> + Send + '_ {
+        let engine = &self.trees.engine;
+        engine.refuse();
+        self.trees.deliver.close();
+        if fate == Fate::Return {
+            self.trees.returned.want();
+        }
+        let until = match (self.reaper(), fate) {
+            (Some(reaper), Fate::Drain(limit)) => {
+                reaper.ask_to_drain(engine, limit);
+                None
+            }
+            (Some(reaper), _) => {
+                reaper.ask();
+                engine.wake_reaper();
+                None
+            }
+            (None, Fate::Drain(limit)) => {
+                let now = Instant::now();
+                now.checked_add(limit).or_else(|| now.checked_add(FAR))
+            }
+            (None, _) => {
+                self.close_by_hand();
+                None
+            }
+        };
+        async move {
+            match self.reaper() {
+                Some(reaper) => reaper.ended(engine).await,
+                None => engine.until_parted(|| self.has_ended_by_hand(until)).await,
+            }
+            self.trees.returned.take()
+        }
+    }
+
+    /// Drives a tracker without a reaper that shuts down. Returns `Some` when it is drained, or
+    /// `until` has come, and is closed.
+    fn has_ended_by_hand(&self, until: Option<Instant>) -> Option<()> {
+        let engine = &self.trees.engine;
+        let Some(until) = until else {
+            return Some(());
+        };
+        engine.poll_beside(engine.clock().now(), 4096, &*self.trees);
+        let over = self.is_drained() || Instant::now() >= until;
+        over.then(|| self.close_by_hand())
+    }
+
+    fn close_by_hand(&self) {
+        // In a handler, or a waker, the shutdown is only asked for, as by `shutdown`.
+        if !self.trees.engine.is_driving() && !self.trees.is_telling() {
+            self.trees.last();
+        }
+    }
+}
+
+impl Drop for AckTracker {
+    /// As [`shutdown`](Self::shutdown) with [`Fate::Cancel`].
+    fn drop(&mut self) {
+        self.shutdown(Fate::Cancel);
+    }
+}

@@ -1,0 +1,61 @@
+//! When a root began, and how long ago that is.
+
+use super::Trees;
+use crate::sync::Ordering;
+use std::time::Duration;
+
+impl Trees {
+    #[inline]
+    pub(super) fn is_sampled(&self, target: u64) -> bool {
+        (target >> 32) < self.settings.sampled
+    }
+
+    pub(super) fn set_birth(&self, id: u32, stamp: u64) {
+        if let Some(spot) = self.engine.spot(id) {
+            // Relaxed: the lease publishes it, which is stored after it.
+            spot.note.store(stamp, Ordering::Relaxed);
+        }
+    }
+
+    fn birth(&self, id: u32) -> u64 {
+        let spot = self.engine.spot(id);
+        spot.map_or(0, |spot| spot.note.load(Ordering::Relaxed))
+    }
+
+    #[inline(always)]
+    pub(super) fn latency(&self, target: u64, id: u32) -> Option<Duration> {
+        if self.is_sampled(target) {
+            Some(self.age_now(id))
+        } else {
+            None
+        }
+    }
+
+    #[cold]
+    fn age_now(&self, id: u32) -> Duration {
+        self.age(id, self.engine.clock().now())
+    }
+
+    /// The birth stamp of a root with this target that begins `now`: an exact reading if its
+    /// latency will be reported.
+    #[inline(always)]
+    pub(super) fn born(&self, target: u64, now: u64) -> u64 {
+        if self.is_sampled(target) {
+            self.now_exactly()
+        } else {
+            now
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn now_exactly(&self) -> u64 {
+        self.engine.clock().now()
+    }
+
+    /// Age of a live root. It is zero if the birth stamp comes from a later clock reading than
+    /// `now`.
+    pub(crate) fn age(&self, id: u32, now: u64) -> Duration {
+        Duration::from_nanos(now.saturating_sub(self.birth(id)))
+    }
+}

@@ -1,0 +1,129 @@
+//! Acks of chosen roots, and their completion.
+
+use super::early::Held;
+use super::{At, Found, OPEN};
+use crate::ack::error::AckError;
+use crate::ack::outcome::{Ack, Reason};
+use crate::ack::trees::{Mine, Trees};
+use crate::core::index::Candidate;
+use crate::core::lease::State;
+use crate::sync::Ordering;
+
+impl Trees {
+    pub(crate) fn ack_chosen(&self, key: u64, xor: u64) -> Result<Ack, AckError> {
+        if xor == 0 {
+            return Err(AckError::ZeroEdge);
+        }
+        let hash = self.engine.hash(key);
+        let candidate = self.engine.index_of(hash).candidate(hash);
+        self.ack_chosen_at(hash, candidate, key, xor)
+    }
+
+    #[inline(always)]
+    pub(in crate::ack::trees) fn ack_chosen_at(
+        &self,
+        hash: u32,
+        candidate: Option<Candidate<'_>>,
+        key: u64,
+        xor: u64,
+    ) -> Result<Ack, AckError> {
+        let mut seen = self.find_with(candidate, hash, key);
+        loop {
+            let Some(found) = seen else {
+                match self.hold(hash, key, State::Early, Held::Share(xor))? {
+                    true => return Ok(Ack::Held),
+                    false => {
+                        seen = self.find_anywhere(hash, key);
+                        continue;
+                    }
+                }
+            };
+            if !found.lease.is_in(OPEN) {
+                return match found.lease.state() {
+                    State::InitingFailed => self.late(found.id),
+                    _ => Ok(Ack::Held),
+                };
+            }
+            let next = found.word ^ xor;
+            if found
+                .slot
+                .fields()
+                .word
+                .compare_exchange(found.word, next, Ordering::AcqRel, Ordering::Relaxed)
+                .is_err()
+            {
+                seen = self.find_anywhere(hash, key);
+                continue;
+            }
+            let target = self.target(key, found.lease.incarnation());
+            if next != target {
+                return Ok(if found.lease.state() == State::Early {
+                    Ack::Held
+                } else {
+                    Ack::Pending
+                });
+            }
+            return self.last_ack_of(hash, &found, key, target);
+        }
+    }
+
+    /// Finishes the ack that made the word its target.
+    #[inline(never)] // keeps the others short
+    fn last_ack_of(
+        &self,
+        hash: u32,
+        found: &Found<'_>,
+        key: u64,
+        target: u64,
+    ) -> Result<Ack, AckError> {
+        self.engine.with_stripe(|mine, _| {
+            if self.complete_chosen(mine, hash, found, key, target) {
+                Ok(Ack::Completed)
+            } else {
+                self.count_late(mine, found.id);
+                Err(AckError::NotLive)
+            }
+        })
+    }
+
+    /// Ends a chosen root whose word is its target. Returns `false` if another thread has ended it,
+    /// or will.
+    ///
+    /// A shutdown may have missed the root, which was not in the index yet. Its init, which is not
+    /// through, then finds the bucket closed and ends the root without an outcome.
+    pub(super) fn complete_chosen(
+        &self,
+        mine: &Mine,
+        hash: u32,
+        found: &Found<'_>,
+        key: u64,
+        target: u64,
+    ) -> bool {
+        let (slot, seen) = (found.slot, found.lease);
+        let mut lease = slot.lease();
+        let _delivering = mine.face.undelivered.announce();
+        if self.engine.has_closed(found.id) {
+            return false;
+        }
+        loop {
+            let same = lease.incarnation() == seen.incarnation()
+                && matches!(lease.state(), State::Live | State::Initing)
+                && slot.fields().key.load(Ordering::Acquire) == key;
+            if !same {
+                return false;
+            }
+            match self.engine.end(slot, lease) {
+                Ok(()) => {
+                    let acked = Some(Reason::Acked);
+                    let at = At {
+                        hash,
+                        position: found.position,
+                    };
+                    self.finish_at(mine, found.claim(), lease, target, acked, Some(at));
+                    return true;
+                }
+                Err(now) => lease = now,
+            }
+        }
+    }
+}

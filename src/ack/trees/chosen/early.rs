@@ -1,0 +1,84 @@
+//! Early entries: an ack, a failure or a renewal of a chosen root comes before its init, and waits
+//! for it.
+
+use super::New;
+use crate::ack::error::AckError;
+use crate::ack::trees::Trees;
+use crate::core::engine::Refused;
+use crate::core::lease::{Lease, State};
+
+/// What the word of an early entry holds.
+#[derive(Clone, Copy)]
+pub(super) enum Held {
+    /// The XOR of early acks.
+    Share(u64),
+    /// The culprit of an early failure.
+    Culprit(u64),
+}
+
+impl Trees {
+    /// Makes an early entry. Returns `false` if the root, or another early entry of it, is there
+    /// already.
+    #[cold]
+    pub(super) fn hold(
+        &self,
+        hash: u32,
+        key: u64,
+        state: State,
+        held: Held,
+    ) -> Result<bool, AckError> {
+        use std::sync::atomic::Ordering::Relaxed;
+        self.engine.with_stripe(|mine, index| {
+            let full = self.early.fetch_add(1, Relaxed) >= self.settings.early_capacity;
+            if full {
+                self.early.fetch_sub(1, Relaxed);
+                self.keys(mine, hash).refused.add(1);
+                return Err(AckError::EarlyFull);
+            }
+            let (deadline, now) = self.early_deadline();
+            self.engine.note_lapse(mine, now);
+            let new = New {
+                hash,
+                key,
+                owner: 0,
+                deadline,
+                now,
+            };
+            let word = |target| match held {
+                Held::Share(xor) => target ^ self.init_mark(target) ^ xor,
+                Held::Culprit(by) => target ^ by,
+            };
+            let mut refused = Refused::OutOfMemory;
+            let entered = match self.place((mine, index), &new, state, word, &mut refused) {
+                Some((claim, _)) => self
+                    .enter(mine, &new, &claim)
+                    .map(|found| found.is_none().then_some(claim)),
+                // The index may have the key already; then no room is needed.
+                None if refused != Refused::Closed && self.find_anywhere(hash, key).is_some() => {
+                    Ok(None)
+                }
+                None => Err(self.refuse(refused)),
+            };
+            let Ok(Some(claim)) = entered else {
+                self.early.fetch_sub(1, Relaxed);
+                return entered.map(|_| false);
+            };
+            mine.face.counts[self.engine.shard_of(claim.id)]
+                .early_held
+                .add(1);
+            if self.engine.enforce(claim.id, deadline).is_err() {
+                let lease = Lease::new(state, claim.incarnation, deadline);
+                self.undo(mine, claim, lease, self.target(key, claim.incarnation))?;
+            }
+            Ok(true)
+        })
+    }
+
+    /// The deadline of an early entry that begins now, and the clock reading that the deadline was
+    /// derived from.
+    fn early_deadline(&self) -> (u64, u64) {
+        let (now, lag) = self.engine.now_for_deadline();
+        let after = self.settings.early_timeout.saturating_add(lag);
+        (self.engine.ticks().deadline(now, after), now)
+    }
+}

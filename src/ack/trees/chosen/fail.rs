@@ -1,0 +1,97 @@
+//! Failures of chosen roots.
+
+use super::early::Held;
+use super::Found;
+use crate::ack::error::AckError;
+use crate::ack::outcome::Done;
+use crate::ack::trees::Trees;
+use crate::core::lease::{Lease, State};
+use crate::sync::Ordering;
+
+impl Trees {
+    pub(crate) fn fail_chosen(&self, key: u64, by: Option<u64>) -> Result<Done, AckError> {
+        let hash = self.engine.hash(key);
+        loop {
+            let Some(found) = self.find(hash, key) else {
+                let (state, word) = match by {
+                    None => (State::EarlyFailed, Held::Share(0)),
+                    Some(by) => (State::EarlyFailedBy, Held::Culprit(by)),
+                };
+                match self.hold(hash, key, state, word)? {
+                    true => return Ok(Done::Held),
+                    false => continue,
+                }
+            };
+            let lease = found.lease;
+            match lease.state() {
+                State::Live => {
+                    let target = self.target(key, lease.incarnation());
+                    match self.fail_live(found.claim(), lease, target, by) {
+                        Ok(true) => return Ok(Done::Now),
+                        Ok(false) => {}
+                        Err(_) => return self.late(found.id),
+                    }
+                }
+                State::Early => {
+                    let failed = lease.with_state(State::EarlyFailed);
+                    if found.slot.swap_lease(lease, failed).is_ok() {
+                        if let Some(by) = by {
+                            self.name_culprit(&found, failed, key, by);
+                        }
+                        return Ok(Done::Held);
+                    }
+                }
+                State::Initing => {
+                    let failed = lease.with_state(State::InitingFailed);
+                    if found.slot.swap_lease(lease, failed).is_ok() {
+                        return Ok(Done::Now);
+                    }
+                }
+                // The root has failed already, and its init has yet to come.
+                State::EarlyFailed | State::EarlyFailedBy => return Ok(Done::Held),
+                _ => return self.late(found.id),
+            }
+        }
+    }
+
+    /// Puts the culprit into the word of an early entry that this thread has just failed. If the
+    /// root's init comes before that, or the entry expires, the outcome names no culprit.
+    fn name_culprit(&self, found: &Found<'_>, mut failed: Lease, key: u64, by: u64) {
+        let target = self.target(key, failed.incarnation());
+        let mut word = found.slot.fields().word.load(Ordering::Acquire);
+        loop {
+            // The word is read first: if the lease is the same, so is the occupant. Acks that have
+            // seen the entry as merely early may still change the word. After this swap, their own
+            // swap fails.
+            let now = found.slot.lease();
+            if now.incarnation() != failed.incarnation() || now.state() != State::EarlyFailed {
+                return;
+            }
+            failed = now;
+            match found.slot.fields().word.compare_exchange(
+                word,
+                target ^ by,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => break,
+                Err(now) => word = now,
+            }
+        }
+        loop {
+            match found
+                .slot
+                .swap_lease(failed, failed.with_state(State::EarlyFailedBy))
+            {
+                // A renewal may have changed the deadline meanwhile.
+                Err(now)
+                    if now.incarnation() == failed.incarnation()
+                        && now.state() == State::EarlyFailed =>
+                {
+                    failed = now;
+                }
+                _ => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The init of a chosen root.
+
+use super::{Found, New};
+use crate::ack::error::AckError;
+use crate::ack::outcome::Reason;
+use crate::ack::trees::tree::{occupy, Tree};
+use crate::ack::trees::{Mine, Trees};
+use crate::core::engine::{Claim, Refused};
+use crate::core::header::Header;
+use crate::core::index::Insert;
+use crate::core::lease::{Lease, State};
+use crate::sync::Ordering;
+use crate::time::Timeout;
+
+impl Trees {
+    pub(crate) fn init(
+        &self,
+        key: u64,
+        xor: u64,
+        owner: u64,
+        timeout: Timeout,
+    ) -> Result<(), AckError> {
+        let hash = self.engine.hash(key);
+        // The fetch goes on while this thread reads the clock and claims a slot.
+        self.engine.index_of(hash).prefetch(hash);
+        self.engine.with_stripe(|mine, index| {
+            let (deadline, now) = self.deadline(mine, timeout)?;
+            let new = New {
+                hash,
+                key,
+                owner,
+                deadline,
+                now,
+            };
+            self.init_at((mine, index), &new, (xor, timeout))
+        })
+    }
+
+    /// Inits a root with these edges. The deadline in `new` was made of `timeout`.
+    #[inline(always)]
+    pub(in crate::ack::trees) fn init_at(
+        &self,
+        who: (&Mine, usize),
+        new: &New,
+        (xor, timeout): (u64, Timeout),
+    ) -> Result<(), AckError> {
+        let mut refused = Refused::OutOfMemory;
+        let placed = self.place(who, new, State::Live, |target| target ^ xor, &mut refused);
+        let Some((claim, header)) = placed else {
+            return self.init_anywhere(who, *new, (xor, timeout), Err(refused));
+        };
+        let id = claim.id;
+        let index = self.engine.index_of(new.hash);
+        if !index.insert_at_home(&self.engine.pin(), new.hash, id) {
+            return self.init_anywhere(who, *new, (xor, timeout), Ok(claim));
+        }
+        who.0.face.counts[self.engine.shard_of(id)].begun.add(1);
+        if self.engine.enforce_in(header, id, new.deadline).is_ok() && xor != 0 {
+            return Ok(());
+        }
+        self.init_ended(who.0, new, xor, &claim)
+    }
+
+    /// Ends a root that its init has just published: it has no edges, or the engine was shut down.
+    #[cold]
+    #[inline(never)]
+    fn init_ended(
+        &self,
+        mine: &Mine,
+        new: &New,
+        xor: u64,
+        claim: &Claim<'_, Tree>,
+    ) -> Result<(), AckError> {
+        let target = self.target(new.key, claim.incarnation);
+        let lease = Lease::new(State::Live, claim.incarnation, new.deadline);
+        if self.engine.enforce(claim.id, new.deadline).is_err() {
+            return self.undo(mine, *claim, lease, target);
+        }
+        if xor == 0 {
+            let found = Found {
+                id: claim.id,
+                slot: claim.slot,
+                word: target,
+                lease,
+                position: None,
+            };
+            self.complete_chosen(mine, new.hash, &found, new.key, target);
+        }
+        Ok(())
+    }
+
+    /// As [`init_at`](Self::init_at), for a key whose index bucket is full, a key that the index
+    /// has already, or a claim that was refused.
+    #[inline(never)]
+    fn init_anywhere<'a>(
+        &'a self,
+        who: (&Mine, usize),
+        mut new: New,
+        (xor, timeout): (u64, Timeout),
+        mut placed: Result<Claim<'a, Tree>, Refused>,
+    ) -> Result<(), AckError> {
+        let mine = who.0;
+        let New {
+            hash, key, owner, ..
+        } = new;
+        loop {
+            let New { deadline, now, .. } = new;
+            let found = match placed {
+                Ok(claim) => match self.enter(mine, &new, &claim)? {
+                    None => {
+                        mine.face.counts[self.engine.shard_of(claim.id)]
+                            .begun
+                            .add(1);
+                        return self.init_ended(mine, &new, xor, &claim);
+                    }
+                    Some(found) => found,
+                },
+                Err(Refused::Closed) => return Err(AckError::Closed),
+                // A key that is there already needs no room.
+                Err(refused) => match self.find_anywhere(hash, key) {
+                    Some(found) => found,
+                    None => return Err(self.refuse(refused)),
+                },
+            };
+            match found.lease.state() {
+                // Early acks wait for this init. If they have waited for years, they have expired:
+                // a poll ends their entry.
+                State::Early
+                    if mine.has_lapsed() && !mine.is_driving() && self.engine.has_lapsed(now) =>
+                {
+                    self.engine.catch_up(now, self);
+                    // The poll has called handlers, which may have taken their time.
+                    (new.deadline, new.now) = self.deadline(mine, timeout)?;
+                }
+                State::Early => {
+                    if self.merge(mine, &found, key, xor, owner, deadline, now)? {
+                        return Ok(());
+                    }
+                }
+                // An early failure waits for this init, and ends the root.
+                State::EarlyFailed | State::EarlyFailedBy => {
+                    let _delivering = mine.face.undelivered.announce();
+                    if self.engine.has_closed(found.id) {
+                        return Err(AckError::Closed);
+                    }
+                    if self.engine.end(found.slot, found.lease).is_ok() {
+                        self.early
+                            .fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+                        let counts = &mine.face.counts[self.engine.shard_of(found.id)];
+                        counts.begun.add(1);
+                        counts.early_merged.add(1);
+                        let target = self.target(key, found.lease.incarnation());
+                        let by = (found.lease.state() == State::EarlyFailedBy)
+                            .then(|| found.slot.fields().word.load(Ordering::Relaxed) ^ target);
+                        found.slot.fields().owner.store(owner, Ordering::Relaxed);
+                        self.set_birth(found.id, self.born(target, now));
+                        self.finish(
+                            mine,
+                            found.claim(),
+                            found.lease,
+                            target,
+                            Some(Reason::Failed { by }),
+                        );
+                        return Ok(());
+                    }
+                }
+                // Another init of this root was first (S3, S7).
+                _ => {
+                    self.keys(mine, hash).duplicate.add(1);
+                    return Err(AckError::Duplicate);
+                }
+            }
+            let mut refused = Refused::OutOfMemory;
+            placed = self
+                .place(who, &new, State::Live, |target| target ^ xor, &mut refused)
+                .map(|(claim, _)| claim)
+                .ok_or(refused);
+        }
+    }
+
+    /// Claims a slot and fills it, with the word that `word` makes of its target. The slot belongs
+    /// to this thread alone until the index has it. If no slot can be claimed, `refused` says why.
+    #[inline(always)]
+    pub(super) fn place(
+        &self,
+        (mine, index): (&Mine, usize),
+        new: &New,
+        state: State,
+        word: impl FnOnce(u64) -> u64,
+        refused: &mut Refused,
+    ) -> Option<(Claim<'_, Tree>, &Header)> {
+        let (claim, spot) = self.engine.claim(mine, index, refused)?;
+        let target = self.target(new.key, claim.incarnation);
+        let lease = Lease::new(state, claim.incarnation, new.deadline);
+        spot.note
+            .store(self.born(target, new.now), Ordering::Relaxed);
+        occupy(&spot, new.key, new.owner, word(target), lease);
+        self.keys(mine, new.hash).keys_in.add(1);
+        Some((claim, spot.header))
+    }
+
+    /// Publishes a placed slot in the index. Returns the slot that the key has already, if it has
+    /// one: the placed slot is freed then.
+    #[inline(never)]
+    pub(super) fn enter(
+        &self,
+        mine: &Mine,
+        new: &New,
+        claim: &Claim<'_, Tree>,
+    ) -> Result<Option<Found<'_>>, AckError> {
+        let mut found = None;
+        let mut probe = |id| {
+            found = self.holds(id, new.key, None);
+            found.is_some()
+        };
+        let entered = self
+            .engine
+            .publish(&self.engine.pin(), new.hash, claim.id, &mut probe, self);
+        if let Insert::Done = entered {
+            return Ok(None);
+        }
+        // The index never had the slot, so it is still this thread's alone (see `may_end`).
+        self.keys(mine, new.hash).keys_out.add(1);
+        self.engine.free(mine, claim);
+        match entered {
+            Insert::Found => Ok(found),
+            Insert::Alike => Err(self.refuse(AckError::Collisions)),
+            _ => Err(self.refuse(AckError::OutOfMemory)),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The init of a chosen root that has an early entry of acks or renewals.
+//!
+//! The init takes the entry over in place. Acks go on meanwhile: they commute with the init, which
+//! is one XOR of the word.
+
+use super::Found;
+use crate::ack::error::AckError;
+use crate::ack::outcome::Reason;
+use crate::ack::trees::{Mine, Trees};
+use crate::core::lease::{Lease, State};
+use crate::sync::Ordering;
+
+impl Trees {
+    /// Takes over the early entry `found`. Returns `false` if the entry is gone, or has changed,
+    /// and must be looked up again; an error if a shutdown will end it, or the thread that made it.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn merge(
+        &self,
+        mine: &Mine,
+        found: &Found<'_>,
+        key: u64,
+        xor: u64,
+        owner: u64,
+        deadline: u64,
+        now: u64,
+    ) -> Result<bool, AckError> {
+        let slot = found.slot;
+        let early = found.lease;
+        // The entry has the root's deadline from here on: a renewal that comes before the root is
+        // live moves that deadline.
+        let mut initing = Lease::new(State::Initing, early.incarnation(), deadline);
+        // The announcement covers what a shutdown finds on its way here, and leaves to this thread.
+        let delivering = mine.face.undelivered.announce();
+        if self.engine.has_closed(found.id) {
+            return Err(AckError::Closed);
+        }
+        // This swap refuses a second init, and keeps the early timeout away from here on.
+        if slot.swap_lease(early, initing).is_err() {
+            return Ok(false);
+        }
+        self.early
+            .fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        let counts = &mine.face.counts[self.engine.shard_of(found.id)];
+        counts.begun.add(1);
+        counts.early_merged.add(1);
+        let incarnation = early.incarnation();
+        let target = self.target(key, incarnation);
+        self.set_birth(found.id, self.born(target, now));
+        slot.fields().owner.store(owner, Ordering::Relaxed);
+        // AcqRel: Release publishes the owner to the thread whose ack completes the word. Only acks
+        // change the word, by XOR, so this commutes with them.
+        let mark = self.init_mark(target) ^ xor;
+        let complete = slot.fields().word.fetch_xor(mark, Ordering::AcqRel) ^ mark == target;
+        let mut until = deadline;
+        let goes_on = |now: Lease, state| now.incarnation() == incarnation && now.state() == state;
+        let mut live = initing.with_state(State::Live);
+        let mut swapped = slot.swap_lease(initing, live);
+        while let Err(now) = swapped {
+            if !goes_on(now, State::Initing) {
+                break;
+            }
+            // A renewal has changed the deadline meanwhile, and has returned that it did.
+            initing = now;
+            live = initing.with_state(State::Live);
+            until = live.deadline_near(self.engine.about_now());
+            swapped = slot.swap_lease(initing, live);
+        }
+        match swapped {
+            Ok(()) => {
+                if self.engine.enforce(found.id, until).is_err() {
+                    // The engine was shut down: an init that returns after that has tracked
+                    // nothing.
+                    if self.engine.end(slot, live).is_ok() {
+                        self.finish(mine, found.claim(), live, target, Some(Reason::Cancelled));
+                    }
+                } else if complete {
+                    // The root is like any other now: the thread that ends it announces that
+                    // itself.
+                    drop(delivering);
+                    self.complete_chosen(mine, self.engine.hash(key), found, key, target);
+                }
+            }
+            // A failure came between: this thread delivers it.
+            Err(now) if goes_on(now, State::InitingFailed) => {
+                if self.engine.end(slot, now).is_ok() {
+                    self.finish(
+                        mine,
+                        found.claim(),
+                        now,
+                        target,
+                        Some(Reason::Failed { by: None }),
+                    );
+                }
+            }
+            // An ack completed the root before the swap, and has delivered the outcome.
+            Err(_) => {}
+        }
+        Ok(true)
+    }
+}

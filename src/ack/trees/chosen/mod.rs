@@ -1,0 +1,150 @@
+//! Roots that callers choose: found through the index, and in any order of arrival.
+//!
+//! The caller's processes may send acks, failures and renewals of a root before its init. The first
+//! of them makes an *early entry*: a slot under the root's id that holds what came, until the init
+//! takes it over, or the early timeout ends it. An early entry has no owner, and no outcome.
+//!
+//! ```text
+//!   first ack, first renewal           first failure
+//!            |                               |
+//!          EARLY ---- failure ----> EARLY_FAILED, EARLY_FAILED_BY a culprit
+//!            |                               |
+//!       init begins                    init ends it
+//!            v                               v
+//!         INITING                       DEAD, Failed
+//!            |------- failure ----> INITING_FAILED --- the init ends it ---> DEAD, Failed
+//!      init goes on
+//!            v
+//!          LIVE ---- last ack, failure, timeout, shutdown ---> DEAD
+//! ```
+//!
+//! An init that finds no early entry begins with LIVE. `core::lease` has all transitions.
+//!
+//! | module | sequence |
+//! |---|---|
+//! | [`init`] | the init of a root, and the publication of a slot |
+//! | [`merge`] | the init of a root that has an early entry |
+//! | [`ack`] | acks, and completion |
+//! | [`early`] | the making of an early entry |
+//! | [`fail`] | failures |
+//! | [`renew`] | renewals |
+
+mod ack;
+mod early;
+mod fail;
+mod init;
+mod merge;
+mod renew;
+
+use super::tree::{read, Tree};
+use super::{Mine, Trees};
+use crate::core::engine::Claim;
+use crate::core::index::Candidate;
+use crate::core::lease::{set, Lease, State};
+use crate::core::slot::Slot;
+
+/// The states of a chosen root that its index word leads to.
+const HELD: u16 = set(&[
+    State::Early,
+    State::EarlyFailed,
+    State::EarlyFailedBy,
+    State::Initing,
+    State::InitingFailed,
+    State::Live,
+]);
+
+/// The states in which acks count.
+const OPEN: u16 = set(&[State::Early, State::Initing, State::Live]);
+
+/// A slot that the index named under a chosen id, with its word and lease as they were just then.
+pub(super) struct Found<'a> {
+    id: u32,
+    slot: Slot<'a, Tree>,
+    word: u64,
+    lease: Lease,
+    /// The position of its word in its index bucket, if that is known: not of words in overflow
+    /// buckets.
+    position: Option<usize>,
+}
+
+impl<'a> Found<'a> {
+    fn claim(&self) -> Claim<'a, Tree> {
+        Claim::of(self.id, self.slot, self.lease)
+    }
+}
+
+/// A chosen root on its way in, or its early entry.
+#[derive(Clone, Copy)]
+pub(super) struct New {
+    /// The key's hash.
+    pub(super) hash: u32,
+    pub(super) key: u64,
+    pub(super) owner: u64,
+    pub(super) deadline: u64,
+    pub(super) now: u64,
+}
+
+/// Where a key is in the index: its hash, and the position in its index bucket if that is known.
+#[derive(Clone, Copy)]
+pub(super) struct At {
+    pub(super) hash: u32,
+    pub(super) position: Option<usize>,
+}
+
+impl Trees {
+    /// Looks whether slot `id` holds `key` right now. The index led to it, from this `position` if
+    /// that is known.
+    #[inline(always)]
+    pub(super) fn holds(&self, id: u32, key: u64, position: Option<usize>) -> Option<Found<'_>> {
+        let slot = self.engine.slot(id)?;
+        let (word, lease) = read(slot, key, HELD)?;
+        Some(Found {
+            id,
+            slot,
+            word,
+            lease,
+            position,
+        })
+    }
+
+    /// The counters of the shard whose index has the keys of this hash.
+    #[inline(always)]
+    pub(super) fn keys<'m>(&self, mine: &'m Mine, hash: u32) -> &'m super::Counts {
+        &mine.face.counts[self.engine.shard_of_hash(hash)]
+    }
+
+    #[inline(always)]
+    pub(super) fn find(&self, hash: u32, key: u64) -> Option<Found<'_>> {
+        let candidate = self.engine.index_of(hash).candidate(hash);
+        self.find_with(candidate, hash, key)
+    }
+
+    /// As [`find`](Self::find), with the result of
+    /// [`candidate`](crate::core::index::Index::candidate).
+    #[inline(always)]
+    pub(super) fn find_with(
+        &self,
+        candidate: Option<Candidate<'_>>,
+        hash: u32,
+        key: u64,
+    ) -> Option<Found<'_>> {
+        if let Some(candidate) = candidate {
+            let found = self.holds(candidate.slot(), key, Some(candidate.position()));
+            if found.is_some() && candidate.is_believed() {
+                return found;
+            }
+        }
+        self.find_anywhere(hash, key)
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn find_anywhere(&self, hash: u32, key: u64) -> Option<Found<'_>> {
+        let mut seen = None;
+        self.engine.index_of(hash).find(hash, &mut |id| {
+            seen = self.holds(id, key, None);
+            seen.is_some()
+        })?;
+        seen
+    }
+}

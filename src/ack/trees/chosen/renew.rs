@@ -1,0 +1,53 @@
+//! Renewals of chosen roots.
+
+use super::early::Held;
+use crate::ack::error::AckError;
+use crate::ack::outcome::Done;
+use crate::ack::trees::Trees;
+use crate::core::engine::Look;
+use crate::core::lease::{Lease, State};
+use crate::time::Timeout;
+use std::time::Duration;
+
+impl Trees {
+    pub(crate) fn reset_chosen(&self, key: u64, timeout: Timeout) -> Result<Done, AckError> {
+        let hash = self.engine.hash(key);
+        self.check(timeout)?;
+        // All early entries have the same timeout.
+        let early = Timeout::After(Duration::from_nanos(self.settings.early_timeout));
+        let mut lost = None;
+        loop {
+            let Some(found) = self.find(hash, key) else {
+                match self.hold(hash, key, State::Early, Held::Share(0))? {
+                    true => return Ok(Done::Held),
+                    false => continue,
+                }
+            };
+            let lease = found.lease;
+            let (timeout, done) = match lease.state() {
+                // An init that is under way keeps the deadline that it finds in the lease, and
+                // notifies the driver of it.
+                State::Live | State::Initing => (timeout, Done::Now),
+                State::Early | State::EarlyFailed | State::EarlyFailedBy => (early, Done::Held),
+                _ => return self.late(found.id),
+            };
+            // A look is a first one for a later root under this id, and for a root whose init has
+            // just taken its early entry over. If only the state changed, a lost swap was not lost
+            // to a renewal.
+            let is_again = |(id, before, was): (u32, Lease, Done)| {
+                (id, was, before.incarnation()) == (found.id, done, lease.incarnation())
+                    && before.with_state(lease.state()) != lease
+            };
+            let look = Look::after(lost.is_some_and(is_again));
+            let Some(deadline) = self.renewed(lease, look, timeout)? else {
+                return Ok(done);
+            };
+            let renewed = lease.with_deadline(deadline);
+            if found.slot.swap_lease(lease, renewed).is_ok() {
+                self.engine.shortened(found.id, lease, deadline);
+                return Ok(done);
+            }
+            lost = Some((found.id, lease, done));
+        }
+    }
+}

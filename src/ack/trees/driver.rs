@@ -1,0 +1,78 @@
+//! What the driver asks of the trees.
+
+use super::tree::Tree;
+use super::Trees;
+use crate::ack::outcome::Reason;
+use crate::core::engine::{Claim, Face};
+use crate::core::lease::{Lease, State};
+use crate::core::slot::Slot;
+use crate::core::threads::Counter;
+use crate::sync::Ordering;
+use std::time::Duration;
+
+impl Face<Tree> for Trees {
+    fn may_end(&self, claim: &Claim<'_, Tree>, lease: Lease) -> bool {
+        if lease.state() == State::LiveIssued {
+            return true;
+        }
+        // Until the index has the slot, its claimer owns it, and may withdraw it.
+        let hash = self
+            .engine
+            .hash(claim.slot.fields().key.load(Ordering::Acquire));
+        self.engine
+            .index_of(hash)
+            .find(hash, &mut |id| id == claim.id)
+            .is_some()
+    }
+
+    fn prepare(&self, _: u32, slot: Slot<'_, Tree>, lease: Lease) {
+        if lease.state() != State::LiveIssued {
+            let hash = self.engine.hash(slot.fields().key.load(Ordering::Relaxed));
+            self.engine.index_of(hash).prefetch(hash);
+        }
+    }
+
+    fn expired(&self, claim: Claim<'_, Tree>, lease: Lease, deadline: u64, now: u64) {
+        let key = claim.slot.fields().key.load(Ordering::Relaxed);
+        let ticks = self.engine.ticks();
+        let (reason, target) = match lease.state() {
+            State::Live | State::LiveIssued => {
+                let due = ticks.begins(deadline);
+                let reason = Reason::TimedOut {
+                    due: Duration::from_nanos(due.saturating_sub(ticks.start())),
+                    seen: Duration::from_nanos(now.max(due).saturating_sub(ticks.start())),
+                };
+                let target = if lease.state() == State::LiveIssued {
+                    self.issued_target(key)
+                } else {
+                    self.target(key, lease.incarnation())
+                };
+                (Some(reason), target)
+            }
+            _ => (None, 0),
+        };
+        self.engine
+            .with_stripe(|mine, _| self.finish(mine, claim, lease, target, reason));
+    }
+
+    fn live(&self, shard: usize) -> (u64, u64) {
+        self.engine.balance(|share| {
+            let Some(counts) = share.counts.get(shard) else {
+                return (0, 0);
+            };
+            let ended = [
+                &counts.acked,
+                &counts.failed,
+                &counts.expired,
+                &counts.cancelled,
+                &counts.early_merged,
+                &counts.early_expired,
+            ];
+            let slots = Counter::balance(&[&counts.begun, &counts.early_held], &ended);
+            (
+                slots,
+                Counter::balance(&[&counts.keys_in], &[&counts.keys_out]),
+            )
+        })
+    }
+}

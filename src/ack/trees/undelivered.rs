@@ -1,0 +1,57 @@
+//! Outcomes on their way: a thread has decided to end a root, and has yet to deliver the outcome.
+//!
+//! A shutdown closes the channel of outcomes when no more come. So each thread announces that it is
+//! about to end a root before the swap that ends it, and takes that back when the outcome is
+//! delivered. A thread that finds the root ended therefore finds the announcement, and waits for it
+//! (`Trees::finish_telling`).
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Number of roots that one thread is about to end, or has ended, and whose outcomes it has yet to
+/// deliver. Only that thread writes it. (A standard atomic also under loom, like the engine's
+/// counters.)
+#[derive(Debug, Default)]
+pub(super) struct Undelivered(AtomicU64);
+
+impl Undelivered {
+    /// Announces that this thread is about to end a root and to deliver its outcome, until the
+    /// guard is dropped. The call comes before the swap that ends the root.
+    #[inline(always)]
+    pub(super) fn announce(&self) -> Delivering<'_> {
+        // One thread writes, so this need not be a read-modify-write.
+        self.0.store(self.0.load(Relaxed) + 1, Relaxed);
+        Delivering(&self.0)
+    }
+
+    /// Runs `f` after the outcome of the last announcement was delivered, and without it. `f` may
+    /// do anything, a shutdown included. Earlier announcements stand: `f` may run in a waker that
+    /// this thread calls while it has another outcome to deliver.
+    #[cfg(feature = "async")]
+    #[cold]
+    pub(super) fn without_last(&self, f: impl FnOnce()) {
+        let announced = self.0.load(Relaxed);
+        self.0.store(announced - 1, Release);
+        f();
+        self.0.store(announced, Relaxed);
+    }
+
+    /// Whether the thread has delivered all outcomes. Acquire pairs with the release of
+    /// [`Delivering`]: what the thread has put into the channel is visible then.
+    pub(super) fn are_delivered(&self) -> bool {
+        self.0.load(Acquire) == 0
+    }
+}
+
+/// One announcement of [`Undelivered`]. Dropping it takes the announcement back.
+pub(super) struct Delivering<'a>(&'a AtomicU64);
+
+impl Drop for Delivering<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let announced = self.0.load(Relaxed);
+        // Release pairs with `are_delivered`: a thread that finds no announcement finds the
+        // outcome.
+        self.0.store(announced - 1, Release);
+    }
+}
