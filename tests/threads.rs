@@ -252,6 +252,8 @@ fn growth_under_all_threads() {
     let ledger = Ledger::new(THREADS * EACH as usize);
     let tracker = AckTracker::builder()
         .shards(1)
+        // However slow the machine is, no root times out.
+        .timeout(std::time::Duration::from_secs(3600))
         .on_outcome(ledger.handler())
         .build()
         .unwrap();

@@ -48,7 +48,7 @@ const UNDER_VALGRIND: [&str; 9] = [
 
 /// Those that ThreadSanitizer is given where `std` is not instrumented: in the others threads wait for each other by locks, channels
 /// or the end of a scope, which it does not see then.
-const WITHOUT_LOCKS: [&str; 14] = [
+const WITHOUT_LOCKS: [&str; 15] = [
     "attack",
     "attack_keyed",
     "drops",
@@ -63,6 +63,7 @@ const WITHOUT_LOCKS: [&str; 14] = [
     "reclaim",
     "session_memory",
     "sessions",
+    "tracker_leases",
 ];
 
 enum Verdict {
