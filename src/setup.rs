@@ -6,12 +6,13 @@ use crate::core::slot::Payload;
 use crate::core::threads::InRound;
 use crate::error::BuildError;
 use crate::hash::RandomState;
-use crate::sync::process;
-use crate::sync::thread::{self, JoinHandle, Thread};
+use crate::sync::worker::Worker;
 use crate::time::{nanos, Clock, CoarseClock, Ticks};
 use crate::trace::event;
 use rand::{rngs::SmallRng, RngCore, SeedableRng};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+#[cfg(feature = "async")]
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// No thread can be more punctual.
@@ -288,22 +289,8 @@ impl<T> Leftovers<T> {
 
 /// A face's thread that drives its engine, and how to stop it.
 pub(crate) struct Reaper {
-    /// Taken by the one who joins it. Locked by shutdowns only.
-    handle: Mutex<Option<JoinHandle<()>>>,
-    thread: Thread,
+    worker: Worker,
     orders: Arc<Orders>,
-    /// The process that the thread runs in.
-    process: u32,
-}
-
-impl Drop for Reaper {
-    fn drop(&mut self) {
-        if self.is_lost() {
-            // The system knows no such thread, and may have given its memory to another one.
-            let handle = self.handle.get_mut();
-            std::mem::forget(handle.unwrap_or_else(PoisonError::into_inner).take());
-        }
-    }
 }
 
 impl Reaper {
@@ -319,50 +306,31 @@ impl Reaper {
         last: fn(&F),
     ) -> Result<Self, BuildError> {
         let orders = Arc::new(Orders::new());
-        #[cfg(feature = "tracing")]
-        let span = tracing::Span::current();
-        let handle = {
+        let worker = {
             let (face, orders) = (face.clone(), orders.clone());
-            thread::Builder::new()
-                .name("expiry-reaper".into())
-                .spawn(move || {
-                    // What the builder's thread was in says which store's reaper this is.
-                    #[cfg(feature = "tracing")]
-                    let mut entered = None;
-                    #[cfg(feature = "tracing")]
-                    crate::panics::quietly(|| entered = Some(span.entered()));
-                    event!(DEBUG, "reaper started");
-                    reaper::run(engine(&face), &*face, budget, &orders);
-                    last(&face);
-                    orders.end();
-                    #[cfg(feature = "async")]
-                    engine(&face).parted();
-                    event!(DEBUG, "reaper stopped");
-                })
-                .map_err(|error| BuildError::NoThread(error.to_string()))?
+            Worker::spawn("expiry-reaper", move || {
+                event!(DEBUG, "reaper started");
+                reaper::run(engine(&face), &*face, budget, &orders);
+                last(&face);
+                orders.end();
+                #[cfg(feature = "async")]
+                engine(&face).parted();
+                event!(DEBUG, "reaper stopped");
+            })
+            .map_err(|error| BuildError::NoThread(error.to_string()))?
         };
-        engine(face).set_reaper(&handle);
-        Ok(Reaper {
-            thread: handle.thread().clone(),
-            handle: Mutex::new(Some(handle)),
-            orders,
-            process: process::current(),
-        })
+        engine(face).set_reaper(worker.thread());
+        Ok(Reaper { worker, orders })
     }
 
-    /// The reaper, if there is one in this process.
+    /// The reaper, if there is one in this process. Without one, only polling drives the engine.
     pub(crate) fn here(reaper: Option<&Self>) -> Option<&Self> {
-        reaper.filter(|reaper| !reaper.is_lost())
-    }
-
-    /// Whether its thread stayed behind when this process was forked. Only polling drives the engine then.
-    fn is_lost(&self) -> bool {
-        self.process != process::current() && !self.is_current()
+        reaper.filter(|reaper| !reaper.worker.is_lost())
     }
 
     /// Whether the caller is this reaper.
     pub(crate) fn is_current(&self) -> bool {
-        self.thread.id() == thread::current().id()
+        self.worker.is_current()
     }
 
     /// Asks it to stop after this round.
@@ -388,14 +356,6 @@ impl Reaper {
     pub(crate) fn join<P: Payload, C>(&self, engine: &Engine<P, C>) {
         self.ask();
         engine.wake_reaper();
-        let handle = self
-            .handle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(handle) = handle {
-            // It catches its handlers' panics; had it panicked all the same, there is nothing to join.
-            let _ = handle.join();
-        }
+        self.worker.join();
     }
 }

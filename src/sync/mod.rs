@@ -32,6 +32,7 @@ pub(crate) mod process;
 pub(crate) mod stack;
 #[cfg(feature = "async")]
 pub(crate) mod tasks;
+pub(crate) mod worker;
 
 /// Starts fetching what `place` points to into the cache; a hint.
 #[inline]

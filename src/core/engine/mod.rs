@@ -327,7 +327,7 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     /// Names the thread that early deadlines wake.
-    pub(crate) fn set_reaper(&self, thread: &thread::JoinHandle<()>) {
+    pub(crate) fn set_reaper(&self, thread: &thread::Thread) {
         self.wakeup.set_reaper(thread);
     }
 

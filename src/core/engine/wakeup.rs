@@ -24,7 +24,7 @@
 //! wanted before that.
 
 use crate::sync::park::Waker;
-use crate::sync::thread::JoinHandle;
+use crate::sync::thread::Thread;
 use crate::sync::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 
@@ -49,8 +49,8 @@ impl Wakeup {
     }
 
     /// Names the reaper's thread.
-    pub(super) fn set_reaper(&self, thread: &JoinHandle<()>) {
-        self.reaper.set(thread.thread().clone());
+    pub(super) fn set_reaper(&self, thread: &Thread) {
+        self.reaper.set(thread.clone());
         // The reaper may have gone to sleep before another thread could wake it.
         self.reaper.wake();
     }

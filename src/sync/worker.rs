@@ -1,0 +1,77 @@
+//! A thread that a store has for itself: how it is started, and how others wait for its end.
+
+use super::process;
+use super::thread::{self, JoinHandle, Thread};
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+/// See the module's head.
+pub(crate) struct Worker {
+    /// Taken by the thread that joins it. Locked by shutdowns only.
+    handle: Mutex<Option<JoinHandle<()>>>,
+    thread: Thread,
+    /// The process that the thread runs in.
+    process: u32,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if self.is_lost() {
+            // The system knows no such thread, and may have given its memory to another one.
+            let handle = self.handle.get_mut();
+            std::mem::forget(handle.unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
+}
+
+impl Worker {
+    /// Starts a thread of this name. It runs in the span that the caller is in: what the builder's
+    /// thread was in says which store's thread this is.
+    pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<Self> {
+        #[cfg(feature = "tracing")]
+        let span = tracing::Span::current();
+        let handle = thread::Builder::new().name(name.into()).spawn(move || {
+            #[cfg(feature = "tracing")]
+            let mut entered = None;
+            #[cfg(feature = "tracing")]
+            crate::panics::quietly(|| entered = Some(span.entered()));
+            run();
+        })?;
+        Ok(Worker {
+            thread: handle.thread().clone(),
+            handle: Mutex::new(Some(handle)),
+            process: process::current(),
+        })
+    }
+
+    /// Its thread.
+    pub(crate) fn thread(&self) -> &Thread {
+        &self.thread
+    }
+
+    /// Whether its thread stayed behind when this process was forked.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.process != process::current() && !self.is_current()
+    }
+
+    /// Whether the caller is this thread.
+    pub(crate) fn is_current(&self) -> bool {
+        self.thread.id() == thread::current().id()
+    }
+
+    /// Waits for its end, unless another thread does or the caller is this thread.
+    pub(crate) fn join(&self) {
+        if self.is_current() {
+            return;
+        }
+        let handle = self
+            .handle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(handle) = handle {
+            // It catches users' panics; had it panicked all the same, there is nothing to join.
+            let _ = handle.join();
+        }
+    }
+}
