@@ -89,7 +89,7 @@ pub enum BuildError {
     ZeroPauseGrace,
     /// The operating system gave no memory.
     OutOfMemory,
-    /// The operating system gave no thread for the reaper.
+    /// The operating system gave no thread for the reaper, or for the listener.
     NoThread(String),
 }
 
@@ -148,7 +148,7 @@ impl fmt::Display for BuildError {
                 "with a pause grace of zero every delay would count as a stall; leave it out for none"
             ),
             BuildError::OutOfMemory => write!(f, "out of memory"),
-            BuildError::NoThread(why) => write!(f, "no thread for the reaper: {why}"),
+            BuildError::NoThread(why) => write!(f, "the operating system gave no thread: {why}"),
         }
     }
 }

@@ -295,6 +295,7 @@ series! {
     Gauge LIVE = "expiry_live", Count, "entries now";
     Gauge CAPACITY = "expiry_capacity", Count, "the most entries there may be, where that is bounded";
     Gauge SLOTS = "expiry_slots", Count, "slots whose memory is held, in use or not";
+    Gauge LISTENER_WAITING = "expiry_listener_waiting", Count, "ends that wait for the listener thread of a map";
     Gauge UNRECLAIMED = "expiry_unreclaimed", Count, "entries that have ended and whose memory is not free yet";
     Gauge TABLES = "expiry_tables", Count, "tables of the index: one for each shard, and more while it grows or shrinks";
     Counter INSERTED = "expiry_inserted_total", Count, "entries that came in";
@@ -437,6 +438,7 @@ impl StoreMetrics {
             reaper_busy,
             reaper_rounds,
             listener_panics,
+            listener_waiting,
             spilled,
             undelivered,
             drop_panics,
@@ -449,6 +451,7 @@ impl StoreMetrics {
             out.lateness(lateness);
             out.reaper(*reaper_busy, *reaper_rounds);
             out.counter(&HANDLER_PANICS, *listener_panics);
+            out.gauge(&LISTENER_WAITING, *listener_waiting);
             out.counter(&SPILLED, *spilled);
             out.counter(&UNDELIVERED, *undelivered);
             out.counter(&DROP_PANICS, *drop_panics);

@@ -132,7 +132,9 @@ impl Deliver {
                     self.panics.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            Target::Channel(sender) => sender.put(*outcome),
+            Target::Channel(sender) => {
+                sender.put(*outcome);
+            }
         }
     }
 }

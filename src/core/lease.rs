@@ -33,7 +33,8 @@
 //!
 //! The lease of a slot that is FORWARD names the slot with the new value, where other leases hold
 //! the deadline. The lease of a DEAD slot on the deferred-free list names the next slot of that
-//! list ([`Lease::link`]).
+//! list ([`Lease::link`]). Such a lease has 8 bits above the link. The highest of them says that
+//! two holders keep a slot that has ended (`keyed::removed`).
 //!
 //! # Widths, and what remains possible
 //!
@@ -68,6 +69,8 @@ const LOWERED_MASK: u64 = 15 << 4;
 const DEADLINE_BITS: u32 = 40;
 const DEADLINE_SHIFT: u32 = 64 - DEADLINE_BITS;
 const DEADLINE_MASK: u64 = (1 << DEADLINE_BITS) - 1;
+/// Of a lease that names a slot: two holders keep this one.
+const HELD_TWICE: u64 = 1 << 63;
 
 /// What a slot is doing. See the module's head for the transitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -231,6 +234,21 @@ impl Lease {
         (self.0 >> DEADLINE_SHIFT) as u32
     }
 
+    /// The same lease of an ended slot, which two holders keep. A deadline is lost, a link stays.
+    #[inline]
+    pub(crate) fn held_twice(self) -> Self {
+        Lease(self.with_link(self.state(), self.link()).0 | HELD_TWICE)
+    }
+
+    /// Whether two holders keep the slot. Of a lease that was [`held_twice`](Self::held_twice).
+    #[inline]
+    pub(crate) fn is_held_twice(self) -> bool {
+        self.0 & HELD_TWICE != 0
+    }
+
+    /// All bits but the one of [`held_twice`](Self::held_twice).
+    pub(crate) const HELD_ONCE: u64 = !HELD_TWICE;
+
     /// A free slot that remembers its incarnation.
     #[inline]
     pub(crate) fn free(incarnation: u32) -> Self {
@@ -355,6 +373,22 @@ mod tests {
             }
             let last = seen[15].with_deadline(nearer).with_deadline(first);
             assert_eq!(last, lease);
+        }
+    }
+
+    #[test]
+    fn a_second_holder_changes_no_state_and_no_link() {
+        let forward = Lease::new(State::Live, 0xABCD, NEVER).with_link(State::Forward, u32::MAX);
+        let dead = Lease::new(State::Dead, 0xABCD, NEVER);
+        for lease in [forward, dead] {
+            let twice = lease.held_twice();
+            let once = Lease(twice.0 & Lease::HELD_ONCE);
+            assert!(twice.is_held_twice() && !once.is_held_twice());
+            for held in [twice, once] {
+                assert_eq!(held.state(), lease.state());
+                assert_eq!(held.incarnation(), lease.incarnation());
+                assert_eq!(held.link(), lease.link());
+            }
         }
     }
 

@@ -201,6 +201,27 @@ impl<'a, P: Payload> Slot<'a, P> {
         self.word().store(lease.0, Ordering::Release);
     }
 
+    /// Notes that a second holder keeps this slot, which has ended. The caller is its one holder:
+    /// no other thread changes the lease.
+    pub(crate) fn hold_twice(self) {
+        self.set_lease(self.lease_relaxed().held_twice());
+    }
+
+    /// Whether the other one of two holders still keeps the slot. Acquire pairs with
+    /// [`let_go`](Self::let_go): that holder's reads of the payload come before.
+    pub(crate) fn is_held_twice(self) -> bool {
+        self.lease().is_held_twice()
+    }
+
+    /// One of two holders lets go. Returns whether the other one has let go before, so that the
+    /// caller owns the slot alone. A read-modify-write, so of two that meet one is the last.
+    pub(crate) fn let_go(self) -> bool {
+        // Release: this holder's reads of the payload come before the other one's end of it.
+        // Acquire: the same the other way round.
+        let before = self.word().fetch_and(Lease::HELD_ONCE, Ordering::AcqRel);
+        !Lease(before).is_held_twice()
+    }
+
     #[cfg(not(expiry_loom))]
     const LAYOUT: (usize, usize) = layout::<P>();
 

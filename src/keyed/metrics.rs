@@ -1,5 +1,6 @@
 //! What operators can see of a keyed store.
 
+use super::listener_thread::ListenerThread;
 use super::store::Store;
 use crate::core::engine::Face;
 use crate::core::lateness::Lateness;
@@ -79,14 +80,20 @@ pub struct StoreMetrics {
     pub reaper_rounds: u64,
     /// Panics of the listener, or handler, that were caught.
     pub listener_panics: u64,
-    /// Keys that went to the second queue of a channel; see [`WhenFull::Spill`](crate::WhenFull::Spill).
+    /// Ends that wait for a map's [listener thread](crate::ExpiringMapBuilder::listener_thread) to
+    /// call the listener. Each keeps its entry's slot, with key and value.
+    pub listener_waiting: u64,
+    /// Keys of a queue, or ends of a map with a listener thread, that went to the second queue of a
+    /// full channel; see [`WhenFull::Spill`](crate::WhenFull::Spill).
     pub spilled: u64,
-    /// Keys that nobody got: dropped by [`WhenFull::Drop`](crate::WhenFull::Drop), or the receiver was gone.
+    /// Keys, or ends, that were not delivered: dropped by [`WhenFull::Drop`](crate::WhenFull::Drop), or the
+    /// receiver was gone.
     pub undelivered: u64,
     /// Panics of `Drop` of this store's keys and values that the store has caught.
     pub drop_panics: u64,
     /// Entries that have ended and whose memory is not free yet: a reader may hold them, or the driver
-    /// has yet to drop key and value. Those that a caller holds as `Ended` are not counted.
+    /// has yet to drop key and value. Those that a caller holds as `Ended`, or that wait for the
+    /// listener thread, are not counted.
     pub unreclaimed: u64,
 }
 
@@ -127,6 +134,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 expired: a.expired + b.expired,
                 closed: a.closed + b.closed,
             });
+        let astray = self.listener_thread.as_ref().map(ListenerThread::astray);
+        let (spilled, undelivered) = astray.unwrap_or_default();
         StoreMetrics {
             shards,
             total,
@@ -136,8 +145,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
             reaper_busy: Duration::from_nanos(self.engine.busy.get()),
             reaper_rounds: self.engine.rounds.get(),
             listener_panics: self.panics.load(Relaxed),
-            spilled: 0,
-            undelivered: 0,
+            listener_waiting: self
+                .listener_thread
+                .as_ref()
+                .map_or(0, ListenerThread::waiting),
+            spilled,
+            undelivered,
             drop_panics: self.drop_panics.load(Relaxed),
             unreclaimed: self.engine.unreclaimed(),
         }

@@ -10,6 +10,7 @@ mod error;
 mod hazard;
 mod idle;
 mod lifetime;
+mod listener_thread;
 mod living;
 mod map;
 mod metrics;

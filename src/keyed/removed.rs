@@ -1,4 +1,36 @@
 //! Entries that have ended, in the hands of the thread that ended them.
+//!
+//! An ended slot has one holder: its [`EndedSlot`]. When that is dropped, the slot goes to the
+//! deferred-free list.
+//!
+//! # Two holders
+//!
+//! Where a store has a [listener thread](super::listener_thread), the queue holds an ended slot until
+//! the listener has been called, and the thread that ended the entry may hold it as well: a removing
+//! call returns it as [`Ended`]. A bit of the slot's lease counts the two:
+//!
+//! ```text
+//!   the thread that ended the entry           the listener thread
+//!   sets the bit                  (a store: it is the one holder)
+//!   puts the slot's number into the queue
+//!                                             takes it; calls the listener, unpinned
+//!   lets go: takes the bit away   (a swap)    lets go: takes the bit away   (a swap)
+//!
+//!   the one that finds the bit set does nothing more
+//!   the one that finds it gone owns the slot alone, and pushes it on its deferred-free list
+//! ```
+//!
+//! **Invariant.** The bit is set exactly while both hold the slot. A slot with the bit set is on no
+//! list, and its payload stays. Once the bit is gone nothing sets it again before the slot is free.
+//!
+//! **Linearization point**: the swap of [`Slot::let_go`]. It is one read-modify-write of one word, so
+//! of two holders that let go at once exactly one finds the bit gone. It releases that holder's reads
+//! of the payload, and acquires the other one's. `Ended::into_value` takes the payload only if its
+//! holder is alone, which a load of the bit says: no other thread could become a holder again.
+//!
+//! The bit has a meaning only where a holder knows that there were two (`shared`): a `DEAD` lease that
+//! had one holder all the time still has its deadline there. Readers do not look at the bit. They
+//! compare states, and follow links of 32 bits, which end below it.
 
 use super::store::{Pair, Store};
 use crate::core::slot::Slot;
@@ -8,10 +40,13 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// An entry that has ended, owned by the thread that ended it: out of the index, not free. When
-/// this is dropped, the slot goes to the store's deferred-free list.
+/// this is dropped, and the other holder where there are two, the slot goes to the store's
+/// deferred-free list.
 pub(crate) struct EndedSlot<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> {
     store: H,
     id: u32,
+    /// There are two holders, or were.
+    shared: bool,
     /// Of `store`, which `H` keeps.
     slot: Slot<'static, Pair<K, V>>,
 }
@@ -44,7 +79,38 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
         // SAFETY: the store keeps its slots for as long as it is there, and `H` keeps the store.
         let slot =
             unsafe { std::mem::transmute::<Slot<'_, Pair<K, V>>, Slot<'static, Pair<K, V>>>(slot) };
-        EndedSlot { store, id, slot }
+        EndedSlot {
+            store,
+            id,
+            shared: false,
+            slot,
+        }
+    }
+
+    /// The second holder of a slot.
+    ///
+    /// # Safety
+    ///
+    /// For each [`share`](Self::share) of this slot in this store once.
+    pub(super) unsafe fn second(store: H, id: u32) -> Self {
+        // SAFETY: the first holder has ended it.
+        let mut second = unsafe { Self::new(store, id) };
+        second.shared = true;
+        second
+    }
+
+    /// Gives the slot a second holder, and returns its number, from which
+    /// [`second`](Self::second) makes that holder. Called at most once.
+    pub(super) fn share(&mut self) -> u32 {
+        debug_assert!(!self.shared);
+        self.slot.hold_twice();
+        self.shared = true;
+        self.id
+    }
+
+    /// The second holder was not made after all.
+    pub(super) fn unshare(&self) {
+        self.slot.let_go();
     }
 
     fn pair(&self) -> &(K, V) {
@@ -62,6 +128,9 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
 
     /// Key and value, if no thread can be looking at them. Never waits.
     fn into_pair(self) -> Result<(K, V), Self> {
+        if self.shared && self.slot.is_held_twice() {
+            return Err(self);
+        }
         // In this order: an announcement is seen once its thread is seen to have unpinned.
         if !self.store.engine.is_unobserved() || self.store.is_announced(self.slot) {
             return Err(self);
@@ -79,6 +148,9 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
 impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> Drop for EndedSlot<H, K, V> {
     #[inline]
     fn drop(&mut self) {
+        if self.shared && !self.slot.let_go() {
+            return; // The other holder frees the slot.
+        }
         self.store.free_later(self.id);
     }
 }
@@ -181,7 +253,9 @@ impl<'a, K: 'static, V: 'static> Ended<'a, K, V> {
     ///
     /// The handle, where a thread is pinned in this store: it holds a [`Ref`](crate::Ref), or is in
     /// the middle of a call. Also where the call that put this value in has yet to return a
-    /// reference to it: its listener is running.
+    /// reference to it: its listener is running. And where the map has a
+    /// [listener thread](crate::ExpiringMapBuilder::listener_thread) that has yet to call the
+    /// listener for this value.
     ///
     /// # Examples
     ///
@@ -243,6 +317,7 @@ impl<'a, K: 'static, V: 'static> EndedSlot<&'a Store<K, V>, K, V> {
         Ended(EndedSlot {
             store,
             id: this.id,
+            shared: this.shared,
             slot: this.slot,
         })
     }

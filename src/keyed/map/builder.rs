@@ -1,8 +1,10 @@
 //! Settings.
 
 use super::ExpiringMap;
+use crate::channel::WhenFull;
 use crate::error::BuildError;
 use crate::hash::RandomState;
+use crate::keyed::listener_thread::ListenerThread;
 use crate::keyed::store::{Cause, Listener, Store};
 use crate::setup::{setters, Setup};
 #[cfg(doc)]
@@ -22,6 +24,7 @@ use std::time::Duration;
 /// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
 /// | [`capacity`](Self::capacity) | unbounded |
 /// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
+/// | [`listener_thread`](Self::listener_thread) | none: the thread that ends an entry calls the listener |
 /// | [`hasher`](Self::hasher) | [`RandomState`] |
 /// | [`reaper_budget`](Self::reaper_budget) | 4096 |
 ///
@@ -43,6 +46,8 @@ pub struct ExpiringMapBuilder<K, V, S = RandomState> {
     time_to_live: Option<Duration>,
     time_to_idle: Option<Duration>,
     listener: Option<Listener<K, V>>,
+    /// Length and policy of the listener thread's channel.
+    listener_thread: Option<(usize, WhenFull)>,
     /// Makes the hasher.
     hasher: Hashing<S>,
 }
@@ -71,6 +76,7 @@ impl<K, V> Default for ExpiringMapBuilder<K, V> {
             time_to_live: None,
             time_to_idle: None,
             listener: None,
+            listener_thread: None,
             hasher: Hashing::ByDefault(Setup::hasher),
         }
     }
@@ -228,7 +234,8 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     /// replaces, removes, or shuts down.
     ///
     /// It may call the map, be slow, or panic. A slow listener delays its own thread only (the reaper,
-    /// and so further expirations), and holds back no memory. A panic is caught and counted.
+    /// and so further expirations), and holds back no memory. A panic is caught and counted. With a
+    /// [`listener_thread`](Self::listener_thread) that thread calls it instead.
     ///
     /// # Examples
     ///
@@ -250,6 +257,80 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     /// ```
     pub fn on_end(mut self, listener: impl Fn(&K, &V, Cause) + Send + Sync + 'static) -> Self {
         self.listener = Some(Box::new(listener));
+        self
+    }
+
+    /// A thread of its own calls the listener ([`on_end`](Self::on_end)), so that a slow one delays
+    /// neither the reaper nor the calls that end entries. It is given the ends through a channel of
+    /// `length` ends; `when_full` says what happens to those that find no room:
+    ///
+    /// * [`WhenFull::Wait`]: the thread that ended the entry waits for room, the reaper too. It must not
+    ///   hold a lock that the listener takes. The listener thread itself does not wait: what the
+    ///   listener ends then spills. Of two maps whose listeners end entries of each other's, use
+    ///   [`WhenFull::Spill`].
+    /// * [`WhenFull::Spill`]: they go to a second queue, which has no bound.
+    /// * [`WhenFull::Drop`]: the listener is not called for them.
+    ///
+    /// `spilled` and `undelivered` in the [metrics](crate::StoreMetrics) count these, and
+    /// `listener_waiting` the ends that wait. Without a listener, there is no such thread.
+    ///
+    /// The listener is called once for each end that has not been dropped, in the order in which the
+    /// ends came into the channel; of ends that spilled there is no order.
+    ///
+    /// # Cost and progress
+    ///
+    /// The channel takes 16 bytes for each of its `length` places, at once. An end that waits keeps its
+    /// entry's slot, with key and value, which the [capacity](Self::capacity) does not count any more.
+    /// While it waits, [`Ended::into_value`](crate::Ended::into_value) returns the handle, and
+    /// [`flush`](ExpiringMap::flush) does not wait for it. But under `Wait`, no call waits for the
+    /// listener; one that ends an entry sends a message of 8 bytes, and may wake the listener thread.
+    ///
+    /// # Shutdown
+    ///
+    /// [`shutdown`](ExpiringMap::shutdown), and dropping the map, wait until the listener has been called
+    /// for all that was in the channel, for as long as that takes. (`Wait` is treated as `Spill` from
+    /// then on.) In a listener they do not wait: the listener thread goes on until the channel is empty,
+    /// and then ends. An end that another thread's call reaches while the map is shut down is
+    /// delivered by that thread. After a `fork` the child has no such thread: the thread that ends an
+    /// entry calls the listener there, and what was in the channel is the parent's.
+    ///
+    /// # Errors
+    ///
+    /// The build methods refuse a length of zero ([`BuildError::ZeroChannel`]) or above 2^31
+    /// ([`BuildError::ChannelTooLong`]), and say if there was no memory, or no thread.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry::{BuildError, Cause, ExpiringMap, WhenFull};
+    /// use std::sync::mpsc;
+    ///
+    /// let (sender, told) = mpsc::channel();
+    /// let (go_on, wait) = mpsc::sync_channel(0);
+    /// let wait = std::sync::Mutex::new(wait);
+    /// let map = ExpiringMap::builder()
+    ///     .on_end(move |key: &u64, _: &&str, cause| {
+    ///         wait.lock().unwrap().recv().unwrap(); // a slow listener
+    ///         sender.send((*key, cause)).unwrap();
+    ///     })
+    ///     .listener_thread(1000, WhenFull::Spill)
+    ///     .build()?;
+    /// map.insert(1, "one")?;
+    /// map.insert(2, "two")?;
+    /// assert_eq!(map.remove(&1).as_deref(), Some(&"one")); // does not wait for the listener
+    /// go_on.send(())?;
+    /// assert_eq!(told.recv()?, (1, Cause::Removed));
+    /// let shutdown = std::thread::spawn(move || map.shutdown());
+    /// go_on.send(())?;
+    /// shutdown.join().unwrap(); // by now all has been delivered
+    /// assert_eq!(told.try_recv()?, (2, Cause::Closed));
+    ///
+    /// let refused = ExpiringMap::<u64, u64>::builder().listener_thread(0, WhenFull::Wait).build();
+    /// assert_eq!(refused.err(), Some(BuildError::ZeroChannel));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn listener_thread(mut self, length: usize, when_full: WhenFull) -> Self {
+        self.listener_thread = Some((length, when_full));
         self
     }
 
@@ -282,6 +363,7 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
             time_to_live: self.time_to_live,
             time_to_idle: self.time_to_idle,
             listener: self.listener,
+            listener_thread: self.listener_thread,
             hasher: Hashing::Chosen(hasher),
         }
     }
@@ -346,14 +428,20 @@ where
             Hashing::Chosen(hasher) => hasher,
             Hashing::ByDefault(make) => make(&self.setup),
         };
-        let store = Store::build(
+        let mut store = Store::build(
             &self.setup,
             self.time_to_live,
             self.time_to_idle,
             self.listener,
         )?;
+        if let Some((length, when_full)) = self.listener_thread {
+            let thread = ListenerThread::new(length, when_full)?;
+            store.listener_thread = store.listener.is_some().then_some(thread);
+        }
+        let store = Arc::new(store);
+        ListenerThread::start(&store)?;
         Ok(ExpiringMap {
-            store: Arc::new(store),
+            store,
             hasher,
             reaper: None,
         })

@@ -100,7 +100,7 @@ where
     /// [`OccupiedEntry`](crate::expiring_map::OccupiedEntry) or an item of an iterator (this
     /// thread, too), or is in the middle of a call. An entry that a caller holds as
     /// [`Ended`](crate::Ended) is not waited for: a flush that begins after the handle was dropped
-    /// waits for it. Nor is the new value of an [`upsert`](Self::upsert) or
+    /// waits for it. Nor is one that waits for the listener thread. Nor is the new value of an [`upsert`](Self::upsert) or
     /// [`OccupiedEntry::insert`](crate::expiring_map::OccupiedEntry::insert), if it ended while the
     /// listener ran: it is dropped after the reference.
     ///
@@ -155,7 +155,9 @@ where
     /// does the same.
     ///
     /// Waits for a round of the reaper that is under way, unless a listener in such a round calls
-    /// it: then the reaper, or the thread that polls, does the rest when that round has ended.
+    /// it: then the reaper, or the thread that polls, does the rest when that round has ended. Waits for
+    /// the [listener thread](crate::ExpiringMapBuilder::listener_thread), too, until that has called the
+    /// listener for every end; in a listener, or in a `Drop` that a driver runs, it does not.
     ///
     /// ```
     /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
@@ -174,7 +176,9 @@ where
     /// As [`shutdown`](Self::shutdown), without blocking the thread: insertions are refused when
     /// this returns, the reaper ends the entries and calls the listener, and the future is ready
     /// when that is done. The shutdown goes on if the future is dropped. A map without a reaper has
-    /// been shut down when this returns.
+    /// been shut down when this returns. With a
+    /// [listener thread](crate::ExpiringMapBuilder::listener_thread) the future is ready when that
+    /// has called the listener for every end.
     ///
     /// ```
     /// use expiry::{Cause, ExpiringMap, StoreError};
@@ -196,8 +200,13 @@ where
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {
-        let close = || self.store.close();
-        crate::setup::shut_soon(&self.store.engine, self.reaper.as_ref(), close)
+        let store = &*self.store;
+        store.wait_no_more();
+        let closed = crate::setup::shut_soon(&store.engine, self.reaper.as_ref(), || store.close());
+        async move {
+            closed.await;
+            store.delivered().await;
+        }
     }
 }
 

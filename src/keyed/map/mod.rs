@@ -71,8 +71,9 @@ use std::sync::Arc;
 ///   [`shutdown`](Self::shutdown), and, rarely, an insertion that finds the map full, or a call
 ///   after the clock has jumped by years.
 /// * Beside these, only the caller of [`flush`](Self::flush) drops them, the caller of
-///   [`Ended::into_value`](crate::Ended::into_value), and the thread that drops the last handle to
-///   the map.
+///   [`Ended::into_value`](crate::Ended::into_value), the thread that drops the last handle to the
+///   map, and, at the end of a shutdown, its
+///   [listener thread](ExpiringMapBuilder::listener_thread).
 /// * `Drop` runs unpinned, and while the map holds nothing that other threads wait for. It may call
 ///   the map, take a lock, or panic. A panic is caught and counted (`drop_panics` in the
 ///   [metrics](crate::StoreMetrics)).
@@ -117,6 +118,11 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
+    #[cfg(expiry_loom)]
+    pub(in crate::keyed) fn store(&self) -> &Store<K, V> {
+        &self.store
+    }
+
     #[inline(always)]
     fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u32
     where

@@ -15,14 +15,38 @@ const PARTING: Duration = Duration::from_millis(10);
 const PARTING: Duration = Duration::ZERO;
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// Ends every entry, and calls the listener.
+    /// Ends every entry, and calls the listener, or asks the listener thread to and to end then.
     pub(crate) fn close(&self) {
         self.engine.close(self, |claim, _| {
-            let ended = self.ended_by_driver(&claim, Cause::Closed);
-            self.tell(&ended, Cause::Closed);
+            let mut ended = self.ended_by_driver(&claim, Cause::Closed);
+            self.tell(&mut ended, Cause::Closed);
         });
-        // No thread drives the store from here on. This waits for pinned threads, but not for long.
+        if let Some(thread) = &self.listener_thread {
+            thread.stop();
+        }
+        self.part();
+    }
+
+    /// Drops what has ended, as no thread drives the store from here on. This waits for pinned
+    /// threads, but not for long.
+    pub(in crate::keyed) fn part(&self) {
         self.engine.flush(PARTING, self);
+    }
+
+    /// There is a shutdown: no thread waits until the listener thread has room.
+    pub(in crate::keyed) fn wait_no_more(&self) {
+        if let Some(thread) = &self.listener_thread {
+            thread.close();
+        }
+    }
+
+    /// Ready when the listener thread has delivered all that a shutdown has left it.
+    #[cfg(feature = "async")]
+    pub(in crate::keyed) async fn delivered(&self) {
+        if let Some(thread) = &self.listener_thread {
+            let has_ended = || thread.has_ended().then_some(());
+            self.engine.until_parted(has_ended).await;
+        }
     }
 
     /// Ends every entry, and gives it to `left`.
@@ -41,8 +65,13 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Reaper::start(self, |store| &store.engine, budget, Store::close)
     }
 
-    /// Ends every entry, stops the reaper, and waits for it, as [`shut`] does.
+    /// Ends every entry, stops the reaper, and waits for it, as [`shut`] does; and for the listener
+    /// thread.
     pub(in crate::keyed) fn shut(&self, reaper: Option<&Reaper>) {
+        self.wait_no_more();
         shut(&self.engine, reaper, || self.close());
+        if let Some(thread) = &self.listener_thread {
+            thread.join();
+        }
     }
 }

@@ -47,8 +47,8 @@ impl std::fmt::Display for Cause {
     }
 }
 
-/// Called for every end, once, by the thread that ended the entry, afterwards and unpinned. It may
-/// call the store, be slow, or panic.
+/// Called for every end, once, by the thread that ended the entry, or by the listener thread;
+/// afterwards and unpinned. It may call the store, be slow, or panic.
 pub(crate) type Listener<K, V> = Box<dyn Fn(&K, &V, Cause) + Send + Sync>;
 
 impl<K: 'static, V: 'static> Store<K, V> {
@@ -128,14 +128,25 @@ impl<K: 'static, V: 'static> Store<K, V> {
             .with_stripe(|mine, _| self.finish(&pin, mine, claim, hash, None, cause))
     }
 
-    /// Calls the listener for an entry that this thread has ended. Never panics. The caller is
-    /// unpinned.
+    /// Delivers an end to the listener, once: the listener thread calls it, or without one this
+    /// thread, which has ended the entry. Never panics. The caller is unpinned.
     #[inline]
-    pub(in crate::keyed) fn tell(&self, ended: &EndedSlot<&Self, K, V>, cause: Cause) {
-        let Some(listener) = &self.listener else {
+    pub(in crate::keyed) fn tell(&self, ended: &mut EndedSlot<&Self, K, V>, cause: Cause) {
+        if self.listener.is_none() {
             return;
-        };
-        self.guard(|| listener(ended.key(), ended.value(), cause));
+        }
+        match &self.listener_thread {
+            None => self.call_listener(ended, cause),
+            Some(thread) => thread.queue(self, ended, cause),
+        }
+    }
+
+    /// Calls the listener for an ended entry. Never panics. The caller is unpinned.
+    #[inline]
+    pub(in crate::keyed) fn call_listener(&self, ended: &EndedSlot<&Self, K, V>, cause: Cause) {
+        if let Some(listener) = &self.listener {
+            self.guard(|| listener(ended.key(), ended.value(), cause));
+        }
     }
 
     /// Runs the user's code. Catches and counts its panic.

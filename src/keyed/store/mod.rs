@@ -35,6 +35,7 @@ pub(super) use replace::Replaced;
 
 use super::hazard::Hazards;
 use super::idle::Policy;
+use super::listener_thread::ListenerThread;
 use crate::core::engine::{Claim, Engine, Stripe};
 use crate::core::lease::{set, Lease, State};
 use crate::core::per_shard::PerShard;
@@ -150,6 +151,8 @@ pub(crate) struct Store<K: 'static, V: 'static> {
     /// The default time to idle in nanoseconds, if there is one.
     pub(super) idle: Option<u64>,
     pub(super) listener: Option<Listener<K, V>>,
+    /// The thread that calls the listener, if the user has chosen one.
+    pub(super) listener_thread: Option<ListenerThread>,
     /// Entries that are kept for calls which run the listener.
     pub(super) hazards: Hazards,
     /// Panics of the listener that were caught.
@@ -185,6 +188,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             timeout: timeout.map(nanos),
             idle: idle.map(nanos),
             listener,
+            listener_thread: None,
             hazards: Hazards::new(),
             panics: Statistic::new(0),
             drop_panics: Statistic::new(0),

@@ -1,0 +1,136 @@
+//! Ended entries that wait for a listener thread: two holders of one slot, and the thread's end. The model does the listener
+//! thread's work, as the checker sees no channel.
+#![cfg(expiry_loom)]
+
+use expiry::{Cause, Ended, ExpiringMap, ManualClock, WhenFull};
+use loom_tests::{model, thread, TICK};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A value that counts how often it is dropped.
+struct Counted(u64, Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A map with a listener thread, and value 10 under key 1.
+#[derive(Clone)]
+struct Rig {
+    map: Arc<ExpiringMap<u64, Counted>>,
+    told: Arc<Mutex<Vec<(u64, Cause)>>>,
+    dropped: Arc<AtomicUsize>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let into = told.clone();
+        let map = ExpiringMap::builder()
+            .interval(TICK)
+            .shards(1)
+            .seed(7)
+            .clock(ManualClock::new())
+            .on_end(move |_: &u64, value: &Counted, cause| {
+                into.lock().unwrap().push((value.0, cause));
+            })
+            .listener_thread(1, WhenFull::Spill)
+            .build_manual()
+            .unwrap();
+        let rig = Rig {
+            map: Arc::new(map),
+            told,
+            dropped: Arc::new(AtomicUsize::new(0)),
+        };
+        assert!(rig.map.insert(1, rig.value(10)).unwrap().is_none());
+        rig
+    }
+
+    fn value(&self, number: u64) -> Counted {
+        Counted(number, self.dropped.clone())
+    }
+
+    fn told(&self) -> Vec<(u64, Cause)> {
+        self.told.lock().unwrap().clone()
+    }
+
+    fn dropped(&self) -> usize {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// The first value has been delivered once, and dropped once.
+    fn check(&self) {
+        assert!(!self.map.deliver_next());
+        let told = self.told();
+        assert!(matches!(told[..], [(10, Cause::Removed | Cause::Replaced)]));
+        assert!((0..10).any(|_| self.map.flush(Duration::ZERO)));
+        assert_eq!(self.dropped(), 1);
+        assert_eq!(self.map.metrics().unreclaimed, 0);
+    }
+}
+
+/// A call that ends the entry and returns it.
+type Ends = fn(&Rig) -> Ended<'_, u64, Counted>;
+
+/// The slot of a replaced value is forwarded: its lease has a link.
+const ENDS: [(&str, Ends); 2] = [
+    ("removed", |rig| rig.map.remove(&1).unwrap()),
+    ("replaced", |rig| {
+        rig.map.insert(1, rig.value(20)).unwrap().unwrap()
+    }),
+];
+
+/// Two holders of an ended slot let go of it at the same time: the caller, to which the call has returned the entry, and the listener
+/// thread. The caller then drives the map. Guards: the last one to let go frees the slot, and no other.
+#[test]
+fn two_holders_let_go() {
+    for (what, ends) in ENDS {
+        model(&format!("two_holders_let_go, {what}"), move || {
+            let rig = Rig::new();
+            let listener = rig.clone();
+            let ended = ends(&rig);
+            let a = thread::spawn(move || assert!(listener.map.deliver_next()));
+            drop(ended);
+            rig.map.flush(Duration::ZERO);
+            a.join().unwrap();
+            rig.check();
+        });
+    }
+}
+
+/// The caller takes the value out while the listener may be looking at it. Guards: it gets the handle back unless the listener
+/// thread has let go, and all that this has read comes before.
+#[test]
+fn a_value_taken_out_beside_its_listener() {
+    for (what, ends) in ENDS {
+        model(
+            &format!("a_value_taken_out_beside_its_listener, {what}"),
+            move || {
+                let rig = Rig::new();
+                let listener = rig.clone();
+                let ended = ends(&rig);
+                let a = thread::spawn(move || assert!(listener.map.deliver_next()));
+                drop(ended.into_value());
+                a.join().unwrap();
+                rig.check();
+            },
+        );
+    }
+}
+
+/// A thread has ended an entry, and comes to its listener beside the listener thread's last look. Guards: each of the two looks
+/// after it has done its part, so one of them delivers the end.
+#[test]
+fn an_end_beside_the_end_of_the_listener_thread() {
+    model("an_end_beside_the_end_of_the_listener_thread", || {
+        let rig = Rig::new();
+        let other = rig.clone();
+        let a = thread::spawn(move || other.map.finish_listener());
+        drop(rig.map.remove(&1));
+        a.join().unwrap();
+        rig.check();
+    });
+}
