@@ -170,7 +170,7 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self) {
-        self.store.shut(self.reaper.as_ref());
+        self.store.shut_and_deliver(self.reaper.as_ref());
     }
 
     /// As [`shutdown`](Self::shutdown), without blocking the thread: insertions are refused when
@@ -212,6 +212,6 @@ where
 
 impl<K: 'static, V: 'static, S> Drop for ExpiringMap<K, V, S> {
     fn drop(&mut self) {
-        self.store.shut(self.reaper.as_ref());
+        self.store.shut_and_deliver(self.reaper.as_ref());
     }
 }

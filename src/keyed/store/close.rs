@@ -65,11 +65,16 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Reaper::start(self, |store| &store.engine, budget, Store::close)
     }
 
-    /// Ends every entry, stops the reaper, and waits for it, as [`shut`] does; and for the listener
-    /// thread.
+    /// Ends every entry, stops the reaper, and waits for it, as [`shut`] does. A listener thread ends
+    /// by itself then.
     pub(in crate::keyed) fn shut(&self, reaper: Option<&Reaper>) {
         self.wait_no_more();
         shut(&self.engine, reaper, || self.close());
+    }
+
+    /// As [`shut`](Self::shut), and waits for the listener thread.
+    pub(in crate::keyed) fn shut_and_deliver(&self, reaper: Option<&Reaper>) {
+        self.shut(reaper);
         if let Some(thread) = &self.listener_thread {
             thread.join();
         }
