@@ -487,10 +487,10 @@ fn two_listeners_may_drop_each_others_maps() {
         };
         let (one, two) = (build(&second), build(&first));
         drop(ends);
+        // Each listener waits in its first call until both maps are there.
+        let mut places = (first.lock().unwrap(), second.lock().unwrap());
         drop(one.remove(&1));
         drop(two.remove(&1));
-        // Each listener is in its first call, or comes to it, and finds the other map.
-        let mut places = (first.lock().unwrap(), second.lock().unwrap());
         *places.0 = Some(one);
         *places.1 = Some(two);
         drop(places);

@@ -33,8 +33,8 @@
 //!
 //! The lease of a slot that is FORWARD names the slot with the new value, where other leases hold
 //! the deadline. The lease of a DEAD slot on the deferred-free list names the next slot of that
-//! list ([`Lease::link`]). Such a lease has 8 bits above the link. The highest of them says that
-//! two holders keep a slot that has ended (`keyed::removed`).
+//! list ([`Lease::link`]); of other DEAD slots that link is 0. Leases with a link have 8 bits above
+//! it. The highest of them says that two holders keep a slot that has ended (`keyed::removed`).
 //!
 //! # Widths, and what remains possible
 //!
@@ -234,13 +234,19 @@ impl Lease {
         (self.0 >> DEADLINE_SHIFT) as u32
     }
 
-    /// The same lease of an ended slot, which two holders keep. A deadline is lost, a link stays.
+    /// The lease of the slot after its end.
     #[inline]
-    pub(crate) fn held_twice(self) -> Self {
-        Lease(self.with_link(self.state(), self.link()).0 | HELD_TWICE)
+    pub(crate) fn ended(self) -> Self {
+        self.with_link(State::Dead, 0)
     }
 
-    /// Whether two holders keep the slot. Of a lease that was [`held_twice`](Self::held_twice).
+    /// The same lease of an ended slot, which two holders keep.
+    #[inline]
+    pub(crate) fn held_twice(self) -> Self {
+        Lease(self.0 | HELD_TWICE)
+    }
+
+    /// Whether two holders keep the slot. Of a lease that has a link.
     #[inline]
     pub(crate) fn is_held_twice(self) -> bool {
         self.0 & HELD_TWICE != 0
@@ -379,11 +385,13 @@ mod tests {
     #[test]
     fn a_second_holder_changes_no_state_and_no_link() {
         let forward = Lease::new(State::Live, 0xABCD, NEVER).with_link(State::Forward, u32::MAX);
-        let dead = Lease::new(State::Dead, 0xABCD, NEVER);
+        let dead = Lease::new(State::Live, 0xABCD, NEVER).ended();
+        assert_eq!(dead.state(), State::Dead);
         for lease in [forward, dead] {
             let twice = lease.held_twice();
             let once = Lease(twice.0 & Lease::HELD_ONCE);
-            assert!(twice.is_held_twice() && !once.is_held_twice());
+            assert!(twice.is_held_twice() && !lease.is_held_twice());
+            assert_eq!(once, lease);
             for held in [twice, once] {
                 assert_eq!(held.state(), lease.state());
                 assert_eq!(held.incarnation(), lease.incarnation());

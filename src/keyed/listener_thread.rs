@@ -30,7 +30,7 @@
 //! full spills, under `WhenFull::Wait`, too. Neither the reaper nor a listener thread ever waits for a
 //! listener thread. In the child of a fork there is none, and each thread calls the listener itself.
 
-use super::removed::EndedSlot;
+use super::removed::{EndedSlot, Held};
 use super::store::{Cause, Store};
 use crate::channel::{channel, Receiver, Sender, WhenFull};
 use crate::core::threads::InRound;
@@ -126,8 +126,8 @@ impl ListenerThread {
             return false;
         };
         // SAFETY: shared by the thread that put it in, and received once.
-        let ended = unsafe { EndedSlot::second(store, id) };
-        store.call_listener(&ended, cause);
+        let ended = unsafe { EndedSlot::new(store, id) };
+        store.call_listener(ended.key(), ended.value(), cause);
         true
     }
 
@@ -157,11 +157,12 @@ impl ListenerThread {
     pub(super) fn queue<K: 'static, V: 'static>(
         &self,
         store: &Store<K, V>,
-        ended: &mut EndedSlot<&Store<K, V>, K, V>,
+        ended: Held<'_, K, V>,
         cause: Cause,
     ) {
         if self.is_lost() {
-            return store.call_listener(ended, cause);
+            let (key, value) = ended.pair();
+            return store.call_listener(key, value, cause);
         }
         let item = Item::Ended {
             id: ended.share(),

@@ -25,14 +25,13 @@ pub(super) struct Notice<'a, K: 'static, V: 'static> {
 impl<'a, K: 'static, V: 'static> Notice<'a, K, V> {
     /// Delivers the end to the listener. The caller is unpinned.
     #[inline]
-    pub(super) fn tell(&mut self) {
-        let store = self.ended.store();
-        store.tell(&mut self.ended, self.cause);
+    pub(super) fn tell(&self) {
+        self.ended.store().tell(&self.ended, self.cause);
     }
 
     /// Delivers the end to the listener. Returns the entry for the caller of the removing call.
     #[inline]
-    pub(super) fn told(mut self) -> Ended<'a, K, V> {
+    pub(super) fn told(self) -> Ended<'a, K, V> {
         self.tell();
         Ended::lent(self.ended)
     }
@@ -144,14 +143,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
         match (replaced, closed) {
             (None, None) => pin.into(),
-            (Some(mut replaced), None) => self.unpinned(pin, new, move || {
+            (Some(replaced), None) => self.unpinned(pin, new, move || {
                 replaced.tell();
                 drop(replaced);
             }),
-            (replaced, Some(mut closed)) => {
+            (replaced, Some(closed)) => {
                 // This call owns the slot of `new` until the notice is dropped, under the new pin.
                 drop(pin);
-                if let Some(mut replaced) = replaced {
+                if let Some(replaced) = replaced {
                     replaced.tell();
                 }
                 closed.tell();

@@ -28,9 +28,9 @@
 //! of the payload, and acquires the other one's. `Ended::into_value` takes the payload only if its
 //! holder is alone, which a load of the bit says: no other thread could become a holder again.
 //!
-//! The bit has a meaning only where a holder knows that there were two (`shared`): a `DEAD` lease that
-//! had one holder all the time still has its deadline there. Readers do not look at the bit. They
-//! compare states, and follow links of 32 bits, which end below it.
+//! An end, and a replacement, leave the bit clear. Readers do not look at it: they compare states, and
+//! follow links of 32 bits, which end below it. In a store without a listener thread it is never set,
+//! and no holder looks.
 
 use super::store::{Pair, Store};
 use crate::core::slot::Slot;
@@ -45,8 +45,6 @@ use std::sync::Arc;
 pub(crate) struct EndedSlot<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> {
     store: H,
     id: u32,
-    /// There are two holders, or were.
-    shared: bool,
     /// Of `store`, which `H` keeps.
     slot: Slot<'static, Pair<K, V>>,
 }
@@ -73,44 +71,23 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
     /// # Safety
     ///
     /// The slot is of this store. The caller has ended or forwarded it, and has taken it out of the
-    /// index. It does this once.
+    /// index. It does this once. Or the caller makes the second holder, once for each
+    /// [`share`](Held::share).
     pub(super) unsafe fn new(store: H, id: u32) -> Self {
         let slot = store.engine.slot(id).expect("a slot that has been in use");
         // SAFETY: the store keeps its slots for as long as it is there, and `H` keeps the store.
         let slot =
             unsafe { std::mem::transmute::<Slot<'_, Pair<K, V>>, Slot<'static, Pair<K, V>>>(slot) };
-        EndedSlot {
-            store,
-            id,
-            shared: false,
-            slot,
+        EndedSlot { store, id, slot }
+    }
+
+    /// The slot, while this holds it.
+    #[inline]
+    pub(super) fn held(&self) -> Held<'_, K, V> {
+        Held {
+            id: self.id,
+            slot: self.slot,
         }
-    }
-
-    /// The second holder of a slot.
-    ///
-    /// # Safety
-    ///
-    /// For each [`share`](Self::share) of this slot in this store once.
-    pub(super) unsafe fn second(store: H, id: u32) -> Self {
-        // SAFETY: the first holder has ended it.
-        let mut second = unsafe { Self::new(store, id) };
-        second.shared = true;
-        second
-    }
-
-    /// Gives the slot a second holder, and returns its number, from which
-    /// [`second`](Self::second) makes that holder. Called at most once.
-    pub(super) fn share(&mut self) -> u32 {
-        debug_assert!(!self.shared);
-        self.slot.hold_twice();
-        self.shared = true;
-        self.id
-    }
-
-    /// The second holder was not made after all.
-    pub(super) fn unshare(&self) {
-        self.slot.let_go();
     }
 
     fn pair(&self) -> &(K, V) {
@@ -128,7 +105,7 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
 
     /// Key and value, if no thread can be looking at them. Never waits.
     fn into_pair(self) -> Result<(K, V), Self> {
-        if self.shared && self.slot.is_held_twice() {
+        if self.slot.is_held_twice() {
             return Err(self);
         }
         // In this order: an announcement is seen once its thread is seen to have unpinned.
@@ -148,10 +125,35 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
 impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> Drop for EndedSlot<H, K, V> {
     #[inline]
     fn drop(&mut self) {
-        if self.shared && !self.slot.let_go() {
-            return; // The other holder frees the slot.
-        }
-        self.store.free_later(self.id);
+        self.store.let_go(self.id, self.slot);
+    }
+}
+
+/// An ended slot, by value, while an [`EndedSlot`] holds it: a function that takes a reference to that
+/// one would keep it out of registers.
+pub(super) struct Held<'a, K: 'static, V: 'static> {
+    id: u32,
+    slot: Slot<'a, Pair<K, V>>,
+}
+
+impl<'a, K: 'static, V: 'static> Held<'a, K, V> {
+    /// Key and value.
+    pub(super) fn pair(&self) -> &'a (K, V) {
+        // SAFETY: the holder's, which is there for as long.
+        unsafe { self.slot.value() }
+    }
+
+    /// Gives the slot a second holder. Returns the slot's number, from which [`EndedSlot::new`] makes
+    /// that holder. Of a store with a listener thread; called at most once.
+    pub(super) fn share(&self) -> u32 {
+        debug_assert!(!self.slot.is_held_twice());
+        self.slot.hold_twice();
+        self.id
+    }
+
+    /// The second holder was not made after all.
+    pub(super) fn unshare(&self) {
+        self.slot.let_go();
     }
 }
 
@@ -317,7 +319,6 @@ impl<'a, K: 'static, V: 'static> EndedSlot<&'a Store<K, V>, K, V> {
         Ended(EndedSlot {
             store,
             id: this.id,
-            shared: this.shared,
             slot: this.slot,
         })
     }

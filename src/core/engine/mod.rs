@@ -59,7 +59,7 @@ pub(crate) use walk::Walk;
 use super::header::{Header, Lowered};
 use super::index::{Index, Insert, Probe};
 use super::lateness::Lateness;
-use super::lease::{Lease, State};
+use super::lease::Lease;
 use super::memory::OutOfMemory;
 use super::params::{BUCKET, CHUNK};
 pub(crate) use super::pins::Pin;
@@ -592,6 +592,6 @@ impl<P: Payload, C> Engine<P, C> {
     /// Ends a slot: the one caller for whom this succeeds owns it alone from here on.
     #[inline]
     pub(crate) fn end(&self, slot: Slot<'_, P>, lease: Lease) -> Result<(), Lease> {
-        slot.swap_lease(lease, lease.with_state(State::Dead))
+        slot.swap_lease(lease, lease.ended())
     }
 }

@@ -42,7 +42,7 @@ impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
     fn into_replaced(self) -> Option<Ended<'a, K, V>> {
         drop(self.pin);
         let replaced = self.replaced.map(Notice::told);
-        if let Some(mut closed) = self.closed {
+        if let Some(closed) = self.closed {
             closed.tell();
         }
         replaced
@@ -202,7 +202,7 @@ where
                         });
                     }
                 }
-                Ok(Put::MadeWay(mut notice)) => {
+                Ok(Put::MadeWay(notice)) => {
                     drop(pin);
                     notice.tell();
                 }

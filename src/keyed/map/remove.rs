@@ -28,7 +28,7 @@ where
     {
         loop {
             let (wanted, pin) = self.seek(key);
-            let mut notice = self.store.remove_living(&pin, wanted)?;
+            let notice = self.store.remove_living(&pin, wanted)?;
             drop(pin);
             if notice.cause == Cause::Removed {
                 return Some(notice.told());
@@ -97,7 +97,7 @@ where
             }
             let notice = self.store.remove_this(entry.pin(), &found);
             drop(entry);
-            if let Some(mut notice) = notice {
+            if let Some(notice) = notice {
                 notice.tell();
             }
         }

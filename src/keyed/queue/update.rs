@@ -162,9 +162,9 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         let store = self.store();
         let wanted = Wanted::new(self.hash(key), key);
         let pin = store.engine.pin();
-        let (mut ended, lease) = store.remove(&pin, wanted)?;
+        let (ended, lease) = store.remove(&pin, wanted)?;
         drop(pin);
-        store.tell(&mut ended, Cause::Removed);
+        store.tell(&ended, Cause::Removed);
         Some(self.expiry(lease))
     }
 }

@@ -126,10 +126,10 @@ impl SessionTracker {
     pub fn remove(&self, id: SessionId) -> Option<SessionInfo> {
         let pin = self.store.engine.pin();
         let wanted = Wanted::new(self.hash(id), &id);
-        let (mut ended, lease) = self.store.remove(&pin, wanted)?;
+        let (ended, lease) = self.store.remove(&pin, wanted)?;
         drop(pin);
         let info = self.store.info(&ended, lease);
-        self.store.tell(&mut ended, crate::keyed::Cause::Removed);
+        self.store.tell(&ended, crate::keyed::Cause::Removed);
         Some(info)
     }
 

@@ -504,9 +504,9 @@ impl SessionTracker {
                     let place = found.place();
                     return Ok(Ok(Session { id, place, timeout }));
                 }
-                Ok(Entered::Closed(_, mut ended)) => {
+                Ok(Entered::Closed(_, ended)) => {
                     drop(pin);
-                    store.tell(&mut ended, store::Cause::Closed);
+                    store.tell(&ended, store::Cause::Closed);
                     return Err(StoreError::Closed);
                 }
                 Ok(Entered::Found(found)) => {

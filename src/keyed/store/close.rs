@@ -18,8 +18,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Ends every entry, and calls the listener, or asks the listener thread to and to end then.
     pub(crate) fn close(&self) {
         self.engine.close(self, |claim, _| {
-            let mut ended = self.ended_by_driver(&claim, Cause::Closed);
-            self.tell(&mut ended, Cause::Closed);
+            let ended = self.ended_by_driver(&claim, Cause::Closed);
+            self.tell(&ended, Cause::Closed);
         });
         if let Some(thread) = &self.listener_thread {
             thread.stop();

@@ -35,8 +35,8 @@ impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
     }
 
     fn expired(&self, claim: Claim<'_, Pair<K, V>>, _: Lease, _: u64, _: u64) {
-        let mut ended = self.ended_by_driver(&claim, Cause::Expired);
-        self.tell(&mut ended, Cause::Expired);
+        let ended = self.ended_by_driver(&claim, Cause::Expired);
+        self.tell(&ended, Cause::Expired);
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {

@@ -131,21 +131,21 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Delivers an end to the listener, once: the listener thread calls it, or without one this
     /// thread, which has ended the entry. Never panics. The caller is unpinned.
     #[inline]
-    pub(in crate::keyed) fn tell(&self, ended: &mut EndedSlot<&Self, K, V>, cause: Cause) {
+    pub(in crate::keyed) fn tell(&self, ended: &EndedSlot<&Self, K, V>, cause: Cause) {
         if self.listener.is_none() {
             return;
         }
         match &self.listener_thread {
-            None => self.call_listener(ended, cause),
-            Some(thread) => thread.queue(self, ended, cause),
+            None => self.call_listener(ended.key(), ended.value(), cause),
+            Some(thread) => thread.queue(self, ended.held(), cause),
         }
     }
 
     /// Calls the listener for an ended entry. Never panics. The caller is unpinned.
     #[inline]
-    pub(in crate::keyed) fn call_listener(&self, ended: &EndedSlot<&Self, K, V>, cause: Cause) {
+    pub(in crate::keyed) fn call_listener(&self, key: &K, value: &V, cause: Cause) {
         if let Some(listener) = &self.listener {
-            self.guard(|| listener(ended.key(), ended.value(), cause));
+            self.guard(|| listener(key, value, cause));
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 impl<K: 'static, V: 'static> Store<K, V> {
     /// An ended entry goes to the deferred-free list of this thread.
     #[inline]
-    pub(in crate::keyed) fn free_later(&self, id: u32) {
+    fn free_later(&self, id: u32) {
         let drops = std::mem::needs_drop::<(K, V)>();
         let many = self
             .engine
@@ -19,6 +19,16 @@ impl<K: 'static, V: 'static> Store<K, V> {
         if many {
             self.engine.reclaim_now(self);
         }
+    }
+
+    /// A holder of an ended entry's slot lets go: the last one hands the slot to the deferred-free
+    /// list. Out of line and by value, so that the holder itself stays in registers.
+    #[inline(never)]
+    pub(in crate::keyed) fn let_go(&self, id: u32, slot: Slot<'_, Pair<K, V>>) {
+        if self.listener_thread.is_some() && !slot.let_go() {
+            return; // The other holder does it.
+        }
+        self.free_later(id);
     }
 
     /// Drops what has ended, if the store is shut down and so has no driver that would. A driver's
