@@ -15,6 +15,12 @@ use crate::core::slots::{Released, Slots};
 use crate::sync::exclusive::Exclusive as Flagged;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
+/// From here on, and until this is called again, a thread steps back for another one at each named step of the
+/// code (`sync::step`) for which `stops` returns true.
+pub fn stop_at(stops: impl Fn(&'static str) -> bool + 'static) {
+    crate::sync::steps::stop_at(stops);
+}
+
 /// Slots in a bucket.
 pub const BUCKET: u32 = params::BUCKET as u32;
 /// Slots in a chunk.

@@ -65,6 +65,14 @@ pub fn bounded(name: &str, preemptions: usize, f: impl Fn() + Send + Sync + 'sta
     );
 }
 
+/// Runs `f` without an interruption, where the checker looks for what to interrupt.
+pub fn at_once<R>(f: impl FnOnce() -> R) -> R {
+    loom::stop_exploring();
+    let result = f();
+    loom::explore();
+    result
+}
+
 /// For how long one model may be explored, if that is limited.
 fn limit() -> Option<Duration> {
     let seconds = setting("EXPIRY_LOOM_SECONDS", 0);

@@ -409,11 +409,19 @@ impl<'a, T: 'static, X: ZeroValid + 'static> Slot<'a, Owned<T, X>> {
 
 #[cfg(expiry_loom)]
 mod cell {
-    use super::{AtomicU32, Owned, Payload, Slot, ZeroValid};
+    use super::{AtomicU32, Ordering, Owned, Payload, Slot, ZeroValid};
     use loom::cell::UnsafeCell;
 
-    /// A payload under loom, which checks that reads and the taking are in order.
-    pub(crate) struct Cell<T>(UnsafeCell<Option<T>>);
+    /// A payload under loom, which checks that reads and the taking are in order. It interrupts a thread before atomic accesses
+    /// only; the second field makes the putting and the taking such places.
+    pub(crate) struct Cell<T>(UnsafeCell<Option<T>>, AtomicU32);
+
+    impl<T> Cell<T> {
+        fn change<R>(&self, change: impl FnOnce(*mut Option<T>) -> R) -> R {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.with_mut(change)
+        }
+    }
 
     // SAFETY: as the slot's: shared access is by `value`, the others are the owner's.
     unsafe impl<T: Send + Sync> Sync for Cell<T> {}
@@ -421,7 +429,7 @@ mod cell {
     // SAFETY: nothing is in it.
     unsafe impl<T> ZeroValid for Cell<T> {
         fn zeroed() -> Self {
-            Cell(UnsafeCell::new(None))
+            Cell(UnsafeCell::new(None), AtomicU32::new(0))
         }
         fn zero(&self) {}
     }
@@ -439,10 +447,7 @@ mod cell {
         /// See the other one.
         pub(crate) unsafe fn put(self, value: T) {
             // SAFETY: the caller's alone, which loom checks.
-            let before = self
-                .cell()
-                .0
-                .with_mut(|cell| unsafe { (*cell).replace(value) });
+            let before = self.cell().change(|cell| unsafe { (*cell).replace(value) });
             assert!(before.is_none(), "a payload was still there");
         }
 
@@ -457,7 +462,7 @@ mod cell {
         /// See the other one.
         pub(crate) unsafe fn take(self) -> T {
             // SAFETY: the caller's alone, which loom checks.
-            let value = self.cell().0.with_mut(|cell| unsafe { (*cell).take() });
+            let value = self.cell().change(|cell| unsafe { (*cell).take() });
             value.expect("a payload")
         }
     }

@@ -90,3 +90,37 @@ fn ask_for_huge_pages<T>(array: &mut Vec<T>, size: usize) {
 
 #[cfg(not(all(target_os = "linux", not(miri), not(expiry_loom))))]
 fn ask_for_huge_pages<T>(_: &mut Vec<T>, _: usize) {}
+
+/// A step of a protocol between two atomic accesses, by name. In a model another thread goes on there, if the
+/// model says so; else this is nothing.
+#[inline(always)]
+pub(crate) fn step(_name: &'static str) {
+    #[cfg(expiry_loom)]
+    steps::reached(_name);
+}
+
+#[cfg(expiry_loom)]
+pub(crate) mod steps {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    type Stops = Rc<dyn Fn(&'static str) -> bool>;
+
+    std::thread_local! {
+        // Of the system's thread, on which all threads of a model take turns.
+        static STOPS: RefCell<Option<Stops>> = const { RefCell::new(None) };
+    }
+
+    pub(super) fn reached(name: &'static str) {
+        let stops = STOPS.with_borrow(Clone::clone);
+        if stops.is_some_and(|stops| stops(name)) {
+            loom::thread::yield_now();
+        }
+    }
+
+    /// From here on, and until this is called again, a thread steps back at a step for which `stops`
+    /// returns true.
+    pub(crate) fn stop_at(stops: impl Fn(&'static str) -> bool + 'static) {
+        STOPS.set(Some(Rc::new(stops)));
+    }
+}

@@ -7,6 +7,7 @@ use crate::core::lease::Lease;
 use crate::core::slot::Slot;
 use crate::core::threads::Counter;
 use crate::panics::caught;
+use crate::sync::step;
 
 impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
     fn may_end(&self, claim: &Claim<'_, Pair<K, V>>, _: Lease) -> bool {
@@ -35,6 +36,7 @@ impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
     }
 
     fn expired(&self, claim: Claim<'_, Pair<K, V>>, _: Lease, _: u64, _: u64) {
+        step("expired");
         let ended = self.ended_by_driver(&claim, Cause::Expired);
         self.tell(&ended, Cause::Expired);
     }

@@ -7,6 +7,7 @@ use crate::core::engine::{Engine, Pin};
 use crate::core::index::{Glance, Probe};
 use crate::core::lease::{Lease, State};
 use crate::core::slot::Slot;
+use crate::sync::step;
 use std::borrow::Borrow;
 
 /// The key that a caller looks for, or a borrowed form of it, and its hash.
@@ -196,7 +197,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline(always)]
     pub(super) fn swing(&self, pin: &Pin, hash: u32, seen: Option<(u32, usize)>, target: u32) {
         let is_live = || self.is_held(target);
-        let tail = |id| tail(&self.engine, id).0;
+        let tail = |id| {
+            let (tail, _) = tail(&self.engine, id);
+            step("led");
+            tail
+        };
         self.engine
             .index_of(hash)
             .swing(pin, hash, seen, target, tail, is_live);

@@ -8,6 +8,7 @@ use crate::core::lease::State;
 use crate::keyed::idle::Term;
 use crate::keyed::removed::EndedSlot;
 use crate::keyed::StoreError;
+use crate::sync::step;
 
 /// What a replacement came to.
 pub(in crate::keyed) enum Replaced<'a, K: 'static, V: 'static> {
@@ -50,6 +51,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 self.engine.free_instead(&claim);
                 return Ok(Replaced::Changed);
             }
+            step("forwarded");
             let seen = found.position.map(|position| (found.id, position));
             self.swing(pin, found.hash, seen, claim.id);
             self.count(mine, found.id).replaced.add(1);
