@@ -584,6 +584,26 @@ fn limbo_removal_at_home_beside_a_copy() {
     });
 }
 
+/// A removal knows the place of its word. Meanwhile the index grows, and in the new table another key's word has that place. Guards: a
+/// removal at home compares the word.
+#[test]
+fn w07_removal_at_home_beside_growth() {
+    model("w07_removal_at_home_beside_growth", || {
+        let index = index();
+        assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
+        let other = index.clone();
+        let a = thread::spawn(move || other.remove_found(5, 1));
+        index.grow();
+        // Of the same home in a table of two.
+        assert_eq!(index.init(7, 2, |_| false), Inserted::Done);
+        while index.carry(100) {}
+        a.join().unwrap();
+        index.carry(100);
+        assert_eq!(all(&index, 5), []);
+        assert_eq!(all(&index, 7), [2]);
+    });
+}
+
 /// A slot is found under key 5 in its first tenancy, while `then` happens, and after that the slot is filled for a second
 /// one, which is not published, or was filled before. Whoever looks into the slot must not believe that it saw what the index has.
 fn found_in_its_second_tenancy(
