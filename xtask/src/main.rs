@@ -101,6 +101,7 @@ fn quick() -> Vec<Step> {
                 "--locked",
                 "--workspace",
                 "--all-features",
+                "--no-fail-fast",
                 "--lib",
                 "--bins",
                 "--tests",
