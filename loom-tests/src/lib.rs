@@ -123,6 +123,11 @@ pub fn large(name: &str, f: impl Fn() + Send + Sync + 'static) {
     bounded(name, preemptions() - 1, f);
 }
 
+/// As [`large`], for a larger one: two preemptions less than usual.
+pub fn larger(name: &str, f: impl Fn() + Send + Sync + 'static) {
+    bounded(name, preemptions().saturating_sub(2).max(1), f);
+}
+
 /// For a model that is too large for every day: only where more preemptions than usual are asked for, and with a bound of
 /// its own.
 pub fn deep(name: &str, preemptions: usize, f: impl Fn() + Send + Sync + 'static) {

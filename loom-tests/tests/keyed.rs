@@ -2,7 +2,7 @@
 #![cfg(expiry_loom)]
 
 use expiry::{Cause, ExpiryQueue, Handle, ManualClock, Updated};
-use loom_tests::{at_once, deep, large, model, thread, MapRig, TICK};
+use loom_tests::{at_once, deep, large, larger, model, thread, MapRig, TICK};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -206,7 +206,7 @@ fn w15_get_and_replace() {
 /// M2: a value that has expired does not come back. Guards: fresh node, fresh slot or incarnation.
 #[test]
 fn m2_two_inserts_of_a_fresh_key() {
-    large("m2_two_inserts_of_a_fresh_key", || {
+    larger("m2_two_inserts_of_a_fresh_key", || {
         let rig = map();
         let other = rig.clone();
         let a = thread::spawn(move || other.map.insert(1, 20).unwrap().map(|old| *old.value()));
@@ -291,7 +291,7 @@ fn q2_q3_two_updates() {
 /// Q2 for a fresh key: two threads meet on it.
 #[test]
 fn q2_two_updates_of_a_fresh_key() {
-    large("q2_two_updates_of_a_fresh_key", || {
+    larger("q2_two_updates_of_a_fresh_key", || {
         let clock = ManualClock::new();
         let queue = queue(&clock);
         let other = queue.clone();
