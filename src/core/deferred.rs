@@ -39,7 +39,7 @@ impl Deferred {
             if lease.state() == State::Forward {
                 spot.note.set_link(next);
             } else {
-                spot.slot.set_lease(lease.with_link(State::Dead, next));
+                spot.slot.set_link(lease.with_link(State::Dead, next));
             }
             // Release: who takes the list finds the links, and the entry out of the index.
             match self.head.compare_exchange_weak(

@@ -201,6 +201,18 @@ impl<'a, P: Payload> Slot<'a, P> {
         self.word().store(lease.0, Ordering::Release);
     }
 
+    /// Makes the lease of a slot that the caller has ended name the next one of a list. Another
+    /// thread may be at [`lease_in_order`](Self::lease_in_order), which changes nothing.
+    #[inline(always)]
+    pub(crate) fn set_link(self, lease: Lease) {
+        #[cfg(not(expiry_loom))]
+        self.set_lease(lease);
+        // Loom lets a reader see that thread's value as the later one. But a read-modify-write
+        // comes right after the value that it has read.
+        #[cfg(expiry_loom)]
+        self.word().swap(lease.0, Ordering::AcqRel);
+    }
+
     /// Notes that a second holder keeps this slot, which has ended. The caller is its one holder:
     /// no other thread changes the lease.
     pub(crate) fn hold_twice(self) {
