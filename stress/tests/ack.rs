@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{count, passed, stderr, stress};
+use common::{count, passed, stderr, stress, with_all};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
@@ -17,7 +17,6 @@ fn run(args: &str) -> serde_json::Value {
     passed(&stress(&all))
 }
 
-/// Longer, if the machine is too busy for all of it to happen.
 fn hard(args: &str) -> serde_json::Value {
     let all = [
         "acked",
@@ -28,12 +27,9 @@ fn hard(args: &str) -> serde_json::Value {
         "handed_off",
         "resets_done",
     ];
-    let lengths = ["0.7", "5", "30"];
-    let mut reports = lengths
-        .iter()
-        .map(|seconds| run(&format!("{HARD} --seconds {seconds} {args}")));
-    let has_all = |report: &serde_json::Value| all.iter().all(|name| count(report, name) > 0);
-    reports.find(has_all).expect("all of it happens")
+    with_all(&all, 0.7, |seconds| {
+        run(&format!("{HARD} --seconds {seconds} {args}"))
+    })
 }
 
 #[test]

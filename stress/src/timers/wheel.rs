@@ -341,9 +341,13 @@ pub fn run(options: &Timers, draw: &Draw, (threads, each): (usize, usize)) -> Ou
         };
         works.push(Box::new(move || {
             let mut told = Tally::default();
-            while began.elapsed() < length && !interrupt::asked() {
+            // However late it begins, it does something.
+            loop {
                 (0..LOOK).for_each(|_| pair.step(each));
                 pair.tell(&mut told);
+                if began.elapsed() >= length || interrupt::asked() {
+                    break;
+                }
             }
             let operations = pair.tally.operations();
             (pair.rest(), operations)

@@ -42,6 +42,19 @@ pub fn passed(output: &Output) -> serde_json::Value {
     json
 }
 
+/// Runs for so many seconds, and for longer if the machine was too busy for each of `counts` to be
+/// above zero.
+pub fn with_all(
+    counts: &[&str],
+    seconds: f64,
+    run: impl FnMut(f64) -> serde_json::Value,
+) -> serde_json::Value {
+    let has_all = |report: &serde_json::Value| counts.iter().all(|name| count(report, name) > 0);
+    let mut reports = [seconds, 5.0, 30.0].into_iter().map(run);
+    let found = reports.find(has_all);
+    found.unwrap_or_else(|| panic!("{counts:?} are not all above zero, not in 30 seconds"))
+}
+
 /// A count of the report.
 pub fn count(report: &serde_json::Value, name: &str) -> u64 {
     report["counts"][name]
