@@ -368,26 +368,31 @@ impl<T> Sender<T> {
 
     /// Sends; who waits for it is yet to be woken, if it is a task. Returns whether the item is in
     /// the channel; otherwise it is counted as undelivered.
-    #[inline(never)] // keeps its callers short
     pub(crate) fn put(&self, item: T) -> bool {
-        let sent = match self.when_full {
-            WhenFull::Wait => self.wait(item),
-            WhenFull::Drop => self.bounded.try_send(item).is_ok(),
-            WhenFull::Spill => self.send_or_spill(item),
-        };
-        self.count(sent)
+        self.put_by(self.when_full, item)
     }
 
     /// As [`put`](Self::put), by the thread that reads the channel. It would wait for itself, so
     /// under [`WhenFull::Wait`] what has no room spills.
     pub(crate) fn put_back(&self, item: T) -> bool {
-        match self.when_full {
-            WhenFull::Wait => {
-                let sent = self.send_or_spill(item);
-                self.count(sent)
-            }
-            WhenFull::Drop | WhenFull::Spill => self.put(item),
+        let when_full = match self.when_full {
+            WhenFull::Wait => WhenFull::Spill,
+            other => other,
+        };
+        self.put_by(when_full, item)
+    }
+
+    #[inline(never)] // keeps its callers short
+    fn put_by(&self, when_full: WhenFull, item: T) -> bool {
+        let sent = match when_full {
+            WhenFull::Wait => self.wait(item),
+            WhenFull::Drop => self.bounded.try_send(item).is_ok(),
+            WhenFull::Spill => self.send_or_spill(item),
+        };
+        if !sent {
+            self.undelivered.fetch_add(1, Ordering::Relaxed);
         }
+        sent
     }
 
     /// Puts an item behind all others, whatever the policy. It counts as neither spilled nor
@@ -395,13 +400,6 @@ impl<T> Sender<T> {
     pub(crate) fn put_last(&self, item: T) {
         // Refused only without a receiver, and then no thread wants it.
         let _ = self.spill.send(item);
-    }
-
-    fn count(&self, sent: bool) -> bool {
-        if !sent {
-            self.undelivered.fetch_add(1, Ordering::Relaxed);
-        }
-        sent
     }
 
     fn wait(&self, mut item: T) -> bool {

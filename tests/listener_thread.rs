@@ -47,6 +47,16 @@ impl Gate {
     }
 }
 
+/// A map, with a reaper or without.
+fn built<V: Send + Sync + 'static>(builder: ExpiringMapBuilder<u64, V>, reaper: bool) -> Map<V> {
+    let map = if reaper {
+        builder.build()
+    } else {
+        builder.build_manual()
+    };
+    map.unwrap()
+}
+
 fn manual(clock: &ManualClock) -> ExpiringMapBuilder<u64, u64> {
     ExpiringMap::builder()
         .interval(MS)
@@ -425,11 +435,7 @@ fn a_listener_may_drop_its_map() {
                     tells.send((*key, cause)).unwrap();
                 })
                 .listener_thread(1, when_full);
-            let map = Arc::new(if reaper {
-                builder.build().unwrap()
-            } else {
-                builder.build_manual().unwrap()
-            });
+            let map = Arc::new(built(builder, reaper));
             for key in 0..10 {
                 map.insert(key, key).unwrap();
             }
@@ -505,11 +511,7 @@ fn a_shutdown_delivers_all_that_was_queued() {
         for reaper in [false, true] {
             let (mut gate, builder) = Gate::at(ExpiringMap::builder());
             let builder = builder.listener_thread(3, when_full);
-            let map: Arc<Map<u64>> = Arc::new(if reaper {
-                builder.build().unwrap()
-            } else {
-                builder.build_manual().unwrap()
-            });
+            let map: Arc<Map<u64>> = Arc::new(built(builder, reaper));
             for key in 0..100 {
                 map.insert(key, key).unwrap();
             }
@@ -535,11 +537,7 @@ fn a_shutdown_as_a_future_ends_when_all_has_been_delivered() {
     for reaper in [false, true] {
         let (mut gate, builder) = Gate::at(ExpiringMap::builder());
         let builder = builder.listener_thread(3, WhenFull::Wait);
-        let map: Map<u64> = if reaper {
-            builder.build().unwrap()
-        } else {
-            builder.build_manual().unwrap()
-        };
+        let map: Map<u64> = built(builder, reaper);
         for key in 0..100 {
             map.insert(key, key).unwrap();
         }

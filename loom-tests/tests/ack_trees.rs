@@ -459,58 +459,42 @@ fn q06_a_delayed_touch_beside_another() {
     }
 }
 
+/// A touch for two ticks is delayed. Meanwhile five ticks go by and another thread touches the root
+/// for each of `others`. The root lives for a tick, and is gone `rest` ticks later.
+fn delayed_touch_for_less(name: &str, others: &'static [u32], rest: u32) {
+    model(name, move || {
+        let rig = Rig::new();
+        let root = rig.tracker.issue(3, 10).unwrap();
+        let after = |ticks| Timeout::After(TICK * ticks);
+        let (other, less) = (rig.clone(), after(2));
+        let a = thread::spawn(move || other.tracker.reset_timeout_to(root, less));
+        rig.clock.advance(TICK * 5);
+        for &ticks in others {
+            let renewed = rig.tracker.reset_timeout_to(root, after(ticks));
+            assert_eq!(renewed, Ok(Done::Now));
+        }
+        assert_eq!(a.join().unwrap(), Ok(Done::Now));
+        rig.pass(1);
+        assert_eq!(rig.outcomes(root), [], "earlier than all touches were told");
+        rig.pass(rest);
+        assert!(timed_out(&rig.outcomes(root)));
+        assert!(rig.tracker.is_empty());
+    });
+}
+
 /// Q6: as before, where the delayed touch asks for less. It may be the later one, and then what it
 /// asked for counts from after the other one.
 #[test]
 fn q06_a_delayed_touch_for_less_beside_another() {
-    model("q06_a_delayed_touch_for_less_beside_another", || {
-        let rig = Rig::new();
-        let root = rig.tracker.issue(3, 10).unwrap();
-        let other = rig.clone();
-        let less = Timeout::After(TICK * 2);
-        let a = thread::spawn(move || other.tracker.reset_timeout_to(root, less));
-        rig.clock.advance(TICK * 5);
-        assert_eq!(rig.tracker.reset_timeout(root), Ok(Done::Now));
-        assert_eq!(a.join().unwrap(), Ok(Done::Now));
-        rig.pass(1);
-        assert_eq!(
-            rig.outcomes(root),
-            [],
-            "earlier than both touches were told"
-        );
-        rig.pass(9);
-        assert!(timed_out(&rig.outcomes(root)));
-        assert!(rig.tracker.is_empty());
-    });
+    delayed_touch_for_less("q06_a_delayed_touch_for_less_beside_another", &[10], 9);
 }
 
 /// Q6: as before, where the other touches shorten the lease and bring it back to the tick that the
 /// delayed one saw. Guards: the lease counts the renewals that lower it.
 #[test]
 fn q06_a_delayed_touch_for_less_beside_one_that_comes_back() {
-    model(
-        "q06_a_delayed_touch_for_less_beside_one_that_comes_back",
-        || {
-            let rig = Rig::new();
-            let root = rig.tracker.issue(3, 10).unwrap();
-            let other = rig.clone();
-            let less = Timeout::After(TICK * 2);
-            let a = thread::spawn(move || other.tracker.reset_timeout_to(root, less));
-            rig.clock.advance(TICK * 5);
-            for ticks in [3, 5] {
-                let renewed = rig
-                    .tracker
-                    .reset_timeout_to(root, Timeout::After(TICK * ticks));
-                assert_eq!(renewed, Ok(Done::Now));
-            }
-            assert_eq!(a.join().unwrap(), Ok(Done::Now));
-            rig.pass(1);
-            assert_eq!(rig.outcomes(root), [], "earlier than all touches were told");
-            rig.pass(4);
-            assert!(timed_out(&rig.outcomes(root)));
-            assert!(rig.tracker.is_empty());
-        },
-    );
+    let name = "q06_a_delayed_touch_for_less_beside_one_that_comes_back";
+    delayed_touch_for_less(name, &[3, 5], 4);
 }
 
 /// Q6 for an init that takes over early signs: a touch in the middle of it. Guards: the init goes

@@ -214,7 +214,7 @@ impl Lease {
     /// The same lease with another deadline. Each nearer one is counted.
     #[inline]
     pub(crate) fn with_deadline(self, deadline: u64) -> Self {
-        let lowered = u64::from(deadline < self.deadline_near(deadline)) * LOWERED_ONE;
+        let lowered = u64::from(self.is_after(deadline)) * LOWERED_ONE;
         let counted = (self.0 & LOWERED_MASK).wrapping_add(lowered) & LOWERED_MASK;
         let kept = self.0 & !(DEADLINE_MASK << DEADLINE_SHIFT | LOWERED_MASK);
         Lease(Self::pack(deadline) << DEADLINE_SHIFT | kept | counted)
@@ -282,6 +282,12 @@ impl Lease {
             // Before tick 2^39 every deadline is below 2^40 and stands in the lease in full.
             self.deadline_from(0)
         }
+    }
+
+    /// Whether the lease ends after this tick, which it is less than 2^39 ticks away from.
+    #[inline]
+    pub(crate) fn is_after(self, tick: u64) -> bool {
+        self.deadline_near(tick) > tick
     }
 }
 

@@ -1,14 +1,17 @@
 //! Times to idle: entries that end unless they are used.
 //!
-//! The lease of such an entry is `LIVE_IDLE`, and a [`Policy`] beside its slot has its time to idle, and the *bound* that its time to
-//! live sets. The lease's deadline is the nearer of the bound and the last use plus the time to idle. Deadlines are ticks: of
-//! the reads in one interval only the first changes anything.
+//! The lease of such an entry is `LIVE_IDLE`, and a [`Policy`] beside its slot has its time
+//! to idle, and the *bound* that its time to live sets. The lease's deadline is the nearer
+//! of the bound and the last use plus the time to idle. Deadlines are ticks: of the reads
+//! in one interval only the first changes anything.
 //!
-//! A touch changes the bound and then the deadline, which are two words. So a thread that has swapped the lease looks at the bound
-//! again, and if it has changed, goes by the new one; and a touch swaps the lease even where the deadline stays the
-//! same. Of a touch and a read that meet either the read's swap comes first, and makes the touch's fail; or the touch's does, and
-//! the read, which has read it, finds the new bound. When all have returned the deadline is not after the bound that was set
-//! last, and not before any use plus the time to idle, unless the bound is.
+//! A touch changes the bound and then the deadline, which are two words. So a thread that
+//! has swapped the lease looks at the bound again, and if it has changed, goes by the new
+//! one; and a touch swaps the lease even where the deadline stays the same. Of a touch and
+//! a read that meet either the read's swap comes first, and makes the touch's fail; or the
+//! touch's does, and the read, which has read it, finds the new bound. When all have
+//! returned the deadline is not after the bound that was set last, and not before any use
+//! plus the time to idle, unless the bound is.
 
 use super::store::{Found, Store};
 use super::StoreError;
@@ -26,8 +29,8 @@ pub(crate) struct Policy {
     bound: AtomicU64,
 }
 
-/// The tick at which an entry's time to live is up, used or not, in the lower 56 bits. The upper 8
-/// count the touches that have made it nearer, as a lease counts them
+/// The tick at which an entry's time to live is up, used or not, in the lower 56 bits. The
+/// upper 8 count the touches that have made it nearer, as a lease counts them
 /// ([`Lease::with_deadline`]).
 #[derive(Clone, Copy)]
 struct Bound(u64);
@@ -108,8 +111,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.renew_idle(found, policy, false)
     }
 
-    /// As [`used`](Self::used), and its time to live begins anew. As a lease's deadline, the bound is computed after the one that it
-    /// replaces was read.
+    /// As [`used`](Self::used), and its time to live begins anew. As a lease's deadline,
+    /// the bound is computed after the one that it replaces was read.
     pub(super) fn rebound(
         &self,
         found: &Found<'_, K, V>,
@@ -125,7 +128,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 // Another touch, which has come since, has set a later one.
                 return Ok(self.renew_idle(found, policy, true));
             };
-            // Published by the swap of the lease too, as all that is read of it is ordered by one.
+            // Published by the swap of the lease too, as all that is read of it is ordered
+            // by one.
             let swapped = policy.bound.compare_exchange(
                 held.0,
                 held.moved(bound).0,
@@ -139,7 +143,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Sets the deadline of an entry that is used now; `swaps` the lease even if that does not change it.
+    /// Sets the deadline of an entry that is used now; `swaps` the lease even if that does
+    /// not change it.
     fn renew_idle(&self, found: &Found<'_, K, V>, policy: &Policy, mut swaps: bool) -> bool {
         let idle_until = self.idle_until(policy.idle.load(Ordering::Relaxed));
         let mut lease = found.lease;
@@ -168,7 +173,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         false
     }
 
-    /// Whether this lease is still the found entry's, and it lives. The caller is pinned: the slot has no other occupant.
+    /// Whether this lease is still the found entry's, and it lives. The caller is pinned:
+    /// the slot has no other occupant.
     #[inline]
     fn is_still(found: &Found<'_, K, V>, lease: Lease) -> bool {
         lease.incarnation() == found.lease.incarnation() && lease.state() == State::LiveIdle

@@ -7,8 +7,9 @@ use crate::core::lateness::Lateness;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Counters of one shard of a keyed store. Monotonic but for `live`, `slots` and `tables`. Read one after another while others
-/// count, so sums are exact only when nothing is going on: then `inserted` is `live + removed + expired + closed`.
+/// Counters of one shard of a keyed store. Monotonic but for `live`, `slots` and `tables`.
+/// Read one after another while others count, so sums are exact only when nothing is going
+/// on: then `inserted` is `live + removed + expired + closed`.
 ///
 /// # Examples
 ///
@@ -29,19 +30,20 @@ use std::time::Duration;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct StoreShardMetrics {
-    /// Entries now, those included whose time is up but which nobody has come to yet.
+    /// Entries now, those included whose time is up but which no thread has ended yet.
     pub live: u64,
-    /// Slots whose memory is held, in use or not. A slot takes 8 bytes, and key and value (a pointer to
-    /// them above 64 bytes), and 5 bytes beside it. A key takes 16 to 29 more in the index. `live` of
-    /// `slots` is the share of the held memory in use.
+    /// Slots whose memory is held, in use or not. A slot takes 8 bytes, and key and value
+    /// (a pointer to them above 64 bytes), and 5 bytes beside it. A key takes 16 to 29 more
+    /// in the index. `live` of `slots` is the share of the held memory in use.
     pub slots: u64,
-    /// Tables of the index: 1, and more while it grows or shrinks and the driver migrates keys.
+    /// Tables of the index: 1, and more while it grows or shrinks and the driver migrates
+    /// keys.
     pub tables: u64,
     /// Entries that came in, under a key that had none.
     pub inserted: u64,
     /// Values that took another's place.
     pub replaced: u64,
-    /// Entries that somebody removed.
+    /// Entries that a call removed.
     pub removed: u64,
     /// Entries whose time was up.
     pub expired: u64,
@@ -70,7 +72,8 @@ pub struct StoreMetrics {
     pub total: StoreShardMetrics,
     /// The most entries there may be, if that is bounded.
     pub capacity: Option<u64>,
-    /// Calls that found no room for their entry: the capacity was reached, there was no memory, or there were too many keys of one hash.
+    /// Calls that found no room for their entry: the capacity was reached, there was no
+    /// memory, or there were too many keys of one hash.
     pub refused: u64,
     /// How late expirations were seen.
     pub lateness: Lateness,
@@ -80,20 +83,21 @@ pub struct StoreMetrics {
     pub reaper_rounds: u64,
     /// Panics of the listener, or handler, that were caught.
     pub listener_panics: u64,
-    /// Ends that wait for a map's [listener thread](crate::ExpiringMapBuilder::listener_thread) to
-    /// call the listener. Each keeps its entry's slot, with key and value.
+    /// Ends that wait for a map's [listener
+    /// thread](crate::ExpiringMapBuilder::listener_thread) to call the listener. Each keeps
+    /// its entry's slot, with key and value.
     pub listener_waiting: u64,
-    /// Keys of a queue, or ends of a map with a listener thread, that went to the second queue of a
-    /// full channel; see [`WhenFull::Spill`](crate::WhenFull::Spill).
+    /// Keys of a queue, or ends of a map with a listener thread, that went to the second
+    /// queue of a full channel; see [`WhenFull::Spill`](crate::WhenFull::Spill).
     pub spilled: u64,
-    /// Keys, or ends, that were not delivered: dropped by [`WhenFull::Drop`](crate::WhenFull::Drop), or the
-    /// receiver was gone.
+    /// Keys, or ends, that were not delivered: dropped by
+    /// [`WhenFull::Drop`](crate::WhenFull::Drop), or the receiver was gone.
     pub undelivered: u64,
     /// Panics of `Drop` of this store's keys and values that the store has caught.
     pub drop_panics: u64,
-    /// Entries that have ended and whose memory is not free yet: a reader may hold them, or the driver
-    /// has yet to drop key and value. Those that a caller holds as `Ended`, or that wait for the
-    /// listener thread, are not counted.
+    /// Entries that have ended and whose memory is not free yet: a reader may hold them, or
+    /// the driver has yet to drop key and value. Those that a caller holds as `Ended`, or
+    /// that wait for the listener thread, are not counted.
     pub unreclaimed: u64,
 }
 

@@ -1,9 +1,9 @@
 //! The one door to atomics, cells, threads and pinning.
 //!
-//! Everything in the crate whose correctness depends on the memory model comes through here, so that
-//! a build with `--cfg expiry_loom` runs the very same code under the loom model checker. Statistics
-//! (counters that decide nothing) deliberately use [`core::sync::atomic`] in both builds: the checker
-//! would spend its time on them.
+//! Everything in the crate whose correctness depends on the memory model comes through
+//! here, so that a build with `--cfg expiry_loom` runs the very same code under the loom
+//! model checker. Statistics (counters that decide nothing) deliberately use
+//! [`core::sync::atomic`] in both builds: the checker would spend its time on them.
 
 #[cfg(not(expiry_loom))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -44,7 +44,8 @@ pub(crate) fn prefetch<T>(place: &T) {
 #[inline(always)]
 pub(crate) fn prefetch_at<T>(place: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri), not(expiry_loom)))]
-    // SAFETY: prefetching has no effect but on speed, wherever it points, and SSE is part of x86_64.
+    // SAFETY: prefetching has no effect but on speed, wherever it points, and SSE is part
+    // of x86_64.
     unsafe {
         use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
         _mm_prefetch::<_MM_HINT_T0>(place.cast());
@@ -53,9 +54,11 @@ pub(crate) fn prefetch_at<T>(place: *const T) {
     let _ = place;
 }
 
-/// Makes room for `len` elements in all, amortised, on huge pages where the system leaves that to programs.
+/// Makes room for `len` elements in all, amortised, on huge pages where the system leaves
+/// that to programs.
 ///
-/// What is touched at random in tens of megabytes waits for page tables more than for memory.
+/// What is touched at random in tens of megabytes waits for page tables more than for
+/// memory.
 pub(crate) fn reserve<T>(array: &mut Vec<T>, len: usize) {
     /// Arrays from this size on; a huge page of most systems.
     const HUGE: usize = 2 << 20;
@@ -82,8 +85,8 @@ fn ask_for_huge_pages<T>(array: &mut Vec<T>, size: usize) {
     // Whole ones only: what else is in the first and the last is not ours.
     let (first, last) = ((begin + size - 1) & !(size - 1), end & !(size - 1));
     if first < last {
-        // SAFETY: the range lies in memory that the array has, and what is in it stays as it is. Refusal changes nothing
-        // but speed.
+        // SAFETY: the range lies in memory that the array has, and what is in it stays as
+        // it is. Refusal changes nothing but speed.
         let _ = unsafe { madvise(first as *mut _, last - first, Advice::LinuxHugepage) };
     }
 }
@@ -91,8 +94,8 @@ fn ask_for_huge_pages<T>(array: &mut Vec<T>, size: usize) {
 #[cfg(not(all(target_os = "linux", not(miri), not(expiry_loom))))]
 fn ask_for_huge_pages<T>(_: &mut Vec<T>, _: usize) {}
 
-/// A step of a protocol between two atomic accesses, by name. In a model another thread goes on there, if the
-/// model says so; else this is nothing.
+/// A step of a protocol between two atomic accesses, by name. In a model another thread
+/// goes on there, if the model says so; else this is nothing.
 #[inline(always)]
 pub(crate) fn step(_name: &'static str) {
     #[cfg(expiry_loom)]
@@ -118,8 +121,8 @@ pub(crate) mod steps {
         }
     }
 
-    /// From here on, and until this is called again, a thread steps back at a step for which `stops`
-    /// returns true.
+    /// From here on, and until this is called again, a thread steps back at a step for
+    /// which `stops` returns true.
     pub(crate) fn stop_at(stops: impl Fn(&'static str) -> bool + 'static) {
         STOPS.set(Some(Rc::new(stops)));
     }

@@ -1,6 +1,5 @@
 //! Batches: one clock reading, and memory fetched before it is needed.
 
-use super::chosen::New;
 use super::{Mine, Trees};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Root};
@@ -121,19 +120,10 @@ impl Trees {
         self.engine.with_stripe(|mine, index| {
             for (group, items) in items.chunks(GROUP).enumerate() {
                 self.find_homes(items.iter().map(|item| item.0), &mut hashes);
-                for (at, (&(key, xor, owner), &hash)) in items.iter().zip(&hashes).enumerate() {
+                for (at, (&item, &hash)) in items.iter().zip(&hashes).enumerate() {
                     // A deadline for each root, at the cost of a coarse reading: `each`, or a
                     // handler, may take its time.
-                    let done = self.deadline(mine, timeout).and_then(|(deadline, now)| {
-                        let new = New {
-                            hash,
-                            key,
-                            owner,
-                            deadline,
-                            now,
-                        };
-                        self.init_at((mine, index), &new, (xor, timeout))
-                    });
+                    let done = self.init_hashed((mine, index), hash, item, timeout);
                     each(group * GROUP + at, done);
                 }
             }

@@ -5,7 +5,7 @@
 use super::reclaim::{Done, Mine, Pushed};
 use super::{Claim, Engine, Face, Stripe};
 use crate::core::index::Removed;
-use crate::core::lease::{Lease, State};
+use crate::core::lease::Lease;
 use crate::core::params::CHUNK;
 use crate::core::slot::{Payload, Slot};
 use crate::sync::park::doze;
@@ -73,9 +73,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// Hands over a claimed slot with its payload that was never published.
     #[cold]
     pub(crate) fn abandon(&self, stripe: &Stripe<C>, claim: &Claim<'_, P>) {
-        claim
-            .slot
-            .set_lease(claim.slot.lease_relaxed().with_state(State::Dead));
+        claim.slot.set_lease(claim.slot.lease_relaxed().ended());
         self.free_later(stripe, claim.id, true);
         self.freed(stripe);
     }

@@ -151,7 +151,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// or is about to tell, of its old deadline, and the driver, coming then, finds the new one.
     #[inline]
     pub(crate) fn shortened(&self, id: u32, before: Lease, deadline: u64) {
-        if deadline < before.deadline_near(deadline) {
+        if before.is_after(deadline) {
             let _ = self.enforce(id, deadline);
         }
     }

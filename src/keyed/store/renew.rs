@@ -81,7 +81,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             self.engine.heed(found.id, deadline);
             Some(Touched::Renewed(deadline))
         };
-        if deadline >= found.lease.deadline_near(deadline) {
+        if !found.lease.is_after(deadline) {
             return Ok(renew());
         }
         Ok(self.engine.with_stripe(|mine, _| {

@@ -24,26 +24,27 @@ impl Trees {
         // The fetch goes on while this thread reads the clock and claims a slot.
         self.engine.index_of(hash).prefetch(hash);
         self.engine.with_stripe(|mine, index| {
-            let (deadline, now) = self.deadline(mine, timeout)?;
-            let new = New {
-                hash,
-                key,
-                owner,
-                deadline,
-                now,
-            };
-            self.init_at((mine, index), &new, (xor, timeout))
+            self.init_hashed((mine, index), hash, (key, xor, owner), timeout)
         })
     }
 
-    /// Inits a root with these edges. The deadline in `new` was made of `timeout`.
+    /// Inits a root whose key has this hash, with these edges.
     #[inline(always)]
-    pub(in crate::ack::trees) fn init_at(
+    pub(in crate::ack::trees) fn init_hashed(
         &self,
         who: (&Mine, usize),
-        new: &New,
-        (xor, timeout): (u64, Timeout),
+        hash: u32,
+        (key, xor, owner): (u64, u64, u64),
+        timeout: Timeout,
     ) -> Result<(), AckError> {
+        let (deadline, now) = self.deadline(who.0, timeout)?;
+        let new = &New {
+            hash,
+            key,
+            owner,
+            deadline,
+            now,
+        };
         let mut refused = Refused::OutOfMemory;
         let placed = self.place(who, new, State::Live, |target| target ^ xor, &mut refused);
         let Some((claim, header)) = placed else {
@@ -89,7 +90,7 @@ impl Trees {
         Ok(())
     }
 
-    /// As [`init_at`](Self::init_at), for a key whose index bucket is full, a key that the index
+    /// As [`init_hashed`](Self::init_hashed), for a key whose index bucket is full, a key that the index
     /// has already, or a claim that was refused.
     #[inline(never)]
     fn init_anywhere<'a>(
