@@ -2,6 +2,7 @@
 //!
 //! Nothing but the Rust toolchain is needed.
 
+mod doc_tests;
 mod examples;
 mod package;
 mod sanitize;
@@ -107,10 +108,7 @@ fn quick() -> Vec<Step> {
                 "--tests",
             ],
         ),
-        cargo(
-            "doc tests",
-            &["test", "--locked", "--workspace", "--all-features", "--doc"],
-        ),
+        doc_tests::step(),
         Step {
             env: vec![("RUSTDOCFLAGS", "-D warnings".into())],
             ..cargo(
@@ -159,6 +157,9 @@ fn run(step: &Step) -> bool {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = doc_tests::as_rustdoc() {
+        return code;
+    }
     let steps = match std::env::args().nth(1).as_deref() {
         Some("test") => {
             let mut steps = quick();
