@@ -31,7 +31,7 @@
 //! Maps read the machine's clock. In queues simulated time stands still, so a touch leaves a later
 //! visit of the entry's bucket to the driver that no figure here covers; `keyed-expiry` does.
 
-use super::{Key, Now, Store, Time, Value, INTERVAL};
+use super::{Key, Now, Setup, Store, Time, Value, INTERVAL};
 use crate::lab::{at_once, LEAST};
 use crate::process::{settled, Took};
 use crate::wheel::permutation;
@@ -463,8 +463,13 @@ impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
 
     /// Fills a batch of fresh stores. Returns one of them.
     fn fill(&mut self, batch: usize, order: Order) -> S {
-        let fresh = |_| S::new(&self.time, self.load.entries, TIMEOUT);
-        let mut stores: Vec<S> = (0..batch).map(fresh).collect();
+        let setup = Setup {
+            time: &self.time,
+            entries: self.load.entries,
+            timeout: TIMEOUT,
+            interval: INTERVAL,
+        };
+        let mut stores: Vec<S> = (0..batch).map(|_| S::new(&setup)).collect();
         self.cell(&stores, &[Op::Grow], order);
         stores.pop().expect("at least one")
     }

@@ -2,10 +2,9 @@
 //!
 //! No index of deadlines is kept: an entry that has expired stays until `advance` scans the map.
 
-use super::{Key, Now, Store, Time, Value};
+use super::{Key, Now, Setup, Store, Value};
 use crate::peers::Hasher;
 use dashmap::DashMap;
-use std::time::Duration;
 
 /// A value and its deadline behind each key.
 pub struct Dash<K, V>(DashMap<K, (V, u64), Hasher>);
@@ -16,7 +15,7 @@ impl<K: Key, V: Value> Store<K, V> for Dash<K, V> {
         "the deadline is in the value; one clock reading a call; nothing finds what has expired";
     type Handle = ();
 
-    fn new(_time: &Time, _entries: usize, _timeout: Duration) -> Self {
+    fn new(_setup: &Setup<'_>) -> Self {
         Dash(DashMap::default())
     }
 

@@ -4,7 +4,7 @@
 //! at no clock: what is due is found until the queue has been polled. The queue is on a paused runtime, gets its deadlines
 //! as instants, and is exact to the millisecond (see [`timers`](crate::timers)).
 
-use super::{Key, Now, Store, Time, Value};
+use super::{Key, Now, Setup, Store, Value};
 use crate::peers::Hasher;
 use dashmap::DashMap;
 use std::future::poll_fn;
@@ -44,7 +44,7 @@ impl<K: Key, V: Value> Store<K, V> for DelayQueue<K, V> {
     const DRIVEN: bool = true;
     type Handle = ();
 
-    fn new(_time: &Time, _entries: usize, _timeout: Duration) -> Self {
+    fn new(_setup: &Setup<'_>) -> Self {
         let runtime = Builder::new_current_thread()
             .enable_time()
             .start_paused(true)

@@ -4,8 +4,9 @@
 //! come, and what counts is the processor time of the calls. Values count how many of them are left; who frees memory in grace
 //! periods is called on ([`Store::tidy`]) until none is, or no more go, which counts as well.
 
-use super::{Counted, Key, Store, Time, Value, INTERVAL};
+use super::{Counted, Key, Setup, Store, Time, Value, INTERVAL};
 use crate::process::busy;
+use crate::wheel::permutation;
 use crate::window::mix;
 use expiry::ManualClock;
 use std::time::{Duration, Instant};
@@ -17,6 +18,36 @@ pub enum Due {
     Mass,
     /// Each at a random time within ten seconds, which go by in steps of 100 ms.
     Spread,
+    /// Each at a random time within a minute, which goes by in steps of 1 ms.
+    Fine,
+    /// As [`Fine`](Due::Fine), and each is renewed once before, in random order, until another
+    /// random time within that minute.
+    Touched,
+}
+
+impl Due {
+    /// The times at which the first and the last may be due, the one after the other.
+    fn within(self) -> Duration {
+        match self {
+            Due::Mass => Duration::ZERO,
+            Due::Spread => Duration::from_secs(10),
+            Due::Fine | Due::Touched => Duration::from_secs(60),
+        }
+    }
+
+    /// The steps in which time goes by, and the interval of the stores.
+    fn step(self) -> Duration {
+        match self {
+            Due::Mass | Due::Spread => INTERVAL,
+            Due::Fine | Due::Touched => Duration::from_millis(1),
+        }
+    }
+
+    /// The `n`th of these times, after the first one, in nanoseconds.
+    #[allow(clippy::cast_possible_truncation)] // at most a minute
+    fn draw(self, n: u64) -> u64 {
+        ((u128::from(mix(!n)) * self.within().as_nanos()) >> 64) as u64
+    }
 }
 
 /// What a round came to.
@@ -30,9 +61,6 @@ pub struct Expiry {
 
 /// Calls in which nothing moves before it is said that nothing will.
 const IDLE: u32 = 5000;
-
-/// How long the random times are spread over.
-const WITHIN: Duration = Duration::from_secs(10);
 
 /// Before that nothing is due.
 fn patience(real: bool, entries: usize) -> Duration {
@@ -82,43 +110,52 @@ fn attempt<K: Key, V: Value, S: Store<K, V>>(
 ) -> Option<Expiry> {
     let clock = ManualClock::new();
     let time = Time::Simulated(clock.clone());
-    let store = S::new(&time, entries, first);
+    let store = S::new(&Setup {
+        time: &time,
+        entries,
+        timeout: first,
+        interval: due.step(),
+    });
     let nanos = |time: Duration| time.as_nanos() as u64;
     let alive = Counted::alive();
     let took = store.on_thread(|| {
         let began = Instant::now();
+        let timeout = |n| match due {
+            Due::Mass => nanos(first),
+            _ if S::REAL => nanos(first.saturating_sub(began.elapsed())) + due.draw(n),
+            _ => nanos(first) + due.draw(n),
+        };
+        let mut handles = Vec::with_capacity(entries);
         for n in 0..entries as u64 {
-            let gone_by = if S::REAL {
-                began.elapsed()
-            } else {
-                Duration::ZERO
-            };
-            let timeout = match due {
-                Due::Mass => nanos(first),
-                Due::Spread => {
-                    let within = (u128::from(mix(!n)) * WITHIN.as_nanos()) >> 64;
-                    nanos(first.saturating_sub(gone_by)) + within as u64
-                }
-            };
-            store.insert(K::make(n), V::make(n), time.now(), timeout);
+            let (_, handle) = store.insert(K::make(n), V::make(n), time.now(), timeout(n));
+            handles.push(handle);
         }
+        if due == Due::Touched {
+            for at in permutation(entries, 1) {
+                let (n, handle) = (u64::from(at), handles[at as usize]);
+                let (key, value) = (K::make(n), V::make(n));
+                let renewed = store.touch(&key, handle, value, time.now(), timeout(!n));
+                assert!(renewed, "{}: not renewed", S::NAME);
+            }
+        }
+        drop(handles);
         // Growth is not expiry.
         let early = store.advance(0);
         if S::REAL && began.elapsed() >= first {
             return None;
         }
         assert!(early == 0 && store.live() == entries, "{}: early", S::NAME);
-        let (from, to) = match due {
-            Due::Mass => (first + began.elapsed(), Duration::ZERO),
-            Due::Spread => (first, WITHIN),
+        let from = match due {
+            Due::Mass => first + began.elapsed(),
+            _ => first,
         };
-        let last = from + to + INTERVAL * 12;
+        let last = from + due.within() + INTERVAL * 12;
         let (mut took, mut at) = (Duration::ZERO, from);
         let mut expired = 0;
         while at < last {
             at = match due {
                 Due::Mass => last,
-                Due::Spread => at + INTERVAL,
+                _ => at + due.step(),
             };
             wait(began, &clock, S::REAL, at);
             let called = busy();

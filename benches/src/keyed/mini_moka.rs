@@ -4,10 +4,9 @@
 //! its `sync` does, within the time that counts. Its `invalidate` does not tell whether there was something to be removed; that all
 //! were is seen in what is left.
 
-use super::{Key, Now, Store, Time, Value};
+use super::{Key, Now, Setup, Store, Value};
 use crate::peers::Hasher;
 use mini_moka::sync::{Cache, ConcurrentCacheExt};
-use std::time::Duration;
 
 /// Inserting a key again is how it is renewed.
 pub struct MiniMoka<K, V>(Cache<K, V, Hasher>);
@@ -20,11 +19,11 @@ impl<K: Key, V: Value> Store<K, V> for MiniMoka<K, V> {
     const RETURNS_OLD: bool = false;
     type Handle = ();
 
-    fn new(_time: &Time, entries: usize, timeout: Duration) -> Self {
+    fn new(setup: &Setup<'_>) -> Self {
         MiniMoka(
             Cache::builder()
-                .max_capacity(entries as u64 * 2)
-                .time_to_live(timeout)
+                .max_capacity(setup.entries as u64 * 2)
+                .time_to_live(setup.timeout)
                 .build_with_hasher(Hasher::default()),
         )
     }

@@ -221,8 +221,21 @@ impl Time {
     }
 }
 
-/// The interval of our stores and of ZooKeeper's, to which they round deadlines.
+/// The interval of our stores and of ZooKeeper's, where the load has none of its own.
 pub const INTERVAL: Duration = Duration::from_millis(100);
+
+/// What a store is made for.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup<'a> {
+    /// What it goes by.
+    pub time: &'a Time,
+    /// About how many entries it will have.
+    pub entries: usize,
+    /// How long these live, unless an insertion says otherwise.
+    pub timeout: Duration,
+    /// To which it may round deadlines.
+    pub interval: Duration,
+}
 
 /// A store that keeps keys until they expire.
 pub trait Store<K: Key, V: Value>: Send + Sync + Sized {
@@ -241,9 +254,8 @@ pub trait Store<K: Key, V: Value>: Send + Sync + Sized {
     /// State beside the key that a touch needs.
     type Handle: Copy + Default + Send + Sync;
 
-    /// Makes an empty store of default size, for about `entries` entries that live for `timeout`
-    /// unless an insertion says otherwise.
-    fn new(time: &Time, entries: usize, timeout: Duration) -> Self;
+    /// Makes an empty store of default size.
+    fn new(setup: &Setup<'_>) -> Self;
 
     /// Calls `f` in the context that every thread needs to use the store.
     fn on_thread<R>(&self, f: impl FnOnce() -> R) -> R {

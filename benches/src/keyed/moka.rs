@@ -3,7 +3,7 @@
 //! It goes by its own clock, which cannot be had from outside (see the module's head), and does its maintenance on the threads
 //! that call it. What is left of that, `run_pending_tasks` does, within the time that counts.
 
-use super::{Counted, Key, Now, Store, Time, Value};
+use super::{Counted, Key, Now, Setup, Store, Value};
 use crate::peers::Hasher;
 use std::time::{Duration, Instant};
 
@@ -30,11 +30,11 @@ impl<K: Key, V: Value> Store<K, V> for Moka<K, V> {
     const RETURNS_OLD: bool = false;
     type Handle = ();
 
-    fn new(_time: &Time, entries: usize, timeout: Duration) -> Self {
+    fn new(setup: &Setup<'_>) -> Self {
         Moka(
             moka::sync::Cache::builder()
-                .max_capacity(entries as u64 * 2)
-                .time_to_live(timeout)
+                .max_capacity(setup.entries as u64 * 2)
+                .time_to_live(setup.timeout)
                 .build_with_hasher(Hasher::default()),
         )
     }
@@ -99,10 +99,10 @@ impl<K: Key> Store<K, Counted> for MokaEach<K> {
     const RETURNS_OLD: bool = false;
     type Handle = ();
 
-    fn new(_time: &Time, entries: usize, _timeout: Duration) -> Self {
+    fn new(setup: &Setup<'_>) -> Self {
         MokaEach(
             moka::sync::Cache::builder()
-                .max_capacity(entries as u64 * 2)
+                .max_capacity(setup.entries as u64 * 2)
                 .expire_after(Each)
                 .build_with_hasher(Hasher::default()),
         )

@@ -1,8 +1,7 @@
 //! The harness alone: a store that does nothing, so that its figures are the harness's own cost.
 
-use super::{Key, Now, Store, Time, Value};
+use super::{Key, Now, Setup, Store, Value};
 use std::hint::black_box;
-use std::time::Duration;
 
 /// Keeps nothing, and reads no clock. The compiler must still produce every argument.
 pub struct Nothing;
@@ -13,7 +12,7 @@ impl<K: Key, V: Value> Store<K, V> for Nothing {
     const WORKS: bool = false;
     type Handle = ();
 
-    fn new(_time: &Time, _entries: usize, _timeout: Duration) -> Self {
+    fn new(_setup: &Setup<'_>) -> Self {
         Nothing
     }
 

@@ -1,8 +1,8 @@
 //! This crate's map and queue: default settings but for the interval. By real time the map has its reaper; by simulated time
 //! the harness polls.
 
-use super::{Key, Now, Store, Time, Value, INTERVAL};
-use expiry::{ExpiringMap, ExpiryQueue, Handle, ManualClock, StoreError, Timeout, Updated};
+use super::{Key, Now, Setup, Store, Time, Value};
+use expiry::{ExpiringMap, ExpiryQueue, Handle, StoreError, Timeout, Updated};
 use std::time::Duration;
 
 /// The map.
@@ -21,17 +21,17 @@ impl<K: Key, V: Value> Store<K, V> for Map<K, V> {
     const DOES: &'static str = "default settings, its own reaper; every touch moves the deadline";
     type Handle = ();
 
-    fn new(time: &Time, _entries: usize, timeout: Duration) -> Self {
+    fn new(setup: &Setup<'_>) -> Self {
         let builder = ExpiringMap::builder()
-            .time_to_live(timeout)
-            .interval(INTERVAL);
-        let map = match time {
+            .time_to_live(setup.timeout)
+            .interval(setup.interval);
+        let map = match setup.time {
             Time::Real(_) => builder.build(),
             Time::Simulated(clock) => builder.clock(clock.clone()).build_manual(),
         };
         Map {
             map: map.expect("valid settings"),
-            timeout,
+            timeout: setup.timeout,
         }
     }
 
@@ -85,19 +85,15 @@ impl<K: Key, V: Value> Store<K, V> for Map<K, V> {
     }
 }
 
-fn queue<K: Key>(clock: &ManualClock) -> ExpiryQueue<K> {
+fn queue<K: Key>(setup: &Setup<'_>) -> ExpiryQueue<K> {
+    let Time::Simulated(clock) = setup.time else {
+        panic!("the queues are polled by the harness");
+    };
     ExpiryQueue::builder()
-        .interval(INTERVAL)
+        .interval(setup.interval)
         .clock(clock.clone())
         .build()
         .expect("valid settings")
-}
-
-fn manual(time: &Time) -> &ManualClock {
-    match time {
-        Time::Simulated(clock) => clock,
-        Time::Real(_) => panic!("the queues are polled by the harness"),
-    }
 }
 
 #[inline]
@@ -126,8 +122,8 @@ impl<K: Key> Store<K, ()> for QueueByKey<K> {
     const DRIVEN: bool = true;
     type Handle = ();
 
-    fn new(time: &Time, _entries: usize, _timeout: Duration) -> Self {
-        QueueByKey(queue(manual(time)))
+    fn new(setup: &Setup<'_>) -> Self {
+        QueueByKey(queue(setup))
     }
 
     #[inline]
@@ -171,8 +167,8 @@ impl<K: Key> Store<K, ()> for QueueByHandle<K> {
     const DRIVEN: bool = true;
     type Handle = Option<Handle>;
 
-    fn new(time: &Time, _entries: usize, _timeout: Duration) -> Self {
-        QueueByHandle(queue(manual(time)))
+    fn new(setup: &Setup<'_>) -> Self {
+        QueueByHandle(queue(setup))
     }
 
     #[inline]

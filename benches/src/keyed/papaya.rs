@@ -2,9 +2,8 @@
 //!
 //! No index of deadlines is kept: an entry that has expired stays until `advance` scans the map.
 
-use super::{Key, Now, Store, Time, Value};
+use super::{Key, Now, Setup, Store, Value};
 use crate::peers::Hasher;
-use std::time::Duration;
 
 /// A value and its deadline behind each key. Every call pins.
 pub struct Papaya<K, V>(papaya::HashMap<K, (V, u64), Hasher>);
@@ -15,7 +14,7 @@ impl<K: Key, V: Value> Store<K, V> for Papaya<K, V> {
         "the deadline is in the value; touch copies the entry; nothing finds what has expired";
     type Handle = ();
 
-    fn new(_time: &Time, _entries: usize, _timeout: Duration) -> Self {
+    fn new(_setup: &Setup<'_>) -> Self {
         Papaya(papaya::HashMap::default())
     }
 

@@ -1,14 +1,13 @@
 //! What one would write oneself: 64 mutexes, each with a hashbrown table and a `BTreeMap` of its deadlines. Exact, by the
 //! nanosecond; what is due is not found any more.
 
-use super::{Key, Now, Store, Time, Value};
+use super::{Key, Now, Setup, Store, Value};
 use crate::peers::Hasher;
 use crossbeam_utils::CachePadded;
 use hashbrown::hash_table::{Entry as Found, HashTable};
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// Tells deadlines apart: when, and a number that nobody else in the shard has.
 type Place = (u64, u64);
@@ -55,7 +54,7 @@ impl<K: Key, V: Value> Store<K, V> for Sharded<K, V> {
     const DRIVEN: bool = true;
     type Handle = ();
 
-    fn new(_time: &Time, _entries: usize, _timeout: Duration) -> Self {
+    fn new(_setup: &Setup<'_>) -> Self {
         let shard = |_| {
             CachePadded::new(Mutex::new(Shard {
                 table: HashTable::new(),

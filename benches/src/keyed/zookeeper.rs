@@ -3,12 +3,11 @@
 //!
 //! Its consumer takes what it was given out of the queue, as `SessionTrackerImpl` does: `poll` leaves the elements mapped.
 
-use super::{Key, Now, Store, Time, Value, INTERVAL};
+use super::{Key, Now, Setup, Store, Value};
 use crate::peers::Hasher;
 use dashmap::{DashMap, DashSet};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 /// The queue.
 pub struct ZooKeeper<K, V> {
@@ -89,16 +88,16 @@ impl<K: Key, V: Value> Store<K, V> for ZooKeeper<K, V> {
     const DRIVEN: bool = true;
     type Handle = ();
 
-    #[allow(clippy::cast_possible_truncation)] // a tenth of a second
-    fn new(time: &Time, _entries: usize, _timeout: Duration) -> Self {
+    #[allow(clippy::cast_possible_truncation)] // at most a tenth of a second
+    fn new(setup: &Setup<'_>) -> Self {
         let queue = ZooKeeper {
             elements: DashMap::default(),
             buckets: DashMap::default(),
             next_expiration: AtomicU64::new(0),
-            interval: INTERVAL.as_nanos() as u64,
+            interval: setup.interval.as_nanos() as u64,
             _values: PhantomData,
         };
-        let first = queue.round_to_next_interval(time.now().get());
+        let first = queue.round_to_next_interval(setup.time.now().get());
         queue.next_expiration.store(first, Ordering::Release);
         queue
     }

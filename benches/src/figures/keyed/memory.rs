@@ -4,7 +4,7 @@ use super::super::child::{ask_of, number, own};
 use super::super::{count, Options};
 use super::{only, Task};
 use crate::keyed::course::Kind;
-use crate::keyed::{Key, Store, Time, Value};
+use crate::keyed::{Key, Setup, Store, Time, Value, INTERVAL};
 use crate::process::{allocated, held, resident, settled};
 use crate::report::{Report, Spread, Target};
 use expiry::{CoarseClock, ManualClock};
@@ -25,7 +25,12 @@ impl Task for Weigh {
         drop(K::make(0));
         let before = (resident(), allocated(), held());
         let hour = Duration::from_secs(3600);
-        let store = S::new(time, entries, hour);
+        let store = S::new(&Setup {
+            time,
+            entries,
+            timeout: hour,
+            interval: INTERVAL,
+        });
         let timeout = u64::try_from(hour.as_nanos()).expect("an hour");
         store.on_thread(|| {
             for n in 0..entries as u64 {
