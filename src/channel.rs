@@ -33,8 +33,9 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum WhenFull {
     /// The thread that ended the entry waits for room: back-pressure. While the reaper waits, nothing
-    /// expires. The channel must then be read by a thread that never ends entries itself: an ack, fail, poll or shutdown on
-    /// the receiving thread would wait for itself once the channel is full.
+    /// expires. The channel must then be read by a thread that never ends entries itself: an ack,
+    /// fail, poll or shutdown on the receiving thread would wait for itself once the channel is full.
+    /// (A map's [listener thread](crate::ExpiringMapBuilder::listener_thread) may: it never waits.)
     #[default]
     Wait,
     /// It goes to a second, unbounded queue, from which the receiver reads once the first is
@@ -268,7 +269,7 @@ impl<T> Iterator for Receiver<T> {
     }
 }
 
-/// How often who waits for room looks whether there is a shutdown.
+/// How often a thread that waits for room looks whether it is to go on waiting.
 const LOOK_UP: Duration = Duration::from_millis(20);
 
 pub(crate) struct Sender<T> {
@@ -277,8 +278,10 @@ pub(crate) struct Sender<T> {
     when_full: WhenFull,
     spilled: AtomicU64,
     undelivered: AtomicU64,
-    /// Nobody waits for room any more.
+    /// No thread waits for room any more.
     closing: AtomicBool,
+    /// No thread waits for room for the time being: see [`relieve`](Sender::relieve).
+    relieved: AtomicBool,
     #[cfg(feature = "async")]
     listeners: Arc<Listeners>,
 }
@@ -312,6 +315,7 @@ pub(crate) fn channel<T>(
         spilled: AtomicU64::new(0),
         undelivered: AtomicU64::new(0),
         closing: AtomicBool::new(false),
+        relieved: AtomicBool::new(false),
         #[cfg(feature = "async")]
         listeners: listeners.clone(),
     };
@@ -402,9 +406,20 @@ impl<T> Sender<T> {
         let _ = self.spill.send(item);
     }
 
+    /// Until the guard is dropped, no thread waits for room: what has none spills. For the one thread
+    /// that reads the channel, when it is about to wait for another thread, which may be waiting for
+    /// room itself. Guards nest.
+    pub(crate) fn relieve(&self) -> Relief<'_> {
+        let before = self.relieved.swap(true, Ordering::Relaxed);
+        Relief {
+            relieved: &self.relieved,
+            before,
+        }
+    }
+
     fn wait(&self, mut item: T) -> bool {
         loop {
-            if self.closing.load(Ordering::Relaxed) {
+            if self.closing.load(Ordering::Relaxed) || self.relieved.load(Ordering::Relaxed) {
                 // Each of a million roots that a shutdown cancels comes by here. No time to wait is not the same: the channel gives
                 // the processor away before it looks at that.
                 return self.send_or_spill(item);
@@ -433,6 +448,18 @@ impl<T> Sender<T> {
             event!(WARN, "channel full: spilling", length = self.bounded.len());
         }
         sent
+    }
+}
+
+/// See [`Sender::relieve`].
+pub(crate) struct Relief<'a> {
+    relieved: &'a AtomicBool,
+    before: bool,
+}
+
+impl Drop for Relief<'_> {
+    fn drop(&mut self) {
+        self.relieved.store(self.before, Ordering::Relaxed);
     }
 }
 

@@ -4,7 +4,7 @@ mod support;
 
 use expiry::{BuildError, Cause, ExpiringMap, ExpiringMapBuilder, ManualClock, WhenFull};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
@@ -529,6 +529,134 @@ fn a_shutdown_delivers_all_that_was_queued() {
             assert!(told.iter().copied().eq(closed), "{told:?}");
         }
     }
+}
+
+#[test]
+fn each_of_two_shutdowns_waits_until_all_is_delivered() {
+    for reaper in [false, true] {
+        let (mut gate, builder) = Gate::at(ExpiringMap::builder());
+        let builder = builder.listener_thread(3, WhenFull::Spill);
+        let map: Arc<Map<u64>> = Arc::new(built(builder, reaper));
+        for key in 0..10 {
+            map.insert(key, key).unwrap();
+        }
+        drop(map.remove(&0));
+        assert_eq!(gate.next(), (0, Cause::Removed));
+        let is_open = Arc::new(AtomicBool::new(false));
+        let shutdown = || {
+            let (map, is_open) = (map.clone(), is_open.clone());
+            thread::spawn(move || {
+                map.shutdown();
+                assert!(is_open.load(Ordering::Acquire), "it has not waited");
+            })
+        };
+        let first = shutdown();
+        wait_for("the entries to end", || map.metrics().total.closed == 9);
+        let second = shutdown();
+        for _ in 0..1000 {
+            thread::yield_now(); // a chance for it not to wait
+        }
+        is_open.store(true, Ordering::Release);
+        gate.open();
+        first.join().unwrap();
+        second.join().unwrap();
+        assert_eq!(gate.entered.try_iter().count(), 9);
+    }
+}
+
+/// A poller waits for room at a shard. The listener's insertion has to drive that shard first, as
+/// the clock has jumped by years.
+#[test]
+fn a_listener_may_insert_after_a_jump_of_the_clock_while_a_poller_waits_for_room() {
+    let clock = ManualClock::new();
+    let place: Arc<OnceLock<std::sync::Weak<Map<u64>>>> = Arc::default();
+    let (enters, entered) = channel();
+    let (go_on, goes_on) = channel();
+    let (goes_on, here) = (Mutex::new(goes_on), place.clone());
+    let map = manual(&clock)
+        .shards(1)
+        .on_end(move |key: &u64, _: &u64, _| {
+            enters.send(*key).unwrap();
+            if *key == 0 {
+                goes_on.lock().unwrap().recv().unwrap();
+                let map = here.get().unwrap().upgrade().unwrap();
+                map.insert(1000, 1).unwrap();
+            }
+        })
+        .listener_thread(1, WhenFull::Wait)
+        .build_manual();
+    let map = Arc::new(map.unwrap());
+    place.set(Arc::downgrade(&map)).unwrap();
+    for key in 0..5 {
+        map.insert(key, key).unwrap();
+    }
+    drop(map.remove(&0));
+    assert_eq!(entered.recv_timeout(GENEROUS), Ok(0));
+    clock.advance(Duration::from_secs(3600 * 24 * 365 * 10));
+    let polled = map.clone();
+    let poller = thread::spawn(move || while polled.poll(1000) {});
+    // One end is in the channel, and the poller waits with the next one.
+    wait_for("two to expire", || map.metrics().total.expired == 2);
+    go_on.send(()).unwrap();
+    for _ in 1..5 {
+        assert!(
+            entered.recv_timeout(GENEROUS).is_ok(),
+            "they wait for each other"
+        );
+    }
+    poller.join().unwrap();
+}
+
+/// A poller drops a value, which removes entries and waits for room. The listener flushes.
+#[test]
+fn a_listener_may_flush_while_a_drop_waits_for_room() {
+    struct Removes(u64, Arc<OnceLock<std::sync::Weak<Map<Removes>>>>);
+    impl Drop for Removes {
+        fn drop(&mut self) {
+            if self.0 == 0 {
+                let map = self.1.get().and_then(std::sync::Weak::upgrade);
+                let map = map.expect("it is there");
+                (10..20).for_each(|key| drop(map.remove(&key)));
+            }
+        }
+    }
+    let place = Arc::new(OnceLock::new());
+    let (enters, entered) = channel();
+    let (go_on, goes_on) = channel();
+    let goes_on = Mutex::new(goes_on);
+    let here: Arc<OnceLock<std::sync::Weak<Map<Removes>>>> = place.clone();
+    let map = ExpiringMap::builder()
+        .on_end(move |key: &u64, _: &Removes, _| {
+            if *key == 1 {
+                enters.send(None).unwrap();
+                goes_on.lock().unwrap().recv().unwrap();
+                let map = here.get().unwrap().upgrade().unwrap();
+                enters.send(Some(map.flush(GENEROUS))).unwrap();
+            }
+        })
+        .listener_thread(1, WhenFull::Wait)
+        .build_manual();
+    let map = Arc::new(map.unwrap());
+    place.set(Arc::downgrade(&map)).unwrap();
+    for key in 0..20 {
+        let value = Removes(key, place.clone());
+        assert!(map.insert(key, value).unwrap().is_none());
+    }
+    drop(map.remove(&0));
+    wait_for("the first end", || map.metrics().listener_waiting == 0);
+    drop(map.remove(&1));
+    assert_eq!(entered.recv_timeout(GENEROUS), Ok(None));
+    let polled = map.clone();
+    let poller = thread::spawn(move || {
+        while polled.metrics().unreclaimed > 0 {
+            polled.poll(1000);
+        }
+    });
+    // Value 0 is being dropped: one end is in the channel, and its `Drop` waits with the next one.
+    wait_for("two to be removed", || map.metrics().total.removed == 4);
+    go_on.send(()).unwrap();
+    assert_eq!(entered.recv_timeout(GENEROUS / 2), Ok(Some(true)));
+    poller.join().unwrap();
 }
 
 #[cfg(feature = "async")]

@@ -2,6 +2,7 @@
 //! thread's work, as the checker sees no channel.
 #![cfg(expiry_loom)]
 
+use expiry::model::stop_at;
 use expiry::{Cause, Ended, ExpiringMap, ManualClock, WhenFull};
 use loom_tests::{model, thread, TICK};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,6 +36,9 @@ impl Rig {
             .seed(7)
             .clock(ManualClock::new())
             .on_end(move |_: &u64, value: &Counted, cause| {
+                if value.0 == 10 {
+                    thread::yield_now(); // a slow call
+                }
                 into.lock().unwrap().push((value.0, cause));
             })
             .listener_thread(1, WhenFull::Spill)
@@ -134,4 +138,34 @@ fn an_end_beside_the_end_of_the_listener_thread() {
         a.join().unwrap();
         rig.check();
     });
+}
+
+/// As before, and another end is in the channel, by a call that has returned before the shutdown.
+/// Guards: the listener thread empties the channel before it says that it is over, so that it has
+/// told that end itself when it ends.
+#[test]
+fn an_end_before_a_shutdown_beside_one_that_overtakes_it() {
+    model(
+        "an_end_before_a_shutdown_beside_one_that_overtakes_it",
+        || {
+            let rig = Rig::new();
+            assert!(rig.map.insert(2, rig.value(20)).unwrap().is_none());
+            drop(rig.map.remove(&1));
+            let other = rig.clone();
+            stop_at(|step| step == "over");
+            let a = thread::spawn(move || {
+                other.map.finish_listener();
+                assert!(
+                    other.told().contains(&(10, Cause::Removed)),
+                    "it goes before"
+                );
+            });
+            drop(rig.map.remove(&2));
+            a.join().unwrap();
+            stop_at(|_| false);
+            let mut told = rig.told();
+            told.sort_unstable_by_key(|&(value, _)| value);
+            assert_eq!(told, [(10, Cause::Removed), (20, Cause::Removed)]);
+        },
+    );
 }

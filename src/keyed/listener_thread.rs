@@ -10,9 +10,9 @@
 //!   puts slot and cause into the channel              calls the listener
 //!   over? then takes what is in the channel, too      lets go of the slot
 //!
-//!   a shutdown, after it has ended every entry
-//!   puts `Stop` behind all items                      takes `Stop`: sets `over`
-//!   waits for the thread's end                        takes what is in the channel, and ends
+//!   a shutdown, after it has ended every entry        takes `Stop`: takes what is in the channel,
+//!   puts `Stop` behind all items                      sets `over`, takes what has come meanwhile,
+//!   waits for the thread's end                        and ends
 //! ```
 //!
 //! **Holders.** Of each slot in the channel the queue is a holder ([`removed`](super::removed)). The
@@ -27,16 +27,18 @@
 //!
 //! **No thread waits for itself.** On the listener thread a shutdown asks, and waits for nothing: that
 //! thread counts as one that is in a round ([`InRound`]). What the listener ends while the channel is
-//! full spills, under `WhenFull::Wait`, too. Neither the reaper nor a listener thread ever waits for a
+//! full spills, under `WhenFull::Wait`, too. While the listener waits for a driver, in a flush or after
+//! a jump of the clock by years, all that finds no room spills ([`relieve`](ListenerThread::relieve)).
+//! Neither the reaper nor a listener thread ever waits for a
 //! listener thread. In the child of a fork there is none, and each thread calls the listener itself.
 
 use super::removed::{EndedSlot, Held};
 use super::store::{Cause, Store};
-use crate::channel::{channel, Receiver, Sender, WhenFull};
+use crate::channel::{channel, Receiver, Relief, Sender, WhenFull};
 use crate::core::threads::InRound;
 use crate::error::BuildError;
 use crate::sync::worker::Worker;
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{step, AtomicBool, Ordering};
 use crate::trace::event;
 use std::sync::atomic::AtomicBool as Flag;
 use std::sync::{Arc, OnceLock};
@@ -140,9 +142,13 @@ impl ListenerThread {
 
     /// Ends the thread's work. From here on a thread that puts an item in takes it out itself.
     fn finish<K: 'static, V: 'static>(&self, store: &Store<K, V>) {
+        // First: a thread that finds `over` set takes whatever item is there. It must not be one of a
+        // call that returned before the shutdown, which is told when this thread ends.
+        self.drain(store);
         // Acquire pairs with `queue`: items put in before that thread's look are found. Release: a
         // thread that looks later finds it set.
         self.over.swap(true, Ordering::AcqRel);
+        step("over");
         self.drain(store);
         // No thread drives the store any more that would drop these keys and values.
         store.part();
@@ -180,6 +186,14 @@ impl ListenerThread {
         if self.over.fetch_or(false, Ordering::AcqRel) {
             self.drain(store);
         }
+    }
+
+    /// The listener is about to wait for a driver. Under `WhenFull::Wait` that may be waiting for room,
+    /// which the listener thread alone makes: until the guard is dropped, what has none spills. On
+    /// other threads this does nothing.
+    pub(super) fn relieve(&self) -> Option<Relief<'_>> {
+        let here = self.worker.get().is_some_and(Worker::is_current);
+        here.then(|| self.sender.relieve())
     }
 
     /// There is a shutdown: no thread waits for room any more. What has none spills.

@@ -59,17 +59,14 @@ impl Worker {
         self.thread.id() == thread::current().id()
     }
 
-    /// Waits for its end, unless another thread does or the caller is this thread.
+    /// Waits for its end, unless the caller is this thread. Several threads may wait.
     pub(crate) fn join(&self) {
         if self.is_current() {
             return;
         }
-        let handle = self
-            .handle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(handle) = handle {
+        // Kept until the thread has ended: others who wait for it wait for the lock.
+        let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = handle.take() {
             // It catches users' panics; had it panicked all the same, there is nothing to join.
             let _ = handle.join();
         }

@@ -172,16 +172,20 @@ impl<P: Payload, C> Engine<P, C> {
     #[cold]
     pub(crate) fn catch_up(&self, now: u64, face: &impl Face<P>) {
         // A handler that the driver has called cannot wait for the driver: it is that round.
-        let driving = self.is_driving();
-        let mut patience = Patience::new();
-        while !driving && self.deadlines.lapse(now).is_some() {
-            if self.poll_beside(now, usize::MAX, face).busy {
-                if self.shards.iter().any(|shard| shard.driver.is_lost()) {
-                    return;
-                }
-                patience.wait();
-            }
+        if self.is_driving() {
+            return;
         }
+        face.while_waiting(&mut || {
+            let mut patience = Patience::new();
+            while self.deadlines.lapse(now).is_some() {
+                if self.poll_beside(now, usize::MAX, face).busy {
+                    if self.shards.iter().any(|shard| shard.driver.is_lost()) {
+                        return;
+                    }
+                    patience.wait();
+                }
+            }
+        });
     }
 }
 

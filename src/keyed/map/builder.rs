@@ -233,7 +233,7 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     /// value, but also a thread that inserts where a value has expired just then; and a thread that
     /// replaces, removes, or shuts down.
     ///
-    /// It may call the map, be slow, or panic. A slow listener delays its own thread only (the reaper,
+    /// The listener may call the map, be slow, or panic. A slow listener delays its own thread only (the reaper,
     /// and so further expirations), and holds back no memory. A panic is caught and counted. With a
     /// [`listener_thread`](Self::listener_thread) that thread calls it instead.
     ///
@@ -260,39 +260,50 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         self
     }
 
-    /// A thread of its own calls the listener ([`on_end`](Self::on_end)), so that a slow one delays
-    /// neither the reaper nor the calls that end entries. It is given the ends through a channel of
-    /// `length` ends; `when_full` says what happens to those that find no room:
+    /// A thread of its own, `expiry-listener`, calls the listener ([`on_end`](Self::on_end)), so
+    /// that a slow listener delays neither the reaper nor the calls that end entries. Each build
+    /// method starts that thread, if there is a listener. The thread takes the ends from a channel of
+    /// `length` ends; `when_full` says what happens to an end that finds no room:
     ///
     /// * [`WhenFull::Wait`]: the thread that ended the entry waits for room, the reaper too. It must not
-    ///   hold a lock that the listener takes. The listener thread itself does not wait: what the
-    ///   listener ends then spills. Of two maps whose listeners end entries of each other's, use
+    ///   hold a lock that the listener takes. The listener thread itself does not wait: an end that
+    ///   the listener causes spills. Of two maps whose listeners end entries of each other's, use
     ///   [`WhenFull::Spill`].
-    /// * [`WhenFull::Spill`]: they go to a second queue, which has no bound.
-    /// * [`WhenFull::Drop`]: the listener is not called for them.
+    /// * [`WhenFull::Spill`]: it goes to a second queue, which has no bound.
+    /// * [`WhenFull::Drop`]: the listener is not called for it. A shutdown ends all entries at once, so
+    ///   of more than `length` entries the listener hears of some only.
     ///
     /// `spilled` and `undelivered` in the [metrics](crate::StoreMetrics) count these, and
-    /// `listener_waiting` the ends that wait. Without a listener, there is no such thread.
+    /// `listener_waiting` counts the ends in the channel and in the second queue. The end for which
+    /// the listener is being called is no longer counted.
     ///
     /// The listener is called once for each end that has not been dropped, in the order in which the
     /// ends came into the channel; of ends that spilled there is no order.
+    ///
+    /// [`TimeCacheMap`](crate::TimeCacheMap) and `ExpiringMapSettings` have no such thread.
     ///
     /// # Cost and progress
     ///
     /// The channel takes 16 bytes for each of its `length` places, at once. An end that waits keeps its
     /// entry's slot, with key and value, which the [capacity](Self::capacity) does not count any more.
     /// While it waits, [`Ended::into_value`](crate::Ended::into_value) returns the handle, and
-    /// [`flush`](ExpiringMap::flush) does not wait for it. But under `Wait`, no call waits for the
-    /// listener; one that ends an entry sends a message of 8 bytes, and may wake the listener thread.
+    /// [`flush`](ExpiringMap::flush) does not wait for it. A call that ends an entry sends a message of
+    /// 8 bytes, and may wake the listener thread. Under `Wait` it may wait for the listener; under
+    /// the other policies no call does, except a shutdown.
     ///
     /// # Shutdown
     ///
     /// [`shutdown`](ExpiringMap::shutdown), and dropping the map, wait until the listener has been called
     /// for all that was in the channel, for as long as that takes. (`Wait` is treated as `Spill` from
-    /// then on.) In a listener they do not wait: the listener thread goes on until the channel is empty,
-    /// and then ends. An end that another thread's call reaches while the map is shut down is
-    /// delivered by that thread. After a `fork` the child has no such thread: the thread that ends an
-    /// entry calls the listener there, and what was in the channel is the parent's.
+    /// then on.) In a listener, of this map or of another one, they do not wait: the listener thread
+    /// goes on until the channel is empty, and then ends. A process whose last handle goes in a
+    /// listener may exit before that. A thread that ends an entry beside a shutdown, after the
+    /// listener thread has stopped, calls the listener itself. After a `fork` the child has no
+    /// listener thread: the thread that ends an entry calls the listener there, and the ends that
+    /// were in the channel are the parent's.
+    ///
+    /// The thread that drops the map drops the listener, too. If that is a listener, the listener
+    /// thread does it when it ends.
     ///
     /// # Errors
     ///

@@ -150,14 +150,15 @@ where
     }
 
     /// Ends all entries, calls the listener ([`Cause::Closed`](crate::Cause::Closed)), and stops
-    /// the reaper. From here on insertions are refused with
-    /// [`StoreError::Closed`](crate::StoreError::Closed), and nothing is found. Dropping the map
-    /// does the same.
+    /// the reaper. When this returns, insertions are refused with
+    /// [`StoreError::Closed`](crate::StoreError::Closed), nothing is found, and the reaper and the
+    /// [listener thread](crate::ExpiringMapBuilder::listener_thread) have ended. Of several threads
+    /// that call this, each waits for that. Dropping the map does the same.
     ///
-    /// Waits for a round of the reaper that is under way, unless a listener in such a round calls
-    /// it: then the reaper, or the thread that polls, does the rest when that round has ended. Waits for
-    /// the [listener thread](crate::ExpiringMapBuilder::listener_thread), too, until that has called the
-    /// listener for every end; in a listener, or in a `Drop` that a driver runs, it does not.
+    /// In a listener that a reaper, a polling thread or a listener thread calls (of this map or of
+    /// another one), and in a `Drop` that a driver runs, this waits for no thread. Insertions are
+    /// refused when it returns. The reaper, or the thread that polls, ends the entries soon after;
+    /// until then they are found.
     ///
     /// ```
     /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;

@@ -57,7 +57,8 @@ use std::sync::Arc;
 /// # Progress and cost
 ///
 /// All operations but [`shutdown`](Self::shutdown), [`flush`](Self::flush) and dropping the map are
-/// lock-free. Look-ups write nothing shared (with a time to idle, one swap in every interval). Key
+/// lock-free. (Under [`WhenFull::Wait`](crate::WhenFull::Wait) a call that ends an entry may wait for
+/// the listener thread.) Look-ups write nothing shared (with a time to idle, one swap in every interval). Key
 /// and value lie in the entry's slot, beside its lease; above 64 bytes together they are boxed. A
 /// slot takes 8 bytes and key and value; 5 bytes lie beside it, and 16 to 29 in the index.
 ///

@@ -6,6 +6,7 @@ use crate::core::engine::{Claim, Face};
 use crate::core::lease::Lease;
 use crate::core::slot::Slot;
 use crate::core::threads::Counter;
+use crate::keyed::listener_thread::ListenerThread;
 use crate::panics::caught;
 use crate::sync::step;
 
@@ -39,6 +40,12 @@ impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
         step("expired");
         let ended = self.ended_by_driver(&claim, Cause::Expired);
         self.tell(&ended, Cause::Expired);
+    }
+
+    fn while_waiting(&self, wait: &mut dyn FnMut()) {
+        let thread = self.listener_thread.as_ref();
+        let _relief = thread.and_then(ListenerThread::relieve);
+        wait();
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {

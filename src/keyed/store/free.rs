@@ -3,6 +3,7 @@
 //! `core::engine::reclaim` decides when a slot is free. Here key and value are dropped.
 
 use super::{Pair, Store};
+use crate::core::engine::Face;
 use crate::core::lease::{Lease, State};
 use crate::core::slot::Slot;
 use crate::panics::caught;
@@ -48,7 +49,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Drops, on this thread, what had ended before. Waits until it may, for at most `limit`.
     /// Returns whether all has been dropped.
     pub(in crate::keyed) fn flush(&self, limit: Duration) -> bool {
-        self.engine.flush(limit, self)
+        let mut done = false;
+        self.while_waiting(&mut || done = self.engine.flush(limit, self));
+        done
     }
 }
 
