@@ -21,6 +21,18 @@ const TEND_AGAIN: u64 = 1_000_000_000;
 /// The longest that a look at a grace period is put off, in nanoseconds.
 const PATIENCE: u64 = 1_000_000_000;
 
+/// A bit for each slot of a bucket.
+const ALL_SLOTS: u32 = (1 << BUCKET) - 1;
+
+/// The places of a bucket whose bits are set.
+fn bits(mut set: u32) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let at = (set != 0).then(|| set.trailing_zeros())?;
+        set &= set - 1;
+        Some(at)
+    })
+}
+
 /// What is left of a shard after a visit.
 #[derive(Clone, Copy)]
 pub(super) struct Visit {
@@ -52,7 +64,7 @@ const CARRY_AT_LEAST: usize = 64;
 
 /// How many due buckets are taken from a wheel before the first of them is looked at; where entries
 /// have owners, for each time that these are met.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 16;
 const MET_AT_ONCE: usize = 32;
 
 impl<P: Payload, C> Engine<P, C> {
@@ -208,9 +220,7 @@ impl<P: Payload, C> Engine<P, C> {
                 }
             };
             let due = &due[..count];
-            for &(local, bucket) in due {
-                self.prefetch_due(driver, local, bucket, instant);
-            }
+            self.prefetch_due(driver, due, instant.tick, face);
             if meets && !due.is_empty() {
                 self.scan_met(driver, due, instant, work, face);
             } else {
@@ -251,20 +261,41 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Starts fetching the slots of a bucket that its plan says are due.
+    /// Starts fetching what ending the slots touches that seem to be due in these buckets: the
+    /// slots and what lies beside them, then what the store type knows of. Several buckets'
+    /// fetches overlap.
     fn prefetch_due(
         &self,
         driver: &mut DriverShard,
-        local: u32,
-        bucket: u32,
-        instant: Instant<'_>,
+        due: &[(u32, u32)],
+        tick: u64,
+        face: &impl Face<P>,
     ) {
-        let Some(plan) = driver.plans.get(local) else {
-            return;
-        };
-        if let Some(slots) = self.slots.bucket(bucket * BUCKET_U32) {
-            for slot in plan.due(instant.tick).filter_map(|at| slots.get(at)) {
-                prefetch_at(slot.address());
+        if cfg!(expiry_loom) {
+            return; // It has no effect but on speed, and its looks at slots are steps of a model.
+        }
+        let mut candidates = [0; MET_AT_ONCE];
+        for (&(local, bucket), candidates) in due.iter().zip(&mut candidates) {
+            let plan = driver.plans.get(local);
+            *candidates = plan.map_or(ALL_SLOTS, |plan| {
+                plan.due(tick).fold(0, |all, at| all | 1 << at)
+            });
+            for at in bits(*candidates) {
+                if let Some(spot) = self.slots.spot(bucket * BUCKET_U32 + at) {
+                    prefetch_at(spot.slot.address());
+                    prefetch(spot.note);
+                }
+            }
+        }
+        for (&(_, bucket), &candidates) in due.iter().zip(&candidates) {
+            for id in bits(candidates).map(|at| bucket * BUCKET_U32 + at) {
+                let Some(slot) = self.slots.slot(id) else {
+                    continue;
+                };
+                let lease = slot.lease_relaxed();
+                if lease.state().expires() && !lease.is_after(tick) {
+                    face.prepare(id, slot, lease);
+                }
             }
         }
     }
@@ -358,12 +389,6 @@ impl<P: Payload, C> Engine<P, C> {
                 plan.earliest(now)
             }
             None => {
-                for (id, slot) in (first..).zip(slots.iter()) {
-                    let lease = slot.lease();
-                    if lease.state().expires() && lease.deadline_from(base) <= now {
-                        face.prepare(id, slot, lease);
-                    }
-                }
                 let mut deadlines = [NEVER; BUCKET];
                 for (at, (slot, deadline)) in slots.iter().zip(&mut deadlines).enumerate() {
                     *deadline =
