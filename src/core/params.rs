@@ -15,6 +15,12 @@ pub(crate) const CHUNK_BUCKETS: usize = 256;
 #[cfg(expiry_loom)]
 pub(crate) const CHUNK_BUCKETS: usize = 1;
 
+/// How many buckets a thread owns at a time, at most, for entries that fall due at different times.
+#[cfg(not(expiry_loom))]
+pub(crate) const CELLS: usize = 128;
+#[cfg(expiry_loom)]
+pub(crate) const CELLS: usize = 2;
+
 /// Slots in a chunk.
 pub(crate) const CHUNK: usize = BUCKET * CHUNK_BUCKETS;
 

@@ -22,6 +22,9 @@ use crate::time::{nanos, MAX_TIMEOUT_TICKS};
 use std::sync::atomic::AtomicU64 as Statistic;
 use std::task::Waker;
 
+/// A slot is claimed before its deadline is known.
+const ANY: u64 = 0;
+
 /// One shard's part of a thread's counters.
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -146,7 +149,7 @@ impl Waiters {
     pub(super) fn register(&self, after: u64, waker: &Waker) -> Result<(u64, Waiter), TimerError> {
         let mut refused = Refused::OutOfMemory;
         let registered = self.engine.with_stripe(|mine, index| {
-            let place = self.engine.claim(mine, index, &mut refused)?;
+            let place = self.engine.claim(mine, index, ANY, &mut refused)?;
             let claim = place.0;
             // Nobody else's, whatever the waker's clone does.
             let claimed = Lease::free(claim.incarnation).with_state(State::Dead);
@@ -229,7 +232,7 @@ impl Waiters {
         refused: &mut Refused,
     ) -> Option<Waiter> {
         let waker = Words::from_waker(waker.clone());
-        let Some(place) = self.engine.claim(mine, index, refused) else {
+        let Some(place) = self.engine.claim(mine, index, ANY, refused) else {
             Self::give_up(waker);
             return None;
         };

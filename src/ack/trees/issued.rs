@@ -53,7 +53,7 @@ impl Trees {
         (deadline, now): (u64, u64),
         refused: &mut Refused,
     ) -> Option<Issued<'_>> {
-        let (claim, spot) = self.engine.claim(mine, index, refused)?;
+        let (claim, spot) = self.engine.claim(mine, index, deadline, refused)?;
         mine.face.nonce.add(1);
         let [.., c, d] = self.settings.secrets;
         #[allow(clippy::cast_possible_truncation)] // its upper 16 bits

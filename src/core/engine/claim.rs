@@ -5,6 +5,7 @@
 //! and then into a chunk of another shard's ring ([`super::ring`]). When it moves on out of a chunk
 //! that has left the ring, the thread tells the driver.
 
+use super::cursor::{Cell, Taken};
 use super::{Claim, Engine, Refused, Stripe};
 use crate::core::params::CHUNK;
 use crate::core::slot::Payload;
@@ -13,12 +14,9 @@ use crate::core::slots::{Slots, Spot};
 /// After how many chunks in which a claim found nothing it takes a new one.
 const FRUITLESS: u32 = 4;
 
-/// No slot: ids are smaller.
-const NOTHING: u64 = u64::MAX;
-
 impl<P: Payload, C> Engine<P, C> {
-    /// Claims a free slot. Lock-free; amortised over a bucket, one swap. If there is none,
-    /// `refused` says why.
+    /// Claims a free slot for an entry with this deadline, which this thread has just computed.
+    /// Lock-free; amortised over a bucket, one swap. If there is none, `refused` says why.
     ///
     /// (Not a `Result`: its layout makes the compiler take the claim to bytes and put it together
     /// again.)
@@ -27,9 +25,10 @@ impl<P: Payload, C> Engine<P, C> {
         &self,
         stripe: &Stripe<C>,
         index: usize,
+        deadline: u64,
         refused: &mut Refused,
     ) -> Option<(Claim<'_, P>, Spot<'_, P>)> {
-        self.claim_with(stripe, index, true, refused)
+        self.claim_with((stripe, index), deadline, true, refused)
     }
 
     /// As [`claim`](Self::claim), of a slot that takes another one's place, and its room where that
@@ -39,61 +38,62 @@ impl<P: Payload, C> Engine<P, C> {
         &self,
         stripe: &Stripe<C>,
         index: usize,
+        deadline: u64,
         refused: &mut Refused,
     ) -> Option<(Claim<'_, P>, Spot<'_, P>)> {
-        self.claim_with(stripe, index, false, refused)
+        self.claim_with((stripe, index), deadline, false, refused)
     }
 
     /// Claims a slot that `needs_room` of its own, or has another one's.
     #[inline(always)]
     fn claim_with(
         &self,
-        stripe: &Stripe<C>,
-        index: usize,
+        (stripe, index): (&Stripe<C>, usize),
+        deadline: u64,
         needs_room: bool,
         refused: &mut Refused,
     ) -> Option<(Claim<'_, P>, Spot<'_, P>)> {
-        let free = stripe.cursor.free();
-        let id = if free == 0 || stripe.has_lapsed() || self.admission.asks() {
-            self.claim_further(stripe, index, needs_room, refused)
+        let ahead = stripe.deadlines.ahead(deadline);
+        let cell = stripe.cursor.cell(ahead);
+        let free = cell.free();
+        let taken = if free == 0 || stripe.has_lapsed() || self.admission.asks() {
+            self.claim_further((stripe, index), ahead, needs_room, refused)?
         } else {
             // Mostly there is one left in the bucket that this thread owns; then this is all.
-            stripe.cursor.take(free)
+            cell.take(free)
         };
-        if id == NOTHING {
-            return None;
-        }
-        #[allow(clippy::cast_possible_truncation)] // not `NOTHING`: a slot's
-        let id = id as u32;
-        let spot = self.slots.spot(id)?;
-        let incarnation = Slots::<P>::tenancy(spot.slot, stripe.cursor.base());
+        let spot = self.slots.spot(taken.id)?;
         let slot = spot.slot;
         let claim = Claim {
-            id,
-            incarnation,
+            id: taken.id,
+            incarnation: Slots::<P>::tenancy(slot, taken.base),
             slot,
         };
         Some((claim, spot))
     }
 
-    /// As [`claim`](Self::claim), from the next bucket, or where there is more to ask. The slot's
-    /// id; if [`NOTHING`], `refused` says why.
+    /// As [`claim`](Self::claim), from the next bucket, or where there is more to ask. If there is
+    /// no slot, `refused` says why.
     #[inline(never)]
     fn claim_further(
         &self,
-        stripe: &Stripe<C>,
-        index: usize,
+        (stripe, index): (&Stripe<C>, usize),
+        ahead: u64,
         needs_room: bool,
         refused: &mut Refused,
-    ) -> u64 {
+    ) -> Option<Taken> {
         if let Err(why) = self.admission.admit(needs_room) {
             *refused = why;
-            return NOTHING;
+            return None;
+        }
+        let mut cell = stripe.cursor.cell(ahead);
+        if cell.free() == 0 {
+            cell = stripe.cursor.cell_to_fill(ahead);
         }
         let mut fruitless = 0;
         loop {
-            if let Some(id) = self.claim_in_chunk(stripe) {
-                return id;
+            if let Some(taken) = self.claim_in_chunk(stripe, cell) {
+                return Some(taken);
             }
             if let Err(why) = self.next_chunk(stripe, index, fruitless >= FRUITLESS) {
                 if needs_room {
@@ -103,17 +103,25 @@ impl<P: Payload, C> Engine<P, C> {
                 if let Refused::OutOfMemory = why {
                     self.admission.starves();
                 }
-                return NOTHING;
+                return None;
             }
             fruitless += 1;
         }
     }
 
-    /// Claims a slot in the chunk that this thread walks through, if the cursor finds one there.
-    fn claim_in_chunk(&self, stripe: &Stripe<C>) -> Option<u64> {
-        stripe.cursor.advance(&self.slots, |bucket| {
+    /// Claims a slot in the bucket of this cell, or in the chunk that this thread walks through, if
+    /// the cursor finds one there.
+    fn claim_in_chunk(&self, stripe: &Stripe<C>, cell: &Cell) -> Option<Taken> {
+        let cursor = &stripe.cursor;
+        let is_stale = |bucket| {
             let lapsed = stripe.deadlines.lapsed();
             lapsed.is_some_and(|tick| self.is_stale(bucket, tick))
+        };
+        cursor.advance(&self.slots, cell, is_stale, |bucket| {
+            let chunk = |id: u32| id as usize / CHUNK;
+            if cursor.last_slot().map(chunk) != Some(chunk(bucket)) {
+                self.leave_chunk(bucket);
+            }
         })
     }
 
@@ -127,11 +135,15 @@ impl<P: Payload, C> Engine<P, C> {
             .is_some_and(|next| tick.saturating_sub(next) >= super::deadline::MAX_LAPSE)
     }
 
-    /// Moves the cursor into another chunk: one with room, or a `fresh` one. It owns no bucket in
-    /// the old one.
+    /// Moves the cursor into another chunk: one with room, or a `fresh` one. The thread keeps its
+    /// buckets in the chunk that it has walked through, and gives back all others.
     #[cold]
     fn next_chunk(&self, stripe: &Stripe<C>, index: usize, fresh: bool) -> Result<(), Refused> {
-        self.leave_chunk(stripe);
+        let cursor = &stripe.cursor;
+        cursor.leave_behind(&self.slots, |bucket| self.leave_chunk(bucket));
+        if let Some(last) = cursor.last_slot() {
+            self.leave_chunk(last);
+        }
         let turn = stripe.cursor.next_turn();
         #[allow(clippy::cast_possible_truncation)]
         let at = (index as u64).wrapping_add(turn) as usize & (self.shards.len() - 1);
@@ -156,13 +168,11 @@ impl<P: Payload, C> Engine<P, C> {
         Ok(())
     }
 
-    /// The thread's chunk may have left the ring, and have drained but for what the thread owned.
-    fn leave_chunk(&self, stripe: &Stripe<C>) {
-        let Some(last) = stripe.cursor.last_slot() else {
-            return;
-        };
-        let ring = &self.shards[self.shard_of(last)].ring;
-        if ring.leave(self.slots.local_chunk(last)) {
+    /// The thread owns a bucket less in the chunk that slot `id` lies in, which may have left the
+    /// ring, and have drained but for what the thread owned.
+    fn leave_chunk(&self, id: u32) {
+        let ring = &self.shards[self.shard_of(id)].ring;
+        if ring.leave(self.slots.local_chunk(id)) {
             self.tend_soon();
         }
     }

@@ -6,27 +6,127 @@
 //! possible between two occupants. At the chunk's end, or where few slots were free, the thread
 //! goes on in another chunk ([`super::ring`]).
 //!
-//! A thread that claims no more keeps the bucket that it owns last: at most 15 slots that no other
-//! thread can have, and a chunk whose memory stays.
+//! # Buckets by interval
+//!
+//! The driver looks at a bucket once for each deadline in it. So a thread whose entries have
+//! different timeouts keeps several buckets at a time, in *cells*, and chooses the cell by the
+//! deadline: the 16 entries of a bucket then fall due together. A thread has one cell until it has
+//! walked through a chunk, and for as long as its timeouts are alike. Then it has [`CELLS`]. Where
+//! there are more deadlines than cells, a cell takes a range of 2^`shift` ticks, which follows the
+//! range of the deadlines that come.
+//!
+//! # What a thread keeps
+//!
+//! A thread that claims no more keeps the buckets that it owns: at most 15 slots in each of its
+//! cells that no other thread can have, and the memory of the chunks that they lie in. These are
+//! the chunk that the thread walks through and the one before: when it goes on to another chunk, it
+//! gives back what lies elsewhere.
 
-use crate::core::params::{BUCKET, CHUNK, LONG_WALK};
+use crate::core::memory::boxed;
+use crate::core::params::{BUCKET, CELLS, CHUNK, LONG_WALK};
 use crate::core::slot::Payload;
 use crate::core::slots::Slots;
 use crate::core::threads::Counter;
+use std::sync::OnceLock;
+
+/// After how many buckets a thread asks itself whether its cells have the right range.
+const WINDOW: u64 = 64;
+
+/// The widest range of a cell, as a power of two of ticks: any two deadlines share it.
+const WIDEST: u64 = 40;
+
+/// A bucket that a thread owns, and claims slots in.
+#[derive(Default)]
+pub(super) struct Cell {
+    /// The bucket's first slot, plus one; 0 if the thread owns none here.
+    place: Counter,
+    /// Which slots of the bucket are left to claim: a bit each.
+    free: Counter,
+    /// What the generations of the bucket's zeroed slots come after.
+    base: Counter,
+    /// Which range of deadlines the bucket was opened for.
+    range: Counter,
+}
+
+/// A slot that a cell has given out.
+#[derive(Clone, Copy)]
+pub(super) struct Taken {
+    pub(super) id: u32,
+    /// What its generation comes after, if it is zeroed.
+    pub(super) base: u32,
+}
+
+impl Cell {
+    /// The free slots of the bucket: a bit each; 0 if there are none.
+    #[inline(always)]
+    pub(super) fn free(&self) -> u64 {
+        self.free.get()
+    }
+
+    /// Takes the first of the `free` slots, of which there are some.
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation)] // a slot's number, and bases have 32 bits
+    pub(super) fn take(&self, free: u64) -> Taken {
+        self.free.set(free & (free - 1));
+        Taken {
+            id: (self.place.get() - 1 + u64::from(free.trailing_zeros())) as u32,
+            base: self.base.get() as u32,
+        }
+    }
+
+    /// The first slot of the bucket, if the thread owns one here.
+    #[allow(clippy::cast_possible_truncation)] // a slot's number
+    fn first(&self) -> Option<u32> {
+        Some(self.place.get().checked_sub(1)? as u32)
+    }
+
+    /// Gives the bucket back, if the thread owns one here. Returns its first slot.
+    fn give_back<P: Payload>(&self, slots: &Slots<P>) -> Option<u32> {
+        let first = self.first()?;
+        slots.leave(first);
+        self.place.set(0);
+        self.free.set(0);
+        Some(first)
+    }
+
+    fn move_to(&self, other: &Cell) {
+        let pairs = [
+            (&self.place, &other.place),
+            (&self.free, &other.free),
+            (&self.base, &other.base),
+            (&self.range, &other.range),
+        ];
+        for (from, to) in pairs {
+            to.set(from.get());
+            from.set(0);
+        }
+    }
+}
+
+/// Which ranges of deadlines have come lately.
+#[derive(Default)]
+struct Ranges {
+    /// How many buckets the thread has opened in this window.
+    opened: Counter,
+    /// How many of these in a cell whose last bucket was for another range.
+    met: Counter,
+    least: Counter,
+    greatest: Counter,
+}
 
 /// See the module's head. Written by one thread at a time.
 #[derive(Default)]
 pub(super) struct Cursor {
-    /// The first slot of the bucket that the thread owns, or looks at next.
-    bucket: Counter,
+    /// The only cell, until there are more.
+    one: Cell,
+    more: OnceLock<Box<[Cell; CELLS]>>,
+    /// A cell's range is 2^`shift` ticks.
+    shift: Counter,
+    ranges: Ranges,
+    /// The first slot of the bucket that the thread looks at next.
+    next: Counter,
     /// The end of the chunk; 0 before the first one.
     end: Counter,
-    /// Whether the thread owns the bucket.
-    owned: Counter,
-    /// Which slots of the owned bucket are left to claim: a bit each.
-    free: Counter,
-    /// What the generations of the owned bucket's zeroed slots come after.
-    base: Counter,
     /// How many slots of this chunk the thread has walked past, and how many of them were free.
     seen: Counter,
     found: Counter,
@@ -35,74 +135,108 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// The free slots of the bucket that this thread owns: a bit each; 0 if there are none.
+    /// The cell for an entry that falls due so many ticks ahead.
     #[inline(always)]
-    pub(super) fn free(&self) -> u64 {
-        self.free.get()
+    #[allow(clippy::cast_possible_truncation)] // modulo the number of cells
+    pub(super) fn cell(&self, ahead: u64) -> &Cell {
+        match self.more.get() {
+            None => &self.one,
+            Some(more) => &more[(ahead >> self.shift.get()) as usize % CELLS],
+        }
     }
 
-    /// Takes the first of the `free` slots, of which there are some. Its id.
-    #[inline(always)]
-    pub(super) fn take(&self, free: u64) -> u64 {
-        self.free.set(free & (free - 1));
-        self.bucket.get() + u64::from(free.trailing_zeros())
+    /// As [`cell`](Self::cell), for a bucket that is about to be opened: this is the time to have
+    /// more cells, or other ranges.
+    pub(super) fn cell_to_fill(&self, ahead: u64) -> &Cell {
+        let range = ahead >> self.shift.get();
+        if self.more.get().is_none() {
+            let last = self.one.range.get();
+            self.one.range.set(range);
+            // One tick more or less is one timeout still, which is rounded.
+            if self.turn.get() < 2 || last.abs_diff(range) < 2 {
+                return &self.one;
+            }
+            let Ok(more) = boxed(std::array::from_fn(|_| Cell::default())) else {
+                return &self.one;
+            };
+            let _ = self.more.set(more);
+            self.one.move_to(self.cell(ahead));
+        } else {
+            self.count(range, self.cell(ahead));
+        }
+        let cell = self.cell(ahead);
+        cell.range.set(ahead >> self.shift.get());
+        cell
     }
 
-    /// What the generation of a zeroed slot comes after that was just taken.
-    #[inline(always)]
-    #[allow(clippy::cast_possible_truncation)] // bases have 32 bits
-    pub(super) fn base(&self) -> u32 {
-        self.base.get() as u32
+    /// Counts a bucket that is opened in a cell for this range. Chooses wider ranges if too many
+    /// share a cell, and narrower ones if they use few.
+    fn count(&self, range: u64, cell: &Cell) {
+        let ranges = &self.ranges;
+        if ranges.opened.get() == 0 {
+            ranges.met.set(0);
+            ranges.least.set(range);
+            ranges.greatest.set(range);
+        }
+        ranges.opened.add(1);
+        ranges.met.add(u64::from(cell.range.get() != range));
+        ranges.least.set(ranges.least.get().min(range));
+        ranges.greatest.set(ranges.greatest.get().max(range));
+        if ranges.opened.get() < WINDOW {
+            return;
+        }
+        ranges.opened.set(0);
+        let (shift, met) = (self.shift.get(), ranges.met.get());
+        let span = ranges.greatest.get() - ranges.least.get();
+        if met * 4 > WINDOW && span >= CELLS as u64 && shift < WIDEST {
+            self.shift.add(1);
+        } else if span < CELLS as u64 / 3 && shift > 0 {
+            self.shift.sub(1);
+        }
     }
 
-    /// Takes a slot in the bucket that this thread owns, unless that `is_stale`, or in the next one
-    /// of its chunk that it can own. `None` at the chunk's end, and where so few slots are free
-    /// that another chunk may be better.
+    /// Takes a slot in the bucket of this cell, unless that `is_stale`, or in the next one of the
+    /// chunk that the thread can own. `None` at the chunk's end, and where so few slots are free
+    /// that another chunk may be better. Tells `left` of a bucket that it gives back.
     #[allow(clippy::cast_possible_truncation)] // a slot id or one past it; a mask has 32 bits
     pub(super) fn advance<P: Payload>(
         &self,
         slots: &Slots<P>,
+        cell: &Cell,
         is_stale: impl Fn(u32) -> bool,
-    ) -> Option<u64> {
+        left: impl Fn(u32),
+    ) -> Option<Taken> {
+        let free = cell.free();
+        if free != 0 && !cell.first().is_some_and(is_stale) {
+            return Some(cell.take(free));
+        }
+        if let Some(first) = cell.give_back(slots) {
+            left(first);
+        }
         loop {
-            let (bucket, free) = (self.bucket.get(), self.free.get());
-            let stale = is_stale(bucket as u32);
-            if free != 0 && !stale {
-                return Some(self.take(free));
-            }
-            let next = self.leave_bucket(slots);
+            let next = self.next.get();
             if next >= self.end.get() || self.is_crowded() {
                 return None;
             }
-            if next + (BUCKET as u64) < self.end.get() {
-                slots.prefetch(next as u32 + BUCKET as u32);
+            let further = next + BUCKET as u64;
+            if further < self.end.get() {
+                slots.prefetch(further as u32);
             }
-            self.bucket.set(next);
+            self.next.set(further);
             self.seen.add(BUCKET as u64);
-            match slots.own(next as u32) {
-                Some(free) => {
-                    self.owned.set(1);
-                    self.free.set(u64::from(free.slots));
-                    self.base.set(u64::from(free.base));
-                    self.found.add(u64::from(free.slots.count_ones()));
-                }
-                None => self.bucket.set(next + BUCKET as u64),
+            let Some(free) = slots.own(next as u32) else {
+                continue;
+            };
+            self.found.add(u64::from(free.slots.count_ones()));
+            if free.slots == 0 {
+                slots.leave(next as u32);
+                continue;
             }
+            cell.place.set(next + 1);
+            cell.free.set(u64::from(free.slots));
+            cell.base.set(u64::from(free.base));
+            return Some(cell.take(cell.free()));
         }
-    }
-
-    /// Gives the bucket back that this thread owns, if it does. Returns where the next one begins.
-    #[allow(clippy::cast_possible_truncation)] // `bucket` is a slot id or one past it
-    fn leave_bucket<P: Payload>(&self, slots: &Slots<P>) -> u64 {
-        let bucket = self.bucket.get();
-        if self.owned.get() == 0 {
-            return bucket;
-        }
-        slots.leave(bucket as u32);
-        self.owned.set(0);
-        self.free.set(0);
-        self.bucket.set(bucket + BUCKET as u64);
-        bucket + BUCKET as u64
     }
 
     /// Whether so few of the slots that the thread has walked past were free that another chunk may
@@ -112,8 +246,21 @@ impl Cursor {
         seen >= LONG_WALK && found * 5 < seen
     }
 
-    /// The last slot of the chunk that this thread walks through, or has walked through. It owns no
-    /// bucket in it after [`advance`](Self::advance) has returned `None`.
+    /// Gives back the buckets that lie outside the chunk that the thread has walked through. Tells
+    /// `left` of each.
+    pub(super) fn leave_behind<P: Payload>(&self, slots: &Slots<P>, left: impl Fn(u32)) {
+        let chunk = |id: u32| id as usize / CHUNK;
+        let last = self.last_slot().map(chunk);
+        for cell in self.more.get().into_iter().flat_map(|more| more.iter()) {
+            if cell.first().map(chunk) != last {
+                if let Some(first) = cell.give_back(slots) {
+                    left(first);
+                }
+            }
+        }
+    }
+
+    /// The last slot of the chunk that this thread walks through, or has walked through.
     #[allow(clippy::cast_possible_truncation)] // the end is one past a slot id
     pub(super) fn last_slot(&self) -> Option<u32> {
         Some(self.end.get().checked_sub(1)? as u32)
@@ -128,7 +275,7 @@ impl Cursor {
 
     /// Enters the chunk that begins with slot `first`, at its slot `start`.
     pub(super) fn enter(&self, first: usize, start: usize) {
-        self.bucket.set((first + start / BUCKET * BUCKET) as u64);
+        self.next.set((first + start / BUCKET * BUCKET) as u64);
         self.end.set((first + CHUNK) as u64);
         self.seen.set(0);
         self.found.set(0);

@@ -86,6 +86,8 @@ pub(super) struct LastDeadlines {
     own: LastDeadline,
     /// The tick at which the driver was found to be years behind; 0 if it was not.
     lapsed: Counter,
+    /// The tick at which this thread computed a deadline anew the last time.
+    now: Counter,
 }
 
 impl LastDeadlines {
@@ -97,6 +99,12 @@ impl LastDeadlines {
             0 => None,
             tick => Some(tick),
         }
+    }
+
+    /// How many ticks ahead a deadline lies that this thread has just computed; one more or less.
+    #[inline(always)]
+    pub(super) fn ahead(&self, deadline: u64) -> u64 {
+        deadline.saturating_sub(self.now.get())
     }
 }
 
@@ -311,13 +319,21 @@ impl Deadlines {
     /// express beside a full timeout.
     pub(super) fn lapse(&self, now: u64) -> Option<u64> {
         let tick = self.ticks.at(now);
-        let long = tick.saturating_sub(self.caught_up()) >= MAX_LAPSE;
-        long.then_some(tick)
+        self.is_long_ago(tick).then_some(tick)
     }
 
-    /// Notes for this thread whether the driver is [years behind](Self::lapse).
+    /// Whether the driver is behind this tick by more than a lease can express beside a full
+    /// timeout.
+    fn is_long_ago(&self, tick: u64) -> bool {
+        tick.saturating_sub(self.caught_up()) >= MAX_LAPSE
+    }
+
+    /// Notes for this thread what tick it is, and whether the driver is [years behind](Self::lapse).
     #[inline]
     pub(super) fn note_lapse(&self, mine: &LastDeadlines, now: u64) {
-        mine.lapsed.set(self.lapse(now).unwrap_or(0));
+        let tick = self.ticks.at(now);
+        mine.now.set(tick);
+        mine.lapsed
+            .set(if self.is_long_ago(tick) { tick } else { 0 });
     }
 }

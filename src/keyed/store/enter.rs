@@ -100,7 +100,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
     {
         self.engine.with_stripe(|mine, stripe| {
             let mut refused = Refused::OutOfMemory;
-            let Some((claim, spot)) = self.engine.claim(mine, stripe, &mut refused) else {
+            let Some((claim, spot)) = self.engine.claim(mine, stripe, term.deadline, &mut refused)
+            else {
                 return self.enter_refused(pin, hash, fresh, refused);
             };
             let Some(pair) = fresh.take() else {

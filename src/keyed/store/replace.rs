@@ -35,7 +35,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.engine.with_stripe(|mine, stripe| {
             let mut refused = Refused::OutOfMemory;
             // The new entry takes over the old one's share of the capacity.
-            let place = self.engine.claim_instead(mine, stripe, &mut refused);
+            let place = self
+                .engine
+                .claim_instead(mine, stripe, term.deadline, &mut refused);
             let Some((claim, spot)) = place else {
                 return Err(refused.into());
             };

@@ -190,7 +190,7 @@ impl Trees {
         word: impl FnOnce(u64) -> u64,
         refused: &mut Refused,
     ) -> Option<(Claim<'_, Tree>, &Header)> {
-        let (claim, spot) = self.engine.claim(mine, index, refused)?;
+        let (claim, spot) = self.engine.claim(mine, index, new.deadline, refused)?;
         let target = self.target(new.key, claim.incarnation);
         let lease = Lease::new(state, claim.incarnation, new.deadline);
         spot.note
