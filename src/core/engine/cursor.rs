@@ -195,8 +195,8 @@ impl Cursor {
         }
     }
 
-    /// Takes a slot in the bucket of this cell, unless that `is_stale`, or in the next one of the
-    /// chunk that the thread can own. `None` at the chunk's end, and where so few slots are free
+    /// Takes a slot in the bucket of this cell, or in the next one of the chunk that the thread can
+    /// own; in none that `is_stale`. `None` at the chunk's end, and where so few slots are free
     /// that another chunk may be better. Tells `left` of a bucket that it gives back.
     #[allow(clippy::cast_possible_truncation)] // a slot id or one past it; a mask has 32 bits
     pub(super) fn advance<P: Payload>(
@@ -207,7 +207,7 @@ impl Cursor {
         left: impl Fn(u32),
     ) -> Option<Taken> {
         let free = cell.free();
-        if free != 0 && !cell.first().is_some_and(is_stale) {
+        if free != 0 && !cell.first().is_some_and(&is_stale) {
             return Some(cell.take(free));
         }
         if let Some(first) = cell.give_back(slots) {
@@ -228,7 +228,7 @@ impl Cursor {
                 continue;
             };
             self.found.add(u64::from(free.slots.count_ones()));
-            if free.slots == 0 {
+            if free.slots == 0 || is_stale(next as u32) {
                 slots.leave(next as u32);
                 continue;
             }
@@ -279,5 +279,32 @@ impl Cursor {
         self.end.set((first + CHUNK) as u64);
         self.seen.set(0);
         self.found.set(0);
+    }
+}
+
+#[cfg(all(test, not(expiry_loom)))]
+mod tests {
+    use super::*;
+    use crate::core::slot::Owned;
+
+    /// Neither the bucket that the thread owns, nor one that it comes to.
+    #[test]
+    fn no_slot_is_taken_in_a_stale_bucket() {
+        let slots = Slots::<Owned<u32, ()>>::new(1);
+        slots.ensure(0).expect("memory");
+        let cursor = Cursor::default();
+        cursor.enter(0, 0);
+        let cell = cursor.cell(0);
+        let take = |fresh: usize| {
+            let is_stale = |bucket| (bucket as usize) < fresh * BUCKET;
+            cursor
+                .advance(&slots, cell, is_stale, |_| ())
+                .map(|taken| taken.id as usize)
+        };
+        assert_eq!(take(2), Some(2 * BUCKET));
+        assert_eq!(take(2), Some(2 * BUCKET + 1));
+        assert_eq!(take(5), Some(5 * BUCKET));
+        assert_eq!(take(usize::MAX / BUCKET), None);
+        assert!(slots.own(0).is_some(), "it has been given back");
     }
 }
