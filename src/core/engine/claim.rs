@@ -112,17 +112,12 @@ impl<P: Payload, C> Engine<P, C> {
     /// Claims a slot in the bucket of this cell, or in the chunk that this thread walks through, if
     /// the cursor finds one there.
     fn claim_in_chunk(&self, stripe: &Stripe<C>, cell: &Cell) -> Option<Taken> {
-        let cursor = &stripe.cursor;
         let is_stale = |bucket| {
             let lapsed = stripe.deadlines.lapsed();
             lapsed.is_some_and(|tick| self.is_stale(bucket, tick))
         };
-        cursor.advance(&self.slots, cell, is_stale, |bucket| {
-            let chunk = |id: u32| id as usize / CHUNK;
-            if cursor.last_slot().map(chunk) != Some(chunk(bucket)) {
-                self.leave_chunk(bucket);
-            }
-        })
+        let left = |bucket| self.leave_chunk(bucket);
+        stripe.cursor.advance(&self.slots, cell, is_stale, left)
     }
 
     /// Whether the bucket of slot `id` has waited for the driver for so long, at `tick`, that a

@@ -197,7 +197,8 @@ impl Cursor {
 
     /// Takes a slot in the bucket of this cell, or in the next one of the chunk that the thread can
     /// own; in none that `is_stale`. `None` at the chunk's end, and where so few slots are free
-    /// that another chunk may be better. Tells `left` of a bucket that it gives back.
+    /// that another chunk may be better. Tells `left` of a
+    /// bucket of another chunk that it gives back.
     #[allow(clippy::cast_possible_truncation)] // a slot id or one past it; a mask has 32 bits
     pub(super) fn advance<P: Payload>(
         &self,
@@ -210,7 +211,7 @@ impl Cursor {
         if free != 0 && !cell.first().is_some_and(&is_stale) {
             return Some(cell.take(free));
         }
-        if let Some(first) = cell.give_back(slots) {
+        if let Some(first) = cell.give_back(slots).filter(|&first| !self.is_here(first)) {
             left(first);
         }
         loop {
@@ -249,15 +250,17 @@ impl Cursor {
     /// Gives back the buckets that lie outside the chunk that the thread has walked through. Tells
     /// `left` of each.
     pub(super) fn leave_behind<P: Payload>(&self, slots: &Slots<P>, left: impl Fn(u32)) {
-        let chunk = |id: u32| id as usize / CHUNK;
-        let last = self.last_slot().map(chunk);
         for cell in self.more.get().into_iter().flat_map(|more| more.iter()) {
-            if cell.first().map(chunk) != last {
-                if let Some(first) = cell.give_back(slots) {
-                    left(first);
-                }
+            if cell.first().is_some_and(|first| !self.is_here(first)) {
+                cell.give_back(slots).into_iter().for_each(&left);
             }
         }
+    }
+
+    /// Whether a bucket lies in the chunk that this thread walks through, or has walked through.
+    fn is_here(&self, first: u32) -> bool {
+        let chunk = |id: u32| id as usize / CHUNK;
+        self.last_slot().map(chunk) == Some(chunk(first))
     }
 
     /// The last slot of the chunk that this thread walks through, or has walked through.
