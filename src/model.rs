@@ -166,6 +166,22 @@ impl Index {
         Retired(Wait::begin(&self.1))
     }
 
+    /// As [`retire`](Self::retire), where all grace periods but the last are over.
+    #[must_use]
+    pub fn retire_before_the_last(&self) -> Retired {
+        Retired(Wait::begin_last(&self.1))
+    }
+
+    /// Lets grace periods end, for whoever waits.
+    pub fn advance(&self) {
+        self.1.turn();
+    }
+
+    /// As [`is_over`](Self::is_over), where another thread lets grace periods end.
+    pub fn is_over_by_now(&self, retired: &mut Retired) -> bool {
+        retired.0.is_over(&self.1)
+    }
+
     /// Lets a grace period end. Returns whether no thread can be looking at the slot any more.
     pub fn is_over(&self, retired: &mut Retired) -> bool {
         self.1.turn();
@@ -239,7 +255,7 @@ impl Store {
     /// Makes a claimed slot live with `key`, as an issue does.
     pub fn publish(&self, id: u32, incarnation: u32, key: u64) {
         let slot = self.0.slot(id).expect("a claimed slot");
-        slot.fields().key.store(key, Ordering::Relaxed);
+        slot.fields().key.store(key, Ordering::Release);
         slot.fields().word.swap(key, Ordering::Release);
         slot.set_lease(Lease::new(State::LiveIssued, incarnation, 0));
     }

@@ -208,6 +208,20 @@ impl Rig {
         })
     }
 
+    /// One that has had an entry, so that its first chunk and the table of its index are there. For models of what
+    /// threads do to an entry, which would be spent on how two of them add the chunk
+    /// (`the_first_chunk_is_added_once`).
+    #[must_use]
+    pub fn used() -> Arc<Rig> {
+        at_once(|| {
+            let rig = Rig::new();
+            rig.tracker.init(99, 3, 0).unwrap();
+            assert_eq!(rig.tracker.ack(99, 3), Ok(expiry::Ack::Completed));
+            rig.told.lock().unwrap().clear();
+            rig
+        })
+    }
+
     /// What it has been told so far.
     #[must_use]
     pub fn told(&self) -> Vec<Outcome> {
@@ -275,6 +289,21 @@ impl MapRig {
             clock,
             told,
         }
+    }
+
+    /// With these settings, and as [`Rig::used`]: it has had an entry, which nobody was told of.
+    #[must_use]
+    pub fn used(
+        settings: impl FnOnce(ExpiringMapBuilder<u64, u64>) -> ExpiringMapBuilder<u64, u64>,
+    ) -> Self {
+        at_once(|| {
+            let rig = MapRig::new(settings);
+            rig.map.insert(99, 0).unwrap();
+            drop(rig.map.remove(&99).expect("it was put there"));
+            rig.drive();
+            rig.told.lock().unwrap().clear();
+            rig
+        })
     }
 
     /// The value that key 1 has.

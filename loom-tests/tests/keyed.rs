@@ -2,7 +2,7 @@
 #![cfg(expiry_loom)]
 
 use expiry::{Cause, ExpiryQueue, Handle, ManualClock, Updated};
-use loom_tests::{at_once, deep, large, larger, model, thread, MapRig, TICK};
+use loom_tests::{at_once, deep, large, model, thread, MapRig, TICK};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -206,8 +206,8 @@ fn w15_get_and_replace() {
 /// M2: a value that has expired does not come back. Guards: fresh node, fresh slot or incarnation.
 #[test]
 fn m2_two_inserts_of_a_fresh_key() {
-    larger("m2_two_inserts_of_a_fresh_key", || {
-        let rig = map();
+    large("m2_two_inserts_of_a_fresh_key", || {
+        let rig = MapRig::used(|builder| builder.time_to_live(TICK * 10));
         let other = rig.clone();
         let a = thread::spawn(move || other.map.insert(1, 20).unwrap().map(|old| *old.value()));
         let b = rig.map.insert(1, 30).unwrap().map(|old| *old.value());
@@ -291,9 +291,13 @@ fn q2_q3_two_updates() {
 /// Q2 for a fresh key: two threads meet on it.
 #[test]
 fn q2_two_updates_of_a_fresh_key() {
-    larger("q2_two_updates_of_a_fresh_key", || {
+    large("q2_two_updates_of_a_fresh_key", || {
         let clock = ManualClock::new();
         let queue = queue(&clock);
+        at_once(|| {
+            assert!(is_new(queue.update(99, TICK).unwrap()));
+            assert_eq!(drain(&queue, &clock), [99]);
+        });
         let other = queue.clone();
         let a = thread::spawn(move || is_new(other.update(1, TICK * 2).unwrap()));
         let b = is_new(queue.update(1, TICK * 9).unwrap());

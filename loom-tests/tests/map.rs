@@ -4,12 +4,17 @@
 
 use expiry::expiring_map::Entry;
 use expiry::{Cause, Lifetime, Timeout};
-use loom_tests::{bounded, deep, large, model, thread, MapRig, TICK};
+use loom_tests::{at_once, bounded, deep, large, model, thread, MapRig, TICK};
 use std::time::Duration;
 
 /// A map where nothing expires by itself.
 fn empty() -> MapRig {
     MapRig::new(|builder| builder)
+}
+
+/// One in which there was something.
+fn used() -> MapRig {
+    MapRig::used(|builder| builder)
 }
 
 /// One with value 10 under key 1.
@@ -152,7 +157,7 @@ fn a_policy_is_its_own_values() {
 fn two_upserts() {
     for present in [true, false] {
         large("two_upserts", move || {
-            let rig = if present { with(live(10)) } else { empty() };
+            let rig = if present { with(live(10)) } else { used() };
             let other = rig.clone();
             let add = |rig: &MapRig| {
                 let one_more = |old: Option<&u64>| old.map_or(11, |old| old + 1);
@@ -171,7 +176,7 @@ fn two_upserts() {
 #[test]
 fn two_first_readers() {
     large("two_first_readers", || {
-        let rig = empty();
+        let rig = used();
         let other = rig.clone();
         let a = thread::spawn(move || *other.map.entry(1).or_insert(20).unwrap());
         let b = *rig.map.entry(1).or_insert(30).unwrap();
@@ -323,5 +328,31 @@ fn expiry_beside_a_helper() {
         // What follows is another model's subject.
         loom::stop_exploring();
         a.join().unwrap();
+    });
+}
+
+/// A slot is handed over while a driver takes the deferred-free lists: this driver frees it, or a
+/// later one does. Guards: the driver that says that none is wanted finds what was pushed before, or
+/// the push asks for a driver after that.
+#[test]
+fn a_slot_handed_over_beside_a_driver() {
+    large("a_slot_handed_over_beside_a_driver", || {
+        let rig = at_once(|| {
+            let rig = with(live(100));
+            rig.map.insert_with(2, 20, live(100)).unwrap();
+            drop(rig.map.remove(&2));
+            rig.clock.advance(TICK * 2);
+            rig
+        });
+        let other = rig.clone();
+        let a = thread::spawn(move || drop(other.map.remove(&1)));
+        rig.drive();
+        a.join().unwrap();
+        loom::stop_exploring();
+        for _ in 0..8 {
+            rig.clock.advance(TICK);
+            rig.drive();
+        }
+        assert_eq!(rig.map.metrics().unreclaimed, 0, "no driver knows of it");
     });
 }

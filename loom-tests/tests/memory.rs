@@ -1,9 +1,11 @@
 //! Memory: chunks are given back while threads claim slots in them.
 #![cfg(expiry_loom)]
 
-use expiry::model::{Store, BUCKET, CHUNK};
+use expiry::model::{Index, Store, BUCKET, CHUNK};
 use expiry::{Ack, AckError, Reason, Root, Timeout};
-use loom_tests::{model, thread, Rig, TICK};
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicBool, Ordering};
+use loom_tests::{bounded, model, thread, Rig, TICK};
 use std::sync::Arc;
 
 /// A store whose slot 0 has had `tenants` tenants, and the other none.
@@ -332,3 +334,50 @@ fn the_first_chunk_is_added_once() {
         assert!(rig.tracker.is_empty());
     });
 }
+
+/// A grace period is ended by another thread than the one that waits for it. What waited is touched
+/// after the readers. Guards: the flag of the wait, which hands on what the thread that ended the
+/// period knows.
+#[test]
+fn a_grace_period_that_another_thread_ends() {
+    bounded("a_grace_period_that_another_thread_ends", 2, || {
+        let index = Arc::new(Index::new());
+        let shared = Arc::new(Shared {
+            is_there: AtomicBool::new(true),
+            value: UnsafeCell::new(7),
+        });
+        let (theirs, pins) = (shared.clone(), index.clone());
+        let reader = thread::spawn(move || {
+            let _pin = pins.pin();
+            if theirs.is_there.load(Ordering::Acquire) {
+                // SAFETY: the writer waits until this thread is no longer pinned.
+                theirs.value.with(|value| assert_eq!(unsafe { *value }, 7));
+            }
+        });
+        let pins = index.clone();
+        let ender = thread::spawn(move || (0..2).for_each(|_| pins.advance()));
+        shared.is_there.store(false, Ordering::Release);
+        let mut waits = index.retire_before_the_last();
+        for _ in 0..4 {
+            if index.is_over_by_now(&mut waits) {
+                // SAFETY: no reader is pinned that has found it.
+                shared.value.with_mut(|value| unsafe { *value = 8 });
+                break;
+            }
+            thread::yield_now();
+        }
+        reader.join().unwrap();
+        ender.join().unwrap();
+    });
+}
+
+/// A value that readers find as long as it is there.
+struct Shared {
+    is_there: AtomicBool,
+    value: UnsafeCell<u32>,
+}
+
+// SAFETY: the model above is about that.
+unsafe impl Send for Shared {}
+// SAFETY: the same.
+unsafe impl Sync for Shared {}

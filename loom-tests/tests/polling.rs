@@ -318,3 +318,21 @@ fn c8_two_polls_find_one_stall() {
         assert!(expiry == TICK * 11 || expiry == TICK * 12, "{expiry:?}");
     });
 }
+
+/// C8: a poll finds a stall, and its budget runs out; another poll goes on. It gives the other keys
+/// their grace, too. Guards: a poll that finds itself in time, because of what the first poll says of
+/// the next one, finds that a stall stands.
+#[test]
+fn c8_a_stall_outlasts_a_budget() {
+    model("c8_a_stall_outlasts_a_budget", || {
+        let (queue, _) = stalled(&[(1, 2), (2, 2), (3, 2), (4, 2)]);
+        let other = queue.clone();
+        let a = thread::spawn(move || {
+            let mut expired = Vec::new();
+            other.poll_into(&mut expired, 1);
+            expired.len()
+        });
+        let b = queue.poll().len();
+        assert_eq!((a.join().unwrap(), b), (0, 0), "ended without its grace");
+    });
+}

@@ -1,9 +1,9 @@
 //! Races W1 to W5 and W8 to W11: the inbox, the buckets' next expirations, the driver, the reaper's sleep, shutdown.
 #![cfg(expiry_loom)]
 
-use expiry::model::{Exclusive, Mail};
+use expiry::model::{stop_at, Exclusive, Mail};
 use expiry::{Ack, AckError, AckTracker, Done, Fate, Reason, Root, Timeout};
-use loom_tests::{bounded, large, model, preemptions, thread, Awake, Rig, TICK};
+use loom_tests::{at_once, bounded, large, model, preemptions, thread, Awake, Rig, TICK};
 use std::sync::Arc;
 
 fn timed_out(reasons: &[Reason]) -> bool {
@@ -14,9 +14,9 @@ fn timed_out(reasons: &[Reason]) -> bool {
 /// nothing is told twice, nothing stays. Guards: the driver goes by the lease.
 #[test]
 fn w01_add_cancel_flush() {
-    // Three threads, each of which does much: a million executions with one interruption more.
+    // Three threads, each of which does much: half a million executions with one interruption more.
     bounded("w01_add_cancel_flush", preemptions() - 2, || {
-        let rig = Rig::new();
+        let rig = Rig::used();
         let other = rig.clone();
         let add = thread::spawn(move || other.tracker.init(1, 3, 10));
         let other = rig.clone();
@@ -118,8 +118,9 @@ fn w04_a_poll_beside_the_reaper() {
 /// "never", and what the poll then files is for the poll to announce.
 #[test]
 fn w04_a_poll_scans_beside_the_reaper() {
-    // Once only: three threads, the reaper among them. With one interruption less it misses what it is for.
-    bounded("w04_a_poll_scans_beside_the_reaper", preemptions(), || {
+    // Three threads, the reaper among them.
+    large("w04_a_poll_scans_beside_the_reaper", || {
+        stop_at(|step| step == "taken");
         let (rig, [a, b]) = Awake::with(|builder| builder, two_without_a_deadline);
         let other = rig.clone();
         let poll = thread::spawn(move || {
@@ -131,7 +132,8 @@ fn w04_a_poll_scans_beside_the_reaper() {
             .reset_timeout_to(a, Timeout::After(TICK))
             .unwrap();
         poll.join().unwrap();
-        rig.pass(11);
+        stop_at(|_| false);
+        at_once(|| rig.pass(11));
         assert_eq!(rig.wait_for(2).len(), 2);
     });
 }

@@ -83,6 +83,13 @@ impl AckTracker {
         self.trees.engine.timer_fires(tick);
     }
 
+    /// For models: the hash of a chosen root's key, as the index has it.
+    #[cfg(expiry_loom)]
+    #[doc(hidden)]
+    pub fn hash_of(&self, key: u64) -> u32 {
+        self.trees.engine.hash(key) | 1 << 31
+    }
+
     /// For models: how many chunks are on the first shard's ring, and which of them have their
     /// memory.
     #[cfg(expiry_loom)]

@@ -1,15 +1,17 @@
 //! What a tree keeps in its slot.
 //!
 //! Every operation on a slot loads word, key and lease in this order. The claimer stores key, word
-//! (Release) and lease (Release) in this order. So a thread that reads an occupant's word also
+//! and lease in this order, each with Release. So a thread that reads an occupant's word also
 //! reads that occupant's key, or a later one, and its lease, the free lease before it, or a later
 //! one. With a later key or lease, the swap of the word would fail; and a free lease is not a live
-//! one.
+//! one. A thread that reads the key of the next occupant beside the word of the one before does not
+//! read the lease of the one before: the claimer has found that lease free before it stored the
+//! key.
 
 use crate::core::lease::Lease;
 use crate::core::slot::{fields, Slot};
 use crate::core::slots::Spot;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{step, AtomicU64, Ordering};
 
 /// The payload of a tree's slot: 24 bytes. The word beside the slot is its birth stamp, a clock
 /// reading in nanoseconds.
@@ -64,7 +66,8 @@ pub(super) fn read(slot: Slot<'_, Tree>, key: u64, states: u16) -> Option<(u64, 
 #[inline(always)]
 pub(super) fn occupy(spot: &Spot<'_, Tree>, key: u64, owner: u64, word: u64, lease: Lease) {
     let tree = spot.slot.fields();
-    tree.key.store(key, Ordering::Relaxed);
+    tree.key.store(key, Ordering::Release);
+    step("occupied");
     tree.owner.store(owner, Ordering::Relaxed);
     tree.set_word(word);
     spot.slot.set_lease(lease);

@@ -159,6 +159,14 @@ impl Wait {
         Wait { over: 0, passed }
     }
 
+    /// For models: a wait for the last of them.
+    #[cfg(expiry_loom)]
+    pub(crate) fn begin_last(pins: &Pins) -> Self {
+        let over = PERIODS - 1;
+        let Wait { passed, .. } = Wait::begin(pins);
+        Wait { over, passed }
+    }
+
     /// Whether all are over. Begins the next one where one is.
     pub(crate) fn is_over(&mut self, pins: &Pins) -> bool {
         while self.over < PERIODS && self.passed.load(Ordering::Acquire) {

@@ -9,7 +9,7 @@ use crate::core::params::{BUCKET, CHUNK_BUCKETS};
 use crate::core::slot::{Payload, Slot};
 use crate::core::slots::{Released, Run};
 use crate::core::{prefetch, prefetch_at};
-use crate::sync::Ordering;
+use crate::sync::{step, Ordering};
 use crate::time::NEVER;
 #[cfg(feature = "tracing")]
 use crate::trace::event;
@@ -307,6 +307,7 @@ impl<P: Payload, C> Engine<P, C> {
         let first = bucket * BUCKET_U32;
         let header = self.slots.header(first)?;
         let look = header.next.take()?;
+        step("taken");
         Some(Taking {
             slots: self.slots.bucket(first)?,
             header,
