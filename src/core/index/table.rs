@@ -136,7 +136,8 @@ impl<const OWN: usize> Candidate<'_, OWN> {
     #[inline(always)]
     pub(super) fn is_believed(&self) -> bool {
         let now = self.home.header.load(Ordering::Acquire);
-        let word = self.home.words[self.position].load(Ordering::Acquire);
+        // The orderings are those of `Table::look`.
+        let word = self.home.words[self.position].load(Ordering::Relaxed);
         (now ^ self.header) & (VERSIONS | 1 << self.position) | (word ^ self.word) == 0
     }
 }
@@ -274,7 +275,9 @@ impl<const OWN: usize> Table<OWN> {
             // swing changes it and nothing else, and then the slot that it named may have been freed.
             let now = home.header.load(Ordering::Acquire);
             let believed = VERSIONS | 1 << position;
-            let same = place.load(Ordering::Acquire) == word;
+            // Relaxed: the caller reads nothing by the second load, which comes after its look at the slot's lease,
+            // with Acquire. If the slot has another occupant, that lease comes after the swing of this word.
+            let same = place.load(Ordering::Relaxed) == word;
             if now & believed != *header & VERSIONS | 1 << position || !same {
                 *header = now;
                 matching = self.matching(at, home, now, &wanted);
