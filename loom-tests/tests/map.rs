@@ -3,8 +3,11 @@
 #![cfg(expiry_loom)]
 
 use expiry::expiring_map::Entry;
-use expiry::{Cause, Lifetime, Timeout};
+use expiry::model::Announcements;
+use expiry::{Cause, ExpiringMap, Lifetime, ManualClock, Timeout};
 use loom_tests::{at_once, bounded, deep, large, model, thread, MapRig, TICK};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A map where nothing expires by itself.
@@ -126,6 +129,25 @@ fn two_bounds() {
         // What a read goes by is what the deadline was made of.
         rig.get().unwrap();
         assert_eq!(rig.map.remaining(&1), Some(left));
+    });
+}
+
+/// Two touches with one timeout, and the clock moves between them. The touch that read the clock first may
+/// be the last to change the bound. Guards: a touch changes the bound by a compare-and-swap, so it does not
+/// write an older bound over a later one.
+#[test]
+fn two_touches_across_a_tick() {
+    model("two_touches_across_a_tick", || {
+        let rig = with(idle(20));
+        let touch = |rig: &MapRig| rig.map.touch_with(&1, Timeout::After(TICK * 10));
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            other.clock.advance(TICK * 5);
+            touch(&other)
+        });
+        assert_eq!(touch(&rig), Ok(true));
+        assert_eq!(a.join().unwrap(), Ok(true));
+        assert_eq!(rig.map.remaining(&1), Some(TICK * 10));
     });
 }
 
@@ -284,6 +306,87 @@ fn an_upsert_returns_its_own_value() {
         assert!((0..8).any(|_| rig.map.flush(Duration::ZERO)));
         assert_eq!(rig.map.metrics().unreclaimed, 0);
     });
+}
+
+/// Two threads announce a slot each, at once. The driver meets both announcements. Guards: a thread adds its
+/// announcement to the list by a compare-and-swap, so the list loses none. Each announcement is published with
+/// the list's head.
+#[test]
+fn two_announcements() {
+    model("two_announcements", || {
+        let hazards = Arc::new(Announcements::new());
+        let other = hazards.clone();
+        let a = thread::spawn(move || other.announce(8));
+        hazards.announce(16);
+        a.join().unwrap();
+        assert!(hazards.pass(8), "the driver frees the other thread's slot");
+        assert!(hazards.pass(16), "the driver frees the main thread's slot");
+    });
+}
+
+/// A value that counts how often one is dropped.
+struct Counted(u64, Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// As [`an_upsert_returns_its_own_value`]. The other thread comes to the removed slot while the replacing
+/// thread reads its value, and drops the reference: by a flush as the driver, or as the caller that takes
+/// the value out. The value is dropped once, after that read. Guards: the two threads change the announcement
+/// by compare-and-swaps, so the replacing thread learns that the driver has left the slot to it. A cleared
+/// announcement releases the replacing thread's reads to the thread that finds it cleared.
+#[test]
+fn a_reference_dropped_beside_the_driver() {
+    for takes in [false, true] {
+        let what = if takes { "taken" } else { "flushed" };
+        let name = format!("a_reference_dropped_beside_the_driver, {what}");
+        model(&name, move || {
+            loom::stop_exploring();
+            let dropped = Arc::new(AtomicUsize::new(0));
+            let is_replaced = Arc::new(AtomicBool::new(false));
+            let replaced = is_replaced.clone();
+            let map = ExpiringMap::builder()
+                .interval(TICK)
+                .shards(1)
+                .seed(7)
+                .clock(ManualClock::new())
+                .on_end(move |_: &u64, value: &Counted, _| {
+                    if value.0 == 10 {
+                        replaced.store(true, Ordering::Relaxed);
+                        thread::yield_now(); // a slow call
+                    }
+                })
+                .build_manual();
+            let map = Arc::new(map.unwrap());
+            drop(map.insert(1, Counted(10, dropped.clone())).unwrap());
+            let other = map.clone();
+            let a = thread::spawn(move || {
+                while !is_replaced.load(Ordering::Relaxed) {
+                    thread::yield_now();
+                }
+                let removed = other.remove(&1).expect("the new value");
+                if takes {
+                    loom::explore();
+                    drop(removed.into_value());
+                } else {
+                    drop(removed);
+                    loom::explore();
+                    other.flush(Duration::ZERO);
+                }
+            });
+            let mine = map.upsert(1, |_| Counted(20, dropped.clone())).unwrap();
+            assert_eq!(mine.0, 20);
+            drop(mine);
+            a.join().unwrap();
+            loom::stop_exploring();
+            assert!((0..8).any(|_| map.flush(Duration::ZERO)));
+            assert_eq!(dropped.load(Ordering::Relaxed), 2);
+            assert_eq!(map.metrics().unreclaimed, 0);
+        });
+    }
 }
 
 /// The next key makes the index grow while it has one table to empty already. With two of them, an

@@ -4,11 +4,14 @@
 
 use expiry::model::{Index, Inserted};
 use loom::sync::atomic::{AtomicU32, Ordering};
-use loom_tests::{bounded, deep, model, thread};
+use loom_tests::{at_once, bounded, deep, model, thread};
 use std::sync::{Arc, Mutex};
 
-/// The hash of the one key that there is.
+/// The hash of the one key that there is, in all models but one.
 const HASH: u32 = 5;
+
+/// The hash of another key, which has the same home in each table.
+const NEIGHBOUR: u32 = HASH + (1 << 16);
 
 /// A slot that has ended.
 const DEAD: u32 = u32::MAX;
@@ -18,17 +21,33 @@ const DEAD: u32 = u32::MAX;
 #[derive(Clone)]
 struct Rig {
     index: Arc<Index>,
-    leases: Arc<[AtomicU32; 4]>,
+    leases: Arc<[AtomicU32; 5]>,
 }
 
 impl Rig {
     fn new() -> Self {
+        Rig::with(|_| ())
+    }
+
+    /// As [`new`](Self::new), and `prepare` is done with the index before the key is put in.
+    fn with(prepare: impl FnOnce(&Index)) -> Self {
         let rig = Rig {
             index: Arc::new(Index::new()),
             leases: Arc::new(std::array::from_fn(|_| AtomicU32::new(0))),
         };
+        prepare(&rig.index);
         assert_eq!(rig.index.insert(HASH, 1, |_| false), Inserted::Done);
         rig
+    }
+
+    /// A former occupant of a slot has left this lease.
+    fn leave(&self, slot: u32, lease: u32) {
+        self.leases[slot as usize].store(lease, Ordering::Release);
+    }
+
+    /// Puts a live entry into a slot that is in no thread's hands but the caller's.
+    fn fill(&self, slot: u32) {
+        self.leases[slot as usize].store(0, Ordering::Release);
     }
 
     fn lease(&self, slot: u32) -> u32 {
@@ -88,6 +107,7 @@ impl Rig {
 
     /// Gives the entry a new value in slot `new`, if it is there.
     fn replace(&self, new: u32) -> bool {
+        self.fill(new);
         while let Some(old) = self.find() {
             if self.swap(old, new) {
                 self.swing(new);
@@ -100,6 +120,7 @@ impl Rig {
     /// As [`replace`](Self::replace), as a store does it that has seen the word in its home.
     fn replace_seen(&self, new: u32) -> bool {
         let pin = self.index.pin();
+        self.fill(new);
         while let Some(old) = self.find() {
             let seen = self.index.seen(&pin, HASH).filter(|seen| seen.0 == old);
             if self.swap(old, new) {
@@ -291,6 +312,103 @@ fn a_late_swing() {
     });
 }
 
+/// As [`a_late_swing`]. A former occupant of slot 3 was forwarded to slot 2. The late thread looks for its word
+/// while another value moves into slot 3. Guards: a swing reads the word with Acquire, so it sees the lease of
+/// the slot's present occupant.
+///
+/// An older table, which is empty, is listed too. After that one the late thread looks whether slot 2 is live,
+/// and there both threads change `met`: so loom tries the other thread first. (After a `yield_now` loom shows
+/// the late thread no old value that it has seen before.)
+#[test]
+fn a_late_swing_beside_a_reused_slot() {
+    model("a_late_swing_beside_a_reused_slot", || {
+        let rig = Rig::with(|index| assert!(index.grow()));
+        rig.leave(3, 2);
+        assert_eq!(rig.index.tables(), 2);
+        let met = Arc::new(AtomicU32::new(0));
+        let (other, meets) = (rig.clone(), met.clone());
+        let a = thread::spawn(move || {
+            other.fill(2);
+            if other.swap(1, 2) {
+                let is_live = || {
+                    meets.fetch_add(1, Ordering::Relaxed);
+                    other.is_live(2)
+                };
+                let tail = |slot| other.tail(slot);
+                other.index.swing(HASH, None, 2, tail, is_live);
+            }
+        });
+        assert!(rig.replace(3));
+        met.fetch_add(1, Ordering::Relaxed);
+        a.join().unwrap();
+        assert_eq!(rig.all(), [3]);
+    });
+}
+
+/// An entry is replaced twice while its word is migrated. A former occupant of slot 3 was forwarded to slot 4.
+/// The migrating thread may find slot 3 in its copy. Guards: it reads the copy with Acquire, also by a swap that
+/// fails, so it sees the lease of that slot's occupant of now.
+#[test]
+fn a_copy_is_mended_beside_a_reused_slot() {
+    model("a_copy_is_mended_beside_a_reused_slot", || {
+        let rig = Rig::new();
+        rig.leave(3, 4);
+        rig.index.grow();
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            let replaced = other.replace(2);
+            // This switch is no preemption.
+            thread::yield_now();
+            replaced && other.replace(3)
+        });
+        rig.carry(100);
+        assert!(a.join().unwrap());
+        while rig.carry(100) {}
+        assert_eq!(rig.all(), [3]);
+    });
+}
+
+/// As [`a_look_up_beside_a_swing_and_a_migration`], and slot 2 was free before. The look-up may read as old a
+/// lease as it likes. Guards: the migrating thread mends its copy with Release, so a look-up that finds slot 2
+/// in the copy finds the slot filled.
+#[test]
+fn a_look_up_of_a_mended_copy() {
+    bounded("a_look_up_of_a_mended_copy", 1, || {
+        let rig = Rig::new();
+        rig.leave(2, DEAD);
+        rig.index.grow();
+        let (first, second) = (rig.clone(), rig.clone());
+        let a = thread::spawn(move || at_once(|| first.replace(2)));
+        let b = thread::spawn(move || second.find());
+        rig.carry(100);
+        assert!(a.join().unwrap());
+        assert!(matches!(b.join().unwrap(), Some(1 | 2)));
+    });
+}
+
+/// An entry is replaced and then removed while its word is migrated, and another key's word takes the copy's
+/// place. Guards: the migrating thread mends its copy by a compare-and-swap, which fails where the copy has gone.
+#[test]
+fn a_copy_is_removed_before_it_is_mended() {
+    model("a_copy_is_removed_before_it_is_mended", || {
+        let rig = Rig::new();
+        rig.index.grow();
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            assert!(other.replace(2));
+            // This switch is no preemption.
+            thread::yield_now();
+            assert!(other.remove());
+            other.index.insert(NEIGHBOUR, 3, |_| false)
+        });
+        rig.carry(100);
+        assert_eq!(a.join().unwrap(), Inserted::Done);
+        while rig.carry(100) {}
+        assert_eq!(rig.all(), []);
+        assert_eq!(rig.index.find(NEIGHBOUR, |_| true), Some(3));
+    });
+}
+
 /// One thread replaces an entry and removes it, or replaces it twice, while its word is migrated. Guards: as
 /// [`a_swing_and_a_removal_beside_a_migration`] and [`two_swings_beside_a_migration`], which have a thread more.
 #[test]
@@ -361,10 +479,7 @@ fn a_slot_retired_beside_a_copy() {
         let waits = retired.lock().unwrap().take();
         let reused = waits.is_some_and(|mut waits| {
             let is_over = (0..3).any(|_| rig.index.is_over(&mut waits));
-            is_over && {
-                rig.leases[1].store(0, Ordering::Release);
-                rig.replace(1)
-            }
+            is_over && rig.replace(1)
         });
         a.join().unwrap();
         assert_eq!(rig.all(), [if reused { 1 } else { 2 }]);
@@ -386,7 +501,7 @@ fn a_slot_freed_beside_a_copy() {
             assert!(other.replace(2));
             let mut waits = other.index.retire();
             if (0..3).any(|_| other.index.is_over(&mut waits)) {
-                other.leases[1].store(0, Ordering::Release);
+                other.fill(1);
             }
         });
         rig.carry(100);

@@ -100,7 +100,7 @@ impl Hazards {
             word: AtomicU64::new(held),
             older: newest,
         }));
-        // Release pairs with the load in `iter`.
+        // Release pairs with the load in `iter` (model `two_announcements`).
         while let Err(now) =
             self.newest
                 .compare_exchange(newest, added, Ordering::AcqRel, Ordering::Relaxed)
@@ -124,7 +124,7 @@ impl Announcement {
     fn pass(&self, address: u64) -> bool {
         let held = address + HELD;
         // Acquire, also where the swap fails: the thread that has cleared it has read the payload
-        // before.
+        // before (model `a_reference_dropped_beside_the_driver`).
         self.word.load(Ordering::Acquire) == held
             && self
                 .word
@@ -236,5 +236,30 @@ impl<K: 'static, V: 'static> From<Pin> for Kept<'_, K, V> {
             _announced: None,
             pin,
         }
+    }
+}
+
+/// For models: announcements by themselves, of slots that have only addresses.
+#[cfg(expiry_loom)]
+pub struct Announcements(Hazards);
+
+#[cfg(expiry_loom)]
+impl Announcements {
+    /// Nothing is announced.
+    #[must_use]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Announcements(Hazards::new())
+    }
+
+    /// Announces the slot at `address`, a multiple of 8, for as long as this lives.
+    pub fn announce(&self, address: u64) {
+        self.0.announce(address);
+    }
+
+    /// The driver comes to a slot. Returns whether it is announced.
+    #[must_use]
+    pub fn pass(&self, address: u64) -> bool {
+        self.0.pass(address)
     }
 }

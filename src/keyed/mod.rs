@@ -22,6 +22,8 @@ mod time_cache;
 mod walk;
 
 pub use error::{InsertError, StoreError};
+#[cfg(expiry_loom)]
+pub use hazard::Announcements;
 pub use lifetime::Lifetime;
 pub use map::{Entry, ExpiringMap, ExpiringMapBuilder, Iter, OccupiedEntry, Ref, VacantEntry};
 pub use metrics::{StoreMetrics, StoreShardMetrics};

@@ -51,6 +51,8 @@ impl<const OWN: usize> Table<OWN> {
             let position = matching.trailing_zeros() as usize;
             matching &= matching - 1;
             let place = self.word_at(at, home, position);
+            // Acquire pairs with the swap that has set it: the slot's lease is its present occupant's
+            // (model `a_late_swing_beside_a_reused_slot`).
             let word = place.load(Ordering::Acquire);
             // Before the look into the slot, which is this word's then: the caller is pinned.
             let now = home.header.load(Ordering::Acquire);
@@ -98,10 +100,14 @@ impl<const OWN: usize> Table<OWN> {
         let (at, home) = self.home(hash);
         let place = self.word_at(at, home, position);
         let wanted = wanted(hash);
+        // Acquire, also where the swap fails: as in `swing` (model
+        // `a_copy_is_mended_beside_a_reused_slot`).
         let mut now = place.load(Ordering::Acquire);
         // Where the entry has been removed in the meantime, so has the word.
         while wanted(now) && tail(slot_of(now)) != slot_of(now) {
             let swung = super::table::word(hash, tail(slot_of(now)));
+            // Release: a look-up that finds the slot here finds it filled (model
+            // `a_look_up_of_a_mended_copy`).
             match place.compare_exchange(now, swung, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => now = swung,
                 Err(changed) => now = changed,
