@@ -139,7 +139,11 @@ pub const SEEDED: &[Seeded] = &[
     seeded("late-touch/10", TRACKER, &["renewed_is_renewed"]),
     seeded("late-touch/10", SIMULATED_TRACKER, &["renewed_is_renewed"]),
     seeded("late-touch/1000", CONTENDED, &["ends_when_asked"]),
-    seeded("held-deadline/200", MAP, MAP_LAW),
+    seeded(
+        "held-deadline/5",
+        "histories --on map --seconds 10",
+        MAP_LAW,
+    ),
     seeded("held-deadline/200", QUEUE, QUEUE_LAW),
     seeded("held-deadline/5", ACKS, ACKS_LAW),
     seeded("held-deadline/2", ROOTS, ROOTS_LAW),

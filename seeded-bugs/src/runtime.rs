@@ -52,7 +52,11 @@ pub fn stall(name: &str) {
 pub fn held<T>(name: &str, take: impl FnOnce() -> T) -> Option<T> {
     strikes(name).then(|| {
         let taken = take();
-        (0..16).for_each(|_| std::thread::yield_now());
+        // So long that other threads do many operations, however many cores there are.
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < std::time::Duration::from_micros(50) {
+            std::thread::yield_now();
+        }
         taken
     })
 }
