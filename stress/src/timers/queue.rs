@@ -36,6 +36,8 @@ const NAMES: [Check; 10] = [
 /// Slots in a chunk, the unit in which slots' memory is held; and how many of these a shard keeps with nothing live.
 const CHUNK: u64 = 4096;
 const KEPT: u64 = 3;
+/// In how many chunks an idle thread owns buckets.
+const OWNED: u64 = 2;
 /// How long after everything should have ended the run gives up waiting.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How much a poll may do.
@@ -525,7 +527,7 @@ fn at_rest(
 ) -> StoreShardMetrics {
     // As many shards as by default, and the chunks in which threads have sat.
     let shards = crate::options::threads(None).next_power_of_two().min(16);
-    let kept = (KEPT * shards as u64 + threads as u64 + 1) * CHUNK;
+    let kept = (KEPT * shards as u64 + OWNED * (threads as u64 + 1)) * CHUNK;
     let began = Instant::now();
     loop {
         // Beside a reaper it gives what it finds to the handler; there is nothing to be found.
