@@ -22,7 +22,6 @@ cargo xtask inject --run BUG[/N] ARGS..  stress with these arguments and one bug
                                          time in N
 cargo xtask inject --list                the bugs, and what each does
 cargo xtask inject --refresh             writes the patches anew where code has moved
-cargo xtask inject --table               writes docs/data/seeded-bugs.tsv anew
 ";
 
 fn main() -> ExitCode {
@@ -34,10 +33,6 @@ fn main() -> ExitCode {
         ["--run", bug, ref args @ ..] => run(bug, args),
         ["--list"] => list(),
         ["--refresh"] => series::refresh(),
-        ["--table"] => {
-            let path = series::root().join("docs/data/seeded-bugs.tsv");
-            tree_copy::put(&path, runs::table())
-        }
         ["--help"] => {
             print!("{HELP}");
             Ok(())

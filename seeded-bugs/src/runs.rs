@@ -3,8 +3,6 @@
 //! Each of the checks named must fail, not only some check; others may fail too. The rates are such
 //! that a bug strikes often enough on a slow machine, and seldom enough that the run does its work.
 
-use std::fmt::Write;
-
 /// A run that must find a bug.
 #[derive(Debug)]
 pub struct Seeded {
@@ -681,24 +679,10 @@ pub fn form(args: &str) -> String {
     form.join(" ")
 }
 
-/// The table of the docs (`docs/data/seeded-bugs.tsv`).
-pub fn table() -> String {
-    let mut table = String::from("bug\trun\tfailing checks, or why none\n");
-    // To text: it cannot fail.
-    for one in SEEDED {
-        let found_by = one.found_by.join(", ");
-        let _ = writeln!(table, "{}\tstress {}\t{found_by}", one.bug, one.args);
-    }
-    for (form, check, why) in EXCEPT {
-        let _ = writeln!(table, "-\tstress {form}\t{check}: {why}");
-    }
-    table
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::series::{patches, root};
+    use crate::series::patches;
     use std::collections::BTreeSet;
 
     #[test]
@@ -707,11 +691,5 @@ mod tests {
         let patches = patches().unwrap();
         let seeded = patches.into_iter().map(|patch| patch.name);
         assert_eq!(run, seeded.collect());
-    }
-
-    #[test]
-    fn the_table_of_the_docs_is_of_these_runs() {
-        let there = tree_copy::text(&root().join("docs/data/seeded-bugs.tsv")).unwrap();
-        assert_eq!(there, table(), "cargo xtask inject --table writes it anew");
     }
 }

@@ -1,4 +1,4 @@
-//! Weakens one thing at a time and looks which loom model notices: see `docs/mutants.md`.
+//! Weakens one thing at a time and looks which loom model notices: see `docs/verification.md`.
 //!
 //! All mutants are in one build, of a copy of the workspace in which each site asks at run time
 //! whether it is the one that was chosen ([`sites`]). A first run of each model without any says
@@ -25,7 +25,6 @@ cargo xtask weaken [options]
   --list           the mutants, and nothing else
   --only WORDS     those whose name contains this
   --survivors      those that survived, or that no model made use of, again
-  --unexplained    those of them that have no reason in docs/mutants.md
   --again          whatever the report says of them
   --tests          conditions and expectations that survived, or that no model made use of, by the ordinary tests
   --together       orderings only, and all at once: each model runs with all, and where it fails with half of them, and so on
@@ -44,7 +43,6 @@ struct Options {
     only: String,
     models: String,
     survivors: bool,
-    unexplained: bool,
     again: bool,
     tests: bool,
     together: bool,
@@ -61,7 +59,6 @@ impl Options {
             only: String::new(),
             models: String::new(),
             survivors: false,
-            unexplained: false,
             again: false,
             tests: false,
             together: false,
@@ -83,7 +80,6 @@ impl Options {
             match word.as_str() {
                 "--list" => options.list = true,
                 "--survivors" => options.survivors = true,
-                "--unexplained" => options.unexplained = true,
                 "--again" => options.again = true,
                 "--tests" => options.tests = true,
                 "--together" => options.together = true,
@@ -150,27 +146,12 @@ fn run(options: &Options) -> Result<(), String> {
     let models = Models::build(suite, &work, &options.models)?;
     let mut baseline = models.baseline(options.settings, options.processes)?;
     baseline.only(options.over, options.within);
-    let report = Report::open(&root.join("docs/data/mutants.tsv"), &mutants)?;
-    let reasons = if options.unexplained {
-        let page = root.join("docs/mutants.md");
-        let page =
-            std::fs::read_to_string(&page).map_err(|e| format!("{}: {e}", page.display()))?;
-        Some(report::reasons(&page)?)
-    } else {
-        None
-    };
-    let unexplained = |name: &str, verdict: Option<Verdict>| match &reasons {
-        Some(reasons) => verdict == Some(Verdict::Survived) && !reasons.contains(name),
-        None => true,
-    };
+    let report = Report::open(&work.join("mutants.tsv"), &mutants)?;
     let mut due: Vec<_> = mutants
         .iter()
         .filter(|(_, mutant)| mutant.name().contains(&options.only))
         .filter(|(_, mutant)| {
             let verdict = report.verdict(&mutant.name());
-            if !unexplained(&mutant.name(), verdict) {
-                return false;
-            }
             match suite {
                 // What these processors do with a weaker ordering says nothing.
                 Suite::Tests => {
@@ -181,8 +162,7 @@ fn run(options: &Options) -> Result<(), String> {
                 Suite::Loom => {
                     verdict.is_none()
                         || options.again
-                        || (options.survivors || options.unexplained)
-                            && verdict > Some(Verdict::Tested)
+                        || options.survivors && verdict > Some(Verdict::Tested)
                 }
             }
         })

@@ -2,7 +2,7 @@
 
 use crate::models::Settings;
 use crate::sites::Mutant;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -177,29 +177,6 @@ impl Report {
     }
 }
 
-/// The mutants that have a reason in `docs/mutants.md`: rows of its tables are `file` `function` |
-/// mutants | reason.
-pub fn reasons(page: &str) -> Result<BTreeSet<String>, String> {
-    let mut names = BTreeSet::new();
-    let is_one = |line: &&str| line.starts_with("| `") && line.contains(".rs` `");
-    for line in page.lines().filter(is_one) {
-        let cells: Vec<&str> = line.split(" | ").collect();
-        let [place, mutants, reason] = cells[..] else {
-            return Err(format!("no row: {line}"));
-        };
-        if reason.len() <= 10 {
-            return Err(format!("no reason: {line}"));
-        }
-        let place = place.trim_start_matches("| ").replace('`', "");
-        for mutant in mutants.split(", ") {
-            if !names.insert(format!("{place} {mutant}")) {
-                return Err(format!("twice: {place} {mutant}"));
-            }
-        }
-    }
-    Ok(names)
-}
-
 /// How many of which kind ended how: a table, of what a report's file has.
 pub fn summary(text: &str) -> String {
     let mut counts: BTreeMap<String, [usize; Verdict::ALL.len()]> = BTreeMap::new();
@@ -219,63 +196,4 @@ pub fn summary(text: &str) -> String {
         table += &format!("| {kind} | {} |\n", counts.join(" | "));
     }
     table
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn kept(name: &str) -> String {
-        fs::read_to_string(crate::root().join("docs").join(name)).unwrap()
-    }
-
-    #[test]
-    fn every_survivor_has_a_reason() {
-        let (report, page) = (kept("data/mutants.tsv"), kept("mutants.md"));
-        let survived = |row: &Row| row.verdict() == Some(Verdict::Survived);
-        let survivors: BTreeSet<String> = Row::all(&report)
-            .filter(survived)
-            .map(|row| row.name())
-            .collect();
-        let reasons = reasons(&page).unwrap();
-        // Of conditions some are owed; how many, the page says.
-        let is_condition = |name: &str| name.contains(" true#") || name.contains(" false#");
-        let (owed, without): (Vec<_>, Vec<_>) = survivors
-            .difference(&reasons)
-            .partition(|name| is_condition(name));
-        assert!(without.is_empty(), "without a reason: {without:#?}");
-        let owed = format!("conditions without a reason: {}\n", owed.len());
-        assert!(page.contains(&owed), "{owed}");
-        let stale: Vec<_> = reasons.difference(&survivors).collect();
-        assert!(stale.is_empty(), "no survivors: {stale:#?}");
-        assert!(
-            page.contains(&summary(&report)),
-            "the page's figures are others:\n{}",
-            summary(&report)
-        );
-    }
-
-    #[test]
-    fn what_has_to_be_noticed_is() {
-        let report = kept("data/mutants.tsv");
-        for (name, model) in [
-            (
-                "topology/src/inbox.rs Bell::ring fence#1",
-                "no_bell_is_missed",
-            ),
-            (
-                "topology/src/inbox.rs Bell::sleep fence#1",
-                "no_bell_is_missed",
-            ),
-            (
-                "topology/src/gate.rs Gate::set fence#1",
-                "nobody_comes_through_a_closed_gate",
-            ),
-        ] {
-            let row = Row::all(&report).find(|row| row.name() == name);
-            let row = row.unwrap_or_else(|| panic!("{name} is gone"));
-            assert_eq!(row.verdict(), Some(Verdict::Killed), "{name}");
-            assert_eq!(row.0[6], model);
-        }
-    }
 }

@@ -1,10 +1,9 @@
-//! The project's own commands: `cargo xtask test`, `cargo xtask loom`, `cargo xtask weaken`, `cargo xtask package`.
+//! The project's own commands: `cargo xtask test` and the others that [`HELP`] lists.
 //!
-//! Nothing but the Rust toolchain is needed.
+//! The commands of the README need a Rust toolchain and nothing else. `nightly` needs more, and fails
+//! where a tool is missing.
 
 mod doc_tests;
-mod examples;
-mod package;
 mod sanitize;
 
 use std::path::Path;
@@ -12,199 +11,196 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 const HELP: &str = "\
-cargo xtask test     format, clippy, unit, property, stress and doc tests, docs, package, loom models
-cargo xtask quick    the same without the package and the loom models
+cargo xtask test     format, clippy, unit, property, stress and doc tests, docs, loom models
+cargo xtask quick    the same without the loom models
 cargo xtask loom     the loom models alone, with deeper bounds and more programs (some hours)
-cargo xtask inject   seeded bugs: the stress scenarios must find each, and each of their checks must find one (some minutes;
-                     `--help` has options)
-cargo xtask weaken   weakens one ordering, fence, compare-and-swap or condition at a time, and runs the loom models until one fails
-                     (hours; `--help` has options)
-cargo xtask package [CHECK..]  that the crates can be published: packed, documented, licences, lowest versions, oldest compiler, other targets
+cargo xtask inject   seeded bugs: the stress scenarios must find each, and each of their checks must find one (`--help` has
+                     options)
+cargo xtask weaken   weakens one ordering, fence, compare-and-swap or condition at a time, and runs the loom models until one
+                     fails (hours; `--help` has options)
 cargo xtask sanitize [TOOL..]  the tests under sanitizers and valgrind, as far as there are any (an hour)
+cargo xtask nightly  what is slow or needs more tools: packages, licences and advisories, the oldest compiler, the lowest
+                     versions, other targets, the tools' own tests, seeded bugs, the deep models (a night)
 ";
 
-/// One command to run, and what to call it.
+/// Where the crates should build. `nightly` checks that they build there, not that they work.
+const TARGETS: [&str; 4] = [
+    "aarch64-apple-darwin",
+    "aarch64-unknown-linux-gnu",
+    "i686-unknown-linux-gnu",
+    "x86_64-pc-windows-gnu",
+];
+
+/// One command of cargo, and what to call it.
 struct Step {
-    name: &'static str,
-    command: Vec<String>,
+    name: String,
+    args: Vec<String>,
     env: Vec<(&'static str, String)>,
+    must_fail: bool,
 }
 
-fn cargo(name: &'static str, args: &[&str]) -> Step {
+/// `args` is a command line, split at spaces.
+fn cargo(name: &str, args: &str) -> Step {
     Step {
-        name,
-        command: args.iter().map(ToString::to_string).collect(),
+        name: name.into(),
+        args: args.split_whitespace().map(String::from).collect(),
         env: Vec::new(),
+        must_fail: false,
     }
 }
 
-fn loom(name: &'static str, settings: &[(&'static str, &str)]) -> Step {
-    // Its own target directory: flags for the whole build would otherwise rebuild everything each time.
-    let target = Path::new("target").join("loom");
-    let mut step = cargo(
+impl Step {
+    fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.env.push((name, value.into()));
+        self
+    }
+
+    fn must_fail(mut self) -> Self {
+        self.must_fail = true;
+        self
+    }
+
+    fn run(&self) -> bool {
+        println!("== {}: cargo {}", self.name, self.args.join(" "));
+        let began = Instant::now();
+        // `cargo +TOOLCHAIN` is rustup's: what runs this program would hide the toolchain asked for.
+        let other = self.args[0].starts_with('+');
+        let cargo = std::env::var("CARGO").ok().filter(|_| !other);
+        let mut command = Command::new(cargo.as_deref().unwrap_or("cargo"));
+        if other {
+            ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN"].map(|name| command.env_remove(name));
+        }
+        let env = self.env.iter().map(|(name, value)| (*name, value));
+        let status = command.args(&self.args).envs(env).status();
+        let passed = status
+            .as_ref()
+            .is_ok_and(|status| status.success() != self.must_fail);
+        let verdict = if passed { "passed" } else { "FAILED" };
+        let seconds = began.elapsed().as_secs_f64();
+        println!("== {}: {verdict} after {seconds:.0} s", self.name);
+        if let Err(error) = status {
+            println!("   {error}");
+        }
+        passed
+    }
+}
+
+fn loom(name: &str, args: &str) -> Step {
+    cargo(
         name,
-        &[
-            "test",
-            "--locked",
-            "--release",
-            "-p",
-            "loom-tests",
-            "--tests",
-        ],
-    );
-    step.env = vec![
-        ("RUSTFLAGS", "--cfg expiry_loom -D warnings".into()),
-        ("CARGO_TARGET_DIR", target.display().to_string()),
-    ];
-    step.env.extend(
-        settings
-            .iter()
-            .map(|(name, value)| (*name, (*value).into())),
-    );
-    step
+        &format!("test --locked --release -p loom-tests --tests {args}"),
+    )
+    .with("RUSTFLAGS", "--cfg expiry_loom -D warnings")
+    // Flags for the whole build would rebuild everything each time, were it one target directory.
+    .with(
+        "CARGO_TARGET_DIR",
+        Path::new("target").join("loom").display().to_string(),
+    )
+}
+
+fn deep_loom() -> Step {
+    // The longest models would take days. The output says how many executions each had, and which were cut short.
+    loom("loom models, deeper", "--no-fail-fast -- --nocapture")
+        .with("EXPIRY_LOOM_PREEMPTIONS", "4")
+        .with("EXPIRY_LOOM_SECONDS", "300")
+        .with("EXPIRY_LOOM_PROGRAMS", "500")
 }
 
 fn quick() -> Vec<Step> {
     vec![
-        cargo("format", &["fmt", "--all", "--check"]),
+        cargo("format", "fmt --all --check"),
         cargo(
             "clippy",
-            &[
-                "clippy",
-                "--locked",
-                "--workspace",
-                "--all-features",
-                "--all-targets",
-                "--",
-                "-D",
-                "warnings",
-            ],
+            "clippy --locked --workspace --all-features --all-targets -- -D warnings",
         ),
-        // Here it is without.
         cargo(
-            "clippy, no features",
-            &[
-                "clippy",
-                "--locked",
-                "-p",
-                "expiry",
-                "--all-targets",
-                "--",
-                "-D",
-                "warnings",
-            ],
-        ),
-        // Clippy has built the benches; running them, even as tests, is not for a debug build.
+            "no features",
+            "check --locked -p expiry --no-default-features",
+        )
+        .with("RUSTFLAGS", "-D warnings"),
+        // Without the models, which are empty there, and the tools, whose own tests are `nightly`'s.
         cargo(
             "tests",
-            &[
-                "test",
-                "--locked",
-                "--workspace",
-                "--all-features",
-                "--no-fail-fast",
-                "--lib",
-                "--bins",
-                "--tests",
-            ],
+            "test --locked --workspace --exclude loom-tests --exclude seeded-bugs --exclude weaken \
+             --all-features --no-fail-fast --lib --bins --tests",
         ),
         doc_tests::step(),
-        Step {
-            env: vec![("RUSTDOCFLAGS", "-D warnings".into())],
-            ..cargo(
-                "docs",
-                &[
-                    "doc",
-                    "--locked",
-                    "--no-deps",
-                    "-p",
-                    "expiry",
-                    "-p",
-                    "expiry-topology",
-                    "--all-features",
-                ],
-            )
-        },
+        cargo(
+            "docs",
+            "doc --locked --no-deps -p expiry -p expiry-topology --all-features",
+        )
+        .with("RUSTDOCFLAGS", "-D warnings"),
     ]
 }
 
-fn package() -> Step {
-    cargo(
-        "package",
-        &["package", "--locked", "--allow-dirty", "-p", "expiry"],
-    )
+fn inject() -> Step {
+    cargo("seeded bugs", "run --locked -p seeded-bugs --")
 }
 
-fn run(step: &Step) -> bool {
-    println!("== {}: cargo {}", step.name, step.command.join(" "));
-    let began = Instant::now();
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let status = Command::new(cargo)
-        .args(&step.command)
-        .envs(step.env.iter().map(|(name, value)| (*name, value)))
-        .status();
-    let passed = status.as_ref().is_ok_and(std::process::ExitStatus::success);
-    println!(
-        "== {}: {} after {:.0} s",
-        step.name,
-        if passed { "passed" } else { "FAILED" },
-        began.elapsed().as_secs_f64()
-    );
-    if let Err(error) = status {
-        println!("   {error}");
-    }
-    passed
+fn nightly() -> Vec<Step> {
+    let crates = "-p expiry -p expiry-topology";
+    let mut steps = vec![
+        cargo(
+            "package",
+            &format!("package --locked --allow-dirty {crates}"),
+        ),
+        cargo("licences and advisories", "deny check"),
+        cargo(
+            "oldest compiler",
+            &format!(
+                "+{} check --locked --all-features {crates}",
+                env!("CARGO_PKG_RUST_VERSION")
+            ),
+        ),
+        cargo(
+            "lowest versions",
+            &format!("minimal-versions check --direct --all-features {crates}"),
+        ),
+        cargo(
+            "tests of the tools",
+            "test --locked -p seeded-bugs -p weaken -p tree-copy",
+        ),
+        inject(),
+        deep_loom(),
+    ];
+    steps.extend(TARGETS.map(|target| {
+        cargo(
+            target,
+            &format!("check --locked --all-features --target {target} {crates}"),
+        )
+    }));
+    steps
 }
 
 fn main() -> ExitCode {
     if let Some(code) = doc_tests::as_rustdoc() {
         return code;
     }
-    let steps = match std::env::args().nth(1).as_deref() {
+    let mut words = std::env::args().skip(1);
+    let asked = words.next();
+    let rest: Vec<String> = words.collect();
+    let with_rest = |mut step: Step| {
+        step.args.extend(rest.clone());
+        vec![step]
+    };
+    let steps = match asked.as_deref() {
         Some("test") => {
             let mut steps = quick();
-            steps.push(package());
-            steps.push(loom("loom models", &[]));
+            steps.push(loom("loom models", ""));
             steps
         }
         Some("quick") => quick(),
-        Some("package") => {
-            let asked: Vec<String> = std::env::args().skip(2).collect();
-            return package::run(&asked);
-        }
-        Some("inject") => {
-            let run = ["run", "--locked", "-p", "seeded-bugs", "--"];
-            let mut step = cargo("seeded bugs", &run);
-            step.command.extend(std::env::args().skip(2));
-            vec![step]
-        }
-        Some("loom") => {
-            let mut step = loom(
-                "loom models, deeper",
-                &[
-                    ("EXPIRY_LOOM_PREEMPTIONS", "4"),
-                    // The largest would take days.
-                    ("EXPIRY_LOOM_SECONDS", "300"),
-                    ("EXPIRY_LOOM_PROGRAMS", "500"),
-                ],
-            );
-            // How many executions, and what was cut short, is said even if nothing fails.
-            let say = ["--no-fail-fast", "--", "--nocapture"];
-            step.command.extend(say.map(String::from));
-            vec![step]
-        }
-        Some("sanitize") => {
-            let asked: Vec<String> = std::env::args().skip(2).collect();
-            return sanitize::run(&asked);
-        }
-        Some("weaken") => {
-            let mut step = cargo(
-                "weaken",
-                &["run", "--locked", "--release", "-p", "weaken", "--"],
-            );
-            step.command.extend(std::env::args().skip(2));
-            vec![step]
-        }
+        Some("loom") => vec![deep_loom()],
+        Some("inject") => with_rest(inject()),
+        Some("weaken") => with_rest(cargo("weaken", "run --locked --release -p weaken --")),
+        Some("sanitize") => match sanitize::steps(&rest) {
+            Ok(steps) => steps,
+            Err(why) => {
+                eprintln!("{why}");
+                return ExitCode::FAILURE;
+            }
+        },
+        Some("nightly") => nightly(),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");
             return ExitCode::SUCCESS;
@@ -220,8 +216,8 @@ fn main() -> ExitCode {
     // Runs all of them, so that one failure does not hide another.
     let failed: Vec<&str> = steps
         .iter()
-        .filter(|step| !run(step))
-        .map(|step| step.name)
+        .filter(|step| !step.run())
+        .map(|step| step.name.as_str())
         .collect();
     if failed.is_empty() {
         println!("all passed");
