@@ -1,8 +1,8 @@
 //! `AckTracker`: issued and chosen ids, batches, the clock in both directions, and each way to end.
 
-#[path = "../../tests/oracle/drive.rs"]
+#[path = "../../tests/it/oracle/drive.rs"]
 mod drive;
-#[path = "../../tests/oracle/model.rs"]
+#[path = "../../tests/it/oracle/model.rs"]
 mod model;
 
 use crate::{must_hold, perhaps, steps};

@@ -1,6 +1,6 @@
 //! `ExpiringMap`.
 
-#[path = "../../tests/map_oracle/drive.rs"]
+#[path = "../../tests/it/map_oracle/drive.rs"]
 mod drive;
 
 use crate::{must_hold, perhaps, steps};

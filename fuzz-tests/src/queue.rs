@@ -1,6 +1,6 @@
 //! `ExpiryQueue`, of either form of keys.
 
-#[path = "../../tests/queue_oracle/drive.rs"]
+#[path = "../../tests/it/queue_oracle/drive.rs"]
 mod drive;
 
 use crate::{must_hold, perhaps, steps};

@@ -1,6 +1,6 @@
 //! `SessionTracker`.
 
-#[path = "../../tests/sessions/drive.rs"]
+#[path = "../../tests/it/sessions/drive.rs"]
 mod drive;
 
 use crate::{must_hold, perhaps, steps};

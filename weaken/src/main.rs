@@ -30,7 +30,7 @@ cargo xtask weaken [options]
   --together       orderings only, and all at once: each model runs with all, and where it fails with half of them, and so on
   --seconds N      how long a model is explored (EXPIRY_LOOM_SECONDS), 2
   --preemptions N  as EXPIRY_LOOM_PREEMPTIONS, 3
-  --models WORDS   the models whose file's name contains this
+  --models WORDS   the models whose name, `file::model`, contains this
   --over MS        the models that take longer than that when nothing is wrong
   --within MS      without the models that take longer when nothing is wrong
   --processes N    models that run at the same time, 2
@@ -244,7 +244,7 @@ mod tests {
         for fence in ["Bell::ring", "Bell::sleep"] {
             let found = meets(&format!("topology/src/inbox.rs {fence} fence#1"));
             assert_eq!(found.verdict, Verdict::Killed);
-            assert_eq!(found.model, "no_bell_is_missed");
+            assert_eq!(found.model, "topology::no_bell_is_missed");
         }
         // It only wakes in vain.
         let found = meets("topology/src/inbox.rs Bell::ring true#2");

@@ -35,29 +35,25 @@ impl Suite {
     fn build(self) -> (&'static [&'static str], &'static str, &'static str) {
         match self {
             Suite::Loom => (
-                &["-p", "loom-tests"],
+                &["-p", "loom-tests", "--tests"],
                 // Rewritten conditions have parentheses where none are needed.
                 "--cfg expiry_loom --cap-lints warn -A warnings",
                 "build",
             ),
             Suite::Tests => (
-                &["-p", "expiry", "-p", "expiry-topology", "--all-features"],
+                &[
+                    "-p",
+                    "expiry",
+                    "-p",
+                    "expiry-topology",
+                    "--all-features",
+                    "--lib",
+                    "--tests",
+                ],
                 "--cap-lints warn -A warnings",
                 "build-tests",
             ),
         }
-    }
-
-    /// What of these is built: what has `of` in its name, or everything.
-    fn targets(self, of: &str) -> Vec<String> {
-        let words: &[&str] = match self {
-            Suite::Loom if of.is_empty() => &["--tests"],
-            Suite::Tests if of.is_empty() => &["--lib", "--tests"],
-            // As their binaries are called.
-            Suite::Tests if "expiry_topology".contains(of) => &["--lib"],
-            _ => return vec!["--test".into(), format!("*{of}*")],
-        };
-        words.iter().copied().map(String::from).collect()
     }
 
     fn killed(self) -> Verdict {
@@ -75,9 +71,8 @@ const LONGEST: Duration = Duration::from_secs(20);
 #[derive(Debug, Clone)]
 struct Model {
     binary: PathBuf,
+    /// Its file and its function, `topology::no_bell_is_missed`.
     name: String,
-    /// As it is called in reports: with its file, if it is an ordinary test.
-    label: String,
 }
 
 /// All of them.
@@ -97,7 +92,7 @@ enum Ended {
 }
 
 impl Models {
-    /// Builds the copy. Of its models, those whose file's name contains `of`.
+    /// Builds the copy. Of its models, those whose name contains `of`.
     pub fn build(suite: Suite, work: &Path, of: &str) -> Result<Self, String> {
         let (packages, flags, folder) = suite.build();
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -111,7 +106,6 @@ impl Models {
         let output = Command::new(&cargo)
             .args(["test", "--offline", "--release", "--no-run"])
             .args(packages)
-            .args(suite.targets(of))
             .arg("--message-format=json-render-diagnostics")
             .current_dir(work.join("copy"))
             .env("RUSTFLAGS", flags)
@@ -130,22 +124,12 @@ impl Models {
             let binary = PathBuf::from(rest.split('"').next().unwrap_or(rest));
             let list = Command::new(&binary).arg("--list").output();
             let list = list.map_err(|e| format!("{}: {e}", binary.display()))?;
-            let file = binary.file_name().unwrap_or_default().to_string_lossy();
-            let file = file.rsplit_once('-').map_or(&*file, |(file, _)| file);
-            if !file.contains(of) {
-                continue;
-            }
             for line in String::from_utf8_lossy(&list.stdout).lines() {
-                if let Some(name) = line.strip_suffix(": test") {
-                    models.push(Model {
-                        binary: binary.clone(),
-                        name: name.into(),
-                        label: match suite {
-                            Suite::Loom => name.into(),
-                            Suite::Tests => format!("{file}: {name}"),
-                        },
-                    });
-                }
+                let name = line.strip_suffix(": test");
+                models.extend(name.filter(|name| name.contains(of)).map(|name| Model {
+                    binary: binary.clone(),
+                    name: name.into(),
+                }));
             }
         }
         if models.is_empty() {
@@ -206,7 +190,7 @@ impl Models {
             let mut columns = line.split('\t');
             let label = columns.next()?;
             let models = &self.models;
-            let model = models.iter().find(|model| model.label == label)?.clone();
+            let model = models.iter().find(|model| model.name == label)?.clone();
             let took = Duration::from_millis(columns.next()?.parse().ok()?);
             let mut numbers = || -> Option<HashSet<usize>> {
                 let numbers = columns.next()?.split(' ');
@@ -265,7 +249,7 @@ impl Run {
             numbers.join(" ")
         };
         let (comes_to, differs) = (list(&self.comes_to), list(&self.differs));
-        let (label, took) = (&self.model.label, self.took.as_millis());
+        let (label, took) = (&self.model.name, self.took.as_millis());
         format!("{label}\t{took}\t{comes_to}\t{differs}\n")
     }
 
@@ -275,7 +259,7 @@ impl Run {
         let began = Instant::now();
         let none = Duration::from_secs(3600);
         if let Ended::Failed(how) = model.run(work, settings, none, &[], Some(&seen)) {
-            return Err(format!("{} fails without a mutant: {how}", model.label));
+            return Err(format!("{} fails without a mutant: {how}", model.name));
         }
         let took = began.elapsed();
         let numbers = fs::read_to_string(&seen).unwrap_or_default();
@@ -295,8 +279,7 @@ impl Run {
 impl Model {
     /// A name for a file.
     fn file(&self) -> String {
-        self.label
-            .replace(|c: char| !c.is_ascii_alphanumeric(), "_")
+        self.name.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
     }
 
     /// Runs it in a process of its own, for `limit` at most.
@@ -416,9 +399,9 @@ impl Baseline {
             found.tried += 1;
             if let Ended::Failed(said) = self.run(run, &[number]) {
                 found.verdict = self.suite.killed();
-                found.model.clone_from(&run.model.label);
+                found.model.clone_from(&run.model.name);
                 found.said = said;
-                self.learn(&run.model.label, mutant);
+                self.learn(&run.model.name, mutant);
                 break;
             }
         }
@@ -476,7 +459,7 @@ impl Baseline {
         let Ended::Failed(said) = self.run(run, mutants) else {
             return;
         };
-        println!("{} fails with {mutants:?}: {said}", run.model.label);
+        println!("{} fails with {mutants:?}: {said}", run.model.name);
         if let &[one] = mutants {
             return killed(one, said);
         }
@@ -496,7 +479,7 @@ impl Baseline {
                 (None, 0, false) => Verdict::Unreached,
                 (None, ..) => Verdict::Survived,
             },
-            model: killer.map_or(String::new(), |run| run.model.label.clone()),
+            model: killer.map_or(String::new(), |run| run.model.name.clone()),
             said,
             tried,
             settings: self.settings,
@@ -514,7 +497,7 @@ impl Baseline {
         let killers = self.killers.lock().unwrap();
         let killed = |of: &String, run: &Run| {
             killers
-                .get(&(of.clone(), run.model.label.clone()))
+                .get(&(of.clone(), run.model.name.clone()))
                 .map_or(0.0, |&killed| f64::from(killed))
         };
         let cost = |run: &Run| {

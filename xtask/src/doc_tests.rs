@@ -14,15 +14,16 @@ use std::process::{Command, ExitCode};
 const AS_RUSTDOC: &str = "EXPIRY_AS_RUSTDOC";
 
 pub fn step() -> Step {
-    let args = ["test", "--locked", "--workspace", "--all-features", "--doc"];
-    let mut step = cargo("doc tests", &args);
-    if let Ok(exe) = env::current_exe() {
-        step.env = vec![
-            ("RUSTDOC", exe.display().to_string()),
-            (AS_RUSTDOC, "1".into()),
-        ];
+    let step = cargo(
+        "doc tests",
+        "test --locked --workspace --all-features --doc",
+    );
+    match env::current_exe() {
+        Ok(exe) => step
+            .with("RUSTDOC", exe.display().to_string())
+            .with(AS_RUSTDOC, "1"),
+        Err(_) => step,
     }
-    step
 }
 
 /// Does what `rustdoc` does, if cargo has called this program as `rustdoc`.

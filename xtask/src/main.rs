@@ -68,7 +68,9 @@ impl Step {
         let cargo = std::env::var("CARGO").ok().filter(|_| !other);
         let mut command = Command::new(cargo.as_deref().unwrap_or("cargo"));
         if other {
-            ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN"].map(|name| command.env_remove(name));
+            for name in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN"] {
+                command.env_remove(name);
+            }
         }
         let env = self.env.iter().map(|(name, value)| (*name, value));
         let status = command.args(&self.args).envs(env).status();

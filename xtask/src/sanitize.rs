@@ -93,7 +93,7 @@ impl Tool {
     fn step(&self, what: &str, args: &str) -> Step {
         // Paths are of the workspace, and tests run in the folders of their crates.
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-        let root = root.unwrap_or(Path::new("")).display();
+        let root = root.unwrap_or(Path::new("")).display().to_string();
         let suppressed = |of: &str| format!("suppressions={root}/xtask/canaries/{of}.supp");
         let mut step = cargo(
             &format!("{}: {what}", self.name),

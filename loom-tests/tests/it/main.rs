@@ -1,0 +1,21 @@
+//! All models, in one program.
+
+#![cfg(expiry_loom)]
+mod ack_trees;
+mod forward;
+mod index_growth;
+mod keyed;
+mod linearizability;
+mod listener;
+mod map;
+mod memory;
+mod polling;
+mod publication;
+mod replace;
+mod room;
+mod sessions;
+mod shutdown;
+mod streams;
+mod timeouts;
+mod topology;
+mod wheel_inbox_reaper;

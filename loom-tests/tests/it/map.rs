@@ -1,0 +1,460 @@
+//! What `ExpiringMap` adds to the keyed store: time that counts to the tick, times to idle, entries, iteration; through the public
+//! interface.
+
+use expiry::expiring_map::Entry;
+use expiry::model::Announcements;
+use expiry::{Cause, ExpiringMap, Lifetime, ManualClock, Timeout};
+use loom_tests::{at_once, bounded, deep, large, model, thread, MapRig, TICK};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A map where nothing expires by itself.
+fn empty() -> MapRig {
+    MapRig::new(|builder| builder)
+}
+
+/// One in which there was something.
+fn used() -> MapRig {
+    MapRig::used(|builder| builder)
+}
+
+/// One with value 10 under key 1.
+fn with(lifetime: Lifetime) -> MapRig {
+    let rig = empty();
+    rig.map.insert_with(1, 10, lifetime).unwrap();
+    rig
+}
+
+fn live(ticks: u32) -> Lifetime {
+    Lifetime::new().live(Timeout::After(TICK * ticks))
+}
+
+fn idle(ticks: u32) -> Lifetime {
+    Lifetime::new().idle(Timeout::After(TICK * ticks))
+}
+
+/// M2: a touch looks at the clock, and only then is the entry's time up. Who is told that it is gone is not told otherwise
+/// later. Guards: what is over is marked before anybody is told.
+#[test]
+fn m2_told_gone_and_touched() {
+    model("m2_told_gone_and_touched", || {
+        let rig = with(live(10));
+        let other = rig.clone();
+        let a = thread::spawn(move || other.map.touch_with(&1, Timeout::After(TICK * 20)).unwrap());
+        rig.clock.advance(TICK * 10);
+        let seen = rig.get();
+        let touched = a.join().unwrap();
+        if seen.is_none() {
+            assert_eq!(rig.get(), None);
+            assert!(!touched);
+            rig.drive();
+            assert_eq!(rig.told(), [(10, Cause::Expired)]);
+        } else {
+            assert!(touched);
+        }
+    });
+}
+
+/// M2: the same of an entry that was looked at while it lived, and whose time is up when it is to be removed. Guards: it too is
+/// marked before anybody is told.
+#[test]
+fn m2_told_changed_and_touched() {
+    model("m2_told_changed_and_touched", || {
+        let rig = with(live(10));
+        let Entry::Occupied(entry) = rig.map.entry(1) else {
+            panic!("it is there");
+        };
+        let other = rig.clone();
+        let a = thread::spawn(move || other.map.touch_with(&1, Timeout::After(TICK * 20)).unwrap());
+        rig.clock.advance(TICK * 10);
+        let removed = entry.remove().is_some();
+        let touched = a.join().unwrap();
+        assert_eq!(rig.get(), None);
+        assert!(removed || !touched);
+    });
+}
+
+/// A read that finds an entry with a time to idle renews it, or it was not there. Guards: the read looks again if its swap
+/// fails.
+#[test]
+fn a_read_renews() {
+    model("a_read_renews", || {
+        let rig = with(idle(10));
+        rig.clock.advance(TICK * 9);
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            other.clock.advance(TICK);
+            other.drive();
+        });
+        let seen = rig.get();
+        a.join().unwrap();
+        if seen.is_some() {
+            assert_eq!(rig.told(), []);
+            assert_eq!(rig.get(), Some(10));
+        } else {
+            assert_eq!(rig.told(), [(10, Cause::Expired)]);
+        }
+    });
+}
+
+/// A touch gives an entry less to live, a read meets it: the read does not undo that. The touch leaves the deadline as it is, and
+/// the read's swap cannot tell. Guards: both look at the bound again, and the touch swaps even so.
+#[test]
+fn a_read_stays_within_the_bound() {
+    model("a_read_stays_within_the_bound", || {
+        let rig = with(idle(10));
+        rig.clock.advance(TICK);
+        let other = rig.clone();
+        let a = thread::spawn(move || other.get());
+        assert_eq!(rig.map.touch_with(&1, Timeout::After(TICK * 9)), Ok(true));
+        assert_eq!(a.join().unwrap(), Some(10));
+        assert_eq!(rig.map.remaining(&1), Some(TICK * 9));
+    });
+}
+
+/// Two touches, to different bounds: the deadline is that of the one that came last. Guards: who has swapped the lease looks at
+/// the bound again.
+#[test]
+fn two_bounds() {
+    model("two_bounds", || {
+        let rig = with(idle(10));
+        let other = rig.clone();
+        let a = thread::spawn(move || other.map.touch_with(&1, Timeout::After(TICK * 3)).unwrap());
+        assert_eq!(rig.map.touch_with(&1, Timeout::After(TICK * 5)), Ok(true));
+        assert!(a.join().unwrap());
+        let left = rig.map.remaining(&1).unwrap();
+        assert!(left == TICK * 3 || left == TICK * 5);
+        // What a read goes by is what the deadline was made of.
+        rig.get().unwrap();
+        assert_eq!(rig.map.remaining(&1), Some(left));
+    });
+}
+
+/// Two touches with one timeout, and the clock moves between them. The touch that read the clock first may
+/// be the last to change the bound. Guards: a touch changes the bound by a compare-and-swap, so it does not
+/// write an older bound over a later one.
+#[test]
+fn two_touches_across_a_tick() {
+    model("two_touches_across_a_tick", || {
+        let rig = with(idle(20));
+        let touch = |rig: &MapRig| rig.map.touch_with(&1, Timeout::After(TICK * 10));
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            other.clock.advance(TICK * 5);
+            touch(&other)
+        });
+        assert_eq!(touch(&rig), Ok(true));
+        assert_eq!(a.join().unwrap(), Ok(true));
+        assert_eq!(rig.map.remaining(&1), Some(TICK * 10));
+    });
+}
+
+/// A value with a time to idle is read, or touched, while another takes its place that has none, or the other way round: each
+/// lives as it is to. Guards: node and lease are one tenancy's, or are read again.
+#[test]
+fn a_policy_is_its_own_values() {
+    large("a_policy_is_its_own_values, read", || {
+        let rig = with(idle(10));
+        rig.clock.advance(TICK);
+        let other = rig.clone();
+        let a = thread::spawn(move || other.get());
+        rig.map.insert_with(1, 20, live(5)).unwrap();
+        a.join().unwrap();
+        assert_eq!(rig.map.remaining(&1), Some(TICK * 5));
+    });
+    large("a_policy_is_its_own_values, touched", || {
+        let rig = with(live(20));
+        let other = rig.clone();
+        let a = thread::spawn(move || other.map.touch_with(&1, Timeout::After(TICK * 20)).unwrap());
+        rig.map.insert_with(1, 20, idle(5)).unwrap();
+        assert!(a.join().unwrap());
+        assert_eq!(rig.map.remaining(&1), Some(TICK * 5));
+    });
+}
+
+/// Two increments: none is lost. Guards: an entry replaces the very value that was looked at.
+#[test]
+fn two_upserts() {
+    for present in [true, false] {
+        large("two_upserts", move || {
+            let rig = if present { with(live(10)) } else { used() };
+            let other = rig.clone();
+            let add = |rig: &MapRig| {
+                let one_more = |old: Option<&u64>| old.map_or(11, |old| old + 1);
+                rig.map.upsert(1, one_more).map(drop).unwrap();
+            };
+            let a = thread::spawn(move || add(&other));
+            add(&rig);
+            a.join().unwrap();
+            assert_eq!(rig.get(), Some(12));
+            assert_eq!(rig.map.len(), 1);
+        });
+    }
+}
+
+/// Two threads want the value of a fresh key: they get the same one. Guards: the index refuses the second.
+#[test]
+fn two_first_readers() {
+    large("two_first_readers", || {
+        let rig = used();
+        let other = rig.clone();
+        let a = thread::spawn(move || *other.map.entry(1).or_insert(20).unwrap());
+        let b = *rig.map.entry(1).or_insert(30).unwrap();
+        let a = a.join().unwrap();
+        assert_eq!(a, b);
+        assert_eq!((rig.get(), rig.map.len()), (Some(a), 1));
+        assert_eq!(rig.told(), []);
+    });
+}
+
+/// An entry is removed after it was looked at, while another thread renews it, or replaces it: the very value goes, or nothing.
+/// Guards: the slot is the value's identity under a pin, the lease's swap decides.
+#[test]
+fn a_value_is_removed_by_its_identity() {
+    model("a_value_is_removed_by_its_identity, touched", || {
+        let rig = with(live(10));
+        let other = rig.clone();
+        let a = thread::spawn(move || other.map.touch_with(&1, Timeout::After(TICK * 20)).unwrap());
+        assert!(rig.map.remove_if(&1, |_, value| *value == 10).is_some());
+        a.join().unwrap();
+        assert_eq!(rig.get(), None);
+    });
+    large("a_value_is_removed_by_its_identity, replaced", || {
+        let rig = with(live(10));
+        let Entry::Occupied(entry) = rig.map.entry(1) else {
+            panic!("it is there")
+        };
+        let other = rig.clone();
+        let a = thread::spawn(move || other.map.insert(1, 20).unwrap().map(|old| *old.value()));
+        let removed = entry.remove().map(|ended| *ended.value());
+        let replaced = a.join().unwrap();
+        assert_eq!(rig.get(), Some(20));
+        assert!(removed.is_some() != replaced.is_some());
+        assert_eq!(removed.or(replaced), Some(10));
+    });
+}
+
+/// A walk meets an entry whose value is replaced meanwhile with one value or the other, or both, or misses it; and no other value. Guards:
+/// the index is asked before the payload is looked at.
+#[test]
+fn a_walk_meets_what_is_replaced() {
+    large("a_walk_meets_what_is_replaced", || {
+        let rig = with(live(10));
+        let other = rig.clone();
+        let a = thread::spawn(move || other.map.insert(1, 20).map(drop).unwrap());
+        let met: Vec<u64> = rig.map.iter().map(|entry| *entry).collect();
+        a.join().unwrap();
+        let one = met == [10] || met == [20];
+        assert!(one || met == [10, 20] || met.is_empty(), "{met:?}");
+    });
+}
+
+/// A reader swings the index to a new value, and is late: that one has been replaced already. Guards: a swing looks at where the word
+/// leads to, and is given up where its target is no longer live.
+#[test]
+fn a_late_swing_changes_nothing() {
+    deep("a_late_swing_changes_nothing", 3, || {
+        let rig = with(live(10));
+        let other = rig.clone();
+        let a = thread::spawn(move || other.get());
+        rig.map.insert_with(1, 20, live(10)).map(drop).unwrap();
+        rig.map.insert_with(1, 30, live(3)).map(drop).unwrap();
+        assert!(a.join().unwrap().is_some());
+        assert_eq!(rig.map.remaining(&1), Some(TICK * 3));
+        assert_eq!(rig.get(), Some(30));
+    });
+}
+
+/// A walk comes by while an entry is being inserted, and another of the same key has been faster: none is met that never was,
+/// and none whose memory has gone. Guards: the index is asked before the payload is looked at.
+#[test]
+fn a_walk_meets_no_stillborn() {
+    bounded("a_walk_meets_no_stillborn", 1, || {
+        let rig = empty();
+        let other = rig.clone();
+        let a = thread::spawn(move || *other.map.entry(1).or_insert(20).unwrap());
+        let third = rig.clone();
+        let b = thread::spawn(move || *third.map.entry(1).or_insert(30).unwrap());
+        let met: Vec<u64> = rig.map.iter().map(|entry| *entry).collect();
+        let there = a.join().unwrap();
+        assert_eq!(b.join().unwrap(), there);
+        assert!(met.iter().all(|value| *value == there), "{met:?}, {there}");
+    });
+}
+
+/// The listener of a replacement runs unpinned, and another thread removes the new value and frees
+/// what it can: the replacing call returns its own value all the same. Guards: the hazard
+/// announcement keeps the slot until the reference is dropped.
+#[test]
+fn an_upsert_returns_its_own_value() {
+    large("an_upsert_returns_its_own_value", || {
+        let rig = with(live(10));
+        let other = rig.clone();
+        let a = thread::spawn(move || {
+            let removed = other.map.remove(&1).map(|ended| *ended.value());
+            other.map.flush(Duration::ZERO);
+            removed
+        });
+        let mine = rig.map.upsert(1, |_| 20).unwrap();
+        let removed = a.join().unwrap();
+        rig.map.flush(Duration::ZERO);
+        assert_eq!(*mine, 20);
+        assert!(matches!(removed, Some(10 | 20)));
+        drop(mine);
+        assert!((0..8).any(|_| rig.map.flush(Duration::ZERO)));
+        assert_eq!(rig.map.metrics().unreclaimed, 0);
+    });
+}
+
+/// Two threads announce a slot each, at once. The driver meets both announcements. Guards: a thread adds its
+/// announcement to the list by a compare-and-swap, so the list loses none. Each announcement is published with
+/// the list's head.
+#[test]
+fn two_announcements() {
+    model("two_announcements", || {
+        let hazards = Arc::new(Announcements::new());
+        let other = hazards.clone();
+        let a = thread::spawn(move || other.announce(8));
+        hazards.announce(16);
+        a.join().unwrap();
+        assert!(hazards.pass(8), "the driver frees the other thread's slot");
+        assert!(hazards.pass(16), "the driver frees the main thread's slot");
+    });
+}
+
+/// A value that counts how often one is dropped.
+struct Counted(u64, Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// As [`an_upsert_returns_its_own_value`]. The other thread comes to the removed slot while the replacing
+/// thread reads its value, and drops the reference: by a flush as the driver, or as the caller that takes
+/// the value out. The value is dropped once, after that read. Guards: the two threads change the announcement
+/// by compare-and-swaps, so the replacing thread learns that the driver has left the slot to it. A cleared
+/// announcement releases the replacing thread's reads to the thread that finds it cleared.
+#[test]
+fn a_reference_dropped_beside_the_driver() {
+    for takes in [false, true] {
+        let what = if takes { "taken" } else { "flushed" };
+        let name = format!("a_reference_dropped_beside_the_driver, {what}");
+        model(&name, move || {
+            loom::stop_exploring();
+            let dropped = Arc::new(AtomicUsize::new(0));
+            let is_replaced = Arc::new(AtomicBool::new(false));
+            let replaced = is_replaced.clone();
+            let map = ExpiringMap::builder()
+                .interval(TICK)
+                .shards(1)
+                .seed(7)
+                .clock(ManualClock::new())
+                .on_end(move |_: &u64, value: &Counted, _| {
+                    if value.0 == 10 {
+                        replaced.store(true, Ordering::Relaxed);
+                        thread::yield_now(); // a slow call
+                    }
+                })
+                .build_manual();
+            let map = Arc::new(map.unwrap());
+            drop(map.insert(1, Counted(10, dropped.clone())).unwrap());
+            let other = map.clone();
+            let a = thread::spawn(move || {
+                while !is_replaced.load(Ordering::Relaxed) {
+                    thread::yield_now();
+                }
+                let removed = other.remove(&1).expect("the new value");
+                if takes {
+                    loom::explore();
+                    drop(removed.into_value());
+                } else {
+                    drop(removed);
+                    loom::explore();
+                    other.flush(Duration::ZERO);
+                }
+            });
+            let mine = map.upsert(1, |_| Counted(20, dropped.clone())).unwrap();
+            assert_eq!(mine.0, 20);
+            drop(mine);
+            a.join().unwrap();
+            loom::stop_exploring();
+            assert!((0..8).any(|_| map.flush(Duration::ZERO)));
+            assert_eq!(dropped.load(Ordering::Relaxed), 2);
+            assert_eq!(map.metrics().unreclaimed, 0);
+        });
+    }
+}
+
+/// The next key makes the index grow while it has one table to empty already. With two of them, an
+/// inserting thread helps.
+const BEFORE_HELP: u64 = 4;
+
+/// An inserting thread helps to migrate the index, and stalls there. A poll ends what is due all the same.
+/// Guards: a thread that helps does not become the shard's driver.
+#[test]
+fn expiry_beside_a_helper() {
+    let grown = || {
+        let rig = empty();
+        rig.map.insert_with(1, 10, live(5)).unwrap();
+        for key in 2..=BEFORE_HELP {
+            rig.map.insert_with(key, key, live(20)).unwrap();
+        }
+        rig
+    };
+    let tables = |rig: &MapRig| rig.map.metrics().total.tables;
+    let insert = |rig: &MapRig| {
+        let next = BEFORE_HELP + 1;
+        rig.map.insert_with(next, next, live(20)).map(drop).unwrap();
+    };
+    bounded("expiry_beside_a_helper, the helper alone", 1, move || {
+        loom::stop_exploring();
+        let rig = grown();
+        assert_eq!(tables(&rig), 2);
+        insert(&rig);
+        assert_eq!(tables(&rig), 1, "nothing has been migrated");
+    });
+    bounded("expiry_beside_a_helper", 1, move || {
+        loom::stop_exploring();
+        let rig = grown();
+        loom::explore();
+        let other = rig.clone();
+        let a = thread::spawn(move || insert(&other));
+        // The driver is not the first one to come: it would leave nothing to migrate.
+        thread::yield_now();
+        rig.clock.advance(TICK * 5);
+        rig.drive();
+        assert_eq!(rig.told(), [(10, Cause::Expired)]);
+        // What follows is another model's subject.
+        loom::stop_exploring();
+        a.join().unwrap();
+    });
+}
+
+/// A slot is handed over while a driver takes the deferred-free lists: this driver frees it, or a
+/// later one does. Guards: the driver that says that none is wanted finds what was pushed before, or
+/// the push asks for a driver after that.
+#[test]
+fn a_slot_handed_over_beside_a_driver() {
+    large("a_slot_handed_over_beside_a_driver", || {
+        let rig = at_once(|| {
+            let rig = with(live(100));
+            rig.map.insert_with(2, 20, live(100)).unwrap();
+            drop(rig.map.remove(&2));
+            rig.clock.advance(TICK * 2);
+            rig
+        });
+        let other = rig.clone();
+        let a = thread::spawn(move || drop(other.map.remove(&1)));
+        rig.drive();
+        a.join().unwrap();
+        loom::stop_exploring();
+        for _ in 0..8 {
+            rig.clock.advance(TICK);
+            rig.drive();
+        }
+        assert_eq!(rig.map.metrics().unreclaimed, 0, "no driver knows of it");
+    });
+}

@@ -1,0 +1,114 @@
+//! Shutdowns as futures: who waits for the end is woken by it.
+
+use expiry::{Ack, AckTracker, Fate, ManualClock, Outcome};
+use loom::sync::atomic::AtomicBool as Modelled;
+use loom::thread::{current, park, Thread};
+use loom_tests::{builder, large, model, thread, Rig};
+use std::future::Future;
+use std::mem::ManuallyDrop;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+const EDGE: u64 = 5;
+
+/// A task of a thread that sleeps when there is nothing to do. If nobody wakes it the checker reports a deadlock.
+struct Task {
+    thread: Thread,
+    /// Not of loom: it only tells a wake-up from others that the thread may have had.
+    woken: AtomicBool,
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.woken.store(true, Ordering::Relaxed);
+        self.thread.unpark();
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let task = Arc::new(Task {
+        thread: current(),
+        woken: AtomicBool::new(false),
+    });
+    let waker = Waker::from(task.clone());
+    loop {
+        let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+        if let Poll::Ready(output) = polled {
+            return output;
+        }
+        while !task.woken.swap(false, Ordering::Relaxed) {
+            park();
+        }
+    }
+}
+
+/// What the handler was told, and that it was: by a word whose orderings are none.
+#[derive(Default)]
+struct Told(Mutex<Vec<Outcome>>, Modelled);
+
+/// A tracker with a reaper, one root in flight, and what it tells.
+fn begun() -> (ManuallyDrop<AckTracker>, Arc<Told>) {
+    loom::stop_exploring();
+    let told = Arc::<Told>::default();
+    let into = told.clone();
+    let tracker = builder(&ManualClock::new())
+        .on_outcome(move |outcome: &Outcome| {
+            into.0.lock().unwrap().push(*outcome);
+            into.1.store(true, Ordering::Relaxed);
+        })
+        .build()
+        .unwrap();
+    tracker.issue(EDGE, 42).unwrap();
+    loom::explore();
+    (ManuallyDrop::new(tracker), told)
+}
+
+/// E1: the reaper ends as a task goes to sleep that waits for that. Guards: the fences of both, and that it has done its last before it says so,
+/// by a Release.
+#[test]
+fn e1_end_and_wait() {
+    model("e1_end_and_wait", || {
+        let (tracker, told) = begun();
+        assert!(block_on(tracker.shutdown_async(Fate::Cancel)).is_empty());
+        assert!(told.0.lock().unwrap()[0].is_cancelled());
+        assert!(told.1.load(Ordering::Relaxed), "what the handler did");
+        drop(ManuallyDrop::into_inner(tracker));
+    });
+}
+
+/// E1: what is returned is there at the end; the future that was dropped takes nothing with it.
+#[test]
+fn e1_returned_at_the_end() {
+    model("e1_returned_at_the_end", || {
+        let (tracker, told) = begun();
+        drop(tracker.shutdown_async(Fate::Return));
+        let returned = block_on(tracker.shutdown_async(Fate::Return));
+        assert_eq!(returned[0].owner, 42);
+        assert!(told.0.lock().unwrap().is_empty());
+        drop(ManuallyDrop::into_inner(tracker));
+    });
+}
+
+/// E2: a tracker that is polled drains. Its last root is acked, and it is polled, as the task that waits for that goes to sleep. Guards: the
+/// fences of both, and that a poll wakes after it.
+#[test]
+fn e2_drained_and_polled() {
+    large("e2_drained_and_polled", || {
+        let rig = Rig::new();
+        let root = rig.tracker.issue(EDGE, 42).unwrap();
+        let other = rig.clone();
+        let ended = pin!(rig
+            .tracker
+            .shutdown_async(Fate::Drain(std::time::Duration::MAX)));
+        let a = thread::spawn(move || {
+            assert_eq!(other.tracker.ack(root, EDGE), Ok(Ack::Completed));
+            other.tracker.poll(1 << 20);
+        });
+        assert!(block_on(ended).is_empty());
+        a.join().unwrap();
+        assert!(rig.told()[0].is_acked());
+    });
+}

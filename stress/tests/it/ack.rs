@@ -1,0 +1,156 @@
+//! `stress ack`, end to end through the binary, about a second each; and what the program says of itself.
+
+use crate::common::{count, passed, stderr, stress, with_all};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+/// Everything that can happen, often, with timeouts that pass within the second.
+const HARD: &str =
+    "--fail-rate 0.1 --timeout-rate 0.01 --duplicate-rate 0.02 --late-rate 0.1 --handoff-rate 0.2 \
+                    --timeout 100ms --interval 1ms --in-flight 4000 --threads 3 --allowance 5s";
+
+fn run(args: &str) -> serde_json::Value {
+    let mut all = vec!["ack", "--json"];
+    all.extend(args.split_whitespace());
+    passed(&stress(&all))
+}
+
+fn hard(args: &str) -> serde_json::Value {
+    let all = [
+        "acked",
+        "failed",
+        "timed_out",
+        "repeated",
+        "after_end",
+        "handed_off",
+        "resets_done",
+    ];
+    with_all(&all, 0.7, |seconds| {
+        run(&format!("{HARD} --seconds {seconds} {args}"))
+    })
+}
+
+#[test]
+fn issued_roots_in_order() {
+    let report = hard("");
+    assert!(count(&report, "refused") > 0);
+    assert_eq!(count(&report, "held_late"), 0);
+}
+
+#[test]
+fn issued_roots_shuffled_in_batches() {
+    hard("--order shuffled --batch 16");
+}
+
+#[test]
+fn chosen_roots_in_order() {
+    let report = hard("--ids chosen --early-rate 0.1");
+    assert!(count(&report, "early_merged") > 0 && count(&report, "early_expired") > 0);
+}
+
+#[test]
+fn chosen_roots_shuffled_in_batches() {
+    let report = hard("--ids chosen --early-rate 0.1 --order shuffled --batch 16");
+    assert!(count(&report, "held_late") > 0);
+}
+
+#[test]
+fn one_thread_one_edge_and_nothing_but_acks() {
+    let none = "--fail-rate 0 --timeout-rate 0 --duplicate-rate 0 --late-rate 0 --handoff-rate 0";
+    let report = run(&format!(
+        "{none} --threads 1 --edges 1 --in-flight 1 --seconds 0.2 --timeout 10s"
+    ));
+    assert_eq!(count(&report, "acked"), count(&report, "issued"));
+    assert_eq!(count(&report, "refused"), 0);
+}
+
+#[test]
+fn one_edge_that_comes_before_its_init() {
+    let report =
+        run("--threads 2 --edges 1 --ids chosen --early-rate 0.5 --in-flight 1000 --seconds 0.2");
+    assert!(
+        count(&report, "acked") > count(&report, "completed"),
+        "inits complete roots too"
+    );
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    for (args, why) in [
+        ("--fail-rate 0.9 --timeout-rate 0.9", "at most 1"),
+        ("--early-rate 0.5", "--ids chosen"),
+        ("--seconds 0", "above 0"),
+        ("--edges 0", "edges"),
+        ("--in-flight 0", "in-flight"),
+        ("--timeout 0s", "is zero"),
+        ("--timeout 1ms --interval 1s", "above the timeout"),
+        ("--interval 1us", "too short"),
+    ] {
+        let mut all = vec!["ack"];
+        all.extend(args.split_whitespace());
+        let output = stress(&all);
+        assert_eq!(output.status.code(), Some(2), "{args}");
+        assert!(stderr(&output).contains(why), "{args}: {}", stderr(&output));
+    }
+}
+
+/// In an open loop as many roots are begun as are due, whatever becomes of them, and each is timed from then.
+#[test]
+fn an_open_loop_goes_by_its_schedule() {
+    let report = run("--seconds 1 --rate 5000 --in-flight 4000 --allowance 20s --threads 2");
+    let since = &report["latency"]["issue_since_due"];
+    assert_eq!(since["count"], report["counts"]["issued"]);
+    let issued = count(&report, "issued");
+    assert!((1..6_000).contains(&issued), "{issued}");
+    assert_eq!(report["figures"]["asked_trees_per_s"], 5000.0);
+}
+
+#[test]
+fn the_help_has_examples() {
+    let asked = stress(&["--help"]);
+    assert_eq!(asked.status.code(), Some(0));
+    let help = String::from_utf8_lossy(&asked.stdout).into_owned();
+    assert!(
+        help.contains("wordcount") && help.contains("Examples:"),
+        "{help}"
+    );
+    let unknown = stress(&["nonsense"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(stderr(&unknown).contains("--help"));
+}
+
+/// It says so, and begins; that all of it passes is `soak`'s matter.
+#[test]
+fn without_a_scenario_all_are_run() {
+    let mut tour = Command::new(env!("CARGO_BIN_EXE_stress"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(tour.stderr.take().unwrap()).lines();
+    assert!(lines
+        .next()
+        .unwrap()
+        .unwrap()
+        .contains("--help has them all"));
+    assert!(lines.next().unwrap().unwrap().contains("cycle 0, run 1 of"));
+    tour.kill().unwrap();
+    tour.wait().unwrap();
+}
+
+#[test]
+fn a_check_that_fails_fails_the_run() {
+    // No thread is punctual to 10 microseconds thousands of times.
+    let args =
+        "ack --seconds 0.3 --timeout-rate 1 --fail-rate 0 --duplicate-rate 0 --timeout 10ms \
+                --interval 10us --allowance 0s --in-flight 1000 --json";
+    let output = stress(&args.split_whitespace().collect::<Vec<_>>());
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{json}");
+    assert_eq!(json["checks"]["none_late"], false);
+    assert_eq!(json["checks"]["none_early"], true);
+    assert_eq!(json["passed"], false);
+    assert!(json["violations"]
+        .to_string()
+        .contains("later than promised"));
+}

@@ -1,0 +1,42 @@
+//! `stress faults` and `stress hostile`, end to end through the binary, small.
+
+use crate::common::{count, passed, stderr, stress};
+
+fn run(args: &str) -> serde_json::Value {
+    passed(&stress(&args.split_whitespace().collect::<Vec<_>>()))
+}
+
+#[test]
+fn every_fault_is_borne() {
+    let report = run("faults --size 2000 --threads 2 --stall 50ms --json");
+    assert_eq!(report["checks"].as_object().unwrap().len(), 10);
+    assert_eq!(count(&report, "faults"), 35);
+    assert!(count(&report, "operations") > 35 * 200);
+    if cfg!(all(target_os = "linux", target_pointer_width = "64")) {
+        assert!(count(&report, "pages_refused") > 0 && count(&report, "boxes_refused") > 0);
+    }
+}
+
+#[test]
+fn every_attack_is_borne() {
+    let report = run("hostile --size 1000 --json");
+    let attacks = report["parameters"]["attacks"].as_array().unwrap();
+    assert_eq!(attacks.len(), 10);
+    for attack in attacks {
+        assert!(attack["ns_hostile"].as_f64().unwrap() > 0.0, "{attack}");
+        assert!(attack["slots_hostile"].as_u64().unwrap() > 0, "{attack}");
+    }
+}
+
+#[test]
+fn what_is_unknown_is_refused() {
+    for (args, why) in [
+        ("faults --only dancing", "they are reaper_blocked"),
+        ("hostile --only dancing", "they are weak_hasher"),
+        ("faults --size 10", "size"),
+    ] {
+        let output = stress(&args.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(2), "{args}");
+        assert!(stderr(&output).contains(why), "{args}: {}", stderr(&output));
+    }
+}

@@ -1,0 +1,47 @@
+//! `stress histories`, end to end through the binary, a few seconds in all.
+
+use crate::common::{count, passed, stderr, stress};
+
+fn run(args: &str) -> serde_json::Value {
+    let mut all = vec!["histories", "--json"];
+    all.extend(args.split_whitespace());
+    passed(&stress(&all))
+}
+
+#[test]
+fn what_threads_do_to_all_faces_is_linearizable() {
+    let report = run("--seconds 1 --operations 2000");
+    assert!(count(&report, "rounds") >= 10, "{report}");
+    assert!(count(&report, "operations") > 10 * 3 * 2000, "{report}");
+    assert!(count(&report, "polls") > 0);
+    // Calls have overlapped, and not all in the same way.
+    assert!(count(&report, "configurations_most") > 1, "{report}");
+}
+
+#[test]
+fn one_key_and_four_threads() {
+    for on in ["map", "queue", "acks", "roots"] {
+        let report = run(&format!(
+            "--on {on} --keys 1 --threads 4 --seconds 0.1 --operations 1000 --seed 5"
+        ));
+        let histories = count(&report, "histories");
+        assert!(histories >= count(&report, "rounds"), "{report}");
+    }
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    for (args, why) in [
+        ("--threads 0", "threads"),
+        ("--keys 0", "keys"),
+        ("--operations 0", "operations"),
+        ("--seconds 0", "above 0"),
+        ("--on wheel", "map"),
+    ] {
+        let mut all = vec!["histories"];
+        all.extend(args.split_whitespace());
+        let output = stress(&all);
+        assert_eq!(output.status.code(), Some(2), "{args}");
+        assert!(stderr(&output).contains(why), "{args}: {}", stderr(&output));
+    }
+}

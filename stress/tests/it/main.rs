@@ -1,0 +1,13 @@
+//! The scenarios from their command lines, in one program.
+
+mod ack;
+mod common;
+mod compare;
+mod faults;
+mod histories;
+mod loads;
+mod report;
+mod sessions;
+mod soak;
+mod ttl;
+mod wordcount;

@@ -1,0 +1,132 @@
+//! `stress ttl`, end to end through the binary, about a second each; and what it says of tables that are wrong.
+
+use crate::common::{count, passed, stderr, stress, with_all};
+
+fn run(args: &str) -> serde_json::Value {
+    let mut all = vec!["ttl", "--json"];
+    all.extend(args.split_whitespace());
+    passed(&stress(&all))
+}
+
+fn names() -> Vec<&'static str> {
+    let table = include_str!("../../data/cache-ttl-mix.csv");
+    let rows = table.lines().skip(1);
+    rows.filter_map(|line| line.split(',').next()).collect()
+}
+
+#[test]
+fn every_row_agrees_with_the_model() {
+    let mut expired = 0;
+    for (number, row) in names().into_iter().enumerate() {
+        let integers = if number % 2 == 0 { "--integers" } else { "" };
+        let report = run(&format!(
+            "--simulated --row {row} --requests 5000 --memory 8 --squeeze {} {integers}",
+            squeeze(row)
+        ));
+        assert_eq!(count(&report, "inserted"), count(&report, "ended"), "{row}");
+        expired += report["latency"]["expiry_lateness"]["count"]
+            .as_u64()
+            .unwrap();
+    }
+    assert!(expired > 10_000, "{expired}");
+}
+
+/// One that makes the row's first time to live pass ten times in 5000 requests.
+fn squeeze(row: &str) -> f64 {
+    let table = include_str!("../../data/cache-ttl-mix.csv");
+    let line = table
+        .lines()
+        .find(|line| line.split(',').next() == Some(row))
+        .unwrap();
+    let fields: Vec<_> = line.split(',').collect();
+    let seconds: f64 = fields[5].split(':').next().unwrap().parse().unwrap();
+    let rate: f64 = fields[1].parse().unwrap();
+    seconds * 10.0 * rate * 1e3 / 5000.0
+}
+
+#[test]
+fn every_row_in_real_time() {
+    for row in names() {
+        let report = run(&format!(
+            "--row {row} --seconds 0.05 --memory 8 --allowance 20s --threads 3"
+        ));
+        assert!(count(&report, "requests") > 0, "{row}");
+        let ends = ["expired", "removed", "replaced", "closed"];
+        let ends: u64 = ends.iter().map(|end| count(&report, end)).sum();
+        assert_eq!(count(&report, "inserted"), ends, "{row}");
+    }
+}
+
+#[test]
+fn values_end_in_all_ways() {
+    with_all(&["expired", "removed", "replaced"], 0.7, |seconds| {
+        run(&format!(
+            "--seconds {seconds} --keys 2000 --squeeze 2000 --allowance 20s"
+        ))
+    });
+    let report = run("--simulated --integers --no-fill --requests 50000 --keys 500");
+    assert_eq!(count(&report, "fills"), 0);
+    assert!(count(&report, "deleted") > 0 && count(&report, "not_stored") > 0);
+}
+
+#[test]
+fn a_table_of_ones_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mix.csv");
+    let header = "cluster,kilo_requests_per_s,key_bytes,value_bytes,mean_frequency,ttl_seconds_share,operation_share,zipf_alpha";
+    let row = "mine,1.5,20,30,2.5,60:0.5 5:0.5,gets:0.3 cas:0.2 replace:0.1 append:0.1 decr:0.1 set:0.2,NA";
+    let name = file.to_str().unwrap().to_string();
+    std::fs::write(&file, format!("{header}\n{row}\n")).unwrap();
+    let report = run(&format!("--mix {name} --simulated --requests 20000"));
+    assert_eq!(report["parameters"]["load"]["cluster"], "mine");
+    assert!(report["notes"].to_string().contains("unknown: uniform"));
+
+    let refused = |table: String, args: &[&str], why: &str| {
+        std::fs::write(&file, table).unwrap();
+        let mut all = vec!["ttl", "--mix", &name];
+        all.extend(args);
+        let output = stress(&all);
+        assert_eq!(output.status.code(), Some(2), "{why}");
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    };
+    let wrong = row.replace("5:0.5", "five:0.5");
+    refused(
+        format!("{header}\n{row}\n{wrong}\n"),
+        &[],
+        "mix.csv, line 3, column ttl_seconds_share: \"five\" should be a number of seconds",
+    );
+    refused(
+        format!("{header}\n{row}\n"),
+        &["--row", "7"],
+        "has no cluster 7; it has mine",
+    );
+    refused(format!("{header}\n"), &[], "it has no rows");
+    refused(
+        header.replace("zipf_alpha", "alpha") + "\n" + row + "\n",
+        &[],
+        "line 1, column zipf_alpha: the table has no such column",
+    );
+    let output = stress(&[
+        "ttl",
+        "--mix",
+        folder.path().join("none.csv").to_str().unwrap(),
+    ]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("cannot read"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_check_that_fails_fails_the_run() {
+    // No thread is punctual to a millisecond, without any allowance, thousands of times.
+    let args =
+        "ttl --seconds 0.5 --squeeze 10000 --keys 100000 --interval 10us --allowance 0s --json";
+    let output = stress(&args.split_whitespace().collect::<Vec<_>>());
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{json}");
+    assert_eq!(json["checks"]["none_late"], false);
+    assert_eq!(json["checks"]["none_early"], true);
+}

@@ -1,0 +1,79 @@
+//! The event of an engine that gets no memory: once, until there is some again. Alone in its process, whose address space it limits.
+
+use expiry::{edge, AckError, AckTracker};
+use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
+use std::sync::{Arc, Mutex};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+struct Levels(Arc<Mutex<Vec<String>>>);
+
+impl Subscriber for Levels {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "expiry"
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        self.0
+            .lock()
+            .unwrap()
+            .push(event.metadata().level().to_string());
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// The address space of this process, in bytes.
+fn mapped() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+    pages * 4096
+}
+
+pub fn no_memory_is_said_once_until_there_is_some() {
+    let free = getrlimit(Resource::As);
+    let limit = |room: Option<u64>| {
+        let current = room.map_or(free.current, |room| Some(mapped() + room));
+        let limits = Rlimit {
+            current,
+            maximum: free.maximum,
+        };
+        setrlimit(Resource::As, limits).unwrap();
+    };
+    let events = Arc::new(Mutex::new(Vec::with_capacity(64)));
+    tracing::subscriber::set_global_default(Levels(events.clone())).unwrap();
+    let said = || events.lock().unwrap().len();
+    let tracker = AckTracker::builder().shards(1).build_manual().unwrap();
+    let mut ids = 0..;
+    let mut next = |chosen: bool| match ids.next().filter(|_| chosen) {
+        Some(id) => tracker.init(id, edge(), 1),
+        None => tracker.issue(edge(), 1).map(drop),
+    };
+    for (nth, chosen) in [(1, false), (2, true)] {
+        limit(Some(4 << 20));
+        let refused = loop {
+            if let Err(refused) = next(chosen) {
+                break refused;
+            }
+        };
+        let again = (0..10).map(|_| next(chosen)).find(Result::is_ok);
+        limit(None);
+        assert_eq!((refused, again), (AckError::OutOfMemory, None));
+        assert_eq!(said(), nth);
+        // A chunk more: there is memory.
+        for _ in 0..10_000 {
+            next(false).unwrap();
+        }
+    }
+    assert_eq!(*events.lock().unwrap(), ["ERROR"; 2]);
+}

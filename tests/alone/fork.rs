@@ -1,0 +1,216 @@
+//! A store that was built before a `fork`, in the child: its reaper does not exist there. Alone in its binary, and one test: what
+//! another thread holds at the fork, the child never gets.
+
+use crate::support;
+
+use crate::support::{wait_for, GENEROUS, MS};
+use expiry::{AckTracker, Cause, ExpiringMap, ExpiryQueue, Fate, ManualClock, SessionInfo};
+use expiry::{SessionTracker, Timeouts, WhenFull};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{mpsc, Arc};
+use std::time::{Duration, Instant};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Runs `work` in a child, which has to end well and in time.
+fn in_child(what: &str, work: impl FnOnce()) {
+    until_reapers_sleep();
+    // SAFETY: the child calls `work` and ends. The other threads of this process hold no lock that it wants, but for the allocator's,
+    // which the C library sees to.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "{what}: no fork");
+    if child == 0 {
+        // The one who would hear of a panic's message may be gone.
+        std::panic::set_hook(Box::new(|_| ()));
+        let done = catch_unwind(AssertUnwindSafe(work)).is_ok();
+        // SAFETY: it ends the process, whatever there is.
+        unsafe { libc::_exit(i32::from(!done)) }
+    }
+    let deadline = Instant::now() + GENEROUS;
+    let mut status = 0;
+    loop {
+        // SAFETY: of the child above, into a place of this function.
+        match unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } {
+            0 if Instant::now() < deadline => std::thread::sleep(MS),
+            0 => {
+                // SAFETY: the child has not been waited for, so this is still its number.
+                unsafe { libc::kill(child, libc::SIGKILL) };
+                panic!("{what}: the child hangs");
+            }
+            _ => break,
+        }
+    }
+    assert!(libc::WIFEXITED(status), "{what}: the child was killed");
+    assert_eq!(libc::WEXITSTATUS(status), 0, "{what}: the child panicked");
+}
+
+/// Waits until no reaper is in the middle of a round: a shard that a reaper is at during a fork is lost to the child. Nor is a listener
+/// thread at its channel then.
+fn until_reapers_sleep() {
+    let deadline = Instant::now() + GENEROUS;
+    let is_ours =
+        |stat: &str| stat.contains("(expiry-reaper)") || stat.contains("(expiry-listener)");
+    let is_awake = |stat: &str| is_ours(stat) && !stat.contains(") S ");
+    loop {
+        let tasks = std::fs::read_dir("/proc/self/task").expect("the threads of this process");
+        let stats = tasks.flatten().map(|task| task.path().join("stat"));
+        // A thread that has ended meanwhile is no reaper.
+        let mut stats = stats.map(|stat| std::fs::read_to_string(stat).unwrap_or_default());
+        if !stats.any(|stat| is_awake(&stat)) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "a reaper never sleeps");
+        std::thread::yield_now();
+    }
+}
+
+pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
+    let clock = ManualClock::new();
+    let told = Arc::new(AtomicUsize::new(0));
+    let tells = told.clone();
+    let map = ExpiringMap::builder()
+        .time_to_live(SECOND)
+        .interval(MS)
+        .clock(clock.clone())
+        .on_end(move |_: &u64, _: &String, cause| {
+            assert_ne!(cause, Cause::Replaced);
+            tells.fetch_add(1, Ordering::SeqCst);
+        })
+        .build()
+        .unwrap();
+    map.insert(1, "parent".into()).unwrap();
+    in_child("a map", || {
+        assert_eq!(map.get_cloned(&1).as_deref(), Some("parent"));
+        map.insert(2, "child".into()).unwrap();
+        clock.advance(2 * SECOND);
+        assert_eq!(map.get_cloned(&2), None);
+        while !map.is_empty() {
+            map.poll(1000);
+        }
+        assert_eq!(told.load(Ordering::SeqCst), 2);
+        map.insert(3, "closed".into()).unwrap();
+        map.shutdown();
+        assert_eq!(told.load(Ordering::SeqCst), 3);
+        // SAFETY: the child ends without dropping the original.
+        drop(unsafe { std::ptr::read(&map) });
+    });
+    assert_eq!(map.get_cloned(&1).as_deref(), Some("parent"), "two worlds");
+
+    for as_a_future in [false, true] {
+        let told = Arc::new(AtomicUsize::new(0));
+        let tells = told.clone();
+        let map = ExpiringMap::builder()
+            .on_end(move |_: &u64, _: &String, _| {
+                tells.fetch_add(1, Ordering::SeqCst);
+            })
+            .listener_thread(1, WhenFull::Wait)
+            .build()
+            .unwrap();
+        map.insert(1, "parent".into()).unwrap();
+        in_child("a map with a listener thread", || {
+            for key in 2..=10 {
+                map.insert(key, "child".into()).unwrap();
+                let removed = map.remove(&key).unwrap();
+                assert_eq!(removed.into_value().ok().as_deref(), Some("child"));
+            }
+            assert_eq!(
+                told.load(Ordering::SeqCst),
+                9,
+                "by the thread that removed them"
+            );
+            if as_a_future {
+                support::Task::new().block_on(map.shutdown_async());
+            }
+            map.shutdown();
+            assert_eq!(told.load(Ordering::SeqCst), 10);
+            // SAFETY: as above.
+            drop(unsafe { std::ptr::read(&map) });
+        });
+        map.shutdown();
+        assert_eq!(told.load(Ordering::SeqCst), 1);
+    }
+
+    let queue = ExpiryQueue::builder().build_with_handler(|_: &u64| ());
+    let queue = queue.unwrap();
+    queue.update(1, SECOND).unwrap();
+    in_child("a queue", || {
+        assert_eq!(queue.shutdown().len(), 1);
+        assert!(support::Task::new()
+            .block_on(queue.shutdown_async())
+            .is_empty());
+    });
+    let sessions = SessionTracker::builder().build_with_handler(|_: &SessionInfo| ());
+    let sessions = sessions.unwrap();
+    sessions.create(SECOND, 1).unwrap();
+    in_child("sessions", || {
+        let left = support::Task::new().block_on(sessions.shutdown_async());
+        assert_eq!(left.len(), 1);
+        // SAFETY: as above.
+        drop(unsafe { std::ptr::read(&sessions) });
+    });
+    let (tracker, outcomes) = AckTracker::builder()
+        .build_with_channel(10, WhenFull::Wait)
+        .unwrap();
+    for (nth, fate) in [Fate::Cancel, Fate::Return, Fate::Drain(10 * MS)]
+        .into_iter()
+        .enumerate()
+    {
+        tracker.issue(1, nth as u64).unwrap();
+        in_child("a tracker", || {
+            let left = tracker.shutdown(fate).len();
+            let told = std::iter::from_fn(|| outcomes.next_within(Duration::ZERO)).count();
+            assert_eq!(left + told, nth + 1, "{fate:?}");
+        });
+        if fate == Fate::Drain(10 * MS) {
+            // As without a reaper, somebody has to poll it while it drains.
+            continue;
+        }
+        in_child("a tracker, async", || {
+            let left = support::Task::new()
+                .block_on(tracker.shutdown_async(fate))
+                .len();
+            let told = std::iter::from_fn(|| outcomes.next_within(Duration::ZERO)).count();
+            assert_eq!(left + told, nth + 1, "{fate:?}");
+        });
+    }
+    let timeouts = Timeouts::new().unwrap();
+    let sleep = std::pin::pin!(timeouts.sleep(SECOND));
+    in_child("timeouts", || {
+        let task = support::Task::new();
+        assert!(task.poll(&mut { sleep }).is_pending());
+        timeouts.shutdown();
+        assert_eq!(task.woken(), 1);
+    });
+
+    // The reaper is in a handler: in the child, nobody ever leaves the shard that it is at.
+    let (leave, left) = mpsc::channel::<()>();
+    let left = std::sync::Mutex::new(left);
+    let is_in = Arc::new(AtomicUsize::new(0));
+    let enters = is_in.clone();
+    let map = ExpiringMap::builder()
+        .time_to_live(MS)
+        .shards(2)
+        .on_end(move |key: &u64, _: &u64, cause| {
+            if (*key, cause) == (1, Cause::Expired) && enters.fetch_add(1, Ordering::SeqCst) == 0 {
+                let _ = left.lock().unwrap().recv();
+            }
+        })
+        .build()
+        .unwrap();
+    map.insert(1, 1).unwrap();
+    wait_for("a handler", || is_in.load(Ordering::SeqCst) == 1);
+    in_child("a map whose reaper is in a handler", || {
+        for key in 2..5000 {
+            map.insert(key, key).unwrap();
+        }
+        map.poll(1000);
+        map.shutdown();
+        assert!(map.insert(1, 1).is_err());
+        // SAFETY: as above.
+        drop(unsafe { std::ptr::read(&map) });
+    });
+    leave.send(()).unwrap();
+    map.shutdown();
+    assert!(map.is_empty());
+}

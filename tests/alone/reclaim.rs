@@ -1,0 +1,136 @@
+//! Keys and values of entries that have expired are dropped soon, though nobody touches the store again. By itself: what
+//! other threads of the process pin would hold it up.
+
+use expiry::{ExpiringMap, ExpiryQueue, ManualClock};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MANY: usize = 20_000;
+
+/// Counts how many of it there are.
+#[derive(Debug)]
+struct Counted(u64, Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(key: u64, there: &Arc<AtomicUsize>) -> Self {
+        there.fetch_add(1, Relaxed);
+        Counted(key, there.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.fetch_sub(1, Relaxed);
+    }
+}
+
+impl PartialEq for Counted {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Counted {}
+
+impl std::hash::Hash for Counted {
+    fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
+        self.0.hash(hasher);
+    }
+}
+
+fn a_polled_map(many: usize) {
+    let (clock, there) = (ManualClock::new(), Arc::default());
+    let map = ExpiringMap::builder()
+        .time_to_live(SECOND)
+        .interval(SECOND)
+        .shards(4)
+        .clock(clock.clone())
+        .build_manual()
+        .unwrap();
+    for key in 0..many as u64 {
+        map.insert(Counted::new(key, &there), Counted::new(key, &there))
+            .unwrap();
+    }
+    assert_eq!(there.load(Relaxed), 2 * many);
+    for _ in 0..10 {
+        clock.advance(SECOND);
+        while map.poll(4096) {}
+    }
+    assert_eq!(there.load(Relaxed), 0, "of {many}");
+}
+
+fn a_polled_queue(many: usize) {
+    let (clock, there) = (ManualClock::new(), Arc::default());
+    let queue = ExpiryQueue::builder()
+        .interval(SECOND)
+        .shards(4)
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    for key in 0..many as u64 {
+        queue.update(Counted::new(key, &there), SECOND).unwrap();
+    }
+    clock.advance(SECOND);
+    let expired = queue.poll();
+    assert_eq!(
+        (expired.len(), there.load(Relaxed)),
+        (many, many),
+        "lent until they are dropped"
+    );
+    drop(expired);
+    for _ in 0..10 {
+        clock.advance(SECOND);
+        assert!(queue.poll().is_empty());
+    }
+    assert_eq!(there.load(Relaxed), 0, "of {many}");
+}
+
+fn a_map_with_a_reaper(many: usize) {
+    let there = Arc::default();
+    let map = ExpiringMap::builder()
+        .time_to_live(Duration::from_millis(1))
+        .interval(Duration::from_millis(1))
+        .build()
+        .unwrap();
+    for key in 0..many as u64 {
+        map.insert(key, Counted::new(key, &there)).unwrap();
+    }
+    let began = Instant::now();
+    while there.load(Relaxed) != 0 {
+        assert!(
+            began.elapsed() < SECOND * 20,
+            "{} of {many} are there",
+            there.load(Relaxed)
+        );
+        std::thread::yield_now();
+    }
+}
+
+/// A map that goes, by its owner's hand or by itself, takes its values with it.
+fn a_map_that_is_shut_down(many: usize) {
+    for by_hand in [true, false] {
+        let there = Arc::default();
+        let map = ExpiringMap::builder().build().unwrap();
+        for key in 0..many as u64 {
+            map.insert(key, Counted::new(key, &there)).unwrap();
+        }
+        assert!(map.remove(&0).is_some());
+        if by_hand {
+            map.shutdown();
+        } else {
+            drop(map);
+        }
+        assert_eq!(there.load(Relaxed), 0, "of {many}");
+    }
+}
+
+pub fn what_has_expired_is_dropped_untouched() {
+    for many in [1, 63, 64, 65, 1000, MANY] {
+        a_polled_map(many);
+        a_polled_queue(many);
+        a_map_with_a_reaper(many);
+        a_map_that_is_shut_down(many);
+    }
+}

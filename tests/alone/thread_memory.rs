@@ -1,0 +1,66 @@
+//! What a thread costs a store that it uses for the first time, in bytes. It counts what is allocated.
+
+use crate::heap;
+
+use expiry::{AckTracker, ExpiringMap};
+use std::sync::Barrier;
+
+/// How many bytes this thread allocates in `work`.
+fn allocated(work: impl FnOnce()) -> usize {
+    let before = heap::allocated();
+    work();
+    heap::allocated() - before
+}
+
+/// Runs `work` in a thread with an index of 300 or more: as many others run meanwhile.
+fn after_many_threads<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    const OTHERS: usize = 300;
+    let (ready, done) = (Barrier::new(OTHERS + 1), Barrier::new(OTHERS + 1));
+    // Any store gives the threads their indices.
+    let map = ExpiringMap::builder().shards(1).build_manual().unwrap();
+    std::thread::scope(|scope| {
+        for key in 0..OTHERS as u64 {
+            let (map, ready, done) = (&map, &ready, &done);
+            let wait = move || {
+                map.insert(key, key).unwrap();
+                ready.wait();
+                done.wait();
+            };
+            let small = std::thread::Builder::new().stack_size(64 << 10);
+            small.spawn_scoped(scope, wait).unwrap();
+        }
+        ready.wait();
+        let result = scope.spawn(work).join();
+        done.wait();
+        result.unwrap()
+    })
+}
+
+/// The stores are fresh, so that what the thread pays is its own stripe and nothing that another thread would need.
+pub fn a_thread_of_a_high_index_costs_a_store_its_own_stripe_only() {
+    let costs = after_many_threads(|| {
+        // The first map makes what the thread needs once, whatever the number of stores.
+        let warm = ExpiringMap::builder().shards(1).build_manual().unwrap();
+        warm.insert(1, 1).unwrap();
+        [1, 16, 256].map(|shards| {
+            let map = ExpiringMap::builder()
+                .shards(shards)
+                .build_manual()
+                .unwrap();
+            let of_map = allocated(|| drop(map.insert(1_u64, 1_u64).unwrap()));
+            let builder = AckTracker::builder().shards(shards);
+            let tracker = builder.build_manual().unwrap();
+            let of_tracker = allocated(|| assert!(tracker.issue(1, 0).is_ok()));
+            (shards, of_map, of_tracker)
+        })
+    });
+    println!("(shards, bytes of a map, bytes of a tracker): {costs:?}");
+    for (shards, of_map, of_tracker) in costs {
+        // The stripe, the counters of sixteen shards, and pointers to the stripes of 512 threads.
+        assert!(of_map < 12_000, "a map of {shards} shards: {of_map} bytes");
+        assert!(
+            of_tracker < 12_000,
+            "a tracker of {shards} shards: {of_tracker} bytes"
+        );
+    }
+}

@@ -1,0 +1,302 @@
+//! What an attack on the keyed stores found, each as the shortest sequence that reached it.
+
+use expiry::{
+    Cause, Clock, ExpiringMap, ManualClock, SessionTracker, StoreError, TimeCacheMap, Timeout,
+};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::{mpsc, Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use crate::support;
+
+const INTERVAL: Duration = Duration::from_micros(10);
+
+/// So many of these intervals.
+fn ticks(ticks: u64) -> Duration {
+    Duration::from_micros(10 * ticks)
+}
+
+/// After a jump of the clock by 2^39 intervals, that nobody has polled since, what was over was found again, and a use brought
+/// it back for good.
+#[test]
+fn what_is_over_is_not_found_after_a_jump_of_years() {
+    for jump in [
+        1 << 38,
+        1 << 39,
+        (1 << 39) + 77,
+        3 << 38,
+        (1 << 40) - 100,
+        1 << 40,
+        (1 << 40) + 50,
+        5 << 39,
+    ] {
+        for idle in [false, true] {
+            let clock = ManualClock::new();
+            let told = Arc::new(Mutex::new(Vec::new()));
+            let into = told.clone();
+            let mut builder = ExpiringMap::builder()
+                .time_to_live(ticks(1000))
+                .interval(INTERVAL)
+                .shards(1)
+                .clock(clock.clone())
+                .on_end(move |&key: &u64, _: &(), cause| into.lock().unwrap().push((key, cause)));
+            if idle {
+                builder = builder.time_to_idle(ticks(100));
+            }
+            let map = builder.build_manual().unwrap();
+            map.insert(1, ()).unwrap();
+            map.insert_with(2, (), Timeout::Never).unwrap();
+            clock.advance(ticks(jump));
+            let found: Vec<u64> = map.iter().map(|entry| *entry.key()).collect();
+            assert_eq!(found, if idle { vec![] } else { vec![2] }, "{jump}");
+            assert!(map.get(&1).is_none(), "{jump} {idle}");
+            assert!(map.remaining(&1).is_none(), "{jump} {idle}");
+            assert!(map.remove(&1).is_none(), "{jump} {idle}");
+            assert_eq!(map.get(&2).is_some(), !idle, "{jump} {idle}");
+            // A new one is not taken for an old one.
+            map.insert(3, ()).unwrap();
+            assert!(map.get(&3).is_some(), "{jump} {idle}");
+            while map.poll(usize::MAX) {}
+            let mut told = told.lock().unwrap();
+            told.sort_by_key(|&(key, _)| key);
+            let mut expected = vec![(1, Cause::Expired)];
+            if idle {
+                expected.push((2, Cause::Expired));
+            }
+            assert_eq!(*told, expected, "{jump}");
+            assert!(map.get(&3).is_some(), "{jump} {idle}");
+        }
+    }
+}
+
+/// A clock whose cheap reading is just as new, though it may be old.
+struct Coarse(ManualClock, Duration);
+
+impl Clock for Coarse {
+    fn now(&self) -> u64 {
+        self.0.now()
+    }
+
+    fn lag(&self) -> u64 {
+        self.1.as_nanos() as u64
+    }
+}
+
+/// What a coarse clock may lag behind was added to an entry's time: the window that was promised was longer by that.
+#[test]
+fn a_time_caches_window_has_no_room_for_a_clocks_lag() {
+    let clock = ManualClock::new();
+    let expiration = Duration::from_millis(300);
+    let map = TimeCacheMap::<u64, ()>::builder(expiration)
+        .clock(Coarse(clock.clone(), Duration::from_millis(30)))
+        .build_manual()
+        .unwrap();
+    for ms in 0..300 {
+        clock.set(Duration::from_millis(1000 + ms).as_nanos() as u64);
+        map.put(ms, ()).unwrap();
+    }
+    for ms in 0..300 {
+        clock.set(Duration::from_millis(1000 + ms + 299).as_nanos() as u64);
+        assert!(map.contains_key(&ms), "{ms}");
+        clock.set(Duration::from_millis(1000 + ms + 450).as_nanos() as u64);
+        assert!(!map.contains_key(&ms), "{ms}");
+    }
+}
+
+/// A session that was ended by a creation, after a jump of the clock by years, was there to be polled, and nobody was told to.
+#[test]
+fn who_waits_is_told_of_what_a_creation_has_ended() {
+    let clock = ManualClock::new();
+    let sessions = SessionTracker::builder()
+        .interval(INTERVAL)
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    let old = sessions.create(ticks(1000), 7).unwrap();
+    clock.advance(ticks(1 << 38) + ticks(1 << 30));
+    sessions.create(ticks(1000), 7).unwrap();
+    assert_eq!(sessions.wait_time(), Some(Duration::ZERO));
+    assert_eq!(sessions.poll()[0].id, old.id());
+}
+
+/// A value that notes that it was dropped.
+struct Counted(Arc<Vec<AtomicU8>>, usize);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0[self.1].fetch_add(1, Relaxed);
+    }
+}
+
+/// A clock that replaces a value so often that its lease comes round, while an insertion which has found it looks at the time:
+/// a thread that is stalled just then sees no more of it.
+struct Meddler {
+    map: OnceLock<Weak<ExpiringMap<u64, Counted>>>,
+    drops: Arc<Vec<AtomicU8>>,
+    /// Which reading from now on; 0: none.
+    armed: AtomicUsize,
+}
+
+/// Tenancies of a slot until an incarnation comes again.
+const ROUND: usize = (1 << 16) - 1;
+
+impl Clock for Meddler {
+    fn now(&self) -> u64 {
+        let armed = self.armed.load(Relaxed);
+        self.armed.store(armed.saturating_sub(1), Relaxed);
+        if armed == 1 {
+            let map = self.map.get().and_then(Weak::upgrade).unwrap();
+            for value in 1..=ROUND {
+                map.insert(0, Counted(self.drops.clone(), value)).unwrap();
+            }
+        }
+        0
+    }
+}
+
+/// It replaced the value that was there by then, and retired the one that it had found a second time.
+#[test]
+fn a_replacement_that_has_slept_through_all_incarnations_retires_what_it_has_replaced() {
+    let drops: Arc<Vec<AtomicU8>> = Arc::new((0..ROUND + 2).map(|_| AtomicU8::new(0)).collect());
+    let clock = Arc::new(Meddler {
+        map: OnceLock::new(),
+        drops: drops.clone(),
+        armed: AtomicUsize::new(0),
+    });
+    let map = ExpiringMap::builder().clock(clock.clone()).build_manual();
+    let map = Arc::new(map.unwrap());
+    clock.map.set(Arc::downgrade(&map)).unwrap();
+    map.insert(0, Counted(drops.clone(), 0)).unwrap();
+    // The first reading is for the deadline.
+    clock.armed.store(2, Relaxed);
+    let replaced = map.insert(0, Counted(drops.clone(), ROUND + 1)).unwrap();
+    assert_eq!(replaced.unwrap().value().1, ROUND);
+    assert_eq!(map.get(&0).unwrap().value().1, ROUND + 1);
+    assert_eq!(map.metrics().total.live, 1);
+}
+
+/// The same for a listener, whom nobody lets wait until what is due has ended.
+#[test]
+fn a_listener_tells_old_from_new_after_a_jump_of_years() {
+    for jump in [1 << 38, 1 << 39, (3 << 38) - 2000] {
+        let clock = ManualClock::new();
+        let this: Arc<OnceLock<Weak<ExpiringMap<u64, ()>>>> = Arc::default();
+        let inner = this.clone();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let into = told.clone();
+        let map = ExpiringMap::builder()
+            .time_to_live(ticks(1000))
+            .interval(INTERVAL)
+            .shards(1)
+            .clock(clock.clone())
+            .on_end(move |&key: &u64, _: &(), _| {
+                into.lock().unwrap().push(key);
+                let map = inner.get().and_then(Weak::upgrade).unwrap();
+                if key == 1 {
+                    map.insert(10, ()).unwrap();
+                    assert!(map.contains_key(&10));
+                    map.touch(&3);
+                }
+            })
+            .build_manual();
+        let map = Arc::new(map.unwrap());
+        this.set(Arc::downgrade(&map)).unwrap();
+        for key in 1..4 {
+            map.insert(key, ()).unwrap();
+        }
+        clock.advance(ticks(jump));
+        while map.poll(usize::MAX) {}
+        assert_eq!(*told.lock().unwrap(), [1, 2, 3], "{jump}");
+        assert!(map.contains_key(&10), "{jump}");
+        assert_eq!(map.metrics().listener_panics, 0, "{jump}");
+    }
+}
+
+/// A value that shuts its map down when it is dropped.
+struct Last(Option<Weak<ExpiringMap<u64, Last>>>);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        if let Some(map) = self.0.take().and_then(|map| map.upgrade()) {
+            map.shutdown();
+        }
+    }
+}
+
+/// It was dropped where a grace period ended, while an insertion was at a shard to carry its index's words over: that waited for
+/// itself to leave. When that is depends on how often the thread has pinned before.
+#[test]
+fn a_value_may_shut_its_map_down_wherever_it_is_dropped() {
+    let (sender, done) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        for pins in 1150..1350 {
+            let map = ExpiringMap::builder().shards(1).seed(1).build_manual();
+            let map = Arc::new(map.unwrap());
+            let last = Last(Some(Arc::downgrade(&map)));
+            let removed = [last].into_iter().chain((1..70).map(|_| Last(None)));
+            for key in 0..pins {
+                map.insert(key, Last(None)).unwrap();
+            }
+            for last in removed {
+                // It may be dropped before this is over.
+                if map.insert(u64::MAX, last).is_ok() {
+                    map.remove(&u64::MAX);
+                }
+            }
+            // Until it is refused.
+            let _ = (pins..3000).all(|key| map.insert(key, Last(None)).is_ok());
+            sender.send(()).unwrap();
+        }
+    });
+    for pins in 1150..1350 {
+        done.recv_timeout(support::GENEROUS)
+            .unwrap_or_else(|_| panic!("it waits for itself: {pins}"));
+    }
+    // Its last map is gone, too, before anybody looks for what was leaked.
+    thread.join().unwrap();
+}
+
+/// A hasher that gives all keys one hash made the index double for each key beyond 31, until memory ended.
+#[test]
+fn keys_of_one_hash_are_refused_beyond_some() {
+    struct Same;
+    impl std::hash::BuildHasher for Same {
+        type Hasher = Hash;
+        fn build_hasher(&self) -> Hash {
+            Hash
+        }
+    }
+    struct Hash;
+    impl std::hash::Hasher for Hash {
+        fn write(&mut self, _: &[u8]) {}
+        fn finish(&self) -> u64 {
+            7
+        }
+    }
+    let clock = ManualClock::new();
+    let map = ExpiringMap::builder()
+        .time_to_live(ticks(10))
+        .interval(INTERVAL)
+        .clock(clock.clone())
+        .hasher(Same)
+        .build_manual()
+        .unwrap();
+    let key = |n: u32| format!("key {n}");
+    let insert = |n| map.insert(key(n), n);
+    assert!((0..16).all(|n| insert(n).is_ok()));
+    for n in 16..2000 {
+        let refused = insert(n).unwrap_err();
+        assert_eq!(refused.error, StoreError::Collisions);
+        assert_eq!((refused.key, refused.value), (key(n), n));
+    }
+    let metrics = map.metrics();
+    assert_eq!((metrics.capacity, metrics.refused), (None, 1984));
+    // What there is is not concerned.
+    assert!((0..16).all(|n| insert(n).unwrap().is_some_and(|old| *old == n)));
+    assert!(map.remove(&key(5)).is_some_and(|old| *old == 5));
+    assert!(insert(16).is_ok() && insert(5).is_err());
+    assert_eq!(map.len(), 16);
+    clock.advance(ticks(20));
+    while map.poll(usize::MAX) {}
+    assert!((100..116).all(|n| insert(n).is_ok()));
+}

@@ -1,0 +1,432 @@
+//! Every mistake that a caller can make is a typed error that says what to do, and costs nothing: what was there before still is.
+//!
+//! Not produced here, because it takes a machine that refuses memory or threads: `OutOfMemory`, `NoThread`; and of trackers
+//! `Collisions`, which takes ids found by 2^35 trials.
+
+use crate::support;
+
+use crate::support::{after, manual, manual_with, settle, GENEROUS, MS};
+use expiry::{
+    Ack, AckError, AckTracker, AckTrackerBuilder, BuildError, Done, ExpiryQueue, Fate, Root,
+    Timeout, Tuple, WhenFull,
+};
+use std::time::Duration;
+
+/// Says what to do, not only what is wrong: an instruction, or the range that is allowed.
+fn says_what_to_do(error: &dyn std::error::Error) {
+    let text = error.to_string();
+    let instructions = [
+        "use ",
+        "try again",
+        "wait ",
+        "raise ",
+        "build ",
+        "leave it out",
+        "must be",
+        "replay",
+        "ignore",
+        "drop ",
+        "release",
+        "free ",
+        "make ",
+        "set ",
+    ];
+    assert!(
+        instructions.iter().any(|words| text.contains(words)),
+        "does not say what to do: {text:?}"
+    );
+    assert!(!text.ends_with('.') && text.len() > 10, "{text:?}");
+}
+
+fn refused(set: impl FnOnce(AckTrackerBuilder) -> AckTrackerBuilder) -> BuildError {
+    let error = set(AckTracker::builder()).build_manual().unwrap_err();
+    says_what_to_do(&error);
+    error
+}
+
+#[test]
+fn zero_timeouts() {
+    assert_eq!(
+        refused(|b| b.timeout(Duration::ZERO)),
+        BuildError::ZeroTimeout
+    );
+    assert_eq!(
+        refused(|b| b.early_timeout(Duration::ZERO)),
+        BuildError::ZeroTimeout
+    );
+}
+
+#[test]
+fn absurd_timeouts() {
+    let timeout = Duration::from_secs(365 * 24 * 3600 * 20);
+    let error = refused(|b| b.timeout(timeout).interval(MS));
+    let BuildError::TimeoutTooLong {
+        timeout: of,
+        longest,
+    } = error
+    else {
+        panic!("{error:?}")
+    };
+    assert_eq!(of, timeout);
+    // The error's advice works, to the nanosecond.
+    assert_eq!(longest, MS * 2u32.pow(30) * 2u32.pow(9) - 2 * MS);
+    assert!(AckTracker::builder()
+        .timeout(longest)
+        .interval(MS)
+        .build_manual()
+        .is_ok());
+    let more = longest + Duration::from_nanos(1);
+    refused(|b| b.timeout(more).interval(MS));
+    let built = AckTracker::builder()
+        .timeout(timeout)
+        .interval(Duration::from_secs(1))
+        .build_manual();
+    assert!(built.is_ok());
+    let error = refused(|b| b.early_timeout(timeout).interval(MS));
+    assert!(
+        matches!(error, BuildError::TimeoutTooLong { .. }),
+        "{error:?}"
+    );
+    let error = refused(|b| b.timeout(Duration::MAX).interval(MS));
+    assert!(
+        matches!(error, BuildError::TimeoutTooLong { .. }),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn absurd_intervals() {
+    for interval in [
+        Duration::ZERO,
+        Duration::from_nanos(1),
+        Duration::from_nanos(9_999),
+    ] {
+        assert_eq!(
+            refused(|b| b.interval(interval)),
+            BuildError::IntervalTooShort { interval }
+        );
+    }
+    assert!(AckTracker::builder()
+        .interval(Duration::from_micros(10))
+        .build_manual()
+        .is_ok());
+    let error = refused(|b| b.timeout(10 * MS).interval(11 * MS));
+    let expected = BuildError::IntervalAboveTimeout {
+        interval: 11 * MS,
+        timeout: 10 * MS,
+    };
+    assert_eq!(error, expected);
+    assert!(AckTracker::builder()
+        .timeout(10 * MS)
+        .interval(10 * MS)
+        .build_manual()
+        .is_ok());
+    let error = refused(|b| b.early_timeout(10 * MS).interval(11 * MS));
+    assert_eq!(error, expected);
+    let error = refused(|b| b.interval(Duration::MAX));
+    assert!(
+        matches!(error, BuildError::IntervalAboveTimeout { .. }),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn absurd_counts() {
+    for shards in [0, 3, 12, 257, 512, usize::MAX] {
+        assert_eq!(
+            refused(|b| b.shards(shards)),
+            BuildError::BadShards { shards }
+        );
+    }
+    for shards in [1, 2, 256] {
+        assert!(AckTracker::builder().shards(shards).build_manual().is_ok());
+    }
+    assert_eq!(refused(|b| b.capacity(0)), BuildError::ZeroCapacity);
+    let capacity = usize::MAX;
+    assert_eq!(
+        refused(|b| b.capacity(capacity)),
+        BuildError::CapacityTooLarge { capacity }
+    );
+    assert!(AckTracker::builder()
+        .capacity(1 << 31)
+        .build_manual()
+        .is_ok());
+    assert_eq!(refused(|b| b.reaper_budget(0)), BuildError::ZeroBudget);
+    for rate in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
+        assert_eq!(
+            refused(|b| b.latency_sampling(rate)),
+            BuildError::BadSamplingRate
+        );
+    }
+    for when_full in [WhenFull::Wait, WhenFull::Spill, WhenFull::Drop] {
+        let error = AckTracker::builder()
+            .build_with_channel(0, when_full)
+            .unwrap_err();
+        assert_eq!(error, BuildError::ZeroChannel);
+        says_what_to_do(&error);
+        for length in [(1 << 31) + 1, 1_000_000_000_000, usize::MAX] {
+            let too_long = BuildError::ChannelTooLong { length };
+            let error = AckTracker::builder().build_with_channel(length, when_full);
+            assert_eq!(error.unwrap_err(), too_long);
+            says_what_to_do(&too_long);
+            let error = ExpiryQueue::<u64>::builder().build_with_channel(length, when_full);
+            assert_eq!(error.unwrap_err(), too_long);
+        }
+    }
+}
+
+/// The same is refused whichever way the tracker is built, and no thread is left behind.
+#[test]
+fn all_ways_to_build_refuse_the_same() {
+    let bad = || AckTracker::builder().capacity(0);
+    assert_eq!(bad().build().unwrap_err(), BuildError::ZeroCapacity);
+    assert_eq!(bad().build_manual().unwrap_err(), BuildError::ZeroCapacity);
+    let built = bad().build_with_channel(1, WhenFull::Wait);
+    assert_eq!(built.unwrap_err(), BuildError::ZeroCapacity);
+}
+
+/// Zero edge ids: refused for acks of live, early and unknown roots of both kinds, in batches too.
+#[test]
+fn zero_edges() {
+    let (tracker, _, told) = manual();
+    let root = tracker.issue(5, 0).unwrap();
+    tracker.init(1, 5, 0).unwrap();
+    tracker.ack(2, 5).unwrap();
+    let before = tracker.metrics();
+    assert_eq!(tracker.ack(root, 0), Err(AckError::ZeroEdge));
+    for id in [1, 2, 3] {
+        assert_eq!(tracker.ack(id, 0), Err(AckError::ZeroEdge));
+    }
+    tracker.ack_batch(&[(1u64, 0), (3, 0)], |_, result| {
+        assert_eq!(result, Err(AckError::ZeroEdge));
+    });
+    tracker.ack_batch(&[(root, 0)], |_, result| {
+        assert_eq!(result, Err(AckError::ZeroEdge));
+    });
+    says_what_to_do(&AckError::ZeroEdge);
+    assert_eq!(tracker.metrics(), before);
+    assert_eq!(tracker.ack(root, 5), Ok(Ack::Completed));
+    assert_eq!(tracker.ack(1, 5), Ok(Ack::Completed));
+    assert_eq!(tracker.init(2, 5, 0), Ok(()));
+    assert_eq!(told.take().len(), 3);
+}
+
+/// Unknown roots: bits that nobody issued, and roots that have ended.
+#[test]
+fn unknown_roots() {
+    let (tracker, _, told) = manual();
+    let live = tracker.issue(5, 0).unwrap();
+    for bits in [
+        0,
+        1,
+        u64::MAX,
+        1 << 63,
+        live.to_bits() ^ 1,
+        live.to_bits() ^ 1 << 63,
+    ] {
+        let root = Root::from_bits(bits);
+        assert_eq!(tracker.ack(root, 5), Err(AckError::NotLive), "{root:?}");
+        assert_eq!(tracker.fail(root), Err(AckError::NotLive));
+        assert_eq!(tracker.fail_by(root, 1), Err(AckError::NotLive));
+        assert_eq!(tracker.reset_timeout(root), Err(AckError::NotLive));
+        assert_eq!(
+            tracker.reset_timeout_to(root, Timeout::Never),
+            Err(AckError::NotLive)
+        );
+        tracker.ack_batch(&[(root, 5)], |_, result| {
+            assert_eq!(result, Err(AckError::NotLive));
+        });
+    }
+    assert_eq!(tracker.metrics().total.late, 36);
+    assert_eq!(tracker.len(), 1);
+    assert_eq!(tracker.ack(live, 5), Ok(Ack::Completed));
+    assert_eq!(told.take().len(), 1);
+}
+
+#[test]
+fn a_late_ack_says_what_to_do() {
+    says_what_to_do(&AckError::NotLive);
+}
+
+#[test]
+fn duplicates_full_tables_and_too_many_early_arrivals() {
+    let (tracker, _, told) = manual_with(|b| b.capacity(3).early_capacity(1));
+    tracker.init(1, 5, 0).unwrap();
+    assert_eq!(tracker.init(1, 5, 0), Err(AckError::Duplicate));
+    tracker.ack(2, 5).unwrap();
+    assert_eq!(tracker.ack(3, 5), Err(AckError::EarlyFull));
+    tracker.issue(5, 0).unwrap();
+    assert_eq!(tracker.issue(5, 0), Err(AckError::Full));
+    assert_eq!(tracker.init(4, 5, 0), Err(AckError::Full));
+    let mut into = Vec::new();
+    assert_eq!(
+        tracker.issue_batch(&[(5, 0)], &mut into),
+        Err(AckError::Full)
+    );
+    assert!(into.is_empty());
+    tracker.init_batch(&[(4, 5, 0)], |_, result| {
+        assert_eq!(result, Err(AckError::Full))
+    });
+    assert_eq!(Tuple::root(&tracker, 0).err(), Some(AckError::Full));
+    for error in [AckError::Duplicate, AckError::EarlyFull, AckError::Full] {
+        says_what_to_do(&error);
+    }
+    assert_eq!(tracker.len(), 3);
+    let metrics = tracker.metrics();
+    assert_eq!((metrics.capacity, metrics.refused), (Some(3), 5));
+    assert_eq!(
+        (metrics.total.early_refused, metrics.total.duplicate),
+        (1, 1)
+    );
+    assert_eq!(tracker.ack(1, 5), Ok(Ack::Completed));
+    assert_eq!(tracker.init(2, 5, 0), Ok(()));
+    assert_eq!(told.take().len(), 2);
+    // What comes early needs a slot too. The shutdown refuses nothing that is counted.
+    for root in [5, 6] {
+        tracker.init(root, 5, 0).unwrap();
+    }
+    assert_eq!(tracker.ack(7, 5), Err(AckError::Full));
+    tracker.shutdown(Fate::Cancel);
+    assert_eq!(tracker.issue(5, 0), Err(AckError::Closed));
+    assert_eq!(tracker.metrics().refused, 6);
+}
+
+#[test]
+fn the_longest_timeout_is_the_longest() {
+    let (tracker, ..) = manual();
+    let longest = tracker.longest_timeout();
+    let mut into = Vec::new();
+    for (timeout, issued) in [
+        (longest, Ok(())),
+        (longest + MS, Err(AckError::TimeoutTooLong)),
+    ] {
+        assert_eq!(tracker.issue_with(5, 0, after(timeout)).map(|_| ()), issued);
+        assert_eq!(
+            tracker.issue_batch_with(&[(5, 0)], after(timeout), &mut into),
+            issued
+        );
+    }
+    assert_eq!((tracker.len(), into.len()), (2, 1));
+}
+
+/// Timeouts of single roots are checked as the tracker's is, and the root stays as it was.
+#[test]
+fn bad_timeouts_of_single_roots() {
+    let (tracker, clock, told) = manual();
+    let root = tracker.issue(5, 0).unwrap();
+    tracker.init(1, 5, 0).unwrap();
+    tracker.ack(2, 5).unwrap();
+    for (timeout, error) in [
+        (after(Duration::ZERO), AckError::ZeroTimeout),
+        (after(Duration::MAX), AckError::TimeoutTooLong),
+        (
+            after(MS * 2u32.pow(30) * 2u32.pow(9) - MS),
+            AckError::TimeoutTooLong,
+        ),
+    ] {
+        assert_eq!(tracker.issue_with(5, 0, timeout), Err(error));
+        assert_eq!(tracker.init_with(9, 5, 0, timeout), Err(error));
+        assert_eq!(tracker.init_with(2, 5, 0, timeout), Err(error));
+        assert_eq!(tracker.reset_timeout_to(root, timeout), Err(error));
+        assert_eq!(tracker.reset_timeout_to(1, timeout), Err(error));
+        assert_eq!(tracker.reset_timeout_to(9, timeout), Err(error));
+        assert_eq!(Tuple::root_with(&tracker, 0, timeout).err(), Some(error));
+        let mut into = Vec::new();
+        let issued = tracker.issue_batch_with(&[(5, 0)], timeout, &mut into);
+        assert_eq!((issued, into.len()), (Err(error), 0));
+    }
+    says_what_to_do(&AckError::TimeoutTooLong);
+    assert_eq!(tracker.len(), 3);
+    assert!(told.take().is_empty());
+    clock.advance(100 * MS);
+    settle(&tracker);
+    assert_eq!(told.take().len(), 2);
+    assert!(tracker.is_empty());
+}
+
+#[test]
+fn a_zero_timeout_says_what_to_do() {
+    says_what_to_do(&AckError::ZeroTimeout);
+}
+
+/// Use after a shutdown: refused, whatever it is; what was live has had its outcome.
+#[test]
+fn use_after_shutdown() {
+    for manual in [true, false] {
+        let told = support::Told::default();
+        let builder = AckTracker::builder().on_outcome(told.handler());
+        let tracker = if manual {
+            builder.build_manual()
+        } else {
+            builder.build()
+        }
+        .unwrap();
+        let root = tracker.issue(5, 0).unwrap();
+        tracker.init(1, 5, 0).unwrap();
+        tracker.ack(2, 5).unwrap();
+        let mut line = Tuple::root(&tracker, 0).unwrap();
+        let word = line.emit();
+        tracker.shutdown(Fate::Cancel);
+        assert_eq!(told.take().len(), 3);
+        assert_eq!(tracker.issue(5, 0), Err(AckError::Closed));
+        assert_eq!(tracker.issue(0, 0), Err(AckError::Closed));
+        assert_eq!(tracker.init(3, 5, 0), Err(AckError::Closed));
+        assert_eq!(tracker.init(2, 5, 0), Err(AckError::Closed));
+        let mut into = Vec::new();
+        assert_eq!(
+            tracker.issue_batch(&[(5, 0)], &mut into),
+            Err(AckError::Closed)
+        );
+        tracker.init_batch(&[(3, 5, 0)], |_, result| {
+            assert_eq!(result, Err(AckError::Closed))
+        });
+        assert_eq!(tracker.ack(root, 5), Err(AckError::NotLive));
+        assert_eq!(tracker.fail(root), Err(AckError::NotLive));
+        assert_eq!(tracker.reset_timeout(root), Err(AckError::NotLive));
+        for gone in [
+            tracker.ack(1, 5).err(),
+            tracker.fail(1).err(),
+            tracker.reset_timeout(1).err(),
+            tracker.ack(7, 5).err(),
+        ] {
+            assert!(
+                matches!(gone, Some(AckError::Closed | AckError::NotLive)),
+                "{gone:?}"
+            );
+        }
+        assert_eq!(word.ack(), Err(AckError::NotLive));
+        assert_eq!(line.fail(), Err(AckError::NotLive));
+        assert_eq!(Tuple::root(&tracker, 0).err(), Some(AckError::Closed));
+        assert!(!tracker.poll(100).more);
+        assert!(tracker.shutdown(Fate::Drain(GENEROUS)).is_empty());
+        assert_eq!(tracker.fail_all(0), 0);
+        assert!(tracker.oldest(10).is_empty());
+        assert!(tracker.is_empty() && told.take().is_empty());
+    }
+}
+
+#[test]
+fn a_closed_tracker_says_what_to_do() {
+    says_what_to_do(&AckError::Closed);
+}
+
+/// Numbers at the ends of their range are no mistakes.
+#[test]
+fn extreme_numbers_are_fine() {
+    let (tracker, _, told) = manual();
+    for id in [0, 1, u64::MAX, u64::MAX - 1, 1 << 63] {
+        for owner in [0, u64::MAX] {
+            tracker.init(id, u64::MAX, owner).unwrap();
+            assert_eq!(tracker.ack(id, 1), Ok(Ack::Pending));
+            assert_eq!(tracker.ack(id, u64::MAX ^ 1), Ok(Ack::Completed));
+            let root = tracker.issue(u64::MAX, owner).unwrap();
+            assert_eq!(tracker.fail_by(root, u64::MAX), Ok(Done::Now));
+            let told = told.take();
+            assert!(told.len() == 2 && told.iter().all(|told| told.owner == owner));
+        }
+    }
+    // A budget of zero counts as one, or this would never end.
+    while tracker.poll(0).more {}
+    assert!(tracker.oldest(0).is_empty());
+    assert_eq!(tracker.counts_by_age(&[]), [0]);
+}

@@ -1,0 +1,1125 @@
+//! When, where and how often keyed stores drop keys and values.
+//!
+//! A store's own driver drops them: its reaper, or a thread that calls `poll` or `flush`. No other
+//! call runs a value's `Drop`, and what is slow, stuck or pinned in one store delays no other
+//! store.
+
+use crate::support::{wait_for, GENEROUS, MS};
+use expiry::{Cause, ExpiringMap, ExpiryQueue, ManualClock, Timeout};
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::{mpsc, Arc, Mutex, OnceLock};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+mod census;
+use crate::support::clocks;
+mod once;
+
+use census::{Census, Counted};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Runs `test` on a thread of its own, and fails if that hangs. A test that hangs leaks its thread.
+fn within(test: impl FnOnce() + Send + 'static) {
+    let (sender, done) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        test();
+        let _ = sender.send(());
+    });
+    match done.recv_timeout(2 * GENEROUS) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test hangs"),
+        // Its panic, if it had one.
+        _ => thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+    }
+}
+
+/// A door that is shut until the test opens it, or ends.
+#[derive(Clone, Default)]
+struct Door(Arc<(Mutex<bool>, std::sync::Condvar)>);
+
+impl Door {
+    fn open(&self) {
+        *self.0 .0.lock().unwrap() = true;
+        self.0 .1.notify_all();
+    }
+
+    fn pass(&self) {
+        let open = self.0 .0.lock().unwrap();
+        drop(self.0 .1.wait_while(open, |open| !*open).unwrap());
+    }
+}
+
+/// Opens the door when the test ends, be it by a panic.
+struct Opens(Door);
+
+impl Drop for Opens {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
+// ---- fault 1: where users' `Drop` runs ----
+
+/// Counts the threads that have one and still run.
+struct Running(Arc<AtomicUsize>);
+
+impl Running {
+    fn begin(running: &Arc<AtomicUsize>) -> Self {
+        running.fetch_add(1, SeqCst);
+        Running(running.clone())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+thread_local!(static RUNNING: RefCell<Option<Running>> = const { RefCell::new(None) });
+
+/// Reapers dropped maps, and with these joined other reapers, which were joining them.
+#[test]
+fn maps_with_reapers_that_expire_together_do_not_join_each_other() {
+    const MAPS: usize = 200;
+    within(|| {
+        for _ in 0..2 {
+            let (census, running) = (Census::new(), Arc::new(AtomicUsize::new(0)));
+            let started = Arc::new(AtomicUsize::new(0));
+            let clock = ManualClock::new();
+            let outer = ExpiringMap::builder()
+                .time_to_live(100 * MS)
+                .interval(100 * MS)
+                .shards(4)
+                .clock(clock.clone())
+                .build()
+                .unwrap();
+            for key in 0..MAPS {
+                let (running, started) = (running.clone(), started.clone());
+                let first = AtomicBool::new(true);
+                let inner = ExpiringMap::builder()
+                    .interval(MS)
+                    .shards(1)
+                    // The reaper calls it: it counts the reaper's thread.
+                    .on_end(move |_: &u64, _: &Counted, cause| {
+                        if cause == Cause::Expired && first.swap(false, SeqCst) {
+                            started.fetch_add(1, SeqCst);
+                            RUNNING.with_borrow_mut(|mine| *mine = Some(Running::begin(&running)));
+                        }
+                    })
+                    .build()
+                    .unwrap();
+                inner.insert_with(0, Counted::new(&census), MS).unwrap();
+                for later in 1..50 {
+                    let time = later as u32 * 10 * MS;
+                    inner
+                        .insert_with(later, Counted::new(&census), time)
+                        .unwrap();
+                }
+                outer.insert(key, inner).unwrap();
+            }
+            wait_for("all reapers run", || started.load(SeqCst) == MAPS);
+            // All are due at one tick. The outer reaper sees it when it wakes up.
+            clock.advance(SECOND);
+            wait_for("all is dropped", || census.left() == 0);
+            wait_for("the reapers end", || running.load(SeqCst) == 0);
+            drop(outer);
+        }
+    });
+}
+
+thread_local!(static HOLDS_LOCK: Cell<bool> = const { Cell::new(false) });
+
+/// A value whose `Drop` would take a lock: it notes whether the thread that drops it holds that.
+struct Locks {
+    under_lock: Arc<AtomicUsize>,
+    _counted: Counted,
+}
+
+impl Drop for Locks {
+    fn drop(&mut self) {
+        if HOLDS_LOCK.get() {
+            self.under_lock.fetch_add(1, SeqCst);
+        }
+    }
+}
+
+/// A thread that held the lock, and asked another map for something, dropped such a value there: it
+/// waited for itself.
+#[test]
+fn a_value_is_not_dropped_in_a_call_of_a_thread_that_holds_a_lock() {
+    for (reaper, capacity) in [(false, 10_000), (true, 10_000), (false, 48), (true, 48)] {
+        let (census, under_lock) = (Census::new(), Arc::new(AtomicUsize::new(0)));
+        let value = || Locks {
+            under_lock: under_lock.clone(),
+            _counted: Counted::new(&census),
+        };
+        let builder = || {
+            ExpiringMap::builder()
+                .time_to_live(MS)
+                .interval(MS)
+                .capacity(capacity)
+                .shards(2)
+        };
+        let first = if reaper {
+            builder().build()
+        } else {
+            builder().build_manual()
+        };
+        let first = first.unwrap();
+        let second = ExpiringMap::builder().build().unwrap();
+        second.insert(1, 1).unwrap();
+        let (lock, done) = (Mutex::new(()), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut turn = 0;
+                while !done.load(SeqCst) {
+                    let held = lock.lock().unwrap();
+                    HOLDS_LOCK.set(true);
+                    // What the calls return is kept until the lock is given back.
+                    let found = second.get(&1);
+                    let replaced = second.insert(2, turn).unwrap();
+                    let there = first.get(&(turn % 64));
+                    let mine = first.insert(1000 + turn % 2, value());
+                    HOLDS_LOCK.set(false);
+                    drop(held);
+                    drop((found, replaced, there, mine));
+                    turn += 1;
+                }
+            });
+            scope.spawn(|| {
+                for turn in 0..30_000 {
+                    // Or it is full.
+                    drop(first.insert(turn % 64, value()));
+                    if turn % 3 == 0 {
+                        first.remove(&(turn % 64));
+                    }
+                }
+                done.store(true, SeqCst);
+            });
+        });
+        assert_eq!(under_lock.load(SeqCst), 0, "{reaper}, {capacity}");
+        wait_for("what has expired is dropped", || {
+            first.poll(usize::MAX);
+            census.left() == 0
+        });
+    }
+}
+
+/// A value that notes which threads drop its kind, and takes its time.
+struct Slow {
+    by: Arc<Mutex<Vec<ThreadId>>>,
+    time: Duration,
+    _counted: Counted,
+}
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        self.by.lock().unwrap().push(thread::current().id());
+        thread::sleep(self.time);
+    }
+}
+
+/// Values that take 10 ms each to drop are dropped by their map's reaper alone: another map's calls
+/// and reaper, which are at work all the while, drop none.
+#[test]
+fn slow_drops_delay_no_other_map() {
+    const SLOW: usize = 60;
+    let (census, by) = (Census::new(), Arc::new(Mutex::new(Vec::new())));
+    let slow = ExpiringMap::builder().interval(MS).build().unwrap();
+    for key in 0..SLOW {
+        let value = Slow {
+            by: by.clone(),
+            time: 10 * MS,
+            _counted: Counted::new(&census),
+        };
+        // Half of them expire, the others are removed.
+        let time = if key % 2 == 0 {
+            Timeout::Never
+        } else {
+            (20 * MS).into()
+        };
+        slow.insert_with(key, value, time).unwrap();
+    }
+    let reapers = Arc::new(Mutex::new(Vec::new()));
+    let noted = reapers.clone();
+    let quick = ExpiringMap::builder()
+        .interval(MS)
+        .on_end(move |_: &usize, _: &Vec<u8>, cause| {
+            if cause == Cause::Expired {
+                noted.lock().unwrap().push(thread::current().id());
+            }
+        })
+        .build()
+        .unwrap();
+    for key in (0..SLOW).step_by(2) {
+        assert!(slow.remove(&key).is_some());
+    }
+    let mut turn = 0;
+    let mut expired_meanwhile = 0;
+    wait_for("the slow ones are dropped", || {
+        // At work: look-ups, ends on this thread, expirations on its reaper.
+        for _ in 0..100 {
+            turn += 1;
+            quick.insert(turn % 100, vec![0; 10]).unwrap();
+            quick.insert_with(100 + turn % 500, vec![1], MS).unwrap();
+            assert!(quick.get(&(turn % 100)).is_some());
+        }
+        if census.left() > 0 {
+            expired_meanwhile = reapers.lock().unwrap().len();
+        }
+        census.left() == 0
+    });
+    let by = by.lock().unwrap();
+    assert_eq!(by.len(), SLOW);
+    assert!(by.iter().all(|id| *id == by[0]), "one reaper drops them");
+    assert!(!by.contains(&thread::current().id()));
+    assert!(expired_meanwhile > 0, "the other map's reaper is at work");
+    assert!(!by.contains(&reapers.lock().unwrap()[0]));
+}
+
+/// A value that waits at a door when it is dropped.
+struct Stuck {
+    door: Door,
+    entered: Arc<AtomicBool>,
+}
+
+impl Drop for Stuck {
+    fn drop(&mut self) {
+        self.entered.store(true, SeqCst);
+        self.door.pass();
+    }
+}
+
+/// One `Drop` that does not end held back the memory of every store in the process.
+#[test]
+fn a_drop_that_is_stuck_holds_back_no_other_store() {
+    let (door, entered) = (Door::default(), Arc::new(AtomicBool::new(false)));
+    let stuck = ExpiringMap::builder().interval(MS).build().unwrap();
+    // Dropped before the map, which waits for its reaper.
+    let _opens = Opens(door.clone());
+    let value = Stuck {
+        door,
+        entered: entered.clone(),
+    };
+    stuck.insert(1, value).unwrap();
+    drop(stuck.remove(&1));
+    // With the old code it is other calls that come to drop it, on a thread of theirs.
+    let (clock, census) = (ManualClock::new(), Census::new());
+    let map = ExpiringMap::builder().interval(MS).build().unwrap();
+    let manual = ExpiringMap::builder()
+        .time_to_live(SECOND)
+        .clock(clock.clone())
+        .build_manual()
+        .unwrap();
+    let queue = ExpiryQueue::builder().interval(MS).build().unwrap();
+    wait_for("the stuck one is being dropped", || entered.load(SeqCst));
+    for _ in 0..20 {
+        for key in 0..500 {
+            map.insert(key % 100, Counted::new(&census)).unwrap();
+            manual.insert(key % 100, Counted::new(&census)).unwrap();
+            queue.update(Counted::of(&census, key), MS).unwrap();
+            if key % 3 == 0 {
+                map.remove(&(key % 100));
+            }
+        }
+        map.clear();
+        clock.advance(2 * SECOND);
+        wait_for("the others are dropped", || {
+            manual.poll(usize::MAX);
+            drop(queue.poll());
+            census.left() == 0
+        });
+    }
+    let left = unreclaimed(&map).max(unreclaimed(&manual));
+    assert_eq!(left, 0);
+    // As is what its own map lends.
+    assert!(stuck.get(&1).is_none());
+}
+
+fn unreclaimed<V: Send + Sync + 'static>(map: &ExpiringMap<u64, V>) -> u64 {
+    map.metrics().unreclaimed
+}
+
+// ---- fault 3: listeners run unpinned ----
+
+type Listened = ExpiringMap<u64, Counted>;
+
+/// A call, of the map and for key 0, whose listener is stuck, holds back nothing that other threads
+/// end in the same map.
+fn listener_holds_nothing_back(what: &str, call: impl FnOnce(&Listened) + Send + 'static) {
+    let (census, clock, door) = (Census::new(), ManualClock::new(), Door::default());
+    let entered = Arc::new(AtomicBool::new(false));
+    let (waits, enters) = (door.clone(), entered.clone());
+    let map: Listened = ExpiringMap::builder()
+        .interval(SECOND)
+        .clock(clock.clone())
+        .on_end(move |&key: &u64, _: &Counted, _| {
+            if key == 0 && !enters.swap(true, SeqCst) {
+                waits.pass();
+            }
+        })
+        .build_manual()
+        .unwrap();
+    map.insert_with(0, Counted::new(&census), 10 * SECOND)
+        .unwrap();
+    let map = Arc::new(map);
+    let (theirs, opens) = (map.clone(), Opens(door));
+    if what == "expired" {
+        clock.advance(20 * SECOND);
+    }
+    let caller = thread::spawn(move || call(&theirs));
+    wait_for("the listener is called", || entered.load(SeqCst));
+    let before = census.left();
+    for key in 1..=1000 {
+        map.insert(key, Counted::new(&census)).unwrap();
+        map.insert(key, Counted::new(&census)).unwrap();
+        map.remove(&key);
+    }
+    assert!(census.left() <= before + 2000);
+    // What the listener's own call has ended is lent to the listener.
+    wait_for(what, || {
+        map.flush(Duration::ZERO);
+        unreclaimed(&map) == 0 && census.left() <= before
+    });
+    drop(opens);
+    caller.join().unwrap();
+    assert!(map.flush(GENEROUS));
+    drop(Arc::into_inner(map));
+    assert_eq!(census.left(), 0, "{what}");
+}
+
+#[test]
+fn a_listener_that_is_stuck_holds_back_nothing() {
+    use expiry::expiring_map::Entry;
+    let value = || Counted::new(&Census::new());
+    listener_holds_nothing_back("remove", |map| drop(map.remove(&0)));
+    listener_holds_nothing_back("remove_if", |map| drop(map.remove_if(&0, |_, _| true)));
+    listener_holds_nothing_back("clear", |map| map.clear());
+    listener_holds_nothing_back("retain", |map| map.retain(|_, _| false));
+    listener_holds_nothing_back("insert", move |map| drop(map.insert(0, value()).unwrap()));
+    listener_holds_nothing_back("entry's remove", |map| match map.entry(0) {
+        Entry::Occupied(entry) => drop(entry.remove()),
+        Entry::Vacant(_) => unreachable!("it is there"),
+    });
+    listener_holds_nothing_back("expired", |map| while map.poll(1000) {});
+    listener_holds_nothing_back("expired", |map| drop(map.remove(&0)));
+    listener_holds_nothing_back("expired", move |map| drop(map.insert(0, value()).unwrap()));
+    listener_holds_nothing_back("expired", move |map| {
+        drop(map.entry(0).or_insert(value()).unwrap())
+    });
+    listener_holds_nothing_back("expired", move |map| {
+        drop(map.upsert(0, |_| value()).unwrap())
+    });
+}
+
+/// The same for calls that return a reference to the new value.
+#[test]
+fn a_listener_of_an_upsert_that_is_stuck_holds_back_nothing() {
+    use expiry::expiring_map::Entry;
+    let value = || Counted::new(&Census::new());
+    listener_holds_nothing_back("upsert", move |map| {
+        drop(map.upsert(0, |_| value()).unwrap())
+    });
+    listener_holds_nothing_back("entry's insert", move |map| match map.entry(0) {
+        Entry::Occupied(entry) => drop(entry.insert(value()).unwrap()),
+        Entry::Vacant(_) => unreachable!("it is there"),
+    });
+}
+
+/// What the listener of an upsert does to the new value before the upsert returns.
+type Meanwhile = fn(&Listened, &Arc<Census>);
+
+/// An upsert returns its own value, whatever becomes of that while the listener runs, and it is
+/// dropped once, after the reference.
+fn upsert_returns_its_own_value(what: &str, meanwhile: Meanwhile) {
+    let (census, this) = (Census::new(), Arc::new(OnceLock::new()));
+    let (theirs, theirs_too) = (census.clone(), this.clone());
+    let called = Arc::new(AtomicUsize::new(0));
+    let calls = called.clone();
+    let map: Listened = ExpiringMap::builder()
+        .shards(1)
+        .on_end(move |_: &u64, value: &Counted, cause| {
+            if (value.id(), cause) == (1, Cause::Replaced) {
+                calls.fetch_add(1, SeqCst);
+                let map: &std::sync::Weak<Listened> = theirs_too.get().unwrap();
+                meanwhile(&map.upgrade().unwrap(), &theirs);
+            }
+        })
+        .build_manual()
+        .unwrap();
+    let map = Arc::new(map);
+    this.set(Arc::downgrade(&map)).unwrap();
+    for turn in 1..=3 {
+        map.insert(0, Counted::of(&census, 1)).unwrap();
+        let mine = map.upsert(0, |_| Counted::of(&census, 2)).unwrap();
+        assert_eq!(called.load(SeqCst), turn, "{what}");
+        // Other threads end and free as much as they like.
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for key in 1..200 {
+                    map.insert(key, Counted::of(&census, key)).unwrap();
+                    map.remove(&key);
+                    map.flush(Duration::ZERO);
+                }
+            });
+        });
+        assert_eq!((mine.id(), mine.is_dropped()), (2, false), "{what}");
+        drop(mine);
+        map.clear();
+        assert!(map.flush(GENEROUS), "{what}");
+        assert_eq!((census.left(), unreclaimed(&map)), (0, 0), "{what}");
+    }
+}
+
+#[test]
+fn an_upsert_returns_its_own_value_whatever_the_listener_has_done() {
+    let both = upsert_returns_its_own_value;
+    both("nothing", |_, _| ());
+    both("removed", |map, _| drop(map.remove(&0)));
+    both("removed and freed", |map, census| {
+        drop(map.remove(&0));
+        assert!(map.flush(GENEROUS), "the caller is not pinned");
+        // The new value is kept: the old one and this one are lent.
+        assert_eq!(census.left(), 2);
+    });
+    both("replaced", |map, census| {
+        drop(map.insert(0, Counted::of(census, 3)).unwrap())
+    });
+    both("replaced and freed", |map, census| {
+        drop(map.insert(0, Counted::of(census, 3)).unwrap());
+        assert!(map.flush(GENEROUS), "the caller is not pinned");
+        assert_eq!(census.left(), 3);
+    });
+    both("taken", |map, _| {
+        let removed = map.remove(&0).unwrap();
+        let kept = removed.into_value().expect_err("it is to be returned");
+        assert_eq!(kept.id(), 2);
+    });
+    both("upserted in its turn, and removed", |map, census| {
+        let inner = map.upsert(0, |_| Counted::of(census, 3)).unwrap();
+        drop(map.remove(&0));
+        map.flush(Duration::ZERO);
+        assert_eq!((inner.id(), inner.is_dropped()), (3, false));
+    });
+    both("by a second upsert's listener", |map, census| {
+        drop(map.insert(7, Counted::of(census, 7)).unwrap());
+        drop(map.upsert(7, |_| Counted::of(census, 8)).unwrap());
+        drop(map.remove(&0));
+        assert!(map.flush(GENEROUS));
+        drop(map.remove(&7));
+    });
+}
+
+/// What an upsert has put in, and its listener has removed, can be taken once the upsert's reference
+/// is dropped; and a shutdown drops it.
+#[test]
+fn what_an_upsert_has_returned_is_kept_no_longer_than_its_reference() {
+    type Map = ExpiringMap<u64, Counted>;
+    for takes in [true, false] {
+        let (census, this) = (Census::new(), Arc::new(OnceLock::<&'static Map>::new()));
+        let (theirs, removed) = (this.clone(), Arc::new(Mutex::new(None)));
+        let hand_over = removed.clone();
+        let map = ExpiringMap::builder()
+            .on_end(move |_: &u64, _: &Counted, cause| {
+                if cause == Cause::Replaced {
+                    *hand_over.lock().unwrap() = theirs.get().unwrap().remove(&0);
+                }
+            })
+            .build_manual()
+            .unwrap();
+        let map: &'static Map = Box::leak(Box::new(map));
+        assert!(this.set(map).is_ok());
+        for _ in 0..10 {
+            map.insert(0, Counted::of(&census, 1)).unwrap();
+            let mine = map.upsert(0, |_| Counted::of(&census, 2)).unwrap();
+            let ended = removed.lock().unwrap().take().expect("it was there");
+            if takes {
+                let ended = ended.into_value().expect_err("it is lent");
+                drop(mine);
+                assert_eq!(ended.into_value().ok().map(|value| value.id()), Some(2));
+            } else {
+                drop(ended);
+                assert!(!map.flush(Duration::ZERO), "this thread is pinned");
+                assert_eq!((mine.id(), mine.is_dropped()), (2, false));
+                drop(mine);
+            }
+        }
+        map.shutdown();
+        assert_eq!((census.left(), unreclaimed(map)), (0, 0), "{takes}");
+    }
+}
+
+/// A key that has the hash of all others, and at one of whose comparisons something happens.
+struct Odd(u64, clocks::Delayed);
+
+impl std::hash::Hash for Odd {
+    fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
+        0.hash(hasher);
+    }
+}
+
+impl PartialEq for Odd {
+    fn eq(&self, other: &Self) -> bool {
+        expiry::Clock::now(&self.1);
+        self.0 == other.0
+    }
+}
+
+impl Eq for Odd {}
+
+/// A shutdown overtakes an insertion, which ends its own entry and calls the listener for it: not
+/// pinned, and what the insertion returns is still there.
+#[test]
+fn the_listener_of_an_insertion_that_a_shutdown_overtakes_runs_unpinned() {
+    type Overtaken = ExpiringMap<Odd, Counted>;
+    let mut overtaken = [0; 3];
+    for (call, before) in (0..3).flat_map(|call| (0..6).map(move |before| (call, before))) {
+        let (census, compared) = (Census::new(), clocks::Delayed::default());
+        let (this, flushed) = (Arc::new(OnceLock::new()), Arc::new(AtomicUsize::new(0)));
+        let (theirs, flushes) = (this.clone(), flushed.clone());
+        let caller = thread::current().id();
+        let map = ExpiringMap::builder()
+            .shards(1)
+            .on_end(move |_: &Odd, value: &Counted, cause| {
+                if (value.id(), cause, thread::current().id()) == (2, Cause::Closed, caller) {
+                    let map: &std::sync::Weak<Overtaken> = theirs.get().unwrap();
+                    let map = map.upgrade().unwrap();
+                    assert!(
+                        map.metrics().unreclaimed > 0,
+                        "there is something to wait for"
+                    );
+                    assert!(map.flush(GENEROUS), "the caller is not pinned");
+                    flushes.fetch_add(1, SeqCst);
+                }
+            })
+            .build_manual()
+            .unwrap();
+        let map = Arc::new(map);
+        this.set(Arc::downgrade(&map)).unwrap();
+        let key = |id| Odd(id, compared.clone());
+        map.insert(key(1), Counted::of(&census, 1)).unwrap();
+        let closes = map.clone();
+        // The caller is pinned: the shutdown leaves what it has ended to others.
+        compared.after(before, move || closes.shutdown());
+        let value = || Counted::of(&census, 2);
+        let lent = match call {
+            0 => map.entry(key(2)).or_insert(value()).ok(),
+            1 => map.upsert(key(2), |_| value()).ok(),
+            _ => {
+                drop(map.insert(key(2), value()));
+                None
+            }
+        };
+        overtaken[call] += flushed.load(SeqCst);
+        if let Some(lent) = &lent {
+            map.flush(Duration::ZERO);
+            assert_eq!((lent.id(), lent.is_dropped()), (2, false));
+        }
+        drop(lent);
+        // If the call has compared fewer keys, the shutdown comes now.
+        while !compared.has_been() {
+            expiry::Clock::now(&compared);
+        }
+        assert_eq!(map.metrics().listener_panics, 0, "{call}, {before}");
+        drop(map);
+        assert_eq!(census.left(), 0, "{call}, {before}");
+    }
+    assert!(overtaken.iter().all(|times| *times > 0), "{overtaken:?}");
+}
+
+/// A shutdown ends entry after entry: other threads' removals meanwhile are reclaimed.
+#[test]
+fn a_listener_of_a_shutdown_that_is_stuck_holds_back_nothing() {
+    let (census, door) = (Census::new(), Door::default());
+    let entered = Arc::new(AtomicBool::new(false));
+    let (waits, enters) = (door.clone(), entered.clone());
+    let map = ExpiringMap::builder()
+        .shards(1)
+        .on_end(move |_: &u64, _: &Counted, cause| {
+            if cause == Cause::Closed && !enters.swap(true, SeqCst) {
+                waits.pass();
+            }
+        })
+        .build_manual()
+        .unwrap();
+    for key in 0..1000 {
+        map.insert(key, Counted::new(&census)).unwrap();
+    }
+    let map = Arc::new(map);
+    let (theirs, opens) = (map.clone(), Opens(door));
+    let caller = thread::spawn(move || theirs.shutdown());
+    wait_for("the listener is called", || entered.load(SeqCst));
+    let removed = (0..1000).filter(|key| map.remove(key).is_some()).count();
+    assert!(removed >= 900);
+    wait_for("what was removed is dropped", || {
+        map.flush(Duration::ZERO);
+        census.left() <= 1000 - removed as u64
+    });
+    drop(opens);
+    caller.join().unwrap();
+    drop(Arc::into_inner(map));
+    assert_eq!(census.left(), 0);
+}
+
+// ---- fault 4: panics of `Drop` on the way of a reference ----
+
+/// Panics when it is dropped, if it is armed.
+#[derive(Debug)]
+struct Bad {
+    key: u64,
+    armed: bool,
+    _counted: Counted,
+}
+
+impl Bad {
+    fn new(key: u64, armed: bool, census: &Arc<Census>) -> Self {
+        Bad {
+            key,
+            armed,
+            _counted: Counted::new(census),
+        }
+    }
+}
+
+impl Drop for Bad {
+    fn drop(&mut self) {
+        assert!(!self.armed, "as it is meant to");
+    }
+}
+
+impl PartialEq for Bad {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for Bad {}
+
+impl std::hash::Hash for Bad {
+    fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
+        self.key.hash(hasher);
+    }
+}
+
+/// A lifetime whose `Drop` panics.
+struct BadLifetime(Bad);
+
+impl From<BadLifetime> for expiry::Lifetime {
+    fn from(bad: BadLifetime) -> Self {
+        assert!(bad.0.armed);
+        expiry::Lifetime::new()
+    }
+}
+
+/// Runs `act`, which panics, and then ends more entries in the same map, which must be dropped all
+/// the same.
+fn still_reclaims(what: &str, act: impl FnOnce(&ExpiringMap<Bad, Bad>, &Arc<Census>)) {
+    let census = Census::new();
+    let map = ExpiringMap::builder().build_manual().unwrap();
+    let bad = |key| Bad::new(key, false, &census);
+    map.insert(bad(0), bad(0)).unwrap();
+    let acts = std::panic::AssertUnwindSafe(|| act(&map, &census));
+    assert!(std::panic::catch_unwind(acts).is_err(), "{what}");
+    for key in 1..200 {
+        map.insert(bad(key), bad(key)).unwrap();
+    }
+    map.clear();
+    assert!(map.flush(GENEROUS), "{what}");
+    assert_eq!((census.left(), unreclaimed_of(&map)), (0, 0), "{what}");
+}
+
+fn unreclaimed_of(map: &ExpiringMap<Bad, Bad>) -> u64 {
+    map.metrics().unreclaimed
+}
+
+#[test]
+fn a_drop_that_panics_beside_a_reference_leaves_no_pin() {
+    use expiry::expiring_map::Entry;
+    still_reclaims("or_insert, occupied", |map, census| {
+        let value = Bad::new(0, true, census);
+        drop(map.entry(Bad::new(0, false, census)).or_insert(value));
+    });
+    still_reclaims("or_insert_with, occupied", |map, census| {
+        let value = Bad::new(0, true, census);
+        drop(
+            map.entry(Bad::new(0, false, census))
+                .or_insert_with(|| value),
+        );
+    });
+    still_reclaims("into_ref", |map, census| {
+        let Entry::Occupied(entry) = map.entry(Bad::new(0, true, census)) else {
+            unreachable!("it is there")
+        };
+        drop(entry.into_ref());
+    });
+    still_reclaims("or_insert, the key", |map, census| {
+        drop(
+            map.entry(Bad::new(0, true, census))
+                .or_insert(Bad::new(0, false, census)),
+        );
+    });
+    // Another thread inserts between the look and the insertion: the value made here is the loser.
+    for by_key in [false, true] {
+        still_reclaims("or_insert_with, vacant", |map, census| {
+            let entry = map.entry(Bad::new(1, by_key, census));
+            assert!(matches!(entry, Entry::Vacant(_)));
+            let there = || Bad::new(1, false, census);
+            map.insert(there(), there()).unwrap();
+            drop(entry.or_insert_with(|| Bad::new(1, !by_key, census)));
+        });
+    }
+    still_reclaims("upsert, the closure", |map, census| {
+        let _ = map.upsert(Bad::new(0, false, census), |_| panic!("as it is meant to"));
+    });
+    // What the closures hold is dropped before the result is on its way out.
+    for key in [0, 1] {
+        still_reclaims("upsert, what the closure holds", |map, census| {
+            let held = Bad::new(9, true, census);
+            let value = || Bad::new(key, false, census);
+            drop(map.upsert(value(), move |_| {
+                let _ = &held;
+                value()
+            }));
+        });
+    }
+    still_reclaims("remove_if, what the closure holds", |map, census| {
+        let held = Bad::new(9, true, census);
+        let zero = Bad::new(0, false, census);
+        drop(map.remove_if(&zero, move |_, _| {
+            let _ = &held;
+            true
+        }));
+    });
+    still_reclaims("remove, the key", |map, census| {
+        let Entry::Occupied(entry) = map.entry(Bad::new(0, true, census)) else {
+            unreachable!("it is there")
+        };
+        drop(entry.remove());
+    });
+    for key in [0, 1] {
+        still_reclaims("or_insert_for, the lifetime", |map, census| {
+            let lifetime = BadLifetime(Bad::new(9, true, census));
+            let value = || Bad::new(key, false, census);
+            drop(map.entry(value()).or_insert_for(lifetime, value));
+        });
+    }
+    still_reclaims("insert, the key's Eq is not asked", |map, census| {
+        // Of two keys that are equal the map keeps the new one; the old one is the driver's to
+        // drop.
+        drop(map.insert(Bad::new(0, false, census), Bad::new(0, false, census)));
+        panic!("as it is meant to");
+    });
+}
+
+/// A value whose `Drop` panics is counted, and the values after it are dropped.
+#[test]
+fn a_drop_that_panics_in_the_driver_is_counted() {
+    let census = Census::new();
+    let map = ExpiringMap::builder().build_manual().unwrap();
+    for key in 0..100 {
+        map.insert(key, Bad::new(key, key % 10 == 0, &census))
+            .unwrap();
+    }
+    map.clear();
+    assert!(map.flush(GENEROUS));
+    assert_eq!((census.left(), map.metrics().drop_panics), (0, 10));
+    assert_eq!(map.metrics().unreclaimed, 0);
+}
+
+// ---- D9: how soon, and by whom ----
+
+/// A process that went idle kept what it had removed, without limit.
+#[test]
+fn what_an_idle_process_has_removed_is_dropped() {
+    for interval in [MS, 20 * MS, 200 * MS] {
+        let census = Census::new();
+        let map = ExpiringMap::builder().interval(interval).build().unwrap();
+        let large = || (Counted::new(&census), vec![0_u8; 8 << 20]);
+        for key in 0..40 {
+            map.insert(key, large()).unwrap();
+        }
+        for key in 0..20 {
+            drop(map.remove(&key));
+        }
+        for key in 20..40 {
+            drop(map.insert(key, large()).unwrap());
+        }
+        wait_for("they are dropped", || census.left() == 20);
+    }
+}
+
+#[test]
+fn a_flush_has_dropped_all_that_had_ended() {
+    for reaper in [false, true] {
+        let census = Census::new();
+        let builder = ExpiringMap::builder().interval(SECOND);
+        let map = if reaper {
+            builder.build()
+        } else {
+            builder.build_manual()
+        };
+        let map = map.unwrap();
+        for key in 0..5000 {
+            map.insert(key, Counted::new(&census)).unwrap();
+            map.insert(key, Counted::new(&census)).unwrap();
+        }
+        assert!(map.flush(GENEROUS));
+        assert_eq!((census.left(), map.metrics().unreclaimed), (5000, 0));
+        let lent = map.get(&7).unwrap();
+        map.clear();
+        assert!(!map.flush(5 * MS), "a reader holds one");
+        assert_eq!(census.left(), 5000);
+        assert!(!lent.is_dropped());
+        drop(lent);
+        assert!(map.flush(GENEROUS));
+        assert_eq!((census.left(), map.metrics().unreclaimed), (0, 0));
+    }
+}
+
+/// Another thread's reader counts as well.
+#[test]
+fn a_flush_waits_for_other_threads_readers() {
+    let census = Census::new();
+    let map = ExpiringMap::builder().build_manual().unwrap();
+    map.insert(1, Counted::new(&census)).unwrap();
+    let (ready, begun) = mpsc::channel();
+    let (ends, end) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let map = &map;
+        scope.spawn(move || {
+            let lent = map.get(&1);
+            ready.send(()).unwrap();
+            let _ = end.recv();
+            drop(lent);
+        });
+        begun.recv().unwrap();
+        drop(map.remove(&1));
+        assert!(!map.flush(5 * MS));
+        assert_eq!(census.left(), 1);
+        drop(ends);
+        assert!(map.flush(GENEROUS));
+        assert_eq!(census.left(), 0);
+    });
+}
+
+/// Removes an entry of the map when it is dropped, or waits at a door.
+enum Acts {
+    Waits { _until: Stuck },
+    Removes(Arc<OnceLock<std::sync::Weak<ExpiringMap<u64, Acts>>>>, u64),
+    Nothing,
+}
+
+impl Drop for Acts {
+    fn drop(&mut self) {
+        if let Acts::Removes(map, key) = self {
+            if let Some(map) = map.get().and_then(std::sync::Weak::upgrade) {
+                drop(map.remove(key));
+            }
+        }
+    }
+}
+
+/// What ends during a flush, and is dropped by it, does not stand for what another thread has yet
+/// to drop.
+#[test]
+fn a_flush_does_not_take_what_ended_later_for_what_had_ended() {
+    let (door, entered) = (Door::default(), Arc::new(AtomicBool::new(false)));
+    let this = Arc::new(OnceLock::new());
+    let map = Arc::new(ExpiringMap::builder().build_manual().unwrap());
+    this.set(Arc::downgrade(&map)).unwrap();
+    let stuck = Stuck {
+        door: door.clone(),
+        entered: entered.clone(),
+    };
+    map.insert(0, Acts::Waits { _until: stuck }).unwrap();
+    map.insert(1, Acts::Removes(this.clone(), 2)).unwrap();
+    map.insert(2, Acts::Removes(this.clone(), 3)).unwrap();
+    map.insert(3, Acts::Nothing).unwrap();
+    drop(map.remove(&0));
+    let opens = Opens(door);
+    let theirs = map.clone();
+    let other = thread::spawn(move || theirs.flush(GENEROUS));
+    wait_for("the other flush drops it", || entered.load(SeqCst));
+    drop(map.remove(&1));
+    assert!(
+        !map.flush(50 * MS),
+        "the other thread has not dropped it yet"
+    );
+    drop(opens);
+    assert!(other.join().unwrap());
+    assert!(map.flush(GENEROUS));
+    assert!(map.is_empty());
+}
+
+/// Calls its own map when it is dropped.
+struct Reenters {
+    map: Arc<OnceLock<std::sync::Weak<ExpiringMap<u64, Reenters>>>>,
+    again: u64,
+    _counted: Counted,
+}
+
+impl Drop for Reenters {
+    fn drop(&mut self) {
+        let Some(map) = self.map.get().and_then(std::sync::Weak::upgrade) else {
+            return;
+        };
+        assert!(map.get(&0).is_some());
+        if self.again > 0 {
+            let census = self._counted.census().clone();
+            let value = Reenters {
+                map: self.map.clone(),
+                again: self.again - 1,
+                _counted: Counted::new(&census),
+            };
+            // What is replaced, and what is removed, is dropped later.
+            drop(map.insert(1, value));
+            drop(map.remove(&1));
+        }
+        map.poll(100);
+        map.flush(Duration::ZERO);
+    }
+}
+
+#[test]
+fn a_drop_may_call_its_own_map() {
+    for reaper in [false, true] {
+        within(move || {
+            let (census, this) = (Census::new(), Arc::new(OnceLock::new()));
+            let builder = ExpiringMap::builder().interval(MS);
+            let map = if reaper {
+                builder.build()
+            } else {
+                builder.build_manual()
+            };
+            let map = Arc::new(map.unwrap());
+            this.set(Arc::downgrade(&map)).unwrap();
+            let value = |again| Reenters {
+                map: this.clone(),
+                again,
+                _counted: Counted::new(&census),
+            };
+            map.insert(0, value(0)).unwrap();
+            for key in 2..50 {
+                map.insert(key, value(key % 5)).unwrap();
+                map.insert(key, value(3)).unwrap();
+                drop(map.remove(&key));
+            }
+            wait_for("all but one are dropped", || {
+                map.flush(Duration::ZERO);
+                census.left() == 1
+            });
+            assert_eq!(map.metrics().drop_panics, 0);
+            // A value has the last handle to the map for a moment, perhaps.
+            drop(map);
+            wait_for("the last one is dropped", || census.left() == 0);
+        });
+    }
+}
+
+/// A value that has the last handle to its own map is dropped by that map's reaper, which ends
+/// then.
+#[test]
+fn a_map_may_go_with_one_of_its_own_values() {
+    struct Owner {
+        _map: Mutex<Option<Arc<ExpiringMap<u64, Owner>>>>,
+        _counted: Counted,
+    }
+    within(|| {
+        for turn in 0..50 {
+            let census = Census::new();
+            let owner = |map| Owner {
+                _map: Mutex::new(map),
+                _counted: Counted::new(&census),
+            };
+            let map = Arc::new(ExpiringMap::builder().interval(MS).build().unwrap());
+            for key in 0..10 {
+                map.insert(key, owner(None)).unwrap();
+            }
+            let time = if turn % 2 == 0 { MS } else { 100 * SECOND };
+            map.insert_with(10, owner(Some(map.clone())), time).unwrap();
+            if turn % 2 == 1 {
+                drop(map.remove(&10));
+            }
+            drop(map);
+            wait_for("all are dropped", || census.left() == 0);
+        }
+    });
+}
+
+// ---- threads that end ----
+
+thread_local! {
+    static KEPT: RefCell<Option<expiry::Ref<'static, u64, Counted>>> =
+        const { RefCell::new(None) };
+    static CALLS: RefCell<Option<Calls>> = const { RefCell::new(None) };
+}
+
+/// Calls the map when it is dropped, which is when its thread has ended.
+struct Calls {
+    map: &'static ExpiringMap<u64, Counted>,
+    key: u64,
+    census: Arc<Census>,
+}
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        let value = Counted::of(&self.census, self.key);
+        self.map.insert(self.key, value).unwrap();
+        assert_eq!(self.map.get(&self.key).unwrap().id(), self.key);
+        assert!(self.map.remove(&self.key).is_some());
+    }
+}
+
+/// A pin that outlives what else its thread has, and calls after that: threads that come later get
+/// the thread's place, and its state must be whole.
+#[test]
+fn a_reference_may_outlive_its_thread() {
+    within(|| {
+        let census = Census::new();
+        let map: &'static ExpiringMap<u64, Counted> =
+            Box::leak(Box::new(ExpiringMap::builder().build_manual().unwrap()));
+        map.insert(1, Counted::new(&census)).unwrap();
+        for turn in 0..1000 {
+            let theirs = census.clone();
+            let begins = move |key| {
+                if turn % 2 == 0 {
+                    // Registered first, these are destroyed last.
+                    KEPT.with_borrow(|_| ());
+                    CALLS.with_borrow(|_| ());
+                }
+                let lent = map.get(&1).unwrap();
+                KEPT.with_borrow_mut(|kept| *kept = Some(lent));
+                if turn % 3 == 0 {
+                    let census = theirs.clone();
+                    let calls = Calls { map, key, census };
+                    CALLS.with_borrow_mut(|mine| *mine = Some(calls));
+                }
+                drop(map.insert(2 + turn % 3, Counted::new(&theirs)).unwrap());
+                drop(map.insert(1, Counted::new(&theirs)).unwrap());
+            };
+            let mine = begins.clone();
+            let first = thread::spawn(move || mine(100));
+            let second = thread::spawn(move || begins(101));
+            // Meanwhile, and in their place.
+            assert!(map.get(&1).is_some());
+            first.join().unwrap();
+            second.join().unwrap();
+            let later = thread::spawn(move || {
+                drop(map.insert(9, Counted::of(&Census::new(), turn)).unwrap());
+                let lent = map.get(&9).unwrap();
+                assert_eq!((lent.id(), lent.is_dropped()), (turn, false));
+            });
+            later.join().unwrap();
+            if turn % 100 == 99 {
+                assert!(map.flush(GENEROUS), "no pin is left");
+            }
+        }
+        map.clear();
+        assert!(map.flush(GENEROUS));
+        assert_eq!(census.left(), 0);
+    });
+}

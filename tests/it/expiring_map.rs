@@ -1,0 +1,714 @@
+//! `ExpiringMap` and `TimeCacheMap`: one test per promise. Their results in general are `map_oracle.rs`'s.
+
+use expiry::expiring_map::Entry;
+use expiry::{
+    BuildError, Cause, ExpiringMap, Lifetime, ManualClock, StoreError, TimeCacheMap, Timeout,
+};
+use std::cell::Cell;
+use std::hash::{Hash, Hasher};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use crate::support::GENEROUS;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn manual<K, V>(clock: &ManualClock) -> ExpiringMap<K, V>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    ExpiringMap::builder()
+        .time_to_live(SECOND * 10)
+        .interval(SECOND)
+        .clock(clock.clone())
+        .build_manual()
+        .unwrap()
+}
+
+fn drive<K, V>(map: &ExpiringMap<K, V>)
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    while map.poll(usize::MAX) {}
+}
+
+#[test]
+fn what_is_used_lives_and_what_is_not_does_not() {
+    let clock = ManualClock::new();
+    let map = ExpiringMap::builder()
+        .time_to_live(SECOND * 60)
+        .time_to_idle(SECOND * 10)
+        .interval(SECOND)
+        .clock(clock.clone())
+        .build_manual()
+        .unwrap();
+    map.insert("used", 1).unwrap();
+    map.insert("only peeked at", 2).unwrap();
+    for _ in 0..6 {
+        clock.advance(SECOND * 9);
+        drive(&map);
+        assert_eq!(map.get("used").as_deref(), Some(&1));
+        assert!(map.peek("only peeked at").is_none() || clock_is_before(&clock, SECOND * 10));
+    }
+    assert_eq!(map.metrics().total.expired, 1);
+    // However often it is used, it does not outlive its time to live.
+    assert_eq!(map.remaining("used"), Some(SECOND * 6));
+    clock.advance(SECOND * 6);
+    assert!(map.get("used").is_none());
+}
+
+fn clock_is_before(clock: &ManualClock, time: Duration) -> bool {
+    use expiry::Clock;
+    u128::from(clock.now()) < time.as_nanos()
+}
+
+#[test]
+fn an_entry_has_a_lifetime_of_its_own() {
+    let clock = ManualClock::new();
+    let map = manual(&clock);
+    map.insert_with(1u64, (), SECOND * 3).unwrap();
+    map.insert_with(2, (), Timeout::Never).unwrap();
+    let idle = Lifetime::new().idle(Timeout::After(SECOND * 2));
+    map.insert_with(3, (), idle).unwrap();
+    map.insert(4, ()).unwrap();
+    let left = |key| map.remaining(&key);
+    assert_eq!(left(1), Some(SECOND * 3));
+    assert_eq!(left(2), Some(Duration::MAX));
+    assert_eq!(left(3), Some(SECOND * 2));
+    assert_eq!(left(4), Some(SECOND * 10));
+    assert_eq!(map.touch_with(&1, Timeout::After(SECOND * 8)), Ok(true));
+    assert_eq!(left(1), Some(SECOND * 8));
+    // It stays within its time to idle.
+    assert_eq!(map.touch_with(&3, Timeout::After(SECOND * 8)), Ok(true));
+    assert_eq!(left(3), Some(SECOND * 2));
+    clock.advance(SECOND * 1000);
+    drive(&map);
+    assert_eq!(
+        map.iter().map(|entry| *entry.key()).collect::<Vec<_>>(),
+        [2]
+    );
+}
+
+#[test]
+fn bad_times_are_refused_and_nothing_is_lost() {
+    let map = ExpiringMap::builder()
+        .interval(Duration::from_millis(1))
+        .clock(ManualClock::new())
+        .build_manual()
+        .unwrap();
+    map.insert("a".to_string(), 1).unwrap();
+    let after = Timeout::After;
+    let cases = [
+        (Lifetime::from(Duration::ZERO), StoreError::ZeroTimeout),
+        (Lifetime::from(Duration::MAX), StoreError::TimeoutTooLong),
+        (
+            Lifetime::new().idle(after(Duration::ZERO)),
+            StoreError::ZeroTimeout,
+        ),
+        (
+            Lifetime::new().idle(after(Duration::MAX)),
+            StoreError::TimeoutTooLong,
+        ),
+    ];
+    for (lifetime, error) in cases {
+        for key in ["a", "b"] {
+            let refused = map.insert_with(key.to_string(), 7, lifetime).unwrap_err();
+            assert_eq!(
+                (refused.key.as_str(), refused.value, refused.error),
+                (key, 7, error)
+            );
+        }
+        match map.entry("a".to_string()) {
+            Entry::Occupied(entry) => {
+                let refused = entry.insert_with(7, lifetime).unwrap_err();
+                assert_eq!((refused.key.as_str(), refused.error), ("a", error));
+            }
+            Entry::Vacant(_) => panic!("it is there"),
+        }
+    }
+    assert_eq!(
+        map.touch_with("a", after(Duration::ZERO)),
+        Err(StoreError::ZeroTimeout)
+    );
+    assert_eq!(
+        map.touch_with("a", after(Duration::MAX)),
+        Err(StoreError::TimeoutTooLong)
+    );
+    assert_eq!((map.get_cloned("a"), map.len()), (Some(1), 1));
+    let builder = || ExpiringMap::<u8, u8>::builder();
+    assert_eq!(
+        builder().time_to_live(Duration::ZERO).build_manual().err(),
+        Some(BuildError::ZeroTimeout)
+    );
+    assert_eq!(
+        builder().time_to_idle(Duration::ZERO).build_manual().err(),
+        Some(BuildError::ZeroTimeout)
+    );
+    assert!(matches!(
+        builder()
+            .time_to_live(SECOND)
+            .interval(SECOND * 2)
+            .build_manual()
+            .err(),
+        Some(BuildError::IntervalAboveTimeout { .. })
+    ));
+    assert!(matches!(
+        builder()
+            .time_to_idle(Duration::MAX)
+            .interval(Duration::from_millis(1))
+            .build_manual()
+            .err(),
+        Some(BuildError::TimeoutTooLong { .. })
+    ));
+}
+
+#[test]
+fn a_full_map_refuses_keys_and_replaces_values() {
+    let clock = ManualClock::new();
+    let map = ExpiringMap::builder()
+        .capacity(100)
+        .clock(clock.clone())
+        .build_manual()
+        .unwrap();
+    for key in 0..100u64 {
+        map.insert(key, key.to_string()).unwrap();
+    }
+    let refused = map.insert(100, "late".to_string()).unwrap_err();
+    assert_eq!(
+        (refused.key, refused.value.as_str(), refused.error),
+        (100, "late", StoreError::Full)
+    );
+    let refused = map.entry(100).or_insert("late".to_string()).unwrap_err();
+    assert_eq!(refused.error, StoreError::Full);
+    assert_eq!(
+        *map.insert(7, "new".to_string()).unwrap().unwrap().value(),
+        "7"
+    );
+    assert_eq!(
+        *map.upsert(7, |old| format!("{} again", old.unwrap()))
+            .unwrap(),
+        "new again"
+    );
+    map.remove(&7).unwrap();
+    map.insert(100, "in".to_string()).unwrap();
+    assert_eq!(map.len(), 100);
+    let metrics = map.metrics();
+    assert_eq!((metrics.capacity, metrics.refused), (Some(100), 2));
+    map.shutdown();
+    assert_eq!(
+        map.insert(1, String::new()).unwrap_err().error,
+        StoreError::Closed
+    );
+    assert_eq!(map.metrics().refused, 2);
+}
+
+/// A key whose `Hash` or `Eq` panics when it is told to.
+#[derive(Clone, Debug)]
+struct Touchy(u64);
+
+thread_local! {
+    static BAD_HASH: Cell<bool> = const { Cell::new(false) };
+    static BAD_EQ: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Hash for Touchy {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        assert!(!BAD_HASH.get(), "bad hash");
+        self.0.hash(hasher);
+    }
+}
+
+impl PartialEq for Touchy {
+    fn eq(&self, other: &Self) -> bool {
+        assert!(!BAD_EQ.get(), "bad eq");
+        self.0 == other.0
+    }
+}
+
+impl Eq for Touchy {}
+
+#[test]
+fn a_panic_of_a_key_is_its_callers_and_changes_nothing() {
+    let clock = ManualClock::new();
+    let held = Arc::new(());
+    let map = manual(&clock);
+    map.insert(Touchy(1), held.clone()).unwrap();
+    for bad in [&BAD_HASH, &BAD_EQ] {
+        bad.set(true);
+        let panics = |f: &dyn Fn()| catch_unwind(AssertUnwindSafe(f)).is_err();
+        assert!(panics(&|| drop(map.get(&Touchy(1)))));
+        assert!(panics(&|| drop(map.insert(Touchy(1), held.clone()))));
+        assert!(panics(&|| drop(map.remove(&Touchy(1)))));
+        assert!(panics(&|| assert!(map.touch(&Touchy(1)))));
+        assert!(panics(&|| drop(
+            map.entry(Touchy(1)).or_insert(held.clone())
+        )));
+        bad.set(false);
+        assert_eq!(map.len(), 1);
+        assert!(map.touch(&Touchy(1)));
+    }
+    // It expires without being hashed or compared.
+    BAD_HASH.set(true);
+    BAD_EQ.set(true);
+    clock.advance(SECOND * 11);
+    drive(&map);
+    BAD_HASH.set(false);
+    BAD_EQ.set(false);
+    assert!(map.is_empty());
+    map.insert(Touchy(1), held.clone()).unwrap();
+    assert_eq!(map.len(), 1);
+    // What did not get in has been dropped too.
+    until(|| Arc::strong_count(&held) == 2);
+}
+
+/// Until what is retired has been dropped, which takes until everybody has unpinned who is pinned now.
+fn until(done: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < GENEROUS, "retired, and never dropped");
+        std::thread::yield_now();
+    }
+}
+
+/// A value whose `Drop` panics if it is an odd one: one of 50.
+struct Odd(u64, Arc<AtomicUsize>);
+
+impl Drop for Odd {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Relaxed);
+        assert!(self.0 % 50 != 1, "an odd value is dropped");
+    }
+}
+
+#[test]
+fn a_panic_of_a_values_drop_loses_nothing_else() {
+    let clock = ManualClock::new();
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let map = manual(&clock);
+    let before = map.metrics().drop_panics;
+    for key in 0..1000u64 {
+        map.insert(key, Odd(key, dropped.clone())).unwrap();
+    }
+    for key in 0..100 {
+        map.insert(key, Odd(key, dropped.clone())).unwrap();
+        map.remove(&(key + 100)).unwrap();
+    }
+    clock.advance(SECOND * 11);
+    drive(&map);
+    map.insert(5000, Odd(0, dropped.clone())).unwrap();
+    until(|| dropped.load(Relaxed) == 1100);
+    assert!(map.metrics().drop_panics >= before + 22);
+    assert_eq!(map.len(), 1);
+}
+
+#[test]
+fn a_listener_that_panics_delays_nobody() {
+    let clock = ManualClock::new();
+    let told = Arc::new(AtomicUsize::new(0));
+    let listener = told.clone();
+    let map = ExpiringMap::builder()
+        .time_to_live(SECOND * 10)
+        .interval(SECOND)
+        .clock(clock.clone())
+        .on_end(move |_: &u64, _: &u64, _| {
+            listener.fetch_add(1, Relaxed);
+            panic!("the listener does not like it");
+        })
+        .build_manual()
+        .unwrap();
+    for key in 0..100 {
+        map.insert(key, key).unwrap();
+    }
+    assert_eq!(*map.insert(0, 7).unwrap().unwrap().value(), 0);
+    assert_eq!(*map.remove(&0).unwrap().value(), 7);
+    clock.advance(SECOND * 11);
+    drive(&map);
+    assert_eq!((told.load(Relaxed), map.len()), (101, 0));
+    let metrics = map.metrics();
+    assert_eq!(metrics.listener_panics, 101);
+    assert_eq!(
+        (
+            metrics.total.inserted,
+            metrics.total.replaced,
+            metrics.total.removed,
+            metrics.total.expired
+        ),
+        (100, 1, 1, 99)
+    );
+}
+
+type Shared = ExpiringMap<u64, u64>;
+
+/// A map whose listener has the map, with a thread or by hand.
+fn reentrant(
+    clock: Option<&ManualClock>,
+    f: impl Fn(&Shared, u64, Cause) + Send + Sync + 'static,
+) -> Arc<Shared> {
+    let own: Arc<OnceLock<Weak<Shared>>> = Arc::default();
+    let listener = own.clone();
+    let mut builder = ExpiringMap::builder()
+        .time_to_live(SECOND * 10)
+        .interval(SECOND)
+        .on_end(move |key: &u64, _: &u64, cause| {
+            if let Some(map) = listener.get().and_then(Weak::upgrade) {
+                f(&map, *key, cause);
+            }
+        });
+    if let Some(clock) = clock {
+        builder = builder.clock(clock.clone());
+    }
+    let map = match clock {
+        Some(_) => builder.build_manual(),
+        None => builder
+            .time_to_live(Duration::from_millis(1))
+            .interval(Duration::from_millis(1))
+            .build(),
+    };
+    let map = Arc::new(map.unwrap());
+    own.set(Arc::downgrade(&map)).unwrap();
+    map
+}
+
+#[test]
+fn a_listener_may_call_the_map() {
+    let clock = ManualClock::new();
+    let map = reentrant(Some(&clock), |map, key, cause| match cause {
+        Cause::Expired => {
+            assert!(map.get(&key).is_none() && !map.touch(&key) && map.remove(&key).is_none());
+            // Polling in a poll does nothing.
+            map.poll(usize::MAX);
+            map.insert(key + 1000, key).unwrap();
+            map.retain(|key, _| *key != 2000);
+        }
+        Cause::Replaced => drop(map.remove(&key)),
+        _ => {}
+    });
+    for key in 0..100 {
+        map.insert(key, key).unwrap();
+    }
+    map.insert(0, 1).unwrap();
+    assert!(map.get(&0).is_none());
+    clock.advance(SECOND * 11);
+    drive(&map);
+    assert_eq!(map.len(), 99);
+    assert_eq!(
+        map.iter()
+            .map(|entry| *entry - (*entry.key() - 1000))
+            .sum::<u64>(),
+        0
+    );
+}
+
+#[test]
+fn a_listener_may_shut_the_map_down_or_drop_it() {
+    let clock = ManualClock::new();
+    let closed = Arc::new(AtomicUsize::new(0));
+    let counter = closed.clone();
+    let map = reentrant(Some(&clock), move |map, key, cause| {
+        if cause == Cause::Expired && key == 5 {
+            map.shutdown();
+            for key in [77, 177] {
+                let refused = map.insert(key, 7).unwrap_err();
+                assert_eq!(refused.error, StoreError::Closed);
+            }
+        }
+        counter.fetch_add(1, Relaxed);
+    });
+    for key in 0..100 {
+        let time = [Timeout::Default, Timeout::Never][usize::from(key >= 50)];
+        map.insert_with(key, key, time).unwrap();
+    }
+    clock.advance(SECOND * 11);
+    drive(&map);
+    assert_eq!((closed.load(Relaxed), map.len()), (100, 0));
+    assert_eq!(map.metrics().listener_panics, 0);
+    map.shutdown();
+    assert_eq!((closed.load(Relaxed), map.len()), (100, 0));
+
+    // The last owner is the listener, on the reaper's own thread.
+    let owner: Arc<Mutex<Option<Arc<Shared>>>> = Arc::default();
+    let gone = Arc::new(AtomicBool::new(false));
+    let (owned, flag) = (owner.clone(), gone.clone());
+    let map = reentrant(None, move |_, _, _| {
+        drop(owned.lock().unwrap().take());
+        flag.store(true, Release);
+    });
+    let weak = Arc::downgrade(&map);
+    // Under the lock: the listener, which may come at once, finds its owner there.
+    let mut own = owner.lock().unwrap();
+    map.insert(1, 1).unwrap();
+    *own = Some(map);
+    drop(own);
+    while !gone.load(Acquire) || weak.strong_count() != 0 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn after_its_end_a_map_refuses_and_finds_nothing() {
+    let map = ExpiringMap::builder().build().unwrap();
+    map.insert(1u64, "one".to_string()).unwrap();
+    let one = map.get(&1).unwrap();
+    map.shutdown();
+    map.shutdown();
+    assert_eq!(one.value(), "one", "lent is lent");
+    assert!(map.get(&1).is_none() && map.remaining(&1).is_none() && !map.touch(&1));
+    let refused = map.insert(2, "two".to_string()).unwrap_err();
+    assert_eq!(
+        (refused.key, refused.value.as_str(), refused.error),
+        (2, "two", StoreError::Closed)
+    );
+    assert_eq!(
+        map.upsert(2, |_| String::new()).unwrap_err().error,
+        StoreError::Closed
+    );
+    assert_eq!(map.metrics().total.closed, 1);
+}
+
+/// Threads count into the same few keys, while these come and go: each increment is in a value that is there at the end, or
+/// that was removed or has expired.
+#[test]
+fn no_increment_is_lost() {
+    const THREADS: u64 = 4;
+    const EACH: u64 = 50_000;
+    let ended = Arc::new(AtomicU64::new(0));
+    let sum = ended.clone();
+    let map = ExpiringMap::builder()
+        .time_to_idle(Duration::from_millis(1))
+        .interval(Duration::from_millis(1))
+        .on_end(move |_: &u64, count: &u64, cause| {
+            if cause != Cause::Replaced {
+                sum.fetch_add(*count, Relaxed);
+            }
+        })
+        .build()
+        .unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let map = &map;
+            scope.spawn(move || {
+                for at in 0..EACH {
+                    let key = (at * 7 + thread) % 5;
+                    map.upsert(key, |old| old.map_or(1, |old| old + 1)).unwrap();
+                    if at % 64 == thread {
+                        map.remove_if(&key, |_, count| count % 2 == 0);
+                    }
+                }
+            });
+        }
+    });
+    map.shutdown();
+    assert_eq!(ended.load(Relaxed), THREADS * EACH);
+}
+
+#[test]
+fn a_time_cache_keeps_its_window_whatever_its_callbacks_take() {
+    for buckets in [2usize, 3, 5, 11] {
+        let expiration = SECOND * 10;
+        let window = expiration + expiration / u32::try_from(buckets - 1).unwrap();
+        let clock = ManualClock::new();
+        let expired: Arc<Mutex<Vec<u64>>> = Arc::default();
+        let (slow, list) = (clock.clone(), expired.clone());
+        let map = TimeCacheMap::builder(expiration)
+            .buckets(buckets)
+            .clock(clock.clone())
+            .on_expire(move |key: &u64, put_at: &Duration| {
+                assert_eq!(Duration::from_millis(*key * 313), *put_at);
+                list.lock().unwrap().push(*key);
+                // A third of a second each: a bucket full of them takes longer than the interval.
+                slow.advance(SECOND / 3);
+            })
+            .build_manual()
+            .unwrap();
+        let now = || {
+            use expiry::Clock;
+            Duration::from_nanos(clock.now())
+        };
+        let mut put = Vec::new();
+        for key in 0..100u64 {
+            let at = Duration::from_millis(key * 313);
+            clock.advance(at.saturating_sub(now()));
+            map.put(key, at).unwrap();
+            put.push((key, now()));
+            map.poll();
+            for &(key, at) in &put {
+                let age = now() - at;
+                assert!(
+                    age >= expiration || map.contains_key(&key),
+                    "{age:?} of {expiration:?}"
+                );
+                assert!(
+                    age < window || map.get(&key).is_none(),
+                    "{age:?} of {window:?}"
+                );
+            }
+            if now() > at {
+                // The callbacks have taken time: what comes later is put later.
+                break;
+            }
+        }
+        while !map.is_empty() {
+            clock.advance(SECOND / 10);
+            map.poll();
+            for &(key, at) in &put {
+                let age = now() - at;
+                assert!(
+                    age < window || map.get(&key).is_none(),
+                    "{age:?} of {window:?}"
+                );
+            }
+        }
+        assert_eq!(expired.lock().unwrap().len(), put.len());
+    }
+}
+
+#[test]
+fn a_time_cache_does_what_the_old_one_did() {
+    let clock = ManualClock::new();
+    let expired: Arc<Mutex<Vec<&str>>> = Arc::default();
+    let list = expired.clone();
+    let map = TimeCacheMap::builder(SECOND * 10)
+        .clock(clock.clone())
+        .on_expire(move |key: &&str, _: &u64| list.lock().unwrap().push(key))
+        .build_manual()
+        .unwrap();
+    map.put("renewed", 1).unwrap();
+    map.put("removed", 2).unwrap();
+    map.put("read", 3).unwrap();
+    assert_eq!(map.len(), 3);
+    clock.advance(SECOND * 9);
+    map.put("renewed", 4).unwrap();
+    assert_eq!(map.remove("removed").map(|ended| *ended.value()), Some(2));
+    assert_eq!(map.get("read").as_deref(), Some(&3));
+    clock.advance(SECOND * 6);
+    map.poll();
+    assert_eq!(*expired.lock().unwrap(), ["read"], "reading does not renew");
+    assert!(map.contains_key("renewed") && !map.contains_key("read") && map.len() == 1);
+    assert_eq!(
+        TimeCacheMap::<u8, u8>::builder(SECOND)
+            .buckets(1)
+            .build()
+            .err(),
+        Some(BuildError::TooFewBuckets { buckets: 1 })
+    );
+    assert_eq!(
+        TimeCacheMap::<u8, u8>::new(Duration::ZERO).err(),
+        Some(BuildError::ZeroTimeout)
+    );
+    let fine = TimeCacheMap::<u8, u8>::builder(SECOND)
+        .buckets(usize::MAX)
+        .build();
+    assert!(matches!(
+        fine.err(),
+        Some(BuildError::IntervalTooShort { .. })
+    ));
+}
+
+#[test]
+fn entries_and_upserts_may_have_lifetimes_of_their_own() {
+    let clock = ManualClock::new();
+    let map = ExpiringMap::builder()
+        .time_to_live(SECOND * 10)
+        .interval(SECOND)
+        .clock(clock.clone())
+        .build_manual()
+        .unwrap();
+    map.entry(1).or_insert_for(SECOND * 3, || 10).unwrap();
+    map.entry(1).or_insert_for(SECOND * 100, || 11).unwrap();
+    map.upsert_for(2, SECOND * 3, |old| old.map_or(20, |old| old + 1))
+        .unwrap();
+    let left = |key: u64| map.remaining(&key).map(|left| left.as_secs());
+    assert_eq!((left(1), left(2)), (Some(3), Some(3)));
+    assert_eq!(map.get_cloned(&1), Some(10));
+    clock.advance(SECOND * 2);
+    map.upsert_for(2, SECOND * 5, |old| old.map_or(20, |old| old + 1))
+        .unwrap();
+    clock.advance(SECOND * 2);
+    assert_eq!((left(1), left(2)), (None, Some(3)));
+    assert_eq!(map.get_cloned(&2), Some(21));
+    let refused = map.upsert_for(2, Duration::ZERO, |_| 0).unwrap_err();
+    assert_eq!((refused.key, refused.error), (2, StoreError::ZeroTimeout));
+    assert_eq!(map.get_cloned(&2), Some(21));
+}
+
+#[test]
+fn a_full_map_ends_what_is_due_before_it_refuses() {
+    let clock = ManualClock::new();
+    let told = Arc::new(AtomicUsize::new(0));
+    let counter = told.clone();
+    let map = ExpiringMap::builder()
+        .time_to_live(SECOND * 10)
+        .interval(SECOND)
+        .capacity(100)
+        .clock(clock.clone())
+        .on_end(move |_: &u64, _: &u64, cause| {
+            assert_eq!(cause, Cause::Expired);
+            counter.fetch_add(1, Relaxed);
+        })
+        .build_manual()
+        .unwrap();
+    let fill = |keys: std::ops::Range<u64>| {
+        let inserted = keys.map(|key| map.insert(key, key));
+        inserted.filter(Result::is_ok).count()
+    };
+    assert_eq!(fill(0..150), 100);
+    clock.advance(SECOND * 9);
+    assert_eq!((fill(200..201), told.load(Relaxed)), (0, 0));
+    clock.advance(SECOND * 2);
+    // Nobody polls.
+    assert_eq!(fill(200..350), 100);
+    assert_eq!((told.load(Relaxed), map.len()), (100, 100));
+    assert!(map.contains_key(&200) && !map.contains_key(&0));
+    // However often room was looked for.
+    assert_eq!(map.metrics().refused, 101);
+}
+
+/// More keys than homes have room of their own for.
+#[test]
+fn each_of_many_keys_is_found_and_removed_once() {
+    let map = manual(&ManualClock::new());
+    let keys = || 0..5_000u64;
+    for key in keys() {
+        assert!(map.insert(key, key).unwrap().is_none());
+    }
+    // Where one table is left, a look at a key's home is mostly enough.
+    drive(&map);
+    for key in keys() {
+        assert_eq!(map.get(&key).as_deref(), Some(&key));
+    }
+    for key in keys() {
+        assert_eq!(map.remove(&key).map(|old| *old.value()), Some(key));
+        assert!(map.get(&key).is_none() && map.remove(&key).is_none());
+    }
+    assert_eq!(map.metrics().total.removed, 5_000);
+}
+
+/// What has less to live than what it replaces is told to have ended when its own time is up; it is not removed any more then.
+#[test]
+fn a_value_that_takes_anothers_place_ends_at_its_own_time() {
+    let (clock, told) = (ManualClock::new(), Arc::new(Mutex::new(Vec::new())));
+    let into = told.clone();
+    let map = ExpiringMap::builder()
+        .time_to_live(SECOND * 100)
+        .interval(SECOND)
+        .clock(clock.clone())
+        .on_end(move |_: &u64, value: &u64, cause| into.lock().unwrap().push((*value, cause)))
+        .build_manual()
+        .unwrap();
+    map.insert(1, 10).unwrap();
+    drive(&map);
+    let short = Lifetime::new().live(Timeout::After(SECOND));
+    map.insert_with(1, 20, short).unwrap();
+    let Entry::Occupied(entry) = map.entry(1) else {
+        panic!("it is there");
+    };
+    clock.advance(SECOND);
+    assert!(entry.remove().is_none(), "its time is up");
+    drive(&map);
+    let ends = [(10, Cause::Replaced), (20, Cause::Expired)];
+    assert_eq!(*told.lock().unwrap(), ends);
+}

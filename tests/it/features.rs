@@ -1,0 +1,1670 @@
+//! One test or more for each promise of the feature list, named after its row: A1 to A18 (ack trees) and F2 to F7, F9 (the engine).
+//!
+//! Each fails without the behaviour. A15 is the `compile_fail` examples of `Tuple`; F8 has a test binary of its own,
+//! `memory.rs`, because it measures the process; what needs many threads is in `threads.rs`.
+
+use crate::support::{after, let_pass, manual, manual_with, settle, wait_for, Told, GENEROUS, MS};
+use expiry::{
+    edge, Ack, AckError, AckTracker, Clock, Done, Fate, ManualClock, OnDrop, Outcome, Outcomes,
+    Reason, Root, RootId, Timeout, Tuple, WhenFull,
+};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+// ---- A: ack trees ----
+
+/// A1: completes when the XOR of everything seen is zero, and not before. Both kinds of roots.
+#[test]
+fn a01_a_tree_completes_when_its_xor_is_zero() {
+    let (tracker, _, told) = manual();
+    let [a, b, c] = [edge(), edge(), edge()];
+    let issued = tracker.issue(a ^ b, 7).unwrap();
+    tracker.init(5, a ^ b, 8).unwrap();
+    for root in [RootId::from(issued), RootId::from(5)] {
+        // `a` is done with, and has brought forth `c`.
+        assert_eq!(tracker.ack(root, a ^ c), Ok(Ack::Pending));
+        assert_eq!(tracker.ack(root, b), Ok(Ack::Pending));
+        assert!(told.take().is_empty());
+        assert_eq!(tracker.ack(root, c), Ok(Ack::Completed));
+        let outcome = told.only();
+        assert_eq!((outcome.root, outcome.reason), (root, Reason::Acked));
+        assert!(outcome.is_acked() && !outcome.is_failed() && !outcome.is_timed_out());
+    }
+    assert!(tracker.is_empty());
+}
+
+/// A1: `fail` ends a tree whatever is outstanding, `reset_timeout` gives it its time again.
+#[test]
+fn a01_fail_ends_and_reset_renews() {
+    let (tracker, clock, told) = manual();
+    let issued = tracker.issue(1, 7).unwrap();
+    tracker.init(5, 1, 8).unwrap();
+    for root in [RootId::from(issued), RootId::from(5)] {
+        assert_eq!(tracker.fail(root), Ok(Done::Now));
+        assert_eq!(told.only().reason, Reason::Failed { by: None });
+    }
+    let issued = tracker.issue(1, 7).unwrap();
+    tracker.init(5, 1, 8).unwrap();
+    let short = tracker.issue(1, 9).unwrap();
+    clock.advance(99 * MS);
+    assert_eq!(tracker.reset_timeout(issued), Ok(Done::Now));
+    assert_eq!(tracker.reset_timeout(5), Ok(Done::Now));
+    assert_eq!(
+        tracker.reset_timeout_to(short, after(50 * MS)),
+        Ok(Done::Now)
+    );
+    clock.advance(49 * MS);
+    settle(&tracker);
+    assert!(told.take().is_empty());
+    clock.advance(MS);
+    settle(&tracker);
+    assert_eq!(told.only().root, short.into());
+    clock.advance(49 * MS);
+    settle(&tracker);
+    assert!(told.take().is_empty());
+    clock.advance(MS);
+    settle(&tracker);
+    assert_eq!(told.take().len(), 2);
+}
+
+/// A1, W11: a timeout that is made shorter takes effect, also while a longer one is already being waited for.
+#[test]
+fn a01_reset_may_shorten() {
+    let (tracker, clock, told) = manual();
+    let root = tracker.issue(1, 7).unwrap();
+    settle(&tracker);
+    tracker.reset_timeout_to(root, after(3 * MS)).unwrap();
+    let polled = tracker.poll(1000);
+    assert_eq!(polled.next, Some(3 * MS));
+    clock.advance(3 * MS);
+    settle(&tracker);
+    assert!(told.only().is_timed_out());
+}
+
+/// A2: ack, fail and reset before init are held and merged; all orders of init and two acks complete.
+#[test]
+fn a02_any_order_of_arrival() {
+    let (tracker, _, told) = manual();
+    let (a, b) = (edge(), edge());
+    // 0 is the init; at each place in turn.
+    for (id, order) in [
+        [0, 1, 2],
+        [1, 0, 2],
+        [1, 2, 0],
+        [0, 2, 1],
+        [2, 0, 1],
+        [2, 1, 0],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let id = id as u64;
+        for (at, step) in order.into_iter().enumerate() {
+            assert!(told.take().is_empty());
+            match step {
+                0 => tracker.init(id, a ^ b, 30 + id).unwrap(),
+                n => {
+                    let ack = tracker.ack(id, if n == 1 { a } else { b });
+                    let before_init = order[at..].contains(&0);
+                    match (before_init, at) {
+                        (true, _) => assert_eq!(ack, Ok(Ack::Held)),
+                        (false, 2) => assert_eq!(ack, Ok(Ack::Completed)),
+                        (false, _) => assert_eq!(ack, Ok(Ack::Pending)),
+                    }
+                }
+            }
+        }
+        let outcome = told.only();
+        assert_eq!((outcome.root, outcome.owner), (RootId::Chosen(id), 30 + id));
+        assert!(outcome.is_acked());
+    }
+    assert_eq!(tracker.fail(50), Ok(Done::Held));
+    assert_eq!(tracker.init(50, a, 1), Ok(()));
+    assert_eq!(told.only().reason, Reason::Failed { by: None });
+    assert_eq!(tracker.reset_timeout(51), Ok(Done::Held));
+    assert_eq!(tracker.init(51, a, 1), Ok(()));
+    assert_eq!(tracker.ack(51, a), Ok(Ack::Completed));
+    assert!(told.only().is_acked());
+    assert!(tracker.is_empty());
+}
+
+/// A2: what is held is bounded in time, and the init that comes after that (S8) is not silent: it times out.
+#[test]
+fn a02_early_arrivals_are_bounded_in_time() {
+    let (tracker, clock, told) = manual_with(|builder| builder.early_timeout(20 * MS));
+    tracker.ack(1, 5).unwrap();
+    tracker.fail(2).unwrap();
+    clock.advance(20 * MS - Duration::from_nanos(1));
+    settle(&tracker);
+    assert_eq!(tracker.len(), 2);
+    clock.advance(Duration::from_nanos(1));
+    settle(&tracker);
+    assert_eq!(tracker.len(), 0);
+    assert!(told.take().is_empty(), "nobody owns an early arrival");
+    assert_eq!(tracker.metrics().total.early_expired, 2);
+    tracker.init(1, 5, 3).unwrap();
+    clock.advance(100 * MS);
+    settle(&tracker);
+    assert!(told.only().is_timed_out());
+}
+
+/// A2: the time of a root whose acks came early is counted from its init, not from them.
+#[test]
+fn a02_a_merged_root_has_its_full_timeout() {
+    let (tracker, clock, told) = manual_with(|builder| builder.early_timeout(20 * MS));
+    tracker.ack(1, 5).unwrap();
+    clock.advance(19 * MS);
+    tracker.init(1, 4, 3).unwrap();
+    clock.advance(99 * MS);
+    settle(&tracker);
+    assert!(told.take().is_empty());
+    assert_eq!(tracker.ack(1, 1), Ok(Ack::Completed));
+    assert!(told.only().is_acked());
+}
+
+/// A3: one entry per root, whatever the size of its tree.
+#[test]
+fn a03_a_large_tree_is_one_entry() {
+    let (tracker, _, told) = manual_with(|builder| builder.capacity(1));
+    let mut front = edge();
+    let root = tracker.issue(front, 0).unwrap();
+    for _ in 0..100_000 {
+        let next = edge();
+        assert_eq!(tracker.ack(root, front ^ next), Ok(Ack::Pending));
+        front = next;
+    }
+    assert_eq!(tracker.len(), 1);
+    assert_eq!(tracker.ack(root, front), Ok(Ack::Completed));
+    assert!(told.only().is_acked());
+}
+
+/// A4: exactly one outcome, told to its owner; what comes later changes nothing.
+#[test]
+fn a04_each_root_has_exactly_one_outcome() {
+    let (tracker, clock, told) = manual();
+    let roots: Vec<Root> = (0..3)
+        .map(|owner| tracker.issue(9, owner).unwrap())
+        .collect();
+    tracker.ack(roots[0], 9).unwrap();
+    tracker.fail(roots[1]).unwrap();
+    clock.advance(100 * MS);
+    settle(&tracker);
+    let told_once = told.take();
+    assert_eq!(told_once.len(), 3);
+    for outcome in told_once {
+        let owner = roots
+            .iter()
+            .position(|&root| RootId::from(root) == outcome.root);
+        assert_eq!(Some(outcome.owner as usize), owner);
+        match owner {
+            Some(0) => assert!(outcome.is_acked()),
+            Some(1) => assert!(outcome.is_failed()),
+            _ => assert!(outcome.is_timed_out()),
+        }
+    }
+    for root in roots {
+        assert_eq!(tracker.ack(root, 9), Err(AckError::NotLive));
+        assert_eq!(tracker.fail(root), Err(AckError::NotLive));
+        assert_eq!(tracker.reset_timeout(root), Err(AckError::NotLive));
+    }
+    clock.advance(1000 * MS);
+    settle(&tracker);
+    assert!(told.take().is_empty());
+}
+
+/// A5: latency from init to outcome, for all roots, none, or a share of them.
+#[test]
+fn a05_latency_sampling() {
+    for (rate, least, most) in [
+        (0.0, 0, 0),
+        (1.0, 1000, 1000),
+        (0.5, 350, 650),
+        (0.05, 10, 120),
+    ] {
+        let (tracker, clock, told) = manual_with(|builder| builder.latency_sampling(rate));
+        let roots: Vec<RootId> = (0..1000)
+            .map(|n| match n % 2 {
+                0 => tracker.issue(1, 0).unwrap().into(),
+                _ => {
+                    tracker.init(n, 1, 0).unwrap();
+                    n.into()
+                }
+            })
+            .collect();
+        clock.advance(10 * MS);
+        for root in roots {
+            tracker.ack(root, 1).unwrap();
+        }
+        let latencies: Vec<Duration> = told
+            .take()
+            .iter()
+            .filter_map(|outcome| outcome.latency)
+            .collect();
+        assert!(
+            (least..=most).contains(&latencies.len()),
+            "{rate}: {}",
+            latencies.len()
+        );
+        for latency in latencies {
+            assert!(
+                latency.abs_diff(10 * MS) < Duration::from_micros(5),
+                "{latency:?}"
+            );
+        }
+    }
+}
+
+/// A5: with each outcome, not just acked ones, and from the init where acks came before it.
+#[test]
+fn a05_latency_comes_with_every_outcome() {
+    let (tracker, clock, told) =
+        manual_with(|builder| builder.latency_sampling(1.0).timeout(40 * MS));
+    let near = |outcome: Outcome, expected: Duration| {
+        let latency = outcome.latency.unwrap();
+        assert!(
+            latency.abs_diff(expected) < Duration::from_micros(5),
+            "{outcome:?}"
+        );
+    };
+    let failed = tracker.issue(1, 0).unwrap();
+    tracker.issue(1, 0).unwrap();
+    tracker.ack(3, 1).unwrap();
+    clock.advance(10 * MS);
+    tracker.fail(failed).unwrap();
+    near(told.only(), 10 * MS);
+    tracker.init(3, 2, 0).unwrap();
+    clock.advance(10 * MS);
+    tracker.ack(3, 3).unwrap();
+    near(told.only(), 10 * MS);
+    clock.advance(20 * MS);
+    settle(&tracker);
+    near(told.only(), 40 * MS);
+    tracker.issue(1, 0).unwrap();
+    clock.advance(5 * MS);
+    tracker.shutdown(Fate::Cancel);
+    near(told.only(), 5 * MS);
+}
+
+/// A5: the latency of a root that is renewed for many of its timeouts is all of that time.
+#[test]
+fn a05_latency_of_a_root_that_is_renewed() {
+    let (tracker, clock, told) =
+        manual_with(|builder| builder.latency_sampling(1.0).timeout(100 * MS));
+    let root = tracker.issue(1, 0).unwrap();
+    for _ in 0..200 {
+        clock.advance(50 * MS);
+        tracker.reset_timeout(root).unwrap();
+        settle(&tracker);
+    }
+    tracker.ack(root, 1).unwrap();
+    let latency = told.only().latency.unwrap();
+    assert!(latency.abs_diff(200 * 50 * MS) < Duration::from_micros(5));
+}
+
+/// A5: the latency of a root whose fail came before its init is counted from the init too.
+#[test]
+fn a05_latency_of_an_early_fail_is_from_init() {
+    let (tracker, clock, told) = manual_with(|builder| builder.latency_sampling(1.0));
+    tracker.fail(4).unwrap();
+    clock.advance(10 * MS);
+    tracker.init(4, 1, 0).unwrap();
+    assert!(told.only().latency.unwrap() < Duration::from_micros(5));
+}
+
+/// A6: edge ids are never zero and differ, across threads too; all bits of them vary.
+#[test]
+fn a06_edge_ids() {
+    let draw = || (0..20_000).map(|_| edge()).collect::<Vec<u64>>();
+    let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(draw)).collect();
+    let mut all = draw();
+    for thread in threads {
+        all.extend(thread.join().unwrap());
+    }
+    assert!(!all.contains(&0));
+    let distinct: HashSet<u64> = all.iter().copied().collect();
+    assert_eq!(distinct.len(), all.len());
+    for bit in 0..64 {
+        let set = all.iter().filter(|&id| id >> bit & 1 == 1).count();
+        assert!(
+            (45_000..55_000).contains(&set),
+            "bit {bit}: {set} of 100,000"
+        );
+    }
+}
+
+/// A7: a tuple that belongs to several roots: one ack settles its share in each.
+#[test]
+fn a07_multi_anchoring() {
+    let (tracker, _, told) = manual();
+    let mut parents: Vec<_> = (0..3).map(|n| Tuple::root(&tracker, n).unwrap()).collect();
+    let joined = Tuple::join(&mut parents).unwrap();
+    assert_eq!(joined.roots().count(), 3);
+    for parent in parents {
+        assert_eq!(parent.ack(), Ok(Ack::Pending));
+    }
+    assert!(told.take().is_empty());
+    assert_eq!(joined.ack(), Ok(Ack::Completed));
+    let owners: HashSet<u64> = told.take().iter().map(|outcome| outcome.owner).collect();
+    assert_eq!(owners, HashSet::from([0, 1, 2]));
+}
+
+/// A7: a fail of such a tuple fails each, and one that has ended already does not keep the others from it.
+#[test]
+fn a07_multi_anchored_fail() {
+    let (tracker, _, told) = manual();
+    let mut parents: Vec<_> = (0..3).map(|n| Tuple::root(&tracker, n).unwrap()).collect();
+    let joined = Tuple::join(&mut parents).unwrap();
+    let root = parents[1].roots().next().unwrap();
+    tracker.fail(root).unwrap();
+    assert_eq!(told.only().owner, 1);
+    assert_eq!(joined.reset_timeout(), Err(AckError::NotLive));
+    assert_eq!(joined.fail_by(9), Err(AckError::NotLive));
+    let told = told.take();
+    assert_eq!(told.len(), 2);
+    for outcome in told {
+        assert_ne!(outcome.owner, 1);
+        assert_eq!(outcome.reason, Reason::Failed { by: Some(9) });
+    }
+    assert!(Tuple::join(std::iter::empty::<&mut Tuple<&AckTracker>>()).is_none());
+}
+
+/// A7: two parents of the same tree: the child is one tuple of it, with the share of both.
+#[test]
+fn a07_joining_tuples_of_one_tree() {
+    let (tracker, _, told) = manual();
+    let mut line = Tuple::root(&tracker, 1).unwrap();
+    let mut words = [line.emit(), line.emit()];
+    let joined = Tuple::join(&mut words).unwrap();
+    assert_eq!(joined.roots().count(), 1);
+    for word in words {
+        assert_eq!(word.ack(), Ok(Ack::Pending));
+    }
+    assert_eq!(line.ack(), Ok(Ack::Pending));
+    assert_eq!(joined.ack(), Ok(Ack::Completed));
+    assert!(told.only().is_acked());
+}
+
+/// A8: emitting costs no message: the tree learns of a child with its parent's ack, and waits for all of them.
+#[test]
+fn a08_edges_are_cached_in_the_parent() {
+    let (tracker, _, told) = manual();
+    let mut line = Tuple::root(&tracker, 1).unwrap();
+    let before = tracker.metrics();
+    let mut words: Vec<_> = (0..100).map(|_| line.emit()).collect();
+    assert_eq!(tracker.metrics(), before);
+    let letter = words[0].emit();
+    // Children first: the tree cannot complete as long as the parent is not acked.
+    for word in words.drain(..) {
+        assert_eq!(word.ack(), Ok(Ack::Pending));
+    }
+    assert_eq!(line.ack(), Ok(Ack::Pending));
+    assert!(told.take().is_empty());
+    assert_eq!(letter.ack(), Ok(Ack::Completed));
+    assert!(told.only().is_acked());
+}
+
+/// A9: a root without edges completes at once; an unanchored tuple is not tracked.
+#[test]
+fn a09_no_edges_and_no_anchor() {
+    let (tracker, _, told) = manual();
+    let root = tracker.issue(0, 3).unwrap();
+    assert_eq!(told.only().root, root.into());
+    tracker.init(8, 0, 3).unwrap();
+    assert_eq!(told.only().root, RootId::Chosen(8));
+    let mut tuple = Tuple::unanchored(&tracker);
+    let child = tuple.emit();
+    assert_eq!(child.roots().count(), 0);
+    assert_eq!(child.ack(), Ok(Ack::Pending));
+    assert_eq!(tuple.fail(), Ok(()));
+    assert!(tracker.is_empty() && told.take().is_empty());
+    assert_eq!(tracker.metrics().total.inserted, 2);
+}
+
+/// A10: per tracker, per root, and never; rounded up, never early.
+#[test]
+fn a10_timeouts() {
+    let (tracker, clock, told) = manual();
+    // Off the grid of intervals on purpose.
+    clock.advance(Duration::from_micros(300));
+    tracker.issue(1, 0).unwrap();
+    tracker
+        .issue_with(1, 1, after(Duration::from_micros(2500)))
+        .unwrap();
+    tracker.issue_with(1, 2, Timeout::Never).unwrap();
+    tracker.init_with(7, 1, 3, after(200 * MS)).unwrap();
+    let mut seen = Vec::new();
+    for micros in 1..=300_000u64 {
+        if micros % 100 != 0 {
+            continue;
+        }
+        clock.set(micros * 1000 + 300_000 - 1);
+        settle(&tracker);
+        clock.set(micros * 1000 + 300_000);
+        settle(&tracker);
+        seen.extend(
+            told.take()
+                .iter()
+                .map(|outcome| (outcome.owner, clock.now() / 1000)),
+        );
+    }
+    assert_eq!(seen, [(1, 3000), (0, 101_000), (3, 201_000)]);
+    assert_eq!(tracker.len(), 1);
+}
+
+/// A10: switched off for the tracker, and a root may still have one of its own.
+#[test]
+fn a10_timeouts_off() {
+    let (tracker, clock, told) = manual_with(expiry::AckTrackerBuilder::timeouts_off);
+    tracker.issue(1, 0).unwrap();
+    tracker.init(5, 1, 0).unwrap();
+    tracker.issue_with(1, 1, after(5 * MS)).unwrap();
+    clock.advance(Duration::from_secs(10 * 365 * 24 * 3600));
+    settle(&tracker);
+    assert_eq!(told.only().owner, 1);
+    assert_eq!(tracker.len(), 2);
+    // From never to soon and back.
+    assert_eq!(tracker.reset_timeout_to(5, after(5 * MS)), Ok(Done::Now));
+    assert_eq!(tracker.reset_timeout(5), Ok(Done::Now));
+    clock.advance(10 * MS);
+    settle(&tracker);
+    assert_eq!(tracker.len(), 2);
+}
+
+/// A10: with timeouts off there is no timeout that an interval could be above.
+#[test]
+fn a10_timeouts_off_allows_any_interval() {
+    let built = AckTracker::builder()
+        .timeouts_off()
+        .interval(Duration::from_secs(60))
+        .early_timeout(Duration::from_secs(120))
+        .build_manual();
+    assert!(built.is_ok(), "{:?}", built.err());
+}
+
+/// A11: the number of shards is a setting, and roots of both kinds spread over all of them.
+#[test]
+fn a11_shards() {
+    for shards in [1, 2, 8] {
+        let (tracker, _, _) = manual_with(|builder| builder.shards(shards));
+        for n in 0..50_000 {
+            tracker.init(n, 1, 0).unwrap();
+        }
+        for _ in 0..50_000 {
+            tracker.issue(1, 0).unwrap();
+        }
+        let metrics = tracker.metrics();
+        assert_eq!(metrics.shards.len(), shards);
+        assert_eq!(metrics.total.live, 100_000);
+        for shard in &metrics.shards {
+            assert!(shard.live >= 50_000 / shards as u64, "{:?}", metrics.shards);
+        }
+    }
+}
+
+/// A12: a second init is refused and harms nothing, however it is phrased (S3, S7).
+#[test]
+fn a12_duplicate_init_is_refused_without_harm() {
+    let (tracker, _, told) = manual();
+    tracker.init(5, 9, 1).unwrap();
+    assert_eq!(tracker.init(5, 9, 2), Err(AckError::Duplicate));
+    assert_eq!(tracker.init(5, 0, 2), Err(AckError::Duplicate));
+    assert_eq!(
+        tracker.init_with(5, 1, 2, Timeout::Never),
+        Err(AckError::Duplicate)
+    );
+    assert!(told.take().is_empty());
+    assert_eq!(tracker.metrics().total.duplicate, 3);
+    assert_eq!(tracker.ack(5, 9), Ok(Ack::Completed));
+    let outcome = told.only();
+    assert_eq!((outcome.owner, outcome.reason), (1, Reason::Acked));
+}
+
+/// A12: late and doubled acks of issued roots are refused, counted, and leave nothing behind (S1, S2).
+#[test]
+fn a12_late_acks_of_issued_roots() {
+    let (tracker, _, told) = manual();
+    let root = tracker.issue(9, 1).unwrap();
+    tracker.ack(root, 9).unwrap();
+    told.only();
+    for _ in 0..10 {
+        assert_eq!(tracker.ack(root, 9), Err(AckError::NotLive));
+        assert_eq!(tracker.fail(root), Err(AckError::NotLive));
+    }
+    assert!(tracker.is_empty() && told.take().is_empty());
+    assert_eq!(tracker.metrics().total.late, 20);
+    let never = Root::from_bits(0xDEAD_BEEF_0BAD_F00D);
+    assert_eq!(tracker.ack(never, 9), Err(AckError::NotLive));
+    assert_eq!(Root::from_bits(root.to_bits()), root);
+}
+
+/// A12: of chosen roots they are held, counted, bounded, and expire without an outcome.
+#[test]
+fn a12_late_acks_of_chosen_roots() {
+    let (tracker, clock, told) = manual();
+    tracker.init(5, 9, 1).unwrap();
+    tracker.ack(5, 9).unwrap();
+    told.only();
+    for _ in 0..10 {
+        assert_eq!(tracker.ack(5, 9), Ok(Ack::Held));
+    }
+    assert_eq!(tracker.len(), 1);
+    assert_eq!(tracker.metrics().total.early_held, 1);
+    clock.advance(101 * MS);
+    settle(&tracker);
+    assert!(tracker.is_empty() && told.take().is_empty());
+}
+
+/// A13: an id names one attempt: acks and fails of earlier attempts touch no later one, wherever it lies (S6, W14).
+#[test]
+fn a13_late_acks_touch_no_later_attempt() {
+    let (tracker, _, told) = manual_with(|builder| builder.shards(1));
+    // Always the same edge, so that nothing but the id tells the attempts apart.
+    let old: Vec<Root> = (0..20_000)
+        .map(|_| {
+            let root = tracker.issue(5, 0).unwrap();
+            tracker.ack(root, 5).unwrap();
+            root
+        })
+        .collect();
+    assert_eq!(old.iter().collect::<HashSet<_>>().len(), old.len());
+    let now: Vec<Root> = (0..4096).map(|_| tracker.issue(5, 1).unwrap()).collect();
+    told.take();
+    for (n, &root) in old.iter().enumerate() {
+        let refused = match n % 3 {
+            0 => tracker.ack(root, 5).err(),
+            1 => tracker.fail(root).err(),
+            _ => tracker.reset_timeout_to(root, after(MS)).err(),
+        };
+        assert_eq!(refused, Some(AckError::NotLive));
+    }
+    assert!(told.take().is_empty());
+    assert_eq!(tracker.len(), now.len());
+    for root in now {
+        assert_eq!(tracker.ack(root, 5), Ok(Ack::Completed));
+    }
+}
+
+/// A14: held early arrivals have a cap and a metric; beyond it they are refused, and room is made by inits and time.
+#[test]
+fn a14_early_arrivals_are_capped() {
+    let (tracker, clock, told) = manual_with(|builder| builder.early_capacity(3));
+    assert_eq!(tracker.ack(1, 9), Ok(Ack::Held));
+    assert_eq!(tracker.fail(2), Ok(Done::Held));
+    assert_eq!(tracker.reset_timeout(3), Ok(Done::Held));
+    assert_eq!(tracker.ack(4, 9), Err(AckError::EarlyFull));
+    assert_eq!(tracker.fail(4), Err(AckError::EarlyFull));
+    assert_eq!(tracker.reset_timeout(4), Err(AckError::EarlyFull));
+    // More for one that is held takes no more room; an init needs none.
+    assert_eq!(tracker.ack(1, 8), Ok(Ack::Held));
+    assert_eq!(tracker.init(5, 9, 0), Ok(()));
+    let total = tracker.metrics().total;
+    assert_eq!((total.early_held, total.early_refused), (3, 3));
+    tracker.init(2, 1, 0).unwrap();
+    assert!(told.only().is_failed());
+    assert_eq!(tracker.ack(4, 9), Ok(Ack::Held));
+    assert_eq!(tracker.ack(6, 9), Err(AckError::EarlyFull));
+    clock.advance(101 * MS);
+    settle(&tracker);
+    assert_eq!(tracker.ack(6, 9), Ok(Ack::Held));
+    assert_eq!(tracker.metrics().total.early_merged, 1);
+    let (none, ..) = manual_with(|builder| builder.early_capacity(0));
+    assert_eq!(none.ack(1, 9), Err(AckError::EarlyFull));
+    assert!(none.is_empty());
+}
+
+/// A16: who failed it, when it was due, when that was seen; a late ack is counted.
+#[test]
+fn a16_reasons() {
+    let (tracker, clock, told) = manual();
+    let root = tracker.issue(1, 0).unwrap();
+    tracker.fail_by(root, 42).unwrap();
+    assert_eq!(told.only().reason, Reason::Failed { by: Some(42) });
+    tracker.init(5, 1, 0).unwrap();
+    tracker.fail_by(5, u64::MAX).unwrap();
+    assert_eq!(told.only().reason, Reason::Failed { by: Some(u64::MAX) });
+    tracker.fail_by(6, 0).unwrap();
+    tracker.init(6, 1, 0).unwrap();
+    assert_eq!(told.only().reason, Reason::Failed { by: Some(0) });
+    tracker
+        .issue_with(1, 0, after(Duration::from_micros(1500)))
+        .unwrap();
+    clock.advance(7 * MS);
+    settle(&tracker);
+    let expected = Reason::TimedOut {
+        due: 2 * MS,
+        seen: 7 * MS,
+    };
+    assert_eq!(told.only().reason, expected);
+}
+
+/// A16: a fail that is held keeps its culprit, whichever number that is.
+#[test]
+fn a16_a_held_fail_names_every_culprit() {
+    let (tracker, _, told) = manual();
+    tracker.fail_by(1, u64::MAX).unwrap();
+    tracker.init(1, 1, 0).unwrap();
+    assert_eq!(told.only().reason, Reason::Failed { by: Some(u64::MAX) });
+}
+
+/// A16: also where acks had been held before it.
+#[test]
+fn a16_a_held_fail_after_a_held_ack_names_its_culprit() {
+    let (tracker, _, told) = manual();
+    tracker.ack(1, 9).unwrap();
+    tracker.fail_by(1, 42).unwrap();
+    tracker.init(1, 1, 0).unwrap();
+    assert_eq!(told.only().reason, Reason::Failed { by: Some(42) });
+}
+
+/// A17: batches give, item by item, what single calls give, in order.
+#[test]
+fn a17_batches_equal_singles() {
+    let (one, _, told_one) = manual_with(|builder| builder.capacity(60).early_capacity(9));
+    let (many, _, told_many) = manual_with(|builder| builder.capacity(60).early_capacity(9));
+    // Duplicates, empty roots, and more than fit.
+    let inits: Vec<(u64, u64, u64)> = (0..50).map(|n| (n * 7 % 40, n * 7 % 5, n)).collect();
+    let mut results = Vec::new();
+    many.init_batch(&inits, |at, result| {
+        assert_eq!(at, results.len());
+        results.push(result);
+    });
+    let singles: Vec<_> = inits
+        .iter()
+        .map(|&(id, xor, owner)| one.init(id, xor, owner))
+        .collect();
+    assert_eq!(results, singles);
+    assert!(singles.contains(&Err(AckError::Duplicate)));
+    // Completing ones, pending ones, zero edges, early ones up to the cap and beyond.
+    let acks: Vec<(u64, u64)> = (0..100)
+        .map(|n| (n % 70, if n % 11 == 1 { 8 } else { n % 5 }))
+        .collect();
+    let mut results = Vec::new();
+    many.ack_batch(&acks, |at, result| {
+        assert_eq!(at, results.len());
+        results.push(result);
+    });
+    let singles: Vec<_> = acks.iter().map(|&(id, xor)| one.ack(id, xor)).collect();
+    assert_eq!(results, singles);
+    for expected in [
+        Ok(Ack::Completed),
+        Ok(Ack::Pending),
+        Ok(Ack::Held),
+        Err(AckError::ZeroEdge),
+        Err(AckError::EarlyFull),
+    ] {
+        assert!(singles.contains(&expected), "{expected:?}");
+    }
+    let items: Vec<(u64, u64)> = (0..200).map(|n| (n % 3, n)).collect();
+    let mut issued = Vec::new();
+    assert_eq!(many.issue_batch(&items, &mut issued), Err(AckError::Full));
+    let mut singles = Vec::new();
+    let refused = items
+        .iter()
+        .find_map(|&(xor, owner)| one.issue(xor, owner).map(|root| singles.push(root)).err());
+    assert_eq!(refused, Some(AckError::Full));
+    assert_eq!(issued, singles);
+    let acks: Vec<(Root, u64)> = issued.iter().map(|&root| (root, 1)).collect();
+    let mut results = Vec::new();
+    many.ack_batch(&acks, |_, result| results.push(result));
+    let singles: Vec<_> = acks.iter().map(|&(root, xor)| one.ack(root, xor)).collect();
+    assert_eq!(results, singles);
+    assert_eq!(told_many.reasons(), told_one.reasons());
+    assert_eq!(many.metrics().total, one.metrics().total);
+    many.ack_batch::<u64>(&[], |_, _| panic!("nothing to tell of"));
+}
+
+/// A18: the oldest, one owner's, counts by age, and failing all of one owner.
+#[test]
+fn a18_operators_can_look() {
+    let (tracker, clock, told) = manual();
+    let mut roots = Vec::new();
+    for owner in 0..6 {
+        roots.push(RootId::from(tracker.issue(1, owner % 2).unwrap()));
+        tracker.init(owner, 1, owner % 2).unwrap();
+        roots.push(RootId::from(owner));
+        clock.advance(10 * MS);
+    }
+    tracker.ack(99, 1).unwrap(); // an early arrival is nobody's
+    let oldest = tracker.oldest(4);
+    let set = |roots: &[RootId]| roots.iter().copied().collect::<HashSet<_>>();
+    assert_eq!(
+        oldest.iter().map(|root| root.root).collect::<HashSet<_>>(),
+        set(&roots[..4])
+    );
+    assert!(oldest[0].age.abs_diff(60 * MS) < Duration::from_micros(5));
+    assert_eq!(oldest[0].remaining, Some(40 * MS));
+    assert!(oldest.windows(2).all(|two| two[0].age >= two[1].age));
+    assert_eq!(tracker.oldest(100).len(), 12);
+    assert_eq!(tracker.owned_by(1).len(), 6);
+    assert!(tracker.owned_by(1).iter().all(|root| root.owner == 1));
+    assert!(tracker.owned_by(7).is_empty());
+    assert_eq!(tracker.counts_by_age(&[15 * MS, 35 * MS]), [2, 4, 6]);
+    assert_eq!(tracker.fail_all(1), 6);
+    let told = told.take();
+    assert_eq!(told.len(), 6);
+    assert!(told
+        .iter()
+        .all(|outcome| outcome.owner == 1 && outcome.is_failed()));
+    assert_eq!(tracker.oldest(100).len(), 6);
+    assert_eq!(tracker.fail_all(1), 0);
+    let never = tracker.issue_with(1, 9, Timeout::Never).unwrap();
+    assert_eq!(tracker.owned_by(9)[0].remaining, None);
+    assert_eq!(tracker.owned_by(9)[0].root, never.into());
+}
+
+// ---- what becomes of dropped handles, and of a dropped tracker ----
+
+/// `OnDrop::LetTimeOut`, the default: a dropped tuple leaves its tree to time out.
+#[test]
+fn a_dropped_tuple_lets_its_tree_time_out() {
+    let (tracker, clock, told) = manual();
+    drop(Tuple::root(&tracker, 1).unwrap());
+    settle(&tracker);
+    assert!(told.take().is_empty());
+    clock.advance(100 * MS);
+    settle(&tracker);
+    assert!(told.only().is_timed_out());
+}
+
+/// `OnDrop::Fail`: at once, in each of its trees; a settled tuple has nothing left to drop.
+#[test]
+fn a_dropped_tuple_fails_its_trees() {
+    let (tracker, _, told) = manual_with(|builder| builder.on_drop(OnDrop::Fail));
+    let mut parents = [
+        Tuple::root(&tracker, 1).unwrap(),
+        Tuple::root(&tracker, 2).unwrap(),
+    ];
+    let child = Tuple::join(&mut parents).unwrap();
+    drop(child);
+    let told_now = told.take();
+    assert_eq!(told_now.len(), 2);
+    for outcome in told_now {
+        assert_eq!(outcome.reason, Reason::Failed { by: None });
+    }
+    drop(parents);
+    let mut line = Tuple::root(&tracker, 3).unwrap();
+    let word = line.emit();
+    line.ack().unwrap();
+    word.ack().unwrap();
+    assert!(told.only().is_acked());
+    let thrown = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _tuple = Tuple::root(&tracker, 4).unwrap();
+        std::panic::resume_unwind(Box::new("lost its way"));
+    }));
+    assert!(thrown.is_err());
+    assert_eq!(told.only().reason, Reason::Failed { by: None });
+}
+
+/// A4, W8: a tracker that is dropped tells of every root in flight, once.
+#[test]
+fn a_dropped_tracker_cancels_what_is_in_flight() {
+    for manual in [true, false] {
+        let told = Told::default();
+        let builder = AckTracker::builder().on_outcome(told.handler());
+        let tracker = if manual {
+            builder.build_manual()
+        } else {
+            builder.build()
+        }
+        .unwrap();
+        let mut live = HashSet::new();
+        for n in 0..10_000 {
+            live.insert(RootId::from(tracker.issue(1, n).unwrap()));
+            tracker.init(n, 1, n).unwrap();
+            live.insert(RootId::from(n));
+        }
+        tracker.ack(77_777, 1).unwrap();
+        for n in 0..100 {
+            tracker.ack(n, 1).unwrap();
+            live.remove(&RootId::from(n));
+        }
+        told.take();
+        drop(tracker);
+        let told = told.take();
+        assert_eq!(told.len(), live.len());
+        for outcome in told {
+            assert_eq!(outcome.reason, Reason::Cancelled);
+            assert!(live.remove(&outcome.root));
+        }
+    }
+}
+
+/// A handler may use the tracker that called it: on the path of an ack, a fail and an expiry, and even poll.
+#[test]
+fn a_handler_may_call_the_tracker() {
+    let home: Arc<OnceLock<Weak<AckTracker>>> = Arc::default();
+    let told = Told::default();
+    let clock = ManualClock::new();
+    let record = told.handler();
+    let tracker = Arc::new(
+        AckTracker::builder()
+            .timeout(100 * MS)
+            .interval(MS)
+            .clock(clock.clone())
+            .on_outcome({
+                let home = home.clone();
+                move |outcome: &Outcome| {
+                    record(outcome);
+                    let Some(tracker) = home.get().and_then(Weak::upgrade) else {
+                        return;
+                    };
+                    // The message is replayed, as its next attempt, until the owner says 0.
+                    if outcome.owner > 0 {
+                        let next = tracker.issue(3, outcome.owner - 1).unwrap();
+                        tracker.init(next.to_bits(), 1, 0).unwrap();
+                        tracker.ack(next.to_bits(), 1).unwrap();
+                        tracker.reset_timeout(next).unwrap();
+                        let _ = tracker.poll(10);
+                        tracker.fail(next).unwrap();
+                    }
+                }
+            })
+            .build_manual()
+            .unwrap(),
+    );
+    home.set(Arc::downgrade(&tracker)).unwrap();
+    let root = tracker.issue(1, 3).unwrap();
+    tracker.ack(root, 1).unwrap();
+    // One acked, three replays that failed, and three acked on the way.
+    assert_eq!(told.take().len(), 7);
+    tracker.issue(1, 3).unwrap();
+    clock.advance(100 * MS);
+    settle(&tracker);
+    let told = told.take();
+    assert_eq!(told.len(), 7);
+    assert_eq!(
+        told.iter().filter(|outcome| outcome.is_timed_out()).count(),
+        1
+    );
+    assert!(tracker.is_empty());
+}
+
+/// F2: a handler that panics while an ack calls it: caught, counted; the ack succeeds, and the tracker goes on.
+#[test]
+fn a_handler_that_panics_in_an_ack() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counter = calls.clone();
+    let tracker = AckTracker::builder()
+        .on_outcome(move |outcome: &Outcome| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            assert!(outcome.owner % 2 == 0, "odd owners are not welcome");
+        })
+        .build_manual()
+        .unwrap();
+    for owner in 0..10 {
+        let root = tracker.issue(1, owner).unwrap();
+        assert_eq!(tracker.ack(root, 1), Ok(Ack::Completed));
+        let root = tracker.issue(1, owner).unwrap();
+        assert_eq!(tracker.fail(root), Ok(Done::Now));
+    }
+    assert_eq!(calls.load(Ordering::Relaxed), 20);
+    let metrics = tracker.metrics();
+    assert_eq!(metrics.handler_panics, 10);
+    assert_eq!((metrics.total.acked, metrics.total.failed), (10, 10));
+    assert!(tracker.is_empty());
+}
+
+// ---- F: the engine ----
+
+/// F2: with a reaper, roots time out without anybody polling.
+#[test]
+fn f02_the_reaper_expires_without_a_poll() {
+    let (tracker, outcomes) = AckTracker::builder()
+        .timeout(20 * MS)
+        .build_with_channel(1000, WhenFull::Wait)
+        .unwrap();
+    for owner in 0..500 {
+        tracker.issue(1, owner).unwrap();
+        tracker.init(owner, 1, owner).unwrap();
+    }
+    for _ in 0..1000 {
+        let outcome = outcomes.next_within(GENEROUS).expect("an outcome");
+        let Reason::TimedOut { due, seen } = outcome.reason else {
+            panic!("{outcome:?}")
+        };
+        assert!(seen >= due && due >= 20 * MS);
+    }
+    assert!(tracker.is_empty());
+    let metrics = tracker.metrics();
+    assert!(metrics.reaper_rounds > 0);
+    assert_eq!(metrics.lateness.total(), 1000);
+}
+
+/// F2, W4: a reaper that sleeps for an hour wakes for what is due in 20 ms, be it new or renewed.
+#[test]
+fn f02_the_reaper_wakes_for_an_earlier_deadline() {
+    let (tracker, outcomes) = AckTracker::builder()
+        .timeout(Duration::from_secs(3600))
+        .interval(MS)
+        .build_with_channel(10, WhenFull::Wait)
+        .unwrap();
+    let far = tracker.issue(1, 1).unwrap();
+    let_pass(20 * MS); // so that it sleeps
+    tracker.issue_with(1, 2, after(20 * MS)).unwrap();
+    assert_eq!(outcomes.next_within(GENEROUS).unwrap().owner, 2);
+    let_pass(20 * MS);
+    tracker.reset_timeout_to(far, after(20 * MS)).unwrap();
+    assert_eq!(outcomes.next_within(GENEROUS).unwrap().owner, 1);
+}
+
+/// Waits until the reaper has come to rest, and asserts that it then stays there.
+fn rests(tracker: &AckTracker, why: &str) {
+    // Longer than the second after which a reaper looks again at memory that it could not give back.
+    let window = 1200 * MS;
+    let rounds = || tracker.metrics().reaper_rounds;
+    wait_for("the reaper to come to rest", || {
+        let before = rounds();
+        let_pass(window);
+        rounds() == before
+    });
+    let before = rounds();
+    let_pass(window);
+    assert_eq!(rounds(), before, "woke up {why}");
+}
+
+/// F2: nothing wakes up when nothing is live, neither before the first root nor once all have ended.
+#[test]
+fn f02_an_idle_reaper_does_not_wake_up() {
+    let tracker = AckTracker::builder()
+        .timeout(30 * MS)
+        .interval(MS)
+        .build()
+        .unwrap();
+    rests(&tracker, "before there was anything");
+    for n in 0..20_000 {
+        // Late ones may be held as early arrivals: those expire, and are gone too.
+        let root = tracker.issue(1, 0).unwrap();
+        tracker.init(n, 1, 0).unwrap();
+        let _ = tracker.ack(root, 1);
+        let _ = tracker.ack(n, 1);
+    }
+    wait_for("everything to end", || tracker.is_empty());
+    rests(&tracker, "though everything had ended");
+}
+
+/// F2: what never times out is no reason to wake up either.
+#[test]
+fn f02_a_reaper_does_not_wake_up_for_what_never_expires() {
+    let tracker = AckTracker::builder().timeouts_off().build().unwrap();
+    for n in 0..100 {
+        tracker.issue(1, 0).unwrap();
+        tracker.init_with(n, 1, 0, Timeout::Never).unwrap();
+    }
+    rests(&tracker, "for roots that never time out");
+}
+
+/// F2: a handler that panics on the reaper's thread: caught, counted, and the rest is still told.
+#[test]
+fn f02_the_reaper_survives_panicking_handlers() {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let sender = std::sync::Mutex::new(sender);
+    let tracker = AckTracker::builder()
+        .timeout(20 * MS)
+        .reaper_budget(3)
+        .on_outcome(move |outcome: &Outcome| {
+            sender.lock().unwrap().send(outcome.owner).unwrap();
+            if outcome.owner % 2 == 1 {
+                // Without the default hook's noise.
+                std::panic::resume_unwind(Box::new(Bomb));
+            }
+        })
+        .build()
+        .unwrap();
+    for round in 0..3 {
+        for n in 0..50 {
+            tracker.issue(1, 50 * round + n).unwrap();
+        }
+        let seen: HashSet<u64> = (0..50)
+            .map(|_| receiver.recv_timeout(GENEROUS).unwrap())
+            .collect();
+        assert_eq!(seen, (50 * round..50 * round + 50).collect());
+    }
+    wait_for("the last panic to be counted", || {
+        tracker.metrics().handler_panics == 75
+    });
+    assert_eq!(tracker.metrics().total.expired, 150);
+}
+
+/// A payload whose own drop panics: it must not take the reaper with it.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        std::panic::resume_unwind(Box::new("a payload that panics when it is dropped"));
+    }
+}
+
+/// F2: a shutdown finds everything, wherever there was room for it: in chunks that came one after the other, in other shards, and
+/// after the driver had looked after memory.
+#[test]
+fn f02_a_shutdown_finds_all_chunks() {
+    for shards in [2, 1] {
+        let (tracker, clock, _) = manual_with(|builder| builder.shards(shards));
+        // Of chunks of 4096 two are in use, and not mostly free; then a third one.
+        for more in [8000, 4000] {
+            for owner in 0..more {
+                tracker.issue(1, owner).unwrap();
+            }
+            clock.advance(MS);
+            assert!(!tracker.poll(usize::MAX).more);
+        }
+        assert_eq!(tracker.shutdown(Fate::Return).len(), 12_000);
+    }
+}
+
+/// F2: each fate of what is live at shutdown; the reaper is joined, everything is accounted for.
+#[test]
+fn f02_shutdown_settles_the_stated_fate() {
+    for manual in [true, false] {
+        for fate in [
+            Fate::Cancel,
+            Fate::Return,
+            Fate::Drain(Duration::ZERO),
+            Fate::Drain(GENEROUS),
+        ] {
+            let told = Told::default();
+            let builder = AckTracker::builder()
+                .timeout(Duration::from_secs(3600))
+                .interval(MS)
+                .on_outcome(told.handler());
+            let tracker = if manual {
+                builder.build_manual()
+            } else {
+                builder.build()
+            }
+            .unwrap();
+            let drains = fate == Fate::Drain(GENEROUS);
+            let timeout = if drains {
+                after(30 * MS)
+            } else {
+                Timeout::Default
+            };
+            for n in 0..1000 {
+                tracker.issue_with(1, n, timeout).unwrap();
+                tracker.init_with(n, 1, n, timeout).unwrap();
+            }
+            let returned = tracker.shutdown(fate);
+            assert!(tracker.is_empty());
+            let told = told.take();
+            let (list, none) = match fate {
+                Fate::Return => (returned, told),
+                _ => (told, returned),
+            };
+            assert!(none.is_empty(), "{fate:?}");
+            assert_eq!(list.len(), 2000, "{fate:?}");
+            assert_eq!(
+                list.iter()
+                    .map(|outcome| outcome.root)
+                    .collect::<HashSet<_>>()
+                    .len(),
+                2000
+            );
+            for outcome in list {
+                if drains {
+                    assert!(outcome.is_timed_out());
+                } else {
+                    assert_eq!(outcome.reason, Reason::Cancelled);
+                }
+            }
+            let total = tracker.metrics().total;
+            assert_eq!(total.expired + total.cancelled, 2000);
+            assert_eq!(tracker.issue(1, 0), Err(AckError::Closed));
+            assert!(tracker.shutdown(Fate::Return).is_empty());
+        }
+    }
+}
+
+/// F2: a handler on the reaper's thread that shuts the tracker down has the reaper stop, and cancel what is left.
+#[test]
+fn f02_a_handler_may_have_the_reaper_stop() {
+    let home: Arc<OnceLock<Weak<AckTracker>>> = Arc::default();
+    let told = Told::default();
+    let record = told.handler();
+    let handler = {
+        let home = home.clone();
+        move |outcome: &Outcome| {
+            record(outcome);
+            let tracker = home.get().and_then(Weak::upgrade);
+            if let Some(tracker) = tracker.filter(|_| outcome.is_timed_out()) {
+                assert!(tracker.shutdown(Fate::Cancel).is_empty());
+            }
+        }
+    };
+    let builder = AckTracker::builder().timeout(10 * MS).on_outcome(handler);
+    let tracker = Arc::new(builder.build().unwrap());
+    home.set(Arc::downgrade(&tracker)).unwrap();
+    tracker.issue_with(1, 0, Timeout::Never).unwrap();
+    tracker.issue(1, 1).unwrap();
+    wait_for("what is left to be cancelled", || told.len() == 2);
+    let told = told.take();
+    assert!(told[0].is_timed_out());
+    assert_eq!(told[1].reason, Reason::Cancelled);
+}
+
+/// F2: while a tracker drains, roots may still be acked and failed, and that is how they end.
+#[test]
+fn f02_acks_count_while_draining() {
+    let told = Told::default();
+    let tracker = AckTracker::builder()
+        .timeout(Duration::from_secs(3600))
+        .on_outcome(told.handler())
+        .build()
+        .unwrap();
+    let roots: Vec<Root> = (0..100).map(|n| tracker.issue(1, n).unwrap()).collect();
+    std::thread::scope(|scope| {
+        let drain = scope.spawn(|| tracker.shutdown(Fate::Drain(GENEROUS)));
+        wait_for("new roots to be refused", || match tracker.issue(0, 1000) {
+            Ok(_) => false,
+            Err(error) => error == AckError::Closed,
+        });
+        for (n, &root) in roots.iter().enumerate() {
+            if n % 2 == 0 {
+                assert_eq!(tracker.ack(root, 1), Ok(Ack::Completed));
+            } else {
+                assert_eq!(tracker.fail(root), Ok(Done::Now));
+            }
+        }
+        assert!(drain.join().unwrap().is_empty());
+    });
+    let told: Vec<Outcome> = told
+        .take()
+        .into_iter()
+        .filter(|told| told.owner < 1000)
+        .collect();
+    assert_eq!(told.len(), 100);
+    assert_eq!(told.iter().filter(|outcome| outcome.is_acked()).count(), 50);
+    assert_eq!(
+        told.iter().filter(|outcome| outcome.is_failed()).count(),
+        50
+    );
+}
+
+/// F3: driven by the caller: nothing expires but in `poll`, with a budget, and `next` says when to come back.
+#[test]
+fn f03_driven_by_the_caller() {
+    let (tracker, clock, told) = manual();
+    assert_eq!(tracker.poll(100).next, None);
+    for owner in 0..1000 {
+        tracker.issue(1, owner).unwrap();
+    }
+    clock.advance(40 * MS);
+    tracker.init(5, 1, 0).unwrap();
+    let polled = tracker.poll(usize::MAX);
+    assert_eq!((polled.more, polled.next), (false, Some(60 * MS)));
+    clock.advance(60 * MS);
+    assert!(told.take().is_empty());
+    let mut calls = 0;
+    loop {
+        let polled = tracker.poll(10);
+        let now = told.take().len();
+        // "About": what has been begun is finished, a group of buckets of 16.
+        assert!(now <= 10 + 128, "a budget of 10 ended {now} at once");
+        calls += usize::from(now > 0);
+        if !polled.more {
+            assert_eq!(polled.next, Some(40 * MS));
+            break;
+        }
+    }
+    assert!(calls > 6, "1000 roots in {calls} calls of 10");
+    assert_eq!(tracker.len(), 1);
+    clock.advance(40 * MS);
+    settle(&tracker);
+    assert_eq!(told.only().root, RootId::Chosen(5));
+    // Once the memory is looked after there is nothing to come back for.
+    let mut looks = 0;
+    while let Some(next) = tracker.poll(usize::MAX).next {
+        clock.advance(next);
+        looks += 1;
+        assert!(looks < 100, "an empty tracker never comes to rest");
+    }
+}
+
+/// F3: a poll that had budget to spare has seen everything, also what came after an earlier poll ran out of budget.
+#[test]
+fn f03_a_poll_sees_what_came_after_one_that_ran_out_of_budget() {
+    for which in 0..200 {
+        let (tracker, clock, told) = manual_with(|builder| builder.shards(1));
+        // Enough for several buckets, so that a budget of 1 leaves some of the news unread.
+        let roots: Vec<Root> = (0..200).map(|n| tracker.issue(1, n).unwrap()).collect();
+        assert!(tracker.poll(1).more);
+        tracker
+            .reset_timeout_to(roots[which], after(10 * MS))
+            .unwrap();
+        let polled = tracker.poll(usize::MAX);
+        assert!(!polled.more);
+        assert_eq!(polled.next, Some(10 * MS), "for root {which}");
+        clock.advance(10 * MS);
+        assert!(!tracker.poll(usize::MAX).more);
+        assert_eq!(told.only().owner, which as u64);
+    }
+}
+
+/// F3: what `poll` says about when to come back is the earliest of all shards.
+#[test]
+fn f03_next_is_the_earliest_of_all_shards() {
+    let (tracker, ..) = manual_with(|builder| builder.shards(4));
+    let roots: Vec<Root> = (0..40_000).map(|_| tracker.issue(1, 0).unwrap()).collect();
+    for (root, ms) in roots.iter().step_by(4_000).zip((1..90).rev().step_by(9)) {
+        tracker.reset_timeout_to(*root, after(ms * MS)).unwrap();
+        settle(&tracker);
+        assert_eq!(tracker.poll(usize::MAX).next, Some(ms * MS));
+    }
+}
+
+/// F3, B7: time may jump by years, with nobody polling in between, at any interval. Never early, never lost.
+#[test]
+fn f03_jumps_of_years_are_neither_early_nor_lost() {
+    let year = Duration::from_secs(365 * 24 * 3600);
+    for interval in [Duration::from_micros(10), MS, Duration::from_secs(1)] {
+        let (tracker, clock, told) =
+            manual_with(|builder| builder.interval(interval).timeout(10 * interval).shards(1));
+        for years in [1, 2, 40] {
+            tracker.issue(1, 0).unwrap();
+            clock.advance(year * years);
+            // A new root beside one that is overdue.
+            tracker.issue(1, 1).unwrap();
+            settle(&tracker);
+            assert_eq!(told.only().owner, 0, "{interval:?}, {years} years");
+            clock.advance(10 * interval - Duration::from_nanos(1));
+            settle(&tracker);
+            assert!(told.take().is_empty(), "early: {interval:?}, {years} years");
+            clock.advance(Duration::from_nanos(1));
+            settle(&tracker);
+            assert_eq!(told.only().owner, 1, "{interval:?}, {years} years");
+        }
+    }
+}
+
+/// The contract of `Clock`: if it goes backwards, nothing expires early.
+#[test]
+fn f03_nothing_is_early_after_the_clock_went_backwards() {
+    let (tracker, clock, told) = manual();
+    clock.advance(Duration::from_secs(1000));
+    settle(&tracker);
+    clock.set(0);
+    let root = tracker.issue(1, 0).unwrap();
+    settle(&tracker);
+    assert!(
+        told.take().is_empty(),
+        "a root has expired at the instant of its init"
+    );
+    assert_eq!(tracker.ack(root, 1), Ok(Ack::Completed));
+    told.only();
+    // Nothing is lost either.
+    tracker.issue(1, 0).unwrap();
+    clock.set(Duration::from_secs(1001).as_nanos() as u64);
+    settle(&tracker);
+    assert!(told.only().is_timed_out());
+}
+
+/// As above, for a root that was renewed while the clock was behind.
+#[test]
+fn f03_a_reset_after_the_clock_went_backwards_does_not_expire_it() {
+    let (tracker, clock, told) = manual();
+    clock.advance(Duration::from_secs(1000));
+    settle(&tracker);
+    let root = tracker.issue(1, 0).unwrap();
+    clock.set(0);
+    assert_eq!(tracker.reset_timeout(root), Ok(Done::Now));
+    settle(&tracker);
+    assert!(
+        told.take().is_empty(),
+        "a root has expired at the instant of its renewal"
+    );
+}
+
+/// F3: an interval that nobody has set is a 300th of the timeout, but a millisecond to a second.
+#[test]
+fn f03_the_interval_follows_the_timeout() {
+    for (timeout, interval) in [(30_000, 100), (60, 1), (3_600_000, 1000)] {
+        let builder = AckTracker::builder().timeout(MS * timeout);
+        let tracker = builder.clock(ManualClock::new()).build_manual().unwrap();
+        assert_eq!(tracker.interval(), MS * interval);
+    }
+}
+
+/// F4: a full channel that waits holds up who ends roots, and loses nothing.
+#[test]
+fn f04_a_full_channel_may_wait() {
+    let (tracker, outcomes) = AckTracker::builder()
+        .build_with_channel(2, WhenFull::Wait)
+        .unwrap();
+    let sent = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for owner in 0..100 {
+                tracker.issue(0, owner).unwrap();
+                sent.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        wait_for("the channel to be full", || outcomes.len() == 2);
+        for owner in 0..100 {
+            // The one that waits has not counted yet.
+            assert!(sent.load(Ordering::SeqCst) <= owner + 2);
+            assert_eq!(outcomes.next_within(GENEROUS).unwrap().owner, owner);
+        }
+    });
+    let metrics = tracker.metrics();
+    assert_eq!((metrics.spilled, metrics.undelivered), (0, 0));
+    assert!(outcomes.try_next().is_none() && outcomes.is_empty());
+    assert!(outcomes.next_within(MS).is_none());
+}
+
+/// F4: or spill into a second queue: nobody waits, nothing is lost, it is counted.
+#[test]
+fn f04_a_full_channel_may_spill() {
+    let (tracker, outcomes) = AckTracker::builder()
+        .build_with_channel(10, WhenFull::Spill)
+        .unwrap();
+    for owner in 0..100 {
+        tracker.issue(0, owner).unwrap();
+    }
+    assert_eq!(outcomes.len(), 100);
+    assert_eq!(tracker.metrics().spilled, 90);
+    let mut list = Vec::new();
+    assert_eq!(Outcomes::drain_into(&outcomes, &mut list, 15), 15);
+    assert_eq!(Outcomes::drain_into(&outcomes, &mut list, 1000), 85);
+    let owners: HashSet<u64> = list.iter().map(|outcome| outcome.owner).collect();
+    assert_eq!(owners, (0..100).collect());
+    assert_eq!(tracker.metrics().undelivered, 0);
+}
+
+/// F4: or drop, which is counted, as is what comes when the receiver has gone.
+#[test]
+fn f04_a_full_channel_may_drop() {
+    let (tracker, outcomes) = AckTracker::builder()
+        .build_with_channel(10, WhenFull::Drop)
+        .unwrap();
+    for owner in 0..100 {
+        tracker.issue(0, owner).unwrap();
+    }
+    assert_eq!(outcomes.len(), 10);
+    assert_eq!(tracker.metrics().undelivered, 90);
+    assert_eq!(tracker.metrics().total.acked, 100);
+    drop(outcomes);
+    for when_full in [WhenFull::Wait, WhenFull::Spill, WhenFull::Drop] {
+        let (tracker, outcomes) = AckTracker::builder()
+            .build_with_channel(1, when_full)
+            .unwrap();
+        drop(outcomes);
+        for owner in 0..5 {
+            tracker.issue(0, owner).unwrap();
+        }
+        assert_eq!(tracker.metrics().undelivered, 5, "{when_full:?}");
+    }
+}
+
+/// F4: the iterator gives everything, what was spilled too, and ends when the tracker has been dropped.
+#[test]
+fn f04_the_iterator_ends_with_the_tracker() {
+    for when_full in [WhenFull::Wait, WhenFull::Spill] {
+        let (tracker, outcomes) = AckTracker::builder()
+            .build_with_channel(if when_full == WhenFull::Wait { 100 } else { 3 }, when_full)
+            .unwrap();
+        let reader = std::thread::spawn(move || outcomes.map(|o| o.owner).collect::<HashSet<_>>());
+        for owner in 0..50 {
+            let root = tracker.issue(1, owner).unwrap();
+            if owner % 2 == 0 {
+                tracker.ack(root, 1).unwrap();
+            }
+        }
+        drop(tracker);
+        assert_eq!(reader.join().unwrap(), (0..50).collect());
+    }
+}
+
+/// F5: from empty to a hundred thousand and back, twice; each is found, under its id, throughout.
+#[test]
+fn f05_growth() {
+    let (tracker, _, told) = manual_with(|builder| builder.shards(1));
+    for _ in 0..2 {
+        for n in 0..100_000u64 {
+            tracker.init(n, n + 1, n).unwrap();
+            if n % 1000 == 999 {
+                // What is old is found while it grows, and refused while it is there.
+                assert_eq!(tracker.init(n / 2, 1, 0), Err(AckError::Duplicate));
+                assert_eq!(tracker.ack(n / 3, 1 << 40), Ok(Ack::Pending));
+                assert_eq!(tracker.ack(n / 3, 1 << 40), Ok(Ack::Pending));
+                tracker.poll(10);
+            }
+        }
+        assert_eq!(tracker.len(), 100_000);
+        for n in 0..100_000u64 {
+            assert_eq!(tracker.ack(n, n + 1), Ok(Ack::Completed));
+        }
+        let told = told.take();
+        assert_eq!(told.len(), 100_000);
+        assert!(told
+            .iter()
+            .all(|told| told.root == RootId::Chosen(told.owner)));
+        assert!(tracker.is_empty());
+    }
+}
+
+/// F5: a bounded capacity is exact, a clear error, and room is made by every kind of end.
+#[test]
+fn f05_a_bounded_capacity_is_exact() {
+    let (tracker, clock, _) = manual_with(|builder| builder.capacity(100));
+    let fill = || {
+        let mut roots = Vec::new();
+        for n in 0..1000 {
+            let got = match n % 2 {
+                0 => tracker.issue(1, 0).map(|root| roots.push(root.into())),
+                _ => tracker.init(n, 1, 0).map(|()| roots.push(RootId::from(n))),
+            };
+            if got == Err(AckError::Full) {
+                break;
+            }
+        }
+        roots
+    };
+    let roots = fill();
+    assert_eq!((roots.len(), tracker.len()), (100, 100));
+    assert_eq!(tracker.ack(5000, 1), Err(AckError::Full));
+    assert_eq!(tracker.fail(5000), Err(AckError::Full));
+    assert_eq!(tracker.issue(1, 0), Err(AckError::Full));
+    for &root in &roots[..30] {
+        tracker.ack(root, 1).unwrap();
+    }
+    for &root in &roots[30..60] {
+        tracker.fail(root).unwrap();
+    }
+    tracker.ack(5000, 1).unwrap();
+    assert_eq!(tracker.len(), 41);
+    clock.advance(100 * MS);
+    settle(&tracker);
+    assert!(tracker.is_empty());
+    for _ in 0..3 {
+        let roots = fill();
+        assert_eq!(roots.len(), 100);
+        assert_eq!(tracker.fail_all(0), 100);
+    }
+}
+
+/// F5: only new entries are refused: the init of a root whose acks are held needs no room, and brings relief.
+#[test]
+fn f05_a_full_table_still_takes_the_inits_of_early_arrivals() {
+    let (tracker, _, told) = manual_with(|builder| builder.capacity(2));
+    tracker.ack(1, 5).unwrap();
+    tracker.fail(2).unwrap();
+    assert_eq!(tracker.init(1, 5, 0), Ok(()));
+    assert!(told.only().is_acked());
+    tracker.ack(1, 5).unwrap();
+    assert_eq!(tracker.init(2, 5, 0), Ok(()));
+    assert!(told.only().is_failed());
+}
+
+/// F5: and a duplicate is a duplicate, whether the table is full or not.
+#[test]
+fn f05_a_full_table_still_knows_duplicates() {
+    let (tracker, ..) = manual_with(|builder| builder.capacity(1));
+    tracker.init(1, 5, 0).unwrap();
+    assert_eq!(tracker.init(1, 5, 0), Err(AckError::Duplicate));
+    assert_eq!(tracker.ack(1, 5), Ok(Ack::Completed));
+}
+
+/// F6: families of ids that collide under plain hashing behave as any others do, all in one table.
+#[test]
+fn f06_hostile_keys() {
+    let families: [fn(u64) -> u64; 7] = [
+        |n| n,
+        |n| n << 48,
+        |n| n << 32 | 0xFFFF_FFFF,
+        |n| u64::MAX - n,
+        |n| n.reverse_bits(),
+        |n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15),
+        |n| n / 16 * (1 << 20) + n % 16,
+    ];
+    let (tracker, _, told) = manual();
+    for family in families {
+        let keys: HashSet<u64> = (0..10_000).map(family).collect();
+        for &key in &keys {
+            assert_eq!(tracker.init(key, key | 1, key), Ok(()));
+        }
+        assert_eq!(tracker.len(), keys.len());
+        for &key in &keys {
+            assert_eq!(tracker.init(key, 1, 0), Err(AckError::Duplicate));
+            assert_eq!(tracker.ack(key, key | 1), Ok(Ack::Completed));
+        }
+        let told = told.take();
+        assert_eq!(told.len(), keys.len());
+        assert!(told
+            .iter()
+            .all(|told| told.root == RootId::Chosen(told.owner)));
+        assert!(tracker.is_empty());
+    }
+    // An issued root's bits as a chosen id: the two kinds never meet.
+    let root = tracker.issue(1, 1).unwrap();
+    tracker.init(root.to_bits(), 2, 2).unwrap();
+    assert_eq!(tracker.ack(root.to_bits(), 2), Ok(Ack::Completed));
+    assert_eq!(told.only().owner, 2);
+    assert_eq!(tracker.ack(root, 1), Ok(Ack::Completed));
+    assert_eq!(told.only().owner, 1);
+}
+
+/// F7: every counter counts what it says, shard by shard, and the lateness histogram has what was late by how much.
+#[test]
+fn f07_metrics() {
+    let (tracker, clock, _) = manual();
+    for n in 0..10 {
+        tracker.init(n, 1, 0).unwrap();
+    }
+    let late = tracker.issue(1, 0).unwrap();
+    tracker.ack(late, 1).unwrap();
+    tracker.ack(late, 1).unwrap_err();
+    tracker.ack(0, 1).unwrap();
+    tracker.fail(1).unwrap();
+    tracker.init(2, 1, 0).unwrap_err();
+    tracker.ack(50, 1).unwrap();
+    tracker.init(50, 3, 0).unwrap();
+    tracker.ack(51, 1).unwrap();
+    clock.advance(103 * MS);
+    settle(&tracker);
+    tracker.issue(1, 0).unwrap();
+    let metrics = tracker.metrics();
+    let total = metrics.total;
+    assert_eq!(total.live, 1);
+    assert_eq!(total.inserted, 13);
+    assert_eq!((total.acked, total.failed, total.expired), (2, 1, 9));
+    assert_eq!((total.late, total.duplicate), (1, 1));
+    assert_eq!(
+        (total.early_held, total.early_merged, total.early_expired),
+        (2, 1, 1)
+    );
+    assert_eq!(metrics.lateness.total(), 9);
+    assert!(metrics.lateness.quantile(0.0).unwrap() >= 3 * MS);
+    assert!(metrics.lateness.quantile(1.0).unwrap() <= 6 * MS);
+    assert_eq!(
+        metrics
+            .shards
+            .iter()
+            .map(|shard| shard.inserted)
+            .sum::<u64>(),
+        13
+    );
+    assert_eq!(
+        metrics.shards.iter().map(|shard| shard.live).sum::<u64>(),
+        1
+    );
+    assert_eq!(
+        AckTracker::builder()
+            .build_manual()
+            .unwrap()
+            .metrics()
+            .lateness
+            .quantile(0.5),
+        None
+    );
+}
+
+/// F7: what the reaper works is counted, and stays a small share.
+#[test]
+fn f07_the_reaper_reports_its_work() {
+    let (tracker, outcomes) = AckTracker::builder()
+        .timeout(10 * MS)
+        .build_with_channel(4000, WhenFull::Wait)
+        .unwrap();
+    for owner in 0..2000 {
+        tracker.issue(1, owner).unwrap();
+    }
+    for _ in 0..2000 {
+        assert!(outcomes.next_within(GENEROUS).is_some());
+    }
+    wait_for("the round to be counted", || {
+        tracker.metrics().reaper_busy > Duration::ZERO
+    });
+    assert!(tracker.metrics().reaper_rounds > 0);
+}
+
+/// A clock whose cheap reading lags, as much as it says it may.
+#[derive(Clone)]
+struct Lagging(ManualClock);
+
+const LAG: Duration = Duration::from_micros(200);
+
+impl Clock for Lagging {
+    fn now(&self) -> u64 {
+        self.0.now()
+    }
+    fn coarse(&self) -> u64 {
+        self.0.now().saturating_sub(self.lag())
+    }
+    fn lag(&self) -> u64 {
+        LAG.as_nanos() as u64
+    }
+}
+
+/// F9: the clock is a choice, and one whose cheap reading lags makes an expiry late by the lag at most, never early.
+#[test]
+fn f09_a_lagging_clock_is_never_early() {
+    for interval in [MS, Duration::from_micros(100)] {
+        let clock = ManualClock::new();
+        clock.advance(Duration::from_secs(5));
+        let told = Told::default();
+        let tracker = AckTracker::builder()
+            .timeout(100 * MS)
+            .interval(interval)
+            .clock(Lagging(clock.clone()))
+            .on_outcome(told.handler())
+            .build_manual()
+            .unwrap();
+        for offset in 0..50 {
+            clock.advance(Duration::from_micros(37 * offset));
+            let (issued, chosen) = (tracker.issue(1, 0).unwrap(), offset);
+            tracker.init(chosen, 1, 0).unwrap();
+            if offset % 3 == 0 {
+                clock.advance(5 * MS);
+                tracker.reset_timeout(issued).unwrap();
+                tracker.reset_timeout(chosen).unwrap();
+            }
+            clock.advance(100 * MS - Duration::from_nanos(1));
+            settle(&tracker);
+            assert!(told.take().is_empty(), "early at {offset}");
+            clock.advance(Duration::from_nanos(1) + interval + LAG);
+            settle(&tracker);
+            assert_eq!(told.take().len(), 2, "late at {offset}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Keyed stores: one test per promise.
+
+use expiry::{Cause, ExpiringMap, ExpiryQueue, ManualClock, StoreError, Updated};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};
+use std::sync::Arc;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn an_entry_is_found_until_its_time_is_up() {
+    let clock = ManualClock::new();
+    let ends = Arc::new(AtomicUsize::new(0));
+    let map = {
+        let ends = ends.clone();
+        ExpiringMap::builder()
+            .time_to_live(SECOND * 10)
+            .interval(SECOND)
+            .clock(clock.clone())
+            .on_end(move |key: &String, value: &u64, cause| {
+                assert_eq!((key.as_str(), *value, cause), ("a", 1, Cause::Expired));
+                ends.fetch_add(1, Relaxed);
+            })
+            .build_manual()
+            .unwrap()
+    };
+    assert!(map.insert("a".to_string(), 1).unwrap().is_none());
+    assert_eq!(map.get("a").as_deref(), Some(&1));
+    assert!(map.get("b").is_none());
+    clock.advance(SECOND * 9);
+    assert!(!map.poll(1000));
+    assert_eq!(map.get("a").as_deref(), Some(&1));
+    clock.advance(SECOND * 2);
+    assert!(map.get("a").is_none(), "over, though nobody has polled");
+    assert_eq!(map.len(), 1);
+    assert!(!map.poll(1000));
+    assert_eq!((map.len(), ends.load(Relaxed)), (0, 1));
+}
+
+#[test]
+fn a_replacement_returns_the_old_value_and_lives_its_own_time() {
+    let clock = ManualClock::new();
+    let map = ExpiringMap::builder()
+        .time_to_live(SECOND * 10)
+        .interval(SECOND)
+        .clock(clock.clone())
+        .build_manual()
+        .unwrap();
+    for round in 0..5u64 {
+        let old = map.insert(7u64, round).unwrap();
+        assert_eq!(old.map(|old| *old.value()), round.checked_sub(1));
+        clock.advance(SECOND * 9);
+        map.poll(1000);
+    }
+    assert_eq!(map.get(&7).as_deref(), Some(&4));
+    clock.advance(SECOND * 2);
+    map.poll(1000);
+    assert!(map.is_empty());
+}
+
+/// Threads insert, replace, remove and let expire the same few keys: every value has exactly one end.
+#[test]
+fn every_value_ends_exactly_once() {
+    const THREADS: u64 = 4;
+    const EACH: u64 = 200_000;
+    let ends: Arc<Vec<AtomicU8>> =
+        Arc::new((0..THREADS * EACH).map(|_| AtomicU8::new(0)).collect());
+    let map = {
+        let ends = ends.clone();
+        Arc::new(
+            ExpiringMap::builder()
+                .time_to_live(Duration::from_millis(2))
+                .interval(Duration::from_millis(1))
+                .on_end(move |_: &u64, value: &Vec<u64>, _| {
+                    ends[usize::try_from(value[0]).unwrap()].fetch_add(1, Relaxed);
+                })
+                .build()
+                .unwrap(),
+        )
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let map = &map;
+            scope.spawn(move || {
+                let mut random = thread + 1;
+                for at in 0..EACH {
+                    random ^= random << 13;
+                    random ^= random >> 7;
+                    random ^= random << 17;
+                    let key = random % 8;
+                    let value = thread * EACH + at;
+                    map.insert(key, vec![value]).unwrap();
+                    match random >> 8 & 7 {
+                        0 => {
+                            map.remove(&key);
+                        }
+                        1 => {
+                            std::hint::black_box(map.get(&(random >> 16 & 7)).map(|v| v[0]));
+                        }
+                        _ => {}
+                    }
+                }
+            });
+        }
+    });
+    drop(Arc::into_inner(map));
+    for (value, ends) in ends.iter().enumerate() {
+        assert_eq!(ends.load(Relaxed), 1, "value {value}");
+    }
+}
+
+fn queue<K: std::hash::Hash + Eq + Send + Sync + 'static>(clock: &ManualClock) -> ExpiryQueue<K> {
+    ExpiryQueue::builder()
+        .interval(SECOND)
+        .clock(clock.clone())
+        .build()
+        .unwrap()
+}
+
+fn a_queue_of<K: std::hash::Hash + Ord + Clone + Send + Sync + std::fmt::Debug + 'static>(
+    [a, b, c]: [K; 3],
+) {
+    let clock = ManualClock::new();
+    let queue = queue(&clock);
+    let inserted = queue.update(a.clone(), SECOND * 5).unwrap();
+    let Updated::Inserted { expiry, handle } = inserted else {
+        panic!("{inserted:?}")
+    };
+    assert_eq!(expiry, SECOND * 5);
+    let again = queue.update(a.clone(), SECOND * 5).unwrap();
+    assert_eq!(again, Updated::Unchanged);
+    queue.update(b.clone(), SECOND * 5).unwrap();
+    queue.update(c.clone(), SECOND * 7).unwrap();
+    assert_eq!(queue.len(), 3);
+    let dump = queue.dump();
+    assert_eq!(dump[&(SECOND * 7)], vec![c.clone()]);
+    assert_eq!(dump[&(SECOND * 5)].len(), 2);
+    clock.advance(SECOND * 3);
+    assert!(queue.touch_by(handle, SECOND * 10).unwrap());
+    assert!(queue.touch(&c, SECOND).unwrap());
+    clock.advance(SECOND * 2);
+    let mut expired: Vec<K> = queue.poll().iter().map(|key| (**key).clone()).collect();
+    expired.sort();
+    let mut due = vec![b.clone(), c.clone()];
+    due.sort();
+    assert_eq!(expired, due);
+    assert!(!queue.touch(&b, SECOND).unwrap(), "it has expired");
+    assert_eq!(queue.remove(&a), Some(SECOND * 13));
+    assert_eq!(queue.remove(&a), None);
+    assert!(!queue.touch_by(handle, SECOND).unwrap());
+    assert!(queue.is_empty() && queue.poll().is_empty());
+    assert_eq!(
+        queue.touch(&a, Duration::ZERO),
+        Err(StoreError::ZeroTimeout)
+    );
+    // Centuries are cut to what 64 bits of nanoseconds hold.
+    assert!(queue.update(a.clone(), Duration::MAX).is_ok());
+    clock.advance(SECOND * 1_000_000_000);
+    assert!(queue.poll().is_empty() && queue.remove(&a).is_some());
+}
+
+#[test]
+fn a_queue_of_integers() {
+    a_queue_of([1u64, 2, 3]);
+    a_queue_of([-1i32, 0, i32::MIN]);
+    a_queue_of([u64::MAX, 0, 1 << 63]);
+}
+
+#[test]
+fn a_queue_of_strings() {
+    a_queue_of(["a", "b", "c"].map(String::from));
+}
+
+/// ZooKeeper's class, driven like this, strands one element in 25 to 150: fresh keys on which two threads meet with a few
+/// updates each, at timeouts of 0 to 4 intervals, and never again; with a poller, and with removes.
+#[test]
+fn no_key_is_stranded() {
+    for (polls, removes) in [(false, false), (true, false), (true, true)] {
+        const KEYS: u64 = 100_000;
+        let interval = Duration::from_millis(1);
+        let queue = ExpiryQueue::<u64>::builder()
+            .interval(interval)
+            .build()
+            .unwrap();
+        let expired = AtomicUsize::new(0);
+        let removed = AtomicUsize::new(0);
+        let inserted = AtomicUsize::new(0);
+        let meet = std::sync::Barrier::new(2);
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            if polls {
+                scope.spawn(|| {
+                    while !done.load(Relaxed) {
+                        expired.fetch_add(queue.poll().len(), Relaxed);
+                    }
+                });
+            }
+            let workers: Vec<_> = (0..2u64)
+                .map(|thread| {
+                    let (queue, removed, inserted, meet) = (&queue, &removed, &inserted, &meet);
+                    scope.spawn(move || {
+                        let mut random = thread + 1;
+                        meet.wait();
+                        for key in 0..KEYS {
+                            for _ in 0..2 {
+                                random ^= random << 13;
+                                random ^= random >> 7;
+                                random ^= random << 17;
+                                let timeout = interval * (random % 5) as u32 + interval / 2;
+                                let updated = queue.update(key, timeout).unwrap();
+                                let fresh = matches!(updated, Updated::Inserted { .. });
+                                inserted.fetch_add(usize::from(fresh), Relaxed);
+                            }
+                            if removes && random >> 32 & 3 == 0 {
+                                let there = queue.remove(&key).is_some();
+                                removed.fetch_add(usize::from(there), Relaxed);
+                            }
+                        }
+                    })
+                })
+                .collect();
+            for worker in workers {
+                worker.join().unwrap();
+            }
+            done.store(true, Relaxed);
+        });
+        // The last ones are due within five intervals of the real clock.
+        let began = std::time::Instant::now();
+        while !queue.is_empty() {
+            expired.fetch_add(queue.poll().len(), Relaxed);
+            assert!(began.elapsed() < SECOND * 120, "{} stranded", queue.len());
+        }
+        let ends = expired.load(Relaxed) + removed.load(Relaxed);
+        assert_eq!(
+            ends,
+            inserted.load(Relaxed),
+            "polls {polls}, removes {removes}"
+        );
+    }
+}

@@ -1,0 +1,35 @@
+//! Tests of the public interface, in one program. Tests that measure or change their process are in `tests/alone`.
+
+#![cfg(not(expiry_loom))]
+
+mod attack;
+mod attack_keyed;
+mod bad_input;
+mod drops;
+mod expiring_map;
+mod features;
+mod hammer_keyed;
+mod keyed;
+mod keyed_leases;
+mod listener_thread;
+mod map_oracle;
+#[cfg(feature = "metrics")]
+mod metrics;
+mod oracle;
+mod queue;
+mod queue_oracle;
+#[cfg(feature = "async")]
+mod room;
+mod rotating;
+mod sessions;
+#[cfg(feature = "serde")]
+mod settings;
+#[cfg(feature = "async")]
+mod shutdown;
+#[cfg(feature = "async")]
+mod streams;
+mod support;
+mod threads;
+#[cfg(feature = "async")]
+mod timeouts;
+mod tracker_leases;

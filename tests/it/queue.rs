@@ -1,0 +1,977 @@
+//! Polling by many, waiting, and stalls of the process: one test per promise, in simulated time.
+
+use expiry::{BuildError, Cause, Clock, Expired, ExpiringMap, ExpiryQueue, ExpiryQueueBuilder};
+use expiry::{
+    ManualClock, Receiver, SessionTracker, StoreError, StoreShardMetrics, Updated, WhenFull,
+};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn builder(clock: &ManualClock) -> ExpiryQueueBuilder<u64> {
+    ExpiryQueue::builder().interval(SECOND).clock(clock.clone())
+}
+
+/// A small generator, so that a failure can be repeated.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+/// Keys and expiry times in seconds, as polled.
+fn seconds(expired: &[Expired<u64>]) -> Vec<(u64, u64)> {
+    expired
+        .iter()
+        .map(|key| (key.expiry().as_secs(), **key))
+        .collect()
+}
+
+/// The clock has gone back, and nobody has polled: what begins then goes by the clock as it is, not by what was computed before.
+#[test]
+fn an_expiry_goes_by_a_clock_that_has_gone_back() {
+    let clock = ManualClock::new();
+    let queue = builder(&clock).build().unwrap();
+    for (now, key) in [(1000, 1), (5, 2), (1000, 3), (999, 4)] {
+        clock.set(now * 1_000_000_000);
+        let updated = queue.update(key, SECOND * 10).unwrap();
+        let expiry::Updated::Inserted { expiry, .. } = updated else {
+            panic!("{updated:?}")
+        };
+        assert_eq!(expiry.as_secs(), now + 10);
+    }
+}
+
+/// What `poll` returns is sorted by expiry, which is the one that `update` told.
+#[test]
+fn a_poll_is_sorted_by_expiry() {
+    let clock = ManualClock::new();
+    let queue = builder(&clock).shards(8).build().unwrap();
+    let mut due = HashMap::new();
+    let mut random = Random(7);
+    for key in 0..50_000 {
+        let updated = queue
+            .update(key, SECOND * (1 + (random.next() % 100) as u32))
+            .unwrap();
+        let expiry::Updated::Inserted { expiry, .. } = updated else {
+            panic!("{updated:?}")
+        };
+        due.insert(key, expiry);
+    }
+    clock.advance(SECOND * 1000);
+    let expired = queue.poll();
+    assert_eq!(expired.len(), due.len());
+    assert!(expired
+        .windows(2)
+        .all(|two| two[0].expiry() <= two[1].expiry()));
+    assert!(expired.iter().all(|key| due[&**key] == key.expiry()));
+}
+
+/// With a budget too, and what was in the vector before stays where it is.
+#[test]
+fn a_poll_with_a_budget_carries_the_rest_forward() {
+    let clock = ManualClock::new();
+    let queue = builder(&clock).shards(4).build().unwrap();
+    for key in 0..20_000u64 {
+        queue.update(key, SECOND * (1 + (key % 7) as u32)).unwrap();
+    }
+    clock.advance(SECOND * 7);
+    let (mut expired, mut polls) = (Vec::new(), 0);
+    loop {
+        let before = expired.len();
+        let more = queue.poll_into(&mut expired, 100);
+        polls += 1;
+        let fresh = &expired[before..];
+        assert!(
+            fresh.len() <= 100 + 16
+                && fresh
+                    .windows(2)
+                    .all(|two| two[0].expiry() <= two[1].expiry())
+        );
+        if !more {
+            break;
+        }
+    }
+    assert!(polls >= 20_000 / 116);
+    let mut keys: Vec<u64> = expired.iter().map(|key| **key).collect();
+    keys.sort_unstable();
+    assert!(keys.into_iter().eq(0..20_000));
+}
+
+/// W6: a handle is of one stay, also where the same key has come again into the same slot.
+#[test]
+fn a_handle_of_an_earlier_stay_renews_nothing() {
+    let queue = builder(&ManualClock::new()).shards(1).build().unwrap();
+    let insert = || match queue.update(7, SECOND) {
+        Ok(Updated::Inserted { handle, .. }) => handle,
+        other => panic!("{other:?}"),
+    };
+    // Slots are reused in rotation: more stays than there are slots.
+    let mut handles = Vec::new();
+    while queue.metrics().total.slots * 2 >= handles.len() as u64 {
+        handles.push(insert());
+        assert!(queue.remove(&7).is_some());
+    }
+    let last = insert();
+    assert!(handles
+        .iter()
+        .all(|&old| queue.touch_by(old, SECOND * 2) == Ok(false)));
+    assert_eq!(queue.touch_by(last, SECOND * 2), Ok(true));
+}
+
+/// C7: while one poller is held up in one shard, others poll the rest, and do not wait.
+#[test]
+fn a_slow_poller_holds_up_one_shard_only() {
+    const KEYS: u64 = 40_000;
+    let clock = ManualClock::new();
+    let told: Arc<Mutex<HashMap<ThreadId, usize>>> = Arc::default();
+    let slow: Arc<Mutex<Option<ThreadId>>> = Arc::default();
+    let meet = Arc::new(Barrier::new(2));
+    let map = {
+        let (told, slow, meet) = (told.clone(), slow.clone(), meet.clone());
+        ExpiringMap::builder()
+            .time_to_live(SECOND)
+            .interval(SECOND)
+            .shards(2)
+            .clock(clock.clone())
+            .on_end(move |_: &u64, (): &(), cause| {
+                assert_eq!(cause, Cause::Expired);
+                let me = std::thread::current().id();
+                *told.lock().unwrap().entry(me).or_default() += 1;
+                let is_slow = slow.lock().unwrap().take_if_is(me);
+                if is_slow {
+                    meet.wait(); // it is at a shard
+                    meet.wait(); // it may go on
+                }
+            })
+            .build_manual()
+            .unwrap()
+    };
+    for key in 0..KEYS {
+        map.insert(key, ()).unwrap();
+    }
+    clock.advance(SECOND);
+    let (mine, left, more) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            *slow.lock().unwrap() = Some(std::thread::current().id());
+            map.poll(usize::MAX);
+        });
+        meet.wait();
+        // All but what the other one is at; and there is no more to be had.
+        let first = map.poll(usize::MAX);
+        let mine = told
+            .lock()
+            .unwrap()
+            .get(&std::thread::current().id())
+            .copied();
+        let second = map.poll(usize::MAX);
+        let left = map.len();
+        meet.wait();
+        (mine.unwrap_or(0), left, first || second)
+    });
+    assert!(!more, "what is left is the other one's");
+    assert!(mine > 0 && mine < KEYS as usize, "{mine}");
+    assert_eq!(left, KEYS as usize - mine - 1);
+    assert!(!map.poll(usize::MAX) && map.is_empty());
+    assert_eq!(told.lock().unwrap().values().sum::<usize>(), KEYS as usize);
+}
+
+trait TakeIfIs {
+    fn take_if_is(&mut self, id: ThreadId) -> bool;
+}
+
+impl TakeIfIs for Option<ThreadId> {
+    fn take_if_is(&mut self, id: ThreadId) -> bool {
+        let is = *self == Some(id);
+        if is {
+            *self = None;
+        }
+        is
+    }
+}
+
+/// A listener that polls its own map finds nothing, and does not recurse.
+#[test]
+fn a_poll_in_a_listener_finds_nothing() {
+    let clock = ManualClock::new();
+    let (depth, wrong) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let map = Arc::new_cyclic(|map: &std::sync::Weak<ExpiringMap<u64, ()>>| {
+        // What fails in a listener is caught.
+        let (map, depth, wrong) = (map.clone(), depth.clone(), wrong.clone());
+        ExpiringMap::builder()
+            .time_to_live(SECOND)
+            .interval(SECOND)
+            .shards(4)
+            .clock(clock.clone())
+            .on_end(move |_: &u64, (): &(), cause| {
+                if cause == Cause::Expired {
+                    let outer = depth.fetch_add(1, Relaxed);
+                    let more = map.upgrade().unwrap().poll(usize::MAX);
+                    depth.fetch_sub(1, Relaxed);
+                    wrong.fetch_add(usize::from(outer != 0 || more), Relaxed);
+                }
+            })
+            .build_manual()
+            .unwrap()
+    });
+    for key in 0..20_000 {
+        map.insert(key, ()).unwrap();
+    }
+    clock.advance(SECOND);
+    assert!(!map.poll(usize::MAX) && map.is_empty());
+    assert_eq!(wrong.load(Relaxed), 0, "it recursed");
+}
+
+/// Q10, C5: many pollers with small budgets beside many updaters. Every stay of a key comes out once.
+#[test]
+fn pollers_share_and_lose_nothing() {
+    const UPDATERS: u64 = 3;
+    const EACH: u64 = 30_000;
+    let clock = ManualClock::new();
+    let queue = builder(&clock)
+        .interval(Duration::from_millis(1))
+        .shards(4)
+        .build()
+        .unwrap();
+    let working = AtomicUsize::new(UPDATERS as usize);
+    let polled = std::thread::scope(|scope| {
+        for updater in 0..UPDATERS {
+            let (queue, clock, working) = (&queue, &clock, &working);
+            scope.spawn(move || {
+                let mut random = Random(updater + 1);
+                for at in 0..EACH {
+                    let timeout = Duration::from_millis(1 + random.next() % 20);
+                    queue.update(updater * EACH + at, timeout).unwrap();
+                    if at % 64 == 0 {
+                        clock.advance(Duration::from_millis(1));
+                    }
+                }
+                working.fetch_sub(1, Release);
+            });
+        }
+        let pollers: Vec<_> = (0..3)
+            .map(|_| {
+                let (queue, clock, working) = (&queue, &clock, &working);
+                scope.spawn(move || {
+                    let mut expired = Vec::new();
+                    loop {
+                        let last = working.load(Acquire) == 0;
+                        queue.poll_into(&mut expired, 50);
+                        if last && queue.wait_time().is_none() {
+                            return expired;
+                        }
+                        if last {
+                            clock.advance(Duration::from_millis(1));
+                        }
+                    }
+                })
+            })
+            .collect();
+        let polled = pollers.into_iter().map(|poller| poller.join().unwrap());
+        polled.collect::<Vec<_>>()
+    });
+    let mut keys: Vec<u64> = polled.iter().flatten().map(|key| **key).collect();
+    keys.sort_unstable();
+    assert!(keys.into_iter().eq(0..UPDATERS * EACH));
+    assert!(queue.is_empty());
+    // Those who were at different shards at the same time have counted for themselves.
+    let metrics = queue.metrics();
+    assert_eq!(metrics.total.expired, UPDATERS * EACH);
+    assert_eq!(metrics.lateness.total(), UPDATERS * EACH);
+}
+
+/// F7: counters shard by shard, and how late expirations were seen.
+#[test]
+fn metrics_are_by_shard_and_say_how_late() {
+    let clock = ManualClock::new();
+    let queue = builder(&clock).shards(4).build().unwrap();
+    for key in 0..400 {
+        queue.update(key, SECOND * 5).unwrap();
+    }
+    for key in 0..10 {
+        assert!(queue.remove(&key).is_some());
+    }
+    let before = queue.metrics();
+    assert_eq!((before.shards.len(), before.lateness.total()), (4, 0));
+    assert_eq!(before.lateness.quantile(0.5), None);
+    clock.advance(SECOND * 8);
+    while !queue.poll().is_empty() {}
+    let metrics = queue.metrics();
+    let sum = |of: fn(&StoreShardMetrics) -> u64| metrics.shards.iter().map(of).sum::<u64>();
+    assert_eq!(
+        (sum(|shard| shard.inserted), metrics.total.inserted),
+        (400, 400)
+    );
+    assert_eq!(
+        (sum(|shard| shard.removed), metrics.total.removed),
+        (10, 10)
+    );
+    assert_eq!(
+        (sum(|shard| shard.expired), metrics.total.expired),
+        (390, 390)
+    );
+    assert_eq!((sum(|shard| shard.live), metrics.total.live), (0, 0));
+    // Three seconds are between 2^31 and 2^32 ns.
+    assert_eq!(metrics.lateness.counts[31], 390);
+    assert_eq!(metrics.lateness.total(), 390);
+    assert_eq!(
+        (metrics.reaper_rounds, metrics.reaper_busy),
+        (0, Duration::ZERO)
+    );
+}
+
+/// `wait_time` against a model: never later than the next expiry, zero where something is due, and who goes by it misses nothing.
+#[test]
+fn the_wait_time_is_never_too_long() {
+    for seed in 1..40 {
+        let mut random = Random(seed);
+        let clock = ManualClock::new();
+        let queue = builder(&clock).shards(1 << (seed % 4)).build().unwrap();
+        let mut model = BTreeMap::new();
+        let mut now = 0;
+        for _ in 0..600 {
+            let (key, timeout) = (random.next() % 40, 1 + random.next() % 60);
+            match random.next() % 8 {
+                0..=2 => {
+                    queue.update(key, SECOND * timeout as u32).unwrap();
+                    model.insert(key, now + timeout);
+                }
+                3 => {
+                    let touched = queue.touch(&key, SECOND * timeout as u32).unwrap();
+                    assert_eq!(touched, model.contains_key(&key));
+                    model.entry(key).and_modify(|due| *due = now + timeout);
+                }
+                4 => assert_eq!(queue.remove(&key).is_some(), model.remove(&key).is_some()),
+                5 => {
+                    clock.advance(SECOND);
+                    now += 1;
+                }
+                6 => {
+                    let mut due: Vec<_> = model.iter().map(|(&key, &due)| (due, key)).collect();
+                    due.retain(|&(due, _)| due <= now);
+                    due.sort_unstable();
+                    let mut polled = seconds(&queue.poll());
+                    polled.sort_unstable();
+                    assert_eq!(polled, due, "seed {seed}, at {now}");
+                    model.retain(|_, due| *due > now);
+                }
+                _ => {
+                    let mut some = Vec::new();
+                    queue.poll_into(&mut some, 2);
+                    for key in some {
+                        assert_eq!(model.remove(&*key), Some(key.expiry().as_secs()));
+                    }
+                }
+            }
+            let truth = model
+                .values()
+                .min()
+                .map(|due| SECOND * due.saturating_sub(now) as u32);
+            match (queue.wait_time(), truth) {
+                (Some(wait), Some(truth)) => {
+                    assert!(wait <= truth, "{wait:?} > {truth:?}, seed {seed}")
+                }
+                (None, Some(truth)) => panic!("it would sleep for ever; seed {seed}, {truth:?}"),
+                (_, None) => {}
+            }
+        }
+        while let Some(wait) = queue.wait_time() {
+            clock.advance(wait);
+            let _ = queue.poll();
+        }
+        assert!(queue.is_empty());
+    }
+}
+
+#[test]
+fn with_nothing_to_wait_for_there_is_no_wait_time() {
+    let clock = ManualClock::new();
+    let queue = builder(&clock).build().unwrap();
+    assert_eq!(queue.wait_time(), None);
+    queue.update(1, SECOND * 5).unwrap();
+    assert_eq!(queue.wait_time(), Some(SECOND * 5));
+    queue.update(2, SECOND * 2).unwrap();
+    assert_eq!(queue.wait_time(), Some(SECOND * 2));
+    clock.advance(SECOND / 2);
+    assert_eq!(queue.wait_time(), Some(SECOND * 3 / 2));
+    clock.advance(SECOND * 100);
+    assert_eq!(queue.wait_time(), Some(Duration::ZERO));
+    assert_eq!(seconds(&queue.poll()), [(2, 2), (5, 1)]);
+    assert_eq!(queue.wait_time(), None);
+}
+
+/// A queue that takes five seconds for a stall, polled at second 1, with keys due at 10, 12, 20 and 40.
+fn to_be_stalled(clock: &ManualClock) -> ExpiryQueue<u64> {
+    let queue = builder(clock)
+        .shards(4)
+        .pause_grace(SECOND * 5)
+        .build()
+        .unwrap();
+    for due in [10, 12, 20, 40] {
+        queue.update(due, SECOND * due as u32).unwrap();
+    }
+    clock.advance(SECOND);
+    assert!(queue.poll().is_empty());
+    queue
+}
+
+fn at(clock: &ManualClock, seconds: u64) {
+    clock.set(seconds * 1_000_000_000);
+}
+
+/// C8: late by no more than the threshold is no stall, by more is.
+#[test]
+fn a_stall_is_told_by_the_threshold() {
+    let clock = ManualClock::new();
+    let queue = to_be_stalled(&clock);
+    at(&clock, 15);
+    assert_eq!(seconds(&queue.poll()), [(10, 10), (12, 12)]);
+    let clock = ManualClock::new();
+    let queue = to_be_stalled(&clock);
+    clock.set(15_000_000_001);
+    assert_eq!(seconds(&queue.poll()), []);
+}
+
+/// What came due in a stall from 10 to 30 gets its 21 seconds on top, and expires then, once, unless it is touched.
+#[test]
+fn a_stall_is_added_once() {
+    let clock = ManualClock::new();
+    let queue = to_be_stalled(&clock);
+    at(&clock, 30);
+    assert!(queue.poll().is_empty());
+    assert_eq!(queue.len(), 4);
+    assert_eq!(queue.wait_time(), Some(SECOND), "10 + 21 - 30");
+    let dump = queue.dump();
+    assert_eq!(
+        dump.keys().map(Duration::as_secs).collect::<Vec<_>>(),
+        [31, 33, 40, 41]
+    );
+    assert!(queue.touch(&12, SECOND * 60).unwrap(), "it lives");
+    at(&clock, 31);
+    assert_eq!(seconds(&queue.poll()), [(31, 10)]);
+    at(&clock, 35);
+    assert!(queue.poll().is_empty(), "it was touched");
+    at(&clock, 40);
+    assert_eq!(seconds(&queue.poll()), [(40, 40)], "not in the stall");
+    at(&clock, 41);
+    assert_eq!(seconds(&queue.poll()), [(41, 20)]);
+    at(&clock, 90);
+    assert_eq!(seconds(&queue.poll()), [(90, 12)]);
+    assert!(queue.is_empty());
+}
+
+/// A touch before the first poll after the stall.
+#[test]
+fn a_touch_after_the_stall_succeeds() {
+    let clock = ManualClock::new();
+    let queue = to_be_stalled(&clock);
+    at(&clock, 30);
+    assert!(queue.touch(&10, SECOND * 3).unwrap());
+    assert!(queue.poll().is_empty());
+    at(&clock, 33);
+    let mut polled = seconds(&queue.poll());
+    polled.sort_unstable();
+    assert_eq!(polled, [(33, 10), (33, 12)]);
+}
+
+/// The budget is smaller than what came due: the rest gets the same, however much later it is come to.
+#[test]
+fn a_small_budget_does_not_shorten_the_grace() {
+    const KEYS: u64 = 5000;
+    let clock = ManualClock::new();
+    let queue = builder(&clock)
+        .shards(4)
+        .pause_grace(SECOND * 5)
+        .build()
+        .unwrap();
+    for key in 0..KEYS {
+        queue.update(key, SECOND * (10 + key as u32 % 20)).unwrap();
+    }
+    assert!(queue.poll().is_empty());
+    at(&clock, 49);
+    let mut expired = Vec::new();
+    // From 10 to 49: 40 more, so due from 50 to 69. The last is come to at 51 or so, by which the first are due.
+    for round in 0.. {
+        if !queue.poll_into(&mut expired, 16) {
+            break;
+        }
+        assert!(round < 10_000);
+        clock.advance(Duration::from_millis(8));
+    }
+    for second in 50..=70 {
+        at(&clock, second.max(52));
+        while queue.poll_into(&mut expired, 16) {}
+    }
+    let mut polled = seconds(&expired);
+    polled.sort_unstable_by_key(|&(_, key)| key);
+    assert!(polled
+        .into_iter()
+        .eq((0..KEYS).map(|key| (50 + key % 20, key))));
+    assert!(queue.is_empty());
+}
+
+/// Two stalls, the second before the first is worked off: who fell into both gets both.
+#[test]
+fn stalls_add_up() {
+    let clock = ManualClock::new();
+    let queue = builder(&clock)
+        .shards(1)
+        .pause_grace(SECOND * 5)
+        .build()
+        .unwrap();
+    for key in 0..1000 {
+        queue.update(key, SECOND * 10).unwrap();
+    }
+    assert!(queue.poll().is_empty());
+    let mut expired = Vec::new();
+    at(&clock, 20); // 10 becomes 21
+    assert!(queue.poll_into(&mut expired, 16));
+    at(&clock, 30); // 21 becomes 31, and so does what still was at 10
+    assert!(queue.poll_into(&mut expired, 16));
+    while queue.poll_into(&mut expired, 16) {}
+    assert!(expired.is_empty());
+    assert_eq!(
+        queue
+            .dump()
+            .keys()
+            .map(Duration::as_secs)
+            .collect::<Vec<_>>(),
+        [31]
+    );
+    at(&clock, 31);
+    assert_eq!(queue.poll().len(), 1000);
+}
+
+/// Slow handlers are no stall: what came due behind them expires.
+#[test]
+fn a_backlog_of_slow_handlers_is_not_extended() {
+    let clock = ManualClock::new();
+    let told = Arc::new(AtomicUsize::new(0));
+    let handler = {
+        let (clock, told) = (clock.clone(), told.clone());
+        move |_: &u64| {
+            // Takes longer than the threshold each time.
+            clock.advance(SECOND * 20);
+            told.fetch_add(1, Relaxed);
+        }
+    };
+    // Its reaper sleeps by the machine's time; all is polled from here, or there: it is the same.
+    let queue = builder(&clock)
+        .shards(4)
+        .pause_grace(SECOND * 5)
+        .build_with_handler(handler)
+        .unwrap();
+    let began = std::time::Instant::now();
+    for key in 0..6 {
+        queue
+            .update(key, SECOND * 100 + SECOND * 15 * key as u32)
+            .unwrap();
+    }
+    at(&clock, 100);
+    while !queue.is_empty() {
+        let _ = queue.poll();
+        assert!(began.elapsed() < SECOND * 60);
+    }
+    // Each was come to in the round after the one that it came due in: at 100, 120, 140, ... 200; nobody got a grace.
+    assert_eq!(told.load(Relaxed), 6);
+    assert_eq!(expiry::Clock::now(&clock), 220_000_000_000);
+}
+
+/// Nor is it a stall while somebody is at a shard: what comes due in the others expires.
+#[test]
+fn others_expire_while_a_handler_is_slow() {
+    // So many that two shards have some; the first is due first.
+    const KEYS: usize = 6000;
+    let clock = ManualClock::new();
+    let told = Arc::new(AtomicUsize::new(0));
+    let meet = Arc::new(Barrier::new(2));
+    let handler = {
+        let (told, meet) = (told.clone(), meet.clone());
+        move |key: &u64| {
+            if *key == 0 {
+                meet.wait(); // somebody is at a shard
+                meet.wait(); // and may go on
+            }
+            told.fetch_add(1, Relaxed);
+        }
+    };
+    let queue = builder(&clock)
+        .shards(2)
+        .pause_grace(SECOND * 5)
+        .build_with_handler(handler)
+        .unwrap();
+    for key in 0..KEYS as u64 {
+        queue
+            .update(key, SECOND * (100 + 10 * u32::from(key > 0)))
+            .unwrap();
+    }
+    at(&clock, 100);
+    let others = std::thread::scope(|scope| {
+        scope.spawn(|| queue.poll().len());
+        meet.wait();
+        at(&clock, 130);
+        let began = std::time::Instant::now();
+        // All in the other shard: what does not fit in the first one's first chunk.
+        while told.load(Relaxed) < KEYS - 4096 {
+            let _ = queue.poll();
+            if began.elapsed() > SECOND * 20 {
+                break;
+            }
+        }
+        let others = told.load(Relaxed);
+        meet.wait();
+        others
+    });
+    assert_eq!(others, KEYS - 4096, "they got a grace");
+}
+
+/// Who just does not poll for long looks stalled, as the documentation says; who has polled since is not.
+#[test]
+fn only_a_gap_between_polls_is_a_stall() {
+    let clock = ManualClock::new();
+    let queue = to_be_stalled(&clock);
+    for second in 2..=10 {
+        at(&clock, second);
+        let _ = queue.poll();
+    }
+    // The next one is due at 12; the gap before it does not count.
+    at(&clock, 17);
+    assert_eq!(seconds(&queue.poll()), [(12, 12)]);
+    at(&clock, 26);
+    assert!(queue.poll().is_empty());
+    assert_eq!(queue.wait_time(), Some(SECOND), "20 to 26 is 7 more");
+}
+
+/// A caller that polls every ten seconds, with a threshold of five. Its first two gaps look like stalls; from the third on they are
+/// its habit, and keys expire at the first poll after they have come due.
+#[test]
+fn a_caller_that_polls_more_rarely_than_the_threshold_expires_keys() {
+    for (drains, asks) in [(false, false), (true, false), (false, true)] {
+        let clock = ManualClock::new();
+        let queue = builder(&clock).pause_grace(SECOND * 5).build().unwrap();
+        let (mut expired, mut polled) = (Vec::new(), Vec::new());
+        for nth in 0..10 {
+            at(&clock, 10 * nth);
+            queue.update(nth, SECOND * 3).unwrap();
+            while queue.poll_into(&mut expired, 4096) {}
+            if drains {
+                // One that polls until nothing is left makes gaps of no length.
+                queue.poll_into(&mut expired, 4096);
+            }
+            polled.extend(expired.drain(..).map(|key| (10 * nth, *key)));
+            if asks {
+                // The answer is shown to people: this caller does not go by it.
+                assert!(queue.wait_time() <= Some(SECOND * 3));
+            }
+        }
+        polled.sort_unstable_by_key(|&(_, key)| key);
+        let due = (0..9).map(|key| (10 * (key + 1).max(3), key));
+        assert!(
+            polled.iter().copied().eq(due),
+            "{drains} {asks}: {polled:?}"
+        );
+    }
+}
+
+/// A caller that polls every second again is seen to stall again, although it has polled rarely before.
+#[test]
+fn a_caller_that_polls_often_again_is_seen_to_stall() {
+    let clock = ManualClock::new();
+    let queue = builder(&clock).pause_grace(SECOND * 5).build().unwrap();
+    for second in (0..=50).step_by(10).chain(51..=60) {
+        at(&clock, second);
+        if second == 60 {
+            queue.update(1, SECOND * 2).unwrap();
+        }
+        assert!(queue.poll().is_empty());
+    }
+    at(&clock, 69);
+    assert!(queue.poll().is_empty(), "a stall from 62 to 69");
+    assert_eq!(queue.wait_time(), Some(SECOND), "due at 62 + 8");
+}
+
+/// A caller that goes by `wait_time` is expected when it was told to come, however far apart that is.
+#[test]
+fn a_caller_that_goes_by_the_wait_time_is_seen_to_stall() {
+    let clock = ManualClock::new();
+    let queue = builder(&clock).pause_grace(SECOND * 5).build().unwrap();
+    for _ in 0..5 {
+        queue.update(1, SECOND * 30).unwrap();
+        let wait = queue.wait_time().unwrap();
+        assert_eq!(wait, SECOND * 30);
+        clock.advance(wait);
+        assert_eq!(queue.poll().len(), 1);
+    }
+    queue.update(1, SECOND * 30).unwrap();
+    let wait = queue.wait_time().unwrap();
+    clock.advance(wait + SECOND * 6);
+    assert!(queue.poll().is_empty(), "a stall of seven seconds");
+    clock.advance(SECOND);
+    assert_eq!(queue.poll().len(), 1);
+}
+
+#[test]
+fn a_pause_grace_of_zero_is_refused() {
+    let built = builder(&ManualClock::new())
+        .pause_grace(Duration::ZERO)
+        .build();
+    assert_eq!(built.unwrap_err(), BuildError::ZeroPauseGrace);
+}
+
+/// After a jump of the clock by years an update, or a touch, has to end what is due before it can begin anything. Whoever polls is
+/// told of that all the same.
+#[test]
+fn what_a_touch_has_ended_after_a_jump_is_polled() {
+    let clock = ManualClock::new();
+    let queue = ExpiryQueue::builder()
+        .interval(Duration::from_micros(10))
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    let month = Duration::from_secs(40 * 24 * 3600);
+    queue.update("a", Duration::from_secs(1)).unwrap();
+    clock.advance(month);
+    assert_eq!(queue.touch(&"a", Duration::from_secs(1)), Ok(false));
+    assert_eq!(queue.wait_time(), Some(Duration::ZERO));
+    queue.update("b", Duration::from_secs(1)).unwrap();
+    let expired: Vec<_> = queue
+        .poll()
+        .iter()
+        .map(|key| (**key, key.expiry()))
+        .collect();
+    assert_eq!(expired, [("a", Duration::from_secs(1))]);
+    clock.advance(month);
+    queue.update("c", Duration::from_secs(1)).unwrap();
+    let mut expired = Vec::new();
+    while queue.poll_into(&mut expired, 1) {}
+    assert_eq!(expired.iter().map(|key| **key).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(queue.len(), 1);
+}
+
+/// What comes out of a channel by then, which is long.
+fn received(channel: &Receiver<Expired<u64>>, keys: usize) -> Vec<u64> {
+    let next = |_| {
+        *channel
+            .next_within(Duration::from_secs(60))
+            .expect("a key")
+            .key()
+    };
+    let mut keys: Vec<u64> = (0..keys).map(next).collect();
+    keys.sort_unstable();
+    keys
+}
+
+/// A queue with a reaper and a channel of one, into which keys expire.
+fn with_channel(when_full: WhenFull, keys: u64) -> (ExpiryQueue<u64>, Receiver<Expired<u64>>) {
+    let builder = ExpiryQueue::builder().interval(Duration::from_millis(1));
+    let (queue, channel) = builder.build_with_channel(1, when_full).unwrap();
+    for key in 0..keys {
+        queue.update(key, Duration::from_millis(1)).unwrap();
+    }
+    (queue, channel)
+}
+
+#[test]
+fn a_full_channel_waits_spills_or_drops_as_it_was_told() {
+    let (queue, mut channel) = with_channel(WhenFull::Wait, 100);
+    assert_eq!(received(&channel, 100), (0..100).collect::<Vec<_>>());
+    assert_eq!(
+        (queue.metrics().spilled, queue.metrics().undelivered),
+        (0, 0)
+    );
+    drop(queue);
+    assert!(channel.next().is_none());
+
+    let (queue, channel) = with_channel(WhenFull::Spill, 100);
+    while !queue.is_empty() {
+        std::thread::yield_now();
+    }
+    assert_eq!(received(&channel, 100), (0..100).collect::<Vec<_>>());
+    assert!(queue.metrics().spilled > 0);
+
+    let (queue, channel) = with_channel(WhenFull::Drop, 100);
+    // The reaper has come back for the last one, and so told of the others.
+    while queue.metrics().undelivered < 99 {
+        std::thread::yield_now();
+    }
+    assert_eq!(channel.len(), 1);
+    assert_eq!(queue.metrics().undelivered, 99);
+}
+
+#[test]
+fn a_shutdown_does_not_wait_for_who_reads_the_channel() {
+    let (queue, channel) = with_channel(WhenFull::Wait, 100);
+    while channel.is_empty() {
+        std::thread::yield_now();
+    }
+    let left = queue.shutdown();
+    let mut all: Vec<u64> = left.iter().map(|key| *key.key()).collect();
+    all.extend(std::iter::from_fn(|| channel.try_next()).map(|key| *key.key()));
+    all.sort_unstable();
+    assert_eq!(all, (0..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_channel_needs_room() {
+    let channel = ExpiryQueue::<u64>::builder().build_with_channel(0, WhenFull::Wait);
+    assert_eq!(channel.err(), Some(BuildError::ZeroChannel));
+}
+
+#[test]
+fn a_shutdown_returns_what_there_was() {
+    let clock = ManualClock::new();
+    let queue = builder(&clock).build().unwrap();
+    for (key, seconds) in [(1, 5), (2, 3), (3, 9)] {
+        queue.update(key, Duration::from_secs(seconds)).unwrap();
+    }
+    queue.remove(&3);
+    let handle = queue.get(&1).unwrap().1;
+    assert_eq!(seconds(&queue.shutdown()), [(3, 2), (5, 1)]);
+    assert_eq!(
+        queue.update(4, Duration::from_secs(1)),
+        Err(StoreError::Closed)
+    );
+    assert_eq!(queue.touch(&1, Duration::from_secs(1)), Ok(false));
+    assert_eq!(queue.touch_by(handle, Duration::from_secs(1)), Ok(false));
+    assert!(queue.is_empty() && queue.poll().is_empty());
+    assert_eq!(seconds(&queue.shutdown()), []);
+}
+
+#[test]
+fn a_key_is_looked_at_without_touching_it() {
+    let clock = ManualClock::new();
+    let queue = builder(&clock).build().unwrap();
+    assert_eq!(queue.get(&1), None);
+    queue.update(1, Duration::from_secs(5)).unwrap();
+    clock.advance(Duration::from_secs(2));
+    let (expiry, handle) = queue.get(&1).unwrap();
+    assert_eq!(expiry, Duration::from_secs(5));
+    assert!(queue.touch_by(handle, Duration::from_secs(5)).unwrap());
+    assert_eq!(queue.get(&1).unwrap().0, Duration::from_secs(7));
+    clock.advance(Duration::from_secs(5));
+    assert!(queue.contains(&1), "nobody has polled it");
+    assert_eq!(seconds(&queue.poll()), [(7, 1)]);
+    assert!(!queue.contains(&1));
+}
+
+#[test]
+fn what_a_poll_finds_goes_where_it_was_to_go() {
+    let clock = ManualClock::new();
+    let told = Arc::new(AtomicUsize::new(0));
+    let into = told.clone();
+    let handled = builder(&clock)
+        .build_with_handler(move |_: &u64| {
+            into.fetch_add(1, Relaxed);
+        })
+        .unwrap();
+    let (sent, channel) = builder(&clock)
+        .build_with_channel(10, WhenFull::Wait)
+        .unwrap();
+    handled.update(1, SECOND).unwrap();
+    sent.update(1, SECOND).unwrap();
+    clock.advance(SECOND * 2);
+    while told.load(Relaxed) == 0 || channel.is_empty() {
+        assert!(handled.poll().is_empty() && sent.poll().is_empty());
+    }
+    assert_eq!(received(&channel, 1), [1]);
+    assert_eq!(told.load(Relaxed), 1);
+}
+
+type Act = Box<dyn FnOnce() + Send>;
+
+/// A clock at whose readings something happens.
+#[derive(Clone, Default)]
+struct Staged {
+    time: ManualClock,
+    /// At which reading of a thread, counted down, what.
+    acts: Arc<Mutex<HashMap<ThreadId, (u32, Act)>>>,
+}
+
+impl Staged {
+    /// At the second reading of this thread from now on.
+    fn at_second_reading(&self, act: impl FnOnce() + Send + 'static) {
+        let thread = thread::current().id();
+        let mut acts = self.acts.lock().unwrap();
+        acts.insert(thread, (2, Box::new(act)));
+    }
+}
+
+impl Clock for Staged {
+    fn now(&self) -> u64 {
+        let thread = thread::current().id();
+        let mut acts = self.acts.lock().unwrap();
+        if let Some((left, _)) = acts.get_mut(&thread) {
+            *left -= 1;
+            if *left == 0 {
+                let (_, act) = acts.remove(&thread).unwrap();
+                drop(acts);
+                act();
+            }
+        }
+        self.time.now()
+    }
+}
+
+/// One poller reads the clock before anything is due, and is at the only shard; another comes for what is due by then, and finds
+/// somebody there; before it goes home the first one has left. It looks again. (Each reads the clock first at its beginning, then,
+/// as stalls are looked out for, about to leave the shard, and after its round.)
+fn looks_again(clock: &Staged, poll: impl Fn() -> usize + Sync) {
+    let (there, is_there) = channel();
+    let (go, may_go) = channel::<()>();
+    let (left, has_left) = channel();
+    thread::scope(|scope| {
+        let early = scope.spawn(|| {
+            clock.at_second_reading(move || {
+                there.send(()).unwrap();
+                let _ = may_go.recv();
+            });
+            let found = poll();
+            left.send(()).unwrap();
+            found
+        });
+        is_there.recv().unwrap();
+        clock.time.advance(SECOND);
+        clock.at_second_reading(move || {
+            go.send(()).unwrap();
+            has_left.recv().unwrap();
+        });
+        assert_eq!(poll(), 1);
+        assert_eq!(early.join().unwrap(), 0);
+    });
+}
+
+#[test]
+fn a_poller_looks_again_where_another_has_been() {
+    let clock = Staged::default();
+    let queue = ExpiryQueue::builder()
+        .interval(SECOND)
+        .shards(1)
+        .pause_grace(SECOND * 100)
+        .clock(clock.clone());
+    let queue = queue.build().unwrap();
+    queue.update(1, SECOND).unwrap();
+    looks_again(&clock, || queue.poll().len());
+}
+
+#[test]
+fn a_poller_of_sessions_looks_again_where_another_has_been() {
+    let clock = Staged::default();
+    let sessions = SessionTracker::builder()
+        .interval(SECOND)
+        .shards(1)
+        .pause_grace(SECOND * 100)
+        .clock(clock.clone());
+    let sessions = sessions.build().unwrap();
+    sessions.create(SECOND, 1).unwrap();
+    looks_again(&clock, || sessions.poll().len());
+}

@@ -1,0 +1,521 @@
+//! Waiting for room: by wakers that count, and under tokio.
+
+use crate::support::Task;
+use expiry::{
+    edge, AckError, AckTracker, Closed, ExpiringMap, ExpiryQueue, Fate, ManualClock, Outcomes,
+    Room, SessionTracker, StoreError, Timeouts, WhenFull,
+};
+use std::future::Future;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+const READY: Poll<Result<(), Closed>> = Poll::Ready(Ok(()));
+
+/// A full queue of so many keys, from 0 on.
+fn full(capacity: u64) -> ExpiryQueue<u64> {
+    let queue = ExpiryQueue::builder()
+        .capacity(usize::try_from(capacity).unwrap())
+        .clock(ManualClock::new())
+        .build()
+        .unwrap();
+    (0..capacity).for_each(|key| enter(&queue, key));
+    assert_eq!(queue.update(capacity, SECOND), Err(StoreError::Full));
+    queue
+}
+
+fn enter(queue: &ExpiryQueue<u64>, key: u64) {
+    queue.update(key, SECOND).unwrap();
+}
+
+/// As many that wait, each with its task.
+fn waiting<const N: usize>(queue: &ExpiryQueue<u64>) -> [(Arc<Task>, Room<'_>); N] {
+    std::array::from_fn(|_| {
+        let (task, mut room) = (Task::new(), queue.room());
+        assert!(task.poll(&mut room).is_pending());
+        (task, room)
+    })
+}
+
+fn woken<const N: usize>(all: &[(Arc<Task>, Room<'_>); N]) -> [usize; N] {
+    std::array::from_fn(|at| all[at].0.woken())
+}
+
+/// A waker whose drop panics.
+struct BadDrop;
+
+impl Wake for BadDrop {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for BadDrop {
+    fn drop(&mut self) {
+        panic!("this waker's drop does");
+    }
+}
+
+impl BadDrop {
+    fn waker() -> Waker {
+        Waker::from(Arc::new(BadDrop))
+    }
+}
+
+/// Has it wait with this waker, which it alone has then.
+fn wait_with(room: &mut Room<'_>, waker: Waker) {
+    let mut context = Context::from_waker(&waker);
+    assert!(Pin::new(room).poll(&mut context).is_pending());
+}
+
+#[test]
+fn there_is_room_where_there_is() {
+    let task = Task::new();
+    let unbounded = ExpiryQueue::<u64>::builder().build().unwrap();
+    assert_eq!(task.poll(&mut unbounded.room()), READY);
+    let queue = full(1);
+    queue.remove(&0);
+    assert_eq!(task.poll(&mut queue.room()), READY);
+    assert_eq!((task.woken(), task.held()), (0, 0));
+}
+
+#[test]
+fn each_slot_that_gets_free_wakes_the_one_who_came_first() {
+    let queue = full(3);
+    let mut all = waiting::<3>(&queue);
+    for turn in 0..3 {
+        queue.remove(&turn).unwrap();
+        let expected = std::array::from_fn(|at| usize::from(at as u64 <= turn));
+        assert_eq!(woken(&all), expected);
+        enter(&queue, 10 + turn);
+    }
+    for (task, room) in &mut all {
+        assert!(task.poll(room).is_pending(), "all taken");
+    }
+}
+
+#[test]
+fn who_was_overtaken_keeps_its_place() {
+    let queue = full(1);
+    let mut all = waiting::<3>(&queue);
+    queue.remove(&0);
+    enter(&queue, 1); // who has not waited
+    assert_eq!(woken(&all), [1, 0, 0]);
+    let (task, room) = &mut all[0];
+    assert!(task.poll(room).is_pending());
+    queue.remove(&1);
+    assert_eq!(woken(&all), [2, 0, 0]);
+    let (task, room) = &mut all[0];
+    assert_eq!(task.poll(room), READY);
+    enter(&queue, 2);
+    assert_eq!(woken(&all), [2, 1, 0], "the next one, who finds nothing");
+    let (task, room) = &mut all[1];
+    assert!(task.poll(room).is_pending());
+    queue.remove(&2);
+    assert_eq!(woken(&all), [2, 2, 0]);
+}
+
+#[test]
+fn who_is_polled_again_keeps_its_place() {
+    let queue = full(1);
+    let mut all = waiting::<2>(&queue);
+    let (task, room) = &mut all[0];
+    assert!(task.poll(room).is_pending());
+    queue.remove(&0);
+    assert_eq!(woken(&all), [1, 0]);
+}
+
+#[test]
+fn who_comes_later_comes_after() {
+    let queue = full(1);
+    let mut all = waiting::<2>(&queue);
+    queue.remove(&0);
+    let (task, room) = &mut all[0];
+    assert_eq!(task.poll(room), READY);
+    enter(&queue, 1);
+    // Woken in turn, in vain: it is the first of the line again. The third comes after it.
+    let (task, room) = &mut all[1];
+    assert!(task.poll(room).is_pending());
+    let before = woken(&all)[1];
+    let [third] = waiting::<1>(&queue);
+    queue.remove(&1);
+    assert_eq!((woken(&all)[1], third.0.woken()), (before + 1, 0));
+}
+
+/// As before, where the one who was there has been sorted in, and was never woken.
+#[test]
+fn who_has_never_been_woken_comes_before_who_comes_later() {
+    let queue = full(2);
+    let [(first, mut one), second] = waiting::<2>(&queue);
+    queue.remove(&0); // sorts both in
+    assert_eq!((first.woken(), second.0.woken()), (1, 0));
+    enter(&queue, 2);
+    assert!(first.poll(&mut one).is_pending());
+    drop(one);
+    let [third] = waiting::<1>(&queue);
+    queue.remove(&1);
+    assert_eq!((second.0.woken(), third.0.woken()), (1, 0));
+}
+
+#[test]
+fn a_turn_that_is_not_taken_is_handed_on() {
+    let queue = full(1);
+    let [(_, first), (two, mut second), (three, mut third)] = waiting::<3>(&queue);
+    queue.remove(&0);
+    drop(first); // having been woken
+    assert_eq!((two.woken(), three.woken()), (1, 0));
+    assert_eq!(two.poll(&mut second), READY); // and does not insert
+    assert_eq!(three.woken(), 1);
+    assert_eq!(three.poll(&mut third), READY);
+}
+
+#[test]
+fn who_leaves_unwoken_is_passed_over() {
+    let queue = full(1);
+    let [(one, first), (two, mut second)] = waiting::<2>(&queue);
+    drop(first);
+    assert_eq!(two.woken(), 0);
+    queue.remove(&0);
+    assert_eq!((one.woken(), two.woken()), (0, 1));
+    assert_eq!(two.poll(&mut second), READY);
+    assert_eq!(one.held(), 0);
+}
+
+#[test]
+fn the_waker_of_the_last_poll_is_woken() {
+    let queue = full(1);
+    let [(one, mut room)] = waiting::<1>(&queue);
+    let two = Task::new();
+    assert!(two.poll(&mut room).is_pending());
+    queue.remove(&0);
+    assert_eq!((one.woken(), two.woken()), (0, 1));
+    // A turn that came before the other waker did is not lost.
+    enter(&queue, 1);
+    assert!(two.poll(&mut room).is_pending());
+    let [(three, mut other)] = waiting::<1>(&queue);
+    queue.remove(&1);
+    assert_eq!(one.poll(&mut room), READY);
+    assert_eq!(three.poll(&mut other), READY);
+}
+
+#[test]
+fn all_are_told_of_a_shutdown() {
+    let queue = full(1);
+    let mut all = waiting::<3>(&queue);
+    drop(queue.shutdown());
+    for (task, room) in &mut all {
+        assert!(task.woken() >= 1);
+        assert_eq!(task.poll(room), Poll::Ready(Err(Closed)));
+        assert_eq!(task.poll(&mut queue.room()), Poll::Ready(Err(Closed)));
+    }
+}
+
+/// Registrations that were left do not pile up while nothing gets free, and who stays keeps its place.
+#[test]
+fn wakers_of_those_that_have_left_are_let_go() {
+    let queue = full(1);
+    let mut stay = waiting::<2>(&queue);
+    let goes = Task::new();
+    let mut most = 0;
+    for _ in 0..1000 {
+        let mut room = queue.room();
+        assert!(goes.poll(&mut room).is_pending());
+        drop(room);
+        most = most.max(goes.held());
+        for (task, room) in &mut stay {
+            assert!(task.poll(room).is_pending());
+        }
+    }
+    assert!((2..=20).contains(&most), "{most} wakers were kept");
+    assert_eq!(goes.woken(), 0);
+    let before = woken(&stay);
+    queue.remove(&0);
+    assert_eq!(woken(&stay), [before[0] + 1, before[1]]);
+}
+
+#[test]
+fn a_waker_that_panics_loses_no_turn_but_its_own() {
+    struct Bad;
+    impl Wake for Bad {
+        fn wake(self: Arc<Self>) {
+            panic!("this waker does");
+        }
+    }
+    let queue = full(2);
+    let waker = Waker::from(Arc::new(Bad));
+    let mut bad = queue.room();
+    let mut context = Context::from_waker(&waker);
+    assert!(Pin::new(&mut bad).poll(&mut context).is_pending());
+    let [(task, mut room)] = waiting::<1>(&queue);
+    assert!(queue.remove(&0).is_some());
+    assert!(queue.remove(&1).is_some());
+    assert_eq!(task.woken(), 1);
+    assert_eq!(task.poll(&mut room), READY);
+}
+
+/// A waker whose drop panics: the last one who has it is the one that was woken, who hands his turn on.
+#[test]
+fn a_waker_whose_drop_panics_loses_no_turn() {
+    for polls in [false, true] {
+        let queue = full(1);
+        let mut first = queue.room();
+        wait_with(&mut first, BadDrop::waker());
+        let [(task, mut room)] = waiting::<1>(&queue);
+        queue.remove(&0);
+        if polls {
+            assert_eq!(task.poll(&mut first), READY);
+        }
+        drop(first);
+        assert_eq!((task.woken(), task.poll(&mut room)), (1, READY));
+    }
+}
+
+/// Many of them, of tasks that have left, which are let go at once.
+#[test]
+fn many_wakers_whose_drops_panic_are_let_go() {
+    let queue = full(1);
+    let [(task, mut stays)] = waiting::<1>(&queue);
+    for _ in 0..40 {
+        let mut room = queue.room();
+        wait_with(&mut room, BadDrop::waker());
+    }
+    queue.remove(&0);
+    assert_eq!((task.woken() > 0, task.poll(&mut stays)), (true, READY));
+}
+
+/// One that cannot be cloned: the place stays what it was.
+#[test]
+fn a_waker_whose_clone_panics_changes_nothing() {
+    const TABLE: RawWakerVTable = RawWakerVTable::new(
+        |_| panic!("this waker's clone does"),
+        |_| (),
+        |_| (),
+        |_| (),
+    );
+    // SAFETY: no function of the table looks at the data.
+    let bad = unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &TABLE)) };
+    let queue = full(1);
+    let [(one, mut first), (two, _second)] = waiting::<2>(&queue);
+    let polled = catch_unwind(AssertUnwindSafe(|| {
+        Pin::new(&mut first).poll(&mut Context::from_waker(&bad))
+    }));
+    assert!(polled.is_err());
+    queue.remove(&0);
+    assert_eq!((one.woken(), two.woken()), (1, 0));
+    assert_eq!(one.poll(&mut first), READY);
+}
+
+/// A waker that runs its task in place, which inserts, on the thread that is freeing the slot.
+#[test]
+fn a_waker_may_use_the_slot_at_once() {
+    struct Inline(Arc<ExpiryQueue<u64>>);
+    impl Wake for Inline {
+        fn wake(self: Arc<Self>) {
+            enter(&self.0, 7);
+        }
+    }
+    let queue = Arc::new(full(1));
+    let waker = Waker::from(Arc::new(Inline(queue.clone())));
+    let mut room = queue.room();
+    let mut context = Context::from_waker(&waker);
+    assert!(Pin::new(&mut room).poll(&mut context).is_pending());
+    assert!(queue.remove(&0).is_some());
+    assert!(queue.contains(&7));
+    assert_eq!(queue.metrics().total.live, 1);
+}
+
+/// Such a waker may end it all, before the outcome of the root that made room was told: that is told first.
+fn a_waker_shuts_down(built: (AckTracker, Outcomes), by_hand: bool) {
+    struct Last(OnceLock<Arc<AckTracker>>);
+    impl Wake for Last {
+        fn wake(self: Arc<Self>) {
+            let tracker = self.0.get().unwrap();
+            assert!(tracker.shutdown(Fate::Cancel).is_empty());
+        }
+    }
+    let (tracker, outcomes) = built;
+    let (tracker, last) = (Arc::new(tracker), Arc::new(Last(OnceLock::new())));
+    assert!(last.0.set(tracker.clone()).is_ok());
+    let root = tracker.issue(edge(), 7).unwrap();
+    let waker = Waker::from(last);
+    let mut room = tracker.room();
+    let mut context = Context::from_waker(&waker);
+    assert!(Pin::new(&mut room).poll(&mut context).is_pending());
+    tracker.fail(root).unwrap();
+    if by_hand {
+        // It was only asked for.
+        assert!(tracker.shutdown(Fate::Cancel).is_empty());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let mut stream = outcomes.into_stream();
+    { runtime }.build().unwrap().block_on(async {
+        assert_eq!(stream.recv().await.unwrap().owner, 7);
+        assert!(stream.recv().await.is_none());
+    });
+}
+
+#[test]
+fn a_waker_may_shut_the_tracker_down() {
+    let builder = || AckTracker::builder().capacity(1);
+    let built = builder().build_with_channel(4, WhenFull::Wait).unwrap();
+    a_waker_shuts_down(built, false);
+    let built = builder().build_manual_with_channel(4, WhenFull::Wait);
+    a_waker_shuts_down(built.unwrap(), true);
+}
+
+/// Without a channel there is nothing that it would have to wait for.
+#[test]
+fn a_waker_may_shut_a_tracker_without_a_channel_down() {
+    #[derive(Default)]
+    struct Last(OnceLock<Arc<AckTracker>>, Mutex<Vec<u64>>);
+    impl Wake for Last {
+        fn wake(self: Arc<Self>) {
+            let left = self.0.get().unwrap().shutdown(Fate::Return);
+            let owners = left.iter().map(|outcome| outcome.owner);
+            self.1.lock().unwrap().extend(owners);
+        }
+    }
+    let tracker = Arc::new(AckTracker::builder().capacity(2).build_manual().unwrap());
+    let last = Arc::<Last>::default();
+    assert!(last.0.set(tracker.clone()).is_ok());
+    let root = tracker.issue(edge(), 7).unwrap();
+    tracker.issue(edge(), 8).unwrap();
+    let waker = Waker::from(last.clone());
+    let mut room = tracker.room();
+    let mut context = Context::from_waker(&waker);
+    assert!(Pin::new(&mut room).poll(&mut context).is_pending());
+    tracker.fail(root).unwrap();
+    assert_eq!(*last.1.lock().unwrap(), [8]);
+    assert!(tracker.is_empty());
+}
+
+#[test]
+fn what_expires_makes_room() {
+    let (clock, task) = (ManualClock::new(), Task::new());
+    let queue = ExpiryQueue::builder()
+        .capacity(1)
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    enter(&queue, 0);
+    let mut room = queue.room();
+    assert!(task.poll(&mut room).is_pending());
+    clock.advance(2 * SECOND);
+    assert_eq!(queue.poll().len(), 1);
+    assert_eq!((task.woken(), task.poll(&mut room)), (1, READY));
+}
+
+#[test]
+fn trackers_have_room_when_roots_end() {
+    let clock = ManualClock::new();
+    let builder = AckTracker::builder().capacity(1).clock(clock.clone());
+    let tracker = builder.timeout(SECOND).build_manual().unwrap();
+    let chosen = |id: u64| tracker.init(id, edge(), 0).map(|()| id.into());
+    let issued = |_| tracker.issue(edge(), 0).map(expiry::RootId::from);
+    for round in 0..20 {
+        let root = if round % 2 == 0 {
+            chosen(round)
+        } else {
+            issued(round)
+        };
+        let root = root.unwrap();
+        assert_eq!(tracker.issue(edge(), 0), Err(AckError::Full));
+        let (task, mut room) = (Task::new(), tracker.room());
+        assert!(task.poll(&mut room).is_pending());
+        if round % 4 < 2 {
+            tracker.fail(root).unwrap();
+        } else {
+            clock.advance(2 * SECOND);
+            while tracker.poll(1000).more {}
+        }
+        assert_eq!((task.woken(), task.poll(&mut room)), (1, READY));
+    }
+    tracker.issue(edge(), 0).unwrap();
+    let (task, mut room) = (Task::new(), tracker.room());
+    assert!(task.poll(&mut room).is_pending());
+    tracker.shutdown(Fate::Cancel);
+    assert_eq!(task.poll(&mut room), Poll::Ready(Err(Closed)));
+}
+
+#[test]
+fn maps_sessions_and_timeouts_have_room() {
+    let task = Task::new();
+
+    let map = ExpiringMap::builder().capacity(1).build_manual().unwrap();
+    map.insert(1, "one").unwrap();
+    let mut room = map.room();
+    assert!(task.poll(&mut room).is_pending());
+    map.insert(1, "another").unwrap(); // in its place
+    assert!(task.poll(&mut room).is_pending());
+    map.remove(&1);
+    assert_eq!((task.woken() > 0, task.poll(&mut room)), (true, READY));
+
+    let sessions = SessionTracker::builder().capacity(1).build().unwrap();
+    let session = sessions.create(10 * SECOND, 7).unwrap();
+    let mut room = sessions.room();
+    assert!(task.poll(&mut room).is_pending());
+    let before = task.woken();
+    assert!(sessions.remove(session.id()).is_some());
+    assert_eq!((task.woken() - before, task.poll(&mut room)), (1, READY));
+
+    let timeouts = Timeouts::builder().capacity(1).build_manual().unwrap();
+    let mut sleep = timeouts.sleep(SECOND);
+    assert!(task.poll(&mut sleep).is_pending());
+    let mut room = timeouts.room();
+    assert!(task.poll(&mut room).is_pending());
+    let before = task.woken();
+    drop(sleep);
+    assert_eq!((task.woken() - before, task.poll(&mut room)), (1, READY));
+}
+
+/// Many tasks take turns at few slots: each gets all of its turns.
+fn turns(runtime: &tokio::runtime::Runtime) {
+    const TASKS: u64 = 64;
+    const TURNS: u64 = 100;
+    let builder = ExpiryQueue::<u64>::builder().capacity(3);
+    let queue = Arc::new(builder.clock(ManualClock::new()).build().unwrap());
+    let entered = Arc::new(AtomicUsize::new(0));
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|task| {
+            let (queue, entered) = (queue.clone(), entered.clone());
+            runtime.spawn(async move {
+                for turn in 0..TURNS {
+                    let key = task * TURNS + turn;
+                    loop {
+                        match queue.update(key, SECOND) {
+                            Err(StoreError::Full) => queue.room().await.unwrap(),
+                            done => {
+                                done.unwrap();
+                                break;
+                            }
+                        }
+                    }
+                    let before = entered.fetch_add(1, Ordering::SeqCst);
+                    assert!(before < 3);
+                    tokio::task::yield_now().await;
+                    entered.fetch_sub(1, Ordering::SeqCst);
+                    assert!(queue.remove(&key).is_some());
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        runtime.block_on(task).unwrap();
+    }
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn all_get_their_turns_under_tokio() {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    turns(&builder.worker_threads(2).build().unwrap());
+}
+
+#[test]
+fn all_get_their_turns_on_one_thread() {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    turns(&builder.build().unwrap());
+}

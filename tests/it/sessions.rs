@@ -1,0 +1,770 @@
+//! Sessions: one test or more per promise, bad input, and random programs beside a plain sequential oracle in simulated time.
+
+use expiry::{
+    BuildError, ManualClock, SessionError, SessionId, SessionInfo, SessionTracker,
+    SessionTrackerBuilder, StoreError, Tracked,
+};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+mod drive;
+use crate::support::histories;
+mod random;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A tracker that is polled, with intervals of a second and ids from 1 on.
+fn polled_with(
+    set: impl FnOnce(SessionTrackerBuilder) -> SessionTrackerBuilder,
+) -> (SessionTracker, ManualClock) {
+    let clock = ManualClock::new();
+    let builder = SessionTracker::builder()
+        .interval(SECOND)
+        .first_id(1)
+        .shards(2)
+        .clock(clock.clone());
+    (set(builder).build().unwrap(), clock)
+}
+
+fn polled() -> (SessionTracker, ManualClock) {
+    polled_with(|builder| builder)
+}
+
+fn ids(sessions: &[SessionInfo]) -> Vec<SessionId> {
+    let mut ids: Vec<_> = sessions.iter().map(|session| session.id).collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// C9: a session lives while it is touched, by its own timeout, and expires once, completely.
+#[test]
+fn a_session_lives_while_it_is_touched() {
+    let (sessions, clock) = polled();
+    let short = sessions.create(SECOND * 3, 7).unwrap();
+    let long = sessions.create(SECOND * 30, 8).unwrap();
+    for _ in 0..10 {
+        clock.advance(SECOND * 2);
+        assert_eq!(sessions.touch(short.id()), Ok(()));
+        assert!(sessions.poll().is_empty());
+    }
+    assert_eq!(sessions.touch_by(&long), Ok(()));
+    clock.advance(SECOND * 2);
+    assert!(sessions.poll().is_empty());
+    clock.advance(SECOND);
+    let expired = sessions.poll();
+    assert_eq!(expired.len(), 1);
+    assert_eq!((expired[0].id, expired[0].owner), (short.id(), 7));
+    assert_eq!(expired[0].timeout, SECOND * 3);
+    assert_eq!(expired[0].remaining, Some(Duration::ZERO));
+    // Q9: nothing of it is left.
+    assert_eq!((sessions.len(), sessions.contains(short.id())), (1, false));
+    assert_eq!(sessions.touch(short.id()), Err(SessionError::Unknown));
+    assert_eq!(sessions.touch_by(&short), Err(SessionError::Unknown));
+    assert_eq!(sessions.set_closing(short.id()), Err(SessionError::Unknown));
+    assert_eq!(sessions.remove(short.id()), None);
+    clock.advance(SECOND * 26);
+    assert!(sessions.poll().is_empty());
+    clock.advance(SECOND);
+    assert_eq!(ids(&sessions.poll()), [long.id()]);
+    assert!(sessions.is_empty());
+}
+
+/// A touch that comes before the poll renews, also if the time was up.
+#[test]
+fn who_comes_first_has_it() {
+    let (sessions, clock) = polled();
+    let session = sessions.create(SECOND * 3, 7).unwrap();
+    clock.advance(SECOND * 10);
+    assert_eq!(
+        sessions.get(session.id()).unwrap().remaining,
+        Some(Duration::ZERO)
+    );
+    assert_eq!(sessions.touch(session.id()), Ok(()));
+    assert!(sessions.poll().is_empty());
+    clock.advance(SECOND * 3);
+    assert_eq!(sessions.poll().len(), 1);
+}
+
+/// Another timeout is for that touch only; it may be shorter.
+#[test]
+fn a_touch_with_another_timeout() {
+    let (sessions, clock) = polled();
+    let session = sessions.create(SECOND * 10, 7).unwrap();
+    let id = session.id();
+    sessions.touch_for(id, SECOND * 100).unwrap();
+    clock.advance(SECOND * 50);
+    assert!(sessions.poll().is_empty());
+    assert_eq!(sessions.get(id).unwrap().remaining, Some(SECOND * 50));
+    sessions.touch(id).unwrap();
+    assert_eq!(sessions.get(id).unwrap().remaining, Some(SECOND * 10));
+    sessions.touch_by_for(&session, SECOND * 2).unwrap();
+    clock.advance(SECOND * 2);
+    assert_eq!(ids(&sessions.poll()), [id]);
+}
+
+/// Requests are clamped, and what was granted is said.
+#[test]
+fn timeouts_are_negotiated() {
+    let (sessions, clock) = polled_with(|builder| {
+        builder
+            .minimum_timeout(SECOND * 4)
+            .maximum_timeout(SECOND * 40)
+    });
+    let granted = |asked| sessions.create(asked, 0).unwrap().timeout();
+    assert_eq!(granted(Duration::ZERO), SECOND * 4);
+    assert_eq!(granted(Duration::from_nanos(1)), SECOND * 4);
+    assert_eq!(granted(SECOND * 7), SECOND * 7);
+    assert_eq!(granted(Duration::MAX), SECOND * 40);
+    assert_eq!(sessions.grant(SECOND * 41), SECOND * 40);
+    clock.advance(SECOND * 3);
+    assert!(sessions.poll().is_empty());
+    clock.advance(SECOND * 37);
+    assert_eq!(sessions.poll().len(), 4);
+    // In touches too.
+    let session = sessions.create(SECOND * 7, 0).unwrap();
+    sessions.touch_for(session.id(), Duration::MAX).unwrap();
+    let left = || sessions.get(session.id()).unwrap().remaining;
+    assert_eq!(left(), Some(SECOND * 40));
+    sessions.touch_by_for(&session, Duration::ZERO).unwrap();
+    assert_eq!(left(), Some(SECOND * 4));
+}
+
+/// Without bounds the longest timeout is what the ticks hold, and the shortest an interval.
+#[test]
+fn absurd_timeouts_are_cut() {
+    for interval in [Duration::from_micros(10), SECOND, SECOND * 1_000_000_000] {
+        let (sessions, clock) = polled_with(|builder| builder.interval(interval));
+        let shortest = sessions.create(Duration::ZERO, 0).unwrap();
+        assert_eq!(shortest.timeout(), interval);
+        let longest = sessions.create(Duration::MAX, 0).unwrap();
+        assert!(longest.timeout() > SECOND * 5_000_000, "{longest:?}");
+        clock.advance(interval);
+        assert_eq!(ids(&sessions.poll()), [shortest.id()]);
+        clock.advance(longest.timeout() / 2);
+        assert!(sessions.poll().is_empty());
+        assert_eq!(sessions.touch(longest.id()), Ok(()));
+        assert_eq!(sessions.touch_by_for(&longest, Duration::MAX), Ok(()));
+        assert!(sessions.remove(longest.id()).is_some());
+    }
+}
+
+/// Q7: a session that is being closed is neither touched nor expired, whatever the time; it is there until it is removed.
+#[test]
+fn a_session_being_closed_stays_until_it_is_removed() {
+    let (sessions, clock) = polled_with(|builder| builder.capacity(2));
+    let [a, b] = [1, 2].map(|owner| sessions.create(SECOND * 3, owner).unwrap());
+    assert_eq!(sessions.set_closing(a.id()), Ok(()));
+    assert_eq!(sessions.set_closing(a.id()), Err(SessionError::Closing));
+    let closing = Err(SessionError::Closing);
+    assert_eq!(sessions.touch(a.id()), closing);
+    assert_eq!(sessions.touch_for(a.id(), SECOND), closing);
+    assert_eq!(sessions.touch_by(&a), closing);
+    assert_eq!(sessions.check(a.id(), 1), closing);
+    assert_eq!(sessions.set_owner(a.id(), 3), Err(SessionError::Closing));
+    let tracked = sessions.track(a.id(), SECOND * 9, 9).unwrap();
+    assert_eq!(tracked, Tracked::Closing);
+    clock.advance(SECOND * 1_000_000);
+    assert_eq!(ids(&sessions.poll()), [b.id()]);
+    // Forgotten ones are found, and count.
+    assert_eq!(sessions.closing(), [a.id()]);
+    assert!(sessions.contains(a.id()) && sessions.len() == 1);
+    assert!(sessions.dump().is_empty());
+    sessions.create(SECOND, 0).unwrap();
+    assert_eq!(sessions.create(SECOND, 0), Err(StoreError::Full));
+    let metrics = sessions.metrics();
+    assert_eq!((metrics.capacity, metrics.refused), (Some(2), 1));
+    let removed = sessions.remove(a.id()).unwrap();
+    assert_eq!((removed.id, removed.owner), (a.id(), 1));
+    assert_eq!(removed.remaining, None);
+    assert_eq!(sessions.remove(a.id()), None);
+    assert!(sessions.closing().is_empty());
+    assert!(sessions.create(SECOND, 0).is_ok());
+}
+
+/// A session that lives is removed at once, with what it had left.
+#[test]
+fn a_session_is_removed_at_once() {
+    let (sessions, clock) = polled();
+    let session = sessions.create(SECOND * 10, 5).unwrap();
+    clock.advance(SECOND * 4);
+    let removed = sessions.remove(session.id()).unwrap();
+    assert_eq!(removed.remaining, Some(SECOND * 6));
+    assert_eq!(removed.timeout, SECOND * 10);
+    clock.advance(SECOND * 10);
+    assert!(sessions.poll().is_empty() && sessions.is_empty());
+}
+
+#[test]
+fn ids_go_up_and_have_the_server_on_top() {
+    let (sessions, _) = polled_with(|builder| builder.server_id(0x80).first_id(41));
+    let ids: Vec<_> = (0..3)
+        .map(|_| sessions.create(SECOND, 0).unwrap().id())
+        .collect();
+    assert_eq!(ids, [41, 42, 43].map(|id| SessionId(0x80 << 56 | id)));
+    assert!(ids.iter().all(|id| id.server() == 0x80));
+    // One that somebody has brought along is passed over, whatever its state.
+    let next = |n: u64| SessionId(ids[2].0 + n);
+    sessions.track(next(1), SECOND, 0).unwrap();
+    sessions.track(next(2), SECOND, 0).unwrap();
+    sessions.set_closing(next(2)).unwrap();
+    assert_eq!(sessions.create(SECOND, 0).unwrap().id(), next(3));
+    // Issued by the time if nothing else is asked for.
+    let first = || {
+        let sessions = SessionTracker::builder().build().unwrap();
+        sessions.create(SECOND, 0).unwrap().id()
+    };
+    let before = first();
+    assert_eq!(before.server(), 0);
+    wait_for("a later millisecond", || first() > before);
+}
+
+#[test]
+fn a_known_session_is_adopted_or_renewed() {
+    let (sessions, clock) = polled();
+    let id = SessionId(u64::MAX);
+    let Tracked::Added(added) = sessions.track(id, SECOND * 5, 3).unwrap() else {
+        panic!("it is new")
+    };
+    assert_eq!((added.id(), added.timeout()), (id, SECOND * 5));
+    clock.advance(SECOND * 4);
+    let Tracked::Renewed(renewed) = sessions.track(id, SECOND * 9, 4).unwrap() else {
+        panic!("it was there")
+    };
+    assert_eq!(renewed, added, "it keeps its timeout");
+    let info = sessions.get(id).unwrap();
+    assert_eq!((info.owner, info.remaining), (3, Some(SECOND * 9)));
+    assert_eq!(sessions.touch_by(&renewed), Ok(()));
+    clock.advance(SECOND * 5);
+    assert_eq!(ids(&sessions.poll()), [id]);
+    // Another stay of the same id: the old handle is not its.
+    assert!(matches!(
+        sessions.track(id, SECOND, 4).unwrap(),
+        Tracked::Added(_)
+    ));
+    assert_eq!(sessions.touch_by(&renewed), Err(SessionError::Unknown));
+    assert_eq!(sessions.touch(id), Ok(()));
+}
+
+#[test]
+fn a_session_has_one_owner() {
+    let (sessions, _) = polled();
+    let id = sessions.create(SECOND, 0).unwrap().id();
+    assert_eq!(sessions.check(id, 0), Ok(()));
+    assert_eq!(sessions.check(id, 4), Ok(()), "it was nobody's");
+    let moved = |owner| Err(SessionError::Moved { owner });
+    assert_eq!(sessions.check(id, 5), moved(4));
+    assert_eq!(sessions.check(id, 0), moved(4));
+    assert_eq!(sessions.set_owner(id, 5), Ok(4));
+    assert_eq!(sessions.check(id, 4), moved(5));
+    assert_eq!(sessions.check(id, 5), Ok(()));
+    assert_eq!(sessions.set_owner(id, 0), Ok(5));
+    assert_eq!(sessions.check(id, u64::MAX), Ok(()));
+    assert_eq!(sessions.get(id).unwrap().owner, u64::MAX);
+    assert_eq!(sessions.check(SessionId(99), 4), Err(SessionError::Unknown));
+    assert_eq!(
+        sessions.set_owner(SessionId(99), 4),
+        Err(SessionError::Unknown)
+    );
+    // Being closed counts for more than being somebody else's.
+    sessions.set_closing(id).unwrap();
+    assert_eq!(sessions.check(id, 5), Err(SessionError::Closing));
+    sessions.remove(id).unwrap();
+    assert_eq!(sessions.check(id, u64::MAX), Err(SessionError::Unknown));
+}
+
+#[test]
+fn a_local_session_becomes_global_once() {
+    let (sessions, _) = polled();
+    let id = sessions.create_local(SECOND, 0).unwrap().id();
+    assert_eq!(sessions.is_global(id), Ok(false));
+    assert_eq!(sessions.upgrade(id), Ok(true));
+    assert_eq!(sessions.upgrade(id), Ok(false));
+    assert!(sessions.get(id).unwrap().is_global);
+    let global = sessions.create(SECOND, 0).unwrap().id();
+    assert_eq!(sessions.upgrade(global), Ok(false));
+    let tracked = SessionId(1000);
+    sessions.track_local(tracked, SECOND, 0).unwrap();
+    assert_eq!(sessions.is_global(tracked), Ok(false));
+    // Tracked as global, it stays what it is.
+    sessions.track(tracked, SECOND, 0).unwrap();
+    assert_eq!(sessions.is_global(tracked), Ok(false));
+    sessions.set_closing(tracked).unwrap();
+    assert_eq!(sessions.upgrade(tracked), Ok(true));
+    assert!(sessions.remove(tracked).unwrap().is_global);
+    assert_eq!(sessions.upgrade(tracked), Err(SessionError::Unknown));
+    assert_eq!(sessions.is_global(tracked), Err(SessionError::Unknown));
+}
+
+/// Q14: what was touched is taken once, with what is left of the time.
+#[test]
+fn touches_are_collected() {
+    let (sessions, clock) = polled_with(SessionTrackerBuilder::collect_touches);
+    let all: Vec<_> = (0..5)
+        .map(|_| sessions.create(SECOND * 10, 0).unwrap())
+        .collect();
+    let local = sessions.create_local(SECOND * 10, 0).unwrap();
+    assert!(sessions.take_touched().is_empty(), "a creation is no touch");
+    for _ in 0..3 {
+        sessions.touch(all[0].id()).unwrap();
+        sessions.touch_by(&all[1]).unwrap();
+        sessions.touch_for(all[2].id(), SECOND * 20).unwrap();
+        sessions.touch_by(&local).unwrap();
+    }
+    sessions.touch(all[3].id()).unwrap();
+    sessions.remove(all[3].id()).unwrap();
+    sessions.touch(all[4].id()).unwrap();
+    sessions.set_closing(all[4].id()).unwrap();
+    clock.advance(SECOND);
+    let mut taken = sessions.take_touched();
+    taken.sort_unstable();
+    let left = |at: usize, seconds| (all[at].id(), SECOND * seconds);
+    assert_eq!(taken, [left(0, 9), left(1, 9), left(2, 19)]);
+    assert!(sessions.take_touched().is_empty());
+    // Again, by a batch, by adoption; and a local one once it is global.
+    let items = [(all[0].id(), SECOND * 5), (all[3].id(), SECOND * 5)];
+    assert_eq!(
+        sessions.touch_batch(&items),
+        [Ok(()), Err(SessionError::Unknown)]
+    );
+    sessions.track(all[1].id(), SECOND * 6, 0).unwrap();
+    sessions.upgrade(local.id()).unwrap();
+    sessions.touch(local.id()).unwrap();
+    let mut taken = sessions.take_touched();
+    taken.sort_unstable();
+    assert_eq!(taken, [left(0, 5), left(1, 6), (local.id(), SECOND * 10)]);
+    // Without having been asked to, nothing is collected.
+    let (plain, _) = polled();
+    let id = plain.create(SECOND, 0).unwrap().id();
+    plain.touch(id).unwrap();
+    assert!(plain.take_touched().is_empty());
+}
+
+/// Q14 on threads: the last touch of each session is told by some taking that ends after it.
+#[test]
+fn no_touch_is_lost() {
+    const SESSIONS: usize = 64;
+    const TOUCHES: usize = 200_000;
+    let (sessions, _) = polled_with(SessionTrackerBuilder::collect_touches);
+    let all: Vec<_> = (0..SESSIONS)
+        .map(|_| sessions.create(SECOND, 0).unwrap())
+        .collect();
+    let (done, mut told) = (AtomicBool::new(false), std::collections::HashMap::new());
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..2usize)
+            .map(|worker| {
+                let (sessions, all) = (&sessions, &all);
+                // Each has sessions of its own, and asks for one second more each time.
+                scope.spawn(move || {
+                    for touch in 0..TOUCHES {
+                        let at = touch * 2 % SESSIONS + worker;
+                        let timeout = SECOND * u32::try_from(touch).unwrap() + SECOND;
+                        sessions.touch_by_for(&all[at], timeout).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let taker = scope.spawn(|| {
+            let mut told = std::collections::HashMap::new();
+            loop {
+                let last = done.load(Acquire);
+                for (id, left) in sessions.take_touched() {
+                    let before = told.insert(id, left);
+                    assert!(before <= Some(left), "time goes forwards");
+                }
+                if last {
+                    return told;
+                }
+            }
+        });
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        done.store(true, Release);
+        told = taker.join().unwrap();
+    });
+    assert_eq!(told.len(), SESSIONS);
+    for session in &all {
+        let lives = sessions.get(session.id()).unwrap().remaining;
+        assert_eq!(told.get(&session.id()).copied(), lives, "{session:?}");
+    }
+}
+
+#[test]
+fn a_batch_says_what_became_of_each() {
+    let (sessions, clock) = polled();
+    let all: Vec<_> = (0..200)
+        .map(|n| sessions.create(SECOND * 5, n).unwrap().id())
+        .collect();
+    sessions.set_closing(all[70]).unwrap();
+    sessions.remove(all[71]).unwrap();
+    let mut items: Vec<_> = all.iter().map(|&id| (id, SECOND * 9)).collect();
+    items.push((SessionId(0), SECOND));
+    // Twice in one batch: by the second one.
+    items.push((all[3], SECOND * 2));
+    let touched = sessions.touch_batch(&items);
+    for (at, touched) in touched.iter().enumerate() {
+        let expected = match at {
+            70 => Err(SessionError::Closing),
+            71 | 200 => Err(SessionError::Unknown),
+            _ => Ok(()),
+        };
+        assert_eq!(*touched, expected, "{at}");
+    }
+    assert_eq!(touched.len(), 202);
+    assert!(sessions.touch_batch(&[]).is_empty());
+    clock.advance(SECOND * 2);
+    assert_eq!(ids(&sessions.poll()), [all[3]]);
+    clock.advance(SECOND * 6);
+    assert!(sessions.poll().is_empty());
+    clock.advance(SECOND);
+    assert_eq!(sessions.poll().len(), 197);
+}
+
+#[test]
+fn sessions_are_looked_at() {
+    let (sessions, clock) = polled();
+    clock.advance(SECOND * 100);
+    let _ = sessions.poll();
+    let a = sessions.create(SECOND * 5, 1).unwrap().id();
+    let b = sessions.create_local(SECOND * 5, 2).unwrap().id();
+    let c = sessions.create(SECOND * 8, 3).unwrap().id();
+    let d = sessions.create(SECOND * 8, 4).unwrap().id();
+    sessions.set_closing(d).unwrap();
+    let mut dump = sessions.dump();
+    dump.values_mut().for_each(|ids| ids.sort_unstable());
+    let expected = [(SECOND * 105, vec![a, b]), (SECOND * 108, vec![c])];
+    assert_eq!(dump, expected.into_iter().collect());
+    clock.advance(SECOND);
+    let mut seen = Vec::new();
+    sessions.for_each(|session| {
+        // It may use the tracker.
+        assert_eq!(sessions.get(session.id).as_ref(), Some(session));
+        seen.push((
+            session.id,
+            session.owner,
+            session.is_global,
+            session.remaining,
+        ));
+    });
+    seen.sort_unstable();
+    let left = |seconds| Some(SECOND * seconds);
+    assert_eq!(
+        seen,
+        [
+            (a, 1, true, left(4)),
+            (b, 2, false, left(4)),
+            (c, 3, true, left(7)),
+            (d, 4, true, None)
+        ]
+    );
+    assert_eq!((sessions.len(), sessions.closing()), (4, vec![d]));
+    assert_eq!(sessions.get(SessionId(77)), None);
+}
+
+/// Stale, foreign, and absurd ids and handles are unknown, and harm nothing.
+#[test]
+fn foreign_and_stale_ids() {
+    let (sessions, clock) = polled();
+    let (others, _) = polled_with(|builder| builder.server_id(9));
+    let mine = sessions.create(SECOND * 5, 1).unwrap();
+    let theirs = others.create(SECOND * 1_000_000_000, 1).unwrap();
+    for id in [theirs.id(), SessionId(0), SessionId(u64::MAX), SessionId(2)] {
+        assert_eq!(sessions.touch(id), Err(SessionError::Unknown));
+        assert_eq!(sessions.check(id, 1), Err(SessionError::Unknown));
+        assert_eq!(sessions.set_closing(id), Err(SessionError::Unknown));
+        assert_eq!(sessions.remove(id), None);
+        assert!(!sessions.contains(id));
+    }
+    assert_eq!(sessions.touch_by(&theirs), Err(SessionError::Unknown));
+    sessions.remove(mine.id()).unwrap();
+    // The slot is another's by now, and then the same id's.
+    let next: Vec<_> = (0..100)
+        .map(|_| sessions.create(SECOND * 5, 1).unwrap())
+        .collect();
+    assert_eq!(sessions.touch_by(&mine), Err(SessionError::Unknown));
+    sessions.track(mine.id(), SECOND * 5, 1).unwrap();
+    assert_eq!(sessions.touch_by(&mine), Err(SessionError::Unknown));
+    clock.advance(SECOND * 5);
+    assert_eq!(sessions.poll().len(), next.len() + 1);
+}
+
+/// A handle is for one stay of an id, also where the next stay is in the same slot: of 4096 slots there are, each comes round
+/// again.
+#[test]
+fn a_handle_is_for_one_stay() {
+    for collects in [false, true] {
+        let (sessions, _) = polled_with(|builder| {
+            let builder = builder.shards(1);
+            if collects {
+                builder.collect_touches()
+            } else {
+                builder
+            }
+        });
+        let id = SessionId(5);
+        sessions.track(id, SECOND, 0).unwrap();
+        let Tracked::Renewed(old) = sessions.track(id, SECOND, 0).unwrap() else {
+            panic!("it was there")
+        };
+        assert_eq!(sessions.touch_by(&old), Ok(()));
+        for _ in 0..20_000 {
+            assert!(sessions.remove(id).is_some());
+            assert!(sessions.take_touched().is_empty());
+            sessions.track(id, SECOND, 0).unwrap();
+            assert_eq!(sessions.touch_by(&old), Err(SessionError::Unknown));
+        }
+    }
+}
+
+/// A handle from a tracker with a longer interval names the same slot and id here: its timeout is too long here, and is cut.
+#[test]
+fn a_foreign_handle_that_fits() {
+    let (slow, _) = polled_with(|builder| builder.interval(SECOND * 3600));
+    let (quick, _) = polled_with(|builder| builder.interval(Duration::from_micros(10)));
+    let theirs = slow.create(Duration::MAX, 0).unwrap();
+    let mine = quick.create(SECOND, 0).unwrap();
+    assert_eq!(theirs.id(), mine.id());
+    // Whether it is taken for this one's depends on where that lies; a panic it must not be.
+    if quick.touch_by(&theirs) == Ok(()) {
+        let left = quick.get(mine.id()).unwrap().remaining.unwrap();
+        assert!(left > SECOND * 5_000_000 && left <= quick.grant(Duration::MAX) + SECOND);
+    }
+}
+
+#[test]
+fn what_is_not_built() {
+    let refused = |set: fn(SessionTrackerBuilder) -> SessionTrackerBuilder| {
+        set(SessionTracker::builder()).build().unwrap_err()
+    };
+    assert_eq!(
+        refused(|b| b.minimum_timeout(Duration::ZERO)),
+        BuildError::ZeroTimeout
+    );
+    assert_eq!(
+        refused(|b| b.maximum_timeout(Duration::ZERO)),
+        BuildError::ZeroTimeout
+    );
+    let error = refused(|b| b.minimum_timeout(SECOND * 9).maximum_timeout(SECOND * 8));
+    let (minimum, maximum) = (SECOND * 9, SECOND * 8);
+    assert_eq!(error, BuildError::MinimumAboveMaximum { minimum, maximum });
+    assert!(error.to_string().contains("use a minimum of at most"));
+    let error = refused(|b| b.minimum_timeout(SECOND / 100));
+    let (interval, timeout) = (SECOND / 10, SECOND / 100);
+    assert_eq!(
+        error,
+        BuildError::IntervalAboveTimeout { interval, timeout }
+    );
+    let error = refused(|b| b.maximum_timeout(Duration::MAX).interval(SECOND / 1000));
+    assert!(
+        matches!(error, BuildError::TimeoutTooLong { .. }),
+        "{error:?}"
+    );
+    let error = refused(|b| b.interval(Duration::ZERO));
+    assert!(
+        matches!(error, BuildError::IntervalTooShort { .. }),
+        "{error:?}"
+    );
+    assert_eq!(
+        refused(|b| b.shards(3)),
+        BuildError::BadShards { shards: 3 }
+    );
+    assert_eq!(refused(|b| b.capacity(0)), BuildError::ZeroCapacity);
+    assert_eq!(
+        refused(|b| b.pause_grace(Duration::ZERO)),
+        BuildError::ZeroPauseGrace
+    );
+    let one = SessionTracker::builder().minimum_timeout(SECOND);
+    assert!(one.maximum_timeout(SECOND).build().is_ok());
+    assert_eq!(refused(|b| b.reaper_budget(0)), BuildError::ZeroBudget);
+}
+
+/// F2: what there is at the end is returned, once, and nothing can come.
+#[test]
+fn a_shutdown_returns_what_there_is() {
+    let (sessions, clock) = polled();
+    let lives = sessions.create(SECOND * 5, 1).unwrap();
+    let closing = sessions.create_local(SECOND * 5, 2).unwrap().id();
+    let overdue = sessions.create(SECOND, 3).unwrap().id();
+    sessions.set_closing(closing).unwrap();
+    clock.advance(SECOND * 2);
+    let mut left = sessions.shutdown();
+    left.sort_unstable_by_key(|session| session.id);
+    assert_eq!(ids(&left), [lives.id(), closing, overdue]);
+    let remaining: Vec<_> = left.iter().map(|session| session.remaining).collect();
+    assert_eq!(remaining, [Some(SECOND * 3), None, Some(Duration::ZERO)]);
+    assert_eq!((left[0].owner, left[1].is_global), (1, false));
+    assert!(sessions.shutdown().is_empty());
+    assert_eq!(sessions.create(SECOND, 0), Err(StoreError::Closed));
+    assert_eq!(
+        sessions.track(lives.id(), SECOND, 0),
+        Err(StoreError::Closed)
+    );
+    assert_eq!(sessions.touch(lives.id()), Err(SessionError::Unknown));
+    assert_eq!(sessions.touch_by(&lives), Err(SessionError::Unknown));
+    assert_eq!(sessions.set_closing(closing), Err(SessionError::Unknown));
+    assert_eq!(sessions.remove(closing), None);
+    assert!(sessions.poll().is_empty() && sessions.is_empty());
+    // Another one takes over.
+    let (next, clock) = polled();
+    for session in &left {
+        next.track(session.id, session.timeout, session.owner)
+            .unwrap();
+    }
+    clock.advance(SECOND * 5);
+    assert_eq!(ids(&next.poll()), [lives.id(), closing, overdue]);
+}
+
+/// A million ids from four threads: none twice, in order on each.
+#[test]
+fn ids_are_issued_once() {
+    const EACH: usize = 50_000;
+    let (sessions, _) = polled();
+    let mut all: Vec<SessionId> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let create = || sessions.create(SECOND, 0).unwrap().id();
+                    let ids: Vec<_> = (0..EACH).map(|_| create()).collect();
+                    assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
+                    ids
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    all.sort_unstable();
+    let expected: Vec<_> = (1..=4 * EACH as u64).map(SessionId).collect();
+    assert_eq!(all, expected);
+    assert_eq!(sessions.len(), all.len());
+}
+
+/// Waits for the reaper, with a deadline.
+fn wait_for(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + SECOND * 30;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain for: {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn reaped(handler: impl Fn(&SessionInfo) + Send + Sync + 'static) -> SessionTracker {
+    let builder = SessionTracker::builder().interval(Duration::from_millis(1));
+    builder.build_with_handler(handler).unwrap()
+}
+
+/// F2: a handler that panics, each time, is counted; every session is told all the same, once.
+#[test]
+fn a_panicking_handler_strands_nothing() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let into = told.clone();
+    let sessions = reaped(move |session| {
+        into.lock().unwrap().push(session.id);
+        std::panic::resume_unwind(Box::new("a handler's panic, which is part of this test"));
+    });
+    let millis = Duration::from_millis;
+    let mut all: Vec<_> = (1..200)
+        .map(|n| sessions.create(millis(n % 7), n).unwrap().id())
+        .collect();
+    wait_for("all to expire", || told.lock().unwrap().len() >= all.len());
+    wait_for("the panics", || {
+        sessions.metrics().listener_panics == all.len() as u64
+    });
+    let mut told = told.lock().unwrap().clone();
+    told.sort_unstable();
+    all.sort_unstable();
+    assert_eq!(told, all);
+    assert!(sessions.is_empty() && sessions.shutdown().is_empty());
+}
+
+/// A handler may use the tracker, end other sessions, begin new ones, and shut it down.
+#[test]
+fn a_handler_that_calls_back() {
+    // Weak: the tracker owns its handler.
+    let tracker = Arc::new(OnceLock::<Weak<SessionTracker>>::new());
+    let told = Arc::new(AtomicUsize::new(0));
+    let (inner, count) = (tracker.clone(), told.clone());
+    let sessions = reaped(move |session| {
+        let Some(sessions) = inner.get().and_then(Weak::upgrade) else {
+            return;
+        };
+        assert_eq!(sessions.touch(session.id), Err(SessionError::Unknown));
+        let n = count.fetch_add(1, AcqRel) as u64;
+        let _ = sessions.poll();
+        if n < 20 {
+            let next = sessions.create(Duration::from_millis(1), n).unwrap();
+            sessions.touch_by(&next).unwrap();
+        } else {
+            let last = sessions.create(Duration::from_secs(1000), n).unwrap();
+            sessions.set_closing(last.id()).unwrap();
+            assert!(sessions.shutdown().is_empty(), "the reaper ends them");
+        }
+    });
+    let sessions = Arc::new(sessions);
+    assert!(tracker.set(Arc::downgrade(&sessions)).is_ok());
+    sessions.create(Duration::from_millis(1), 0).unwrap();
+    wait_for("twenty generations", || told.load(Acquire) == 21);
+    wait_for("the end", || sessions.is_empty());
+    assert_eq!(sessions.metrics().listener_panics, 0);
+    assert_eq!(sessions.create(SECOND, 0), Err(StoreError::Closed));
+    wait_for("the handler", || Arc::strong_count(&sessions) == 1);
+}
+
+/// C5 on threads: every session that is created has one end, whoever touches, closes and removes meanwhile.
+#[test]
+fn every_session_ends_once() {
+    const THREADS: u64 = 4;
+    const EACH: usize = 20_000;
+    let told = Arc::new(AtomicUsize::new(0));
+    let count = told.clone();
+    let sessions = reaped(move |_| {
+        count.fetch_add(1, Relaxed);
+    });
+    let removed = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (sessions, removed) = (&sessions, &removed);
+            scope.spawn(move || {
+                let mut random = thread + 1;
+                let mut mine = std::collections::VecDeque::new();
+                for _ in 0..EACH {
+                    random ^= random << 13;
+                    random ^= random >> 7;
+                    random ^= random << 17;
+                    let timeout = Duration::from_millis(random >> 40 & 3);
+                    mine.push_back(sessions.create(timeout, thread).unwrap());
+                    let session = mine[random as usize % mine.len()];
+                    // Neighbours' sessions too.
+                    let id = SessionId(session.id().0 + (random >> 8 & 1));
+                    match random >> 16 & 7 {
+                        0 => {
+                            removed.fetch_add(usize::from(sessions.remove(id).is_some()), Relaxed);
+                        }
+                        1 => {
+                            if sessions.set_closing(id).is_ok() {
+                                assert!(sessions.touch(id).is_err());
+                                let gone = sessions.remove(id).is_some();
+                                removed.fetch_add(usize::from(gone), Relaxed);
+                            }
+                        }
+                        2 => {
+                            let _ = sessions.touch_by(&session);
+                        }
+                        _ => {
+                            let _ = sessions.touch(id);
+                        }
+                    }
+                    if mine.len() > 50 {
+                        mine.pop_front();
+                    }
+                }
+            });
+        }
+    });
+    let left = sessions.shutdown().len();
+    let ends = told.load(Relaxed) + removed.load(Relaxed) + left;
+    assert_eq!(ends, THREADS as usize * EACH);
+}

@@ -1,0 +1,489 @@
+//! Shutting down without blocking a thread: by wakers that count, and under tokio.
+
+use crate::support;
+
+use crate::support::Task;
+use expiry::timeouts::TimerError;
+use expiry::{
+    edge, AckError, AckTracker, Cause, ExpiringMap, ExpiryQueue, Fate, ManualClock, Outcome,
+    Reason, SessionInfo, SessionTracker, StoreError, Timeouts, WhenFull,
+};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{mpsc, Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Long enough for a test to hang by.
+const LONG: Duration = Duration::from_secs(3600);
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    Task::new().block_on(future)
+}
+
+type Told<T> = Arc<Mutex<Vec<T>>>;
+
+/// A tracker whose handler notes what it is told, and that the reaper tells it.
+fn tracker() -> (AckTracker, Told<(u64, Reason)>) {
+    let told = Told::default();
+    let into = told.clone();
+    let note = move |outcome: &Outcome| {
+        assert_eq!(std::thread::current().name(), Some("expiry-reaper"));
+        into.lock().unwrap().push((outcome.owner, outcome.reason));
+    };
+    let builder = AckTracker::builder().timeouts_off().on_outcome(note);
+    (builder.build().unwrap(), told)
+}
+
+#[test]
+fn a_cancelled_tracker_tells_on_the_reapers_thread() {
+    let (tracker, told) = tracker();
+    tracker.issue(edge(), 1).unwrap();
+    let ended = tracker.shutdown_async(Fate::Cancel);
+    assert_eq!(tracker.issue(edge(), 2), Err(AckError::Closed));
+    assert!(block_on(ended).is_empty());
+    assert_eq!(*told.lock().unwrap(), [(1, Reason::Cancelled)]);
+    assert!(tracker.is_empty());
+    assert!(block_on(tracker.shutdown_async(Fate::Cancel)).is_empty());
+    assert!(tracker.shutdown(Fate::Return).is_empty());
+}
+
+#[test]
+fn what_is_in_flight_is_returned_once() {
+    let (tracker, told) = tracker();
+    for owner in 0..3 {
+        tracker.issue(edge(), owner).unwrap();
+    }
+    drop(tracker.shutdown_async(Fate::Return)); // goes on
+    let mut returned = block_on(tracker.shutdown_async(Fate::Return));
+    returned.sort_unstable_by_key(|outcome| outcome.owner);
+    assert!(returned.iter().map(|outcome| outcome.owner).eq(0..3));
+    assert!(block_on(tracker.shutdown_async(Fate::Return)).is_empty());
+    assert!(told.lock().unwrap().is_empty());
+}
+
+#[test]
+fn draining_ends_with_the_last_root() {
+    let (tracker, outcomes) = AckTracker::builder()
+        .build_with_channel(8, WhenFull::Wait)
+        .unwrap();
+    let edges = [edge(), edge()];
+    let roots = edges.map(|edge| tracker.issue(edge, 42).unwrap());
+    let task = Task::new();
+    let mut ended = pin!(tracker.shutdown_async(Fate::Drain(LONG)));
+    assert!(task.poll(&mut ended).is_pending());
+    assert_eq!(tracker.issue(edge(), 43), Err(AckError::Closed));
+    tracker.ack(roots[0], edges[0]).unwrap();
+    assert!(task.poll(&mut ended).is_pending());
+    tracker.ack(roots[1], edges[1]).unwrap();
+    assert!(task.block_on(ended).is_empty());
+    // The stream ends with it.
+    let mut stream = outcomes.into_stream();
+    let mut next = || block_on(stream.recv());
+    assert!([next(), next()].iter().flatten().all(Outcome::is_acked));
+    assert_eq!(next(), None);
+}
+
+#[test]
+fn what_a_limit_cuts_short_is_cancelled() {
+    let (tracker, told) = tracker();
+    tracker.issue(edge(), 1).unwrap();
+    let drained = tracker.shutdown_async(Fate::Drain(Duration::from_millis(2)));
+    assert!(block_on(drained).is_empty());
+    assert_eq!(*told.lock().unwrap(), [(1, Reason::Cancelled)]);
+}
+
+#[test]
+fn another_fate_ends_the_draining() {
+    let (tracker, told) = tracker();
+    tracker.issue(edge(), 1).unwrap();
+    let task = Task::new();
+    let mut drained = pin!(tracker.shutdown_async(Fate::Drain(Duration::MAX)));
+    assert!(task.poll(&mut drained).is_pending());
+    assert!(block_on(tracker.shutdown_async(Fate::Cancel)).is_empty());
+    assert!(task.poll(&mut drained).is_ready());
+    assert_eq!(told.lock().unwrap().len(), 1);
+}
+
+/// The executor's thread goes on while the reaper is held up in a handler, and the future is woken when that is over.
+#[test]
+fn a_slow_handler_blocks_no_executor() {
+    let (go, gate) = mpsc::channel::<()>();
+    let gate = Mutex::new(gate);
+    let builder = AckTracker::builder().timeouts_off();
+    let slow = move |_: &Outcome| gate.lock().unwrap().recv().unwrap();
+    let tracker = builder.on_outcome(slow).build().unwrap();
+    tracker.issue(edge(), 1).unwrap();
+    let task = Task::new();
+    let mut ended = pin!(tracker.shutdown_async(Fate::Cancel));
+    // It cannot have ended: the handler waits for this thread.
+    assert!(task.poll(&mut ended).is_pending());
+    assert!(task.poll(&mut ended).is_pending());
+    assert_eq!(task.woken(), 0);
+    go.send(()).unwrap();
+    assert!(task.block_on(ended).is_empty());
+}
+
+/// A blocking shutdown beside it: both end, and each root is told once.
+#[test]
+fn both_kinds_of_shutdown_get_along() {
+    for _ in 0..50 {
+        let (tracker, told) = tracker_of_any_thread();
+        for owner in 0..20 {
+            tracker.issue(edge(), owner).unwrap();
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| block_on(tracker.shutdown_async(Fate::Cancel)));
+            tracker.shutdown(Fate::Cancel);
+        });
+        let mut told = told.lock().unwrap();
+        told.sort_unstable();
+        assert!(told.iter().copied().eq(0..20));
+    }
+}
+
+fn tracker_of_any_thread() -> (AckTracker, Told<u64>) {
+    let told = Told::default();
+    let into = told.clone();
+    let note = move |outcome: &Outcome| into.lock().unwrap().push(outcome.owner);
+    let builder = AckTracker::builder().timeouts_off().on_outcome(note);
+    (builder.build().unwrap(), told)
+}
+
+#[test]
+fn a_tracker_that_is_polled_drains_as_it_is_polled() {
+    let clock = ManualClock::new();
+    let builder = AckTracker::builder().timeout(SECOND).clock(clock.clone());
+    let tracker = builder.build_manual().unwrap();
+    tracker.issue(edge(), 1).unwrap();
+    let task = Task::new();
+    let mut drained = pin!(tracker.shutdown_async(Fate::Drain(Duration::MAX)));
+    assert!(task.poll(&mut drained).is_pending());
+    assert_eq!(task.woken(), 0, "it does not wake itself");
+    tracker.poll(1000);
+    assert_eq!(task.woken(), 1);
+    assert!(task.poll(&mut drained).is_pending());
+    clock.advance(2 * SECOND);
+    tracker.poll(1000);
+    assert_eq!(task.woken(), 2);
+    assert!(task.poll(&mut drained).is_ready());
+    assert_eq!(tracker.metrics().total.expired, 1);
+
+    let tracker = AckTracker::builder().build_manual().unwrap();
+    tracker.issue(edge(), 1).unwrap();
+    let woken = task.woken();
+    let mut drained = pin!(tracker.shutdown_async(Fate::Drain(LONG)));
+    assert!(task.poll(&mut drained).is_pending());
+    tracker.shutdown(Fate::Cancel);
+    assert_eq!(task.woken(), woken + 1);
+    assert!(task.poll(&mut drained).is_ready());
+
+    let tracker = AckTracker::builder().build_manual().unwrap();
+    tracker.issue(edge(), 1).unwrap();
+    let returned = block_on(tracker.shutdown_async(Fate::Return));
+    assert_eq!(returned[0].owner, 1);
+    let tracker = AckTracker::builder().build_manual().unwrap();
+    tracker.issue(edge(), 1).unwrap();
+    assert!(block_on(tracker.shutdown_async(Fate::Drain(Duration::ZERO))).is_empty());
+    assert!(tracker.is_empty());
+}
+
+#[test]
+fn a_queue_gives_back_what_there_was() {
+    let (queue, expired) = ExpiryQueue::builder()
+        .build_with_channel(8, WhenFull::Wait)
+        .unwrap();
+    for key in [2, 1, 3] {
+        queue
+            .update(key, LONG * u32::try_from(key).unwrap())
+            .unwrap();
+    }
+    drop(queue.shutdown_async());
+    assert_eq!(queue.update(4, LONG).err(), Some(StoreError::Closed));
+    let left = block_on(queue.shutdown_async());
+    assert_eq!(
+        left.iter().map(|key| **key).collect::<Vec<u64>>(),
+        [1, 2, 3]
+    );
+    assert!(block_on(queue.shutdown_async()).is_empty());
+    assert!(block_on(expired.into_stream().recv()).is_none());
+
+    let polled = ExpiryQueue::builder().build().unwrap();
+    polled.update(7, LONG).unwrap();
+    let ended = polled.shutdown_async();
+    assert!(polled.is_empty());
+    assert_eq!(*block_on(ended)[0], 7);
+}
+
+/// What the future that was dropped was to have goes to the next shutdown, which may be one that blocks; also without a reaper.
+#[test]
+fn what_a_dropped_future_leaves_goes_to_the_next_shutdown() {
+    let queue = |reaper: bool| {
+        let builder = ExpiryQueue::builder();
+        let queue = if reaper {
+            builder.build_with_handler(|_: &u64| ())
+        } else {
+            builder.build()
+        };
+        let queue = queue.unwrap();
+        queue.update(7, LONG).unwrap();
+        drop(queue.shutdown_async());
+        queue
+    };
+    let sessions = |reaper: bool| {
+        let builder = SessionTracker::builder();
+        let sessions = if reaper {
+            builder.build_with_handler(|_| ())
+        } else {
+            builder.build()
+        };
+        let sessions = sessions.unwrap();
+        sessions.create(LONG, 7).unwrap();
+        drop(sessions.shutdown_async());
+        sessions
+    };
+    let tracker = |reaper: bool| {
+        let builder = AckTracker::builder();
+        let tracker = if reaper {
+            builder.build()
+        } else {
+            builder.build_manual()
+        };
+        let tracker = tracker.unwrap();
+        tracker.issue(edge(), 7).unwrap();
+        drop(tracker.shutdown_async(Fate::Return));
+        tracker
+    };
+    for (reaper, ends) in [(true, true), (true, false), (false, false)] {
+        let end = || {
+            if ends {
+                std::thread::sleep(Duration::from_millis(20)); // the reaper, mostly
+            }
+        };
+        let (one, two) = (queue(reaper), queue(reaper));
+        end();
+        assert_eq!(*one.shutdown()[0], 7);
+        assert!(one.shutdown().is_empty() && block_on(one.shutdown_async()).is_empty());
+        assert_eq!(*block_on(two.shutdown_async())[0], 7);
+        assert!(two.shutdown().is_empty() && block_on(two.shutdown_async()).is_empty());
+
+        let (one, two) = (sessions(reaper), sessions(reaper));
+        end();
+        assert_eq!(one.shutdown()[0].owner, 7);
+        assert!(one.shutdown().is_empty());
+        assert_eq!(block_on(two.shutdown_async())[0].owner, 7);
+        assert!(two.shutdown().is_empty());
+
+        let (one, two) = (tracker(reaper), tracker(reaper));
+        end();
+        assert_eq!(one.shutdown(Fate::Return)[0].owner, 7);
+        assert!(one.shutdown(Fate::Return).is_empty());
+        assert_eq!(block_on(two.shutdown_async(Fate::Return))[0].owner, 7);
+        assert!(two.shutdown(Fate::Return).is_empty());
+    }
+}
+
+/// Of a handler's queue too, whose keys have nodes; and what nobody asks for goes with the queue.
+#[test]
+fn what_is_kept_is_given_once_or_dropped() {
+    struct Key(u64, Arc<AtomicUsize>);
+    impl Drop for Key {
+        fn drop(&mut self) {
+            self.1.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    impl PartialEq for Key {
+        fn eq(&self, other: &Self) -> bool {
+            self.0 == other.0
+        }
+    }
+    impl Eq for Key {}
+    impl std::hash::Hash for Key {
+        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+    for asks in [false, true] {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let builder = ExpiryQueue::builder();
+        let queue = builder.build_with_handler(|_: &Key| {}).unwrap();
+        for key in 0..5 {
+            queue.update(Key(key, dropped.clone()), LONG).unwrap();
+        }
+        drop(queue.shutdown_async());
+        if asks {
+            assert_eq!(block_on(queue.shutdown_async()).len(), 5);
+        }
+        // The last handle to the store drops what is left in it.
+        drop(queue);
+        assert_eq!(dropped.load(Ordering::SeqCst), 5, "a key is lost");
+    }
+}
+
+#[test]
+fn sessions_are_given_back() {
+    let sessions = SessionTracker::builder()
+        .build_with_handler(|_: &SessionInfo| {})
+        .unwrap();
+    let ids = [7, 8].map(|owner| sessions.create(SECOND * 60, owner).unwrap().id());
+    let ended = sessions.shutdown_async();
+    assert!(sessions.create(SECOND * 60, 9).is_err());
+    let mut left: Vec<_> = block_on(ended).iter().map(|session| session.id).collect();
+    left.sort_unstable();
+    assert_eq!(left, ids);
+    let polled = SessionTracker::builder().build().unwrap();
+    polled.create(SECOND * 60, 7).unwrap();
+    assert_eq!(block_on(polled.shutdown_async())[0].owner, 7);
+}
+
+#[test]
+fn a_maps_listener_is_told_before_the_end() {
+    for manual in [false, true] {
+        let ends = Arc::new(AtomicUsize::new(0));
+        let told = ends.clone();
+        let builder =
+            ExpiringMap::builder()
+                .time_to_live(LONG)
+                .on_end(move |_: &u64, _: &u64, cause| {
+                    assert_eq!(cause, Cause::Closed);
+                    told.fetch_add(1, Ordering::SeqCst);
+                });
+        let map = if manual {
+            builder.build_manual()
+        } else {
+            builder.build()
+        };
+        let map = map.unwrap();
+        (0..10).for_each(|key| drop(map.insert(key, key).unwrap()));
+        let ended = map.shutdown_async();
+        assert!(map.insert(11, 11).is_err());
+        block_on(ended);
+        assert_eq!(ends.load(Ordering::SeqCst), 10);
+    }
+}
+
+#[test]
+fn what_waits_in_timeouts_is_told() {
+    let timeouts = Timeouts::new().unwrap();
+    let task = Task::new();
+    let mut sleep = pin!(timeouts.sleep(LONG));
+    assert!(task.poll(&mut sleep).is_pending());
+    let ended = timeouts.shutdown_async();
+    assert_eq!(block_on(timeouts.sleep(LONG)), Err(TimerError::Closed));
+    block_on(ended);
+    assert_eq!(task.woken(), 1);
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Err(TimerError::Closed)));
+}
+
+/// A server: tasks that work, one that hears of outcomes, and an end that waits for both, all on one thread.
+#[test]
+fn a_server_comes_to_its_end_on_one_thread() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let (tracker, outcomes) = AckTracker::builder()
+            .capacity(4)
+            .build_with_channel(2, WhenFull::Spill)
+            .unwrap();
+        let tracker = Arc::new(tracker);
+        let workers: Vec<_> = (0..10u64)
+            .map(|owner| {
+                let tracker = tracker.clone();
+                tokio::spawn(async move {
+                    let edge = edge();
+                    let root = loop {
+                        match tracker.issue(edge, owner) {
+                            Err(AckError::Full) => match tracker.room().await {
+                                Ok(()) => {}
+                                Err(_) => return false,
+                            },
+                            Err(_) => return false,
+                            Ok(root) => break root,
+                        }
+                    };
+                    for _ in 0..owner {
+                        tokio::task::yield_now().await;
+                    }
+                    tracker.ack(root, edge).is_ok()
+                })
+            })
+            .collect();
+        let mut outcomes = outcomes.into_stream();
+        let told = tokio::spawn(async move {
+            let mut told = 0;
+            while let Some(outcome) = outcomes.recv().await {
+                assert!(outcome.is_acked());
+                told += 1;
+            }
+            told
+        });
+        for _ in 0..5 {
+            tokio::task::yield_now().await;
+        }
+        assert!(tracker.shutdown_async(Fate::Drain(LONG)).await.is_empty());
+        let mut done = 0;
+        for worker in workers {
+            done += u32::from(worker.await.unwrap());
+        }
+        assert_eq!(told.await.unwrap(), done);
+        assert!(done >= 4, "{done}");
+    });
+}
+
+/// What the system knows of a thread of this process: how often it has gone to sleep, and for how long it has had a processor.
+#[cfg(target_os = "linux")]
+fn slept_and_ran(thread: u32) -> (u64, Duration) {
+    let read = |file: &str| {
+        let path = format!("/proc/self/task/{thread}/{file}");
+        std::fs::read_to_string(path).unwrap()
+    };
+    let (status, ran) = (read("status"), read("schedstat"));
+    let slept = status
+        .lines()
+        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    let ran = ran.split(' ').next().unwrap().parse().unwrap();
+    (
+        slept.unwrap().trim().parse().unwrap(),
+        Duration::from_nanos(ran),
+    )
+}
+
+/// The thread that shuts down waits for a handler that takes its time, without a processor of its own.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_shutdown_beside_a_slow_handler_sleeps() {
+    let waits = Arc::new(AtomicUsize::new(0));
+    let (entered, in_handler) = mpsc::channel();
+    let of_handler = waits.clone();
+    // Until the other thread has slept a few times since it began to wait, or has run for long.
+    let slow = move |_: &u64, _: &u64, _: Cause| {
+        entered.send(()).unwrap();
+        support::wait_for("a thread that waits", || {
+            of_handler.load(Ordering::SeqCst) != 0
+        });
+        let thread = u32::try_from(of_handler.load(Ordering::SeqCst)).unwrap();
+        let (slept, ran) = slept_and_ran(thread);
+        support::wait_for("sleep", || {
+            let (slept_now, ran_now) = slept_and_ran(thread);
+            slept_now >= slept + 20 || ran_now > ran + Duration::from_millis(300)
+        });
+    };
+    let map = ExpiringMap::builder()
+        .time_to_live(Duration::from_millis(1))
+        .interval(Duration::from_millis(1))
+        .on_end(slow)
+        .build()
+        .unwrap();
+    map.insert(1, 1).unwrap();
+    in_handler.recv().unwrap();
+    let thread = rustix::thread::gettid().as_raw_nonzero().get();
+    let thread = u32::try_from(thread).unwrap();
+    let (_, ran) = slept_and_ran(thread);
+    waits.store(thread as usize, Ordering::SeqCst);
+    map.shutdown();
+    let took = slept_and_ran(thread).1 - ran;
+    assert!(took < Duration::from_millis(100), "it ran for {took:?}");
+}

@@ -1,0 +1,569 @@
+//! Streams of what has ended: by wakers that count, and under tokio.
+
+use crate::support::Task;
+use expiry::{
+    edge, AckTracker, ExpiryQueue, Fate, ManualClock, Outcome, Outcomes, Reason, ReceiverStream,
+    Root, WhenFull,
+};
+use futures_core::Stream;
+use std::collections::HashSet;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+fn owner(task: &Arc<Task>, stream: &mut ReceiverStream<Outcome>) -> u64 {
+    match task.next(stream) {
+        Poll::Ready(Some(outcome)) => outcome.owner,
+        other => panic!("no outcome: {other:?}"),
+    }
+}
+
+/// A waker that does something, once.
+struct Calls<F>(AtomicBool, F);
+
+impl<F: Fn() + Send + Sync + 'static> Wake for Calls<F> {
+    fn wake(self: Arc<Self>) {
+        if !self.0.swap(true, Ordering::SeqCst) {
+            (self.1)();
+        }
+    }
+}
+
+impl<F: Fn() + Send + Sync + 'static> Calls<F> {
+    fn waker(calls: F) -> Waker {
+        Waker::from(Arc::new(Calls(AtomicBool::new(false), calls)))
+    }
+}
+
+fn tracker(length: usize, when_full: WhenFull) -> (AckTracker, Outcomes) {
+    let builder = AckTracker::builder().shards(1).clock(ManualClock::new());
+    builder.build_with_channel(length, when_full).unwrap()
+}
+
+fn issue(tracker: &AckTracker, owner: u64) -> Root {
+    tracker.issue(edge(), owner).unwrap()
+}
+
+fn fail(tracker: &AckTracker, owner: u64) {
+    let root = issue(tracker, owner);
+    tracker.fail(root).unwrap();
+}
+
+fn pause() {
+    std::thread::sleep(Duration::from_millis(1));
+}
+
+#[test]
+fn who_waits_is_woken_once() {
+    let (tracker, outcomes) = tracker(8, WhenFull::Spill);
+    let (task, mut stream) = (Task::new(), outcomes.into_stream());
+    assert!(task.next(&mut stream).is_pending());
+    assert!(task.next(&mut stream).is_pending());
+    assert_eq!((task.woken(), task.held()), (0, 1), "registered once");
+    fail(&tracker, 1);
+    fail(&tracker, 2);
+    assert_eq!(task.woken(), 1);
+    assert_eq!(stream.receiver().len(), 2);
+    assert_eq!(stream.size_hint(), (0, None), "a clone may take them");
+    assert_eq!(owner(&task, &mut stream), 1);
+    assert_eq!(owner(&task, &mut stream), 2);
+    fail(&tracker, 3);
+    assert_eq!(task.woken(), 1, "nobody waited");
+    assert_eq!(owner(&task, &mut stream), 3);
+    assert!(task.next(&mut stream).is_pending());
+    fail(&tracker, 4);
+    assert_eq!(task.woken(), 2);
+}
+
+/// In simulated time, on one thread: what a poll expires wakes the task, and the shutdown ends the stream.
+#[test]
+fn without_a_reaper_a_poll_wakes() {
+    let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    let builder = AckTracker::builder().timeout(second).clock(clock.clone());
+    let (tracker, outcomes) = builder
+        .build_manual_with_channel(8, WhenFull::Spill)
+        .unwrap();
+    let builder = ExpiryQueue::builder().clock(clock.clone());
+    let (queue, expired) = builder
+        .build_manual_with_channel(8, WhenFull::Spill)
+        .unwrap();
+    let (task, other) = (Task::new(), Task::new());
+    let (mut outcomes, mut expired) = (outcomes.into_stream(), expired.into_stream());
+    issue(&tracker, 7);
+    queue.update("key", second).unwrap();
+    assert!(task.next(&mut outcomes).is_pending());
+    assert!(other.next(&mut expired).is_pending());
+    clock.advance(2 * second);
+    assert_eq!((task.woken(), other.woken()), (0, 0));
+    tracker.poll(1000);
+    assert!(queue.poll().is_empty(), "it is in the channel");
+    assert_eq!((task.woken(), other.woken()), (1, 1));
+    assert_eq!(owner(&task, &mut outcomes), 7);
+    match other.next(&mut expired) {
+        Poll::Ready(Some(key)) => assert_eq!(*key.key(), "key"),
+        ended => panic!("no key: {ended:?}"),
+    }
+    assert!(task.next(&mut outcomes).is_pending());
+    assert!(other.next(&mut expired).is_pending());
+    tracker.shutdown(Fate::Cancel);
+    assert!(queue.shutdown().is_empty());
+    assert!(matches!(task.next(&mut outcomes), Poll::Ready(None)));
+    assert!(matches!(other.next(&mut expired), Poll::Ready(None)));
+}
+
+#[test]
+fn what_spills_wakes_too() {
+    let (tracker, outcomes) = tracker(1, WhenFull::Spill);
+    let mut streams: Vec<_> = (0..2).map(|_| outcomes.clone().into_stream()).collect();
+    let task = Task::new();
+    fail(&tracker, 1);
+    assert_eq!(owner(&task, &mut streams[0]), 1);
+    assert!(task.next(&mut streams[0]).is_pending());
+    fail(&tracker, 2);
+    assert_eq!(task.woken(), 1);
+    // It has yet to come, and the channel is full.
+    assert_eq!(tracker.metrics().spilled, 0);
+    let waiting = Task::new();
+    let mut taken = Vec::new();
+    while let Poll::Ready(item) = waiting.next(&mut streams[1]) {
+        taken.push(item.unwrap().owner);
+    }
+    fail(&tracker, 3);
+    fail(&tracker, 4);
+    assert_eq!((tracker.metrics().spilled, waiting.woken()), (1, 1));
+    while let Poll::Ready(item) = waiting.next(&mut streams[1]) {
+        taken.push(item.unwrap().owner);
+    }
+    assert_eq!(taken, [2, 3, 4]);
+}
+
+#[test]
+fn a_stream_ends_with_a_shutdown_when_all_was_taken() {
+    let (tracker, outcomes) = tracker(8, WhenFull::Wait);
+    let (task, mut stream) = (Task::new(), outcomes.into_stream());
+    issue(&tracker, 1);
+    assert!(task.next(&mut stream).is_pending());
+    tracker.shutdown(Fate::Cancel);
+    assert!(task.woken() >= 1);
+    match task.next(&mut stream) {
+        Poll::Ready(Some(outcome)) => assert_eq!(outcome.reason, Reason::Cancelled),
+        other => panic!("no outcome: {other:?}"),
+    }
+    assert_eq!(task.next(&mut stream), Poll::Ready(None));
+    assert_eq!(task.next(&mut stream), Poll::Ready(None));
+    assert_eq!(task.held(), 0);
+    let mut another = stream.clone();
+    assert_eq!(task.next(&mut another), Poll::Ready(None));
+}
+
+#[test]
+fn who_waits_is_woken_by_the_end() {
+    for drops in [false, true] {
+        let (tracker, outcomes) = tracker(8, WhenFull::Spill);
+        let (task, mut stream) = (Task::new(), outcomes.into_stream());
+        assert!(task.next(&mut stream).is_pending());
+        if drops {
+            drop(tracker);
+        } else {
+            tracker.shutdown(Fate::Return);
+        }
+        assert_eq!(task.woken(), 1);
+        assert_eq!(task.next(&mut stream), Poll::Ready(None));
+        assert_eq!((task.woken(), task.held()), (1, 0));
+    }
+}
+
+#[test]
+fn a_dropped_stream_loses_nothing() {
+    let (tracker, outcomes) = tracker(8, WhenFull::Spill);
+    let (one, two) = (Task::new(), Task::new());
+    let mut stream = outcomes.into_stream();
+    assert!(one.next(&mut stream).is_pending());
+    fail(&tracker, 1);
+    // Woken, and gone.
+    let mut stream = stream.into_receiver().into_stream();
+    assert_eq!(owner(&two, &mut stream), 1);
+    assert!(two.next(&mut stream).is_pending());
+    let mut other = stream.clone();
+    drop(stream);
+    assert!(one.next(&mut other).is_pending());
+    fail(&tracker, 2);
+    assert_eq!((one.woken(), two.woken()), (2, 0), "only who waits still");
+    assert_eq!(owner(&one, &mut other), 2);
+}
+
+#[test]
+fn the_waker_of_the_last_poll_is_woken() {
+    let (tracker, outcomes) = tracker(8, WhenFull::Spill);
+    let (one, two) = (Task::new(), Task::new());
+    let mut stream = outcomes.into_stream();
+    assert!(one.next(&mut stream).is_pending());
+    assert!(two.next(&mut stream).is_pending());
+    fail(&tracker, 1);
+    assert_eq!((one.woken(), two.woken()), (0, 1));
+    assert_eq!(one.held(), 0);
+}
+
+#[test]
+fn all_clones_are_woken_and_each_item_goes_to_one() {
+    let (tracker, outcomes) = tracker(8, WhenFull::Spill);
+    let tasks: Vec<_> = (0..5).map(|_| Task::new()).collect();
+    let mut streams: Vec<_> = (0..5).map(|_| outcomes.clone().into_stream()).collect();
+    for (task, stream) in tasks.iter().zip(&mut streams) {
+        assert!(task.next(stream).is_pending());
+    }
+    fail(&tracker, 1);
+    let mut found = 0;
+    for (task, stream) in tasks.iter().zip(&mut streams) {
+        assert_eq!(task.woken(), 1);
+        found += usize::from(task.next(stream).is_ready());
+    }
+    assert_eq!(found, 1);
+}
+
+/// Registrations that were left do not pile up while nothing is sent.
+#[test]
+fn wakers_of_those_that_have_left_are_let_go() {
+    let (tracker, outcomes) = tracker(8, WhenFull::Spill);
+    let (stays, goes) = (Task::new(), Task::new());
+    let mut stream = outcomes.clone().into_stream();
+    assert!(stays.next(&mut stream).is_pending());
+    let mut most = 0;
+    for _ in 0..1000 {
+        let mut other = outcomes.clone().into_stream();
+        assert!(goes.next(&mut other).is_pending());
+        drop(other);
+        most = most.max(goes.held());
+        assert!(stays.next(&mut stream).is_pending());
+    }
+    assert!((1..=16).contains(&most), "{most} wakers were kept");
+    assert_eq!(goes.woken(), 0);
+    let before = stays.woken();
+    fail(&tracker, 1);
+    assert_eq!(stays.woken(), before + 1);
+}
+
+#[test]
+fn expired_keys_are_a_stream() {
+    let clock = ManualClock::new();
+    let (leases, expired) = ExpiryQueue::builder()
+        .interval(Duration::from_secs(1))
+        .clock(clock.clone())
+        .build_with_channel(8, WhenFull::Wait)
+        .unwrap();
+    let (task, mut stream) = (Task::new(), expired.into_stream());
+    for key in 0..3 {
+        let timeout = Duration::from_secs(5 * (key + 1));
+        leases.update(key, timeout).unwrap();
+    }
+    assert!(task.next(&mut stream).is_pending());
+    clock.advance(Duration::from_secs(6));
+    assert!(leases.poll().is_empty());
+    // The reaper may be at the shard just then: it sends the key, and wakes the task.
+    while task.woken() == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(task.woken(), 1);
+    let key = |polled: Poll<Option<expiry::Expired<u64>>>| match polled {
+        Poll::Ready(item) => item.map(|key| (*key, key.expiry())),
+        Poll::Pending => panic!("none has expired"),
+    };
+    let due = Duration::from_secs(5);
+    assert_eq!(key(task.next(&mut stream)), Some((0, due)));
+    assert!(task.next(&mut stream).is_pending());
+    assert_eq!(leases.shutdown().len(), 2);
+    assert_eq!(task.woken(), 2);
+    assert_eq!(key(task.next(&mut stream)), None);
+}
+
+/// Who waits for room under `WhenFull::Wait` goes on when the stream takes something.
+#[test]
+fn taking_makes_room_for_who_waits() {
+    let (tracker, outcomes) = tracker(1, WhenFull::Wait);
+    let tracker = Arc::new(tracker);
+    let sender = {
+        let tracker = tracker.clone();
+        std::thread::spawn(move || (0..100).for_each(|owner| fail(&tracker, owner)))
+    };
+    let (task, mut stream) = (Task::new(), outcomes.into_stream());
+    let mut taken = Vec::new();
+    while taken.len() < 100 {
+        let woken = task.woken();
+        match task.next(&mut stream) {
+            Poll::Ready(outcome) => taken.push(outcome.unwrap().owner),
+            Poll::Pending => {
+                while task.woken() == woken {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+    sender.join().unwrap();
+    assert!(taken.into_iter().eq(0..100));
+    assert_eq!(tracker.metrics().spilled, 0);
+}
+
+#[test]
+fn a_waker_that_panics_costs_nobody_else_anything() {
+    struct Bad;
+    impl Wake for Bad {
+        fn wake(self: Arc<Self>) {
+            panic!("this waker does");
+        }
+    }
+    let (tracker, outcomes) = tracker(8, WhenFull::Spill);
+    let (task, bad) = (Task::new(), Waker::from(Arc::new(Bad)));
+    let mut streams: Vec<_> = (0..3).map(|_| outcomes.clone().into_stream()).collect();
+    assert!(task.next(&mut streams[0]).is_pending());
+    let mut context = Context::from_waker(&bad);
+    assert!(streams[1].poll_recv(&mut context).is_pending());
+    assert!(task.next(&mut streams[2]).is_pending());
+    fail(&tracker, 1);
+    assert_eq!(task.woken(), 2);
+    assert_eq!(owner(&task, &mut streams[0]), 1);
+}
+
+/// One whose drop does, too: of a stream that has gone it is dropped by who sends.
+#[test]
+fn a_waker_whose_drop_panics_costs_nobody_else_anything() {
+    struct Bad;
+    impl Wake for Bad {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for Bad {
+        fn drop(&mut self) {
+            panic!("this waker's drop does");
+        }
+    }
+    let (tracker, outcomes) = tracker(8, WhenFull::Spill);
+    let (task, bad) = (Task::new(), Waker::from(Arc::new(Bad)));
+    let mut streams: Vec<_> = (0..3).map(|_| outcomes.clone().into_stream()).collect();
+    assert!(task.next(&mut streams[0]).is_pending());
+    let mut context = Context::from_waker(&bad);
+    assert!(streams[2].poll_recv(&mut context).is_pending());
+    drop(streams.pop());
+    drop(bad);
+    assert!(task.next(&mut streams[1]).is_pending());
+    fail(&tracker, 1);
+    assert_eq!(task.woken(), 2);
+}
+
+/// A waker may do what it likes, the end of the whole included, on a thread that is about to tell of something.
+#[test]
+fn a_waker_may_shut_the_tracker_down() {
+    struct Last(OnceLock<Arc<AckTracker>>, AtomicBool);
+    impl Wake for Last {
+        fn wake(self: Arc<Self>) {
+            if !self.1.swap(true, Ordering::SeqCst) {
+                self.0.get().unwrap().shutdown(Fate::Cancel);
+            }
+        }
+    }
+    let (tracker, outcomes) = tracker(8, WhenFull::Wait);
+    let (tracker, task) = (Arc::new(tracker), Task::new());
+    let last = Arc::new(Last(OnceLock::new(), AtomicBool::new(false)));
+    assert!(last.0.set(tracker.clone()).is_ok());
+    let mut stream = outcomes.into_stream();
+    let waker = Waker::from(last.clone());
+    let mut context = Context::from_waker(&waker);
+    assert!(stream.poll_recv(&mut context).is_pending());
+    issue(&tracker, 1);
+    fail(&tracker, 2);
+    assert!(last.1.load(Ordering::SeqCst));
+    assert_eq!(owner(&task, &mut stream), 2);
+    assert_eq!(owner(&task, &mut stream), 1);
+    assert_eq!(task.next(&mut stream), Poll::Ready(None));
+}
+
+/// The waker of a task that waits for room fails a second root, of which a stream hears whose waker shuts the tracker down. The first root has
+/// ended, and nobody has been told of it yet: the stream does not end before that.
+#[test]
+fn a_waker_within_a_waker_may_shut_the_tracker_down() {
+    let builder = AckTracker::builder().capacity(2).timeouts_off();
+    let (tracker, outcomes) = builder.build_with_channel(8, WhenFull::Spill).unwrap();
+    let tracker = Arc::new(tracker);
+    let [first, second] = [1, 2].map(|owner| issue(&tracker, owner));
+    let last = Calls::waker({
+        let tracker = tracker.clone();
+        move || drop(tracker.shutdown(Fate::Cancel))
+    });
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let fails = Calls::waker({
+        let (tracker, outcomes, told) = (tracker.clone(), outcomes.clone(), told.clone());
+        move || {
+            tracker.fail(second).unwrap();
+            let (task, mut stream) = (Task::new(), outcomes.clone().into_stream());
+            while let Poll::Ready(item) = task.next(&mut stream) {
+                told.lock().unwrap().push(item.map(|outcome| outcome.owner));
+                if item.is_none() {
+                    break;
+                }
+            }
+        }
+    });
+    let mut stream = outcomes.into_stream();
+    let mut context = Context::from_waker(&last);
+    assert!(stream.poll_recv(&mut context).is_pending());
+    let mut room = tracker.room();
+    let mut context = Context::from_waker(&fails);
+    assert!(Pin::new(&mut room).poll(&mut context).is_pending());
+    tracker.fail(first).unwrap();
+    assert_eq!(*told.lock().unwrap(), [Some(2)], "not the end");
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    { runtime }.build().unwrap().block_on(async {
+        assert_eq!(stream.recv().await.unwrap().owner, 1);
+        assert!(stream.recv().await.is_none());
+    });
+}
+
+/// A waker that is called in a poll asks for the end, and the reaper, which has nothing to do for hours, brings it.
+#[test]
+fn a_waker_in_a_poll_may_shut_the_tracker_down() {
+    let clock = ManualClock::new();
+    let builder = AckTracker::builder().timeout(Duration::from_secs(60));
+    let builder = builder.clock(clock.clone());
+    let (tracker, outcomes) = builder.build_with_channel(8, WhenFull::Spill).unwrap();
+    let tracker = Arc::new(tracker);
+    issue(&tracker, 1);
+    let last = Calls::waker({
+        let tracker = tracker.clone();
+        move || drop(tracker.shutdown(Fate::Cancel))
+    });
+    let mut stream = outcomes.into_stream();
+    let mut context = Context::from_waker(&last);
+    assert!(stream.poll_recv(&mut context).is_pending());
+    clock.advance(Duration::from_secs(70));
+    while tracker.poll(1000).more {}
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    { runtime }.build().unwrap().block_on(async {
+        assert_eq!(stream.recv().await.unwrap().owner, 1);
+        assert!(stream.recv().await.is_none());
+    });
+}
+
+/// Tasks take what threads end, while one of them shuts the whole down: each root that was issued is told once, and then the streams end.
+fn all_are_told_before_the_end(runtime: &tokio::runtime::Runtime) {
+    for round in 0..50 {
+        let builder = AckTracker::builder().timeouts_off().shards(2);
+        let (tracker, outcomes) = builder.build_with_channel(4, WhenFull::Spill).unwrap();
+        let tracker = Arc::new(tracker);
+        let takers: Vec<_> = (0..3)
+            .map(|_| {
+                let mut stream = outcomes.clone().into_stream();
+                runtime.spawn(async move {
+                    let mut owners = Vec::new();
+                    while let Some(outcome) = stream.recv().await {
+                        owners.push(outcome.owner);
+                    }
+                    owners
+                })
+            })
+            .collect();
+        let begun = Arc::new(Mutex::new(Vec::new()));
+        let threads: Vec<_> = (0..3u64)
+            .map(|thread| {
+                let (tracker, begun) = (tracker.clone(), begun.clone());
+                std::thread::spawn(move || {
+                    let mut mine = Vec::new();
+                    for owner in (0..).map(|n| n * 4 + thread) {
+                        let chosen = owner % 3 == 0;
+                        let edge = edge();
+                        let begins = if chosen {
+                            let _ = tracker.ack(owner, edge);
+                            tracker.init(owner, edge, owner)
+                        } else {
+                            let root = tracker.issue(edge, owner);
+                            root.map(|root| {
+                                let _ = tracker.ack(root, edge);
+                            })
+                        };
+                        if begins.is_err() {
+                            break;
+                        }
+                        mine.push(owner);
+                    }
+                    begun.lock().unwrap().extend(mine);
+                })
+            })
+            .collect();
+        while tracker.metrics().total.acked < 10 * round {
+            std::thread::yield_now();
+        }
+        tracker.shutdown(Fate::Cancel);
+        // The tracker is there still: its shutdown is what ends the streams.
+        let mut told = Vec::new();
+        for taker in takers {
+            told.extend(runtime.block_on(taker).unwrap());
+        }
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        let mut begun = begun.lock().unwrap();
+        let unique: HashSet<_> = told.iter().collect();
+        assert_eq!(unique.len(), told.len(), "none twice");
+        begun.sort_unstable();
+        told.sort_unstable();
+        assert_eq!(*begun, told);
+    }
+}
+
+#[test]
+fn all_are_told_before_the_end_under_tokio() {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    all_are_told_before_the_end(&builder.worker_threads(2).build().unwrap());
+}
+
+#[test]
+fn all_are_told_before_the_end_on_one_thread() {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    all_are_told_before_the_end(&builder.build().unwrap());
+}
+
+/// Whoever waits in `recv` may be given up, and begun again.
+#[test]
+fn a_recv_that_was_given_up_loses_nothing() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let (tracker, outcomes) = tracker(256, WhenFull::Spill);
+    let mut stream = outcomes.into_stream();
+    let thread = std::thread::spawn(move || {
+        for owner in 0..200 {
+            fail(&tracker, owner);
+            if owner % 20 == 0 {
+                pause();
+            }
+        }
+    });
+    runtime.block_on(async {
+        let mut next = 0;
+        loop {
+            let mut polls = 0;
+            let mut recv = std::pin::pin!(stream.recv());
+            // Given up after the second poll.
+            let taken = std::future::poll_fn(|context| {
+                polls += 1;
+                match recv.as_mut().poll(context) {
+                    Poll::Pending if polls < 2 => {
+                        context.waker().wake_by_ref();
+                        Poll::Pending
+                    }
+                    other => Poll::Ready(other),
+                }
+            });
+            match taken.await {
+                Poll::Ready(Some(outcome)) => {
+                    assert_eq!(outcome.owner, next);
+                    next += 1;
+                }
+                Poll::Ready(None) => break,
+                Poll::Pending => tokio::task::yield_now().await,
+            }
+        }
+        assert_eq!(next, 200);
+    });
+    thread.join().unwrap();
+}

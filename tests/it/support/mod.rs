@@ -1,0 +1,162 @@
+//! What several test files need: a record of outcomes, tasks that count, and waiting for a condition with a deadline.
+
+#![allow(dead_code)] // each test program uses a part
+
+pub mod clocks;
+pub mod histories;
+
+use expiry::{AckTracker, AckTrackerBuilder, ManualClock, Outcome, Reason, RootId, Timeout};
+use futures_core::Stream;
+use std::future::Future;
+use std::pin::{pin, Pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes, on however busy a machine.
+pub const GENEROUS: Duration = Duration::from_secs(30);
+
+pub const MS: Duration = Duration::from_millis(1);
+
+/// Everything that a tracker has told.
+#[derive(Clone, Default)]
+pub struct Told(Arc<Mutex<Vec<Outcome>>>);
+
+impl Told {
+    pub fn handler(&self) -> impl Fn(&Outcome) + Send + Sync + 'static {
+        let told = self.0.clone();
+        move |outcome: &Outcome| told.lock().unwrap().push(*outcome)
+    }
+
+    /// What was told since the last time.
+    pub fn take(&self) -> Vec<Outcome> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
+    /// The one outcome that was told since the last time.
+    pub fn only(&self) -> Outcome {
+        let told = self.take();
+        assert_eq!(told.len(), 1, "{told:?}");
+        told[0]
+    }
+
+    /// Roots and reasons, in order of roots.
+    pub fn reasons(&self) -> Vec<(RootId, Reason)> {
+        let mut told: Vec<_> = self
+            .take()
+            .iter()
+            .map(|outcome| (outcome.root, outcome.reason))
+            .collect();
+        told.sort_by_key(|&(root, _)| root);
+        told
+    }
+}
+
+/// A task whose waker counts, and unparks the thread that made it.
+pub struct Task(AtomicUsize, std::thread::Thread);
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        self.1.unpark();
+    }
+}
+
+impl Task {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Task(AtomicUsize::new(0), std::thread::current()))
+    }
+
+    pub fn woken(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// How many wakers of it somebody holds.
+    pub fn held(self: &Arc<Self>) -> usize {
+        Arc::strong_count(self) - 1
+    }
+
+    pub fn with<T>(self: &Arc<Self>, polls: impl FnOnce(&mut Context<'_>) -> T) -> T {
+        let waker = Waker::from(self.clone());
+        polls(&mut Context::from_waker(&waker))
+    }
+
+    pub fn poll<F: Future + Unpin>(self: &Arc<Self>, future: &mut F) -> Poll<F::Output> {
+        self.with(|context| Pin::new(future).poll(context))
+    }
+
+    pub fn next<S: Stream + Unpin>(self: &Arc<Self>, stream: &mut S) -> Poll<Option<S::Item>> {
+        self.with(|context| Pin::new(stream).poll_next(context))
+    }
+
+    /// Polls when it is woken, and only then.
+    pub fn block_on<F: Future>(self: &Arc<Self>, future: F) -> F::Output {
+        let mut future = pin!(future);
+        loop {
+            let woken = self.woken();
+            if let Poll::Ready(output) = self.poll(&mut future) {
+                return output;
+            }
+            while self.woken() == woken {
+                std::thread::park();
+            }
+        }
+    }
+}
+
+/// A tracker without a thread on a manual clock, with intervals of 1 ms and a timeout of 100 ms.
+pub fn manual() -> (AckTracker, ManualClock, Told) {
+    manual_with(|builder| builder)
+}
+
+pub fn manual_with(
+    set: impl FnOnce(AckTrackerBuilder) -> AckTrackerBuilder,
+) -> (AckTracker, ManualClock, Told) {
+    let (clock, told) = (ManualClock::new(), Told::default());
+    let builder = AckTracker::builder()
+        .timeout(100 * MS)
+        .interval(MS)
+        .shards(2)
+        .seed(1)
+        .clock(clock.clone())
+        .on_outcome(told.handler());
+    (set(builder).build_manual().unwrap(), clock, told)
+}
+
+/// Polls until there is nothing left to do now.
+pub fn settle(tracker: &AckTracker) {
+    for _ in 0..1_000_000 {
+        if !tracker.poll(10_000).more {
+            return;
+        }
+    }
+    panic!("polling does not come to an end");
+}
+
+/// Waits for a condition, with a deadline.
+pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + GENEROUS;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain for: {what}");
+        std::thread::sleep(MS);
+    }
+}
+
+/// Lets about this much time go by, as seen by another tracker's reaper: returns when a root has timed out there.
+pub fn let_pass(time: Duration) {
+    let (tracker, outcomes) = AckTracker::builder()
+        .timeout(time)
+        .build_with_channel(1, expiry::WhenFull::Wait)
+        .unwrap();
+    tracker.issue(1, 0).unwrap();
+    assert!(outcomes.next_within(GENEROUS).unwrap().is_timed_out());
+}
+
+pub fn after(time: Duration) -> Timeout {
+    Timeout::After(time)
+}

@@ -1,0 +1,1184 @@
+//! Timeouts of futures: by a manual clock and wakers that count, and under tokio.
+
+use crate::support::Task;
+use expiry::timeouts::{Interval, Limited, MissedTick, Sleep, TimeoutError, TimerError};
+use expiry::{Clock, ManualClock, Timeouts, TimeoutsBuilder};
+use std::future::Future;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::pin::{pin, Pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{mpsc, Arc, Mutex};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
+use std::time::{Duration, Instant};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Whether it ticks.
+fn tick(task: &Arc<Task>, interval: &mut Interval<'_>) -> bool {
+    match task.with(|context| interval.poll_tick(context)) {
+        Poll::Ready(tick) => {
+            tick.unwrap();
+            true
+        }
+        Poll::Pending => false,
+    }
+}
+
+/// Ready when it has been polled so often.
+struct Polls(usize);
+
+impl Future for Polls {
+    type Output = &'static str;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.0.checked_sub(1) {
+            None => Poll::Ready("done"),
+            Some(left) => {
+                self.0 = left;
+                Poll::Pending
+            }
+        }
+    }
+}
+
+fn never() -> std::future::Pending<()> {
+    std::future::pending()
+}
+
+/// On a manual clock, with these settings.
+fn manual(settings: impl FnOnce(TimeoutsBuilder) -> TimeoutsBuilder) -> (Timeouts, ManualClock) {
+    let clock = ManualClock::new();
+    let builder = Timeouts::builder().interval(MS).clock(clock.clone());
+    (settings(builder).build_manual().unwrap(), clock)
+}
+
+/// Wakes all that is due.
+fn drive(timeouts: &Timeouts) {
+    while timeouts.poll(1 << 20).more {}
+}
+
+fn pass(timeouts: &Timeouts, clock: &ManualClock, by: Duration) {
+    clock.advance(by);
+    drive(timeouts);
+}
+
+#[test]
+fn what_is_ready_at_once_costs_nothing() {
+    let (timeouts, _) = manual(|settings| settings);
+    let task = Task::new();
+    let mut limited = timeouts.timeout(MS, Polls(0));
+    assert_eq!(task.poll(&mut limited), Poll::Ready(Ok("done")));
+    assert_eq!(timeouts.metrics().registered, 0);
+    assert_eq!(timeouts.metrics().slots, 0, "not even memory");
+}
+
+#[test]
+fn an_entry_is_there_from_the_first_pending_poll_to_the_end() {
+    let (timeouts, _) = manual(|settings| settings);
+    let task = Task::new();
+    let mut limited = timeouts.timeout(30 * MS, Polls(2));
+    assert_eq!(timeouts.len(), 0);
+    assert!(task.poll(&mut limited).is_pending());
+    assert_eq!((timeouts.len(), task.held()), (1, 1));
+    assert!(task.poll(&mut limited).is_pending());
+    assert_eq!((timeouts.len(), task.held()), (1, 1), "the same waker");
+    assert_eq!(task.poll(&mut limited), Poll::Ready(Ok("done")));
+    assert_eq!(
+        (timeouts.len(), task.held()),
+        (0, 0),
+        "not only when dropped"
+    );
+    drop(limited);
+    let metrics = timeouts.metrics();
+    assert_eq!((metrics.registered, metrics.cancelled), (1, 1));
+}
+
+#[test]
+fn a_drop_frees_at_once() {
+    let (timeouts, clock) = manual(|settings| settings.capacity(1));
+    let task = Task::new();
+    for _ in 0..10_000 {
+        let mut sleep = timeouts.sleep(Duration::from_secs(3600));
+        assert!(task.poll(&mut sleep).is_pending());
+    }
+    assert_eq!((timeouts.len(), task.held()), (0, 0));
+    pass(&timeouts, &clock, Duration::from_secs(4000));
+    assert_eq!(task.woken(), 0);
+}
+
+#[test]
+fn nothing_is_early_and_nothing_later_than_an_interval() {
+    let (timeouts, clock) = manual(|settings| settings.interval(10 * MS));
+    clock.advance(Duration::from_micros(3_700));
+    for micros in [
+        1, 9, 6_299, 6_300, 6_301, 10_000, 16_300, 123_456, 1_000_001,
+    ] {
+        let after = Duration::from_micros(micros);
+        let (task, begun) = (Task::new(), clock.now());
+        let mut limited = timeouts.timeout(after, never());
+        let mut sleep = timeouts.sleep(after);
+        assert!(task.poll(&mut limited).is_pending());
+        assert!(task.poll(&mut sleep).is_pending());
+        while task.woken() == 0 {
+            pass(&timeouts, &clock, Duration::from_micros(100));
+        }
+        assert_eq!(task.woken(), 2);
+        let took = Duration::from_nanos(clock.now() - begun);
+        assert!(took >= after && took < after + 10 * MS + Duration::from_micros(100));
+        assert_eq!(
+            task.poll(&mut limited),
+            Poll::Ready(Err(TimeoutError::Elapsed))
+        );
+        assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+        assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())), "it stays ready");
+        assert!(sleep.is_elapsed());
+        assert_eq!((task.held(), timeouts.len()), (0, 0));
+    }
+}
+
+#[test]
+fn when_time_begins() {
+    let (timeouts, clock) = manual(|settings| settings);
+    let task = Task::new();
+    let mut sleep = timeouts.sleep(10 * MS);
+    let mut limited = timeouts.timeout(10 * MS, never());
+    clock.advance(6 * MS);
+    assert!(task.poll(&mut sleep).is_pending());
+    assert!(task.poll(&mut limited).is_pending());
+    pass(&timeouts, &clock, 4 * MS);
+    assert_eq!(
+        task.poll(&mut sleep),
+        Poll::Ready(Ok(())),
+        "from its creation"
+    );
+    pass(&timeouts, &clock, 5 * MS);
+    assert!(task.poll(&mut limited).is_pending(), "from its first poll");
+    pass(&timeouts, &clock, MS);
+    assert!(task.poll(&mut limited).is_ready());
+    let mut late = timeouts.sleep(10 * MS);
+    clock.advance(20 * MS);
+    assert_eq!(
+        task.poll(&mut late),
+        Poll::Ready(Ok(())),
+        "not registered any more"
+    );
+}
+
+#[test]
+fn the_waker_of_the_last_poll_is_woken() {
+    let (timeouts, clock) = manual(|settings| settings);
+    let tasks = [Task::new(), Task::new(), Task::new()];
+    let mut sleep = timeouts.sleep(10 * MS);
+    for task in &tasks {
+        assert!(task.poll(&mut sleep).is_pending());
+        drive(&timeouts);
+    }
+    assert_eq!(tasks.each_ref().map(Task::held), [0, 0, 1]);
+    assert_eq!(timeouts.metrics().registered, 1, "in place");
+    pass(&timeouts, &clock, 10 * MS);
+    assert_eq!(tasks.each_ref().map(|task| task.woken()), [0, 0, 1]);
+    assert_eq!(tasks[0].poll(&mut sleep), Poll::Ready(Ok(())));
+}
+
+/// The bucket has been looked through, and is looked at again later only, when the entry changes its waker: in the full store no slot is
+/// to be had, and none is needed.
+#[test]
+fn another_waker_needs_no_room() {
+    let (timeouts, clock) = manual(|settings| settings.capacity(2));
+    let task = Task::new();
+    let mut sleep = timeouts.sleep(20 * MS);
+    let mut other = timeouts.sleep(10 * MS);
+    assert!(Task::new().poll(&mut sleep).is_pending());
+    assert!(task.poll(&mut other).is_pending());
+    pass(&timeouts, &clock, 10 * MS);
+    assert_eq!(task.woken(), 1);
+    let mut third = timeouts.sleep(30 * MS);
+    assert!(task.poll(&mut third).is_pending());
+    assert!(task.poll(&mut sleep).is_pending());
+    pass(&timeouts, &clock, 10 * MS);
+    assert_eq!(task.woken(), 2);
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+}
+
+#[test]
+fn a_reset_counts_from_now() {
+    let (timeouts, clock) = manual(|settings| settings);
+    let task = Task::new();
+    let mut sleep = timeouts.sleep(10 * MS);
+    sleep.reset(20 * MS);
+    assert!(task.poll(&mut sleep).is_pending());
+    // Again and again, later.
+    for _ in 0..50 {
+        pass(&timeouts, &clock, 15 * MS);
+        sleep.reset(20 * MS);
+    }
+    assert_eq!((task.woken(), timeouts.metrics().registered), (0, 1));
+    // Nearer: the driver would come in 20 ms.
+    sleep.reset(3 * MS);
+    pass(&timeouts, &clock, 2 * MS);
+    assert_eq!(task.woken(), 0);
+    pass(&timeouts, &clock, MS);
+    assert_eq!(task.woken(), 1);
+    // It has fired, and nobody has asked yet.
+    sleep.reset(5 * MS);
+    assert!(task.poll(&mut sleep).is_pending());
+    pass(&timeouts, &clock, 5 * MS);
+    assert_eq!(task.woken(), 2);
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+    // It was ready.
+    sleep.reset(5 * MS);
+    assert!(!sleep.is_elapsed() && task.poll(&mut sleep).is_pending());
+    sleep.reset(Duration::ZERO);
+    pass(&timeouts, &clock, MS);
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+
+    let mut limited = timeouts.timeout(10 * MS, Polls(3));
+    assert!(task.poll(&mut limited).is_pending());
+    pass(&timeouts, &clock, 10 * MS);
+    assert_eq!(
+        task.poll(&mut limited),
+        Poll::Ready(Err(TimeoutError::Elapsed))
+    );
+    Pin::new(&mut limited).reset(10 * MS);
+    assert!(task.poll(&mut limited).is_pending());
+    assert_eq!(task.poll(&mut limited), Poll::Ready(Ok("done")));
+}
+
+#[test]
+fn a_refused_future_has_lost_nothing() {
+    let (timeouts, _) = manual(|settings| settings.capacity(1));
+    let task = Task::new();
+    let mut first = timeouts.sleep(MS);
+    assert!(task.poll(&mut first).is_pending());
+    let mut limited = timeouts.timeout(MS, Polls(3));
+    let full = Err(TimeoutError::Timer(TimerError::Full));
+    assert_eq!(task.poll(&mut limited), Poll::Ready(full));
+    assert_eq!(task.poll(&mut limited), Poll::Ready(full));
+    assert_eq!(task.held(), 1);
+    let mut sleep = timeouts.sleep(MS);
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Err(TimerError::Full)));
+    let metrics = timeouts.metrics();
+    assert_eq!((metrics.capacity, metrics.refused), (Some(1), 3));
+    drop(first);
+    assert!(task.poll(&mut limited).is_pending());
+    assert_eq!(task.poll(&mut limited), Poll::Ready(Ok("done")));
+    assert!(task.poll(&mut sleep).is_pending());
+    timeouts.shutdown();
+    let mut late = timeouts.sleep(MS);
+    assert_eq!(task.poll(&mut late), Poll::Ready(Err(TimerError::Closed)));
+    assert_eq!(timeouts.metrics().refused, 3);
+}
+
+/// The time of a limit begins with the first poll that finds its future pending, also where there was no room for it.
+#[test]
+fn a_refused_limit_has_begun() {
+    let (timeouts, clock) = manual(|settings| settings.capacity(1));
+    let task = Task::new();
+    let mut first = timeouts.sleep(MS);
+    assert!(task.poll(&mut first).is_pending());
+    let mut limited = timeouts.timeout(10 * MS, never());
+    let full = Err(TimeoutError::Timer(TimerError::Full));
+    assert_eq!(task.poll(&mut limited), Poll::Ready(full));
+    drop(first);
+    clock.advance(20 * MS);
+    let elapsed = Err(TimeoutError::Elapsed);
+    assert_eq!(task.poll(&mut limited), Poll::Ready(elapsed));
+}
+
+/// A clock whose cheap reading lags by as much as may be beside an interval of a millisecond.
+struct Lagging(ManualClock);
+
+impl Clock for Lagging {
+    fn now(&self) -> u64 {
+        self.0.now()
+    }
+
+    fn coarse(&self) -> u64 {
+        self.now().saturating_sub(self.lag())
+    }
+
+    fn lag(&self) -> u64 {
+        250_000
+    }
+}
+
+#[test]
+fn a_shutdown_closes_nothing_whose_time_was_up() {
+    let clock = ManualClock::new();
+    let builder = Timeouts::builder().interval(MS);
+    let timeouts = builder.clock(Lagging(clock.clone())).build_manual();
+    let timeouts = timeouts.unwrap();
+    let task = Task::new();
+    let mut sleep = timeouts.sleep(5 * MS);
+    assert!(task.poll(&mut sleep).is_pending());
+    clock.advance(5 * MS);
+    timeouts.shutdown();
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+}
+
+#[test]
+fn the_same_timeout_a_moment_after_a_tick_is_over_a_tick_later() {
+    let (timeouts, clock) = manual(|settings| settings);
+    let tasks = [Task::new(), Task::new()];
+    let mut first = timeouts.sleep(5 * MS);
+    clock.advance(Duration::from_nanos(1));
+    let mut second = timeouts.sleep(5 * MS);
+    assert!(tasks[0].poll(&mut first).is_pending());
+    assert!(tasks[1].poll(&mut second).is_pending());
+    pass(&timeouts, &clock, 5 * MS - Duration::from_nanos(1));
+    assert_eq!(tasks.each_ref().map(|task| task.woken()), [1, 0]);
+}
+
+/// A waker whose last owner panics.
+struct PanicsAtTheEnd;
+
+impl Wake for PanicsAtTheEnd {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for PanicsAtTheEnd {
+    fn drop(&mut self) {
+        panic!("as it was meant to");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_when_another_takes_its_place_leaves_nothing_behind() {
+    // The second is further off than a lease can say.
+    for after in [Duration::from_secs(1), Duration::from_secs(86_400 * 100)] {
+        let (timeouts, clock) = manual(|settings| settings.interval(Duration::from_micros(10)));
+        let task = Task::new();
+        let mut sleep = timeouts.sleep(after);
+        let panics = Waker::from(Arc::new(PanicsAtTheEnd));
+        let polled = Pin::new(&mut sleep).poll(&mut Context::from_waker(&panics));
+        assert!(polled.is_pending());
+        drop(panics);
+        clock.advance(MS);
+        let changed = AssertUnwindSafe(|| task.poll(&mut sleep));
+        assert!(catch_unwind(changed).is_err());
+        assert_eq!((timeouts.len(), task.held()), (1, 1));
+        drop(sleep);
+        assert_eq!((timeouts.len(), task.held()), (0, 0));
+    }
+}
+
+#[test]
+fn a_shutdown_wakes_what_waits() {
+    let (timeouts, clock) = manual(|settings| settings);
+    let task = Task::new();
+    let mut sleep = timeouts.sleep(10 * MS);
+    let mut limited = timeouts.timeout(10 * MS, Polls(1));
+    let mut fired = timeouts.sleep(MS);
+    assert!(task.poll(&mut sleep).is_pending());
+    assert!(task.poll(&mut limited).is_pending());
+    assert!(task.poll(&mut fired).is_pending());
+    pass(&timeouts, &clock, MS);
+    assert_eq!(task.woken(), 1);
+    timeouts.shutdown();
+    assert_eq!((task.woken(), task.held()), (3, 0));
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Err(TimerError::Closed)));
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Err(TimerError::Closed)));
+    assert_eq!(task.poll(&mut limited), Poll::Ready(Ok("done")));
+    assert_eq!(task.poll(&mut fired), Poll::Ready(Ok(())));
+    let mut late = timeouts.timeout(MS, never());
+    let closed = Err(TimeoutError::Timer(TimerError::Closed));
+    assert_eq!(task.poll(&mut late), Poll::Ready(closed));
+    assert_eq!(
+        task.poll(&mut timeouts.timeout(MS, Polls(0))),
+        Poll::Ready(Ok("done"))
+    );
+    let metrics = timeouts.metrics();
+    assert_eq!((metrics.closed, metrics.fired, metrics.waiting), (2, 1, 0));
+}
+
+#[test]
+fn zero_is_over_at_once() {
+    let (timeouts, _) = manual(|settings| settings);
+    let task = Task::new();
+    assert_eq!(
+        task.poll(&mut timeouts.sleep(Duration::ZERO)),
+        Poll::Ready(Ok(()))
+    );
+    let mut limited = timeouts.timeout(Duration::ZERO, Polls(1));
+    assert_eq!(
+        task.poll(&mut limited),
+        Poll::Ready(Err(TimeoutError::Elapsed))
+    );
+    assert_eq!(task.poll(&mut limited), Poll::Ready(Ok("done")));
+    assert_eq!(timeouts.metrics().registered, 0);
+}
+
+/// 2^39 ticks of 10 us are 63 days.
+#[test]
+fn what_is_further_off_than_a_lease_can_say() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let (timeouts, clock) = manual(|settings| settings.interval(Duration::from_micros(10)));
+    let task = Task::new();
+    let mut sleep = timeouts.sleep(200 * DAY);
+    let mut limited = timeouts.timeout(200 * DAY, never());
+    let mut forever = timeouts.timeout(Duration::MAX, never());
+    let mut reset = timeouts.sleep(DAY);
+    let mut woken = 0;
+    assert!(task.poll(&mut reset).is_pending());
+    reset.reset(200 * DAY);
+    for day in 0..=200 {
+        assert_eq!(task.poll(&mut sleep).is_ready(), day == 200, "day {day}");
+        assert_eq!(task.poll(&mut limited).is_ready(), day == 200, "day {day}");
+        assert_eq!(task.poll(&mut reset).is_ready(), day == 200, "day {day}");
+        assert!(task.poll(&mut forever).is_pending());
+        pass(&timeouts, &clock, DAY);
+        woken = woken.max(task.woken());
+    }
+    assert_eq!(
+        woken,
+        3 * 4 + 3,
+        "each for as long as can be said, and again"
+    );
+    assert_eq!(task.held(), 1);
+}
+
+#[test]
+fn a_jump_of_years() {
+    const YEAR: Duration = Duration::from_secs(365 * 86_400);
+    let (timeouts, clock) = manual(|settings| settings);
+    let task = Task::new();
+    let mut before = timeouts.sleep(Duration::from_secs(30));
+    let mut touched = timeouts.sleep(2000 * YEAR / 100);
+    assert!(task.poll(&mut before).is_pending());
+    assert!(task.poll(&mut touched).is_pending());
+    // Nobody polls meanwhile.
+    clock.advance(10 * YEAR);
+    let mut after = timeouts.sleep(Duration::from_secs(30));
+    assert!(task.poll(&mut after).is_pending());
+    touched.reset(Duration::from_secs(60));
+    drive(&timeouts);
+    assert_eq!(task.poll(&mut before), Poll::Ready(Ok(())));
+    assert!(task.poll(&mut after).is_pending());
+    pass(&timeouts, &clock, Duration::from_secs(30));
+    assert_eq!(task.poll(&mut after), Poll::Ready(Ok(())));
+    assert!(task.poll(&mut touched).is_pending());
+    pass(&timeouts, &clock, Duration::from_secs(30));
+    assert_eq!(task.poll(&mut touched), Poll::Ready(Ok(())));
+}
+
+/// Its slot is found before the clock is read, and is then not to be one of a bucket that has waited for years.
+#[test]
+fn the_first_limit_after_a_jump_of_years() {
+    const YEAR: Duration = Duration::from_secs(365 * 86_400);
+    let (timeouts, clock) = manual(|settings| settings);
+    let (task, other) = (Task::new(), Task::new());
+    let limit = || timeouts.timeout(Duration::from_secs(30), never());
+    let (mut before, mut after) = (limit(), limit());
+    assert!(task.poll(&mut before).is_pending());
+    // More than a lease can express.
+    clock.advance(40 * YEAR);
+    assert!(other.poll(&mut after).is_pending());
+    drive(&timeouts);
+    assert_eq!((task.woken(), other.woken()), (1, 0));
+    pass(&timeouts, &clock, Duration::from_secs(29));
+    assert_eq!(other.woken(), 0);
+    pass(&timeouts, &clock, Duration::from_secs(2));
+    assert_eq!(other.woken(), 1);
+    assert_eq!(timeouts.metrics().registered, 2);
+}
+
+/// A waker that does so each time that it is cloned.
+fn cloning(does: &&(dyn Fn() + Sync)) -> Waker {
+    const VTABLE: &RawWakerVTable = &RawWakerVTable::new(
+        |data| {
+            // SAFETY: what `cloning` was given, which is there as long as its wakers.
+            unsafe { (*data.cast::<&(dyn Fn() + Sync)>())() };
+            RawWaker::new(data, VTABLE)
+        },
+        |_| (),
+        |_| (),
+        |_| (),
+    );
+    let data: *const &(dyn Fn() + Sync) = does;
+    // SAFETY: nothing is owned; the callers keep what it borrows until their wakers are gone.
+    unsafe { Waker::from_raw(RawWaker::new(data.cast(), VTABLE)) }
+}
+
+#[test]
+fn a_clone_that_panics_has_taken_no_room() {
+    let (timeouts, clock) = manual(|settings| settings.capacity(1));
+    let panics: &(dyn Fn() + Sync) = &|| panic!("cloned");
+    let waker = cloning(&panics);
+    let mut limited = timeouts.timeout(MS, never());
+    for _ in 0..3 {
+        let mut context = Context::from_waker(&waker);
+        let polled = AssertUnwindSafe(|| Pin::new(&mut limited).poll(&mut context));
+        assert!(catch_unwind(polled).is_err());
+    }
+    assert_eq!((timeouts.len(), timeouts.metrics().registered), (0, 0));
+    let task = Task::new();
+    assert!(task.poll(&mut limited).is_pending());
+    pass(&timeouts, &clock, MS);
+    assert_eq!(task.woken(), 1);
+}
+
+/// So many that its thread comes by the bucket again in which there is a slot for the one that is being registered.
+#[test]
+fn a_clone_may_register_thousands() {
+    let (timeouts, clock) = manual(|settings| settings.shards(1));
+    let task = Task::new();
+    let inner = Mutex::new(Vec::new());
+    let registers = || {
+        let mut inner = inner.lock().unwrap();
+        for keep in [false, true] {
+            for _ in 0..5000 {
+                let mut limited = timeouts.timeout(MS, never());
+                assert!(task.poll(&mut limited).is_pending());
+                if keep {
+                    inner.push(limited);
+                }
+            }
+        }
+    };
+    let registers: &(dyn Fn() + Sync) = &registers;
+    let waker = cloning(&registers);
+    let mut outer = timeouts.timeout(2 * MS, never());
+    let mut context = Context::from_waker(&waker);
+    assert!(Pin::new(&mut outer).poll(&mut context).is_pending());
+    assert_eq!(timeouts.len(), 5001);
+    pass(&timeouts, &clock, MS);
+    assert_eq!((task.woken(), timeouts.len()), (5000, 1));
+    pass(&timeouts, &clock, MS);
+    assert_eq!(timeouts.metrics().fired, 5001);
+}
+
+/// Threads let go of what is due just then, beside the reaper.
+#[test]
+fn each_ends_once_whoever_comes_first() {
+    let tick = Duration::from_micros(10);
+    let timeouts = Timeouts::builder().interval(tick).build().unwrap();
+    let woken: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..3)
+            .map(|thread| {
+                let timeouts = &timeouts;
+                scope.spawn(move || {
+                    let tasks = [(); 8].map(|()| Task::new());
+                    for round in 0..3_000u32 {
+                        let mut waiting: Vec<_> = tasks
+                            .iter()
+                            .map(|task| {
+                                let mut limited = timeouts.timeout(tick * (1 + round % 5), never());
+                                let polled = task.poll(&mut limited);
+                                assert!(polled.is_pending() || polled.is_ready());
+                                limited
+                            })
+                            .collect();
+                        for _ in 0..(round * 7 + thread) % 300 {
+                            std::hint::spin_loop();
+                        }
+                        // Some are dropped first, some moved, some polled by another task.
+                        if round % 3 == 0 {
+                            Pin::new(&mut waiting[1]).reset(2 * tick);
+                            let _ = tasks[0].poll(&mut waiting[2]);
+                        }
+                        drop(waiting);
+                    }
+                    tasks
+                })
+            })
+            .collect();
+        let tasks = threads.into_iter().flat_map(|t| t.join().unwrap());
+        let tasks: Vec<_> = tasks.collect();
+        timeouts.shutdown();
+        assert!(tasks.iter().all(|task| task.held() == 0));
+        tasks.iter().map(|task| task.woken()).sum()
+    });
+    let metrics = timeouts.metrics();
+    let ended = metrics.fired + metrics.cancelled + metrics.closed;
+    assert_eq!((metrics.waiting, metrics.registered), (0, ended));
+    // Whom the owner found due as it changed its waker was not woken.
+    assert!(metrics.fired + metrics.closed >= woken as u64);
+    assert!(metrics.fired > 0 && metrics.cancelled > 0);
+}
+
+#[test]
+fn another_waker_after_a_jump_that_nobody_has_polled_since() {
+    let (timeouts, clock) = manual(|settings| settings.interval(Duration::from_micros(10)));
+    let (first, second) = (Task::new(), Task::new());
+    // More than a lease can express.
+    clock.advance(Duration::from_micros(10) * (1 << 20) * (1 << 20) + 50 * MS);
+    let mut limited = timeouts.timeout(30 * MS, never());
+    assert!(first.poll(&mut limited).is_pending());
+    assert!(second.poll(&mut limited).is_pending());
+    drive(&timeouts);
+    assert_eq!(second.woken(), 0, "before its time");
+    pass(&timeouts, &clock, 31 * MS);
+    assert_eq!((first.woken(), second.woken()), (0, 1));
+    let elapsed = Poll::Ready(Err(TimeoutError::Elapsed));
+    assert_eq!(first.poll(&mut limited), elapsed);
+}
+
+#[test]
+fn another_waker_when_the_time_is_up_is_not_woken_but_told() {
+    let (timeouts, clock) = manual(|settings| settings);
+    let (first, second) = (Task::new(), Task::new());
+    let mut sleep = timeouts.sleep(30 * MS);
+    assert!(first.poll(&mut sleep).is_pending());
+    clock.advance(31 * MS);
+    assert_eq!(second.poll(&mut sleep), Poll::Ready(Ok(())));
+    assert_eq!((first.held(), second.held()), (0, 0), "it waits for nobody");
+    drive(&timeouts);
+    assert_eq!((first.woken(), second.woken()), (0, 0));
+    assert_eq!(timeouts.metrics().fired, 1);
+}
+
+#[test]
+fn a_clock_that_goes_back() {
+    let (timeouts, clock) = manual(|settings| settings);
+    let task = Task::new();
+    clock.advance(100 * MS);
+    let mut sleep = timeouts.sleep(10 * MS);
+    assert!(task.poll(&mut sleep).is_pending());
+    pass(&timeouts, &clock, 10 * MS);
+    clock.set(0);
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())), "it has fired");
+    let mut sleep = timeouts.sleep(10 * MS);
+    assert!(task.poll(&mut sleep).is_pending());
+    drive(&timeouts);
+    clock.set(119_000_000);
+    drive(&timeouts);
+    assert!(
+        task.poll(&mut sleep).is_pending(),
+        "from the driver's time on"
+    );
+    pass(&timeouts, &clock, MS);
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+}
+
+/// The owner of an entry that has fired looks at it when its slot has another tenant.
+#[test]
+fn who_comes_late_does_not_end_a_strangers_entry() {
+    let (timeouts, clock) = manual(|settings| settings.shards(1));
+    let (task, other) = (Task::new(), Task::new());
+    let mut fired: Vec<Sleep<'_>> = (0..64).map(|_| timeouts.sleep(MS)).collect();
+    for sleep in &mut fired {
+        assert!(task.poll(sleep).is_pending());
+    }
+    pass(&timeouts, &clock, MS);
+    let mut tenants: Vec<Limited<'_, _>> = (0..3 * 4096)
+        .map(|_| timeouts.timeout(MS, never()))
+        .collect();
+    for tenant in &mut tenants {
+        assert!(other.poll(tenant).is_pending());
+    }
+    for sleep in &mut fired[32..] {
+        sleep.reset(MS);
+        assert!(task.poll(sleep).is_pending());
+    }
+    drop(fired);
+    assert_eq!(
+        (timeouts.len(), other.held()),
+        (tenants.len(), tenants.len())
+    );
+    pass(&timeouts, &clock, MS);
+    assert_eq!(other.woken(), tenants.len());
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_costs_nobody_else_anything() {
+    let (timeouts, clock) = manual(|settings| settings);
+    let task = Task::new();
+    let panics = Waker::from(Arc::new(Panics));
+    let mut all: Vec<_> = (0..100).map(|_| timeouts.sleep(MS)).collect();
+    for (at, sleep) in all.iter_mut().enumerate() {
+        if at % 10 == 3 {
+            let polled = Pin::new(sleep).poll(&mut Context::from_waker(&panics));
+            assert!(polled.is_pending());
+        } else {
+            assert!(task.poll(sleep).is_pending());
+        }
+    }
+    std::panic::set_hook(Box::new(|_| ()));
+    pass(&timeouts, &clock, MS);
+    let _ = std::panic::take_hook();
+    let metrics = timeouts.metrics();
+    assert_eq!(
+        (task.woken(), metrics.waker_panics, metrics.fired),
+        (90, 10, 100)
+    );
+    for sleep in &mut all {
+        assert_eq!(task.poll(sleep), Poll::Ready(Ok(())));
+    }
+}
+
+/// A waker that runs its task in place: on the thread that drives, in its round.
+struct InPlace {
+    timeouts: Arc<Timeouts>,
+    left: AtomicUsize,
+    task: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
+}
+
+impl InPlace {
+    fn run(self: &Arc<Self>) {
+        let waker = Waker::from(self.clone());
+        let mut slot = self.task.lock().unwrap();
+        if let Some(task) = &mut *slot {
+            if task
+                .as_mut()
+                .poll(&mut Context::from_waker(&waker))
+                .is_ready()
+            {
+                *slot = None;
+            }
+        }
+    }
+}
+
+impl Wake for InPlace {
+    fn wake(self: Arc<Self>) {
+        self.run();
+        if self.left.load(Ordering::SeqCst) == 0 {
+            self.timeouts.shutdown();
+        }
+    }
+}
+
+/// A waker that polls on another thread, and keeps whether that was told that there is more.
+struct PollsBeside(Arc<Timeouts>, Mutex<Vec<bool>>);
+
+impl Wake for PollsBeside {
+    fn wake(self: Arc<Self>) {
+        let poll = || self.0.poll(1000).more;
+        let more = std::thread::scope(|scope| scope.spawn(poll).join().unwrap());
+        self.1.lock().unwrap().push(more);
+    }
+}
+
+#[test]
+fn who_finds_another_at_a_shard_is_to_come_back() {
+    let (timeouts, clock) = manual(|settings| settings.shards(1));
+    let timeouts = Arc::new(timeouts);
+    let task = Arc::new(PollsBeside(timeouts.clone(), Mutex::default()));
+    let mut sleep = timeouts.sleep(5 * MS);
+    let waker = Waker::from(task.clone());
+    let polled = Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    clock.advance(6 * MS);
+    assert!(!timeouts.poll(1000).more, "alone");
+    assert_eq!(*task.1.lock().unwrap(), [true]);
+}
+
+#[test]
+fn a_waker_may_use_what_wakes_it() {
+    let (timeouts, clock) = manual(|settings| settings);
+    let timeouts = Arc::new(timeouts);
+    let runner = Arc::new(InPlace {
+        timeouts: timeouts.clone(),
+        left: AtomicUsize::new(20),
+        task: Mutex::new(None),
+    });
+    let (own, left) = (timeouts.clone(), runner.clone());
+    *runner.task.lock().unwrap() = Some(Box::pin(async move {
+        while left.left.load(Ordering::SeqCst) > 0 {
+            let ended = own.timeout(MS, own.sleep(5 * MS)).await;
+            assert_eq!(ended, Err(TimeoutError::Elapsed));
+            own.poll(1);
+            left.left.fetch_sub(1, Ordering::SeqCst);
+        }
+        drop(left);
+    }));
+    runner.run();
+    for _ in 0..50 {
+        pass(&timeouts, &clock, MS);
+    }
+    assert_eq!(runner.left.load(Ordering::SeqCst), 0);
+    assert!(runner.task.lock().unwrap().is_none());
+    assert!(timeouts.is_empty());
+    let late = Task::new().poll(&mut timeouts.sleep(MS));
+    assert_eq!(
+        late,
+        Poll::Ready(Err(TimerError::Closed)),
+        "the waker has shut it down"
+    );
+}
+
+/// Without a reaper the round in which a waker asks for the shutdown is followed by it: others that wait, for hours, hear of it.
+#[test]
+fn a_waker_that_shuts_down_in_a_poll_closes_all() {
+    struct Last(Arc<Timeouts>);
+    impl Wake for Last {
+        fn wake(self: Arc<Self>) {
+            self.0.shutdown();
+        }
+    }
+    let (timeouts, clock) = manual(|settings| settings);
+    let timeouts = Arc::new(timeouts);
+    let waker = Waker::from(Arc::new(Last(timeouts.clone())));
+    let (task, mut first, mut second) = (
+        Task::new(),
+        timeouts.sleep(MS),
+        timeouts.sleep(10_000_000 * MS),
+    );
+    let mut context = Context::from_waker(&waker);
+    assert!(Pin::new(&mut first).poll(&mut context).is_pending());
+    assert!(task.poll(&mut second).is_pending());
+    pass(&timeouts, &clock, 5 * MS);
+    assert_eq!(task.woken(), 1);
+    let closed = Poll::Ready(Err(TimerError::Closed));
+    assert_eq!(task.poll(&mut second), closed);
+    assert!(timeouts.is_empty());
+}
+
+/// Where the reaper calls it: the reaper does the rest before it would sleep for as long as the next one has to wait.
+#[test]
+fn a_waker_that_shuts_down_in_the_reapers_round_closes_all() {
+    struct Last(Arc<Timeouts>);
+    impl Wake for Last {
+        fn wake(self: Arc<Self>) {
+            self.0.shutdown();
+        }
+    }
+    struct Tells(mpsc::Sender<()>);
+    impl Wake for Tells {
+        fn wake(self: Arc<Self>) {
+            self.0.send(()).unwrap();
+        }
+    }
+    let timeouts = Arc::new(Timeouts::builder().shards(1).build().unwrap());
+    let (sender, receiver) = mpsc::channel();
+    let tells = Waker::from(Arc::new(Tells(sender)));
+    let last = Waker::from(Arc::new(Last(timeouts.clone())));
+    let (mut first, mut second) = (timeouts.sleep(20 * MS), timeouts.sleep(3_600_000 * MS));
+    let poll = |sleep: &mut Sleep<'_>, waker| Pin::new(sleep).poll(&mut Context::from_waker(waker));
+    assert!(poll(&mut second, &tells).is_pending());
+    assert!(poll(&mut first, &last).is_pending());
+    receiver
+        .recv_timeout(Duration::from_secs(60))
+        .expect("within an hour");
+    let closed = Poll::Ready(Err(TimerError::Closed));
+    assert_eq!(poll(&mut second, &tells), closed);
+}
+
+#[test]
+fn an_interval_does_not_drift() {
+    let (timeouts, clock) = manual(|settings| settings);
+    let task = Task::new();
+    let mut interval = timeouts.interval(10 * MS);
+    assert_eq!(interval.period(), 10 * MS);
+    assert!(tick(&task, &mut interval), "the first at once");
+    let mut ticks = Vec::new();
+    for at in 1..=98_u32 {
+        pass(&timeouts, &clock, MS);
+        // Taken up to 3 ms late.
+        if at % 10 > at / 40 && tick(&task, &mut interval) {
+            ticks.push(at);
+        }
+    }
+    assert_eq!(ticks, [11, 21, 31, 42, 52, 62, 72, 83, 93]);
+    assert_eq!(timeouts.len(), 1);
+    drop(interval);
+    assert_eq!((timeouts.len(), task.held()), (0, 0));
+}
+
+#[test]
+fn ticks_that_were_missed() {
+    for (missed, expected) in [
+        (MissedTick::Burst, vec![35, 35, 35, 40, 50, 60]),
+        (MissedTick::Delay, vec![35, 45, 55]),
+        (MissedTick::Skip, vec![35, 40, 50, 60]),
+    ] {
+        let (timeouts, clock) = manual(|settings| settings);
+        let task = Task::new();
+        let mut interval = timeouts.interval(10 * MS).missed_tick(missed);
+        assert!(tick(&task, &mut interval));
+        let mut ticks = Vec::new();
+        for at in 1..=60 {
+            pass(&timeouts, &clock, MS);
+            while at >= 35 && tick(&task, &mut interval) {
+                ticks.push(at);
+            }
+        }
+        assert_eq!(ticks, expected, "{missed:?}");
+        interval.reset();
+        assert!(!tick(&task, &mut interval));
+        pass(&timeouts, &clock, 9 * MS);
+        assert!(!tick(&task, &mut interval));
+        pass(&timeouts, &clock, MS);
+        assert!(tick(&task, &mut interval));
+    }
+    let (timeouts, _) = manual(|settings| settings);
+    assert_eq!(timeouts.interval(Duration::ZERO).period(), MS);
+}
+
+/// A future that is abandoned half-way, again and again: no tick is lost.
+#[test]
+fn a_tick_that_is_abandoned_comes_later() {
+    let (timeouts, clock) = manual(|settings| settings);
+    let task = Task::new();
+    let waker = Waker::from(task.clone());
+    let mut interval = timeouts.interval(5 * MS);
+    assert!(tick(&task, &mut interval));
+    let mut ticks = 0;
+    for _ in 0..50 {
+        pass(&timeouts, &clock, MS);
+        let mut tick = pin!(interval.tick());
+        ticks += usize::from(
+            tick.as_mut()
+                .poll(&mut Context::from_waker(&waker))
+                .is_ready(),
+        );
+    }
+    assert_eq!(ticks, 10);
+}
+
+/// Whatever is done to sleeps, each wakes its last waker at its last deadline, to the millisecond, and says so then; and nothing stays.
+#[test]
+fn sleeps_at_random() {
+    struct Tracked<'t> {
+        sleep: Sleep<'t>,
+        due: u64,
+        task: Option<usize>,
+    }
+    for seed in 1..12_u64 {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mut draw = |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % below
+        };
+        let (timeouts, clock) = manual(|settings| settings.shards(2));
+        let tasks: Vec<_> = (0..4).map(|_| Task::new()).collect();
+        let mut woken = vec![0; tasks.len()];
+        let mut all: Vec<Tracked<'_>> = Vec::new();
+        let after = |draw: &mut dyn FnMut(u64) -> u64| match draw(3) {
+            0 => 1 + draw(4),
+            1 => 1 + draw(60),
+            _ => 1 + draw(3000),
+        };
+        let mut now = 0;
+        for _ in 0..3000 {
+            match draw(8) {
+                0..=2 => {
+                    let after = after(&mut draw);
+                    all.push(Tracked {
+                        sleep: timeouts.sleep(MS * u32::try_from(after).unwrap()),
+                        due: now + after,
+                        task: None,
+                    });
+                }
+                3..=4 if !all.is_empty() => {
+                    let at = usize::try_from(draw(all.len() as u64)).unwrap();
+                    let one = &mut all[at];
+                    let task = usize::try_from(draw(tasks.len() as u64)).unwrap();
+                    let ready = tasks[task].poll(&mut one.sleep).is_ready();
+                    assert_eq!(ready, one.due <= now, "seed {seed}");
+                    one.task = (!ready).then_some(task);
+                }
+                5 if !all.is_empty() => {
+                    let at = usize::try_from(draw(all.len() as u64)).unwrap();
+                    let after = after(&mut draw);
+                    let one = &mut all[at];
+                    one.sleep.reset(MS * u32::try_from(after).unwrap());
+                    if one.due <= now {
+                        one.task = None;
+                    }
+                    one.due = now + after;
+                }
+                6 if !all.is_empty() => {
+                    let at = usize::try_from(draw(all.len() as u64)).unwrap();
+                    all.swap_remove(at);
+                }
+                _ => {
+                    now += draw(20);
+                    clock.set(now * 1_000_000);
+                    drive(&timeouts);
+                    for one in &mut all {
+                        if let Some(task) = one.task.filter(|_| one.due <= now) {
+                            woken[task] += 1;
+                            one.task = None;
+                        }
+                    }
+                    let told: Vec<_> = tasks.iter().map(|task| task.woken()).collect();
+                    assert_eq!(told, woken, "seed {seed} at {now}");
+                }
+            }
+            let waiting = all.iter().filter(|one| one.task.is_some()).count();
+            assert_eq!(timeouts.len(), waiting, "seed {seed}");
+        }
+        drop(all);
+        assert!(timeouts.is_empty());
+        assert!(tasks.iter().all(|task| task.held() == 0));
+    }
+}
+
+/// Runs a future on this thread, by nothing but the standard library.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Thread(std::thread::Thread);
+    impl Wake for Thread {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Thread(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+/// What a task may do, with every kind of end.
+async fn work(timeouts: &Timeouts, rounds: u32) {
+    for round in 0..rounds {
+        let began = Instant::now();
+        let after = MS * (1 + round % 3);
+        assert_eq!(
+            timeouts.timeout(after, never()).await,
+            Err(TimeoutError::Elapsed)
+        );
+        assert!(began.elapsed() >= after);
+        let ready = timeouts.timeout(Duration::from_secs(600), timeouts.sleep(after));
+        assert_eq!(ready.await, Ok(Ok(())));
+        let mut interval = timeouts.interval(after);
+        for _ in 0..3 {
+            interval.tick().await.unwrap();
+        }
+        assert!(began.elapsed() >= 4 * after);
+        // Abandoned.
+        let mut sleep = timeouts.sleep(Duration::from_secs(600));
+        let abandoned = timeouts.timeout(MS, &mut sleep).await;
+        assert_eq!(abandoned, Err(TimeoutError::Elapsed));
+    }
+}
+
+/// The reaper is alive, nothing is left, and what waits is woken by the shutdown.
+fn is_well(timeouts: &Timeouts) {
+    assert_eq!(timeouts.len(), 0);
+    block_on(timeouts.sleep(MS)).unwrap();
+    let metrics = timeouts.metrics();
+    let ended = metrics.fired + metrics.cancelled + metrics.closed;
+    assert_eq!(metrics.registered, ended);
+}
+
+#[test]
+fn without_any_runtime() {
+    let timeouts = Timeouts::new().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| block_on(work(&timeouts, 10)));
+        }
+    });
+    is_well(&timeouts);
+}
+
+#[test]
+fn under_tokio_on_one_thread() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let timeouts = Arc::new(Timeouts::new().unwrap());
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..100)
+            .map(|_| {
+                let timeouts = timeouts.clone();
+                tokio::spawn(async move { work(&timeouts, 5).await })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+    is_well(&timeouts);
+}
+
+#[test]
+fn under_tokio_on_many_threads() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(4)
+        .build()
+        .unwrap();
+    let timeouts = Arc::new(Timeouts::new().unwrap());
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..500)
+            .map(|_| {
+                let timeouts = timeouts.clone();
+                tokio::spawn(async move { work(&timeouts, 5).await })
+            })
+            .collect();
+        // Some are aborted: dropped wherever they are, by whichever thread.
+        let aborted = tasks.len() / 5;
+        for task in &tasks[..aborted] {
+            task.abort();
+        }
+        for (at, task) in tasks.into_iter().enumerate() {
+            let ended = task.await;
+            assert!(ended.is_ok() || at < aborted && ended.unwrap_err().is_cancelled());
+        }
+    });
+    is_well(&timeouts);
+}
+
+#[test]
+fn a_shutdown_under_tokio() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .build()
+        .unwrap();
+    let timeouts = Arc::new(Timeouts::new().unwrap());
+    let tasks: Vec<_> = (0..100)
+        .map(|_| {
+            let timeouts = timeouts.clone();
+            runtime.spawn(async move {
+                loop {
+                    let ended =
+                        timeouts.timeout(Duration::from_secs(600), tokio::task::yield_now());
+                    if ended.await.is_err() {
+                        break;
+                    }
+                    if let Err(why) = timeouts.sleep(MS).await {
+                        assert_eq!(why, TimerError::Closed);
+                        break;
+                    }
+                }
+            })
+        })
+        .collect();
+    block_on(timeouts.sleep(20 * MS)).unwrap();
+    timeouts.shutdown();
+    for task in tasks {
+        runtime.block_on(task).unwrap();
+    }
+    let metrics = timeouts.metrics();
+    assert_eq!(metrics.waiting, 0);
+    let ended = metrics.fired + metrics.cancelled + metrics.closed;
+    assert_eq!(metrics.registered, ended);
+}
+
+/// The reaper thread itself lets the last owner go.
+#[test]
+fn dropped_by_a_waker() {
+    struct Drops(Mutex<Option<Arc<Timeouts>>>, mpsc::Sender<()>);
+    impl Wake for Drops {
+        fn wake(self: Arc<Self>) {
+            drop(self.0.lock().unwrap().take());
+            self.1.send(()).unwrap();
+        }
+    }
+    let timeouts = Arc::new(Timeouts::new().unwrap());
+    let (sender, receiver) = mpsc::channel();
+    let waker = Waker::from(Arc::new(Drops(Mutex::new(Some(timeouts.clone())), sender)));
+    let mut sleep = timeouts.sleep(MS);
+    assert!(Pin::new(&mut sleep)
+        .poll(&mut Context::from_waker(&waker))
+        .is_pending());
+    // Forgotten: nobody looks at it any more, and its waker is woken all the same.
+    std::mem::forget(sleep);
+    drop(timeouts);
+    receiver.recv().unwrap();
+}

@@ -1,0 +1,444 @@
+//! What a tracker promises of its leases: an operator's call ends only what it saw, ages and
+//! latencies are right for years, and a renewal that was reported holds.
+
+use crate::support::clocks;
+
+use clocks::{Delayed, Lagging, LAG, LAGS};
+use expiry::{Ack, AckTracker, Done, ManualClock, Outcome, Reason, RootId, Timeout};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// The tracker that a handler acts on, and the outcomes that the handler was told.
+#[derive(Clone, Default)]
+struct Scene {
+    tracker: Arc<OnceLock<Arc<AckTracker>>>,
+    told: Arc<Mutex<Vec<(RootId, Reason)>>>,
+}
+
+impl Scene {
+    /// A tracker without a reaper. On the first outcome its handler calls `act`.
+    fn new(act: impl Fn(&AckTracker, RootId) + Send + Sync + 'static) -> (Self, Arc<AckTracker>) {
+        let scene = Scene::default();
+        let mine = scene.clone();
+        let tracker = AckTracker::builder()
+            .clock(ManualClock::new())
+            .on_outcome(move |outcome: &Outcome| {
+                let mut told = mine.told.lock().unwrap();
+                told.push((outcome.root, outcome.reason));
+                let is_first = told.len() == 1;
+                drop(told);
+                if is_first {
+                    act(mine.tracker.get().unwrap(), outcome.root);
+                }
+            })
+            .build_manual()
+            .unwrap();
+        let tracker = Arc::new(tracker);
+        assert!(scene.tracker.set(tracker.clone()).is_ok());
+        (scene, tracker)
+    }
+
+    fn told(&self, reason: Reason) -> usize {
+        let told = self.told.lock().unwrap();
+        told.iter().filter(|(_, other)| *other == reason).count()
+    }
+}
+
+const FAILED: Reason = Reason::Failed { by: None };
+
+/// `fail_all` looks for the owner's roots first. One of them ends before its turn comes: the
+/// handler that is told of the first failure acks it. The call must not fail what it did not see.
+#[test]
+fn fail_all_leaves_a_chosen_root_alone_that_ends_before_its_turn() {
+    let (scene, tracker) = Scene::new(|tracker, failed| {
+        let other = if failed == RootId::Chosen(1) {
+            2_u64
+        } else {
+            1
+        };
+        assert_eq!(tracker.ack(other, 7), Ok(Ack::Completed));
+    });
+    for id in [1_u64, 2] {
+        tracker.init(id, 7, 42).unwrap();
+    }
+    assert_eq!(tracker.fail_all(42), 1);
+    assert_eq!((scene.told(FAILED), scene.told(Reason::Acked)), (1, 1));
+    let total = tracker.metrics().total;
+    assert_eq!((total.early_held, total.late, total.failed), (0, 0, 1));
+    assert_eq!(tracker.len(), 0);
+}
+
+/// The same, where the id is in flight again by then: that is another attempt, which `fail_all` did
+/// not see.
+#[test]
+fn fail_all_leaves_a_later_attempt_under_the_same_id_alone() {
+    let (scene, tracker) = Scene::new(|tracker, failed| {
+        let other = if failed == RootId::Chosen(1) {
+            2_u64
+        } else {
+            1
+        };
+        assert_eq!(tracker.ack(other, 7), Ok(Ack::Completed));
+        // The slots of both are free, and the new attempts may have them.
+        tracker.init(other, 7, 42).unwrap();
+        tracker.init(3_u64, 7, 42).unwrap();
+    });
+    for id in [1_u64, 2] {
+        tracker.init(id, 7, 42).unwrap();
+    }
+    assert_eq!(tracker.fail_all(42), 1);
+    assert_eq!((scene.told(FAILED), scene.told(Reason::Acked)), (1, 1));
+    assert_eq!(tracker.owned_by(42).len(), 2);
+}
+
+#[test]
+fn fail_all_counts_the_issued_roots_that_it_ends() {
+    let (scene, tracker) = Scene::new(|tracker, failed| {
+        let other = tracker
+            .owned_by(42)
+            .into_iter()
+            .find(|one| one.root != failed);
+        assert_eq!(tracker.ack(other.unwrap().root, 7), Ok(Ack::Completed));
+    });
+    for _ in 0..3 {
+        tracker.issue(7, 42).unwrap();
+    }
+    let renewed = tracker.issue(7, 42).unwrap();
+    tracker.issue(7, 43).unwrap();
+    tracker.reset_timeout(renewed).unwrap();
+    assert_eq!(tracker.fail_all(42), 3);
+    assert_eq!((scene.told(FAILED), scene.told(Reason::Acked)), (3, 1));
+    assert_eq!((tracker.len(), tracker.metrics().total.late), (1, 0));
+}
+
+/// A root that is renewed between the look and its turn is the same root still.
+#[test]
+fn fail_all_ends_a_root_that_was_renewed_meanwhile() {
+    let (scene, tracker) = Scene::new(|tracker, failed| {
+        let other = if failed == RootId::Chosen(1) {
+            2_u64
+        } else {
+            1
+        };
+        let hour = 3600 * SECOND;
+        assert_eq!(tracker.reset_timeout_to(other, hour), Ok(Done::Now));
+    });
+    for id in [1_u64, 2] {
+        tracker.init(id, 7, 42).unwrap();
+    }
+    assert_eq!(tracker.fail_all(42), 2);
+    assert_eq!((scene.told(FAILED), tracker.len()), (2, 0));
+}
+
+/// Trackers of all kinds of settings: a timeout, none; a short interval, a long one.
+fn settings() -> Vec<(&'static str, expiry::AckTrackerBuilder)> {
+    let builder = || AckTracker::builder().latency_sampling(1.0);
+    vec![
+        ("default", builder()),
+        ("short", builder().timeout(Duration::from_millis(10))),
+        ("long", builder().timeout(YEAR)),
+        ("no timeout", builder().timeouts_off()),
+        (
+            "exact",
+            builder()
+                .timeout(SECOND)
+                .interval(Duration::from_micros(10)),
+        ),
+    ]
+}
+
+#[test]
+fn ages_are_right_for_ten_years() {
+    for (name, builder) in settings() {
+        let clock = ManualClock::new();
+        let tracker = builder.clock(clock.clone()).build_manual().unwrap();
+        tracker.issue_with(7, 42, Timeout::Never).unwrap();
+        tracker.init_with(1, 7, 42, Timeout::Never).unwrap();
+        let mut age = Duration::ZERO;
+        // The second step is where 32 bits of 1024 ns, the unit of the default timeout, began
+        // again.
+        for step in [
+            SECOND,
+            4409 * SECOND,
+            YEAR,
+            9 * YEAR + Duration::from_nanos(1),
+        ] {
+            clock.advance(step);
+            age += step;
+            let ages: Vec<_> = tracker.oldest(9).iter().map(|root| root.age).collect();
+            assert_eq!(ages, [age, age], "{name}");
+            let counts = tracker.counts_by_age(&[age, age + Duration::from_nanos(1)]);
+            assert_eq!(counts, [0, 2, 0], "{name}");
+        }
+    }
+}
+
+#[test]
+fn latencies_are_right_for_ten_years() {
+    for (name, builder) in settings() {
+        let clock = ManualClock::new();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let heard = told.clone();
+        let tracker = builder
+            .clock(clock.clone())
+            .on_outcome(move |outcome: &Outcome| heard.lock().unwrap().push(outcome.latency))
+            .build_manual()
+            .unwrap();
+        for time in [SECOND, 4410 * SECOND, 10 * YEAR + Duration::from_nanos(1)] {
+            let issued = tracker.issue_with(7, 42, Timeout::Never).unwrap();
+            tracker.init_with(1, 7, 42, Timeout::Never).unwrap();
+            clock.advance(time);
+            assert_eq!(tracker.ack(issued, 7), Ok(Ack::Completed));
+            assert_eq!(tracker.ack(1_u64, 7), Ok(Ack::Completed));
+            let told = std::mem::take(&mut *told.lock().unwrap());
+            assert_eq!(told, [Some(time), Some(time)], "{name}");
+        }
+    }
+}
+
+/// Issued, chosen, or of a chosen one the first signs only.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Issued,
+    Chosen,
+    Early,
+}
+
+/// A renewal, with `mine` as its timeout, is held up at each of its clock readings in turn.
+/// Meanwhile five seconds go by and another thread renews the root for each of `others`, which is
+/// reported. What is left of the root when both are done. All times are in seconds.
+fn left_after(kind: Kind, mine: u32, others: &'static [u32]) -> Vec<u32> {
+    let mut left = Vec::new();
+    for readings in 0.. {
+        let clock = Delayed::default();
+        let tracker = AckTracker::builder()
+            .timeout(100 * SECOND)
+            .early_timeout(100 * SECOND)
+            .interval(SECOND)
+            .clock(clock.clone())
+            .build_manual()
+            .unwrap();
+        let tracker = Arc::new(tracker);
+        let root: RootId = match kind {
+            Kind::Issued => tracker.issue(7, 42).unwrap().into(),
+            Kind::Chosen | Kind::Early => 1_u64.into(),
+        };
+        if kind == Kind::Chosen {
+            tracker.init(1, 7, 42).unwrap();
+        } else if kind == Kind::Early {
+            tracker.ack(1_u64, 1).unwrap();
+        }
+        let (theirs, passing) = (tracker.clone(), clock.clone());
+        clock.after(readings, move || {
+            passing.clock.advance(5 * SECOND);
+            for &other in others {
+                theirs.reset_timeout_to(root, other * SECOND).unwrap();
+            }
+        });
+        tracker.reset_timeout_to(root, mine * SECOND).unwrap();
+        if !clock.has_been() {
+            break;
+        }
+        // How long it is there, to the second: an early sign is in no list.
+        let mut rest = 0;
+        while !tracker.is_empty() {
+            clock.clock.advance(SECOND);
+            rest += 1;
+            while tracker.poll(1000).more {}
+        }
+        left.push(rest);
+    }
+    left
+}
+
+/// A renewal for `mine` is held up, wherever it reads the clock, while others are reported. What is
+/// left then is always as `expected`.
+fn left_after_any(
+    kinds: &[Kind],
+    mine: u32,
+    others: &'static [u32],
+    expected: impl Fn(u32) -> bool,
+) {
+    for &kind in kinds {
+        let left = left_after(kind, mine, others);
+        assert!(!left.is_empty());
+        assert!(left.iter().copied().all(&expected), "{kind:?}: {left:?}");
+    }
+}
+
+#[test]
+fn a_delayed_renewal_shortens_nothing_that_was_renewed_meanwhile() {
+    let kinds = [Kind::Issued, Kind::Chosen, Kind::Early];
+    left_after_any(&kinds, 100, &[100], |left| left == 100);
+}
+
+/// A call that asked for less, and looked at the lease before it was renewed for longer, came
+/// first.
+#[test]
+fn a_delayed_renewal_for_less_shortens_nothing_that_was_renewed_meanwhile() {
+    left_after_any(&[Kind::Issued, Kind::Chosen], 10, &[200], |left| {
+        left == 200
+    });
+}
+
+/// So did a call that asked for less if the lease has come back to the tick that the call saw: of
+/// the 100 seconds that it had then, five have gone by.
+#[test]
+fn a_delayed_renewal_for_less_shortens_nothing_that_came_back_to_the_same_tick() {
+    let kinds = [Kind::Issued, Kind::Chosen];
+    left_after_any(&kinds, 10, &[50, 95], |left| left == 95);
+    left_after_any(&kinds, 10, &[200, 95], |left| left == 95);
+}
+
+/// What asks for more and was delayed counts from when it was through.
+#[test]
+fn a_delayed_renewal_for_more_is_the_last_one() {
+    left_after_any(&[Kind::Issued, Kind::Chosen], 300, &[200], |left| {
+        left >= 295
+    });
+}
+
+/// A renewal that asks for less and is not disturbed is one.
+#[test]
+fn what_asks_for_less_gets_it() {
+    let clock = ManualClock::new();
+    let builder = AckTracker::builder().timeout(100 * SECOND).interval(SECOND);
+    let tracker = builder.clock(clock.clone()).build_manual().unwrap();
+    let issued = tracker.issue(7, 42).unwrap();
+    tracker.init(1, 7, 42).unwrap();
+    for root in [issued.into(), RootId::Chosen(1)] {
+        for (timeout, wanted) in [
+            (Timeout::Never, None),
+            (Timeout::After(50 * SECOND), Some(50 * SECOND)),
+            (Timeout::After(3 * SECOND), Some(3 * SECOND)),
+            (Timeout::Default, Some(100 * SECOND)),
+            (Timeout::After(99 * SECOND), Some(99 * SECOND)),
+        ] {
+            assert_eq!(tracker.reset_timeout_to(root, timeout), Ok(Done::Now));
+            let found = tracker
+                .owned_by(42)
+                .into_iter()
+                .find(|one| one.root == root);
+            assert_eq!(found.unwrap().remaining, wanted, "{root:?}");
+        }
+    }
+}
+
+/// An init that finds early signs takes them over in two steps. A renewal between them is reported,
+/// and holds.
+#[test]
+fn a_renewal_in_the_middle_of_an_init_holds() {
+    let mut met = 0;
+    for readings in 0.. {
+        let clock = Delayed::default();
+        let tracker = AckTracker::builder()
+            .timeout(10 * SECOND)
+            .interval(SECOND)
+            // So that the init looks at the clock between its steps.
+            .latency_sampling(1.0)
+            .clock(clock.clone())
+            .build_manual()
+            .unwrap();
+        let tracker = Arc::new(tracker);
+        assert_eq!(tracker.ack(1_u64, 1), Ok(Ack::Held));
+        let (theirs, passing) = (tracker.clone(), clock.clone());
+        let answer = Arc::new(OnceLock::new());
+        let said = answer.clone();
+        clock.after(readings, move || {
+            passing.clock.advance(5 * SECOND);
+            said.set(theirs.reset_timeout(1_u64).unwrap()).unwrap();
+        });
+        tracker.init(1, 7, 42).unwrap();
+        let Some(answer) = answer.get() else {
+            break;
+        };
+        // Where it came before the first step it has renewed the early signs, and the init sets its
+        // own time.
+        if *answer == Done::Now {
+            met += 1;
+            let left = tracker.owned_by(42)[0].remaining;
+            assert_eq!(left, Some(10 * SECOND), "after {readings} readings");
+            clock.clock.advance(9 * SECOND);
+            tracker.poll(1000);
+        }
+        assert_eq!(tracker.ack(1_u64, 6), Ok(Ack::Completed));
+    }
+    assert_eq!(met, 1, "the renewal came between the two steps");
+}
+
+/// The cheap reading of one thread may be older than the one that another thread took before it.
+/// Two renewals for the same time: the later one does not take back what the earlier one was told.
+#[test]
+fn a_thread_whose_clock_lags_shortens_nothing() {
+    let interval = 4 * LAG;
+    for kind in [Kind::Issued, Kind::Chosen, Kind::Early] {
+        // Wherever in an interval it is.
+        for step in 0..8 {
+            let clock = Lagging(ManualClock::new());
+            clock.0.advance(SECOND);
+            let tracker = AckTracker::builder()
+                .timeout(SECOND)
+                .early_timeout(SECOND)
+                .interval(interval)
+                .clock(clock.clone())
+                .build_manual()
+                .unwrap();
+            let root: RootId = match kind {
+                Kind::Issued => tracker.issue(7, 42).unwrap().into(),
+                Kind::Chosen | Kind::Early => 1_u64.into(),
+            };
+            if kind == Kind::Chosen {
+                tracker.init(1, 7, 42).unwrap();
+            } else if kind == Kind::Early {
+                tracker.ack(1_u64, 1).unwrap();
+            }
+            let now = SECOND / 2 + step * LAG / 2;
+            clock.0.advance(now);
+            tracker.reset_timeout(root).unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    LAGS.set(true);
+                    tracker.reset_timeout(root).unwrap();
+                });
+            });
+            // The first renewal has had this deadline, counted from when the tracker was built.
+            let due = (now + LAG + SECOND)
+                .as_nanos()
+                .div_ceil(interval.as_nanos());
+            let due = interval * u32::try_from(due).unwrap();
+            clock.0.advance(due - now - Duration::from_nanos(1));
+            while tracker.poll(1000).more {}
+            assert_eq!(tracker.len(), 1, "{kind:?}, step {step}");
+            clock.0.advance(interval);
+            while tracker.poll(1000).more {}
+            assert_eq!(tracker.len(), 0, "{kind:?}, step {step}: not for ever");
+        }
+    }
+}
+
+/// An init that meets early signs after a jump of the clock by years polls first. What it sets
+/// counts from after that, however slow the handlers are that it calls.
+#[test]
+fn an_init_that_has_to_poll_first_is_not_over_when_it_returns() {
+    let clock = ManualClock::new();
+    let slow = clock.clone();
+    let tracker = AckTracker::builder()
+        .timeout(30 * SECOND)
+        .interval(Duration::from_millis(1))
+        .shards(1)
+        .clock(clock.clone())
+        .on_outcome(move |_: &Outcome| slow.advance(3600 * SECOND))
+        .build_manual()
+        .unwrap();
+    tracker.issue(7, 1).unwrap();
+    assert_eq!(tracker.ack(1_u64, 1), Ok(Ack::Held));
+    clock.advance(Duration::from_millis(1 << 38));
+    tracker.init(1, 7, 42).unwrap();
+    let left = tracker.owned_by(42)[0].remaining;
+    assert_eq!(left, Some(30 * SECOND));
+    while tracker.poll(1000).more {}
+    assert_eq!(tracker.ack(1_u64, 7), Ok(Ack::Completed));
+}

@@ -1,0 +1,898 @@
+//! What a hostile component, or a hostile setting, could break.
+
+use crate::common::*;
+use expiry::ManualClock;
+use expiry_topology::{
+    Bolt, BoltCollector, Context, Failure, Hook, Next, Replay, Spout, SpoutCollector,
+    TopologyBuilder, Tuple, Wait,
+};
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Panics without a message on the terminal.
+fn panic() -> ! {
+    std::panic::resume_unwind(Box::new("it was to panic"))
+}
+
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic();
+    }
+}
+
+fn acks(told: &Log<Told>) -> Vec<u64> {
+    let told = told.all().into_iter();
+    told.filter_map(|told| match told {
+        Told::Ack(id) => Some(id),
+        _ => None,
+    })
+    .collect()
+}
+
+/// An instance that panics is dropped, and that may panic again; and so may the drop of the last ones.
+#[test]
+fn drops_of_instances_may_panic() {
+    struct Dies(Numbers, usize, Bomb);
+    impl Spout<u64> for Dies {
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+            self.0.next(out)
+        }
+        fn ack(&mut self, id: u64) {
+            self.0.ack(id);
+            if self.1 == 0 {
+                panic();
+            }
+        }
+    }
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let made = AtomicUsize::new(0);
+    let mut builder = builder(&clock);
+    builder
+        .spout("dies", {
+            let told = told.clone();
+            move |_| {
+                let made = made.fetch_add(1, Relaxed);
+                Dies(
+                    Numbers::new(if made == 0 { 0..8 } else { 0..0 }, &told).at_once(8),
+                    made,
+                    Bomb,
+                )
+            }
+        })
+        .replay(Replay::default());
+    builder
+        .bolt("dies too", |_| {
+            let (mut left, bomb) = (2, Bomb);
+            each(move |tuple, out| {
+                let _ = &bomb;
+                left -= 1;
+                if left == 0 {
+                    panic();
+                }
+                out.ack(tuple);
+            })
+        })
+        .parallelism(2)
+        .threads(1)
+        .shuffle("dies");
+    let mut topology = builder.start_manual().unwrap();
+    run(&mut topology, &clock, SECOND * 100);
+    let mut acked = acks(&told);
+    acked.sort_unstable();
+    assert_eq!(acked, (0..8).collect::<Vec<_>>());
+    assert!(topology.is_finished());
+    // Two of them at once, which would end the process.
+    drop(topology);
+}
+
+/// The copy of a message that is kept for another attempt is dropped by the executor.
+#[test]
+fn drops_of_messages_may_panic() {
+    struct Message(#[allow(dead_code)] Option<Bomb>); // dropped
+    impl Clone for Message {
+        fn clone(&self) -> Self {
+            Message(Some(Bomb))
+        }
+    }
+    struct Two(Log<Told>);
+    impl Spout<Message> for Two {
+        fn next(&mut self, out: &mut SpoutCollector<'_, Message>) -> Next {
+            (0..2).for_each(|id| out.emit(Message(None), id).unwrap());
+            Next::Done
+        }
+        fn ack(&mut self, id: u64) {
+            self.0.note(Told::Ack(id));
+        }
+        fn fail(&mut self, id: u64, failure: &Failure) {
+            self.0.note(Told::Fail(id, failure.into()));
+        }
+    }
+    struct AcksOne(bool);
+    impl Bolt<Message> for AcksOne {
+        fn execute(&mut self, tuple: Tuple<Message>, out: &mut BoltCollector<'_, Message>) {
+            if std::mem::replace(&mut self.0, true) {
+                out.fail(tuple);
+            } else {
+                out.ack(tuple);
+            }
+        }
+    }
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let mut builder = TopologyBuilder::new();
+    builder.clock(clock);
+    builder
+        .spout("two", {
+            let told = told.clone();
+            move |_| Two(told.clone())
+        })
+        .replay(Replay::default().attempts(1));
+    builder.bolt("acks one", |_| AcksOne(false)).shuffle("two");
+    let mut topology = builder.start_manual().unwrap();
+    assert!(topology.settle(1000));
+    assert_eq!(told.all(), [Told::Fail(1, Why::Failed), Told::Ack(0)]);
+    assert!(topology.is_finished());
+}
+
+/// A spout that cannot be made is not made all the time, though there is more than one ack to tell it of.
+#[test]
+fn a_spout_that_cannot_be_made_does_not_keep_its_thread_busy() {
+    struct Panics(Numbers);
+    impl Spout<u64> for Panics {
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+            self.0.next(out)
+        }
+        fn ack(&mut self, _: u64) {
+            panic();
+        }
+    }
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let made = AtomicUsize::new(0);
+    let mut builder = builder(&clock);
+    builder.spout("panics", {
+        let told = told.clone();
+        move |_| match made.fetch_add(1, Relaxed) {
+            0 => Panics(Numbers::new(0..4, &told).at_once(4)),
+            _ => panic(),
+        }
+    });
+    builder
+        .bolt("ack", |_| each(|tuple, out| out.ack(tuple)))
+        .shuffle("panics");
+    let mut topology = builder.start_manual().unwrap();
+    assert!(topology.settle(1000));
+}
+
+/// Told of a message that cannot be cloned, though there is nobody to be told just then.
+#[test]
+fn a_message_that_is_given_up_waits_for_a_spout_to_be_told() {
+    struct Message;
+    impl Clone for Message {
+        fn clone(&self) -> Self {
+            static CLONES: AtomicUsize = AtomicUsize::new(0);
+            if CLONES.fetch_add(1, Relaxed) > 0 {
+                panic();
+            }
+            Message
+        }
+    }
+    struct One(usize, usize, Log<u64>);
+    impl Spout<Message> for One {
+        fn next(&mut self, out: &mut SpoutCollector<'_, Message>) -> Next {
+            if self.0 > 0 {
+                return Next::Done;
+            }
+            self.1 += 1;
+            if self.1 == 1 {
+                out.emit(Message, 7).unwrap();
+            } else if self.1 == 20 {
+                panic();
+            }
+            Next::Idle
+        }
+        fn fail(&mut self, id: u64, _: &expiry_topology::Failure) {
+            self.2.note(id);
+        }
+    }
+    struct Fails;
+    impl Bolt<Message> for Fails {
+        fn execute(&mut self, tuple: Tuple<Message>, out: &mut BoltCollector<'_, Message>) {
+            out.fail(tuple);
+        }
+    }
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let made = AtomicUsize::new(0);
+    let mut builder = TopologyBuilder::new();
+    builder.clock(clock.clone());
+    builder
+        .spout("one", {
+            let told = told.clone();
+            move |_| match made.fetch_add(1, Relaxed) {
+                made @ (0 | 12..) => One(made, 0, told.clone()),
+                _ => panic(),
+            }
+        })
+        .replay(Replay::default());
+    builder.bolt("fails", |_| Fails).shuffle("one");
+    let mut topology = builder.start_manual().unwrap();
+    for _ in 0..5000 {
+        topology.settle(1000);
+        clock.advance(Duration::from_millis(1));
+    }
+    assert_eq!(told.all(), [7]);
+    assert!(topology.is_finished());
+}
+
+/// A clock at its end.
+#[test]
+fn a_clock_at_its_end_does_no_harm() {
+    struct Idle;
+    impl Spout<u64> for Idle {
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+            let _ = out.emit(1, 1);
+            Next::Idle
+        }
+    }
+    let clock = ManualClock::new();
+    let mut builder = builder(&clock);
+    builder.spout("idle", |_| Idle).replay(Replay::default());
+    builder
+        .bolt("fail", |_| each(|tuple, out| out.fail(tuple)))
+        .tick_every(Duration::from_nanos(1))
+        .shuffle("idle");
+    let mut topology = builder.start_manual().unwrap();
+    topology.settle(1000);
+    for _ in 0..10 {
+        clock.advance(Duration::MAX / 4);
+        topology.settle(1000);
+    }
+    clock.advance(Duration::MAX);
+    topology.settle(1000);
+    let _ = topology.metrics();
+    clock.set(0);
+    topology.settle(1000);
+}
+
+/// A thread's name may not hold everything that a component's may.
+#[test]
+fn a_name_may_hold_a_nul() {
+    let told = Log::new();
+    let mut builder = TopologyBuilder::new();
+    builder.spout("a\0b", {
+        let told = told.clone();
+        move |_| Numbers::new(0..4, &told)
+    });
+    let topology = builder.start().unwrap();
+    topology.wait(SECOND * 60).unwrap();
+    assert_eq!(topology.kill()[0].name, "a\0b");
+    assert_eq!(acks(&told), [0, 1, 2, 3]);
+}
+
+/// Who waits for room at one task does not keep back what it has for another one.
+#[test]
+fn what_has_room_is_not_held_up_by_what_has_none() {
+    let (clock, came) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.queue(2).batch(2).timeout(SECOND * 1000);
+    builder.spout("numbers", |_| Numbers::new(0..11, &Log::new()).at_once(11));
+    builder
+        .bolt("pass", |_| {
+            each(|tuple, out| {
+                if *tuple == 0 {
+                    out.emit_on("free", &tuple, 0).unwrap();
+                }
+                for _ in 0..3 {
+                    out.emit(&tuple, *tuple);
+                }
+                out.ack(tuple);
+            })
+        })
+        .stream("free")
+        .shuffle("numbers");
+    builder
+        .bolt("stalled", |_| each(|tuple, out| out.ack(tuple)))
+        .shuffle("pass");
+    builder.bolt("free", notes(&came)).shuffle(("pass", "free"));
+    let mut topology = builder.start_manual().unwrap();
+    topology.hold("stalled", true);
+    for _ in 0..10 {
+        settle(&mut topology);
+        clock.advance(SECOND);
+    }
+    assert_eq!(came.all(), [0]);
+}
+
+/// Who is asked for ever is named.
+#[test]
+fn a_spout_that_is_not_done_is_named() {
+    struct Never;
+    impl Spout<u64> for Never {
+        fn next(&mut self, _: &mut SpoutCollector<'_, u64>) -> Next {
+            Next::Idle
+        }
+    }
+    let mut builder = TopologyBuilder::new();
+    builder.spout("never", |_| Never);
+    let topology = builder.start().unwrap();
+    let stuck = topology.wait(Duration::ZERO).unwrap_err();
+    assert_eq!(stuck.components.len(), 1, "{stuck}");
+}
+
+/// The last one who holds a topology is one of its own components.
+#[test]
+fn a_topology_may_be_dropped_by_its_own_bolt() {
+    type Own = Arc<Mutex<Option<expiry_topology::Topology>>>;
+    let own: Own = Arc::default();
+    let (done, is_done) = std::sync::mpsc::channel();
+    let mut builder = TopologyBuilder::new();
+    builder.start_inactive();
+    builder.spout("numbers", |_| Numbers::new(0..64, &Log::new()).at_once(64));
+    builder
+        .bolt("drops", {
+            let own = own.clone();
+            move |_| {
+                let (own, done) = (own.clone(), done.clone());
+                each(move |tuple, out| {
+                    let mine = own.lock().unwrap().take();
+                    if let Some(mine) = mine {
+                        let dropped =
+                            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(mine)));
+                        let _ = done.send(dropped.is_ok());
+                    }
+                    out.ack(tuple);
+                })
+            }
+        })
+        .shuffle("numbers");
+    let topology = builder.start().unwrap();
+    let tracker = topology.tracker().unwrap().clone();
+    let mut place = own.lock().unwrap();
+    place.insert(topology).activate();
+    drop(place);
+    assert_eq!(is_done.recv_timeout(SECOND * 20), Ok(true));
+    drop(tracker);
+}
+
+/// A tuple may travel anywhere: there it is a tuple of nobody.
+#[test]
+fn a_tuple_of_another_topology_does_no_harm() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let (send, receive) = std::sync::mpsc::channel();
+    let receive = Arc::new(Mutex::new(receive));
+    let mut far = builder(&clock);
+    far.seed(1);
+    far.spout("first", |_| Numbers::new([], &Log::new()));
+    far.bolt("second", |_| each(|tuple, out| out.ack(tuple)))
+        .shuffle("first");
+    far.spout("third", |_| Numbers::new(0..3, &Log::new()));
+    far.bolt("sends", move |_| {
+        let send = send.clone();
+        each(move |tuple, _| send.send(tuple).unwrap())
+    })
+    .shuffle("third");
+    let mut far = far.start_manual().unwrap();
+    settle(&mut far);
+    let mut near = builder(&clock);
+    near.seed(2);
+    near.spout("numbers", {
+        let told = told.clone();
+        move |_| Numbers::new(0..3, &told)
+    });
+    near.bolt("receives", move |_| {
+        let receive = receive.clone();
+        each(move |tuple, out| {
+            let other = receive.lock().unwrap().recv().unwrap();
+            assert_eq!(out.source(&tuple), ("numbers", expiry_topology::DEFAULT));
+            assert_eq!(out.source(&other), ("", ""));
+            assert!(!out.reset_timeout(&other));
+            match *tuple {
+                0 => drop(other),
+                1 => out.fail(other),
+                _ => assert!(!out.ack_now(other)),
+            }
+            out.ack(tuple);
+        })
+    })
+    .shuffle("numbers");
+    let mut near = near.start_manual().unwrap();
+    settle(&mut near);
+    assert_eq!(acks(&told), [0, 1, 2]);
+    assert_eq!((near.metrics()[1].panics, near.metrics()[1].late), (0, 2));
+    run(&mut far, &clock, SECOND * 100);
+    assert_eq!(far.metrics()[2].timed_out, 3);
+}
+
+/// A tuple may be acked by another bolt than it came to, by way of another thread.
+#[test]
+fn a_tuple_may_be_acked_by_another_bolt() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let (send, receive) = std::sync::mpsc::channel::<Tuple<u64>>();
+    let receive = Arc::new(Mutex::new(receive));
+    let mut builder = builder(&clock);
+    builder.spout("numbers", {
+        let told = told.clone();
+        move |_| Numbers::new(0..10, &told)
+    });
+    builder
+        .bolt("gives", move |_| {
+            let send = send.clone();
+            each(move |tuple, out| {
+                out.emit(&tuple, *tuple);
+                let send = send.clone();
+                let sent = std::thread::spawn(move || send.send(tuple)).join();
+                sent.unwrap().unwrap();
+            })
+        })
+        .shuffle("numbers");
+    builder
+        .bolt("takes", move |_| {
+            let receive = receive.clone();
+            each(move |tuple, out| {
+                let other = receive.lock().unwrap().recv().unwrap();
+                assert_eq!(out.source(&other).0, "numbers");
+                out.emit(&[&tuple, &other], 100);
+                out.ack(tuple);
+                out.ack(other);
+            })
+        })
+        .shuffle("gives");
+    builder
+        .bolt("ends", |_| each(|tuple, out| out.ack(tuple)))
+        .shuffle("takes");
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    assert_eq!(acks(&told).len(), 10);
+    let metrics = topology.metrics();
+    assert!(metrics
+        .iter()
+        .all(|metrics| metrics.late + metrics.failed == 0));
+    assert!(topology.is_finished());
+}
+
+/// Roots that are issued with the topology's tracker, but not by it, whose owners are nobody.
+#[test]
+fn who_issues_with_the_topology_s_tracker_ends_no_thread() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder
+        .spout("numbers", {
+            let told = told.clone();
+            move |_| Numbers::new(0..3, &told)
+        })
+        .max_pending(2);
+    builder
+        .bolt("ack", |_| each(|tuple, out| out.ack(tuple)))
+        .shuffle("numbers");
+    let mut topology = builder.start_manual().unwrap();
+    let tracker = topology.tracker().unwrap().clone();
+    for owner in [u64::MAX, 1 << 32, 1 << 20] {
+        tracker.issue(0, owner).unwrap();
+    }
+    let failed = tracker.issue(1, 2).unwrap();
+    tracker.fail(failed).unwrap();
+    settle(&mut topology);
+    assert_eq!(acks(&told), [0, 1, 2]);
+    assert_eq!(tracker.metrics().handler_panics, 0);
+    assert_eq!(topology.metrics()[0].panics, 0);
+}
+
+/// Tens of thousands of tasks: none has a way to those that do not listen to it. (With one they take 64 GB.)
+#[test]
+fn many_tasks_have_no_ways_that_they_do_not_need() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.queue(1);
+    builder.spout("numbers", {
+        let told = told.clone();
+        move |_| Numbers::new(0..100, &told).at_once(100)
+    });
+    builder
+        .bolt("many", |_| {
+            each(|tuple, out| {
+                out.emit(&tuple, 1);
+                out.ack(tuple);
+            })
+        })
+        .parallelism(1 << 15)
+        .threads(1)
+        .shuffle("numbers");
+    builder
+        .bolt("one", |_| each(|tuple, out| out.ack(tuple)))
+        .shuffle("many")
+        .shuffle("numbers");
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    assert_eq!(acks(&told).len(), 100);
+    assert_eq!(topology.metrics()[2].acked, 200);
+}
+
+/// Two streams from one task to another are one way: what is emitted on both, in turn, keeps its order, also where there was no room.
+#[test]
+fn two_streams_keep_their_order() {
+    let (clock, came) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.queue(1).batch(3);
+    builder.spout("numbers", |_| Numbers::new(0..100, &Log::new()).at_once(7));
+    builder
+        .bolt("both", |_| {
+            each(|tuple, out| {
+                let stream = ["default", "other"][*tuple as usize % 2];
+                out.emit_on(stream, &tuple, *tuple).unwrap();
+                out.ack(tuple);
+            })
+        })
+        .stream("other")
+        .shuffle("numbers");
+    builder
+        .bolt("sink", notes(&came))
+        .shuffle("both")
+        .shuffle(("both", "other"));
+    let mut topology = builder.start_manual().unwrap();
+    topology.hold("sink", true);
+    settle(&mut topology);
+    topology.hold("sink", false);
+    settle(&mut topology);
+    assert_eq!(came.all(), (0..100).collect::<Vec<_>>());
+}
+
+/// Timeouts, pauses and ticks as short and as long as can be: refused, or kept; and a clock that jumps to its end.
+#[test]
+fn times_at_their_limits() {
+    let times = [
+        Duration::ZERO,
+        Duration::from_nanos(1),
+        SECOND,
+        Duration::from_nanos(u64::MAX),
+        Duration::MAX,
+    ];
+    let mut started = 0;
+    for timeout in times {
+        for interval in times {
+            for own in times {
+                let clock = ManualClock::new();
+                let mut builder = builder(&clock);
+                builder.timeout(timeout).interval(interval).flush_every(own);
+                builder
+                    .spout("numbers", |_| Once)
+                    .timeout(own)
+                    .replay(Replay::default().base(own).cap(own).factor(f64::MAX));
+                builder
+                    .bolt("drops", |_| each(|tuple, _| drop(tuple)))
+                    .tick_every(own)
+                    .shuffle("numbers");
+                let Ok(mut topology) = builder.start_manual() else {
+                    continue;
+                };
+                started += 1;
+                for by in [1, 1_000_000_000, u64::MAX / 2] {
+                    settle(&mut topology);
+                    clock.advance(Duration::from_nanos(by));
+                }
+                settle(&mut topology);
+                // At the end of all time a tick is always due.
+                clock.advance(Duration::MAX);
+                topology.settle(100);
+                let metrics = &topology.metrics()[0];
+                let ended = metrics.acked + metrics.dead_letters;
+                assert_eq!(metrics.panics, 0, "{timeout:?} {interval:?} {own:?}");
+                assert!(ended + metrics.pending <= 1, "{metrics:?}");
+                clock.set(0);
+                settle(&mut topology);
+            }
+        }
+    }
+    assert!(started > 0);
+}
+
+/// Emits one message, if it may.
+struct Once;
+
+impl Spout<u64> for Once {
+    fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+        let _ = out.emit(1, 1);
+        Next::Done
+    }
+}
+
+/// A window of many tuples is joined in less than their number squared.
+#[test]
+fn a_join_of_many_is_quick() {
+    const MANY: usize = 100_000;
+    let clock = ManualClock::new();
+    let mut builder = builder(&clock);
+    builder
+        .spout("numbers", move |_| {
+            Numbers::new(0..MANY as u64, &Log::new()).at_once(MANY)
+        })
+        .max_pending(MANY);
+    builder
+        .bolt("joins", move |_| {
+            let mut held: Vec<Tuple<u64>> = Vec::new();
+            each(move |tuple, out| {
+                held.push(tuple);
+                if held.len() == MANY {
+                    let twice: Vec<&Tuple<u64>> = held.iter().chain(&held).collect();
+                    let began = Instant::now();
+                    out.emit(&twice[..], 1);
+                    // Compared one with another they take minutes.
+                    assert!(began.elapsed() < SECOND * 10);
+                    drop(twice);
+                    held.drain(..).for_each(|tuple| out.ack(tuple));
+                }
+            })
+        })
+        .shuffle("numbers");
+    builder
+        .bolt("ack", |_| {
+            each(|tuple, out| {
+                assert_eq!(tuple.roots().count(), MANY);
+                out.ack(tuple);
+            })
+        })
+        .shuffle("joins");
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    assert!(topology.is_finished());
+    assert_eq!(topology.metrics()[0].acked, MANY as u64);
+}
+
+/// Opened and closed from several threads: whoever was told last was told what is so, nobody was told twice, and all comes to rest.
+#[test]
+fn a_storm_at_the_gate() {
+    let told: Log<Told> = Log::new();
+    let mut builder = TopologyBuilder::new();
+    builder.spout("numbers", {
+        let told = told.clone();
+        move |_| Numbers::new(0.., &told)
+    });
+    builder
+        .bolt("ack", |_| each(|tuple, out| out.ack(tuple)))
+        .shuffle("numbers");
+    let topology = builder.start().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..2000 {
+                    topology.deactivate();
+                    topology.activate();
+                    std::thread::yield_now();
+                }
+            });
+        }
+    });
+    let metrics = topology.drain(SECOND * 60).unwrap();
+    assert_eq!(
+        (metrics[0].pending, metrics[0].acked),
+        (0, metrics[0].emitted)
+    );
+    let told = told.all();
+    let gate = told
+        .iter()
+        .filter(|told| matches!(told, Told::Activate | Told::Deactivate));
+    let gate: Vec<_> = gate.collect();
+    assert!(gate.windows(2).all(|two| two[0] != two[1]));
+    assert_eq!(gate.last(), Some(&&Told::Deactivate));
+    assert_eq!(told.last(), Some(&Told::Close));
+}
+
+/// A thread that waits by a strategy that panics parks instead.
+#[test]
+fn a_wait_strategy_may_panic() {
+    let told = Log::new();
+    let mut builder = TopologyBuilder::new();
+    builder.wait(|_: u32| -> Wait { panic() });
+    builder.spout("numbers", {
+        let told = told.clone();
+        move |_| Numbers::new(0..100, &told)
+    });
+    builder
+        .bolt("ack", |_| each(|tuple, out| out.ack(tuple)))
+        .shuffle("numbers");
+    let topology = builder.start().unwrap();
+    topology.wait(SECOND * 60).unwrap();
+    topology.kill();
+    assert_eq!(acks(&told).len(), 100);
+}
+
+/// Whether it is to panic now: every so many calls, in an order that a seed makes.
+#[derive(Clone)]
+struct Dice(Arc<Mutex<u64>>, u64);
+
+impl Dice {
+    fn roll(&self) {
+        let state = {
+            let mut state = self.0.lock().unwrap();
+            *state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            *state
+        };
+        if (state >> 33) % self.1 == 0 {
+            panic();
+        }
+    }
+}
+
+/// All that is called of users' code may panic, and does so now and then: each message is told of once, and everything comes to rest.
+#[test]
+fn everything_may_panic() {
+    const MANY: u64 = 60;
+    struct Message(u64, Dice);
+    impl Clone for Message {
+        fn clone(&self) -> Self {
+            self.1.roll();
+            Message(self.0, self.1.clone())
+        }
+    }
+    impl Hash for Message {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            self.1.roll();
+            self.0.hash(state);
+        }
+    }
+    struct Source(Arc<AtomicUsize>, Log<Told>, Dice);
+    impl Spout<Message> for Source {
+        fn open(&mut self, _: &Context) {
+            self.2.roll();
+        }
+        fn next(&mut self, out: &mut SpoutCollector<'_, Message>) -> Next {
+            self.2.roll();
+            for _ in 0..3 {
+                let id = self.0.fetch_add(1, Relaxed) as u64;
+                if id >= MANY {
+                    return Next::Done;
+                }
+                let message = Message(id, self.2.clone());
+                if out.emit(message, id).is_ok() {
+                    self.1.note(Told::Emitted(id));
+                }
+            }
+            self.2.roll();
+            Next::Ready
+        }
+        fn ack(&mut self, id: u64) {
+            self.1.note(Told::Ack(id));
+            self.2.roll();
+        }
+        fn fail(&mut self, id: u64, failure: &Failure) {
+            self.1.note(Told::Fail(id, failure.into()));
+            self.2.roll();
+        }
+        fn replay(&mut self, _: u64, _: &Failure, message: &mut Message) {
+            self.2.roll();
+            message.0 += 1;
+            self.2.roll();
+        }
+        fn activate(&mut self) {
+            self.2.roll();
+        }
+        fn deactivate(&mut self) {
+            self.2.roll();
+        }
+        fn close(&mut self) {
+            self.2.roll();
+        }
+    }
+    struct Work(Vec<Tuple<Message>>, Dice);
+    impl Bolt<Message> for Work {
+        fn prepare(&mut self, _: &Context) {
+            self.1.roll();
+        }
+        fn execute(&mut self, tuple: Tuple<Message>, out: &mut BoltCollector<'_, Message>) {
+            self.1.roll();
+            out.emit(&tuple, Message(tuple.0, self.1.clone()));
+            match tuple.0 % 4 {
+                0 => self.0.push(tuple),
+                1 if tuple.0 % 5 == 0 => out.fail(tuple),
+                _ => out.ack(tuple),
+            }
+            self.1.roll();
+        }
+        fn tick(&mut self, out: &mut BoltCollector<'_, Message>) {
+            self.1.roll();
+            self.0.drain(..).for_each(|tuple| out.ack(tuple));
+            self.1.roll();
+        }
+        fn cleanup(&mut self) {
+            self.1.roll();
+        }
+    }
+    struct Hooked(Dice);
+    impl Hook<Message> for Hooked {
+        fn emit(&self, _: &Context, _: &str, _: &Message) {
+            self.0.roll();
+        }
+        fn execute(&self, _: &Context, _: Duration) {
+            self.0.roll();
+        }
+        fn spout_ack(&self, _: &Context, _: u64, _: Duration) {
+            self.0.roll();
+        }
+        fn spout_fail(&self, _: &Context, _: u64, _: &Failure, _: bool) {
+            self.0.roll();
+        }
+        fn error(&self, _: &Context, _: &str) {
+            self.0.roll();
+        }
+    }
+    let mut panics = 0;
+    for seed in 0..100 {
+        let (clock, told) = (ManualClock::new(), Log::new());
+        let dice = Dice(Arc::new(Mutex::new(seed)), 4 + seed % 30);
+        let mut builder = TopologyBuilder::new();
+        builder
+            .clock(clock.clone())
+            .timeout(SECOND * 10)
+            .interval(SECOND)
+            .seed(seed)
+            .batch(3)
+            .queue(2)
+            .hook(Hooked(dice.clone()))
+            .on_dead_letter({
+                let dice = dice.clone();
+                move |_| dice.roll()
+            });
+        builder
+            .spout("source", {
+                let (next, told, dice) = (Arc::default(), told.clone(), dice.clone());
+                move |_| {
+                    dice.roll();
+                    Source(Arc::clone(&next), told.clone(), dice.clone())
+                }
+            })
+            .replay(Replay::default().attempts(3))
+            .max_pending(20)
+            .field("all of it", |message: &Message| message);
+        let work = move |_: &Context| {
+            dice.roll();
+            Work(Vec::new(), dice.clone())
+        };
+        builder
+            .bolt("first", work.clone())
+            .parallelism(2)
+            .tick_every(SECOND)
+            .fields("source", ["all of it"])
+            .all("source");
+        builder
+            .bolt("last", work)
+            .tick_every(SECOND)
+            .shuffle("first");
+        let mut topology = builder.start_manual().unwrap();
+        for round in 0..100_000 {
+            topology.settle(10_000);
+            if topology.is_finished() {
+                break;
+            }
+            assert!(round < 99_999, "seed {seed}: {:?}", topology.metrics());
+            if round % 7 == 3 {
+                topology.deactivate();
+                topology.settle(10);
+                topology.activate();
+            }
+            clock.advance(topology.next_due().unwrap().max(Duration::from_millis(1)));
+        }
+        let metrics = topology.metrics();
+        panics += metrics.iter().map(|metrics| metrics.panics).sum::<u64>();
+        drop(topology);
+        let (mut emitted, mut ended) = (Vec::new(), Vec::new());
+        for told in told.all() {
+            match told {
+                Told::Emitted(id) => emitted.push(id),
+                Told::Ack(id) | Told::Fail(id, _) => ended.push(id),
+                _ => {}
+            }
+        }
+        emitted.sort_unstable();
+        ended.sort_unstable();
+        assert_eq!(ended, emitted, "seed {seed}");
+        assert_eq!(
+            metrics[0].acked + metrics[0].dead_letters,
+            ended.len() as u64
+        );
+    }
+    assert!(panics > 10_000, "{panics}");
+}

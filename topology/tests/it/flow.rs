@@ -1,0 +1,1004 @@
+//! Who waits for whom: full queues, cycles, order, inactive spouts, ticks; and what a panic costs.
+
+use crate::common::*;
+use expiry::ManualClock;
+use expiry_topology::{
+    Context, Failure, Hook, Next, Replay, Spout, SpoutCollector, Tuple, Wait, WaitStrategy,
+};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A bolt that takes nothing for minutes: what is to go to it waits, in order, and bounded; and then it goes on.
+#[test]
+fn full_queues_for_minutes_lose_and_reorder_nothing() {
+    let (clock, told, came) = (ManualClock::new(), Log::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.queue(1).batch(1).timeout(SECOND * 1000);
+    builder
+        .spout("numbers", {
+            let told = told.clone();
+            move |_| Numbers::new(0..100, &told)
+        })
+        .max_pending(20);
+    builder
+        .bolt("pass", |_| {
+            each(|tuple, out| {
+                // Two of each, so that it has more than its queue holds.
+                out.emit(&tuple, *tuple * 2);
+                out.emit(&tuple, *tuple * 2 + 1);
+                out.ack(tuple);
+            })
+        })
+        .shuffle("numbers");
+    builder.bolt("sink", notes(&came)).shuffle("pass");
+    let mut topology = builder.start_manual().unwrap();
+    assert!(topology.hold("sink", true) && !topology.hold("nobody", true));
+    for _ in 0..300 {
+        settle(&mut topology);
+        clock.advance(SECOND);
+    }
+    let metrics = topology.metrics();
+    assert!(
+        metrics[0].pending <= 20 && metrics[1].overflow > 0,
+        "{metrics:?}"
+    );
+    assert!(
+        metrics[1].executed < 20,
+        "it goes on without room: {metrics:?}"
+    );
+    assert!(metrics[1].skipped_back_pressure > SECOND * 250);
+    assert!(came.all().is_empty());
+    topology.hold("sink", false);
+    settle(&mut topology);
+    assert!(topology.is_finished());
+    assert_eq!(came.all(), (0..200).collect::<Vec<_>>());
+    assert_eq!(topology.metrics()[0].acked, 100);
+}
+
+/// A queue that is full for real: the bolt behind it is slow, on threads. Nothing waits for itself, and all arrives.
+#[test]
+fn a_slow_bolt_slows_the_spout_down_and_nothing_else() {
+    let (told, came) = (Log::new(), Log::new());
+    let mut builder = expiry_topology::TopologyBuilder::new();
+    builder.queue(1).batch(2).timeout(Duration::from_secs(600));
+    builder.spout("numbers", {
+        let told = told.clone();
+        move |_| Numbers::new(0..2000, &told)
+    });
+    builder
+        .bolt("pass", |_| {
+            each(|tuple, out| {
+                out.emit(&tuple, *tuple);
+                out.ack(tuple);
+            })
+        })
+        .shuffle("numbers");
+    builder
+        .bolt("slow", {
+            let came = came.clone();
+            move |_| {
+                let came = came.clone();
+                each(move |tuple, out| {
+                    for _ in 0..100 {
+                        std::hint::black_box(());
+                        std::thread::yield_now();
+                    }
+                    came.note(*tuple);
+                    out.ack(tuple);
+                })
+            }
+        })
+        .shuffle("pass");
+    let topology = builder.start().unwrap();
+    topology.wait(Duration::from_secs(300)).unwrap();
+    assert_eq!(came.all(), (0..2000).collect::<Vec<_>>(), "in order");
+    let metrics = topology.kill();
+    assert_eq!((metrics[0].acked, metrics[0].dead_letters), (2000, 0));
+    assert_eq!(
+        told.all()
+            .iter()
+            .filter(|told| matches!(told, Told::Ack(_)))
+            .count(),
+        2000
+    );
+}
+
+/// A cycle: each message goes round until it has been counted down. Queues of one batch of one message do not make it wait for itself.
+#[test]
+fn a_cycle_does_not_wait_for_itself() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.queue(1).batch(1);
+    builder
+        .spout("numbers", {
+            let told = told.clone();
+            move |_| Numbers::new(1..=200, &told).at_once(50)
+        })
+        .max_pending(50);
+    builder
+        .bolt("down", |_| {
+            each(|tuple, out| {
+                if *tuple > 0 {
+                    out.emit(&tuple, *tuple / 2);
+                }
+                out.ack(tuple);
+            })
+        })
+        .shuffle("numbers")
+        .shuffle("back");
+    builder
+        .bolt("back", |_| {
+            each(|tuple, out| {
+                out.emit(&tuple, *tuple);
+                out.ack(tuple);
+            })
+        })
+        .shuffle("down");
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    assert!(topology.is_finished(), "{:?}", topology.metrics());
+    assert_eq!(topology.metrics()[0].acked, 200);
+}
+
+/// A cycle that leads to a slow bolt, which works for six timeouts on what may be pending. Bolts on a cycle do not wait for room: if the
+/// spout did not either, all but a few messages would time out and be emitted again, and what is left of their attempts would pile
+/// up before the slow bolt.
+#[test]
+fn a_slow_way_out_of_a_cycle_slows_the_spout_down() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.queue(1).batch(1);
+    builder
+        .spout("numbers", {
+            let told = told.clone();
+            move |_| Numbers::new(0..200, &told)
+        })
+        .max_pending(64)
+        .replay(Replay::default());
+    builder
+        .bolt("round", |_| {
+            each(|tuple, out| {
+                if *tuple % 2 == 0 {
+                    out.emit_on("again", &tuple, *tuple + 1).unwrap();
+                } else {
+                    for _ in 0..4 {
+                        out.emit_on("out", &tuple, *tuple).unwrap();
+                    }
+                }
+                out.ack(tuple);
+            })
+        })
+        .stream("again")
+        .stream("out")
+        .shuffle("numbers")
+        .shuffle(("round", "again"));
+    builder
+        .bolt("slow", {
+            let clock = clock.clone();
+            move |_| {
+                let clock = clock.clone();
+                each(move |tuple, out| {
+                    clock.advance(SECOND / 4);
+                    out.ack(tuple);
+                })
+            }
+        })
+        .shuffle(("round", "out"));
+    let mut topology = builder.start_manual().unwrap();
+    let mut most = 0;
+    for _ in 0..5_000 {
+        topology.step();
+        let metrics = topology.metrics();
+        most = most.max(metrics[1].overflow);
+    }
+    let metrics = topology.metrics();
+    assert!(topology.is_finished(), "{most} {metrics:?}");
+    assert_eq!(
+        (metrics[0].acked, metrics[0].replayed),
+        (200, 0),
+        "{metrics:?}"
+    );
+    // Of two messages: one that was being emitted, and one that lay in the queue.
+    assert!(most <= 8, "{most} batches of one message overflowed");
+}
+
+#[test]
+fn an_inactive_start_emits_nothing_until_it_is_activated() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.start_inactive();
+    builder
+        .spout("numbers", {
+            let told = told.clone();
+            move |_| Numbers::new(0..10, &told)
+        })
+        .max_pending(2);
+    let held = Log::new();
+    builder
+        .bolt("drop", {
+            let held = held.clone();
+            move |_| {
+                let held = held.clone();
+                each(move |tuple, _| held.note(*tuple))
+            }
+        })
+        .shuffle("numbers");
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    clock.advance(SECOND * 5);
+    settle(&mut topology);
+    assert_eq!(told.all(), [Told::Open]);
+    assert!(topology.metrics()[0].skipped_inactive >= SECOND * 5);
+    topology.activate();
+    settle(&mut topology);
+    assert_eq!(
+        told.take(),
+        [
+            Told::Open,
+            Told::Activate,
+            Told::Emitted(0),
+            Told::Emitted(1)
+        ]
+    );
+    topology.deactivate();
+    clock.advance(SECOND * 12);
+    settle(&mut topology);
+    // What was pending comes to its end all the same.
+    let mut ends = told.take();
+    assert!(ends.contains(&Told::Deactivate));
+    ends.retain(|told| *told != Told::Deactivate);
+    ends.sort_by_key(|told| format!("{told:?}"));
+    assert_eq!(ends, [0, 1].map(|id| Told::Fail(id, Why::TimedOut)));
+    drop(topology);
+    assert_eq!(told.all(), [Told::Close]);
+}
+
+#[test]
+fn ticks_come_at_their_time() {
+    struct Ticking(Log<u64>, ManualClock);
+    impl expiry_topology::Bolt<u64> for Ticking {
+        fn execute(
+            &mut self,
+            tuple: Tuple<u64>,
+            out: &mut expiry_topology::BoltCollector<'_, u64>,
+        ) {
+            out.ack(tuple);
+        }
+        fn tick(&mut self, out: &mut expiry_topology::BoltCollector<'_, u64>) {
+            self.0.note(expiry::Clock::now(&self.1) / 1_000_000_000);
+            out.emit((), 1);
+        }
+    }
+    let (clock, ticks, came) = (ManualClock::new(), Log::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.spout("numbers", |_| Numbers::new([], &Log::new()));
+    builder
+        .bolt("ticking", {
+            let (ticks, clock) = (ticks.clone(), clock.clone());
+            move |_| Ticking(ticks.clone(), clock.clone())
+        })
+        .shuffle("numbers")
+        .tick_every(SECOND * 3);
+    builder.bolt("sink", notes(&came)).shuffle("ticking");
+    let mut topology = builder.start_manual().unwrap();
+    for _ in 0..10 {
+        settle(&mut topology);
+        clock.advance(SECOND);
+    }
+    // A long pause is one tick, not many.
+    clock.advance(SECOND * 100);
+    settle(&mut topology);
+    assert_eq!(ticks.all(), [3, 6, 9, 110]);
+    assert_eq!(came.all(), [1; 4]);
+}
+
+/// A bolt that panics fails its tuple, at once, and is made anew; the message is emitted again.
+#[test]
+fn a_panic_fails_the_tuple_and_restarts_the_bolt() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let made = Arc::new(AtomicUsize::new(0));
+    let mut builder = builder(&clock);
+    builder
+        .spout("numbers", {
+            let told = told.clone();
+            move |_| Numbers::new(0..10, &told)
+        })
+        .replay(Replay::default().base(Duration::ZERO));
+    builder
+        .bolt("panics", {
+            let made = made.clone();
+            move |_| {
+                let instance = made.fetch_add(1, Relaxed);
+                each(move |tuple, out| {
+                    // Each number once, by the instance of its number.
+                    if *tuple == instance as u64 {
+                        std::panic::resume_unwind(Box::new("it was to panic"));
+                    }
+                    out.ack(tuple);
+                })
+            }
+        })
+        .shuffle("numbers");
+    let mut topology = builder.start_manual().unwrap();
+    run(&mut topology, &clock, SECOND * 5);
+    assert!(topology.is_finished());
+    let metrics = topology.metrics();
+    assert_eq!(metrics[1].panics, made.load(Relaxed) as u64 - 1);
+    assert!(metrics[1].panics >= 1);
+    assert_eq!((metrics[0].acked, metrics[0].timed_out), (10, 0));
+    assert_eq!(metrics[0].failed, metrics[1].panics);
+}
+
+/// A spout that panics is made anew, and the new instance is told what becomes of what the old one has emitted.
+#[test]
+fn a_spout_that_panics_is_restarted() {
+    struct Panics(Numbers, Arc<AtomicUsize>);
+    impl Spout<u64> for Panics {
+        fn open(&mut self, context: &Context) {
+            self.0.open(context);
+        }
+        fn activate(&mut self) {
+            self.0.activate();
+        }
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+            let asked = self.1.fetch_add(1, Relaxed);
+            if asked == 1 {
+                std::panic::resume_unwind(Box::new("it was to panic"));
+            }
+            self.0.next(out)
+        }
+        fn ack(&mut self, id: u64) {
+            self.0.ack(id);
+        }
+    }
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let mut builder = builder(&clock);
+    builder.spout("panics", {
+        let (told, asked) = (told.clone(), asked.clone());
+        move |_| {
+            let first = asked.load(Relaxed) as u64;
+            Panics(Numbers::new([first], &told), asked.clone())
+        }
+    });
+    builder
+        .bolt("late", |_| {
+            let mut kept = None;
+            each(move |tuple, out| {
+                if let Some(kept) = kept.replace(tuple) {
+                    out.ack(kept);
+                }
+            })
+        })
+        .shuffle("panics");
+    let mut topology = builder.start_manual().unwrap();
+    run(&mut topology, &clock, SECOND * 5);
+    let expected = [
+        Told::Open,
+        Told::Activate,
+        Told::Emitted(0),
+        Told::Open,
+        Told::Activate,
+        Told::Emitted(2),
+        Told::Ack(0),
+    ];
+    assert_eq!(told.all(), expected);
+    assert_eq!(topology.metrics()[0].panics, 1);
+}
+
+/// A spout that panics, and cannot be made again at once: what has ended meanwhile waits for an instance that it can be told to.
+#[test]
+fn outcomes_wait_for_a_spout_that_cannot_be_made() {
+    struct Panics(Numbers, bool);
+    impl Spout<u64> for Panics {
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+            self.0.next(out)
+        }
+        fn ack(&mut self, id: u64) {
+            self.0.ack(id);
+            if self.1 {
+                std::panic::resume_unwind(Box::new("it was to panic"));
+            }
+        }
+    }
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let made = AtomicUsize::new(0);
+    let mut builder = builder(&clock);
+    builder.spout("panics", {
+        let told = told.clone();
+        move |_| match made.fetch_add(1, Relaxed) {
+            0 => Panics(Numbers::new(0..4, &told).at_once(4), true),
+            1..=3 => std::panic::resume_unwind(Box::new("it cannot be made")),
+            _ => Panics(Numbers::new([], &told), false),
+        }
+    });
+    builder
+        .bolt("ack", |_| each(|tuple, out| out.ack(tuple)))
+        .shuffle("panics");
+    let mut topology = builder.start_manual().unwrap();
+    run(&mut topology, &clock, SECOND);
+    let mut acks = told.all();
+    acks.retain(|told| matches!(told, Told::Ack(_)));
+    acks.sort_by_key(|told| format!("{told:?}"));
+    assert_eq!(acks, [0, 1, 2, 3].map(Told::Ack));
+    assert_eq!(topology.metrics()[0].panics, 4);
+    assert!(topology.is_finished());
+}
+
+/// Who has waited for a topology finds that its spouts have been told of everything.
+#[test]
+fn nothing_is_at_rest_before_the_spout_has_been_told() {
+    struct Slow(
+        Numbers,
+        std::sync::mpsc::Sender<()>,
+        std::sync::mpsc::Receiver<()>,
+    );
+    impl Slow {
+        fn told(&self) {
+            self.1.send(()).unwrap();
+            self.2.recv().unwrap();
+        }
+    }
+    impl Spout<u64> for Slow {
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+            self.0.next(out)
+        }
+        fn ack(&mut self, _: u64) {
+            self.told();
+        }
+        fn fail(&mut self, _: u64, _: &Failure) {
+            self.told();
+        }
+    }
+    for fails in [false, true] {
+        let (in_call, is_in_call) = std::sync::mpsc::channel();
+        let (release, released) = std::sync::mpsc::channel();
+        // Done as soon as it has emitted.
+        let numbers = Numbers::new([1], &Log::new()).at_once(2);
+        let spout = Slow(numbers, in_call, released);
+        let spout = std::sync::Mutex::new(Some(spout));
+        let mut builder = expiry_topology::TopologyBuilder::new();
+        builder.spout("slow", move |_| spout.lock().unwrap().take().unwrap());
+        builder
+            .bolt("end", move |_| {
+                each(move |tuple, out| match fails {
+                    true => out.fail(tuple),
+                    false => out.ack(tuple),
+                })
+            })
+            .shuffle("slow");
+        let topology = builder.start().unwrap();
+        is_in_call.recv().unwrap();
+        let waited = topology.wait(Duration::from_millis(20));
+        release.send(()).unwrap();
+        assert_eq!(waited.unwrap_err().components[0].name, "slow");
+        topology.wait(Duration::from_secs(60)).unwrap();
+        let metrics = &topology.metrics()[0];
+        assert_eq!(
+            (metrics.acked, metrics.dead_letters),
+            if fails { (0, 1) } else { (1, 0) }
+        );
+    }
+}
+
+/// The same of bolts, where nobody waits for an ack.
+#[test]
+fn nothing_is_at_rest_while_a_bolt_executes() {
+    struct Untracked;
+    impl Spout<u64> for Untracked {
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+            out.emit_untracked(1).unwrap();
+            Next::Done
+        }
+    }
+    let (in_call, is_in_call) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let ends = std::sync::Mutex::new(Some((in_call, released)));
+    let mut builder = expiry_topology::TopologyBuilder::new();
+    builder.spout("untracked", |_| Untracked);
+    builder
+        .bolt("slow", move |_| {
+            let (in_call, released) = ends.lock().unwrap().take().unwrap();
+            each(move |tuple, out| {
+                in_call.send(()).unwrap();
+                released.recv().unwrap();
+                out.emit(&tuple, 2);
+                out.ack(tuple);
+            })
+        })
+        .shuffle("untracked");
+    builder
+        .bolt("sink", |_| each(|tuple, out| out.ack(tuple)))
+        .shuffle("slow");
+    let topology = builder.start().unwrap();
+    is_in_call.recv().unwrap();
+    let waited = topology.wait(Duration::from_millis(20));
+    release.send(()).unwrap();
+    assert_eq!(waited.unwrap_err().components[0].name, "slow");
+    topology.wait(Duration::from_secs(60)).unwrap();
+    assert_eq!(topology.metrics()[2].executed, 1);
+}
+
+/// What takes ten seconds is counted as ten seconds.
+#[test]
+fn latencies_are_what_they_were() {
+    let clock = ManualClock::new();
+    let mut builder = builder(&clock);
+    builder
+        .spout("numbers", |_| Numbers::new(0..100, &Log::new()))
+        .timeout(SECOND * 100);
+    builder
+        .bolt("takes", {
+            let clock = clock.clone();
+            move |_| {
+                let clock = clock.clone();
+                each(move |tuple, out| {
+                    clock.advance(SECOND / 10);
+                    out.ack(tuple);
+                })
+            }
+        })
+        .shuffle("numbers");
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    let near =
+        |latency: Duration, seconds: f64| (latency.as_secs_f64() / seconds - 1.0).abs() < 0.02;
+    let [spout, bolt] = &topology.metrics()[..] else {
+        panic!()
+    };
+    assert!(near(bolt.latency.percentile(50.0), 0.1), "{bolt:?}");
+    assert!(near(bolt.latency.max(), 0.1), "{bolt:?}");
+    assert!(
+        spout.latency.max() > SECOND && spout.latency.mean() > SECOND,
+        "{spout:?}"
+    );
+    assert_eq!(
+        (spout.latency.count(), bolt.latency.count()),
+        (100_u64.div_ceil(16), 100_u64.div_ceil(16))
+    );
+}
+
+/// Hooks are told of everything, and one that panics does no harm.
+#[test]
+fn hooks_are_told() {
+    struct Tell(Log<String>);
+    impl Hook<u64> for Tell {
+        fn emit(&self, task: &Context, stream: &str, message: &u64) {
+            self.0
+                .note(format!("{} emits {message} on {stream}", task.component()));
+        }
+        fn execute(&self, task: &Context, _took: Duration) {
+            self.0.note(format!("{} executes", task.component()));
+        }
+        fn ack(&self, task: &Context) {
+            self.0.note(format!("{} acks", task.component()));
+        }
+        fn fail(&self, task: &Context) {
+            self.0.note(format!("{} fails", task.component()));
+        }
+        fn spout_ack(&self, _: &Context, id: u64, _took: Duration) {
+            self.0.note(format!("{id} is acked"));
+        }
+        fn spout_fail(&self, _: &Context, id: u64, failure: &Failure, is_last: bool) {
+            self.0.note(format!("{id}: {failure}, {is_last}"));
+        }
+        fn error(&self, task: &Context, error: &str) {
+            self.0.note(format!("{}: {error}", task.component()));
+        }
+    }
+    struct Rude;
+    impl Hook<u64> for Rude {
+        fn spout_ack(&self, _: &Context, _: u64, _: Duration) {
+            std::panic::resume_unwind(Box::new("rude"));
+        }
+    }
+    let (clock, heard) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.hook(Rude).hook(Tell(heard.clone()));
+    builder.spout("numbers", |_| Numbers::new([1, 2], &Log::new()));
+    builder
+        .bolt("even", |_| {
+            each(|tuple, out| {
+                if *tuple % 2 == 0 {
+                    out.ack(tuple);
+                } else {
+                    out.report(&"odd");
+                    out.fail_with(tuple, "even ones only");
+                }
+            })
+        })
+        .shuffle("numbers");
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    let mut heard = heard.all();
+    heard.sort();
+    let expected = [
+        "1: it was failed by \"even\": even ones only, true",
+        "2 is acked",
+        "even acks",
+        "even executes",
+        "even executes",
+        "even fails",
+        "even: odd",
+        "numbers emits 1 on default",
+        "numbers emits 2 on default",
+    ];
+    assert_eq!(heard, expected);
+    assert_eq!(
+        (topology.metrics()[0].panics, topology.metrics()[1].errors),
+        (1, 1)
+    );
+}
+
+/// Strategies decide how a thread waits, and are asked in rounds counted from the last time that there was something to do.
+#[test]
+fn waiting_goes_by_the_strategy() {
+    use expiry_topology::{Parking, Progressive, Sleeping};
+    let progressive = Progressive {
+        spins: 2,
+        yields: 1,
+    };
+    let waits: Vec<Wait> = (0..5).map(|nth| progressive.wait(nth)).collect();
+    let park = Wait::Park(Duration::MAX);
+    assert_eq!(waits, [Wait::Spin, Wait::Spin, Wait::Yield, park, park]);
+    assert_eq!(Parking.wait(0), park);
+    assert_eq!(Sleeping(SECOND).wait(7), Wait::Sleep(SECOND));
+
+    for strategy in 0..3 {
+        let mut builder = expiry_topology::TopologyBuilder::new();
+        match strategy {
+            0 => builder.wait(Parking),
+            1 => builder.wait(Sleeping(Duration::from_micros(100))),
+            _ => builder.wait(|_: u32| Wait::Yield),
+        };
+        builder
+            .spout("numbers", |_| Numbers::new(0..1000, &Log::new()))
+            .max_pending(3);
+        builder
+            .bolt("sink", |_| each(|tuple, out| out.ack(tuple)))
+            .shuffle("numbers");
+        let topology = builder.start().unwrap();
+        topology.wait(Duration::from_secs(60)).unwrap();
+        assert_eq!(topology.metrics()[0].acked, 1000);
+    }
+}
+
+/// A spout that blocks is named by who waits for the topology.
+#[test]
+fn a_spout_that_blocks_is_named() {
+    struct Blocks(std::sync::mpsc::Receiver<()>);
+    impl Spout<u64> for Blocks {
+        fn next(&mut self, _: &mut SpoutCollector<'_, u64>) -> Next {
+            let _ = self.0.recv();
+            Next::Done
+        }
+    }
+    let (release, blocked) = std::sync::mpsc::channel();
+    let blocked = std::sync::Mutex::new(Some(blocked));
+    let mut builder = expiry_topology::TopologyBuilder::new();
+    builder.spout("blocks", move |_| {
+        Blocks(blocked.lock().unwrap().take().unwrap())
+    });
+    builder
+        .bolt("sink", |_| each(|tuple, out| out.ack(tuple)))
+        .shuffle("blocks");
+    let topology = builder.start().unwrap();
+    // Until it is in there.
+    let stuck = loop {
+        let stuck = topology.wait(Duration::from_millis(1)).unwrap_err();
+        if !stuck.components.is_empty() {
+            break stuck;
+        }
+    };
+    assert_eq!(stuck.components[0].name, "blocks");
+    assert!(stuck.to_string().contains("blocks"));
+    drop(release);
+    topology.wait(Duration::from_secs(60)).unwrap();
+}
+
+/// Drained while it is at it: each message that was emitted has been acked.
+#[test]
+fn a_drain_leaves_nothing_behind() {
+    for _ in 0..20 {
+        let told = Log::new();
+        let mut builder = expiry_topology::TopologyBuilder::new();
+        builder
+            .spout("numbers", {
+                let told = told.clone();
+                move |_| Numbers::new(0.., &told)
+            })
+            .max_pending(10);
+        builder
+            .bolt("sink", |_| each(|tuple, out| out.ack(tuple)))
+            .shuffle("numbers");
+        let topology = builder.start().unwrap();
+        while told.all().len() < 100 {
+            std::thread::yield_now();
+        }
+        let metrics = topology.drain(Duration::from_secs(60)).unwrap();
+        let told = told.all();
+        let count = |of: fn(&Told) -> bool| told.iter().filter(|told| of(told)).count() as u64;
+        let emitted = count(|told| matches!(told, Told::Emitted(_)));
+        assert_eq!(count(|told| matches!(told, Told::Ack(_))), emitted);
+        assert_eq!((metrics[0].emitted, metrics[0].acked), (emitted, emitted));
+        assert_eq!(told.last(), Some(&Told::Close));
+    }
+}
+
+/// A message that panics when it is copied to be emitted again is given up, and holds nothing up.
+#[test]
+fn a_message_that_cannot_be_copied_is_a_dead_letter() {
+    struct Fragile(Arc<AtomicUsize>);
+    impl Clone for Fragile {
+        fn clone(&self) -> Self {
+            if self.0.fetch_add(1, Relaxed) == 1 {
+                std::panic::resume_unwind(Box::new("it was to panic"));
+            }
+            Fragile(self.0.clone())
+        }
+    }
+    struct Once(Option<Fragile>, Log<Told>);
+    impl Spout<Fragile> for Once {
+        fn next(&mut self, out: &mut SpoutCollector<'_, Fragile>) -> Next {
+            if let Some(message) = self.0.take() {
+                out.emit(message, 7).unwrap();
+            }
+            Next::Done
+        }
+        fn fail(&mut self, id: u64, failure: &Failure) {
+            self.1.note(Told::Fail(id, failure.into()));
+        }
+    }
+    let (clock, told, letters) = (ManualClock::new(), Log::new(), Log::new());
+    let mut builder = expiry_topology::TopologyBuilder::new();
+    builder.clock(clock.clone());
+    builder
+        .spout("once", {
+            let told = told.clone();
+            move |_| Once(Some(Fragile(Arc::default())), told.clone())
+        })
+        .replay(Replay::default().base(Duration::ZERO));
+    builder
+        .bolt("no", |_| {
+            expiry_topology::basic(|_: &Fragile, _| Err::<(), _>("no"))
+        })
+        .shuffle("once");
+    builder.on_dead_letter({
+        let letters = letters.clone();
+        move |letter: expiry_topology::DeadLetter<Fragile>| letters.note(letter.id)
+    });
+    let mut topology = builder.start_manual().unwrap();
+    assert!(topology.settle(1000));
+    assert!(topology.is_finished());
+    let metrics = &topology.metrics()[0];
+    assert_eq!(
+        (metrics.panics, metrics.dead_letters, metrics.pending),
+        (1, 1, 0)
+    );
+    assert_eq!(letters.all(), [7]);
+    assert_eq!(told.all(), [Told::Fail(7, Why::Failed)]);
+}
+
+/// What the first tuples of a batch have come to is told while the last ones still take their time.
+#[test]
+fn a_slow_tuple_holds_no_acks_back() {
+    let (clock, live) = (ManualClock::new(), Log::new());
+    let tracker = Arc::new(std::sync::OnceLock::<Arc<expiry::AckTracker>>::new());
+    let mut builder = builder(&clock);
+    builder.flush_every(Duration::from_millis(1));
+    builder.spout("numbers", |_| Numbers::new(0..40, &Log::new()).at_once(40));
+    builder
+        .bolt("slow", {
+            let (clock, live, tracker) = (clock.clone(), live.clone(), tracker.clone());
+            move |_| {
+                let (clock, live, tracker) = (clock.clone(), live.clone(), tracker.clone());
+                each(move |tuple, out| {
+                    live.note(tracker.get().unwrap().len());
+                    if *tuple >= 20 {
+                        clock.advance(Duration::from_millis(10));
+                    }
+                    out.ack(tuple);
+                })
+            }
+        })
+        .shuffle("numbers");
+    let mut topology = builder.start_manual().unwrap();
+    assert!(tracker.set(topology.tracker().unwrap().clone()).is_ok());
+    settle(&mut topology);
+    let live = live.all();
+    assert_eq!(live[..20], [40; 20], "quick ones are acked together");
+    // The clock is looked at after eight quick ones at the latest.
+    assert!(live[28] < 40, "{live:?}");
+    let slow = (29..40).all(|nth| live[nth] == 40 - nth);
+    assert!(slow, "each slow one is acked at once: {live:?}");
+}
+
+/// With a tracker that somebody has shut down nothing can be tracked: messages are given up, none is lost untold, and it comes to rest.
+#[test]
+fn a_tracker_that_was_shut_down_gives_messages_up() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder
+        .spout("numbers", {
+            let told = told.clone();
+            move |_| Numbers::new([1, 2, 3], &told).at_once(2)
+        })
+        .replay(Replay::default());
+    builder
+        .bolt("sink", |_| each(|tuple, _| drop(tuple)))
+        .shuffle("numbers");
+    let mut topology = builder.start_manual().unwrap();
+    topology.tracker().unwrap().shutdown(expiry::Fate::Cancel);
+    settle(&mut topology);
+    assert!(topology.is_finished());
+    let failed: Vec<Told> = told.all();
+    let failed = failed
+        .iter()
+        .filter(|told| matches!(told, Told::Fail(_, Why::Stopped)));
+    assert_eq!(failed.count(), 3);
+    assert_eq!(topology.metrics()[0].dead_letters, 3);
+}
+
+/// Who waits for room, asleep, is woken when there is some: by nothing else, here.
+#[test]
+fn room_wakes_who_waits_for_it() {
+    let mut builder = expiry_topology::TopologyBuilder::new();
+    builder.queue(1).batch(1).wait(expiry_topology::Parking);
+    for name in ["left", "right"] {
+        let mut spout = builder.spout(name, |_| Numbers::new(0..3000, &Log::new()).at_once(8));
+        spout.max_pending(64).parallelism(2);
+    }
+    builder
+        .bolt("pass", |_| {
+            expiry_topology::basic(|number: &u64, out| out.emit(*number))
+        })
+        .shuffle("left")
+        .shuffle("right");
+    builder
+        .bolt("sink", |_| expiry_topology::basic(|_: &u64, _| ()))
+        .global("pass");
+    let topology = builder.start().unwrap();
+    topology.wait(Duration::from_secs(60)).unwrap();
+    let metrics = topology.kill();
+    assert_eq!(metrics[3].executed, 12_000);
+    let waited = metrics
+        .iter()
+        .any(|metrics| !metrics.skipped_back_pressure.is_zero());
+    assert!(waited, "there was always room: {metrics:?}");
+}
+
+/// A spout that sleeps is asked when it is called, and not before; one that has nothing, after its pause or when it is called.
+#[test]
+fn a_spout_is_asked_when_it_is_called() {
+    struct Fed {
+        feed: Arc<Mutex<Vec<u64>>>,
+        asked: Arc<AtomicUsize>,
+        otherwise: Next,
+    }
+    impl Spout<u64> for Fed {
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+            self.asked.fetch_add(1, Relaxed);
+            let Some(number) = self.feed.lock().unwrap().pop() else {
+                return self.otherwise;
+            };
+            out.emit(number, number).unwrap();
+            Next::Ready
+        }
+    }
+    for otherwise in [Next::Idle, Next::Asleep] {
+        let (clock, asked) = (ManualClock::new(), Arc::new(AtomicUsize::new(0)));
+        let (feed, waker) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(None)));
+        let mut builder = builder(&clock);
+        builder.spout("fed", {
+            let (feed, asked, waker) = (feed.clone(), asked.clone(), waker.clone());
+            move |context| {
+                *waker.lock().unwrap() = Some(context.waker());
+                let (feed, asked) = (feed.clone(), asked.clone());
+                Fed {
+                    feed,
+                    asked,
+                    otherwise,
+                }
+            }
+        });
+        let bolt = |_: &Context| each(|tuple, out| out.ack(tuple));
+        builder.bolt("sink", bolt).shuffle("fed");
+        let mut topology = builder.start_manual().unwrap();
+        settle(&mut topology);
+        assert_eq!(asked.load(Relaxed), 1);
+        feed.lock().unwrap().push(1);
+        settle(&mut topology);
+        assert_eq!(asked.load(Relaxed), 1, "nobody has called");
+        waker.lock().unwrap().as_ref().unwrap().wake();
+        settle(&mut topology);
+        assert_eq!((asked.load(Relaxed), topology.metrics()[0].acked), (3, 1));
+        clock.advance(SECOND);
+        settle(&mut topology);
+        let again = usize::from(otherwise == Next::Idle);
+        assert_eq!(asked.load(Relaxed), 3 + again);
+    }
+}
+
+/// Who drains does not wait for a tick that is an hour away: bolts tick when they have nothing more to execute, one after another.
+#[test]
+fn a_drain_does_not_wait_for_ticks() {
+    struct Hold(Vec<Tuple<u64>>, bool);
+    impl expiry_topology::Bolt<u64> for Hold {
+        fn execute(&mut self, tuple: Tuple<u64>, _: &mut expiry_topology::BoltCollector<'_, u64>) {
+            self.0.push(tuple);
+        }
+        fn tick(&mut self, out: &mut expiry_topology::BoltCollector<'_, u64>) {
+            if self.1 {
+                out.emit(&self.0, self.0.len() as u64);
+            }
+            self.0.drain(..).for_each(|tuple| out.ack(tuple));
+        }
+    }
+    let hour = Duration::from_secs(3600);
+    let mut builder = expiry_topology::TopologyBuilder::new();
+    builder.timeout(hour * 2).wait(expiry_topology::Parking);
+    builder.spout("numbers", |_| {
+        Numbers::new(0..1000, &Log::new()).at_once(10)
+    });
+    let mut first = builder.bolt("first", |_| Hold(Vec::new(), true));
+    first.shuffle("numbers").tick_every(hour).parallelism(2);
+    let mut second = builder.bolt("second", |_| Hold(Vec::new(), false));
+    second.shuffle("first").tick_every(hour);
+    let topology = builder.start().unwrap();
+    // All of them are held, and nothing else will happen.
+    while topology.metrics()[1].held < 1000 {
+        std::thread::yield_now();
+    }
+    let metrics = topology.drain(Duration::from_secs(60)).unwrap();
+    assert_eq!((metrics[0].acked, metrics[0].pending), (1000, 0));
+    assert!(metrics[2].acked >= 2);
+}
+
+/// A bolt that cannot be made for a while, say because its database is away, costs no message: they wait for it. It is tried again
+/// after pauses that grow.
+#[test]
+fn messages_wait_for_a_bolt_that_cannot_be_made() {
+    let (clock, told, tries) = (ManualClock::new(), Log::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.batch(4);
+    builder.spout("numbers", {
+        let told = told.clone();
+        move |_| Numbers::new(0..10, &told).at_once(10)
+    });
+    builder
+        .bolt("late", {
+            let (clock, tries) = (clock.clone(), tries.clone());
+            // It is away from the beginning, and again after its sixth tuple, which it panics over.
+            move |_| {
+                let now = expiry::Clock::now(&clock) / 1_000_000;
+                tries.note(now);
+                assert!(
+                    (3000..3001).contains(&(now / 1000 * 1000)) || now >= 6000,
+                    "away"
+                );
+                each(move |tuple, out| {
+                    if *tuple == 5 {
+                        std::panic::resume_unwind(Box::new("five"));
+                    }
+                    out.ack(tuple);
+                })
+            }
+        })
+        .shuffle("numbers");
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    let took = run(&mut topology, &clock, SECOND * 60);
+    assert!(topology.is_finished());
+    assert!(took < SECOND * 10, "{took:?}");
+    let acked = told
+        .all()
+        .iter()
+        .filter(|told| matches!(told, Told::Ack(_)))
+        .count();
+    let failed = told.all().contains(&Told::Fail(5, Why::Failed));
+    assert_eq!((acked, failed, topology.metrics()[0].failed), (9, true, 1));
+    let tries = tries.all();
+    assert_eq!(tries[..6], [0, 1, 3, 7, 15, 31], "{tries:?}");
+    assert!(tries.len() < 20, "{tries:?}");
+}

@@ -1,0 +1,11 @@
+//! Tests of the public interface, in one program.
+
+mod attack;
+mod chaos;
+mod common;
+mod flow;
+mod graph;
+#[cfg(feature = "metrics")]
+mod metrics;
+mod tail;
+mod trees;

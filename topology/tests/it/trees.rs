@@ -1,0 +1,593 @@
+//! Trees of tuples: branches, joins, several trees, what ends them, and what spouts are told.
+
+use crate::common::*;
+use expiry::ManualClock;
+use expiry_topology::{
+    Bolt, BoltCollector, DeadLetter, Failure, Next, Replay, Spout, SpoutCollector, Tuple,
+};
+use std::time::Duration;
+
+/// Branches: a message goes to two bolts, one of which derives three more. It is acked when all of them are.
+#[test]
+fn a_message_is_acked_when_all_its_branches_are() {
+    let (clock, told, held) = (ManualClock::new(), Log::new(), Log::<u64>::new());
+    let mut builder = builder(&clock);
+    builder.spout("numbers", {
+        let told = told.clone();
+        move |_| Numbers::new([1], &told)
+    });
+    builder
+        .bolt("fan", |_| {
+            each(|tuple, out| {
+                (10..13).for_each(|n| out.emit(&tuple, n));
+                out.ack(tuple);
+            })
+        })
+        .shuffle("numbers");
+    builder
+        .bolt("other", |_| each(|tuple, out| out.ack(tuple)))
+        .shuffle("numbers");
+    builder
+        .bolt("leaf", {
+            let held = held.clone();
+            move |_| {
+                let held = held.clone();
+                let mut kept: Vec<Tuple<u64>> = Vec::new();
+                each(move |tuple, out| {
+                    held.note(*tuple);
+                    kept.push(tuple);
+                    if kept.len() == 3 {
+                        kept.drain(..).for_each(|tuple| out.ack(tuple));
+                    }
+                })
+            }
+        })
+        .shuffle("fan");
+    let mut topology = builder.start_manual().unwrap();
+    // Not before the last one is acked.
+    while held.all().len() < 2 {
+        topology.step();
+        assert!(!told.all().contains(&Told::Ack(1)) || held.all().len() == 3);
+    }
+    settle(&mut topology);
+    assert_eq!(held.all(), [10, 11, 12]);
+    assert_eq!(
+        told.all(),
+        [Told::Open, Told::Activate, Told::Emitted(1), Told::Ack(1)]
+    );
+    assert!(topology.is_finished());
+}
+
+/// A tuple in several trees: what is derived from two messages is outstanding in both, and its failure fails both.
+#[test]
+fn a_join_is_in_the_trees_of_all_that_it_joins() {
+    for fails in [false, true] {
+        let (clock, told) = (ManualClock::new(), Log::new());
+        let mut builder = builder(&clock);
+        builder.spout("numbers", {
+            let told = told.clone();
+            move |_| Numbers::new([1, 2, 3], &told)
+        });
+        builder
+            .bolt("pairs", |_| {
+                let mut first: Option<Tuple<u64>> = None;
+                each(move |tuple, out| match first.take() {
+                    None => first = Some(tuple),
+                    Some(other) => {
+                        out.emit(&[&other, &tuple], *other + *tuple);
+                        out.ack(other);
+                        out.ack(tuple);
+                    }
+                })
+            })
+            .global("numbers");
+        builder
+            .bolt("sum", move |_| {
+                each(move |tuple, out| {
+                    assert_eq!(tuple.roots().count(), 2);
+                    if fails {
+                        out.fail(tuple);
+                    } else {
+                        out.ack(tuple);
+                    }
+                })
+            })
+            .shuffle("pairs");
+        let mut topology = builder.start_manual().unwrap();
+        settle(&mut topology);
+        let mut ends: Vec<Told> = told.all().split_off(5);
+        ends.sort_by_key(|told| format!("{told:?}"));
+        let expected = if fails {
+            [Told::Fail(1, Why::Failed), Told::Fail(2, Why::Failed)]
+        } else {
+            [Told::Ack(1), Told::Ack(2)]
+        };
+        assert_eq!(ends, expected, "the third is held");
+        clock.advance(SECOND * 12);
+        settle(&mut topology);
+        assert_eq!(told.all().last(), Some(&Told::Fail(3, Why::TimedOut)));
+    }
+}
+
+/// Self-anchoring: a message derived twice from the same tuple, or from two tuples of the same tree, is outstanding once in it.
+#[test]
+fn an_edge_is_derived_once_in_a_tree() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.spout("numbers", {
+        let told = told.clone();
+        move |_| Numbers::new([1], &told)
+    });
+    builder
+        .bolt("twice", |_| {
+            each(|tuple, out| {
+                out.emit(&[&tuple, &tuple], 10);
+                out.emit(&tuple, 11);
+                out.ack(tuple);
+            })
+        })
+        .shuffle("numbers");
+    builder
+        .bolt("join", |_| {
+            let mut first: Option<Tuple<u64>> = None;
+            each(move |tuple, out| match first.take() {
+                None => first = Some(tuple),
+                Some(other) => {
+                    out.emit(&[&other, &tuple], 20);
+                    out.ack(other);
+                    out.ack(tuple);
+                }
+            })
+        })
+        .shuffle("twice");
+    let late: Log<u64> = Log::new();
+    builder
+        .bolt("keep", {
+            let late = late.clone();
+            move |_| {
+                let late = late.clone();
+                let mut kept: Vec<Tuple<u64>> = Vec::new();
+                each(move |tuple, _| {
+                    late.note(*tuple);
+                    kept.push(tuple);
+                })
+            }
+        })
+        .shuffle("join");
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    assert_eq!(late.all(), [20]);
+    assert_eq!(
+        told.all().last(),
+        Some(&Told::Emitted(1)),
+        "one of its tuples is outstanding"
+    );
+    clock.advance(SECOND * 12);
+    settle(&mut topology);
+    assert_eq!(told.all().last(), Some(&Told::Fail(1, Why::TimedOut)));
+}
+
+/// Timeouts and failures are told apart, and a timeout comes also while as many messages are pending as may be.
+#[test]
+fn timeouts_come_while_max_pending_holds_the_spout_up() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder
+        .spout("numbers", {
+            let told = told.clone();
+            move |_| Numbers::new(1..=7, &told).at_once(5)
+        })
+        .max_pending(3);
+    builder
+        .bolt("odd", |_| {
+            each(|tuple, out| match *tuple % 2 {
+                0 => out.fail(tuple),
+                _ => drop(tuple),
+            })
+        })
+        .shuffle("numbers");
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    let emitted = |told: &[Told]| {
+        told.iter()
+            .filter(|told| matches!(told, Told::Emitted(_)))
+            .count()
+    };
+    // 2 and 4 have failed at once, and made room; 1, 3 and 5 are dropped.
+    assert_eq!(emitted(&told.all()), 5);
+    let metrics = &topology.metrics()[0];
+    assert_eq!(
+        (metrics.pending, metrics.failed, metrics.timed_out),
+        (3, 2, 0)
+    );
+    clock.advance(SECOND * 5);
+    settle(&mut topology);
+    assert!(topology.metrics()[0].skipped_max_pending >= SECOND * 5);
+    clock.advance(SECOND * 7);
+    settle(&mut topology);
+    let metrics = &topology.metrics()[0];
+    assert_eq!(
+        (metrics.pending, metrics.failed, metrics.timed_out),
+        (1, 3, 3)
+    );
+    run(&mut topology, &clock, SECOND * 60);
+    for number in 1..=7 {
+        let failure = if number % 2 == 0 {
+            Why::Failed
+        } else {
+            Why::TimedOut
+        };
+        let told = told
+            .all()
+            .iter()
+            .filter(|told| **told == Told::Fail(number, failure))
+            .count();
+        assert_eq!(told, 1, "{number}");
+    }
+}
+
+/// A bolt that is at it for long renews the timeout of what it holds.
+#[test]
+fn a_bolt_may_begin_a_timeout_anew() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.spout("numbers", {
+        let told = told.clone();
+        move |_| Numbers::new([1], &told)
+    });
+    struct Slow(Vec<Tuple<u64>>, u32);
+    impl expiry_topology::Bolt<u64> for Slow {
+        fn execute(&mut self, tuple: Tuple<u64>, _: &mut expiry_topology::BoltCollector<'_, u64>) {
+            self.0.push(tuple);
+        }
+        fn tick(&mut self, out: &mut expiry_topology::BoltCollector<'_, u64>) {
+            self.1 += 1;
+            for tuple in &self.0 {
+                assert!(out.reset_timeout(tuple));
+            }
+            if self.1 == 10 {
+                self.0.drain(..).for_each(|tuple| out.ack(tuple));
+            }
+        }
+    }
+    builder
+        .bolt("slow", |_| Slow(Vec::new(), 0))
+        .shuffle("numbers")
+        .tick_every(SECOND * 8);
+    let mut topology = builder.start_manual().unwrap();
+    let took = run(&mut topology, &clock, SECOND * 1000);
+    assert_eq!(took, SECOND * 80);
+    assert_eq!(told.all().last(), Some(&Told::Ack(1)));
+}
+
+/// What fails is emitted again after its pause, under a new root, up to the limit; then it is a dead letter.
+#[test]
+fn replays_back_off_and_end_in_a_dead_letter() {
+    let (clock, told, seen, letters) = (ManualClock::new(), Log::new(), Log::new(), Log::new());
+    let mut builder = builder(&clock);
+    let replay = Replay::default()
+        .attempts(4)
+        .base(SECOND)
+        .factor(3.0)
+        .cap(SECOND * 5)
+        .jitter(0.0);
+    builder
+        .spout("numbers", {
+            let told = told.clone();
+            move |_| Numbers::new([1, 2], &told)
+        })
+        .replay(replay);
+    builder
+        .bolt("picky", {
+            let (seen, clock) = (seen.clone(), clock.clone());
+            move |_| {
+                let (seen, clock) = (seen.clone(), clock.clone());
+                each(move |tuple, out| {
+                    let root = tuple.roots().next().unwrap();
+                    seen.note((*tuple, expiry::Clock::now(&clock) / 1_000_000_000, root));
+                    // The second one succeeds at its third attempt.
+                    let attempts = seen.all().iter().filter(|seen| seen.0 == 2).count();
+                    if *tuple == 2 && attempts == 3 {
+                        out.ack(tuple);
+                    } else {
+                        out.fail_with(tuple, format_args!("not at attempt {attempts}"));
+                    }
+                })
+            }
+        })
+        .shuffle("numbers");
+    builder.on_dead_letter({
+        let letters = letters.clone();
+        move |letter: DeadLetter<u64>| {
+            letters.note((
+                letter.message,
+                letter.id,
+                letter.attempts,
+                letter.failure.to_string(),
+            ))
+        }
+    });
+    let mut topology = builder.start_manual().unwrap();
+    run(&mut topology, &clock, SECOND * 100);
+    let times = |number| -> Vec<u64> {
+        let of = seen.all().into_iter().filter(|seen| seen.0 == number);
+        of.map(|(_, at, _)| at).collect()
+    };
+    assert_eq!(times(1), [0, 1, 4, 9]);
+    assert_eq!(times(2), [0, 1, 4]);
+    let mut roots: Vec<_> = seen.all().iter().map(|seen| seen.2).collect();
+    roots.sort();
+    roots.dedup();
+    assert_eq!(roots.len(), 7, "each attempt has a root of its own");
+    assert_eq!(
+        letters.all(),
+        [(
+            1,
+            1,
+            4,
+            "it was failed by \"picky\": not at attempt 3".to_string()
+        )]
+    );
+    let ends: Vec<Told> = told
+        .all()
+        .into_iter()
+        .filter(|told| matches!(told, Told::Ack(_) | Told::Fail(..)))
+        .collect();
+    assert_eq!(ends, [Told::Ack(2), Told::Fail(1, Why::Failed)]);
+    let metrics = &topology.metrics()[0];
+    assert_eq!(
+        (
+            metrics.emitted,
+            metrics.replayed,
+            metrics.dead_letters,
+            metrics.pending
+        ),
+        (7, 5, 1, 0)
+    );
+    assert!(topology.is_finished());
+}
+
+/// Messages that wait to be emitted again are pending: there are never more than there may be.
+#[test]
+fn what_waits_to_be_emitted_again_counts_as_pending() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder
+        .spout("numbers", {
+            let told = told.clone();
+            move |_| Numbers::new(1..=10, &told)
+        })
+        .max_pending(4)
+        .replay(Replay::default().attempts(3).base(SECOND * 100).jitter(0.0));
+    builder
+        .bolt("no", |_| each(|tuple, out| out.fail(tuple)))
+        .shuffle("numbers");
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    let emitted = || {
+        told.all()
+            .iter()
+            .filter(|told| matches!(told, Told::Emitted(_)))
+            .count()
+    };
+    assert_eq!((emitted(), topology.metrics()[0].pending), (4, 4));
+    run(&mut topology, &clock, SECOND * 10_000);
+    assert_eq!((emitted(), topology.metrics()[0].dead_letters), (10, 10));
+}
+
+/// A message that goes to nobody has nothing outstanding.
+#[test]
+fn what_nobody_listens_to_is_acked_at_once() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.spout("numbers", {
+        let told = told.clone();
+        move |_| Numbers::new([1], &told)
+    });
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    assert!(topology.is_finished());
+    assert_eq!(told.all().last(), Some(&Told::Ack(1)));
+    assert_eq!(
+        (
+            topology.metrics()[0].emitted,
+            topology.metrics()[0].transferred
+        ),
+        (1, 0)
+    );
+}
+
+/// With acking off a message is acked as soon as it is emitted.
+#[test]
+fn without_acking_a_message_is_acked_at_once() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.acking(false);
+    builder.spout("numbers", {
+        let told = told.clone();
+        move |_| Numbers::new(1..=3, &told)
+    });
+    builder
+        .bolt("lose", |_| {
+            each(|tuple, _| assert_eq!(tuple.roots().count(), 0))
+        })
+        .shuffle("numbers");
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    assert!(topology.is_finished() && topology.tracker().is_none());
+    for number in 1..=3 {
+        assert!(told.all().contains(&Told::Ack(number)));
+    }
+    clock.advance(Duration::from_secs(1000));
+    settle(&mut topology);
+    assert_eq!(topology.metrics()[0].timed_out, 0);
+}
+
+/// A spout is told of each attempt that has another one, with the tracker's reason, and may change the message for it.
+#[test]
+fn a_spout_may_change_what_is_emitted_again() {
+    struct Counts(Log<(u64, Failure)>, bool);
+    impl Spout<u64> for Counts {
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+            let _ = out.emit(10, 7);
+            Next::Done
+        }
+
+        fn replay(&mut self, id: u64, failure: &Failure, message: &mut u64) {
+            self.0.note((id, failure.clone()));
+            *message += 1;
+            assert!(!self.1, "what is changed before a panic is kept");
+        }
+    }
+    for panics in [false, true] {
+        let (clock, told, came) = (ManualClock::new(), Log::new(), Log::new());
+        let mut builder = builder(&clock);
+        builder
+            .spout("counts", {
+                let told = told.clone();
+                move |_| Counts(told.clone(), panics)
+            })
+            .replay(Replay::default().attempts(3));
+        builder
+            .bolt("picky", {
+                let came = came.clone();
+                move |_| {
+                    let came = came.clone();
+                    each(move |tuple, out| {
+                        came.note(*tuple);
+                        match *tuple {
+                            10 => out.fail(tuple),
+                            11 => drop(tuple),
+                            _ => out.ack(tuple),
+                        }
+                    })
+                }
+            })
+            .shuffle("counts");
+        let mut topology = builder.start_manual().unwrap();
+        run(&mut topology, &clock, SECOND * 60);
+        assert_eq!(came.all(), [10, 11, 12]);
+        let told = told.all();
+        assert_eq!(told.len(), 2, "not of the last one");
+        let failed = |failure: &Failure| matches!(failure, Failure::Failed { by: Some(by), why: None } if &**by == "picky");
+        assert!(told[0].0 == 7 && failed(&told[0].1), "{told:?}");
+        let (7, Failure::TimedOut { due, seen }) = told[1] else {
+            panic!("{told:?}");
+        };
+        assert!(due >= SECOND * 10 && seen >= due, "{due:?} {seen:?}");
+        let spout = &topology.metrics()[0];
+        assert_eq!((spout.acked, spout.panics), (1, 2 * u64::from(panics)));
+    }
+}
+
+/// Bolts' metrics say what their acks and fails did to trees, and a bolt can learn it at once.
+#[test]
+fn acks_and_fails_that_come_late_are_counted() {
+    struct Keeps(Vec<Tuple<u64>>, Log<(u64, bool)>);
+    impl Bolt<u64> for Keeps {
+        fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
+            match *tuple {
+                1 => out.ack(tuple),
+                2 => out.fail(tuple),
+                _ => self.0.push(tuple),
+            }
+        }
+
+        fn tick(&mut self, out: &mut BoltCollector<'_, u64>) {
+            for tuple in self.0.drain(..) {
+                match *tuple {
+                    5 => out.fail(tuple),
+                    6 => out.ack(tuple),
+                    number => self.1.note((number, out.ack_now(tuple))),
+                }
+            }
+        }
+    }
+    for (tick, acked, late) in [(SECOND, true, 0), (SECOND * 20, false, 4)] {
+        let (clock, log) = (ManualClock::new(), Log::new());
+        let mut builder = builder(&clock);
+        builder.spout("numbers", |_| Numbers::new(1..7, &Log::new()));
+        builder
+            .bolt("keeps", {
+                let log = log.clone();
+                move |_| Keeps(Vec::new(), log.clone())
+            })
+            .tick_every(tick)
+            .shuffle("numbers");
+        let mut topology = builder.start_manual().unwrap();
+        settle(&mut topology);
+        clock.advance(tick);
+        settle(&mut topology);
+        assert_eq!(log.all(), [(3, acked), (4, acked)]);
+        let bolt = &topology.metrics()[1];
+        let effective = u64::from(acked);
+        assert_eq!(bolt.trees_acked, 1 + 3 * effective);
+        assert_eq!(bolt.trees_failed, 1 + effective);
+        assert_eq!((bolt.late, bolt.errors), (late, 0));
+    }
+}
+
+/// A window: what has been held until a tick goes on as one message, derived from all of it. A simulation runs to its end by itself,
+/// also where a spout is never done; what bolts hold is counted meanwhile.
+#[test]
+fn a_window_is_derived_from_all_that_it_holds() {
+    struct Endless(Log<u64>);
+    impl Spout<u64> for Endless {
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+            let number = self.0.all().len() as u64;
+            if number < 6 && out.emit(number, number).is_ok() {
+                self.0.note(number);
+                return Next::Ready;
+            }
+            Next::Asleep
+        }
+    }
+    struct Window(Vec<Tuple<u64>>, Log<Duration>);
+    impl Bolt<u64> for Window {
+        fn execute(&mut self, tuple: Tuple<u64>, _: &mut BoltCollector<'_, u64>) {
+            self.0.push(tuple);
+        }
+        fn tick(&mut self, out: &mut BoltCollector<'_, u64>) {
+            self.1.note(out.now());
+            let sum = self.0.iter().map(|tuple| **tuple).sum();
+            let references: Vec<&Tuple<u64>> = self.0.iter().collect();
+            out.emit(&references, sum);
+            out.emit(&self.0, sum + 100);
+            out.emit(&self.0[..], sum + 200);
+            self.0.drain(..).for_each(|tuple| out.ack(tuple));
+        }
+    }
+    let (clock, ticks, came) = (ManualClock::new(), Log::new(), Log::new());
+    let mut builder = builder(&clock);
+    builder.spout("endless", |_| Endless(Log::new()));
+    builder
+        .bolt("window", {
+            let ticks = ticks.clone();
+            move |_| Window(Vec::new(), ticks.clone())
+        })
+        .shuffle("endless")
+        .tick_every(SECOND * 3);
+    builder
+        .bolt("sink", {
+            let came = came.clone();
+            move |_| {
+                let came = came.clone();
+                each(move |tuple, out| {
+                    came.note((*tuple, tuple.roots().count()));
+                    out.ack(tuple);
+                })
+            }
+        })
+        .shuffle("window");
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    assert_eq!(topology.metrics()[1].held, 6);
+    assert!(!topology.run(5, |_| ()), "it is at rest too early");
+    topology.deactivate();
+    assert!(topology.run(100, |due| clock.advance(due)));
+    assert_eq!(ticks.all(), [SECOND * 3]);
+    assert_eq!(came.all(), [(15, 6), (115, 6), (215, 6)]);
+    let metrics = topology.metrics();
+    assert_eq!((metrics[0].acked, metrics[1].held), (6, 0));
+    assert!(topology.is_at_rest() && !topology.is_finished());
+}
