@@ -123,6 +123,8 @@ impl NextExpiration {
         let urgency = Self::urgency(tick);
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
+            // survives: stronger than needed: a Relaxed read-modify-write passes on the inserter's
+            // Release too, and the driver publishes nothing by it.
             match self.0.compare_exchange_weak(
                 seen,
                 seen.max(urgency | seen & NEWS),
@@ -159,7 +161,10 @@ impl NextExpiration {
     /// Of a shard: makes the next expiration at most `tick`, which is news.
     #[cold]
     pub(crate) fn name(&self, tick: u64) {
-        // The news first: or the driver, who has not heard of it, could raise in between what is named here.
+        // The dirty bit first, or the driver, which knows nothing of it, could raise what is named.
+        // survives: the naming thread has pushed its bucket. The driver, whose `raise` fails by
+        // this, takes the inbox by a swap: loom reads the newest value there, hardware may not
+        // (W4). Holds for both.
         self.0.fetch_or(NEWS, Ordering::AcqRel);
         self.0
             .fetch_max(Self::urgency(tick) | NEWS, Ordering::AcqRel);
@@ -178,6 +183,8 @@ impl NextExpiration {
         let next = named.map_or(tick, |named| named.min(tick));
         let urgency = Self::urgency(next);
         // Also if nothing changes: it fails if there was news.
+        // survives: stronger than needed: where it succeeds there was no news to see, and no thread
+        // reads behind it.
         match self
             .0
             .compare_exchange(*heard, urgency, Ordering::AcqRel, Ordering::Relaxed)
@@ -188,6 +195,8 @@ impl NextExpiration {
             }
             Err(_) => {
                 // From here on, what comes is news.
+                // survives: the other side of `name`. The driver takes the inbox after this, by a
+                // swap.
                 *heard = self.0.fetch_and(!NEWS, Ordering::AcqRel) & !NEWS;
                 None
             }
@@ -197,12 +206,16 @@ impl NextExpiration {
     /// Whether it is closed. By a read-modify-write, as an inserter's: if it is not, who closes it sees all that the caller has done before.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
+        // survives: in loom the later read-modify-write of a word reads what the earlier has
+        // written. A model of three threads, in which a load is not enough, runs too long.
         self.0.fetch_or(0, Ordering::AcqRel) == CLOSED
     }
 
     /// The next expiration if there is one.
     #[inline]
     pub(crate) fn get(&self) -> Option<u64> {
+        // survives: one word. The driver has taken it before, the reaper has announced, and a
+        // pusher compares it with what it announces.
         Self::known(self.0.load(Ordering::Acquire))
     }
 
@@ -210,6 +223,7 @@ impl NextExpiration {
     /// there this is the newest there is.
     pub(crate) fn get_told(&self) -> Option<u64> {
         if cfg!(expiry_loom) {
+            // survives: stronger than needed: it is built for models only.
             Self::known(self.0.fetch_add(0, Ordering::AcqRel))
         } else {
             self.get()

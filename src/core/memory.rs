@@ -174,6 +174,8 @@ unsafe impl ZeroValid for AtomicU32 {
         AtomicU32::new(0)
     }
     fn zero(&self) {
+        // survives: stands in for pages that are given back. All buckets of the chunk are owned,
+        // and given back with Release after it.
         self.store(0, Ordering::Release);
     }
 }
@@ -185,6 +187,7 @@ unsafe impl ZeroValid for AtomicU64 {
         AtomicU64::new(0)
     }
     fn zero(&self) {
+        // survives: as `AtomicU32`: these are the birth stamps of ack trees.
         self.store(0, Ordering::Release);
     }
 }

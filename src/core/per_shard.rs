@@ -39,6 +39,8 @@ impl<C> PerShard<C> {
     /// neighbours.
     pub(crate) fn get(&self, shard: usize) -> Option<&C> {
         assert!(shard < self.shards);
+        // Acquire: a thread that sums the counters reads a group that another thread has made.
+        // survives: loom does not see this standard atomic.
         let group = self.groups[shard / GROUP].load(Ordering::Acquire);
         // SAFETY: a published group has a value for each of its shards, and is freed only with
         // `self`.
@@ -66,6 +68,8 @@ impl<C: Default> std::ops::Index<usize> for PerShard<C> {
     fn index(&self, shard: usize) -> &C {
         assert!(shard < self.shards);
         // With the remainder the compiler knows that there is such a group.
+        // survives: only the stripe's thread makes its groups, and the next one acquires the stripe
+        // in `take`. Kept: any thread may call `index`, so the type must publish what it makes.
         let mut group = self.groups[shard / GROUP % GROUPS].load(Ordering::Acquire);
         if group.is_null() {
             group = self.make(shard);

@@ -33,10 +33,13 @@ impl Orders {
 
     /// It is to stop after this round.
     pub(crate) fn stop(&self) {
+        // survives: as `is_to_stop`, whose other side it is.
         self.stop.store(true, Ordering::Release);
     }
 
     fn is_to_stop(&self) -> bool {
+        // survives: with `async` the fences in `refuse` order both sides. Without it the Acquire is
+        // kept: a handler that is told of what is left sees what the asking thread had done.
         self.stop.load(Ordering::Acquire)
     }
 
@@ -50,12 +53,17 @@ impl Orders {
 
     /// What is left of the time to drain, if it is to.
     fn drains(&self) -> Option<Duration> {
+        // Acquire pairs with `drain`: the reaper must find the roots that the asking thread had
+        // begun, or it has nothing to wait for, and cancels.
+        // survives: both are standard atomics.
         let until = self.drain.load(std::sync::atomic::Ordering::Acquire);
         (until != NEVER).then(|| Duration::from_nanos(until).saturating_sub(self.began.elapsed()))
     }
 
     /// It has done all that it had to.
     pub(crate) fn end(&self) {
+        // survives: a closed engine has passed the fence of `Engine::parted`; what follows goes by
+        // a lock and by the fence in `Listeners::finish`. Kept: this report must not rest on those.
         self.ended.store(true, Ordering::Release);
     }
 

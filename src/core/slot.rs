@@ -109,6 +109,8 @@ unsafe impl<P: Payload> ZeroValid for Unit<P> {
         }
     }
     fn zero(&self) {
+        // survives: as `AtomicU32::zero`. A thread that still holds the slot's place reads a free
+        // lease, and follows nothing.
         self.lease.store(0, Ordering::Release);
         #[cfg(expiry_loom)]
         self.cell.zero();
@@ -209,6 +211,7 @@ impl<'a, P: Payload> Slot<'a, P> {
         self.set_lease(lease);
         // Loom lets a reader see that thread's value as the later one. But a read-modify-write
         // comes right after the value that it has read.
+        // survives: the swap of the list's head publishes the link.
         #[cfg(expiry_loom)]
         self.word().swap(lease.0, Ordering::AcqRel);
     }

@@ -248,6 +248,8 @@ impl<P: Payload> Slots<P> {
 
     #[inline]
     fn segment(&self, segment: usize) -> Option<&Segment<P>> {
+        // survives: every caller has the chunk from the ring (`active`, Acquire), from its bucket
+        // (the inbox), or from `peak`. Each was stored after the segment was.
         let segment = self.segments.get(segment)?.load(Ordering::Acquire);
         // SAFETY: a published segment is freed only with `self`.
         unsafe { segment.as_ref() }
@@ -270,6 +272,8 @@ impl<P: Payload> Slots<P> {
     pub(crate) fn spot(&self, id: u32) -> Option<Spot<'_, P>> {
         let origin = self.origin(id)?;
         // The one that is set last.
+        // survives: a caller with an id has looked its slot up before (`slot`, which models
+        // notice), or has claimed it.
         let slots = origin.slots.load(Ordering::Acquire);
         if slots.is_null() {
             return None;
@@ -359,6 +363,7 @@ impl<P: Payload> Slots<P> {
         let first = ((self.shards << segment) - self.shards) * CHUNK;
         #[allow(clippy::cast_possible_truncation)] // below MOST_CHUNKS
         let origin = self.origin(first as u32).ok_or(OutOfMemory)?;
+        // survives: only null matters here: a thread that finds null stores the same once more.
         if origin.slots.load(Ordering::Acquire).is_null() {
             // SAFETY: published in `segments`, freed only with `self`.
             let mapped = unsafe { &*mapped };
@@ -483,6 +488,7 @@ impl<P: Payload> Slots<P> {
 impl<P: Payload> Drop for Slots<P> {
     fn drop(&mut self) {
         for segment in &self.segments {
+            // survives: stronger than needed: `&mut self`.
             let segment = segment.load(Ordering::Acquire);
             if !segment.is_null() {
                 // SAFETY: published by `ensure` from a box; `&mut self`: nobody uses it any more.

@@ -278,6 +278,7 @@ pub(super) fn publish<P>(
     take_back: impl FnOnce(*mut P),
 ) -> *mut P {
     // Release: a thread that loads the pointer sees what it points to. Acquire: so does the one that comes too late.
+    // survives: both orderings: loom does not see this standard atomic.
     match place.compare_exchange(
         std::ptr::null_mut(),
         fresh,
@@ -325,6 +326,8 @@ impl<T> Stripes<T> {
     #[inline(always)]
     pub(crate) fn get(&self, index: usize) -> &T {
         if let Some(place) = self.near.get(index) {
+            // Acquire pairs with `publish`.
+            // survives: loom does not see this standard atomic.
             let stripe = place.load(Ordering::Acquire);
             if !stripe.is_null() {
                 // SAFETY: a published stripe is freed only with `self`.
@@ -338,6 +341,7 @@ impl<T> Stripes<T> {
     #[inline(never)]
     fn get_far(&self, index: usize) -> &T {
         let place = self.place(index);
+        // survives: as in `get`.
         let mut stripe = place.load(Ordering::Acquire);
         if stripe.is_null() {
             stripe = self.make_stripe(place);
@@ -383,6 +387,7 @@ impl<T> Stripes<T> {
     /// All stripes that exist, in the order of their indices.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         let far = self.far.iter().enumerate().flat_map(|(nth, block)| {
+            // survives: as in `get`, both for the block and for the stripe.
             let block = block.load(Ordering::Acquire);
             let len = if block.is_null() { 0 } else { NEAR << nth };
             // SAFETY: as in `place`.

@@ -38,6 +38,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(super) fn stay(&self, _pin: &Pin, place: Place) -> Option<Found<'_, K, V>> {
         let spot = self.engine.spot(place.id)?;
         let lease = spot.slot.lease();
+        // survives: the pinned caller read the lease with Acquire: the hash is that occupant's.
         let same = lease.is_in(STAYS)
             && lease.incarnation() == place.generation
             && spot.note.load(Ordering::Acquire) == place.hash;

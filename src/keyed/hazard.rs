@@ -83,6 +83,9 @@ impl Hazards {
     /// Announces a slot. Lock-free; allocates if all announcements are in use.
     fn announce(&self, address: u64) -> &Announcement {
         let held = address + HELD;
+        // survives: too deep for a model. A second caller takes an announcement that a first one
+        // cleared, and a first driver sets `PASSED`. A second driver, at the first slot, then sees
+        // the first caller's reads by way of the second caller only.
         let unused = self.iter().find(|other| {
             other.word.load(Ordering::Relaxed) == CLEAR
                 && other
@@ -125,6 +128,8 @@ impl Announcement {
         let held = address + HELD;
         // Acquire, also where the swap fails: the thread that has cleared it has read the payload
         // before (model `a_reference_dropped_beside_the_driver`).
+        // survives: the swap's Release: loom never reads from the future. The driver has read the
+        // slot's link; the caller that finds `PASSED` writes another.
         self.word.load(Ordering::Acquire) == held
             && self
                 .word
@@ -135,11 +140,14 @@ impl Announcement {
     /// The caller needs the slot no more. Returns whether the driver has come to it.
     fn clear(&self, address: u64) -> bool {
         let held = address + HELD;
+        // survives: if it fails, Acquire pairs with `pass`. Loom never reads from the future.
         let cleared = self
             .word
             .compare_exchange(held, CLEAR, Ordering::Release, Ordering::Acquire);
         if cleared.is_err() {
             // Only the driver has changed it, to `PASSED`, and it does not come again.
+            // survives: too deep for a model: the other half of `announce`. The caller's own slot
+            // goes by the deferred-free list.
             self.word.store(CLEAR, Ordering::Release);
         }
         cleared.is_err()

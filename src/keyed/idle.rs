@@ -120,6 +120,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         timeout: Timeout,
     ) -> Result<bool, StoreError> {
         let mut look = Look::First;
+        // survives: models' clocks are standard atomics. A touch reads the clock after the old
+        // bound, or an older reading could make the bound nearer. The swap survives, too.
         let mut held = Bound(policy.bound.load(Ordering::Acquire));
         loop {
             let times = (timeout, self.timeout);

@@ -147,11 +147,14 @@ impl ListenerThread {
         self.drain(store);
         // Acquire pairs with `queue`: items put in before that thread's look are found. Release: a
         // thread that looks later finds it set.
+        // survives: loom does not see crossbeam's channel.
         self.over.swap(true, Ordering::AcqRel);
         step("over");
         self.drain(store);
         // No thread drives the store any more that would drop these keys and values.
         store.part();
+        // Release: a task that has awaited the shutdown sees what the listener has done.
+        // survives: loom does not see `done`, a standard atomic.
         self.done.store(true, std::sync::atomic::Ordering::Release);
         #[cfg(feature = "async")]
         store.engine.parted();
@@ -183,6 +186,7 @@ impl ListenerThread {
             return ended.unshare();
         }
         // A read-modify-write pairs with that of `finish`: a load could come too early.
+        // survives: as in `finish`.
         if self.over.fetch_or(false, Ordering::AcqRel) {
             self.drain(store);
         }
@@ -203,6 +207,7 @@ impl ListenerThread {
 
     /// Asks the thread to end when it has delivered what is in the channel.
     pub(super) fn stop(&self) {
+        // survives: the swap alone says which thread puts `Stop` in; crossbeam publishes it.
         let again = self.asked.swap(true, std::sync::atomic::Ordering::AcqRel);
         if !again && !self.is_lost() {
             self.sender.put_last(Item::Stop);
@@ -216,6 +221,8 @@ impl ListenerThread {
     }
 
     fn is_asked(&self) -> bool {
+        // survives: an asking thread has called `stop`, or has waited for the reaper that did. It
+        // sees the listener's work by the thread's end, or by `done`.
         self.asked.load(std::sync::atomic::Ordering::Acquire)
     }
 
@@ -238,6 +245,7 @@ impl ListenerThread {
 
     /// How many ends wait for the listener; about.
     pub(super) fn waiting(&self) -> u64 {
+        // survives: stronger than needed: a figure for operators, with nothing behind it.
         let done = self.done.load(std::sync::atomic::Ordering::Acquire);
         let stop = usize::from(self.is_asked() && !done);
         self.receiver.len().saturating_sub(stop) as u64

@@ -34,12 +34,16 @@ impl<T> Exclusive<T> {
 
     /// Whether somebody is inside. By the time that the caller knows it may be otherwise.
     pub(crate) fn is_taken(&self) -> bool {
+        // survives: for the reaper the announcement orders it (`depart`). `Engine::standing_pauses`
+        // needs it, by the test `others_expire_while_a_handler_is_slow`.
         self.taken.load(Ordering::Acquire) != 0
     }
 
     /// Whether a thread was inside when this process was forked, which has not come with it: the value is in the midst of a change
     /// for ever.
     pub(crate) fn is_lost(&self) -> bool {
+        // survives: stronger than needed: another process's number is read only in a child of
+        // `fork`, which has one thread.
         let taken = self.taken.load(Ordering::Acquire);
         taken != 0 && taken != process::current()
     }

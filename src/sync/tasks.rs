@@ -306,6 +306,8 @@ impl Line {
 
     fn call(&self, tokens: u64) {
         // AcqRel: who is at the queue sees the registrations that these tokens are for; and what the one before did there.
+        // survives: swaps take the piles, and in models they give the entrance back. Loom reads the
+        // newest value in a swap; hardware may not. This holds for `fetch_sub`, too.
         if self.calls.fetch_add(tokens, Ordering::AcqRel) != 0 {
             return;
         }

@@ -26,12 +26,15 @@ impl Gate {
     }
 
     pub(crate) fn set(&self, open: bool) {
+        // survives: stronger than needed: a full fence follows. The spout that is activated sees
+        // what the user did before the gate opened.
         self.open.store(open, Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
+        // survives: stronger than needed: a full fence precedes it; nothing is behind the flag.
         self.open.load(Ordering::Acquire)
     }
 }
@@ -39,6 +42,7 @@ impl Gate {
 impl Visitor {
     /// Goes in, if the gate is open. Whether it did.
     pub(crate) fn enter(&self, gate: &Gate) -> bool {
+        // survives: stronger than needed: a full fence follows, and nothing comes before it.
         self.inside.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
         let open = gate.is_open();

@@ -40,6 +40,7 @@ impl Bell {
         is_something: impl FnOnce() -> bool,
     ) {
         // A swap: of one of these and one in `ring` it is plain which came first.
+        // survives: stronger than needed: a full fence follows.
         self.asleep.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);
         if !is_something() {

@@ -16,6 +16,8 @@ impl Face<Tree> for Trees {
             return true;
         }
         // Until the index has the slot, its claimer owns it, and may withdraw it.
+        // survives: the driver read `lease` first, with Acquire, so the key is not older than that
+        // occupant. If it is a later occupant's, the swap of that lease fails.
         let hash = self
             .engine
             .hash(claim.slot.fields().key.load(Ordering::Acquire));

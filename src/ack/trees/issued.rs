@@ -77,7 +77,8 @@ impl Trees {
     fn tenant(&self, root: Root) -> Option<(Claim<'_, Tree>, Lease)> {
         let id = IssuedId(root.0).slot();
         let slot = self.engine.slot(id)?;
-        // The lease is read first: the key cannot be older than the lease's root.
+        // survives: the lease is read first, with Acquire, so the key is not older than the lease's
+        // root. If it is a later root's, the swap of the lease fails.
         let lease = slot.lease();
         let same = slot.fields().key.load(Ordering::Acquire) == root.0;
         let live = same && lease.state() == State::LiveIssued;
@@ -181,6 +182,8 @@ impl Trees {
         while let Err(now) = self.engine.end(slot, lease) {
             // Only the deadline changed, or the root has ended. A later occupant has another key,
             // stored before its lease was.
+            // survives: the failed swap read `now` with Acquire, so the key is not older. If it is
+            // a later root's, the next swap fails.
             lease = now;
             if lease.state() != State::LiveIssued
                 || slot.fields().key.load(Ordering::Acquire) != root

@@ -39,6 +39,7 @@ impl Undelivered {
     /// Whether the thread has delivered all outcomes. Acquire pairs with the release of
     /// [`Delivering`]: what the thread has put into the channel is visible then.
     pub(super) fn are_delivered(&self) -> bool {
+        // survives: loom sees neither this standard atomic nor crossbeam's channel.
         self.0.load(Acquire) == 0
     }
 }
@@ -52,6 +53,7 @@ impl Drop for Delivering<'_> {
         let announced = self.0.load(Relaxed);
         // Release pairs with `are_delivered`: a thread that finds no announcement finds the
         // outcome.
+        // survives: loom sees neither this standard atomic nor crossbeam's channel.
         self.0.store(announced - 1, Release);
     }
 }

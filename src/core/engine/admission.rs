@@ -210,6 +210,9 @@ pub(crate) struct Door<'a>(&'a Admission);
 impl Door<'_> {
     /// What there is to tell the task: `Ok` if there is room, `Err` if there will be none.
     pub(crate) fn look(self) -> Option<Result<(), Closed>> {
+        // survives: the load only says that there is a permit; the slot's own edges order the
+        // insertion. `Line::hand_on` misses no waiting task: the task is counted before the waking
+        // thread takes this permit.
         self.look_by(|permits| permits.load(Ordering::Acquire))
     }
 
@@ -227,6 +230,7 @@ impl Door<'_> {
     pub(crate) fn join(self, place: &mut Place, waker: &Waker) -> Option<Result<(), Closed>> {
         // Either this comes after the read-modify-write of a thread that frees a slot, and finds
         // it; or before, and that thread finds the line awaited.
+        // survives: the fence in `Line::join` releases the registration; Acquire: as in `look`.
         let look = || self.look_by(|permits| permits.fetch_add(0, Ordering::AcqRel));
         self.0.line.join(place, waker, look)
     }

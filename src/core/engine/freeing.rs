@@ -116,6 +116,8 @@ impl<P: Payload, C> Engine<P, C> {
         loop {
             before = before.or_else(|| self.reclaim.all(self.parts()));
             self.reclaim_now(face);
+            // Acquire pairs with `Due::free`: the caller of `flush` sees what the drops have done.
+            // survives: loom does not see the flag, a standard atomic.
             let is_done = |done: &Done| done.load(std::sync::atomic::Ordering::Acquire);
             if before.as_ref().is_some_and(|all| all.iter().all(is_done)) {
                 return true;

@@ -171,7 +171,8 @@ impl Unreported {
     /// The nearest tick of all threads', or the one after `now` if that has passed; [`NEVER`] if
     /// there is none.
     pub(super) fn nearest<'a>(all: impl Iterator<Item = &'a Unreported>, now: u64) -> u64 {
-        // Acquire: pairs with `Telling::drop`.
+        // Acquire: pairs with `Telling::drop`. `wait_time` reads the shards after it.
+        // survives: loom does not see this standard atomic.
         let nearest = all.map(|one| one.nearness.load(Ordering::Acquire)).max();
         (NEVER - nearest.unwrap_or(0)).max(now + 1)
     }
@@ -187,6 +188,7 @@ impl Drop for Telling<'_> {
     #[inline]
     fn drop(&mut self) {
         // Release: a thread that finds it gone finds the shard's next expiration named.
+        // survives: loom does not see this standard atomic.
         self.unreported
             .nearness
             .store(self.before, Ordering::Release);

@@ -82,6 +82,9 @@ impl Ending {
     #[cfg(feature = "async")]
     #[inline(always)]
     fn name(&self, id: u32, lease: Lease) {
+        // survives: loom reads the newest lease in a swap; hardware may not. Pairs with `get`: a
+        // driver that finds a second naming finds the first slot free before it swaps that lease.
+        // Holds for both stores.
         self.lease.store(lease.0, Ordering::Release);
         self.slot.store(u64::from(id) + 1, Ordering::Release);
     }
@@ -90,12 +93,15 @@ impl Ending {
     #[inline(always)]
     fn unname(&self) {
         // Release: who finds it gone finds the slot free.
+        // survives: as `name`: the driver must not swap a lease that the owner is yet to store.
         self.slot.store(0, Ordering::Release);
     }
 
     /// The slot and the lease. Of two namings the slot of the first with the lease of the second
     /// may be found: then the first is over.
     fn get(&self) -> Option<(u32, Lease)> {
+        // survives: loom reads the newest lease in a swap; hardware may not. Both loads pair with
+        // `name`, the first also with `unname`.
         let slot = self.slot.load(Ordering::Acquire).checked_sub(1)?;
         let lease = Lease(self.lease.load(Ordering::Acquire));
         Some((u32::try_from(slot).ok()?, lease))

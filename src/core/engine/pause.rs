@@ -173,6 +173,8 @@ impl Stalls {
         let is_late = |expected: u64| now.saturating_sub(expected) > watch.threshold;
         // In this order: who sees the expectation put off sees why.
         let late = is_late(watch.expected.load(Ordering::Acquire));
+        // survives: a poll in time has read, with Acquire, an expectation put off. Each change of
+        // that after the store of `standing` passes a Release on. The store survives, too.
         if !late && !watch.standing.load(Ordering::Acquire) {
             return Some(Vec::new());
         }
@@ -180,6 +182,8 @@ impl Stalls {
         let standing = watch.pauses.enter(|pauses| {
             // Before the expectation is looked at: a thread that leaves a shard has put it off.
             let attended = attended();
+            // survives: `attended` has read the shard with Acquire. What other deciding threads
+            // have stored comes by `pauses`.
             let expected = watch.expected.load(Ordering::Acquire);
             pauses.retain(|pause| !is_past(pause.to));
             if is_late(expected) && !attended {
@@ -219,6 +223,9 @@ impl Stalls {
     pub(super) fn attended(&self, deadlines: &Deadlines) {
         if let Some(watch) = &self.watch {
             let now = deadlines.clock().now();
+            // survives: the thread gives its shard back after this, with Release; the deciding
+            // thread looks there first. A read-modify-write passes on what earlier threads
+            // released.
             watch
                 .expected
                 .fetch_max(now.saturating_add(1), Ordering::AcqRel);

@@ -152,6 +152,8 @@ impl<P: Payload, C> Engine<P, C> {
             return 1;
         }
         let next = shard.notices.next().unwrap_or(NEVER);
+        // survives: the reader has changed the announcement before, AcqRel. A thread that wants
+        // something says so before its own change of the announcement.
         next.min(shard.chores.load(Ordering::Acquire))
     }
 

@@ -119,6 +119,9 @@ struct Waiting {
 impl Waiting {
     /// Notes that the caller frees these batches.
     fn give_out(&mut self, due: &[Batch]) {
+        // Acquire: a later flush does not ask for the flags dropped here. It enters `waiting` after
+        // this thread, and so sees the drops by way of this load.
+        // survives: loom does not see the flag, a standard atomic.
         self.taken
             .retain(|done| !done.load(std::sync::atomic::Ordering::Acquire));
         self.taken
@@ -217,6 +220,7 @@ impl Due {
                 batch.chains.pop();
             }
             // Release: a flush that sees it sees what the drops have done.
+            // survives: loom does not see the flag, a standard atomic.
             batch.done.store(true, std::sync::atomic::Ordering::Release);
             self.0.pop();
         }
@@ -276,6 +280,7 @@ impl Reclaim {
 
     /// By which tick a driver should come.
     pub(super) fn wanted(&self) -> u64 {
+        // survives: the reader has changed the announcement before, AcqRel (see `Engine::wanted`).
         self.again.load(Ordering::Acquire)
     }
 

@@ -126,6 +126,8 @@ impl Ring {
         };
         for look in 0..2 * LOOKS {
             let position = self.position.load(Ordering::Relaxed);
+            // survives: the segment is loaded with Acquire, and a chunk whose segment is not seen
+            // yet has no room. A shutdown learns of the chunk by `peak`.
             let active = self.active.load(Ordering::Acquire);
             if active == 0 {
                 return None;
@@ -160,6 +162,7 @@ impl Ring {
     /// Adds a chunk to the ring and returns it.
     pub(super) fn add<P: Payload>(&self, slots: &Slots<P>) -> Result<u32, Refused> {
         loop {
+            // survives: the swap below confirms how many chunks are active.
             let active = self.active.load(Ordering::Acquire);
             slots
                 .ensure(slots.chunk_of(self.shard, active))
@@ -169,6 +172,9 @@ impl Ring {
             if self.peak.fetch_max(active + 1, Ordering::AcqRel) & SHUT != 0 {
                 return Err(Refused::Closed);
             }
+            // survives: without its comparison two threads share a chunk, or the driver gives one
+            // back later. Its ordering: the segment, owners' swaps and `peak` have their own. Any
+            // read-modify-write passes on the Release of `leave`.
             if self
                 .active
                 .compare_exchange(active, active + 1, Ordering::AcqRel, Ordering::Relaxed)
@@ -184,12 +190,16 @@ impl Ring {
     pub(super) fn leave(&self, local: u32) -> bool {
         // A read-modify-write: either the driver, whose swap shortens the ring after it, finds the
         // bucket left; or this finds the ring shortened.
+        // survives: in loom the driver's swap reads the newest value, the bucket given back. On
+        // hardware it may miss that, and no thread tells the driver again.
         if local < self.active.fetch_add(0, Ordering::AcqRel) {
             return false;
         }
         // Which one, too: the driver may have let it go while this thread was about to own a bucket
         // in it.
         let left = local + 1;
+        // survives: a note to the driver, which sets a chunk aside while a bucket is owned. The
+        // thread asks after it, by a swap that passes the give-back on, and the driver tries again.
         let before = self.left.swap(left, Ordering::AcqRel);
         if before != 0 && before != left {
             self.left.swap(SEVERAL, Ordering::AcqRel);
@@ -199,6 +209,9 @@ impl Ring {
 
     /// Asks the driver to look after memory. The caller wakes the reaper then.
     pub(super) fn ask(&self) {
+        // Release: the driver that finds the flag finds the bucket left, or the end counted.
+        // survives: the driver owns buckets by swaps, in which loom reads the newest value, and the
+        // counters are standard atomics.
         self.asked.swap(true, Ordering::AcqRel);
     }
 
@@ -209,11 +222,14 @@ impl Ring {
 
     /// Whether a thread has asked.
     pub(super) fn is_asked(&self) -> bool {
+        // survives: `take_asked` swaps after it. In `wanted` the reader has changed the
+        // announcement, AcqRel, after the asking thread did.
         self.asked.load(Ordering::Acquire)
     }
 
     /// The driver's: whether a thread has asked since the last time.
     pub(super) fn take_asked(&self) -> bool {
+        // survives: as `ask`, whose other side the swap is.
         self.is_asked() && self.asked.swap(false, Ordering::AcqRel)
     }
 
@@ -241,10 +257,13 @@ impl Ring {
         live: u64,
         mut let_go: impl FnMut(u32) -> Released,
     ) -> (Tended, Option<u32>) {
+        // survives: the swap that shortens the ring confirms the count, and the driver owns each
+        // bucket of a chunk before that goes. This holds for the second load, too.
         let active = self.active.load(Ordering::Acquire);
         resident.end = resident.end.max(active);
         if Self::is_mostly_free(active, live) {
             // Fails if a thread adds a chunk just now: then it is not mostly free after all.
+            // survives: as `leave`, its other side. The driver owns buckets after it, by swaps.
             let _ = self.active.compare_exchange(
                 active,
                 Self::wanted(live),
@@ -254,6 +273,7 @@ impl Ring {
         }
         let active = self.active.load(Ordering::Acquire);
         // Mostly no thread has left any: the load saves the swap.
+        // survives: the swap is the other side of the note in `leave`.
         let left = match self.left.load(Ordering::Relaxed) {
             0 => 0,
             _ => self.left.swap(0, Ordering::AcqRel),
@@ -308,6 +328,8 @@ impl Ring {
 
     /// The most chunks that there ever were.
     pub(super) fn peak(&self) -> u32 {
+        // survives: the segment is loaded with Acquire, and a walk leaves out a chunk whose segment
+        // it does not see. A thread that knows of an entry has read its chunk's `peak`.
         self.peak.load(Ordering::Acquire) & !SHUT
     }
 
@@ -333,6 +355,7 @@ impl Ring {
             let mut slots = slots.into_iter().flat_map(Run::iter);
             slots.any(|slot| slot.lease().0 != 0)
         };
+        // survives: stronger than needed: models look when all threads have ended.
         let active = self.active.load(Ordering::Acquire);
         (active, (0..self.peak()).filter(used).collect())
     }

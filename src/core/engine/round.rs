@@ -125,6 +125,8 @@ impl<P: Payload, C> Engine<P, C> {
         };
         chores = chores.min(self.carries_on(at, instant.tick));
         if chores != shard.chores.load(Ordering::Relaxed) {
+            // survives: one word, with nothing behind it. The reaper reads it after its
+            // announcement, which a driver that left the shard has changed before (`depart`).
             shard.chores.store(chores, Ordering::Release);
         }
         #[cfg(feature = "tracing")]

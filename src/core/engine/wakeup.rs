@@ -84,6 +84,8 @@ impl Wakeup {
 
     /// The reaper is awake, and no thread needs to wake it.
     pub(super) fn awake(&self) {
+        // survives: the next announcement swaps the same word. It acquires what this swap did not,
+        // and there is one more round.
         self.announced.swap(0, Ordering::AcqRel);
         #[cfg(expiry_loom)]
         self.sleeps_until

@@ -26,6 +26,8 @@ impl Index {
         {
             return Ok(false);
         }
+        // survives: the swap of the state has told whether there is a table, and the directory's
+        // swap publishes it. This holds for the store below, too.
         if place.table.load(Ordering::Acquire).is_null() {
             #[allow(clippy::cast_possible_truncation)] // fewer than 32 classes
             let table = match Table::map(MIN_CLASS + class as u32).and_then(boxed) {
@@ -72,6 +74,8 @@ impl Index {
             .is_err()
         {
             // Somebody else's came first. Ours was never listed, so nobody has been in it.
+            // survives: the thread that takes the table next could miss that it was made, and map
+            // another. Loom does not count that memory.
             self.places[class].state.store(UNUSED, Ordering::Release);
         }
         true
@@ -183,6 +187,9 @@ impl Index {
                     let word = table.word_at(at, home, position).load(Ordering::Acquire);
                     // Bits of a closed home only ever go: set after the word was read, it was the word's all
                     // the time, and not one of somebody's who has reserved the place since.
+                    // survives: the word was read with Acquire, and a reserving thread acquires the
+                    // removal that left the place free. So a thread that reads a reserved word
+                    // finds the bit gone.
                     if home.header.load(Ordering::Acquire) & 1 << position == 0 {
                         continue;
                     }
@@ -196,6 +203,8 @@ impl Index {
                     }
                 }
                 // Words may be left whose removal is under way; they are theirs to take.
+                // survives: in a closed home bits only go: a late header makes this thread look
+                // once more. The fences of pins order the removing threads with the retirement.
                 if home.header.load(Ordering::Acquire) & BITS == 0 {
                     at += 1;
                 }
@@ -258,6 +267,8 @@ impl Index {
         }
         self.stuck.store(0, Ordering::Relaxed);
         let place = &self.places[class];
+        // survives: stronger than needed: RETIRED only makes the driver turn grace periods. The
+        // driver acquires what it gives back with UNREACHABLE.
         place.state.store(RETIRED, Ordering::Release);
         let state = place.state.clone();
         // Only this: it runs on whichever thread pins next, which must not have to give pages back.
@@ -279,6 +290,8 @@ impl Index {
             }
             waiting |= state == RETIRED;
             if state == UNREACHABLE {
+                // survives: the state was read with Acquire, and the table was there before it was
+                // in use.
                 // SAFETY: published by `acquire`; tables are freed only with `self`.
                 if let Some(table) = unsafe { place.table.load(Ordering::Acquire).as_ref() } {
                     table.release();

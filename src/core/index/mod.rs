@@ -219,6 +219,7 @@ impl Index {
 
     #[inline]
     fn table(&self, class: usize) -> &Table {
+        // survives: the class comes from the directory, which was loaded with Acquire.
         // SAFETY: a class is listed in the directory only after its table was published (`acquire`,
         // Release in the directory's swap), and tables are freed only with `self`.
         unsafe { &*self.places[class].table.load(Ordering::Acquire) }
@@ -473,6 +474,7 @@ impl TwoWords {
 impl Drop for Index {
     fn drop(&mut self) {
         for place in self.places.iter() {
+            // survives: stronger than needed: `&mut self`.
             let table = place.table.load(Ordering::Acquire);
             if !table.is_null() {
                 // SAFETY: made by `acquire` from a box; `&mut self`: nobody uses it any more.

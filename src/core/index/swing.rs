@@ -55,6 +55,8 @@ impl<const OWN: usize> Table<OWN> {
             // (model `a_late_swing_beside_a_reused_slot`).
             let word = place.load(Ordering::Acquire);
             // Before the look into the slot, which is this word's then: the caller is pinned.
+            // survives: the word was read with Acquire before it, as in `carry_words`. A swing that
+            // misses a word on its way to a younger table goes round again while its target lives.
             let now = home.header.load(Ordering::Acquire);
             let believed = VERSIONS | 1 << position;
             if now & believed != header & VERSIONS | 1 << position {
@@ -84,6 +86,8 @@ impl<const OWN: usize> Table<OWN> {
     pub(super) fn take_copied(&self, at: usize, position: usize) -> Option<u64> {
         let home = &self.homes.as_slice()[at];
         loop {
+            // survives: a late header makes the swap in `disown` fail. A bit that reads as gone is
+            // gone for good, and nothing is read by it.
             let header = home.header.load(Ordering::Acquire);
             if header & 1 << position == 0 {
                 return None;
@@ -118,10 +122,15 @@ impl<const OWN: usize> Table<OWN> {
     /// Takes the copy at `position` away, whatever it names: its bit is the migrating thread's, who calls this.
     pub(super) fn withdraw(&self, position: usize, hash: u32) {
         let (at, home) = self.home(hash);
+        // survives: the migrating thread set the bit, and no other thread takes it. The swap in
+        // `disown` confirms the rest of the header. This holds for the load in the loop, too.
         let mut header = home.header.load(Ordering::Acquire);
         while header & 1 << position != 0 && !home.disown(header, position) {
             header = home.header.load(Ordering::Acquire);
         }
+        // survives: stronger than needed: the entry has ended, so a lookup has nothing to look for
+        // elsewhere. Words of another home have another hash, and the next migrating thread comes
+        // after this one.
         self.word_at(at, home, position).store(0, Ordering::Release);
     }
 }

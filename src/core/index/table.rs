@@ -91,6 +91,8 @@ unsafe impl ZeroValid for Overflow {
     }
     fn zero(&self) {
         for word in &self.words {
+            // survives: stands in for pages that are given back. UNUSED is stored with Release
+            // after it.
             word.store(0, Ordering::Release);
         }
     }
@@ -352,6 +354,9 @@ impl<const OWN: usize> Table<OWN> {
     /// How many words of this hash are published.
     pub(super) fn alike(&self, hash: u32) -> usize {
         let (at, home) = self.home(hash);
+        // survives: before a bit goes, the header that `publish` swaps has the copy or the closing
+        // mark: that swap fails, and `publish` counts again. A bit seen late is counted twice, as
+        // it may be anyway.
         let header = home.header.load(Ordering::Acquire);
         self.matching(at, home, header, wanted(hash)).count_ones() as usize
     }
@@ -376,6 +381,8 @@ impl<const OWN: usize> Table<OWN> {
     pub(super) fn close(&self, hash: u32) {
         let home = self.home_of(hash);
         if home.header.load(Ordering::Relaxed) & CLOSED == 0 {
+            // survives: stronger than needed: the header's own history orders it. A publishing
+            // thread swaps the header before this, or fails, and sees the younger table later.
             home.header.fetch_or(CLOSED, Ordering::AcqRel);
         }
     }
@@ -481,11 +488,15 @@ impl<const OWN: usize> Table<OWN> {
         let home = self.home_of(hash_of(value));
         let word = home.words.get(position)?;
         // The orderings, and the order, are those of `remove`.
+        // survives: only the migrating thread may take the caller's word away, and it closes the
+        // home first, so the swap of the header fails. This holds for both loads.
         let header = home.header.load(Ordering::Acquire);
         if word.load(Ordering::Acquire) != value || header & 1 << position == 0 {
             return None;
         }
         home.disown(header, position).then(|| {
+            // survives: stronger than needed: no key is migrated by this way, so a lookup that
+            // finds the word gone has nothing to look for elsewhere. `remove` needs it.
             word.store(0, Ordering::Release);
             header & CLOSED != 0
         })
@@ -506,6 +517,10 @@ impl<const OWN: usize> Table<OWN> {
             let position = matching.trailing_zeros() as usize;
             let word = self.word_at(at, home, position);
             if home.disown(header, position) {
+                // Release: a thread that reserves the place acquires the removal. So a migrating
+                // thread that reads its word finds the bit gone (`carry_words`).
+                // survives: the reserving thread swaps the header, and loom reads the newest value
+                // in a swap.
                 word.store(0, Ordering::Release);
                 return Some(header & CLOSED != 0);
             }

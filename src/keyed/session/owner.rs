@@ -33,6 +33,9 @@ impl SessionTracker {
         let checked = self.with(id, |pin, found| {
             Self::lives(found)?;
             let word = &Self::seat(pin, found).owner;
+            // survives: one word, with nothing behind it. `written` asks for the lease after it by
+            // a read-modify-write, which models notice. Holds for the swap and for `set_owner`,
+            // too.
             let mut held = word.load(Ordering::Acquire);
             if held == NOBODY && owner != NOBODY {
                 let taken =

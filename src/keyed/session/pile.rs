@@ -192,6 +192,7 @@ fn free(first: *mut Link) {
 
 impl Drop for Pile {
     fn drop(&mut self) {
+        // survives: stronger than needed: `&mut self`.
         free(self.head.load(Ordering::Acquire));
     }
 }

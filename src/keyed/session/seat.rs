@@ -39,6 +39,8 @@ impl Seat {
     }
 
     pub(super) fn is_global(&self) -> bool {
+        // survives: stronger than needed, here and in `upgrade`: one word, with nothing behind it.
+        // Kept: a user who sees an upgrade may expect to see what was done before it.
         self.flags.load(Ordering::Acquire) & GLOBAL != 0
     }
 
@@ -64,16 +66,19 @@ impl Seat {
 
     /// By the thread that has ended it: what it was in the end, and whether it is on the pile.
     pub(super) fn end(&self, id: SessionId, remaining: Option<Duration>) -> (SessionInfo, bool) {
+        // survives: stronger than needed: one word. The swap of the lease shows the owner.
         let flags = self.flags.fetch_or(ENDED, Ordering::AcqRel);
         (self.info(id, flags, remaining), flags & TOUCHED != 0)
     }
 
     /// What it is just now.
     pub(super) fn look(&self, id: SessionId, remaining: Option<Duration>) -> SessionInfo {
+        // survives: stronger than needed: one word, with nothing behind it.
         self.info(id, self.flags.load(Ordering::Acquire), remaining)
     }
 
     fn info(&self, id: SessionId, flags: u32, remaining: Option<Duration>) -> SessionInfo {
+        // survives: stronger than needed: the owner is one word, with nothing behind it.
         SessionInfo {
             id,
             owner: self.owner.load(Ordering::Acquire),

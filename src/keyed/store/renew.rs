@@ -129,7 +129,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         };
         let mut lost = None;
         loop {
-            // The lease is read first: the hash cannot be older than the lease's occupant.
+            // survives: the lease is read first, with Acquire, so the hash is not older than its
+            // occupant. If it is a later one's, the swap of the lease fails. A renewal without a
+            // swap took effect at that read.
             let lease = spot.slot.lease();
             let same = lease.incarnation() == place.generation
                 && spot.note.load(Ordering::Acquire) == place.hash;

@@ -106,6 +106,8 @@ impl Trees {
             return false;
         }
         loop {
+            // survives: the loop reads the lease first, with Acquire, so the key is not older than
+            // that occupant. If it is a later occupant's, the swap of the lease fails.
             let same = lease.incarnation() == seen.incarnation()
                 && matches!(lease.state(), State::Live | State::Initing)
                 && slot.fields().key.load(Ordering::Acquire) == key;
