@@ -1,4 +1,5 @@
-//! Loom models of the real code. See `tests/`, and `docs/loom.md` for what each of them guards.
+//! Loom models of the real code. `docs/verification.md` names the races that they close, and what
+//! loom does not see.
 //!
 //! Nothing here runs without `--cfg expiry_loom`:
 //!

@@ -181,8 +181,9 @@ fn w15_get_and_take() {
     });
 }
 
-/// W15 with a replacement: the reader sees one or the other, and not the old one again. The reader is the
-/// spawned thread: loom finds little to interrupt where the main thread only reads (`docs/loom.md`).
+/// W15 with a replacement: the reader sees one or the other, and not the old one again. The reader is
+/// the spawned thread: loom finds little to interrupt where the main thread only reads
+/// (`docs/verification.md`).
 #[test]
 fn w15_get_and_replace() {
     model("w15_get_and_replace", || {

@@ -1,5 +1,5 @@
-//! Orderings whose weakening no other model noticed (`cargo xtask weaken`, `docs/mutants.md`): what one thread did is there for the
-//! other, whatever way it hears of it.
+//! Orderings whose weakening no other model noticed (`cargo xtask weaken`). What one thread did is
+//! visible to the other, by each way in which the other can learn of it.
 
 use expiry::model::{Inserted, Mail};
 use expiry::{Ack, AckError, Cause, Done, Reason, Root, Timeout};

@@ -438,7 +438,7 @@ fn two_changes_beside_a_migration() {
 /// A look-up beside two replacements finds a value. Guards: a forwarded slot is judged by the lease that ended the way there.
 ///
 /// The thread that looks up is the spawned one: loom finds little to interrupt where the main thread only
-/// reads (`docs/loom.md`).
+/// reads (`docs/verification.md`).
 #[test]
 fn a_look_up_beside_a_swing() {
     model("a_look_up_beside_a_swing", || {
