@@ -280,8 +280,6 @@ pub(crate) struct Sender<T> {
     undelivered: AtomicU64,
     /// No thread waits for room any more.
     closing: AtomicBool,
-    /// No thread waits for room for the time being: see [`relieve`](Sender::relieve).
-    relieved: AtomicBool,
     #[cfg(feature = "async")]
     listeners: Arc<Listeners>,
 }
@@ -315,7 +313,6 @@ pub(crate) fn channel<T>(
         spilled: AtomicU64::new(0),
         undelivered: AtomicU64::new(0),
         closing: AtomicBool::new(false),
-        relieved: AtomicBool::new(false),
         #[cfg(feature = "async")]
         listeners: listeners.clone(),
     };
@@ -406,20 +403,9 @@ impl<T> Sender<T> {
         let _ = self.spill.send(item);
     }
 
-    /// Until the guard is dropped, no thread waits for room: what has none spills. For the one thread
-    /// that reads the channel, when it is about to wait for another thread, which may be waiting for
-    /// room itself. Guards nest.
-    pub(crate) fn relieve(&self) -> Relief<'_> {
-        let before = self.relieved.swap(true, Ordering::Relaxed);
-        Relief {
-            relieved: &self.relieved,
-            before,
-        }
-    }
-
     fn wait(&self, mut item: T) -> bool {
         loop {
-            if self.closing.load(Ordering::Relaxed) || self.relieved.load(Ordering::Relaxed) {
+            if self.closing.load(Ordering::Relaxed) {
                 // Each of a million roots that a shutdown cancels comes by here. No time to wait is not the same: the channel gives
                 // the processor away before it looks at that.
                 return self.send_or_spill(item);
@@ -448,18 +434,6 @@ impl<T> Sender<T> {
             event!(WARN, "channel full: spilling", length = self.bounded.len());
         }
         sent
-    }
-}
-
-/// See [`Sender::relieve`].
-pub(crate) struct Relief<'a> {
-    relieved: &'a AtomicBool,
-    before: bool,
-}
-
-impl Drop for Relief<'_> {
-    fn drop(&mut self) {
-        self.relieved.store(self.before, Ordering::Relaxed);
     }
 }
 

@@ -122,6 +122,7 @@ mod core;
 mod error;
 mod hash;
 mod keyed;
+mod lifecycle;
 #[cfg(expiry_loom)]
 #[doc(hidden)]
 pub mod model;

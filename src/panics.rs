@@ -1,12 +1,50 @@
-//! What runs on a thread that has nothing to do with it, handlers and drops, must not take that thread with it.
+//! Calls of the user's code by a store: handlers, listeners, wakers, drops.
+//!
+//! **A panic stays in the call.** It does not end the thread that made the call.
+//!
+//! **A thread inside such a call waits for no store.** The code that is called may shut another store
+//! down, whose thread may at that moment be inside a call that shuts this one down. So every operation
+//! that waits for a store's threads asks [`is_inside`] first, and where that is true leaves the rest of
+//! its work to the thread that it would wait for.
 
 use crate::trace::event;
 use std::any::Any;
+use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-/// Runs `f`. True if it panicked, which nobody else hears of: not even a payload whose drop panics gets out.
+#[cfg(not(expiry_loom))]
+thread_local!(static DEPTH: Cell<u32> = const { Cell::new(0) });
+#[cfg(expiry_loom)]
+loom::thread_local!(static DEPTH: Cell<u32> = Cell::new(0));
+
+/// Whether this thread is inside a call of the user's code that some store makes.
+pub(crate) fn is_inside() -> bool {
+    DEPTH.with(Cell::get) != 0
+}
+
+/// While it lives, this thread is inside such a call. Guards nest.
+struct Inside;
+
+impl Inside {
+    #[inline]
+    fn enter() -> Self {
+        DEPTH.with(|depth| depth.set(depth.get() + 1));
+        Inside
+    }
+}
+
+impl Drop for Inside {
+    #[inline]
+    fn drop(&mut self) {
+        DEPTH.with(|depth| depth.set(depth.get() - 1));
+    }
+}
+
+/// Runs `f`, which is the user's code. Returns whether it panicked. A payload whose drop panics does
+/// not get out either.
 #[inline(always)]
 pub(crate) fn caught(f: impl FnOnce()) -> bool {
+    let _inside = Inside::enter();
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(()) => false,
         Err(payload) => {
@@ -33,6 +71,7 @@ fn message(payload: &(dyn Any + Send)) -> &str {
 /// As [`caught`], for what tells of panics itself.
 #[cfg(feature = "tracing")]
 pub(crate) fn quietly(f: impl FnOnce()) {
+    let _inside = Inside::enter();
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
         swallow(payload);
     }

@@ -6,7 +6,8 @@ use super::{AckTracker, OnDrop, Outcomes};
 use crate::channel::{channel, WhenFull};
 use crate::core::engine::Engine;
 use crate::error::BuildError;
-use crate::setup::{setters, Reaper, Setup};
+use crate::lifecycle::Reaper;
+use crate::setup::{setters, Setup};
 use crate::time::nanos;
 use rand::RngCore;
 use std::sync::Arc;
@@ -464,7 +465,7 @@ impl AckTrackerBuilder {
         let budget = self.setup.budget;
         let (trees, on_drop) = self.trees(target)?;
         let trees = Arc::new(trees);
-        let reaper = Reaper::start(&trees, |trees| &trees.engine, budget, Trees::last)?;
+        let reaper = Reaper::start(&trees, |trees| &trees.engine, budget)?;
         Ok(AckTracker {
             trees,
             reaper: Some(reaper),

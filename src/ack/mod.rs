@@ -36,7 +36,7 @@ pub use outcome::{Ack, Done, Outcome, Reason, Root, RootId};
 pub use shutdown::Fate;
 pub use tuple::Tuple;
 
-use crate::setup::Reaper;
+use crate::lifecycle::Reaper;
 #[cfg(doc)]
 use crate::WhenFull;
 use std::fmt;

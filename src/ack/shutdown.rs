@@ -3,7 +3,10 @@
 #[cfg(doc)]
 use super::{AckError, Reason};
 use super::{AckTracker, Outcome};
-use crate::setup::Reaper;
+#[cfg(feature = "async")]
+use crate::core::engine::Face;
+use crate::lifecycle::{shut, Reaper};
+use crate::panics::is_inside;
 #[cfg(doc)]
 use crate::WhenFull;
 #[cfg(feature = "async")]
@@ -67,28 +70,10 @@ impl AckTracker {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self, fate: Fate) -> Vec<Outcome> {
-        self.trees.engine.refuse();
-        if self.trees.engine.is_driving() && self.reaper().is_none() {
-            // The caller is a handler that a poll or a shutdown of this thread has called: the call
-            // cannot wait for its own thread.
-            return Vec::new();
-        }
-        self.trees.deliver.close();
-        if let Some(reaper) = self.reaper() {
-            // This thread cannot wait for itself, nor for a round that waits for this call. And
-            // when the reaper stops and closes the engine, it waits until this thread has delivered
-            // its outcomes.
-            let is_awaited = reaper.is_current() || self.trees.engine.is_driving();
-            if is_awaited || self.trees.is_telling() {
-                reaper.ask();
-                self.trees.engine.wake_reaper();
-                return Vec::new();
-            }
-        } else if self.trees.is_telling() {
-            // There is no reaper to ask.
-            return Vec::new();
-        }
-        if let Fate::Drain(limit) = fate {
+        let trees = &*self.trees;
+        trees.engine.refuse();
+        trees.deliver.close();
+        if let (Fate::Drain(limit), false) = (fate, is_inside()) {
             let began = std::time::Instant::now();
             while !self.is_drained() && began.elapsed() < limit {
                 if self.reaper().is_none() {
@@ -97,22 +82,14 @@ impl AckTracker {
                 std::thread::sleep(Duration::from_millis(1).min(limit));
             }
         }
-        let mut returned = Vec::new();
         if fate == Fate::Return {
-            self.trees
-                .close(Some(&mut |outcome| returned.push(outcome)));
-        } else {
-            self.trees.close(None);
+            trees.returned.want();
         }
-        if let Some(reaper) = self.reaper() {
-            reaper.join(&self.trees.engine);
+        shut(&trees.engine, self.reaper.as_ref(), trees);
+        match fate {
+            Fate::Return => trees.returned.take(),
+            _ => Vec::new(),
         }
-        #[cfg(feature = "async")]
-        if fate == Fate::Return {
-            // The outcomes for a future that was dropped, or has yet to end.
-            returned.append(&mut self.trees.returned.take());
-        }
-        returned
     }
 
     /// The reaper, if there is one in this process.
@@ -184,8 +161,7 @@ impl AckTracker {
                 None
             }
             (Some(reaper), _) => {
-                reaper.ask();
-                engine.wake_reaper();
+                reaper.ask(engine);
                 None
             }
             (None, Fate::Drain(limit)) => {
@@ -193,7 +169,7 @@ impl AckTracker {
                 now.checked_add(limit).or_else(|| now.checked_add(FAR))
             }
             (None, _) => {
-                self.close_by_hand();
+                self.trees.close();
                 None
             }
         };
@@ -215,14 +191,7 @@ impl AckTracker {
         };
         engine.poll_beside(engine.clock().now(), 4096, &*self.trees);
         let over = self.is_drained() || Instant::now() >= until;
-        over.then(|| self.close_by_hand())
-    }
-
-    fn close_by_hand(&self) {
-        // In a handler, or a waker, the shutdown is only asked for, as by `shutdown`.
-        if !self.trees.engine.is_driving() && !self.trees.is_telling() {
-            self.trees.last();
-        }
+        over.then(|| self.trees.close())
     }
 }
 

@@ -215,32 +215,6 @@ fn fresh_index() -> Index {
     }
 }
 
-#[cfg(not(expiry_loom))]
-thread_local!(static ROUNDS: Cell<u32> = const { Cell::new(0) });
-#[cfg(expiry_loom)]
-loom::thread_local!(static ROUNDS: Cell<u32> = Cell::new(0));
-
-/// While it lives, this thread is in a round of some engine's driver: in a listener, or in a `Drop` that a driver runs.
-pub(crate) struct InRound(());
-
-impl InRound {
-    pub(crate) fn begin() -> Self {
-        ROUNDS.with(|rounds| rounds.set(rounds.get() + 1));
-        InRound(())
-    }
-
-    /// Whether this thread is in one.
-    pub(crate) fn is_current() -> bool {
-        ROUNDS.with(Cell::get) != 0
-    }
-}
-
-impl Drop for InRound {
-    fn drop(&mut self) {
-        ROUNDS.with(|rounds| rounds.set(rounds.get() - 1));
-    }
-}
-
 /// One `T` per thread index, each made when its thread first asks for it, never moved, freed with the engine.
 ///
 /// A stripe costs its own memory and a pointer to it. The pointers of the first [`NEAR`] indices lie in the array itself,

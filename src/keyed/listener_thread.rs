@@ -25,18 +25,16 @@
 //! item, or the sending thread finds `over` set and empties the channel itself. That is a thread which
 //! ended an entry before or beside a shutdown, and comes to its listener afterwards.
 //!
-//! **No thread waits for itself.** On the listener thread a shutdown asks, and waits for nothing: that
-//! thread counts as one that is in a round ([`InRound`]). What the listener ends while the channel is
-//! full spills, under `WhenFull::Wait`, too. While the listener waits for a driver, in a flush or after
-//! a jump of the clock by years, all that finds no room spills ([`relieve`](ListenerThread::relieve)).
-//! Neither the reaper nor a listener thread ever waits for a
-//! listener thread. In the child of a fork there is none, and each thread calls the listener itself.
+//! **No listener waits for a listener thread.** A thread that is [inside](is_inside) a listener, of this
+//! store or of another one, waits neither for room in the channel nor for the thread's end: what finds
+//! no room spills, under `WhenFull::Wait`, too. In the child of a fork there is no listener thread, and
+//! each thread calls the listener itself.
 
 use super::removed::{EndedSlot, Held};
 use super::store::{Cause, Store};
-use crate::channel::{channel, Receiver, Relief, Sender, WhenFull};
-use crate::core::threads::InRound;
+use crate::channel::{channel, Receiver, Sender, WhenFull};
 use crate::error::BuildError;
+use crate::panics::is_inside;
 use crate::sync::worker::Worker;
 use crate::sync::{step, AtomicBool, Ordering};
 use crate::trace::event;
@@ -94,7 +92,6 @@ impl ListenerThread {
         {
             let kept = store.clone();
             let worker = Worker::spawn("expiry-listener", move || {
-                let _in_round = InRound::begin();
                 if let Some(this) = &kept.listener_thread {
                     this.run(&kept);
                 }
@@ -161,7 +158,7 @@ impl ListenerThread {
     }
 
     /// Has the listener called for an entry that this thread has ended. The caller is unpinned. Under
-    /// `WhenFull::Wait` it waits for room.
+    /// `WhenFull::Wait` it waits for room, unless it is inside a listener.
     #[cold]
     pub(super) fn queue<K: 'static, V: 'static>(
         &self,
@@ -177,7 +174,7 @@ impl ListenerThread {
             id: ended.share(),
             cause,
         };
-        let sent = if self.worker.get().is_some_and(Worker::is_current) {
+        let sent = if is_inside() {
             self.sender.put_back(item)
         } else {
             self.sender.put(item)
@@ -190,14 +187,6 @@ impl ListenerThread {
         if self.over.fetch_or(false, Ordering::AcqRel) {
             self.drain(store);
         }
-    }
-
-    /// The listener is about to wait for a driver. Under `WhenFull::Wait` that may be waiting for room,
-    /// which the listener thread alone makes: until the guard is dropped, what has none spills. On
-    /// other threads this does nothing.
-    pub(super) fn relieve(&self) -> Option<Relief<'_>> {
-        let here = self.worker.get().is_some_and(Worker::is_current);
-        here.then(|| self.sender.relieve())
     }
 
     /// There is a shutdown: no thread waits for room any more. What has none spills.
@@ -226,10 +215,10 @@ impl ListenerThread {
         self.asked.load(std::sync::atomic::Ordering::Acquire)
     }
 
-    /// Waits for the thread's end, if it was asked to. In a listener, or in a `Drop` that a driver
-    /// runs, it does not wait: that thread may be the one that is waited for.
+    /// Waits for the thread's end, if it was asked to end. A thread inside a call of the user's code
+    /// does not wait.
     pub(super) fn join(&self) {
-        if !self.is_asked() || InRound::is_current() || self.is_lost() {
+        if !self.is_asked() || is_inside() || self.is_lost() {
             return;
         }
         if let Some(worker) = self.worker.get() {
@@ -257,7 +246,7 @@ impl ListenerThread {
     }
 }
 
-/// The thread's work, for models, which see no system's thread. See `loom-tests/tests/listener.rs`.
+/// The thread's work, for models, which see no system's thread. See `loom-tests/tests/it/listener.rs`.
 #[cfg(expiry_loom)]
 impl<K, V, S> crate::ExpiringMap<K, V, S>
 where

@@ -3,7 +3,8 @@
 use super::waiters::Waiters;
 use super::Timeouts;
 use crate::error::BuildError;
-use crate::setup::{setters, Reaper, Setup};
+use crate::lifecycle::Reaper;
+use crate::setup::{setters, Setup};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -192,12 +193,8 @@ impl TimeoutsBuilder {
     pub fn build(self) -> Result<Timeouts, BuildError> {
         let budget = self.setup.budget;
         let mut timeouts = self.build_manual()?;
-        timeouts.reaper = Some(Reaper::start(
-            &timeouts.waiters,
-            |waiters| &waiters.engine,
-            budget,
-            Waiters::close,
-        )?);
+        let reaper = Reaper::start(&timeouts.waiters, |waiters| &waiters.engine, budget)?;
+        timeouts.reaper = Some(reaper);
         Ok(timeouts)
     }
 

@@ -23,7 +23,7 @@ use crate::ack::Polled;
 use crate::core::engine::Face;
 use crate::core::lateness::Lateness;
 use crate::error::BuildError;
-use crate::setup::{shut, Reaper};
+use crate::lifecycle::{shut, shut_soon, Reaper};
 use std::fmt;
 use std::future::IntoFuture;
 use std::sync::atomic::Ordering::Relaxed;
@@ -311,8 +311,7 @@ impl Timeouts {
     }
 
     /// Wakes what is due, with at most about `budget` steps of work. For those without a reaper; harmless on others. Never waits: any number
-    /// of threads may poll, each leaves out the shards that another one is at. (After a shutdown it does what is left of that, as
-    /// [`shutdown`](Self::shutdown) does.)
+    /// of threads may poll, each leaves out the shards that another one is at.
     ///
     /// # Examples
     ///
@@ -340,10 +339,6 @@ impl Timeouts {
         let engine = &self.waiters.engine;
         let now = engine.clock().now();
         let round = engine.poll_beside(now, budget.max(1), &*self.waiters);
-        if Reaper::here(self.reaper.as_ref()).is_none() && engine.is_refusing() {
-            // A waker of this round may have asked for it.
-            self.shutdown();
-        }
         Polled {
             more: round.more || round.busy,
             next: round.next.map(|tick| engine.ticks().until(now, tick)),
@@ -511,9 +506,7 @@ impl Timeouts {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self) {
-        shut(&self.waiters.engine, self.reaper.as_ref(), || {
-            self.waiters.close();
-        });
+        shut(&self.waiters.engine, self.reaper.as_ref(), &*self.waiters);
     }
 
     /// As [`shutdown`](Self::shutdown), without blocking the thread: what comes later is refused when this returns, the reaper wakes what waits, and
@@ -541,8 +534,7 @@ impl Timeouts {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {
-        let close = || self.waiters.close();
-        crate::setup::shut_soon(&self.waiters.engine, self.reaper.as_ref(), close)
+        shut_soon(&self.waiters.engine, self.reaper.as_ref(), &*self.waiters)
     }
 
     /// For models: the clock has come to `tick`.

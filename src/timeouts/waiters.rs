@@ -430,12 +430,6 @@ impl Waiters {
                 .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
     }
-
-    /// Ends everything, and wakes it.
-    pub(super) fn close(&self) {
-        self.engine
-            .close(self, |claim, _| self.wake(&claim, End::Closed));
-    }
 }
 
 impl Face<Held> for Waiters {
@@ -444,6 +438,11 @@ impl Face<Held> for Waiters {
     }
 
     fn prepare(&self, _: u32, _: Slot<'_, Held>, _: Lease) {}
+
+    fn close(&self) {
+        self.engine
+            .close(self, |claim, _| self.wake(&claim, End::Closed));
+    }
 
     fn expired(&self, claim: Claim<'_, Held>, _: Lease, _: u64, _: u64) {
         self.wake(&claim, End::Fired);

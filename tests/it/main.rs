@@ -6,6 +6,8 @@ mod attack;
 mod attack_keyed;
 mod bad_input;
 mod drops;
+#[cfg(feature = "async")]
+mod each_other;
 mod expiring_map;
 mod features;
 mod hammer_keyed;

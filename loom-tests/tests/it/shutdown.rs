@@ -1,14 +1,14 @@
 //! Shutdowns as futures: who waits for the end is woken by it.
 
-use expiry::{Ack, AckTracker, Fate, ManualClock, Outcome};
+use expiry::{Ack, AckTracker, Cause, ExpiringMap, Fate, Lifetime, ManualClock, Outcome, Timeout};
 use loom::sync::atomic::AtomicBool as Modelled;
 use loom::thread::{current, park, Thread};
-use loom_tests::{builder, large, model, thread, Rig};
+use loom_tests::{at_once, builder, large, model, thread, MapRig, Rig, TICK};
 use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
 const EDGE: u64 = 5;
@@ -110,5 +110,66 @@ fn e2_drained_and_polled() {
         assert!(block_on(ended).is_empty());
         a.join().unwrap();
         assert!(rig.told()[0].is_acked());
+    });
+}
+
+/// A listener, which waits for no thread, shuts a map down whose only shard another thread may be
+/// driving. One of the two closes the map.
+#[test]
+fn a_shutdown_in_a_listener_beside_a_driver() {
+    model("a_shutdown_in_a_listener_beside_a_driver", || {
+        let rig = MapRig::used(|builder| builder);
+        let map = rig.map.clone();
+        let (calls, driven) = at_once(|| {
+            rig.map.insert(1, 10).unwrap();
+            let calls = MapRig::new(|builder| builder.on_end(move |_, _, _| map.shutdown()));
+            calls.map.insert(1, 1).unwrap();
+            (calls, rig.map.clone())
+        });
+        let driver = thread::spawn(move || {
+            driven.poll(usize::MAX);
+        });
+        calls.map.remove(&1);
+        driver.join().unwrap();
+        assert_eq!(rig.told(), [(10, Cause::Closed)]);
+    });
+}
+
+/// The listeners of two maps, which two threads drive, shut each other's map down. Neither waits, and
+/// both maps are closed.
+#[test]
+fn two_stores_shut_each_other_down() {
+    large("two_stores_shut_each_other_down", || {
+        let asked = Arc::new(Mutex::new([false; 2]));
+        let maps: [Arc<OnceLock<Weak<ExpiringMap<u64, u64>>>>; 2] = Default::default();
+        let rigs = at_once(|| {
+            [0, 1].map(|at| {
+                let (other, asked) = (maps[1 - at].clone(), asked.clone());
+                let listener = move |_: &u64, _: &u64, cause| {
+                    if cause == Cause::Expired {
+                        asked.lock().unwrap()[1 - at] = true;
+                        let other = other.get().and_then(Weak::upgrade);
+                        other.expect("both are there").shutdown();
+                    }
+                };
+                let rig = MapRig::new(|builder| builder.on_end(listener));
+                let _ = maps[at].set(Arc::downgrade(&rig.map));
+                let soon = Lifetime::new().live(Timeout::After(TICK));
+                rig.map.insert_with(1, 1, soon).unwrap();
+                rig.map.insert(2, 2).unwrap();
+                rig.clock.advance(2 * TICK);
+                rig
+            })
+        });
+        let driven = rigs[0].map.clone();
+        let driver = thread::spawn(move || {
+            driven.poll(usize::MAX);
+        });
+        rigs[1].drive();
+        driver.join().unwrap();
+        // A map that is shut down before its entry has expired does not shut the other one down.
+        for (rig, asked) in rigs.iter().zip(*asked.lock().unwrap()) {
+            assert_eq!(rig.map.is_empty(), asked);
+        }
     });
 }

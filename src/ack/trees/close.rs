@@ -3,12 +3,14 @@
 use super::Trees;
 use crate::ack::outcome::{Outcome, Reason, Root, RootId};
 use crate::core::lease::State;
+use crate::panics::is_inside;
 use crate::sync::park::Patience;
 use crate::sync::Ordering;
 
 impl Trees {
     /// Ends every live root. `f` gets the outcomes, if there is one; otherwise they are delivered.
-    pub(crate) fn close(&self, mut f: Option<&mut dyn FnMut(Outcome)>) {
+    /// Returns whether the engine is closed.
+    fn end_all(&self, mut f: Option<&mut dyn FnMut(Outcome)>) -> bool {
         self.engine.close(self, |claim, lease| {
             let early = !matches!(lease.state(), State::Live | State::LiveIssued);
             self.engine.with_stripe(|mine, _| {
@@ -38,48 +40,36 @@ impl Trees {
                     }
                 }
             });
-        });
-        self.finish_telling();
+        })
     }
 
-    /// The reaper's last call. There are live roots only if a handler, or a task, has asked the
-    /// reaper to stop.
-    pub(crate) fn last(&self) {
-        #[cfg(feature = "async")]
-        {
-            let close = |left: &mut Vec<_>| self.close(Some(&mut |outcome| left.push(outcome)));
-            if self.returned.fill(close) {
-                return;
-            }
-        }
-        self.close(None);
-    }
-
-    /// Whether this thread has ended a root and has yet to put the outcome into the channel. It is
-    /// in a waker of a task that waits for room then.
-    pub(crate) fn is_telling(&self) -> bool {
-        let are_delivered = || {
-            self.engine
-                .with_stripe(|mine, _| mine.face.undelivered.are_delivered())
+    /// Ends every live root: the roots go to a shutdown that wants them returned, if there is one.
+    /// Then closes the channel, if the engine is closed and every outcome has been delivered.
+    pub(super) fn close_all(&self) {
+        let give = |left: &mut Vec<_>| {
+            self.end_all(Some(&mut |outcome| left.push(outcome)));
         };
-        self.deliver.is_channel() && !are_delivered()
+        self.returned.fill(give);
+        if self.end_all(None) && self.deliver.is_channel() && self.have_delivered() {
+            self.deliver.finish();
+        }
     }
 
-    /// Closes the channel, if there is one, after all roots have ended. It waits for the threads
-    /// that have ended some and have yet to put the outcomes into the channel.
-    fn finish_telling(&self) {
-        if !self.deliver.is_channel() {
-            return;
-        }
+    /// Waits until all threads that have ended roots have put the outcomes into the channel. A thread
+    /// inside a call of the user's code does not wait: it may be one of them. Returns whether all
+    /// have.
+    fn have_delivered(&self) -> bool {
         let mut patience = Patience::new();
-        while !self
-            .engine
-            .stripes()
-            .all(|share| share.undelivered.are_delivered())
-            && !self.engine.has_lost(&patience)
-        {
+        let stripes = || self.engine.stripes();
+        while !stripes().all(|share| share.undelivered.are_delivered()) {
+            if self.engine.has_lost(&patience) {
+                return true;
+            }
+            if is_inside() {
+                return false;
+            }
             patience.wait();
         }
-        self.deliver.finish();
+        true
     }
 }

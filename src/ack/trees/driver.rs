@@ -57,6 +57,10 @@ impl Face<Tree> for Trees {
             .with_stripe(|mine, _| self.finish(mine, claim, lease, target, reason));
     }
 
+    fn close(&self) {
+        self.close_all();
+    }
+
     fn live(&self, shard: usize) -> (u64, u64) {
         self.engine.balance(|share| {
             let Some(counts) = share.counts.get(shard) else {

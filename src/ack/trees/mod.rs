@@ -61,14 +61,12 @@ use self::tree::Tree;
 use self::undelivered::Undelivered;
 use super::deliver::Deliver;
 use super::error::AckError;
-#[cfg(feature = "async")]
 use super::outcome::Outcome;
 use crate::core::engine::{BadTimeout, Engine, Look, Refused, Stripe};
 use crate::core::lease::Lease;
 use crate::core::per_shard::PerShard;
 use crate::core::threads::Counter;
-#[cfg(feature = "async")]
-use crate::setup::Leftovers;
+use crate::lifecycle::Leftovers;
 use crate::time::Timeout;
 use std::sync::atomic::AtomicU64;
 
@@ -129,7 +127,7 @@ pub(crate) struct Trees {
     /// Number of early entries held now.
     early: AtomicU64,
     pub(crate) deliver: Deliver,
-    #[cfg(feature = "async")]
+    /// The roots that a shutdown has ended and has yet to return.
     pub(crate) returned: Leftovers<Outcome>,
 }
 
@@ -159,7 +157,6 @@ impl Trees {
             settings,
             early: AtomicU64::new(0),
             deliver,
-            #[cfg(feature = "async")]
             returned: Leftovers::new(),
         }
     }

@@ -5,11 +5,38 @@ use crate::core::lease::{Lease, State};
 use crate::core::params::CHUNK;
 use crate::core::slot::Payload;
 use crate::core::slots::Run;
+use crate::panics::is_inside;
 use crate::sync::park::Patience;
 #[cfg(feature = "async")]
 use crate::sync::tasks::Until;
-use crate::sync::Ordering;
+use crate::sync::{fence, AtomicBool, Ordering};
 use crate::trace::event;
+
+/// Whether a shutdown may have left shards open, which other threads drove and it could not wait for.
+///
+/// The shutdown sets the flag, and then tries to enter the shards. A driver leaves its shards, and then
+/// looks at the flag. The fences between the two steps of each order them: either the shutdown enters
+/// the shard, or the driver finds the flag set. `a_shutdown_in_a_listener_beside_a_driver` fails without
+/// the driver's fence. The shutdown's fence survives: loom's swaps order it already.
+pub(super) struct Leftover(AtomicBool);
+
+impl Leftover {
+    pub(super) fn none() -> Self {
+        Leftover(AtomicBool::new(false))
+    }
+
+    /// The caller tries to enter the shards after this.
+    fn announce(&self) {
+        self.0.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The caller has left its shards before this.
+    fn is_announced(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 impl<P: Payload, C> Engine<P, C> {
     /// Refuses new entries from about now on; those under way may still come in.
@@ -43,33 +70,58 @@ impl<P: Payload, C> Engine<P, C> {
         header.is_some_and(|header| header.next.is_closed())
     }
 
-    /// Shuts the engine: ends every slot, calling `f` for each that this ended. Goes from shard to
-    /// shard, and waits at each for the thread that is at it: asleep, where that takes long. After
-    /// it returns nothing is live, and nothing can come.
-    pub(crate) fn close(&self, face: &impl Face<P>, mut f: impl FnMut(Claim<'_, P>, Lease)) {
+    /// Ends every entry, and calls `f` for each that this call ended. Returns whether the engine is
+    /// closed: nothing is live then, and nothing can come.
+    ///
+    /// Goes from shard to shard. At a shard that another thread drives it waits until that thread
+    /// has left it. A thread [inside](is_inside) a call of the user's code does not wait: the
+    /// threads that drive those shards close them ([`close_what_was_left`](Self::close_what_was_left)).
+    pub(crate) fn close(
+        &self,
+        face: &impl Face<P>,
+        mut f: impl FnMut(Claim<'_, P>, Lease),
+    ) -> bool {
         self.refuse();
-        let _driving = self.driving();
+        let waits = !is_inside();
+        if !waits {
+            self.leftover.announce();
+        }
+        let driving = self.driving();
+        let mut closed = true;
         let mut left = None;
         for (at, shard) in self.shards.iter().enumerate() {
             let mut patience = Patience::new();
-            let closed = loop {
+            loop {
                 if shard.driver.is_lost() {
-                    // The child of a fork: the thread that is at this shard stayed behind.
-                    break None;
+                    // The child of a fork: the thread that drives this shard stayed behind.
+                    break;
                 }
-                if let Some(closed) = shard.driver.enter(|_| self.close_shard(at, face, &mut f)) {
-                    break closed;
+                let entered = shard.driver.enter(|_| self.close_shard(at, face, &mut f));
+                if let Some(ended) = entered {
+                    left = ended.map(|ended| left.unwrap_or(0) + ended).or(left);
+                    break;
+                }
+                if !waits {
+                    closed = false;
+                    break;
                 }
                 patience.wait();
-            };
-            if let Some(ended) = closed {
-                left = Some(left.unwrap_or(0) + ended);
             }
         }
+        drop(driving);
         #[cfg(feature = "async")]
         self.parted();
         if let Some(left) = left {
             event!(INFO, "shut down", left = left);
+        }
+        closed
+    }
+
+    /// This thread has left every shard, and was at some. Closes the store of `face` if a shutdown
+    /// has met this thread there and left those shards to it.
+    pub(super) fn close_what_was_left(&self, face: &impl Face<P>) {
+        if self.leftover.is_announced() {
+            face.close();
         }
     }
 

@@ -73,11 +73,8 @@ pub(crate) trait Face<P: Payload> {
     /// at clock reading `now`: report it and free it. Must not panic.
     fn expired(&self, claim: Claim<'_, P>, lease: Lease, deadline: u64, now: u64);
 
-    /// Calls `wait`, which waits for the driver. The driver may be waiting for the calling thread,
-    /// where the store type has it wait for others: this is the place to let it go on.
-    fn while_waiting(&self, wait: &mut dyn FnMut()) {
-        wait();
-    }
+    /// Closes the store, as far as [`Engine::close`](super::Engine::close) does. May be called again.
+    fn close(&self);
 
     /// How many of a shard's slots are in use, and how many keys its index holds; about.
     fn live(&self, shard: usize) -> (u64, u64);

@@ -13,8 +13,8 @@
 //!   One thread at a time takes the lists and looks after grace periods. Payloads are dropped
 //!   outside of that, so several drivers may drop different batches concurrently.
 //! * The driver calls handlers and listeners unpinned, but while it is at the shard. A poll in a
-//!   handler finds every shard taken; a shutdown in one only asks. [`Engine::close`] goes from
-//!   shard to shard and waits at each until its driver has left it.
+//!   handler finds every shard taken. [`Engine::close`] goes from shard to shard and waits at each
+//!   until its driver has left it; in a handler it leaves that shard to its driver.
 //!
 //! # Shutdown (W8)
 //!
@@ -70,6 +70,7 @@ use crate::sync::park::Patience;
 use crate::sync::{process, thread};
 use crate::time::{Ticks, Timeout, NEVER};
 use admission::Admission;
+use close::Leftover;
 use crossbeam_utils::CachePadded;
 use deadline::Deadlines;
 use keys::Keys;
@@ -109,7 +110,6 @@ struct Driving<'a, P: Payload, C> {
     /// Of the stripe that is marked: an ending thread's is borrowed, and must not be another's
     /// meanwhile.
     index: threads::Index,
-    _in_round: threads::InRound,
 }
 
 impl<P: Payload, C> Drop for Driving<'_, P, C> {
@@ -131,6 +131,7 @@ pub(crate) struct Engine<P: Payload, C> {
     reclaim: Reclaim,
     stalls: Stalls,
     owners: Owners,
+    leftover: Leftover,
     /// The process that it was made in.
     process: u32,
     /// Nanoseconds that rounds of the reaper have taken, and how many there were. Written by it
@@ -161,6 +162,7 @@ impl<P: Payload, C> Engine<P, C> {
             reclaim: Reclaim::new(),
             stalls: Stalls::new(config.pause_grace),
             owners: Owners::new(config.owners),
+            leftover: Leftover::none(),
             process: process::current(),
             busy: Counter::default(),
             rounds: Counter::default(),
@@ -391,7 +393,6 @@ impl<P: Payload, C> Engine<P, C> {
         Driving {
             engine: self,
             index,
-            _in_round: threads::InRound::begin(),
         }
     }
 

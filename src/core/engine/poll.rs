@@ -27,6 +27,9 @@ impl<P: Payload, C> Engine<P, C> {
         if reclaim != NEVER {
             self.wakeup.wake_by(reclaim);
         }
+        if !self.is_driving() {
+            self.close_what_was_left(face);
+        }
         round
     }
 

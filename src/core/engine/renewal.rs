@@ -50,6 +50,7 @@
 use super::{BadTimeout, Engine, Face};
 use crate::core::lease::Lease;
 use crate::core::slot::Payload;
+use crate::panics::is_inside;
 use crate::sync::park::Patience;
 use crate::time::Timeout;
 
@@ -171,21 +172,19 @@ impl<P: Payload, C> Engine<P, C> {
     /// first.
     #[cold]
     pub(crate) fn catch_up(&self, now: u64, face: &impl Face<P>) {
-        // A handler that the driver has called cannot wait for the driver: it is that round.
-        if self.is_driving() {
+        if is_inside() {
+            // The driver may wait for this thread, or be this thread.
             return;
         }
-        face.while_waiting(&mut || {
-            let mut patience = Patience::new();
-            while self.deadlines.lapse(now).is_some() {
-                if self.poll_beside(now, usize::MAX, face).busy {
-                    if self.shards.iter().any(|shard| shard.driver.is_lost()) {
-                        return;
-                    }
-                    patience.wait();
+        let mut patience = Patience::new();
+        while self.deadlines.lapse(now).is_some() {
+            if self.poll_beside(now, usize::MAX, face).busy {
+                if self.shards.iter().any(|shard| shard.driver.is_lost()) {
+                    return;
                 }
+                patience.wait();
             }
-        });
+        }
     }
 }
 

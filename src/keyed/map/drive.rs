@@ -2,6 +2,8 @@
 
 use super::ExpiringMap;
 use crate::keyed::StoreMetrics;
+#[cfg(feature = "async")]
+use crate::lifecycle::shut_soon;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
@@ -33,13 +35,9 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn poll(&self, budget: usize) -> bool {
-        let store = &*self.store;
-        let more = store.engine.poll_shared(budget, store, || false);
-        if self.reaper.is_none() && store.engine.is_refusing() {
-            // A listener of this round may have asked for it.
-            store.shut(None);
-        }
-        more
+        self.store
+            .engine
+            .poll_shared(budget, &*self.store, || false)
     }
 
     /// Number of entries now, with those whose time is up but which no driver has ended yet.
@@ -94,7 +92,8 @@ where
     }
 
     /// Drops, on this thread, the keys and values of all entries that had ended before this call.
-    /// Waits until it may, for at most `limit`. Returns whether all have been dropped.
+    /// Waits until it may, for at most `limit`; in a listener it does not wait. Returns whether all
+    /// have been dropped.
     ///
     /// It may not as long as a thread holds a [`Ref`](crate::Ref), an
     /// [`OccupiedEntry`](crate::expiring_map::OccupiedEntry) or an item of an iterator (this
@@ -155,10 +154,10 @@ where
     /// [listener thread](crate::ExpiringMapBuilder::listener_thread) have ended. Of several threads
     /// that call this, each waits for that. Dropping the map does the same.
     ///
-    /// In a listener that a reaper, a polling thread or a listener thread calls (of this map or of
-    /// another one), and in a `Drop` that a driver runs, this waits for no thread. Insertions are
-    /// refused when it returns. The reaper, or the thread that polls, ends the entries soon after;
-    /// until then they are found.
+    /// In a listener, a handler or a waker that any store calls, and in a `Drop` that a driver runs,
+    /// this waits for no thread. Insertions are refused when it returns. The reaper ends the entries
+    /// soon after; until then they are found. Without a reaper this call ends them, except those in
+    /// shards that other threads are driving: these threads end them when they leave.
     ///
     /// ```
     /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
@@ -171,7 +170,7 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self) {
-        self.store.shut_and_deliver(self.reaper.as_ref());
+        self.store.shut(self.reaper.as_ref());
     }
 
     /// As [`shutdown`](Self::shutdown), without blocking the thread: insertions are refused when
@@ -203,7 +202,7 @@ where
     pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {
         let store = &*self.store;
         store.wait_no_more();
-        let closed = crate::setup::shut_soon(&store.engine, self.reaper.as_ref(), || store.close());
+        let closed = shut_soon(&store.engine, self.reaper.as_ref(), store);
         async move {
             closed.await;
             store.delivered().await;
@@ -213,6 +212,6 @@ where
 
 impl<K: 'static, V: 'static, S> Drop for ExpiringMap<K, V, S> {
     fn drop(&mut self) {
-        self.store.shut_and_deliver(self.reaper.as_ref());
+        self.store.shut(self.reaper.as_ref());
     }
 }

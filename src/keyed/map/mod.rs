@@ -17,7 +17,7 @@ pub use lent::Ref;
 use super::store::{Store, Wanted};
 use crate::core::engine::Pin;
 use crate::hash::RandomState;
-use crate::setup::Reaper;
+use crate::lifecycle::Reaper;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};

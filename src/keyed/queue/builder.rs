@@ -333,8 +333,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
             shared: Arc::new(Shared {
                 store,
                 target,
-                #[cfg(feature = "async")]
-                kept: crate::setup::Leftovers::new(),
+                kept: crate::lifecycle::Leftovers::new(),
             }),
             hasher: self.setup.hasher(),
             reaper: None,

@@ -17,7 +17,7 @@ use self::shared::Shared;
 use super::store::Store;
 use crate::core::lease::Lease;
 use crate::error::BuildError;
-use crate::setup::Reaper;
+use crate::lifecycle::Reaper;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
@@ -96,12 +96,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
 
     /// The same queue with its reaper started.
     fn started(mut self, budget: usize) -> Result<Self, BuildError> {
-        let reaper = Reaper::start(
-            &self.shared,
-            |shared| &shared.store.engine,
-            budget,
-            Shared::last,
-        )?;
+        let reaper = Reaper::start(&self.shared, |shared| &shared.store.engine, budget)?;
         self.reaper = Some(reaper);
         Ok(self)
     }

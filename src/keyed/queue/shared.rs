@@ -16,9 +16,8 @@ pub(super) struct Shared<K: 'static> {
     /// Expired keys that are still there keep the store, but not the target that they may lie in.
     pub(super) store: Arc<Inner<K>>,
     pub(super) target: Target<K>,
-    /// The keys that a shutdown as a future has ended.
-    #[cfg(feature = "async")]
-    pub(super) kept: crate::setup::Leftovers<Expired<K>>,
+    /// The keys that a shutdown has ended and has yet to return.
+    pub(super) kept: crate::lifecycle::Leftovers<Expired<K>>,
 }
 
 /// Where expired keys go, unless a poll has found them.
@@ -48,25 +47,6 @@ impl<K: 'static> Shared<K> {
         self.since_start(lease.deadline_near(self.store.engine.about_now()))
     }
 
-    /// What the reaper does before it ends.
-    pub(super) fn last(&self) {
-        #[cfg(feature = "async")]
-        self.kept.fill(|left| {
-            self.store
-                .close_with(|ended, lease| left.push(self.left(ended, lease)));
-        });
-        self.store.close();
-        self.finish_channel();
-    }
-
-    /// Ends the channel: all keys have been sent. A key expires only in a shard that the shutdown
-    /// has not come to yet, or has waited for.
-    pub(super) fn finish_channel(&self) {
-        if let Target::Channel(sender) = &self.target {
-            sender.finish();
-        }
-    }
-
     /// The key that has expired in this slot, which the caller has ended.
     fn expired(&self, claim: &Claim<'_, Pair<K, ()>>, deadline: u64) -> Expired<K> {
         let ended = self.store.ended_by_driver(claim, Cause::Expired);
@@ -84,6 +64,20 @@ impl<K: 'static> Face<Pair<K, ()>> for Shared<K> {
 
     fn prepare(&self, id: u32, slot: Slot<'_, Pair<K, ()>>, lease: Lease) {
         self.store.prepare(id, slot, lease);
+    }
+
+    /// Ends the channel when all keys have been sent. A key expires only in a shard that is not
+    /// closed yet.
+    fn close(&self) {
+        self.kept.fill(|left| {
+            self.store
+                .close_with(|ended, lease| left.push(self.left(ended, lease)));
+        });
+        if self.store.close() {
+            if let Target::Channel(sender) = &self.target {
+                sender.finish();
+            }
+        }
     }
 
     fn expired(&self, claim: Claim<'_, Pair<K, ()>>, _: Lease, deadline: u64, _: u64) {
@@ -123,6 +117,10 @@ impl<K, F: Fn(Expired<K>)> Face<Pair<K, ()>> for Poll<'_, K, F> {
 
     fn prepare(&self, id: u32, slot: Slot<'_, Pair<K, ()>>, lease: Lease) {
         self.shared.prepare(id, slot, lease);
+    }
+
+    fn close(&self) {
+        self.shared.close();
     }
 
     fn expired(&self, claim: Claim<'_, Pair<K, ()>>, _: Lease, deadline: u64, _: u64) {

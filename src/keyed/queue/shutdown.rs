@@ -2,7 +2,9 @@
 
 use super::shared::Target;
 use super::{Expired, ExpiryQueue};
-use crate::setup::Reaper;
+use crate::lifecycle::shut;
+#[cfg(feature = "async")]
+use crate::lifecycle::shut_soon;
 #[cfg(feature = "async")]
 use std::future::Future;
 use std::hash::Hash;
@@ -15,9 +17,9 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// [`WhenFull::Wait`](crate::WhenFull::Wait) is treated as under
     /// [`WhenFull::Spill`](crate::WhenFull::Spill) from here on.
     ///
-    /// In the handler it only stops the reaper, which then ends all keys without reporting them:
-    /// look at [`dump`](Self::dump) first. In a waker that a poll has called, without a reaper, it
-    /// only refuses new keys: the next shutdown returns the others.
+    /// In a handler or a waker that any store calls, this waits for no thread. New keys are refused
+    /// when it returns. The reaper, or the threads that drive the queue at that moment, end the keys
+    /// soon after, and the next shutdown returns them.
     ///
     /// ```
     /// use expiry::ExpiryQueue;
@@ -33,26 +35,9 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// ```
     #[must_use = "what is not looked at is lost"]
     pub fn shutdown(&self) -> Vec<Expired<K>> {
-        let mut left = Vec::new();
-        self.close_channel();
-        let shared = &*self.shared;
-        let closes = !shared.store.engine.is_driving();
-        if closes {
-            let store = &shared.store;
-            store.close_with(|ended, lease| left.push(shared.left(ended, lease)));
-        }
-        shared.store.shut(self.reaper.as_ref());
-        #[cfg(feature = "async")]
-        if closes {
-            // Of a future that was dropped, or has yet to end.
-            left.append(&mut shared.kept.take());
-        }
-        self.finish_unless_driven();
-        if let Target::Poll(lapsed) = &self.shared.target {
-            left.extend(lapsed.take());
-        }
-        left.sort_unstable_by_key(Expired::expiry);
-        left
+        self.shared.kept.want();
+        self.shut();
+        self.left()
     }
 
     /// As [`shutdown`](Self::shutdown), without blocking the thread: new keys are refused when this
@@ -87,29 +72,32 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     pub fn shutdown_async(&self) -> impl Future<Output = Vec<Expired<K>>> + Send + '_ {
         self.close_channel();
         self.shared.kept.want();
-        let last = || self.shared.last();
-        let ended = crate::setup::shut_soon(&self.store().engine, self.reaper.as_ref(), last);
-        self.finish_unless_driven();
+        let ended = shut_soon(&self.store().engine, self.reaper.as_ref(), &*self.shared);
         async move {
             ended.await;
-            let mut left = self.shared.kept.take();
-            if let Target::Poll(lapsed) = &self.shared.target {
-                left.extend(lapsed.take());
-            }
-            left.sort_unstable_by_key(Expired::expiry);
-            left
+            self.left()
         }
     }
 }
 
 impl<K: 'static> ExpiryQueue<K> {
-    /// Ends the channel, as the store has been closed. If the reaper closes the store, or this
-    /// thread is in a round and has only asked for the shutdown, it does nothing.
-    fn finish_unless_driven(&self) {
-        let reaper = Reaper::here(self.reaper.as_ref());
-        if reaper.is_none() && !self.shared.store.engine.is_driving() {
-            self.shared.finish_channel();
+    fn shut(&self) {
+        self.close_channel();
+        shut(
+            &self.shared.store.engine,
+            self.reaper.as_ref(),
+            &*self.shared,
+        );
+    }
+
+    /// What shutdowns have ended, and what has expired and was not polled.
+    fn left(&self) -> Vec<Expired<K>> {
+        let mut left = self.shared.kept.take();
+        if let Target::Poll(lapsed) = &self.shared.target {
+            left.extend(lapsed.take());
         }
+        left.sort_unstable_by_key(Expired::expiry);
+        left
     }
 
     /// Lets the threads that wait for room in the channel go on.
@@ -122,7 +110,6 @@ impl<K: 'static> ExpiryQueue<K> {
 
 impl<K: 'static> Drop for ExpiryQueue<K> {
     fn drop(&mut self) {
-        self.close_channel();
-        self.shared.store.shut(self.reaper.as_ref());
+        self.shut();
     }
 }

@@ -7,7 +7,7 @@ use super::touch::Touches;
 use super::{Bounds, Inner, SessionId, SessionInfo, SessionTracker};
 use crate::error::BuildError;
 use crate::keyed::store::{Cause, Listener, Store};
-use crate::setup::Reaper;
+use crate::lifecycle::Reaper;
 use crate::setup::{setters, Setup};
 use crate::sync::stack::Stack;
 use crate::time::{nanos, Ticks};
@@ -366,7 +366,7 @@ impl SessionTrackerBuilder {
     ) -> Result<SessionTracker, BuildError> {
         let budget = self.setup.budget;
         let mut tracker = self.tracker(handler)?;
-        let reaper = Reaper::start(&tracker.store, |store| &store.engine, budget, Inner::last)?;
+        let reaper = Reaper::start(&tracker.store, |store| &store.engine, budget)?;
         tracker.reaper = Some(reaper);
         Ok(tracker)
     }
@@ -391,8 +391,7 @@ impl SessionTrackerBuilder {
         let store = Inner {
             store: Store::build(&self.setup, None, None, Some(listener))?,
             ended_on_pile: ended,
-            #[cfg(feature = "async")]
-            kept: crate::setup::Leftovers::new(),
+            kept: crate::lifecycle::Leftovers::new(),
         };
         let touched = self.collects.then(|| {
             let shards = 0..store.engine.shards();

@@ -4,6 +4,9 @@ use super::{SessionError, SessionId, SessionInfo, SessionTracker};
 use crate::core::lease::Lease;
 use crate::keyed::removed::EndedSlot;
 use crate::keyed::store::{Store, Touched, Wanted};
+use crate::lifecycle::shut;
+#[cfg(feature = "async")]
+use crate::lifecycle::shut_soon;
 use std::time::Duration;
 
 impl SessionTracker {
@@ -165,8 +168,8 @@ impl SessionTracker {
     /// Ends all sessions, those included that are being closed, and stops the reaper, for which it waits. Returns what there was:
     /// a session that was created, and has been neither removed nor expired, is in here, once. From then on nothing can be created.
     ///
-    /// In the handler it only stops the reaper, which then ends what there is, untold: look [at all](Self::for_each) first. In a
-    /// waker that a poll has called, without a reaper, it only refuses new sessions: the next shutdown has what there is.
+    /// In a handler or a waker that any store calls, this waits for no thread. Nothing can be created when it returns. The reaper,
+    /// or the threads that drive the tracker at that moment, end the sessions soon after, and the next shutdown returns them.
     ///
     /// ```
     /// # use expiry::{SessionError, SessionId, SessionTracker};
@@ -181,19 +184,9 @@ impl SessionTracker {
     /// ```
     #[must_use = "what is not looked at is lost"]
     pub fn shutdown(&self) -> Vec<SessionInfo> {
-        let mut left = Vec::new();
-        let store = &*self.store;
-        let closes = !store.engine.is_driving();
-        if closes {
-            store.close_with(|ended, lease| left.push(store.info(&ended, lease)));
-        }
-        store.shut(self.reaper.as_ref());
-        #[cfg(feature = "async")]
-        if closes {
-            // Of a future that was dropped, or has yet to end.
-            left.append(&mut store.kept.take());
-        }
-        left
+        self.store.kept.want();
+        shut(&self.store.engine, self.reaper.as_ref(), &*self.store);
+        self.store.kept.take()
     }
 
     /// As [`shutdown`](Self::shutdown), without blocking the thread: nothing can be created when this returns, the reaper does the rest, and
@@ -227,8 +220,7 @@ impl SessionTracker {
         &self,
     ) -> impl std::future::Future<Output = Vec<SessionInfo>> + Send + '_ {
         self.store.kept.want();
-        let last = || self.store.last();
-        let ended = crate::setup::shut_soon(&self.store.engine, self.reaper.as_ref(), last);
+        let ended = shut_soon(&self.store.engine, self.reaper.as_ref(), &*self.store);
         async move {
             ended.await;
             self.store.kept.take()
@@ -238,7 +230,7 @@ impl SessionTracker {
 
 impl super::Inner {
     /// What an ended session was.
-    fn info(
+    pub(super) fn info(
         &self,
         ended: &EndedSlot<&Store<SessionId, super::Seat>, SessionId, super::Seat>,
         lease: Lease,
@@ -251,19 +243,10 @@ impl super::Inner {
         }
         info
     }
-
-    /// What the reaper does before it ends, or a shutdown as a future without one.
-    pub(super) fn last(&self) {
-        #[cfg(feature = "async")]
-        self.kept.fill(|left| {
-            self.close_with(|ended, lease| left.push(self.info(&ended, lease)));
-        });
-        self.close();
-    }
 }
 
 impl Drop for SessionTracker {
     fn drop(&mut self) {
-        self.store.shut(self.reaper.as_ref());
+        shut(&self.store.engine, self.reaper.as_ref(), &*self.store);
     }
 }

@@ -37,7 +37,7 @@ use super::StoreError;
 use crate::core::engine::{Claim, Face, Pin};
 use crate::core::lease::Lease;
 use crate::core::slot::Slot;
-use crate::setup::Reaper;
+use crate::lifecycle::Reaper;
 use crate::sync::stack::Stack;
 use crate::time::Timeout;
 use std::fmt;
@@ -46,13 +46,12 @@ use std::time::Duration;
 
 type Found<'a> = store::Found<'a, SessionId, Seat>;
 
-/// The store of a tracker, and what a shutdown as a future has ended.
+/// The store of a tracker, and what a shutdown has ended and has yet to return.
 struct Inner {
     store: Store<SessionId, Seat>,
     /// How many sessions on the piles have ended since these were last pruned or taken; about.
     ended_on_pile: Arc<std::sync::atomic::AtomicU64>,
-    #[cfg(feature = "async")]
-    kept: crate::setup::Leftovers<SessionInfo>,
+    kept: crate::lifecycle::Leftovers<SessionInfo>,
 }
 
 impl std::ops::Deref for Inner {
@@ -70,6 +69,14 @@ impl Face<Pair<SessionId, Seat>> for Inner {
 
     fn prepare(&self, id: u32, slot: Slot<'_, Pair<SessionId, Seat>>, lease: Lease) {
         self.store.prepare(id, slot, lease);
+    }
+
+    fn close(&self) {
+        self.kept.fill(|left| {
+            self.store
+                .close_with(|ended, lease| left.push(self.info(&ended, lease)));
+        });
+        self.store.close();
     }
 
     fn expired(

@@ -1,10 +1,11 @@
 //! Shutdown: the store ends every entry, and then what has waited to be freed is freed.
 
-use super::{Cause, Store};
+use super::{Cause, Pair, Store};
+use crate::core::engine::Claim;
 use crate::core::lease::Lease;
 use crate::error::BuildError;
 use crate::keyed::removed::EndedSlot;
-use crate::setup::{shut, Reaper};
+use crate::lifecycle::{shut, Reaper};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,15 +17,19 @@ const PARTING: Duration = Duration::ZERO;
 
 impl<K: 'static, V: 'static> Store<K, V> {
     /// Ends every entry, and calls the listener, or asks the listener thread to and to end then.
-    pub(crate) fn close(&self) {
-        self.engine.close(self, |claim, _| {
+    /// Returns whether the store is closed: see [`Engine::close`](crate::core::engine::Engine::close).
+    pub(in crate::keyed) fn close(&self) -> bool {
+        let closed = self.engine.close(self, |claim, _| {
             let ended = self.ended_by_driver(&claim, Cause::Closed);
             self.tell(&ended, Cause::Closed);
         });
-        if let Some(thread) = &self.listener_thread {
-            thread.stop();
+        if closed {
+            if let Some(thread) = &self.listener_thread {
+                thread.stop();
+            }
+            self.part();
         }
-        self.part();
+        closed
     }
 
     /// Drops what has ended, as no thread drives the store from here on. This waits for pinned
@@ -51,9 +56,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// Ends every entry, and gives it to `left`.
     pub(in crate::keyed) fn close_with(&self, mut left: impl FnMut(EndedSlot<&Self, K, V>, Lease)) {
-        self.engine.close(self, |claim, lease| {
+        let give = |claim: Claim<'_, Pair<K, V>>, lease| {
             left(self.ended_by_driver(&claim, Cause::Closed), lease);
-        });
+        };
+        self.engine.close(self, give);
     }
 
     /// Starts a reaper.
@@ -62,19 +68,13 @@ impl<K: 'static, V: 'static> Store<K, V> {
         K: Send + Sync,
         V: Send + Sync,
     {
-        Reaper::start(self, |store| &store.engine, budget, Store::close)
+        Reaper::start(self, |store| &store.engine, budget)
     }
 
-    /// Ends every entry, stops the reaper, and waits for it, as [`shut`] does. A listener thread ends
-    /// by itself then.
+    /// Shuts the store down, as [`shut`] does, and waits for the listener thread.
     pub(in crate::keyed) fn shut(&self, reaper: Option<&Reaper>) {
         self.wait_no_more();
-        shut(&self.engine, reaper, || self.close());
-    }
-
-    /// As [`shut`](Self::shut), and waits for the listener thread.
-    pub(in crate::keyed) fn shut_and_deliver(&self, reaper: Option<&Reaper>) {
-        self.shut(reaper);
+        shut(&self.engine, reaper, self);
         if let Some(thread) = &self.listener_thread {
             thread.join();
         }

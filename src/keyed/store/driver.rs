@@ -6,7 +6,6 @@ use crate::core::engine::{Claim, Face};
 use crate::core::lease::Lease;
 use crate::core::slot::Slot;
 use crate::core::threads::Counter;
-use crate::keyed::listener_thread::ListenerThread;
 use crate::panics::caught;
 use crate::sync::step;
 
@@ -42,10 +41,8 @@ impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
         self.tell(&ended, Cause::Expired);
     }
 
-    fn while_waiting(&self, wait: &mut dyn FnMut()) {
-        let thread = self.listener_thread.as_ref();
-        let _relief = thread.and_then(ListenerThread::relieve);
-        wait();
+    fn close(&self) {
+        Store::close(self);
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {

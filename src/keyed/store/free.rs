@@ -3,10 +3,9 @@
 //! `core::engine::reclaim` decides when a slot is free. Here key and value are dropped.
 
 use super::{Pair, Store};
-use crate::core::engine::Face;
 use crate::core::lease::{Lease, State};
 use crate::core::slot::Slot;
-use crate::panics::caught;
+use crate::panics::{caught, is_inside};
 use std::time::Duration;
 
 impl<K: 'static, V: 'static> Store<K, V> {
@@ -46,12 +45,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
         slot.set_lease(Lease::free(slot.lease().incarnation()));
     }
 
-    /// Drops, on this thread, what had ended before. Waits until it may, for at most `limit`.
-    /// Returns whether all has been dropped.
+    /// Drops, on this thread, what had ended before. Waits until it may, for at most `limit`; a
+    /// thread inside a call of the user's code does not wait. Returns whether all has been dropped.
     pub(in crate::keyed) fn flush(&self, limit: Duration) -> bool {
-        let mut done = false;
-        self.while_waiting(&mut || done = self.engine.flush(limit, self));
-        done
+        let limit = if is_inside() { Duration::ZERO } else { limit };
+        self.engine.flush(limit, self)
     }
 }
 

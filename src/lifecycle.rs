@@ -1,0 +1,162 @@
+//! How a store ends: who closes it, and how its reaper's thread starts and stops.
+//!
+//! # Who closes a store
+//!
+//! A shutdown refuses new entries, and then one thread *closes* the store: it ends every entry
+//! ([`Engine::close`]). [`shut`] decides which thread that is.
+//!
+//! | the calling thread is | with a reaper | without a reaper |
+//! |---|---|---|
+//! | inside a call of the user's code ([`is_inside`]) | asks the reaper to stop, and returns; the reaper closes the store | closes the shards that no other thread drives; the threads that drive the others close them when they leave |
+//! | the reaper | asks itself | - |
+//! | any other thread | closes the store, and waits for the threads that drive it and for the reaper | closes the store, and waits for the threads that drive it |
+//!
+//! So no thread waits while another store may wait for it. `stores_that_shut_each_other_down_come_to_their_end`
+//! (`tests/it/each_other.rs`) has each pair of store types; the model is `two_stores_shut_each_other_down`.
+
+use crate::core::engine::{Engine, Face};
+use crate::core::reaper::{self, Orders};
+use crate::core::slot::Payload;
+use crate::error::BuildError;
+use crate::panics::is_inside;
+use crate::sync::worker::Worker;
+use crate::trace::event;
+use std::sync::{Arc, Mutex, PoisonError};
+#[cfg(feature = "async")]
+use std::time::Duration;
+
+/// Shuts the store of `face` down: see the module's head.
+pub(crate) fn shut<P: Payload, C>(
+    engine: &Engine<P, C>,
+    reaper: Option<&Reaper>,
+    face: &impl Face<P>,
+) {
+    engine.refuse();
+    let Some(reaper) = Reaper::here(reaper) else {
+        return face.close();
+    };
+    if is_inside() || reaper.worker.is_current() {
+        return reaper.ask(engine);
+    }
+    face.close();
+    reaper.ask(engine);
+    reaper.worker.join();
+}
+
+/// Begins what [`shut`] does. The future ends when that is done. The reaper closes the store, if there
+/// is one, so no thread waits; without one this call closes the store, as `shut` does.
+#[cfg(feature = "async")]
+pub(crate) fn shut_soon<'a, P: Payload, C>(
+    engine: &'a Engine<P, C>,
+    reaper: Option<&'a Reaper>,
+    face: &impl Face<P>,
+) -> impl std::future::Future<Output = ()> + 'a {
+    engine.refuse();
+    let reaper = Reaper::here(reaper);
+    match reaper {
+        Some(reaper) => reaper.ask(engine),
+        None => face.close(),
+    }
+    async move {
+        if let Some(reaper) = reaper {
+            reaper.ended(engine).await;
+        }
+    }
+}
+
+/// What a shutdown has ended and its caller, or its future, has yet to take. `None` until a shutdown wants it.
+/// Locked by shutdowns only.
+pub(crate) struct Leftovers<T>(Mutex<Option<Vec<T>>>);
+
+impl<T> Leftovers<T> {
+    pub(crate) fn new() -> Self {
+        Leftovers(Mutex::new(None))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Vec<T>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A caller, or a future, will take what is ended from here on.
+    pub(crate) fn want(&self) {
+        self.lock().get_or_insert_with(Vec::new);
+    }
+
+    /// Adds what `close` ends, if a shutdown wants it. Returns whether one does.
+    pub(crate) fn fill(&self, close: impl FnOnce(&mut Vec<T>)) -> bool {
+        if self.lock().is_none() {
+            return false;
+        }
+        // Not under the lock: who waits for room is woken.
+        let mut left = Vec::new();
+        close(&mut left);
+        self.lock().get_or_insert_with(Vec::new).append(&mut left);
+        true
+    }
+
+    pub(crate) fn take(&self) -> Vec<T> {
+        let left = self.lock().as_mut().map(std::mem::take);
+        left.unwrap_or_default()
+    }
+}
+
+/// The thread that drives a store's engine, and how to stop it.
+pub(crate) struct Reaper {
+    worker: Worker,
+    orders: Arc<Orders>,
+}
+
+impl Reaper {
+    /// Starts a reaper for the engine of `face`.
+    pub(crate) fn start<
+        P: Payload,
+        C: Send + Sync + 'static,
+        F: Face<P> + Send + Sync + 'static,
+    >(
+        face: &Arc<F>,
+        engine: fn(&F) -> &Engine<P, C>,
+        budget: usize,
+    ) -> Result<Self, BuildError> {
+        let orders = Arc::new(Orders::new());
+        let worker = {
+            let (face, orders) = (face.clone(), orders.clone());
+            Worker::spawn("expiry-reaper", move || {
+                event!(DEBUG, "reaper started");
+                reaper::run(engine(&face), &*face, budget, &orders);
+                face.close();
+                orders.end();
+                #[cfg(feature = "async")]
+                engine(&face).parted();
+                event!(DEBUG, "reaper stopped");
+            })
+            .map_err(|error| BuildError::NoThread(error.to_string()))?
+        };
+        engine(face).set_reaper(worker.thread());
+        Ok(Reaper { worker, orders })
+    }
+
+    /// The reaper, if there is one in this process. Without one, only polling drives the engine.
+    pub(crate) fn here(reaper: Option<&Self>) -> Option<&Self> {
+        reaper.filter(|reaper| !reaper.worker.is_lost())
+    }
+
+    /// Asks it to stop after this round, and to close the store then.
+    pub(crate) fn ask<P: Payload, C>(&self, engine: &Engine<P, C>) {
+        self.orders.stop();
+        engine.wake_reaper();
+    }
+
+    /// Asks it to stop when nothing is left, or this has passed.
+    #[cfg(feature = "async")]
+    pub(crate) fn ask_to_drain<P: Payload, C>(&self, engine: &Engine<P, C>, limit: Duration) {
+        self.orders.drain(limit);
+        engine.wake_reaper();
+    }
+
+    /// Ends when it has done its last.
+    #[cfg(feature = "async")]
+    pub(crate) async fn ended<P: Payload, C>(&self, engine: &Engine<P, C>) {
+        let ended = || self.orders.has_ended().then_some(());
+        engine.until_parted(ended).await;
+    }
+}

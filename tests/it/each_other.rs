@@ -1,0 +1,268 @@
+//! Stores whose handlers shut each other down. A thread that is inside a handler, a listener or a waker
+//! of any store waits for no other store, so every pair comes to its end.
+
+use crate::support::{wait_for, GENEROUS, MS};
+use expiry::{edge, AckTracker, Cause, ExpiringMap, ExpiryQueue, Fate, Lifetime, Outcome};
+use expiry::{SessionInfo, SessionTracker, Timeout, Timeouts, WhenFull};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{mpsc, Arc, Barrier, OnceLock};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A store of which one entry ends soon and another one would live for an hour.
+trait Subject: Send + Sync {
+    fn shut(&self);
+    /// Whether nothing is left and nothing comes in.
+    fn is_down(&self) -> bool;
+    /// Drives it, where it has no reaper.
+    fn poll(&self) {}
+}
+
+/// What the end of the first entry calls.
+type Event = Arc<dyn Fn() + Send + Sync>;
+
+struct Calls(Event);
+
+impl Wake for Calls {
+    fn wake(self: Arc<Self>) {
+        (self.0)();
+    }
+}
+
+/// A tracker, and whether its thread polls it.
+struct Acks(AckTracker, bool);
+
+impl Subject for Acks {
+    fn shut(&self) {
+        let _ = self.0.shutdown(Fate::Return);
+    }
+
+    fn is_down(&self) -> bool {
+        self.0.is_empty() && self.0.issue(edge(), 1).is_err()
+    }
+
+    fn poll(&self) {
+        if self.1 {
+            self.0.poll(1000);
+        }
+    }
+}
+
+fn acks(event: Event, polled: bool) -> Box<dyn Subject> {
+    let handler = move |outcome: &Outcome| {
+        if outcome.is_timed_out() {
+            event();
+        }
+    };
+    let builder = AckTracker::builder()
+        .timeout(HOUR)
+        .interval(MS)
+        .on_outcome(handler);
+    let tracker = match polled {
+        true => builder.build_manual(),
+        false => builder.build(),
+    };
+    let tracker = tracker.unwrap();
+    tracker.issue(edge(), 1).unwrap();
+    tracker.issue_with(edge(), 2, Timeout::After(MS)).unwrap();
+    Box::new(Acks(tracker, polled))
+}
+
+/// Its event is the waker of a task that waits for an outcome in the channel.
+fn acks_with_a_channel(event: Event) -> Box<dyn Subject> {
+    let builder = AckTracker::builder().timeout(HOUR).interval(MS);
+    let (tracker, outcomes) = builder
+        .build_manual_with_channel(8, WhenFull::Wait)
+        .unwrap();
+    let mut outcomes = outcomes.into_stream();
+    let waker = Waker::from(Arc::new(Calls(event)));
+    let mut next = Box::pin(async move { outcomes.recv().await });
+    assert!(next
+        .as_mut()
+        .poll(&mut Context::from_waker(&waker))
+        .is_pending());
+    std::mem::forget(next);
+    tracker.issue(edge(), 1).unwrap();
+    tracker.issue_with(edge(), 2, Timeout::After(MS)).unwrap();
+    Box::new(Acks(tracker, true))
+}
+
+impl Subject for ExpiryQueue<u64> {
+    fn shut(&self) {
+        let _ = self.shutdown();
+    }
+
+    fn is_down(&self) -> bool {
+        self.is_empty() && self.update(7, HOUR).is_err()
+    }
+}
+
+fn queue(event: Event) -> Box<dyn Subject> {
+    let builder = ExpiryQueue::builder().interval(MS);
+    let queue = builder.build_with_handler(move |_: &u64| event()).unwrap();
+    queue.update(1, HOUR).unwrap();
+    queue.update(2, MS).unwrap();
+    Box::new(queue)
+}
+
+impl Subject for SessionTracker {
+    fn shut(&self) {
+        let _ = self.shutdown();
+    }
+
+    fn is_down(&self) -> bool {
+        self.is_empty() && self.create(HOUR, 7).is_err()
+    }
+}
+
+fn sessions(event: Event) -> Box<dyn Subject> {
+    let builder = SessionTracker::builder().interval(MS);
+    let sessions = builder
+        .build_with_handler(move |_: &SessionInfo| event())
+        .unwrap();
+    sessions.create(HOUR, 1).unwrap();
+    sessions.create(MS, 2).unwrap();
+    Box::new(sessions)
+}
+
+struct Map(ExpiringMap<u64, u64>, bool);
+
+impl Subject for Map {
+    fn shut(&self) {
+        self.0.shutdown();
+    }
+
+    fn is_down(&self) -> bool {
+        self.0.is_empty() && self.0.insert(7, 7).is_err()
+    }
+
+    fn poll(&self) {
+        if self.1 {
+            self.0.poll(1000);
+        }
+    }
+}
+
+fn map(event: Event, polled: bool) -> Box<dyn Subject> {
+    let listener = move |_: &u64, _: &u64, cause| {
+        if cause == Cause::Expired {
+            event();
+        }
+    };
+    let builder = ExpiringMap::builder().interval(MS).on_end(listener);
+    let map = match polled {
+        true => builder.build_manual(),
+        false => builder.build(),
+    };
+    let map = map.unwrap();
+    map.insert(1, 1).unwrap();
+    map.insert_with(2, 2, Lifetime::new().live(Timeout::After(MS)))
+        .unwrap();
+    Box::new(Map(map, polled))
+}
+
+impl Subject for Timeouts {
+    fn shut(&self) {
+        self.shutdown();
+    }
+
+    fn is_down(&self) -> bool {
+        let mut sleep = pin!(self.sleep(HOUR));
+        let noop = Waker::from(Arc::new(Calls(Arc::new(|| ()))));
+        let mut context = Context::from_waker(&noop);
+        self.is_empty() && sleep.as_mut().poll(&mut context).is_ready()
+    }
+
+    fn poll(&self) {
+        Timeouts::poll(self, 1000);
+    }
+}
+
+fn timeouts(event: Event) -> Box<dyn Subject> {
+    let timeouts = Timeouts::builder().interval(MS).build_manual().unwrap();
+    let timeouts: &'static Timeouts = Box::leak(Box::new(timeouts));
+    for (after, waker) in [
+        (HOUR, Waker::from(Arc::new(Calls(Arc::new(|| ()))))),
+        (MS, Waker::from(Arc::new(Calls(event)))),
+    ] {
+        let sleep = Box::leak(Box::new(Box::pin(timeouts.sleep(after))));
+        assert!(sleep
+            .as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending());
+    }
+    struct Leaked(&'static Timeouts);
+    impl Subject for Leaked {
+        fn shut(&self) {
+            self.0.shut();
+        }
+        fn is_down(&self) -> bool {
+            self.0.is_down()
+        }
+        fn poll(&self) {
+            Subject::poll(self.0);
+        }
+    }
+    Box::new(Leaked(timeouts))
+}
+
+type Make = fn(Event) -> Box<dyn Subject>;
+
+const KINDS: [(&str, Make); 8] = [
+    ("tracker", |event| acks(event, false)),
+    ("polled tracker", |event| acks(event, true)),
+    ("tracker with a channel", acks_with_a_channel),
+    ("queue", queue),
+    ("sessions", sessions),
+    ("map", |event| map(event, false)),
+    ("polled map", |event| map(event, true)),
+    ("timeouts", timeouts),
+];
+
+/// Builds two stores. The event of each shuts the other one down, at the same time.
+fn pair(makes: [Make; 2]) {
+    let meet = Arc::new(Barrier::new(2));
+    let stores: Arc<[OnceLock<Box<dyn Subject>>; 2]> = Arc::default();
+    let (told, events) = mpsc::channel();
+    for at in [0, 1] {
+        let (meet, other, told) = (meet.clone(), stores.clone(), told.clone());
+        let event: Event = Arc::new(move || {
+            meet.wait();
+            wait_for("the other store", || other[1 - at].get().is_some());
+            other[1 - at].get().unwrap().shut();
+            told.send(()).unwrap();
+        });
+        assert!(stores[at].set(makes[at](event)).is_ok());
+    }
+    let done = || stores.iter().all(|store| store.get().unwrap().is_down());
+    std::thread::scope(|scope| {
+        for store in stores.iter() {
+            scope.spawn(|| {
+                wait_for("both to be down", || {
+                    store.get().unwrap().poll();
+                    done()
+                })
+            });
+        }
+    });
+    assert_eq!(events.try_iter().count(), 2);
+}
+
+#[test]
+fn stores_that_shut_each_other_down_come_to_their_end() {
+    for (nth, (one, first)) in KINDS.into_iter().enumerate() {
+        for (other, second) in &KINDS[nth..] {
+            let (sender, done) = mpsc::channel();
+            let second = *second;
+            std::thread::spawn(move || {
+                pair([first, second]);
+                let _ = sender.send(());
+            });
+            let ended = done.recv_timeout(2 * GENEROUS);
+            assert!(ended.is_ok(), "{one} and {other}: {ended:?}");
+        }
+    }
+}
