@@ -164,6 +164,8 @@ pub use keyed::{
     SessionTracker, SessionTrackerBuilder, StoreError, StoreMetrics, StoreShardMetrics,
     TimeCacheMap, TimeCacheMapBuilder, Tracked, Updated,
 };
+#[doc(hidden)]
+pub use panics::{inside, is_inside};
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use room::Room;

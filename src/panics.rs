@@ -17,9 +17,15 @@ thread_local!(static DEPTH: Cell<u32> = const { Cell::new(0) });
 #[cfg(expiry_loom)]
 loom::thread_local!(static DEPTH: Cell<u32> = Cell::new(0));
 
-/// Whether this thread is inside a call of the user's code that some store makes.
-pub(crate) fn is_inside() -> bool {
+/// Whether this thread is inside a call of the user's code that some store, or a topology, makes.
+pub fn is_inside() -> bool {
     DEPTH.with(Cell::get) != 0
+}
+
+/// Runs `f`, which is such a call. For `expiry-topology`, which catches panics itself.
+pub fn inside<R>(f: impl FnOnce() -> R) -> R {
+    let _inside = Inside::enter();
+    f()
 }
 
 /// While it lives, this thread is inside such a call. Guards nest.

@@ -73,9 +73,9 @@ impl fmt::Display for Panicked {
     }
 }
 
-/// Calls what may panic.
+/// Calls the user's code, which may panic. Meanwhile the thread waits for no store and no topology.
 pub(crate) fn caught<R>(f: impl FnOnce() -> R) -> Result<R, Panicked> {
-    catch_unwind(AssertUnwindSafe(f)).map_err(panicked)
+    expiry::inside(|| catch_unwind(AssertUnwindSafe(f)).map_err(panicked))
 }
 
 #[cold]

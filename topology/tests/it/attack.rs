@@ -322,39 +322,59 @@ fn a_spout_that_is_not_done_is_named() {
     assert_eq!(stuck.components.len(), 1, "{stuck}");
 }
 
-/// The last one who holds a topology is one of its own components.
-#[test]
-fn a_topology_may_be_dropped_by_its_own_bolt() {
-    type Own = Arc<Mutex<Option<expiry_topology::Topology>>>;
-    let own: Own = Arc::default();
+/// Starts as many topologies as `owns` has places, each with a bolt that drops the topology in its place.
+/// The bolts have all been called when the first one drops.
+fn dropped_by_bolts(owns: &[usize]) {
+    let places: Arc<Vec<Mutex<Option<expiry_topology::Topology>>>> =
+        Arc::new(owns.iter().map(|_| Mutex::new(None)).collect());
+    let meet = Arc::new(std::sync::Barrier::new(owns.len()));
     let (done, is_done) = std::sync::mpsc::channel();
-    let mut builder = TopologyBuilder::new();
-    builder.start_inactive();
-    builder.spout("numbers", |_| Numbers::new(0..64, &Log::new()).at_once(64));
-    builder
-        .bolt("drops", {
-            let own = own.clone();
-            move |_| {
-                let (own, done) = (own.clone(), done.clone());
+    let trackers: Vec<_> = owns
+        .iter()
+        .zip(places.iter())
+        .map(|(&own, place)| {
+            let mut builder = TopologyBuilder::new();
+            builder.start_inactive();
+            builder.spout("numbers", |_| Numbers::new(0..64, &Log::new()).at_once(64));
+            let (places, meet, done) = (places.clone(), meet.clone(), done.clone());
+            let drops = move |_: &Context| {
+                let (places, meet, done) = (places.clone(), meet.clone(), done.clone());
+                let mut first = true;
                 each(move |tuple, out| {
-                    let mine = own.lock().unwrap().take();
-                    if let Some(mine) = mine {
-                        let dropped =
-                            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(mine)));
-                        let _ = done.send(dropped.is_ok());
+                    if std::mem::take(&mut first) {
+                        meet.wait();
+                        let owned = places[own].lock().unwrap().take();
+                        let drops = std::panic::AssertUnwindSafe(|| drop(owned));
+                        let _ = done.send(std::panic::catch_unwind(drops).is_ok());
                     }
                     out.ack(tuple);
                 })
-            }
+            };
+            builder.bolt("drops", drops).shuffle("numbers");
+            let topology = builder.start().unwrap();
+            let tracker = topology.tracker().unwrap().clone();
+            *place.lock().unwrap() = Some(topology);
+            tracker
         })
-        .shuffle("numbers");
-    let topology = builder.start().unwrap();
-    let tracker = topology.tracker().unwrap().clone();
-    let mut place = own.lock().unwrap();
-    place.insert(topology).activate();
-    drop(place);
-    assert_eq!(is_done.recv_timeout(SECOND * 20), Ok(true));
-    drop(tracker);
+        .collect();
+    for place in places.iter() {
+        let place = place.lock().unwrap();
+        place.as_ref().unwrap().activate();
+    }
+    for _ in owns {
+        assert_eq!(is_done.recv_timeout(SECOND * 20), Ok(true));
+    }
+    drop(trackers);
+}
+
+#[test]
+fn a_topology_may_be_dropped_by_its_own_bolt() {
+    dropped_by_bolts(&[0]);
+}
+
+#[test]
+fn two_topologies_may_be_dropped_by_each_others_bolts() {
+    dropped_by_bolts(&[1, 0]);
 }
 
 /// A tuple may travel anywhere: there it is a tuple of nobody.
