@@ -51,13 +51,13 @@ impl Drop for Inside {
 #[inline(always)]
 pub(crate) fn caught(f: impl FnOnce()) -> bool {
     let _inside = Inside::enter();
-    match catch_unwind(AssertUnwindSafe(f)) {
-        Ok(()) => false,
-        Err(payload) => {
-            tell(payload);
-            true
-        }
-    }
+    goes_on(f).is_none()
+}
+
+/// Runs `f`, a store's own work in which the user's clock may panic. Returns `None` if it has.
+#[inline(always)]
+pub(crate) fn goes_on<R>(f: impl FnOnce() -> R) -> Option<R> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(tell).ok()
 }
 
 #[cold]

@@ -101,7 +101,7 @@ pub struct Metrics {
     pub reaper_busy: Duration,
     /// How often it has woken up.
     pub reaper_rounds: u64,
-    /// Panics of the handler that were caught.
+    /// Panics of the handler that were caught, and of the clock on the reaper's thread.
     pub handler_panics: u64,
     /// Outcomes that went to the second queue of the channel; see
     /// [`WhenFull::Spill`](crate::WhenFull::Spill).
@@ -198,7 +198,7 @@ impl Trees {
             lateness: self.engine.lateness(),
             reaper_busy: Duration::from_nanos(self.engine.busy.get()),
             reaper_rounds: self.engine.rounds.get(),
-            handler_panics: self.deliver.panics.load(relaxed),
+            handler_panics: self.deliver.panics.load(relaxed) + self.engine.clock_panics.get(),
             spilled,
             undelivered,
         }

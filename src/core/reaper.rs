@@ -4,8 +4,9 @@
 //! woken for an earlier one (`engine`, W4, W10). It does nothing that `poll` does not do, so an engine is
 //! driven the same way without it.
 
-use super::engine::{Engine, Face};
+use super::engine::{Engine, Face, Round};
 use super::slot::Payload;
+use crate::panics::goes_on;
 use crate::sync::park::{doze, park};
 use crate::sync::{AtomicBool, Ordering};
 use crate::time::{nanos, NEVER};
@@ -76,7 +77,11 @@ impl Orders {
 /// How often it looks whether anything is left, while it drains.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Drives `engine` until it is told to stop and the engine's waker called.
+/// How long it sleeps after a round in which the clock has panicked.
+const RECOVERY: Duration = Duration::from_millis(10);
+
+/// Drives `engine` until it is told to stop and the engine's waker called. A clock that panics ends the
+/// round, and not the reaper.
 pub(crate) fn run<P: Payload, C>(
     engine: &Engine<P, C>,
     face: &impl Face<P>,
@@ -92,11 +97,11 @@ pub(crate) fn run<P: Payload, C>(
         if drains.is_some_and(|limit| limit.is_zero() || engine.is_vacant(face)) {
             return;
         }
-        let began = engine.clock().now();
-        let round = engine.poll(began, budget, face);
-        let now = engine.clock().now();
-        engine.busy.add(now.saturating_sub(began));
-        engine.rounds.add(1);
+        let Some(round) = goes_on(|| round(engine, face, budget)) else {
+            engine.clock_panics.add(1);
+            doze(RECOVERY);
+            continue;
+        };
         if round.more {
             continue;
         }
@@ -104,12 +109,22 @@ pub(crate) fn run<P: Payload, C>(
             doze(limit.min(LOOK));
             continue;
         }
-        // Who is at a shard that this round has left out wakes it if there is anything to come for.
+        // A thread that drives a shard that this round has left out wakes it if that is needed.
         let next = round.next.unwrap_or(NEVER);
         if engine.may_sleep_until(next) && !orders.is_to_stop() {
             // Read after the announcement: a stall before it does not lengthen the sleep (Q12).
-            let now = engine.clock().now();
-            park((next != NEVER).then(|| engine.ticks().until(now, next)));
+            let now = goes_on(|| engine.clock().now());
+            let until = |now| engine.ticks().until(now, next);
+            park((next != NEVER).then(|| now.map_or(RECOVERY, until)));
         }
     }
+}
+
+fn round<P: Payload, C>(engine: &Engine<P, C>, face: &impl Face<P>, budget: usize) -> Round {
+    let began = engine.clock().now();
+    let round = engine.poll(began, budget, face);
+    let now = engine.clock().now();
+    engine.busy.add(now.saturating_sub(began));
+    engine.rounds.add(1);
+    round
 }

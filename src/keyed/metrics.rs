@@ -81,7 +81,7 @@ pub struct StoreMetrics {
     pub reaper_busy: Duration,
     /// How often it has woken up.
     pub reaper_rounds: u64,
-    /// Panics of the listener, or handler, that were caught.
+    /// Panics of the listener, or handler, that were caught, and of the clock on the reaper's thread.
     pub listener_panics: u64,
     /// Ends that wait for a map's [listener
     /// thread](crate::ExpiringMapBuilder::listener_thread) to call the listener. Each keeps
@@ -148,7 +148,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             lateness: self.engine.lateness(),
             reaper_busy: Duration::from_nanos(self.engine.busy.get()),
             reaper_rounds: self.engine.rounds.get(),
-            listener_panics: self.panics.load(Relaxed),
+            listener_panics: self.panics.load(Relaxed) + self.engine.clock_panics.get(),
             listener_waiting: self
                 .listener_thread
                 .as_ref()

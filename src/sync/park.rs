@@ -55,6 +55,14 @@ pub(crate) fn park(limit: Option<Duration>) {
     }
 }
 
+/// Sleeps for a moment. For threads of the user's: it leaves alone a wake-up that is meant for them.
+pub(crate) fn nap(time: Duration) {
+    #[cfg(not(expiry_loom))]
+    std::thread::sleep(time);
+    #[cfg(expiry_loom)]
+    doze(time);
+}
+
 /// Sleeps for a moment, or until woken.
 pub(crate) fn doze(limit: Duration) {
     #[cfg(not(expiry_loom))]

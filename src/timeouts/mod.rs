@@ -170,7 +170,7 @@ pub struct TimeoutsMetrics {
     pub reaper_busy: Duration,
     /// Rounds of the reaper.
     pub reaper_rounds: u64,
-    /// Panics of wakers that were caught.
+    /// Panics of wakers that were caught, and of the clock on the reaper's thread.
     pub waker_panics: u64,
 }
 
@@ -430,7 +430,8 @@ impl Timeouts {
             lateness: engine.lateness(),
             reaper_busy: Duration::from_nanos(engine.busy.get()),
             reaper_rounds: engine.rounds.get(),
-            waker_panics: self.waiters.panics.load(Relaxed),
+            waker_panics: self.waiters.panics.load(Relaxed)
+                + self.waiters.engine.clock_panics.get(),
             ..TimeoutsMetrics::default()
         };
         for shard in 0..engine.shards() {

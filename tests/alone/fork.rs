@@ -214,3 +214,19 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
     map.shutdown();
     assert!(map.is_empty());
 }
+
+/// Two processes that feed one tree draw different edges.
+pub fn a_child_draws_other_edges_than_its_parent() {
+    let _ = expiry::edge(); // this thread has its generator
+    let (here, there) = std::os::unix::net::UnixDatagram::pair().unwrap();
+    in_child("edges", || {
+        let edges = [(); 4].map(|()| expiry::edge().to_le_bytes()).concat();
+        there.send(&edges).unwrap();
+    });
+    let mut theirs = [0; 32];
+    assert_eq!(here.recv(&mut theirs).unwrap(), 32);
+    let ours = [(); 4].map(|()| expiry::edge().to_le_bytes());
+    for (theirs, ours) in theirs.chunks(8).zip(ours) {
+        assert_ne!(theirs, ours);
+    }
+}

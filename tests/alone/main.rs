@@ -60,6 +60,8 @@ fn tests() -> Vec<(&'static str, fn())> {
         events_memory::no_memory_is_said_once_until_there_is_some,
         #[cfg(all(feature = "async", target_os = "linux"))]
         fork::a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child,
+        #[cfg(all(feature = "async", target_os = "linux"))]
+        fork::a_child_draws_other_edges_than_its_parent,
         #[cfg(target_os = "linux")]
         memory::f08_a_burst_that_has_drained_gives_its_memory_back,
         reclaim::what_has_expired_is_dropped_untouched,

@@ -2,7 +2,9 @@
 //! of any store waits for no other store, so every pair comes to its end.
 
 use crate::support::{wait_for, GENEROUS, MS};
-use expiry::{edge, AckTracker, Cause, ExpiringMap, ExpiryQueue, Fate, Lifetime, Outcome};
+use expiry::{
+    edge, AckTracker, Cause, ExpiringMap, ExpiryQueue, Fate, Lifetime, ManualClock, Outcome,
+};
 use expiry::{SessionInfo, SessionTracker, Timeout, Timeouts, WhenFull};
 use std::future::Future;
 use std::pin::pin;
@@ -264,5 +266,43 @@ fn stores_that_shut_each_other_down_come_to_their_end() {
             let ended = done.recv_timeout(2 * GENEROUS);
             assert!(ended.is_ok(), "{one} and {other}: {ended:?}");
         }
+    }
+}
+
+/// The clock has jumped by years, and a touch in each of two threads ends what is due. The listener of
+/// each map touches the other map, whose shard the other thread drives.
+#[test]
+fn listeners_that_touch_each_others_maps_after_a_jump_of_years_come_to_their_end() {
+    let clock = ManualClock::new();
+    let meet = Arc::new(Barrier::new(2));
+    let maps: Arc<[OnceLock<ExpiringMap<u64, u64>>; 2]> = Arc::default();
+    for at in [0, 1] {
+        let (meet, other) = (meet.clone(), maps.clone());
+        let listener = move |_: &u64, _: &u64, _| {
+            meet.wait();
+            assert!(other[1 - at].get().unwrap().touch(&2));
+        };
+        let builder = ExpiringMap::builder().interval(MS).shards(1);
+        let builder = builder.clock(clock.clone()).on_end(listener);
+        let map = maps[at].get_or_init(|| builder.build_manual().unwrap());
+        let soon = Lifetime::new().live(Timeout::After(MS));
+        map.insert_with(1, 1, soon).unwrap();
+        map.insert(2, 2).unwrap();
+    }
+    clock.advance(Duration::from_secs(3600 * 24 * 365 * 10));
+    let (sender, done) = mpsc::channel();
+    for at in [0, 1] {
+        let (maps, sender) = (maps.clone(), sender.clone());
+        std::thread::spawn(move || {
+            let touched = maps[at].get().unwrap().touch_with(&2, HOUR);
+            sender.send(touched).unwrap();
+        });
+    }
+    for _ in 0..2 {
+        assert_eq!(
+            done.recv_timeout(GENEROUS),
+            Ok(Ok(true)),
+            "they wait for each other"
+        );
     }
 }

@@ -297,7 +297,8 @@ impl Deadlines {
 
     /// All that was due up to the clock reading `now` has been ended.
     pub(super) fn end_round(&self, now: u64) {
-        self.caught_up.store(self.ticks.at(now), Relaxed);
+        // Another thread's round may have ended since this thread looked at the shards.
+        self.caught_up.fetch_max(self.ticks.at(now), Relaxed);
     }
 
     /// The latest tick up to which everything that was due has been ended.
@@ -335,5 +336,21 @@ impl Deadlines {
         mine.now.set(tick);
         mine.lapsed
             .set(if self.is_long_ago(tick) { tick } else { 0 });
+    }
+}
+
+#[cfg(all(test, not(expiry_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_that_ends_late_does_not_take_time_back() {
+        let deadlines = Deadlines::new(Source::Default(CoarseClock::new()), 10, false);
+        let now = deadlines.now();
+        deadlines.end_round(now + 1000);
+        let caught_up = deadlines.caught_up();
+        // The round of a thread that has slept since it read the shards.
+        deadlines.end_round(now + 500);
+        assert_eq!(deadlines.caught_up(), caught_up);
     }
 }

@@ -8,7 +8,7 @@ use crate::core::index::Removed;
 use crate::core::lease::Lease;
 use crate::core::params::CHUNK;
 use crate::core::slot::{Payload, Slot};
-use crate::sync::park::doze;
+use crate::sync::park::nap;
 use std::time::{Duration, Instant};
 
 impl<P: Payload, C> Engine<P, C> {
@@ -127,7 +127,7 @@ impl<P: Payload, C> Engine<P, C> {
                 return false;
             }
             // Another thread is pinned, or is dropping what has waited.
-            doze(pause.min(left));
+            nap(pause.min(left));
             pause = (pause * 2).min(Duration::from_millis(1));
         }
     }

@@ -138,6 +138,8 @@ pub(crate) struct Engine<P: Payload, C> {
     /// only.
     pub(crate) busy: Counter,
     pub(crate) rounds: Counter,
+    /// How often the clock has panicked on the reaper's thread. Written by it only.
+    pub(crate) clock_panics: Counter,
 }
 
 impl<P: Payload, C> Engine<P, C> {
@@ -166,6 +168,7 @@ impl<P: Payload, C> Engine<P, C> {
             process: process::current(),
             busy: Counter::default(),
             rounds: Counter::default(),
+            clock_panics: Counter::default(),
         })
     }
 }
