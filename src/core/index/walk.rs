@@ -14,11 +14,11 @@
 //! growth, shrinking and migration move no key past the cursor. Neither does a replacement, which
 //! keeps the hash. The cursor goes from hash to hash: it passes each hash once.
 
-use super::table::{hash_of, Table, BITS};
+use super::table::{hash_of, slot_of, Table, BITS};
 use super::{Index, Probe};
 use crate::core::pins::Pin;
 use crate::core::prefetch;
-use crate::sync::Ordering;
+use crate::sync::{step, Ordering};
 use std::ops::Range;
 
 /// The place at which a walk of an index ends.
@@ -40,6 +40,7 @@ impl Probe for All<'_> {
         // The look-up may come by a word again.
         if !self.met.contains(&self.slot) {
             self.met.push(self.slot);
+            step("met");
         }
         false
     }
@@ -55,7 +56,13 @@ impl Index {
     /// before young ones, and starts again if the directory has changed. Where it sees a word that
     /// is only reserved, it passes a hash that has no slots yet.
     #[allow(clippy::cast_possible_truncation)] // a place before the end has 32 bits
-    pub(crate) fn next(&self, _pin: &Pin, place: &mut u64, met: &mut Vec<u32>) -> bool {
+    pub(crate) fn next(
+        &self,
+        _pin: &Pin,
+        place: &mut u64,
+        met: &mut Vec<u32>,
+        ahead: impl Fn(u32),
+    ) -> bool {
         if *place >= END {
             return false;
         }
@@ -70,9 +77,14 @@ impl Index {
             let next = directory.classes().fold(end, |next, class| {
                 self.table(class).least(bucket, *place..next)
             });
+            // Models `a_walk_beside_growth` and `a_walk_beside_shrinking`.
             if self.directory() == directory {
-                let youngest = self.table(directory.youngest());
-                prefetch(youngest.home_of((end as u32).reverse_bits()));
+                if cfg!(not(expiry_loom)) && *place & (span - 1) == 0 {
+                    let youngest = self.table(directory.youngest());
+                    let further = |buckets| ((*place + buckets * span) as u32).reverse_bits();
+                    prefetch(youngest.home_of(further(4)));
+                    youngest.own_slots(further(2)).for_each(ahead);
+                }
                 break (next, end);
             }
         };
@@ -86,16 +98,25 @@ impl Index {
 }
 
 impl<const OWN: usize> Table<OWN> {
+    /// The slots that the words in the own line of this hash's bucket name, or have named.
+    fn own_slots(&self, hash: u32) -> impl Iterator<Item = u32> + '_ {
+        let words = self.home_of(hash).words.iter();
+        // Relaxed: the caller prefetches them, and reads nothing.
+        words.map(|word| slot_of(word.load(Ordering::Relaxed)))
+    }
+
     /// The least place within these of the words that the header of this hash's bucket believes in;
     /// their end if there is none.
     fn least(&self, hash: u32, within: Range<u64>) -> u64 {
         let (at, home) = self.home(hash);
+        // Acquire: a word whose bit is gone may have been migrated, and then a younger table must
+        // show it (model `a_walk_beside_a_migration`).
         let mut bits = home.header.load(Ordering::Acquire) & BITS;
         let mut least = within.end;
         while bits != 0 {
             let position = bits.trailing_zeros() as usize;
             bits &= bits - 1;
-            // Acquire: as in `matching`.
+            // Acquire, as in `matching` (model `a_walk_beside_a_migration`).
             let word = self.word_at(at, home, position).load(Ordering::Acquire);
             // Another bucket's word may lie there by now, or none.
             let place = u64::from(hash_of(word).reverse_bits());

@@ -8,6 +8,7 @@ use super::lookup::tail;
 use super::{Found, Store, HELD};
 use crate::core::engine::Pin;
 use crate::core::lease::State;
+use crate::core::prefetch_at;
 use crate::core::slot::Slot;
 
 /// How far a walk has come.
@@ -25,11 +26,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
         if walk.shard == self.engine.shards() {
             return false;
         }
-        if !self
-            .engine
-            .index(walk.shard)
-            .next(pin, &mut walk.place, met)
-        {
+        let ahead = |id| {
+            if let Some(slot) = self.engine.slot(id) {
+                prefetch_at(slot.address());
+                self.engine.prefetch_note(id);
+            }
+        };
+        let index = self.engine.index(walk.shard);
+        if !index.next(pin, &mut walk.place, met, ahead) {
             *walk = Walk {
                 shard: walk.shard + 1,
                 place: 0,
@@ -37,7 +41,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
         if met.len() > 1 {
             // A slot that leads to another of them has had the same key. Of two slots of one key
-            // that are not linked, the first had ended before the other was published.
+            // that are not linked, the first had ended before the other was published (model
+            // `a_walk_meets_keys_of_one_hash`).
             let slots = met.clone();
             let next = |id: u32| {
                 let lease = self.engine.slot(id).map(Slot::lease)?;
