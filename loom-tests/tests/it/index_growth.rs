@@ -6,7 +6,9 @@
 use expiry::model::{Index, Inserted, TwoWords};
 use expiry::{Ack, AckError, Done};
 use loom::sync::atomic::AtomicU32;
-use loom_tests::{all, at_once, bounded, index, large, model, preemptions, thread, Rig, EITHER};
+use loom_tests::{
+    all, at_once, bounded, index, large, larger, model, preemptions, thread, Rig, EITHER,
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -179,7 +181,7 @@ fn a_walk_beside_growth() {
 /// The same where the table becomes smaller.
 #[test]
 fn a_walk_beside_shrinking() {
-    large("a_walk_beside_shrinking", || {
+    larger("a_walk_beside_shrinking", || {
         let index = index();
         at_once(|| {
             index.grow();
