@@ -90,6 +90,20 @@ impl Index {
         self.0.find(hash, &mut accept)
     }
 
+    /// The slots that a walk meets.
+    #[must_use]
+    pub fn walk(&self) -> Vec<u32> {
+        let (mut place, mut met) = (0, Vec::new());
+        loop {
+            let mut slots = Vec::new();
+            let pin = self.1.pin();
+            if !self.0.next(&pin, &mut place, &mut slots, drop) {
+                return met;
+            }
+            met.append(&mut slots);
+        }
+    }
+
     /// Takes the word of a slot away. True if a copy may be on its way, so that the slot must rest.
     pub fn remove(&self, hash: u32, slot: u32) -> bool {
         self.0.remove(&self.1.pin(), hash, slot, None, |_| false) == Removed::Copied

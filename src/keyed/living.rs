@@ -118,7 +118,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Sees to it that an entry which is not living does not come back. Returns `false` if its
     /// lease has changed meanwhile.
     #[cold]
-    fn is_gone(&self, found: &Found<'_, K, V>) -> bool {
+    pub(super) fn is_gone(&self, found: &Found<'_, K, V>) -> bool {
         match found.lease.state() {
             State::Live | State::LiveIdle => {
                 let lapsed = found.lease.with_state(State::Lapsed);

@@ -19,7 +19,6 @@ mod removed;
 mod session;
 mod store;
 mod time_cache;
-mod walk;
 
 pub use error::{InsertError, StoreError};
 #[cfg(expiry_loom)]

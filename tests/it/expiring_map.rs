@@ -756,4 +756,125 @@ fn a_clock_that_panics_does_not_end_the_reaper() {
     map.insert(1, 1).unwrap();
     crate::support::wait_for("the entry to expire", || map.is_empty());
     assert_eq!(map.metrics().listener_panics, 1);
+
+const STAYING: u64 = 1000;
+
+/// Calls `walk` while one thread gives new values to the keys below [`STAYING`] that are there, and
+/// another inserts and removes the keys above, so that the index grows and shrinks.
+fn beside_writers(walk: impl FnOnce(&ExpiringMap<u64, u64>)) {
+    let map = ExpiringMap::builder().shards(2).build().unwrap();
+    for key in 0..STAYING {
+        map.insert(key, 0).unwrap();
+    }
+    let (done, rounds) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let until_done = |round: &dyn Fn()| {
+        while !done.load(SeqCst) {
+            round();
+            rounds.fetch_add(1, SeqCst);
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            until_done(&|| {
+                for key in 0..STAYING {
+                    if let Entry::Occupied(entry) = map.entry(key) {
+                        drop(entry.insert(1));
+                    }
+                }
+            });
+        });
+        scope.spawn(|| {
+            until_done(&|| {
+                (STAYING..20 * STAYING).for_each(|key| drop(map.insert(key, 0).unwrap()));
+                (STAYING..20 * STAYING).for_each(|key| drop(map.remove(&key)));
+            });
+        });
+        while rounds.load(SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        let walked = catch_unwind(AssertUnwindSafe(|| walk(&map)));
+        done.store(true, SeqCst);
+        walked.unwrap();
+    });
+}
+
+/// How many of the staying keys were met never, and how many more than once.
+fn missed_and_met_again(met: impl IntoIterator<Item = u64>) -> (usize, usize) {
+    let mut times = [0; STAYING as usize];
+    for key in met.into_iter().filter(|key| *key < STAYING) {
+        times[usize::try_from(key).unwrap()] += 1;
+    }
+    let count = |wanted: fn(&u32) -> bool| times.iter().filter(|times| wanted(times)).count();
+    (count(|times| *times == 0), count(|times| *times > 1))
+}
+
+#[test]
+fn a_walk_beside_writers_meets_each_key_once() {
+    beside_writers(|map| {
+        let walks: Vec<_> = (0..10)
+            .map(|_| missed_and_met_again(map.iter().map(|entry| *entry.key())))
+            .collect();
+        assert_eq!(walks, [(0, 0); 10], "keys missed, keys met again");
+    });
+}
+
+#[test]
+fn clear_beside_writers_removes_what_was_there() {
+    beside_writers(|map| {
+        let ended = map.iter().count();
+        map.clear();
+        let left = (0..STAYING).filter(|key| map.contains_key(key)).count();
+        assert_eq!(left, 0, "of {ended}");
+    });
+}
+
+#[test]
+fn retain_beside_writers_asks_about_each_value_that_it_removes() {
+    beside_writers(|map| {
+        let mut asked = Vec::new();
+        map.retain(|key, _| {
+            asked.push(*key);
+            key % 2 == 0
+        });
+        asked.sort_unstable();
+        asked.dedup();
+        assert_eq!(missed_and_met_again(asked), (0, 0));
+        let left = missed_and_met_again(map.iter().map(|entry| *entry.key()));
+        assert_eq!(left, (STAYING as usize / 2, 0));
+    });
+}
+
+/// A hasher that gives the keys `8 n` to `8 n + 7` one hash.
+#[derive(Clone, Default)]
+struct Alike(u64);
+
+impl Hasher for Alike {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {}
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key / 8;
+    }
+}
+
+#[test]
+fn a_walk_meets_keys_of_one_hash_once() {
+    let hasher = std::hash::BuildHasherDefault::<Alike>::default();
+    let map = ExpiringMap::builder().hasher(hasher).build().unwrap();
+    for key in 0..STAYING {
+        map.insert(key, 0).unwrap();
+    }
+    let met = map.iter().map(|entry| {
+        let key = *entry.key();
+        map.insert(key ^ 1, 1).unwrap();
+        key
+    });
+    assert_eq!(missed_and_met_again(met), (0, 0));
+    map.retain(|key, _| key % 8 == 3);
+    assert_eq!(map.len() as u64, STAYING / 8);
+    map.clear();
+    assert!(map.is_empty());
 }

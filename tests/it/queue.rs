@@ -975,3 +975,37 @@ fn a_poller_of_sessions_looks_again_where_another_has_been() {
     sessions.create(SECOND, 1).unwrap();
     looks_again(&clock, || sessions.poll().len());
 }
+
+/// A key that is removed and inserted again when it is cloned.
+#[derive(PartialEq, Eq, Hash, Debug)]
+struct Moving(u64);
+
+static MOVES: std::sync::OnceLock<ExpiryQueue<Moving>> = std::sync::OnceLock::new();
+
+impl Clone for Moving {
+    fn clone(&self) -> Self {
+        let queue = MOVES.get().unwrap();
+        assert!(queue.remove(self).is_some());
+        queue.update(Moving(self.0), SECOND * 10).unwrap();
+        Moving(self.0)
+    }
+}
+
+#[test]
+fn a_dump_has_a_key_that_comes_again_once() {
+    let queue = MOVES.get_or_init(|| {
+        let builder = ExpiryQueue::builder().interval(SECOND);
+        builder.clock(ManualClock::new()).build().unwrap()
+    });
+    for key in 0..100 {
+        queue.update(Moving(key), SECOND * 10).unwrap();
+    }
+    let mut keys: Vec<u64> = queue
+        .dump()
+        .into_values()
+        .flatten()
+        .map(|key| key.0)
+        .collect();
+    keys.sort_unstable();
+    assert_eq!(keys, Vec::from_iter(0..100));
+}

@@ -112,6 +112,24 @@ fn changes_beside_a_copy() {
     });
 }
 
+/// A walk while a value is replaced, and the migrating thread moves the keys of the old table to the
+/// young one. Guards: a walk follows forwards in old tables and in young ones.
+#[test]
+fn a_walk_beside_a_replacement_and_a_migration() {
+    bounded("a_walk_beside_a_replacement_and_a_migration", 1, || {
+        let rig = at_once(|| Rig::grown([1, 2, 3], 20));
+        let other = rig.clone();
+        let a = thread::spawn(move || at_once(|| other.put(1, 11, 20)));
+        let other = rig.clone();
+        let b = thread::spawn(move || other.drive());
+        let mut met: Vec<u64> = rig.map.iter().map(|entry| *entry.key()).collect();
+        met.sort_unstable();
+        assert_eq!(met, [1, 2, 3]);
+        a.join().unwrap();
+        b.join().unwrap();
+    });
+}
+
 /// A thread frees a slot while another thread looks for one. Guards: the payload is out of the slot
 /// before the slot is free.
 #[test]

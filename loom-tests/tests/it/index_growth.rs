@@ -6,7 +6,9 @@
 use expiry::model::{Index, Inserted, TwoWords};
 use expiry::{Ack, AckError, Done};
 use loom::sync::atomic::AtomicU32;
-use loom_tests::{all, bounded, index, large, model, preemptions, thread, Rig, EITHER};
+use loom_tests::{
+    all, at_once, bounded, index, large, larger, model, preemptions, thread, Rig, EITHER,
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -137,6 +139,64 @@ fn w12_carry_over_to_a_new_table() {
         index.grow();
         index.carry(100);
         assert_eq!(a.join().unwrap(), Some(1));
+    });
+}
+
+/// A walk beside a migration. Guards: the walk looks at old tables first, and loads headers and
+/// words with Acquire.
+#[test]
+fn a_walk_beside_a_migration() {
+    model("a_walk_beside_a_migration", || {
+        let index = index();
+        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
+        index.grow();
+        let other = index.clone();
+        let a = thread::spawn(move || other.carry(100));
+        assert_eq!(index.walk(), [1]);
+        a.join().unwrap();
+        assert_eq!(index.walk(), [1]);
+    });
+}
+
+/// A walk beside growth: the table becomes larger before, between or after the walk's two steps, and
+/// the words move there. Guards: the walk starts a step again if the directory has changed, and
+/// the cursor goes by the bits of the hash from the lowest up.
+#[test]
+fn a_walk_beside_growth() {
+    large("a_walk_beside_growth", || {
+        let index = index();
+        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
+        assert_eq!(index.insert(6, 2, |_| false), Inserted::Done);
+        let other = index.clone();
+        let a = thread::spawn(move || {
+            other.grow();
+            other.carry(100);
+        });
+        assert_eq!(index.walk(), [2, 1]);
+        a.join().unwrap();
+        assert_eq!(index.walk(), [2, 1]);
+    });
+}
+
+/// The same where the table becomes smaller.
+#[test]
+fn a_walk_beside_shrinking() {
+    larger("a_walk_beside_shrinking", || {
+        let index = index();
+        at_once(|| {
+            index.grow();
+            index.carry(100);
+            while index.turn() {}
+            assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
+            assert_eq!(index.insert(6, 2, |_| false), Inserted::Done);
+        });
+        let other = index.clone();
+        let a = thread::spawn(move || {
+            assert!(other.shrink());
+            other.carry(100);
+        });
+        assert_eq!(index.walk(), [2, 1]);
+        a.join().unwrap();
     });
 }
 

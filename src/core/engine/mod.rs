@@ -54,7 +54,6 @@ pub(crate) use face::{Claim, Config, Face, Round};
 pub(crate) use reclaim::Wait;
 pub(crate) use renewal::Look;
 pub(crate) use stripe::Stripe;
-pub(crate) use walk::Walk;
 
 use super::header::{Header, Lowered};
 use super::index::{Index, Insert, Probe};

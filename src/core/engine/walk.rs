@@ -7,8 +7,8 @@ use crate::core::slot::{Payload, Slot};
 use crate::core::slots::Run;
 
 /// How far a walk has come.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Walk {
+#[derive(Default)]
+struct Walk {
     shard: usize,
     /// In this shard.
     bucket: u32,
@@ -17,8 +17,8 @@ pub(crate) struct Walk {
 impl<P: Payload, C> Engine<P, C> {
     /// The next bucket of a walk: the id of its first slot, and its slots. No slot moves: an
     /// occupancy that lasts from the walk's beginning to its end is met exactly once. (A keyed
-    /// entry that is replaced goes on in another slot.)
-    pub(crate) fn next_bucket(&self, walk: &mut Walk) -> Option<(u32, Run<'_, P>)> {
+    /// entry that is replaced goes on in another slot: `core::index::walk` is for those.)
+    fn next_bucket(&self, walk: &mut Walk) -> Option<(u32, Run<'_, P>)> {
         loop {
             let shard = self.shards.get(walk.shard)?;
             let chunks = shard.ring.peak() as usize;

@@ -80,6 +80,7 @@ mod swing;
 mod table;
 #[cfg(all(test, not(expiry_loom)))]
 mod tests;
+mod walk;
 
 use self::directory::Directory;
 use self::swing::Swung;

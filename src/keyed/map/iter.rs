@@ -1,13 +1,13 @@
 //! Going over all entries.
 
 use super::{ExpiringMap, Ref};
-use crate::core::engine::{Face, Walk};
-use crate::core::slots::Run;
-use crate::keyed::store::{Found, Pair};
+use crate::core::engine::Pin;
+use crate::keyed::store::Walk;
 use std::hash::{BuildHasher, Hash};
 
 /// An iterator over the entries of an [`ExpiringMap`]; see [`ExpiringMap::iter`]. Each item pins
-/// the map for as long as it lives, and the iterator itself does not.
+/// the map for as long as it lives. The iterator itself pins it only between items whose keys share
+/// all bits of their hash, which are few unless the hasher is weak.
 ///
 /// # Examples
 ///
@@ -27,52 +27,19 @@ use std::hash::{BuildHasher, Hash};
 pub struct Iter<'a, K: 'static, V: 'static, S> {
     map: &'a ExpiringMap<K, V, S>,
     walk: Walk,
-    /// What is left of the bucket that it is in: the id of the next slot, and the slots.
-    next: u32,
-    slots: Run<'a, Pair<K, V>>,
-    at: usize,
+    /// Slots of keys with the last hash that have yet to be shown.
+    met: Vec<u32>,
+    /// Keeps these slots.
+    pin: Option<Pin>,
 }
 
-impl<'a, K, V, S> Iter<'a, K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<'a, K: 'static, V: 'static, S> Iter<'a, K, V, S> {
     pub(super) fn new(map: &'a ExpiringMap<K, V, S>) -> Self {
         Iter {
             map,
             walk: Walk::default(),
-            next: 0,
-            slots: Run::empty(),
-            at: 0,
-        }
-    }
-
-    /// The next entry, and where it was found.
-    pub(super) fn advance(&mut self) -> Option<(Found<'a, K, V>, Ref<'a, K, V>)> {
-        let store = &*self.map.store;
-        loop {
-            while let Some(slot) = self.slots.get(self.at) {
-                #[allow(clippy::cast_possible_truncation)] // a place in a bucket
-                let id = self.next + self.at as u32;
-                self.at += 1;
-                let pin = store.engine.pin();
-                if let Some(found) = store.look_at(&pin, id, slot) {
-                    if store.is_living(&found) {
-                        // SAFETY: found after the pin.
-                        return Some((found, unsafe { Ref::new(&found, pin) }));
-                    }
-                }
-            }
-            (self.next, self.slots) = store.engine.next_bucket(&mut self.walk)?;
-            self.at = 0;
-            for (id, slot) in (self.next..).zip(self.slots.iter()) {
-                let lease = slot.lease();
-                if lease.state().expires() {
-                    store.prepare(id, slot, lease);
-                }
-            }
+            met: Vec::new(),
+            pin: None,
         }
     }
 }
@@ -86,7 +53,24 @@ where
     type Item = Ref<'a, K, V>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.advance().map(|(_, entry)| entry)
+        let store = &*self.map.store;
+        loop {
+            let pin = store.engine.pin();
+            while let Some(id) = self.met.pop() {
+                let found = store.living_at(&pin, id);
+                if self.met.is_empty() {
+                    self.pin = None;
+                }
+                if let Some(found) = found {
+                    // SAFETY: it had not ended after the pin.
+                    return Some(unsafe { Ref::new(&found, pin) });
+                }
+            }
+            if !store.step(&pin, &mut self.walk, &mut self.met) {
+                return None;
+            }
+            self.pin = (!self.met.is_empty()).then_some(pin);
+        }
     }
 }
 

@@ -46,12 +46,7 @@ impl<'a, K, V> Ref<'a, K, V> {
         Ref { pair, kept }
     }
 
-    /// The pin under which it was found.
-    pub(super) fn pin(&self) -> &Pin {
-        &self.kept.pin
-    }
-
-    /// As [`pin`](Self::pin), for a caller that needs the entry no more.
+    /// The pin under which it was found, for a caller that needs the entry no more.
     pub(super) fn into_pin(self) -> Pin {
         self.kept.pin
     }

@@ -133,9 +133,10 @@ where
         })
     }
 
-    /// All entries, in no order. An entry that is there all the while is met exactly once. One
-    /// whose value is replaced meanwhile may be met twice, with the old value and the new one, or
-    /// not at all. Others may be met or not. This is no use of them. About 0.1 us each.
+    /// All entries, in no order. A key that is there all the while is met exactly once, with a
+    /// value that it had meanwhile, also if other threads replace values, and the map grows or
+    /// shrinks. A key that comes or goes meanwhile is met at most once. This is no use of them.
+    /// About 0.1 us each.
     ///
     /// ```
     /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;

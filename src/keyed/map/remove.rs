@@ -1,10 +1,27 @@
 //! Removing: one entry, or all for which a condition holds.
 
 use super::ExpiringMap;
+use crate::keyed::living::Notice;
 use crate::keyed::removed::Ended;
-use crate::keyed::store::Cause;
+use crate::keyed::store::{Cause, Walk};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
+
+/// Ended entries of which the listener has yet to hear; it does in a panic of a user's closure too.
+struct Notices<'a, K: 'static, V: 'static>(Vec<Notice<'a, K, V>>);
+
+impl<K, V> Notices<'_, K, V> {
+    /// The caller is unpinned.
+    fn tell(&mut self) {
+        self.0.drain(..).for_each(|notice| notice.tell());
+    }
+}
+
+impl<K, V> Drop for Notices<'_, K, V> {
+    fn drop(&mut self) {
+        self.tell();
+    }
+}
 
 impl<K, V, S> ExpiringMap<K, V, S>
 where
@@ -75,8 +92,9 @@ where
     }
 
     /// Removes the entries for which `keep` is false, and only the very value that `keep` was asked
-    /// about. It meets entries as [`iter`](Self::iter) does: one whose value is replaced meanwhile
-    /// may be met twice or not at all.
+    /// about. Each key that is there all the while is asked about, as [`iter`](Self::iter) meets
+    /// it. If another thread replaces a value that `keep` has just rejected, `keep` is asked again,
+    /// about the new value.
     ///
     /// ```
     /// # let map = expiry::ExpiringMap::builder().build()?;
@@ -90,21 +108,33 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) {
-        let mut iter = self.iter();
-        while let Some((found, entry)) = iter.advance() {
-            if keep(entry.key(), entry.value()) {
-                continue;
+        let (mut walk, mut met) = (Walk::default(), Vec::new());
+        let mut notices = Notices(Vec::new());
+        loop {
+            let pin = self.store.engine.pin();
+            if !self.store.step(&pin, &mut walk, &mut met) {
+                return;
             }
-            let notice = self.store.remove_this(entry.pin(), &found);
-            drop(entry);
-            if let Some(notice) = notice {
-                notice.tell();
+            for id in met.drain(..) {
+                while let Some(found) = self.store.living_at(&pin, id) {
+                    // SAFETY: it had not ended after the pin.
+                    let (key, value) = unsafe { found.pair() };
+                    if keep(key, value) {
+                        break;
+                    }
+                    if let Some(notice) = self.store.remove_this(&pin, &found) {
+                        notices.0.push(notice);
+                        break;
+                    }
+                }
             }
+            drop(pin);
+            notices.tell();
         }
     }
 
-    /// Removes all entries that are there all the while. One whose value is replaced meanwhile may
-    /// stay.
+    /// Removes every key that is there when this is called, whatever value it has by the time that
+    /// the call comes to it. Keys that other threads insert meanwhile may stay.
     ///
     /// ```
     /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;

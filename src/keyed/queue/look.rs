@@ -49,7 +49,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         self.get(key).is_some()
     }
 
-    /// Which keys expire when: expiry time to keys. O(capacity); no snapshot.
+    /// Which keys expire when: expiry time to keys. A key that is there all the while is met exactly
+    /// once, any other at most once; no snapshot. O(capacity).
     ///
     /// ```
     /// # use expiry::{ExpiryQueue, ManualClock};

@@ -31,7 +31,8 @@ impl SessionTracker {
     }
 
     /// Calls `f` with every session, each as it is just then, those included that are being closed; together they are no
-    /// snapshot. O(capacity). `f` may use the tracker.
+    /// snapshot. A session that is there all the while is met exactly once, any other at most once.
+    /// O(capacity). `f` may use the tracker.
     ///
     /// ```
     /// # use expiry::SessionTracker;

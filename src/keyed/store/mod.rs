@@ -13,6 +13,7 @@
 //! | [`free`] | what becomes of the slot afterwards |
 //! | [`close`] | the shutdown |
 //! | [`driver`] | what the driver asks of the store |
+//! | [`walk`] | [`each`](Store::each): all entries, each key once |
 //!
 //! All of them take a pin, and none runs users' code but a key's `Eq`. A caller unpins before it
 //! calls the listener.
@@ -25,6 +26,7 @@ mod free;
 mod lookup;
 mod renew;
 mod replace;
+mod walk;
 
 pub use ends::Cause;
 pub(super) use ends::Listener;
@@ -32,6 +34,7 @@ pub(super) use enter::Entered;
 pub(super) use lookup::Wanted;
 pub(crate) use renew::Touched;
 pub(super) use replace::Replaced;
+pub(super) use walk::Walk;
 
 use super::hazard::Hazards;
 use super::idle::Policy;

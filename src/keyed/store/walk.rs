@@ -1,0 +1,100 @@
+//! Looking at all entries while they come and go.
+//!
+//! A walk goes over the keys, not over the slots: shard by shard, in the order of
+//! `core::index::walk`. A replacement moves an entry to another slot, and its key stays where it
+//! is. A walk meets all keys of one hash at once.
+
+use super::lookup::tail;
+use super::{Found, Store, HELD};
+use crate::core::engine::Pin;
+use crate::core::lease::State;
+use crate::core::prefetch_at;
+use crate::core::slot::Slot;
+
+/// How far a walk has come.
+#[derive(Default)]
+pub(in crate::keyed) struct Walk {
+    shard: usize,
+    /// The cursor in this shard's index.
+    place: u64,
+}
+
+impl<K: 'static, V: 'static> Store<K, V> {
+    /// Moves a walk one step on. Puts one slot for each key that it has come to into `met`, which
+    /// is empty. Returns `false` at the end.
+    pub(in crate::keyed) fn step(&self, pin: &Pin, walk: &mut Walk, met: &mut Vec<u32>) -> bool {
+        if walk.shard == self.engine.shards() {
+            return false;
+        }
+        let ahead = |id| {
+            if let Some(slot) = self.engine.slot(id) {
+                prefetch_at(slot.address());
+                self.engine.prefetch_note(id);
+            }
+        };
+        let index = self.engine.index(walk.shard);
+        if !index.next(pin, &mut walk.place, met, ahead) {
+            *walk = Walk {
+                shard: walk.shard + 1,
+                place: 0,
+            };
+        }
+        if met.len() > 1 {
+            // A slot that leads to another of them has had the same key. Of two slots of one key
+            // that are not linked, the first had ended before the other was published (model
+            // `a_walk_meets_keys_of_one_hash`).
+            let slots = met.clone();
+            let next = |id: u32| {
+                let lease = self.engine.slot(id).map(Slot::lease)?;
+                (lease.state() == State::Forward).then(|| lease.link())
+            };
+            met.retain(|&id| {
+                !std::iter::successors(next(id), |&id| next(id)).any(|id| slots.contains(&id))
+            });
+        }
+        true
+    }
+
+    /// The entry that a slot holds or leads to, if it has not ended. The index has named the slot
+    /// under this pin.
+    pub(in crate::keyed) fn held_at(&self, _pin: &Pin, id: u32) -> Option<Found<'_, K, V>> {
+        let (id, lease) = tail(&self.engine, id);
+        Some(Found {
+            id,
+            slot: self.engine.slot(id)?,
+            lease: lease.filter(|lease| lease.is_in(HELD))?,
+            hash: self.hash_of(id),
+            position: None,
+        })
+    }
+
+    /// As [`held_at`](Self::held_at), if the entry's time is not up.
+    pub(in crate::keyed) fn living_at(&self, pin: &Pin, id: u32) -> Option<Found<'_, K, V>> {
+        loop {
+            let found = self.held_at(pin, id)?;
+            if self.is_living(&found) {
+                return Some(found);
+            }
+            if self.is_gone(&found) {
+                return None;
+            }
+        }
+    }
+
+    /// Calls `f` with every entry that has not ended. Each is read consistently; together they are
+    /// no snapshot. The store is pinned while `f` runs.
+    pub(in crate::keyed) fn each(&self, mut f: impl FnMut(&Pin, &Found<'_, K, V>)) {
+        let (mut walk, mut met) = (Walk::default(), Vec::new());
+        loop {
+            let pin = self.engine.pin();
+            if !self.step(&pin, &mut walk, &mut met) {
+                return;
+            }
+            for id in met.drain(..) {
+                if let Some(found) = self.held_at(&pin, id) {
+                    f(&pin, &found);
+                }
+            }
+        }
+    }
+}
