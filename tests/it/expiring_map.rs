@@ -713,50 +713,6 @@ fn a_value_that_takes_anothers_place_ends_at_its_own_time() {
     assert_eq!(*told.lock().unwrap(), ends);
 }
 
-/// A wake-up that the caller's thread got before a call is there after it.
-#[test]
-fn a_flush_and_a_shutdown_leave_the_callers_wake_up_alone() {
-    let map = ExpiringMap::builder().build().unwrap();
-    map.insert(1, 1).unwrap();
-    let kept = map.get(&1).unwrap();
-    map.remove(&1);
-    let is_kept = |what: &str, call: &dyn Fn()| {
-        std::thread::current().unpark();
-        call();
-        let began = std::time::Instant::now();
-        std::thread::park_timeout(GENEROUS);
-        assert!(began.elapsed() < GENEROUS, "{what}");
-    };
-    is_kept("flush", &|| assert!(!map.flush(Duration::from_millis(20))));
-    drop(kept);
-    is_kept("shutdown", &|| map.shutdown());
-}
-
-/// The clock panics once, on the reaper's thread. The reaper goes on, and the metrics say so.
-#[test]
-fn a_clock_that_panics_does_not_end_the_reaper() {
-    #[derive(Debug)]
-    struct PanicsOnce(expiry::MonotonicClock, std::sync::atomic::AtomicBool);
-    impl expiry::Clock for PanicsOnce {
-        fn now(&self) -> u64 {
-            let reaper = std::thread::current().name() == Some("expiry-reaper");
-            if reaper && !self.1.swap(true, std::sync::atomic::Ordering::Relaxed) {
-                std::panic::resume_unwind(Box::new("a clock that is broken for a moment"));
-            }
-            self.0.now()
-        }
-    }
-    let clock = PanicsOnce(expiry::MonotonicClock::new(), false.into());
-    let map = ExpiringMap::builder()
-        .time_to_live(Duration::from_millis(2))
-        .interval(Duration::from_millis(1))
-        .clock(clock)
-        .build()
-        .unwrap();
-    map.insert(1, 1).unwrap();
-    crate::support::wait_for("the entry to expire", || map.is_empty());
-    assert_eq!(map.metrics().listener_panics, 1);
-
 const STAYING: u64 = 1000;
 
 /// Calls `walk` while one thread gives new values to the keys below [`STAYING`] that are there, and
@@ -877,4 +833,49 @@ fn a_walk_meets_keys_of_one_hash_once() {
     assert_eq!(map.len() as u64, STAYING / 8);
     map.clear();
     assert!(map.is_empty());
+}
+
+/// A wake-up that the caller's thread got before a call is there after it.
+#[test]
+fn a_flush_and_a_shutdown_leave_the_callers_wake_up_alone() {
+    let map = ExpiringMap::builder().build().unwrap();
+    map.insert(1, 1).unwrap();
+    let kept = map.get(&1).unwrap();
+    map.remove(&1);
+    let is_kept = |what: &str, call: &dyn Fn()| {
+        std::thread::current().unpark();
+        call();
+        let began = std::time::Instant::now();
+        std::thread::park_timeout(GENEROUS);
+        assert!(began.elapsed() < GENEROUS, "{what}");
+    };
+    is_kept("flush", &|| assert!(!map.flush(Duration::from_millis(20))));
+    drop(kept);
+    is_kept("shutdown", &|| map.shutdown());
+}
+
+/// The clock panics once, on the reaper's thread. The reaper goes on, and the metrics say so.
+#[test]
+fn a_clock_that_panics_does_not_end_the_reaper() {
+    #[derive(Debug)]
+    struct PanicsOnce(expiry::MonotonicClock, std::sync::atomic::AtomicBool);
+    impl expiry::Clock for PanicsOnce {
+        fn now(&self) -> u64 {
+            let reaper = std::thread::current().name() == Some("expiry-reaper");
+            if reaper && !self.1.swap(true, std::sync::atomic::Ordering::Relaxed) {
+                std::panic::resume_unwind(Box::new("a clock that is broken for a moment"));
+            }
+            self.0.now()
+        }
+    }
+    let clock = PanicsOnce(expiry::MonotonicClock::new(), false.into());
+    let map = ExpiringMap::builder()
+        .time_to_live(Duration::from_millis(2))
+        .interval(Duration::from_millis(1))
+        .clock(clock)
+        .build()
+        .unwrap();
+    map.insert(1, 1).unwrap();
+    crate::support::wait_for("the entry to expire", || map.is_empty());
+    assert_eq!(map.metrics().listener_panics, 1);
 }
