@@ -87,32 +87,76 @@ mod imp {
             unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<T>(), self.length) }
         }
 
-        /// Lets the whole pages in `range` go; they read as zeroes afterwards.
-        ///
-        /// Where the platform has no such call the memory stays, zeroed in place.
+        /// Lets the whole pages in `range` go, and zeroes the rest of it in place: all of it reads as
+        /// zeroes afterwards. Where the platform has no such call, all of it is zeroed in place.
         pub(crate) fn release(&self, range: Range<usize>) {
-            let size = std::mem::size_of::<T>();
-            if size == 0 {
-                return;
-            }
-            let (from, to) = (range.start * size, range.end.min(self.length) * size);
             #[cfg(target_os = "linux")]
-            {
-                // SAFETY: private anonymous memory of atomics: the pages read as zeroes afterwards, which is
-                // a valid value; callers have made sure that zeroing is what they want.
-                let done = unsafe {
-                    self.map.unchecked_advise_range(
-                        memmap2::UncheckedAdvice::DontNeed,
-                        from,
-                        to - from,
-                    )
-                };
-                if done.is_ok() {
-                    return;
-                }
+            self.release_pages(range, rustix::param::page_size());
+            #[cfg(not(target_os = "linux"))]
+            self.zero(range);
+        }
+
+        fn zero(&self, range: Range<usize>) {
+            self.as_slice()[range].iter().for_each(T::zero);
+        }
+
+        /// As [`release`](Self::release), with pages of this many bytes. Neither end of the range need
+        /// lie between two pages: values beyond it, which share a page with it, are live.
+        #[cfg(target_os = "linux")]
+        fn release_pages(&self, range: Range<usize>, page: usize) {
+            let size = std::mem::size_of::<T>();
+            let range = range.start..range.end.min(self.length);
+            let at = |index: usize| self.as_ptr() as usize + index * size;
+            let from = at(range.start).next_multiple_of(page);
+            let to = at(range.end) / page * page;
+            if size == 0 || from >= to {
+                return self.zero(range);
             }
-            for at in (from / size)..(to / size) {
-                self.as_slice()[at].zero();
+            // SAFETY: these pages lie in the mapping, which is private and anonymous, and hold atomics
+            // only. They read as zeroes afterwards, a valid value, and callers want zeroes there.
+            let released = unsafe {
+                let advice = rustix::mm::Advice::LinuxDontNeed;
+                rustix::mm::madvise(from as *mut _, to - from, advice)
+            };
+            if released.is_err() {
+                return self.zero(range);
+            }
+            // Values that lie in a released page in part are zeroed, too.
+            let first = (from - at(0)).div_ceil(size).min(range.end);
+            let last = ((to - at(0)) / size).max(range.start);
+            self.zero(range.start..first);
+            self.zero(last.max(first)..range.end);
+        }
+    }
+
+    #[cfg(all(test, target_os = "linux"))]
+    mod tests {
+        use super::Zeroed;
+        use crate::sync::{AtomicU32, Ordering::Relaxed};
+
+        /// Whatever the system's pages are: neighbours of a range are live entries.
+        #[test]
+        fn only_the_range_is_zeroed_where_pages_are_large() {
+            const LENGTH: usize = 200_000;
+            for page in [4 << 10, 16 << 10, 64 << 10] {
+                for range in [
+                    0..LENGTH,
+                    1..LENGTH - 1,
+                    70_000..150_001,
+                    100..164,
+                    16_000..33_000,
+                ] {
+                    let values = Zeroed::<AtomicU32>::map(LENGTH).unwrap();
+                    values
+                        .as_slice()
+                        .iter()
+                        .for_each(|value| value.store(7, Relaxed));
+                    values.release_pages(range.clone(), page);
+                    for (at, value) in values.as_slice().iter().enumerate() {
+                        let expected = if range.contains(&at) { 0 } else { 7 };
+                        assert_eq!(value.load(Relaxed), expected, "{at} of {range:?}, {page}");
+                    }
+                }
             }
         }
     }

@@ -33,7 +33,8 @@
 //!   read, so it cannot take away a bit that stands for something else by now.
 //!
 //! * Keys that share all bits of the hash, which takes a weak hasher of the user's, cannot be parted by a larger table, and
-//!   would take away the room of the others that have this home. There may be [`ALIKE`], half of a home's words. The
+//!   would take away the room of the others that have this home. There may be [`ALIKE`], half of a home's words, and fewer
+//!   where such a group meets another one in a table that is nearly empty: a larger table would cost more than the keys. The
 //!   publication that comes after sees them: they are counted under the header that its swap expects, and before that in the
 //!   older tables, where homes are closed.
 //!
@@ -320,6 +321,10 @@ impl Index {
                 Publish::Alike => return Insert::Alike,
                 // The directory that closed it is visible by now: look again.
                 Publish::Closed => {}
+                // A larger table parts other keys, and these ones by chance.
+                Publish::Crowded if table.alike(hash) >= ALIKE / 2 && table.is_sparse() => {
+                    return Insert::Alike;
+                }
                 Publish::Crowded => {
                     *crowded = true;
                     if !self.grow(directory) {

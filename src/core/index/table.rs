@@ -361,6 +361,18 @@ impl<const OWN: usize> Table<OWN> {
         self.matching(at, home, header, wanted(hash)).count_ones() as usize
     }
 
+    /// Whether a large table has less than a word for each home, by a sample of the homes.
+    #[cold]
+    pub(super) fn is_sparse(&self) -> bool {
+        const SAMPLE: usize = 256;
+        let homes = self.homes.as_slice();
+        let sample = homes.iter().step_by((homes.len() / SAMPLE).max(1));
+        // survives: an estimate.
+        let words =
+            |home: &Home<OWN>| (home.header.load(Ordering::Relaxed) & BITS).count_ones() as usize;
+        homes.len() > 4 * SAMPLE && sample.map(words).sum::<usize>() < SAMPLE
+    }
+
     /// Closes the key's home, then looks for it there: nobody publishes it there any more.
     pub(super) fn find_closing(&self, hash: u32, probe: &mut impl Probe) -> Option<u32> {
         let (at, home) = self.home(hash);

@@ -296,3 +296,28 @@ fn a_key_at_home_is_not_published_beside_itself() {
     assert!(index.insert_at_home(&index.pins.pin(), hash(1) ^ 1 << 30, 3));
     assert!(found(&index, 1));
 }
+
+/// Keys that share their hash in groups of 16. Two groups that meet fill a home, and no larger table parts
+/// them for sure: the second one's keys are refused before the index costs much more than its keys.
+#[test]
+fn groups_of_one_hash_do_not_blow_the_index_up() {
+    let index = Alone::new();
+    let (mut taken, mut refused) = (0_u64, 0_u64);
+    for slot in 0..64_000 {
+        let hash = random(slot / 16);
+        let inserted = index.insert(&index.pins.pin(), hash, slot, &mut false, &mut |_| false);
+        match inserted {
+            Insert::Done => taken += 1,
+            Insert::Alike => refused += 1,
+            _ => panic!("slot {slot}"),
+        }
+        if slot % 1000 == 0 {
+            carry(&index);
+        }
+    }
+    carry(&index);
+    let (_, words) = index.shape();
+    println!("{taken} taken, {refused} refused, {words} words");
+    assert!(refused < taken / 10, "{refused} refused");
+    assert!(words < 64 * taken, "{words} words for {taken} keys");
+}

@@ -346,8 +346,8 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     }
 
     /// Another hasher. Where keys come from strangers it must be seeded at random; of keys with one and the same 64-bit hash 16 are
-    /// accepted, and the next is refused ([`StoreError::Collisions`](crate::StoreError::Collisions)). What it returns the index hashes once
-    /// more, by a seed of its own.
+    /// accepted, and the next is refused ([`StoreError::Collisions`](crate::StoreError::Collisions)). Where two such groups meet in the
+    /// index, some of the second group are refused. The index hashes what it returns once more, by a seed of its own.
     ///
     /// # Examples
     ///
