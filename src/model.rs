@@ -126,7 +126,7 @@ impl Index {
 
     /// Installs the smallest successor.
     pub fn shrink(&self) -> bool {
-        self.0.shrink_if_empty(0)
+        self.0.shrink_if_empty(|| 0)
     }
 
     /// One round of the carrier. True if more is to do.

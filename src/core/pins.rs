@@ -2,6 +2,8 @@
 //!
 //! One domain of grace periods ([`Grace`]), and in it a seat for each running thread.
 
+#[cfg(not(expiry_loom))]
+use super::threads::Vacant;
 use super::threads::{index, Holding, Stripes};
 use crate::sync::grace::{Grace, Guard, Seat};
 
@@ -46,10 +48,46 @@ impl Pins {
         }
     }
 
+    /// Empties the seats of threads that have ended: each turn looks at all seats that are not empty.
+    #[cfg(not(expiry_loom))]
+    pub(crate) fn clear_seats(&self) {
+        for (index, seat) in self.seats.indexed() {
+            if let Some(_vacant) = Vacant::keep(index) {
+                // SAFETY: no thread has the index, nor gets it meanwhile. A thread that holds a pin
+                // has its index.
+                unsafe { seat.clear() };
+            }
+        }
+    }
+
     /// Lets a due grace period end. Never waits.
     pub(crate) fn turn(&self) {
         let index = index();
         // SAFETY: as in `pin`.
         unsafe { self.grace.turn(self.seats.get(index.get())) };
+    }
+}
+
+#[cfg(all(test, not(expiry_loom)))]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn the_seats_of_threads_that_have_ended_are_emptied() {
+        let pins = Pins::new();
+        let _mine = pins.pin();
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| drop(pins.pin()));
+            }
+        });
+        // Threads of other tests may have the indices for a while.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while pins.seats.iter().filter(|seat| !seat.is_empty()).count() > 1 {
+            assert!(Instant::now() < deadline, "a seat stays");
+            pins.clear_seats();
+            std::thread::yield_now();
+        }
     }
 }

@@ -7,7 +7,7 @@
 //! report to the driver (`engine`, `Stripe::telling`).
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// Indices are handed out from blocks of this many words of 64, chained without limit.
 const WORDS: usize = 16;
@@ -82,12 +82,39 @@ fn take() -> usize {
     }
 }
 
-fn give_back(index: usize) {
+/// The word of an index, and its bit there.
+fn bit_of(index: usize) -> (&'static AtomicU64, u64) {
     let mut block = &FIRST;
     for _ in 0..index / (WORDS * 64) {
         block = after(block);
     }
-    block.taken[index / 64 % WORDS].fetch_and(!(1 << (index % 64)), Ordering::Release);
+    (&block.taken[index / 64 % WORDS], 1 << (index % 64))
+}
+
+fn give_back(index: usize) {
+    let (word, bit) = bit_of(index);
+    word.fetch_and(!bit, Ordering::Release);
+}
+
+/// Keeps an index that no thread has from all threads, while it lives.
+pub(crate) struct Vacant(usize);
+
+impl Vacant {
+    /// `None` if a thread has the index.
+    #[cfg_attr(expiry_loom, allow(dead_code))] // a model's threads have their numbers
+    pub(crate) fn keep(index: usize) -> Option<Self> {
+        let (word, bit) = bit_of(index);
+        // Acquire pairs with `give_back`, as in `take`.
+        let before = word.fetch_or(bit, Ordering::Acquire);
+        // Lazily: a `Vacant` that is dropped gives the index back.
+        (before & bit == 0).then(|| Vacant(index))
+    }
+}
+
+impl Drop for Vacant {
+    fn drop(&mut self) {
+        give_back(self.0);
+    }
 }
 
 struct Owned(usize);
@@ -226,6 +253,8 @@ pub(crate) struct Stripes<T> {
     near: [AtomicPtr<T>; NEAR],
     /// The block that begins with index `NEAR << n` and has as many pointers; null until made.
     far: [AtomicPtr<AtomicPtr<T>>; FAR],
+    /// No index from this one on has a stripe. A walk over all stripes ends here.
+    end: AtomicUsize,
 }
 
 /// The number of indices whose stripes are one load away. A power of two.
@@ -287,6 +316,7 @@ impl<T> Stripes<T> {
             make: Box::new(make),
             near: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
             far: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
+            end: AtomicUsize::new(0),
         };
         // Loom's atomics have to be made before another thread looks for them, and loom does not see how stripes are published.
         #[cfg(expiry_loom)]
@@ -318,6 +348,8 @@ impl<T> Stripes<T> {
         // survives: as in `get`.
         let mut stripe = place.load(Ordering::Acquire);
         if stripe.is_null() {
+            // Before the stripe is published: a walk that misses the index began before the stripe.
+            self.end.fetch_max(index + 1, Ordering::AcqRel);
             stripe = self.make_stripe(place);
         }
         // SAFETY: as in `get`.
@@ -340,6 +372,18 @@ impl<T> Stripes<T> {
         unsafe { &*block.add(index - (NEAR << nth)) }
     }
 
+    /// As [`place`](Self::place), if its block is there.
+    fn known(&self, index: usize) -> Option<&AtomicPtr<T>> {
+        if index < NEAR {
+            return self.near.get(index);
+        }
+        let nth = (index / NEAR).ilog2() as usize;
+        // survives: as in `get`.
+        let block = self.far[nth].load(Ordering::Acquire);
+        // SAFETY: as in `place`.
+        (!block.is_null()).then(|| unsafe { &*block.add(index - (NEAR << nth)) })
+    }
+
     #[cold]
     fn make_stripe(&self, place: &AtomicPtr<T>) -> *mut T {
         let fresh = Box::into_raw(Box::new((self.make)()));
@@ -360,16 +404,17 @@ impl<T> Stripes<T> {
 
     /// All stripes that exist, in the order of their indices.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        let far = self.far.iter().enumerate().flat_map(|(nth, block)| {
-            // survives: as in `get`, both for the block and for the stripe.
-            let block = block.load(Ordering::Acquire);
-            let len = if block.is_null() { 0 } else { NEAR << nth };
-            // SAFETY: as in `place`.
-            (0..len).map(move |at| unsafe { &*block.add(at) })
-        });
-        self.near.iter().chain(far).filter_map(|place| {
+        self.indexed().map(|(_, stripe)| stripe)
+    }
+
+    /// As [`iter`](Self::iter), with the indices.
+    pub(crate) fn indexed(&self) -> impl Iterator<Item = (usize, &T)> {
+        // survives: as in `get`.
+        let end = self.end.load(Ordering::Acquire);
+        (0..end).filter_map(|index| {
+            let stripe = self.known(index)?.load(Ordering::Acquire);
             // SAFETY: as in `get`.
-            unsafe { place.load(Ordering::Acquire).as_ref() }
+            unsafe { stripe.as_ref() }.map(|stripe| (index, stripe))
         })
     }
 }

@@ -48,6 +48,24 @@ mod imp {
         pub(crate) fn new() -> Self {
             Seat(UnsafeCell::new(None))
         }
+
+        /// For tests in which no thread pins meanwhile.
+        #[cfg(test)]
+        pub(crate) fn is_empty(&self) -> bool {
+            // SAFETY: no thread changes it.
+            unsafe { &*self.0.get() }.is_none()
+        }
+
+        /// Takes the handle out of the domain, which looks at each handle in it whenever a period is
+        /// to end. What its threads have deferred goes to the domain.
+        ///
+        /// # Safety
+        ///
+        /// The seat is the calling thread's alone, and no guard of it lives.
+        pub(crate) unsafe fn clear(&self) {
+            // SAFETY: the caller's alone.
+            drop(unsafe { &mut *self.0.get() }.take());
+        }
     }
 
     impl Grace {

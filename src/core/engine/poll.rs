@@ -193,7 +193,7 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// Whether memory is waiting to be given back and the driver should be told.
     pub(crate) fn wants_tending(&self, face: &impl Face<P>) -> bool {
-        (0..self.shards()).any(|at| self.shards[at].ring.can_shrink(face.live(at).0))
+        (0..self.shards()).any(|at| self.shards[at].ring.can_shrink(|| face.live(at).0))
     }
 
     /// Asks the driver to look after memory.

@@ -254,6 +254,12 @@ impl Reclaim {
         self.pins.pin()
     }
 
+    /// See [`Pins::clear_seats`].
+    #[cfg(not(expiry_loom))]
+    pub(super) fn clear_seats(&self) {
+        self.pins.clear_seats();
+    }
+
     /// Lets a due grace period end. Never waits.
     pub(super) fn turn(&self) {
         self.pins.turn();

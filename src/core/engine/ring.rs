@@ -239,13 +239,17 @@ impl Ring {
         (live * 2 / CHUNK as u64) as u32 + 1
     }
 
-    fn is_mostly_free(active: u32, live: u64) -> bool {
-        active > 1 && Self::wanted(live) < active / 2
+    /// How many chunks to keep of so many, if most of them are free. Asks for the number of slots in
+    /// use, which sums what all threads have counted, only where chunks could go.
+    fn shrunk(active: u32, live: impl FnOnce() -> u64) -> Option<u32> {
+        (active >= 4)
+            .then(|| Self::wanted(live()))
+            .filter(|&wanted| wanted < active / 2)
     }
 
     /// Whether memory can go back of a shard with so many slots in use; about.
-    pub(super) fn can_shrink(&self, live: u64) -> bool {
-        Self::is_mostly_free(self.active.load(Ordering::Relaxed), live)
+    pub(super) fn can_shrink(&self, live: impl FnOnce() -> u64) -> bool {
+        Self::shrunk(self.active.load(Ordering::Relaxed), live).is_some()
     }
 
     /// The driver's: takes chunks off the ring if most of it is free, with so many slots in use,
@@ -254,22 +258,19 @@ impl Ring {
     pub(super) fn release(
         &self,
         resident: &mut Resident,
-        live: u64,
+        live: impl FnOnce() -> u64,
         mut let_go: impl FnMut(u32) -> Released,
     ) -> (Tended, Option<u32>) {
         // survives: the swap that shortens the ring confirms the count, and the driver owns each
         // bucket of a chunk before that goes. This holds for the second load, too.
         let active = self.active.load(Ordering::Acquire);
         resident.end = resident.end.max(active);
-        if Self::is_mostly_free(active, live) {
+        if let Some(wanted) = Self::shrunk(active, live) {
             // Fails if a thread adds a chunk just now: then it is not mostly free after all.
             // survives: as `leave`, its other side. The driver owns buckets after it, by swaps.
-            let _ = self.active.compare_exchange(
-                active,
-                Self::wanted(live),
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
+            let _ =
+                self.active
+                    .compare_exchange(active, wanted, Ordering::AcqRel, Ordering::Relaxed);
         }
         let active = self.active.load(Ordering::Acquire);
         // Mostly no thread has left any: the load saves the swap.

@@ -18,6 +18,9 @@ use crate::wheel::{Pop, Wheel};
 /// How long until the driver looks again at a chunk that it could not give back, in nanoseconds.
 const TEND_AGAIN: u64 = 1_000_000_000;
 
+/// How often memory is maintained where entries end all the time, in nanoseconds.
+const TEND_EVERY: u64 = 20_000_000;
+
 /// The longest that a look at a grace period is put off, in nanoseconds.
 const PATIENCE: u64 = 1_000_000_000;
 
@@ -95,7 +98,8 @@ impl<P: Payload, C> Engine<P, C> {
         let waits = self.keys.at(at).turn(|| self.reclaim.turn());
         // Before the wheel is asked for the live ones: what ends from here on asks again.
         let asked = shard.ring.take_asked();
-        let tends = asked || driver.tended != instant.tick;
+        // Not in each tick: it sums what all threads have counted.
+        let tends = asked || self.tends_again(driver.tended, instant.tick);
         if tends {
             // Under a grace period, the next visit looks again.
             driver.tended = if waits { NEVER } else { instant.tick };
@@ -106,6 +110,11 @@ impl<P: Payload, C> Engine<P, C> {
                 more = true;
                 // The next visit is in the same tick.
                 shard.ring.ask_again();
+            }
+            #[cfg(not(expiry_loom))]
+            if at == 0 && instant.now >= driver.cleared.saturating_add(TEND_AGAIN) {
+                driver.cleared = instant.now;
+                self.reclaim.clear_seats();
             }
         }
         // What has ended here may have been the last key of an index that has been looked after
@@ -165,6 +174,11 @@ impl<P: Payload, C> Engine<P, C> {
         } else {
             NEVER
         }
+    }
+
+    /// Whether it is time to maintain memory at `tick`, which was done last at tick `last`.
+    fn tends_again(&self, last: u64, tick: u64) -> bool {
+        last == NEVER || tick >= last + (TEND_EVERY / self.ticks().interval_nanos()).max(1)
     }
 
     /// For how many ticks to put off the next look at a grace period that somebody does not let
@@ -479,8 +493,7 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// Takes chunks off a ring that is mostly free, and gives back what has drained.
     fn tend(&self, driver: &mut DriverShard, at: usize, face: &impl Face<P>) -> Tended {
-        let (live, keys) = face.live(at);
-        self.keys.at(at).shrink_if_empty(keys);
+        self.keys.at(at).shrink_if_empty(|| face.live(at).1);
         let DriverShard {
             wheel,
             plans,
@@ -488,7 +501,9 @@ impl<P: Payload, C> Engine<P, C> {
             ..
         } = driver;
         let let_go = |local| self.let_go(wheel, plans, at, local);
-        let (tended, left) = self.shards[at].ring.release(resident, live, let_go);
+        let (tended, left) = self.shards[at]
+            .ring
+            .release(resident, || face.live(at).0, let_go);
         if let Some(chunks) = left {
             wheel.shrink_to(chunks as usize * CHUNK_BUCKETS);
         }

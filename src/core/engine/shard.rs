@@ -48,6 +48,9 @@ pub(super) struct DriverShard {
     pub(super) tick: u64,
     /// The last tick at which memory was looked after.
     pub(super) tended: u64,
+    /// The clock's reading when the seats of ended threads were last emptied. Of the first shard.
+    #[cfg(not(expiry_loom))]
+    pub(super) cleared: u64,
     /// Something was in the way then, or has ended here since: memory is to be looked after again
     /// in a while.
     pub(super) lingers: bool,
@@ -67,6 +70,8 @@ impl DriverShard {
             plans: Plans::default(),
             tick: 0,
             tended: NEVER,
+            #[cfg(not(expiry_loom))]
+            cleared: 0,
             lingers: false,
             patience: 0,
             #[cfg(feature = "tracing")]

@@ -96,11 +96,16 @@ impl Index {
         (homes + table.overflow.as_slice().len() * OVER) as u64
     }
 
-    /// Installs a smaller table if `live` keys would leave this one mostly empty.
-    pub(crate) fn shrink_if_empty(&self, live: u64) -> bool {
+    /// Installs a smaller table if so many keys would leave this one mostly empty. Asks for their
+    /// number, which sums what all threads have counted, only where there is a smaller one.
+    pub(crate) fn shrink_if_empty(&self, live: impl FnOnce() -> u64) -> bool {
         let directory = self.directory();
         let youngest = directory.youngest();
-        if directory.len() > 1 || youngest == 0 || live * 16 > self.capacity_of(youngest) {
+        if directory.len() > 1 || youngest == 0 {
+            return false;
+        }
+        let live = live();
+        if live * 16 > self.capacity_of(youngest) {
             return false;
         }
         let mut class = youngest - 1;
@@ -270,6 +275,7 @@ impl Index {
         // survives: stronger than needed: RETIRED only makes the driver turn grace periods. The
         // driver acquires what it gives back with UNREACHABLE.
         place.state.store(RETIRED, Ordering::Release);
+        self.retired.fetch_add(1, Ordering::Relaxed);
         let state = place.state.clone();
         // Only this: it runs on whichever thread pins next, which must not have to give pages back.
         pin.after(move || state.store(UNREACHABLE, Ordering::Release));
@@ -278,6 +284,10 @@ impl Index {
     /// Lets grace periods end, and gives back what they protected. The driver's. True if one is still running.
     pub(crate) fn turn(&self, turn: impl Fn()) -> bool {
         let mut waiting = false;
+        // A count that comes late puts the look off, as a state that comes late would.
+        if self.retired.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
         for place in self.places.iter() {
             let mut state = place.state.load(Ordering::Acquire);
             // A period ends after a few turns, if nobody is pinned meanwhile: at once, not some ticks later.
@@ -298,6 +308,7 @@ impl Index {
                 }
                 // Release pairs with the swap in `acquire`: whoever uses it next sees it zeroed.
                 place.state.store(UNUSED, Ordering::Release);
+                self.retired.fetch_sub(1, Ordering::Relaxed);
             }
         }
         waiting

@@ -190,6 +190,8 @@ pub(crate) struct Index {
     places: Box<[Place]>,
     /// The home that is migrated next, in the oldest table.
     carrier: Exclusive<usize>,
+    /// Number of tables that wait for a grace period, or to be given back after one.
+    retired: AtomicU32,
     /// With how many tables the migrating thread found neither room nor memory; 0 if it did not.
     stuck: AtomicU32,
 }
@@ -206,6 +208,7 @@ impl Index {
             directory: AtomicU64::new(Directory::build(&[0], 0).0),
             places,
             carrier: Exclusive::new(0),
+            retired: AtomicU32::new(0),
             stuck: AtomicU32::new(0),
         };
         if !index.acquire(0)? {

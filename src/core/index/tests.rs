@@ -110,7 +110,7 @@ fn grows_and_shrinks_without_losing_a_word() {
             index.remove(hash(slot), slot);
         }
     }
-    assert!(index.shrink_if_empty(100));
+    assert!(index.shrink_if_empty(|| 100));
     carry(&index);
     let (tables, small) = index.shape();
     assert_eq!(tables, 1);
@@ -138,7 +138,7 @@ fn growth_passes_over_a_table_that_somebody_may_be_in() {
     assert!(insert(&index, 1));
     assert!(index.grow_if_full(CROWD));
     carry(&index);
-    assert!(index.shrink_if_empty(0));
+    assert!(index.shrink_if_empty(|| 0));
     let pin = index.pins.pin();
     while index.carry(1000) {}
     assert!(index.turn(), "the grace period of class 1 cannot be over");
@@ -147,7 +147,10 @@ fn growth_passes_over_a_table_that_somebody_may_be_in() {
     drop(pin);
     carry(&index);
     assert!(found(&index, 1));
-    assert!(index.shrink_if_empty(0), "class 0 or 1 has been given back");
+    assert!(
+        index.shrink_if_empty(|| 0),
+        "class 0 or 1 has been given back"
+    );
 }
 
 /// A class is in the directory once, however it came there.
@@ -163,7 +166,7 @@ fn growth_passes_over_a_table_that_is_in_use() {
         assert_eq!(index.shape(), (1, index.capacity_of_class(class)));
     }
     // As few as leave class 2 mostly empty, and as many as fill class 0.
-    assert!(index.shrink_if_empty(index.capacity_of_class(0) / 4));
+    assert!(index.shrink_if_empty(|| index.capacity_of_class(0) / 4));
     assert_eq!(index.shape(), (2, index.capacity_of_class(1)));
     assert!(index.grow_if_full(CROWD));
     assert_eq!(index.shape(), (3, index.capacity_of_class(3)));
