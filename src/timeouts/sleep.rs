@@ -19,6 +19,9 @@ enum State {
     Set { due: u64 },
     /// It is over at this tick, and registered until then, or for as long as can be: a [`Waiter`], its parts side by side for size.
     Waiting { due: u64, lease: Lease, id: u32 },
+    /// As `Waiting`, and ready at the next poll: its time was reset to none. The task that waits is
+    /// woken for that.
+    Past { due: u64, lease: Lease, id: u32 },
     /// It is over.
     Over,
 }
@@ -77,7 +80,7 @@ impl<'t> Sleep<'t> {
     /// From now on.
     pub(super) fn from_now(waiters: &'t Waiters, after: Duration) -> Self {
         let state = match nanos(after) {
-            0 => State::Over,
+            0 => State::Fresh { after: 0 },
             after => State::Set {
                 due: waiters.due(after),
             },
@@ -140,13 +143,20 @@ impl<'t> Sleep<'t> {
     pub fn reset(&mut self, after: Duration) {
         let after = nanos(after);
         let due = self.waiters.renewal(after);
-        if let State::Waiting { lease, id, .. } = self.state {
-            if let Some(waiter) = self.waiters.reset(Waiter { id, lease }, due, after) {
-                self.state = State::waiting(due, waiter);
+        if let State::Waiting { lease, id, .. } | State::Past { lease, id, .. } = self.state {
+            if let Some(Waiter { id, lease }) = self.waiters.reset(Waiter { id, lease }, due, after)
+            {
+                self.state = match after {
+                    0 => State::Past { due, lease, id },
+                    _ => State::Waiting { due, lease, id },
+                };
                 return;
             }
         }
-        self.state = State::Set { due };
+        self.state = match after {
+            0 => State::Fresh { after: 0 },
+            _ => State::Set { due },
+        };
     }
 
     /// Whether it has been ready.
@@ -177,7 +187,7 @@ impl<'t> Sleep<'t> {
     /// Ends the waiting at once, if it waits.
     #[inline(always)]
     pub(super) fn cancel(&mut self) {
-        if let State::Waiting { due, lease, id } = self.state {
+        if let State::Waiting { due, lease, id } | State::Past { due, lease, id } = self.state {
             self.state = State::Over;
             self.waiters.cancel(Waiter { id, lease }, due);
         }
@@ -237,6 +247,7 @@ impl<'t> Sleep<'t> {
                         }
                     }
                 }
+                State::Past { .. } => self.cancel(),
                 State::Over => return Poll::Ready(Ok(())),
             }
         }

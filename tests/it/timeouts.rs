@@ -228,9 +228,24 @@ fn a_reset_counts_from_now() {
     // It was ready.
     sleep.reset(5 * MS);
     assert!(!sleep.is_elapsed() && task.poll(&mut sleep).is_pending());
+    // At once, at the next poll. A task that waits is woken for it.
+    let woken = task.woken();
     sleep.reset(Duration::ZERO);
+    assert!(!sleep.is_elapsed());
     pass(&timeouts, &clock, MS);
+    assert_eq!(task.woken(), woken + 1);
+    sleep.reset(Duration::from_secs(60));
+    assert!(task.poll(&mut sleep).is_pending());
+    sleep.reset(Duration::ZERO);
     assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+    assert!(sleep.is_elapsed());
+    sleep.reset(Duration::ZERO);
+    assert!(!sleep.is_elapsed());
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+    let mut none = timeouts.sleep(Duration::ZERO);
+    assert!(!none.is_elapsed());
+    assert_eq!(task.poll(&mut none), Poll::Ready(Ok(())));
+    assert_eq!(timeouts.len(), 0);
 
     let mut limited = timeouts.timeout(10 * MS, Polls(3));
     assert!(task.poll(&mut limited).is_pending());
