@@ -1,6 +1,7 @@
 //! What needs to know where a root's word lies in the index.
 
-use super::{Ack, AckError, AckTracker, Done, Fate};
+use super::{Ack, AckError, AckTracker, Done, Fate, Root};
+use crate::core::lease::{IssuedId, Lease};
 use crate::time::ManualClock;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -80,4 +81,33 @@ fn the_driver_carries_what_has_grown() {
     assert!(!tracker.poll(usize::MAX).more);
     assert_eq!(index.tables_to_carry(), 0);
     assert!((0..key).all(|key| tracker.ack(key, 3) == Ok(Ack::Completed)));
+}
+
+/// A13: the count of a slot's occupants comes round after 65,536 of them. The 16 random bits then tell an
+/// old id from the new one: it is taken for it with a chance of 2^-32 for each new occupant.
+#[test]
+fn a13_a_slot_whose_occupants_come_round() {
+    const RANDOM: u64 = 0xffff << 48;
+    let tracker = AckTracker::builder().shards(1).build_manual().unwrap();
+    let engine = &tracker.trees.engine;
+    for turns in 0..4 {
+        let old = tracker.issue(5, 0).unwrap();
+        tracker.ack(old, 5).unwrap();
+        let slot = engine.slot(IssuedId(old.to_bits()).slot()).unwrap();
+        // As if all but one of the next 65,536 occupants had come and gone.
+        let before = (old.to_bits() >> 32 & 0xffff) as u32;
+        slot.set_lease(Lease::free(before.wrapping_sub(1) & 0xffff));
+        let new = (0..2 * 4096).find_map(|_| {
+            let root = tracker.issue(5, 0).unwrap();
+            let is_there = (root.to_bits() ^ old.to_bits()) & !RANDOM == 0;
+            if !is_there {
+                tracker.ack(root, 5).unwrap();
+            }
+            is_there.then_some(root)
+        });
+        let new = new.expect("the slot is taken again");
+        assert_ne!(new, old, "turn {turns}");
+        assert_eq!(tracker.ack(old, 5), Err(AckError::NotLive));
+        assert_eq!(tracker.ack(new, 5), Ok(Ack::Completed));
+    }
 }
