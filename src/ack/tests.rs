@@ -1,6 +1,6 @@
 //! What needs to know where a root's word lies in the index.
 
-use super::{Ack, AckError, AckTracker, Done, Fate, Root};
+use super::{Ack, AckError, AckTracker, Done, Fate};
 use crate::core::lease::{IssuedId, Lease};
 use crate::time::ManualClock;
 use std::collections::HashMap;
