@@ -12,7 +12,6 @@ use crate::core::params;
 use crate::core::pins::{Pin, Pins};
 use crate::core::slot::fields;
 use crate::core::slots::{Released, Slots};
-pub use crate::keyed::Announcements;
 use crate::sync::exclusive::Exclusive as Flagged;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 

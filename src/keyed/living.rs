@@ -6,7 +6,6 @@
 //! gone (M2). The driver ends the entry later, or a call that wants its place does; that thread
 //! calls the listener.
 
-use super::hazard::Kept;
 use super::idle::Term;
 use super::removed::{Ended, EndedSlot};
 use super::store::{Cause, Entered, Found, Fresh, Replaced, Store, Wanted};
@@ -128,37 +127,18 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Calls the listener for what a call has ended: the value that `new` replaced, and `new`
-    /// itself if a shutdown has overtaken the call. This thread is unpinned meanwhile. `new` can be
-    /// read while the result lives.
-    pub(super) fn notify<'a>(
-        &'a self,
-        pin: Pin,
-        new: &Found<'a, K, V>,
-        replaced: Option<Notice<'_, K, V>>,
-        closed: Option<Notice<'_, K, V>>,
-    ) -> Kept<'a, K, V> {
-        if self.listener.is_none() {
-            return pin.into();
-        }
-        match (replaced, closed) {
-            (None, None) => pin.into(),
-            (Some(replaced), None) => self.unpinned(pin, new, move || {
-                replaced.tell();
-                drop(replaced);
-            }),
-            (replaced, Some(closed)) => {
-                // This call owns the slot of `new` until the notice is dropped, under the new pin.
-                drop(pin);
-                if let Some(replaced) = replaced {
-                    replaced.tell();
-                }
-                closed.tell();
-                let pin = self.engine.pin();
-                drop(closed);
-                pin.into()
-            }
-        }
+    /// Calls the listener, unpinned, for the entry that this call has put in, if a shutdown has
+    /// overtaken the call. The entry can be read while the result lives.
+    pub(super) fn notify(&self, pin: Pin, closed: Option<Notice<'_, K, V>>) -> Pin {
+        let Some(closed) = closed else {
+            return pin;
+        };
+        drop(pin);
+        closed.tell();
+        // This call owns the slot until the notice is dropped, under the new pin.
+        let pin = self.engine.pin();
+        drop(closed);
+        pin
     }
 
     /// Ends an entry whose time is up. `None` if it has changed meanwhile.

@@ -7,7 +7,6 @@
 
 mod closing;
 mod error;
-mod hazard;
 mod idle;
 mod lifetime;
 mod listener_thread;
@@ -21,8 +20,6 @@ mod store;
 mod time_cache;
 
 pub use error::{InsertError, StoreError};
-#[cfg(expiry_loom)]
-pub use hazard::Announcements;
 pub use lifetime::Lifetime;
 pub use map::{Entry, ExpiringMap, ExpiringMapBuilder, Iter, OccupiedEntry, Ref, VacantEntry};
 pub use metrics::{StoreMetrics, StoreShardMetrics};

@@ -108,8 +108,7 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
         if self.slot.is_held_twice() {
             return Err(self);
         }
-        // In this order: an announcement is seen once its thread is seen to have unpinned.
-        if !self.store.engine.is_unobserved() || self.store.is_announced(self.slot) {
+        if !self.store.engine.is_unobserved() {
             return Err(self);
         }
         let this = ManuallyDrop::new(self);

@@ -412,145 +412,22 @@ fn a_listener_that_is_stuck_holds_back_nothing() {
         drop(map.entry(0).or_insert(value()).unwrap())
     });
     listener_holds_nothing_back("expired", move |map| {
-        drop(map.upsert(0, |_| value()).unwrap())
+        map.upsert(0, |_| (value(), ())).unwrap()
     });
 }
 
-/// The same for calls that return a reference to the new value.
+/// The same for updates.
 #[test]
 fn a_listener_of_an_upsert_that_is_stuck_holds_back_nothing() {
     use expiry::expiring_map::Entry;
     let value = || Counted::new(&Census::new());
     listener_holds_nothing_back("upsert", move |map| {
-        drop(map.upsert(0, |_| value()).unwrap())
+        map.upsert(0, |_| (value(), ())).unwrap()
     });
     listener_holds_nothing_back("entry's insert", move |map| match map.entry(0) {
         Entry::Occupied(entry) => drop(entry.insert(value()).unwrap()),
         Entry::Vacant(_) => unreachable!("it is there"),
     });
-}
-
-/// What the listener of an upsert does to the new value before the upsert returns.
-type Meanwhile = fn(&Listened, &Arc<Census>);
-
-/// An upsert returns its own value, whatever becomes of that while the listener runs, and it is
-/// dropped once, after the reference.
-fn upsert_returns_its_own_value(what: &str, meanwhile: Meanwhile) {
-    let (census, this) = (Census::new(), Arc::new(OnceLock::new()));
-    let (theirs, theirs_too) = (census.clone(), this.clone());
-    let called = Arc::new(AtomicUsize::new(0));
-    let calls = called.clone();
-    let map: Listened = ExpiringMap::builder()
-        .shards(1)
-        .on_end(move |_: &u64, value: &Counted, cause| {
-            if (value.id(), cause) == (1, Cause::Replaced) {
-                calls.fetch_add(1, SeqCst);
-                let map: &std::sync::Weak<Listened> = theirs_too.get().unwrap();
-                meanwhile(&map.upgrade().unwrap(), &theirs);
-            }
-        })
-        .build_manual()
-        .unwrap();
-    let map = Arc::new(map);
-    this.set(Arc::downgrade(&map)).unwrap();
-    for turn in 1..=3 {
-        map.insert(0, Counted::of(&census, 1)).unwrap();
-        let mine = map.upsert(0, |_| Counted::of(&census, 2)).unwrap();
-        assert_eq!(called.load(SeqCst), turn, "{what}");
-        // Other threads end and free as much as they like.
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                for key in 1..200 {
-                    map.insert(key, Counted::of(&census, key)).unwrap();
-                    map.remove(&key);
-                    map.flush(Duration::ZERO);
-                }
-            });
-        });
-        assert_eq!((mine.id(), mine.is_dropped()), (2, false), "{what}");
-        drop(mine);
-        map.clear();
-        assert!(map.flush(GENEROUS), "{what}");
-        assert_eq!((census.left(), unreclaimed(&map)), (0, 0), "{what}");
-    }
-}
-
-#[test]
-fn an_upsert_returns_its_own_value_whatever_the_listener_has_done() {
-    let both = upsert_returns_its_own_value;
-    both("nothing", |_, _| ());
-    both("removed", |map, _| drop(map.remove(&0)));
-    both("removed and freed", |map, census| {
-        drop(map.remove(&0));
-        assert!(map.flush(GENEROUS), "the caller is not pinned");
-        // The new value is kept: the old one and this one are lent.
-        assert_eq!(census.left(), 2);
-    });
-    both("replaced", |map, census| {
-        drop(map.insert(0, Counted::of(census, 3)).unwrap())
-    });
-    both("replaced and freed", |map, census| {
-        drop(map.insert(0, Counted::of(census, 3)).unwrap());
-        assert!(map.flush(GENEROUS), "the caller is not pinned");
-        assert_eq!(census.left(), 3);
-    });
-    both("taken", |map, _| {
-        let removed = map.remove(&0).unwrap();
-        let kept = removed.into_value().expect_err("it is to be returned");
-        assert_eq!(kept.id(), 2);
-    });
-    both("upserted in its turn, and removed", |map, census| {
-        let inner = map.upsert(0, |_| Counted::of(census, 3)).unwrap();
-        drop(map.remove(&0));
-        map.flush(Duration::ZERO);
-        assert_eq!((inner.id(), inner.is_dropped()), (3, false));
-    });
-    both("by a second upsert's listener", |map, census| {
-        drop(map.insert(7, Counted::of(census, 7)).unwrap());
-        drop(map.upsert(7, |_| Counted::of(census, 8)).unwrap());
-        drop(map.remove(&0));
-        assert!(map.flush(GENEROUS));
-        drop(map.remove(&7));
-    });
-}
-
-/// What an upsert has put in, and its listener has removed, can be taken once the upsert's reference
-/// is dropped; and a shutdown drops it.
-#[test]
-fn what_an_upsert_has_returned_is_kept_no_longer_than_its_reference() {
-    type Map = ExpiringMap<u64, Counted>;
-    for takes in [true, false] {
-        let (census, this) = (Census::new(), Arc::new(OnceLock::<&'static Map>::new()));
-        let (theirs, removed) = (this.clone(), Arc::new(Mutex::new(None)));
-        let hand_over = removed.clone();
-        let map = ExpiringMap::builder()
-            .on_end(move |_: &u64, _: &Counted, cause| {
-                if cause == Cause::Replaced {
-                    *hand_over.lock().unwrap() = theirs.get().unwrap().remove(&0);
-                }
-            })
-            .build_manual()
-            .unwrap();
-        let map: &'static Map = Box::leak(Box::new(map));
-        assert!(this.set(map).is_ok());
-        for _ in 0..10 {
-            map.insert(0, Counted::of(&census, 1)).unwrap();
-            let mine = map.upsert(0, |_| Counted::of(&census, 2)).unwrap();
-            let ended = removed.lock().unwrap().take().expect("it was there");
-            if takes {
-                let ended = ended.into_value().expect_err("it is lent");
-                drop(mine);
-                assert_eq!(ended.into_value().ok().map(|value| value.id()), Some(2));
-            } else {
-                drop(ended);
-                assert!(!map.flush(Duration::ZERO), "this thread is pinned");
-                assert_eq!((mine.id(), mine.is_dropped()), (2, false));
-                drop(mine);
-            }
-        }
-        map.shutdown();
-        assert_eq!((census.left(), unreclaimed(map)), (0, 0), "{takes}");
-    }
 }
 
 /// A key that has the hash of all others, and at one of whose comparisons something happens.
@@ -576,8 +453,8 @@ impl Eq for Odd {}
 #[test]
 fn the_listener_of_an_insertion_that_a_shutdown_overtakes_runs_unpinned() {
     type Overtaken = ExpiringMap<Odd, Counted>;
-    let mut overtaken = [0; 3];
-    for (call, before) in (0..3).flat_map(|call| (0..6).map(move |before| (call, before))) {
+    let mut overtaken = [0; 2];
+    for (call, before) in (0..2).flat_map(|call| (0..6).map(move |before| (call, before))) {
         let (census, compared) = (Census::new(), clocks::Delayed::default());
         let (this, flushed) = (Arc::new(OnceLock::new()), Arc::new(AtomicUsize::new(0)));
         let (theirs, flushes) = (this.clone(), flushed.clone());
@@ -608,7 +485,6 @@ fn the_listener_of_an_insertion_that_a_shutdown_overtakes_runs_unpinned() {
         let value = || Counted::of(&census, 2);
         let lent = match call {
             0 => map.entry(key(2)).or_insert(value()).ok(),
-            1 => map.upsert(key(2), |_| value()).ok(),
             _ => {
                 drop(map.insert(key(2), value()));
                 None
@@ -773,17 +649,19 @@ fn a_drop_that_panics_beside_a_reference_leaves_no_pin() {
         });
     }
     still_reclaims("upsert, the closure", |map, census| {
-        let _ = map.upsert(Bad::new(0, false, census), |_| panic!("as it is meant to"));
+        let _ = map.upsert(Bad::new(0, false, census), |_| -> (Bad, ()) {
+            panic!("as it is meant to")
+        });
     });
     // What the closures hold is dropped before the result is on its way out.
     for key in [0, 1] {
         still_reclaims("upsert, what the closure holds", |map, census| {
             let held = Bad::new(9, true, census);
             let value = || Bad::new(key, false, census);
-            drop(map.upsert(value(), move |_| {
+            let _ = map.upsert(value(), move |_| {
                 let _ = &held;
-                value()
-            }));
+                (value(), ())
+            });
         });
     }
     still_reclaims("remove_if, what the closure holds", |map, census| {

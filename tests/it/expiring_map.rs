@@ -189,10 +189,11 @@ fn a_full_map_refuses_keys_and_replaces_values() {
         "7"
     );
     assert_eq!(
-        *map.upsert(7, |old| format!("{} again", old.unwrap()))
+        map.upsert(7, |old| (format!("{} again", old.unwrap()), "result"))
             .unwrap(),
-        "new again"
+        "result"
     );
+    assert_eq!(map.get_cloned(&7).unwrap(), "new again");
     map.remove(&7).unwrap();
     map.insert(100, "in".to_string()).unwrap();
     assert_eq!(map.len(), 100);
@@ -463,7 +464,7 @@ fn after_its_end_a_map_refuses_and_finds_nothing() {
         (2, "two", StoreError::Closed)
     );
     assert_eq!(
-        map.upsert(2, |_| String::new()).unwrap_err().error,
+        map.upsert(2, |_| (String::new(), ())).unwrap_err().error,
         StoreError::Closed
     );
     assert_eq!(map.metrics().total.closed, 1);
@@ -493,7 +494,8 @@ fn no_increment_is_lost() {
             scope.spawn(move || {
                 for at in 0..EACH {
                     let key = (at * 7 + thread) % 5;
-                    map.upsert(key, |old| old.map_or(1, |old| old + 1)).unwrap();
+                    map.upsert(key, |old| (old.map_or(1, |old| old + 1), ()))
+                        .unwrap();
                     if at % 64 == thread {
                         map.remove_if(&key, |_, count| count % 2 == 0);
                     }
@@ -619,18 +621,18 @@ fn entries_and_upserts_may_have_lifetimes_of_their_own() {
         .unwrap();
     map.entry(1).or_insert_for(SECOND * 3, || 10).unwrap();
     map.entry(1).or_insert_for(SECOND * 100, || 11).unwrap();
-    map.upsert_for(2, SECOND * 3, |old| old.map_or(20, |old| old + 1))
+    map.upsert_for(2, SECOND * 3, |old| (old.map_or(20, |old| old + 1), ()))
         .unwrap();
     let left = |key: u64| map.remaining(&key).map(|left| left.as_secs());
     assert_eq!((left(1), left(2)), (Some(3), Some(3)));
     assert_eq!(map.get_cloned(&1), Some(10));
     clock.advance(SECOND * 2);
-    map.upsert_for(2, SECOND * 5, |old| old.map_or(20, |old| old + 1))
+    map.upsert_for(2, SECOND * 5, |old| (old.map_or(20, |old| old + 1), ()))
         .unwrap();
     clock.advance(SECOND * 2);
     assert_eq!((left(1), left(2)), (None, Some(3)));
     assert_eq!(map.get_cloned(&2), Some(21));
-    let refused = map.upsert_for(2, Duration::ZERO, |_| 0).unwrap_err();
+    let refused = map.upsert_for(2, Duration::ZERO, |_| (0, ())).unwrap_err();
     assert_eq!((refused.key, refused.error), (2, StoreError::ZeroTimeout));
     assert_eq!(map.get_cloned(&2), Some(21));
 }

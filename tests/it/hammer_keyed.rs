@@ -287,8 +287,8 @@ impl<K: Key, V: Value> Ground<K, V> {
                     match next(seed) % 3 {
                         0 => drop(entry.remove()),
                         1 => {
-                            if let Ok(new) = entry.insert(self.value(number, 2)) {
-                                new.check(number);
+                            if let Ok(old) = entry.insert(self.value(number, 2)) {
+                                old.check(number);
                             }
                         }
                         _ => drop(entry.into_ref().check(number)),
@@ -339,12 +339,13 @@ impl<K: Key, V: Value> Ground<K, V> {
                 let at = next(seed) % COUNTED;
                 let number = HOT + KEPT + at;
                 let more = |old: Option<&V>| {
-                    self.value(number, old.map_or(0, |old| old.check(number)) + 1)
+                    (
+                        self.value(number, old.map_or(0, |old| old.check(number)) + 1),
+                        (),
+                    )
                 };
-                let new = map
-                    .upsert_for(self.key(number), forever(), more)
+                map.upsert_for(self.key(number), forever(), more)
                     .expect("room");
-                new.check(number);
                 self.counted[at as usize].fetch_add(1, Relaxed);
             }
             _ => {

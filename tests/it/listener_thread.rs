@@ -163,7 +163,7 @@ fn every_end_is_delivered_once() {
                         let key = value % 8;
                         let fresh = values[value as usize].clone();
                         let ended = match value / THREADS % 3 {
-                            0 => map.upsert(key, |_| fresh.clone()).map(|_| None),
+                            0 => map.upsert(key, |_| (fresh.clone(), None)),
                             _ => map.insert(key, fresh),
                         };
                         let removed = (value % 5 == 0).then(|| map.remove(&key)).flatten();
@@ -337,23 +337,6 @@ fn a_replacement_returns_what_the_listener_still_sees() {
     map.shutdown();
     assert_eq!(live.load(Ordering::SeqCst), 0);
     assert_eq!(gate.next(), (1, Cause::Closed));
-}
-
-/// A reference to a new value stays good while the listener thread is called for its end.
-#[test]
-fn a_reference_outlives_the_end_of_its_value() {
-    let (mut gate, builder) = Gate::at(ExpiringMap::builder());
-    let builder = builder.listener_thread(10, WhenFull::Spill);
-    let map: Map<String> = builder.build_manual().unwrap();
-    map.insert(1, "old".into()).unwrap();
-    let new = map.upsert(1, |_| "new".to_string()).unwrap();
-    assert_eq!(gate.next(), (1, Cause::Replaced));
-    drop(map.remove(&1));
-    gate.open();
-    assert_eq!(gate.next(), (1, Cause::Removed));
-    assert!(!map.flush(Duration::ZERO));
-    assert_eq!(*new, "new");
-    drop(new);
 }
 
 #[test]

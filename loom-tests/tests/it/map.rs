@@ -2,7 +2,7 @@
 //! interface.
 
 use expiry::expiring_map::Entry;
-use expiry::model::{stop_at, Announcements};
+use expiry::model::stop_at;
 use expiry::{Cause, ExpiringMap, Lifetime, ManualClock, Timeout};
 use loom_tests::{at_once, bounded, deep, large, model, thread, MapRig, TICK};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -181,8 +181,8 @@ fn two_upserts() {
             let rig = if present { with(live(10)) } else { used() };
             let other = rig.clone();
             let add = |rig: &MapRig| {
-                let one_more = |old: Option<&u64>| old.map_or(11, |old| old + 1);
-                rig.map.upsert(1, one_more).map(drop).unwrap();
+                let one_more = |old: Option<&u64>| (old.map_or(11, |old| old + 1), ());
+                rig.map.upsert(1, one_more).unwrap();
             };
             let a = thread::spawn(move || add(&other));
             add(&rig);
@@ -341,111 +341,6 @@ fn a_walk_meets_no_stillborn() {
         assert_eq!(b.join().unwrap(), there);
         assert!(met.iter().all(|value| *value == there), "{met:?}, {there}");
     });
-}
-
-/// The listener of a replacement runs unpinned, and another thread removes the new value and frees
-/// what it can: the replacing call returns its own value all the same. Guards: the hazard
-/// announcement keeps the slot until the reference is dropped.
-#[test]
-fn an_upsert_returns_its_own_value() {
-    large("an_upsert_returns_its_own_value", || {
-        let rig = with(live(10));
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            let removed = other.map.remove(&1).map(|ended| *ended.value());
-            other.map.flush(Duration::ZERO);
-            removed
-        });
-        let mine = rig.map.upsert(1, |_| 20).unwrap();
-        let removed = a.join().unwrap();
-        rig.map.flush(Duration::ZERO);
-        assert_eq!(*mine, 20);
-        assert!(matches!(removed, Some(10 | 20)));
-        drop(mine);
-        assert!((0..8).any(|_| rig.map.flush(Duration::ZERO)));
-        assert_eq!(rig.map.metrics().unreclaimed, 0);
-    });
-}
-
-/// Two threads announce a slot each, at once. The driver meets both announcements. Guards: a thread adds its
-/// announcement to the list by a compare-and-swap, so the list loses none. Each announcement is published with
-/// the list's head.
-#[test]
-fn two_announcements() {
-    model("two_announcements", || {
-        let hazards = Arc::new(Announcements::new());
-        let other = hazards.clone();
-        let a = thread::spawn(move || other.announce(8));
-        hazards.announce(16);
-        a.join().unwrap();
-        assert!(hazards.pass(8), "the driver frees the other thread's slot");
-        assert!(hazards.pass(16), "the driver frees the main thread's slot");
-    });
-}
-
-/// A value that counts how often one is dropped.
-struct Counted(u64, Arc<AtomicUsize>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.1.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// As [`an_upsert_returns_its_own_value`]. The other thread comes to the removed slot while the replacing
-/// thread reads its value, and drops the reference: by a flush as the driver, or as the caller that takes
-/// the value out. The value is dropped once, after that read. Guards: the two threads change the announcement
-/// by compare-and-swaps, so the replacing thread learns that the driver has left the slot to it. A cleared
-/// announcement releases the replacing thread's reads to the thread that finds it cleared.
-#[test]
-fn a_reference_dropped_beside_the_driver() {
-    for takes in [false, true] {
-        let what = if takes { "taken" } else { "flushed" };
-        let name = format!("a_reference_dropped_beside_the_driver, {what}");
-        model(&name, move || {
-            loom::stop_exploring();
-            let dropped = Arc::new(AtomicUsize::new(0));
-            let is_replaced = Arc::new(AtomicBool::new(false));
-            let replaced = is_replaced.clone();
-            let map = ExpiringMap::builder()
-                .interval(TICK)
-                .shards(1)
-                .seed(7)
-                .clock(ManualClock::new())
-                .on_end(move |_: &u64, value: &Counted, _| {
-                    if value.0 == 10 {
-                        replaced.store(true, Ordering::Relaxed);
-                        thread::yield_now(); // a slow call
-                    }
-                })
-                .build_manual();
-            let map = Arc::new(map.unwrap());
-            drop(map.insert(1, Counted(10, dropped.clone())).unwrap());
-            let other = map.clone();
-            let a = thread::spawn(move || {
-                while !is_replaced.load(Ordering::Relaxed) {
-                    thread::yield_now();
-                }
-                let removed = other.remove(&1).expect("the new value");
-                if takes {
-                    loom::explore();
-                    drop(removed.into_value());
-                } else {
-                    drop(removed);
-                    loom::explore();
-                    other.flush(Duration::ZERO);
-                }
-            });
-            let mine = map.upsert(1, |_| Counted(20, dropped.clone())).unwrap();
-            assert_eq!(mine.0, 20);
-            drop(mine);
-            a.join().unwrap();
-            loom::stop_exploring();
-            assert!((0..8).any(|_| map.flush(Duration::ZERO)));
-            assert_eq!(dropped.load(Ordering::Relaxed), 2);
-            assert_eq!(map.metrics().unreclaimed, 0);
-        });
-    }
 }
 
 /// The next key makes the index grow while it has one table to empty already. With two of them, an

@@ -99,9 +99,7 @@ where
     /// [`OccupiedEntry`](crate::expiring_map::OccupiedEntry) or an item of an iterator (this
     /// thread, too), or is in the middle of a call. An entry that a caller holds as
     /// [`Ended`](crate::Ended) is not waited for: a flush that begins after the handle was dropped
-    /// waits for it. Nor is one that waits for the listener thread. Nor is the new value of an [`upsert`](Self::upsert) or
-    /// [`OccupiedEntry::insert`](crate::expiring_map::OccupiedEntry::insert), if it ended while the
-    /// listener ran: it is dropped after the reference.
+    /// waits for it. Nor is one that waits for the listener thread.
     ///
     /// # Examples
     ///

@@ -1,6 +1,5 @@
 //! One key's place in a map, to be looked at first.
 
-use super::put::Settled;
 use super::{ExpiringMap, Ref};
 use crate::core::engine::Pin;
 use crate::keyed::living::{Notice, Put};
@@ -297,9 +296,8 @@ where
         self.entry
     }
 
-    /// Replaces this very value, with the map's lifetime. Returns a reference to the new one, after
-    /// the listener was called for the old one, as [`ExpiringMap::upsert`] does: unpinned, and
-    /// whatever becomes of the new value meanwhile.
+    /// Replaces this very value, with the map's lifetime. Returns the one replaced, after the
+    /// listener was called for it, unpinned.
     ///
     /// # Errors
     ///
@@ -316,12 +314,12 @@ where
     /// let (Entry::Occupied(first), Entry::Occupied(second)) = both else {
     ///     unreachable!("it is there")
     /// };
-    /// assert_eq!(*first.insert(2)?, 2);
+    /// assert_eq!(*first.insert(2)?, 1);
     /// let refused = second.insert(3).unwrap_err(); // it has looked at 1, which has been replaced
     /// assert_eq!((refused.error, refused.value), (StoreError::Changed, 3));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn insert(self, value: V) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
+    pub fn insert(self, value: V) -> Result<Ended<'a, K, V>, InsertError<K, V>> {
         self.insert_with(value, Lifetime::new())
     }
 
@@ -354,24 +352,21 @@ where
         self,
         value: V,
         lifetime: impl Into<Lifetime>,
-    ) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
+    ) -> Result<Ended<'a, K, V>, InsertError<K, V>> {
         let store = &*self.map.store;
         let (pin, mut fresh) = (self.entry.into_pin(), Some((self.key, value)));
         match store.put_for(&pin, &self.found, &mut fresh, lifetime.into()) {
             Ok(Some(Put::Done {
-                new,
-                replaced,
+                replaced: Some(replaced),
                 closed,
+                ..
             })) => {
-                let settled = Settled {
-                    store,
-                    entry: new,
-                    pin,
-                    replaced,
-                    closed,
-                    refused: None,
-                };
-                Ok(settled.into_ref())
+                drop(pin);
+                let replaced = replaced.told();
+                if let Some(closed) = closed {
+                    closed.tell();
+                }
+                Ok(replaced)
             }
             Ok(_) => Err(InsertError::of(fresh, StoreError::Changed)),
             Err(error) => Err(InsertError::of(fresh, error)),

@@ -1,7 +1,6 @@
 //! References to entries.
 
 use crate::core::engine::Pin;
-use crate::keyed::hazard::Kept;
 use crate::keyed::store::Found;
 use std::fmt;
 use std::ops::Deref;
@@ -23,32 +22,23 @@ use std::ops::Deref;
 /// ```
 pub struct Ref<'a, K: 'static, V: 'static> {
     pair: &'a (K, V),
-    kept: Kept<'a, K, V>,
+    pin: Pin,
 }
 
-impl<'a, K, V> Ref<'a, K, V> {
+impl<K, V> Ref<'_, K, V> {
     /// # Safety
     ///
-    /// It was found after the pin.
+    /// It was found after the pin, or this thread owns its slot until after the pin.
     #[inline(always)]
     pub(super) unsafe fn new(found: &Found<'_, K, V>, pin: Pin) -> Self {
-        // SAFETY: the caller's.
-        unsafe { Self::kept(found, pin.into()) }
-    }
-
-    /// # Safety
-    ///
-    /// It was found after the pin, or is announced.
-    #[inline(always)]
-    pub(super) unsafe fn kept(found: &Found<'_, K, V>, kept: Kept<'a, K, V>) -> Self {
-        // SAFETY: the caller's; what keeps it goes with it.
+        // SAFETY: the caller's; the pin goes with it.
         let pair = unsafe { found.pair() };
-        Ref { pair, kept }
+        Ref { pair, pin }
     }
 
     /// The pin under which it was found, for a caller that needs the entry no more.
     pub(super) fn into_pin(self) -> Pin {
-        self.kept.pin
+        self.pin
     }
 
     /// Its key.

@@ -25,16 +25,14 @@ pub(super) struct Settled<'a, K: 'static, V: 'static> {
 }
 
 impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
-    /// Calls the listener, unpinned. Returns the entry.
+    /// Calls the listener, unpinned. Returns the entry, of a call that replaces none.
     #[inline]
     pub(super) fn into_ref(self) -> Ref<'a, K, V> {
         // Before the reference is on its way out: a `Drop` that panics would leave it pinned.
         drop(self.refused);
-        let kept = self
-            .store
-            .notify(self.pin, &self.entry, self.replaced, self.closed);
-        // SAFETY: found, or put in, after the pin; or announced while there was none.
-        unsafe { Ref::kept(&self.entry, kept) }
+        let pin = self.store.notify(self.pin, self.closed);
+        // SAFETY: found, or put in, after the pin; or this call owned it until after the pin.
+        unsafe { Ref::new(&self.entry, pin) }
     }
 
     /// Calls the listener, unpinned. Returns what was replaced.
@@ -229,7 +227,7 @@ where
     /// match map.entry("key") {
     ///     Entry::Occupied(entry) => {
     ///         let more = entry.get() + 1;
-    ///         assert_eq!(*entry.insert(more)?, 2); // or says that it was overtaken
+    ///         assert_eq!(*entry.insert(more)?, 1); // or says that it was overtaken
     ///     }
     ///     Entry::Vacant(_) => unreachable!("it is there"),
     /// }
@@ -247,74 +245,64 @@ where
         }
     }
 
-    /// Inserts the value that `value` makes of none, or replaces the one that the key has by what
-    /// it makes of that; as one step. `value` may be called several times, if other threads change
-    /// the entry meanwhile. The new value has the map's lifetime, which begins now.
+    /// Inserts the value that `update` makes of none, or replaces the one that the key has by what
+    /// `update` makes of that; as one step. Returns what `update` returns beside the value. Other
+    /// threads may change the entry meanwhile: `update` is called again then, and the result of the
+    /// last call counts. The new value has the map's lifetime, which begins now.
     ///
-    /// Returns a reference to the value that this call has put in. The listener is called for the
-    /// replaced value before that, while this thread is unpinned: a slow listener delays this call,
-    /// and holds back no memory of the map. If the listener, or another thread, replaces or removes
-    /// the new value meanwhile, the reference still shows the value of this call.
+    /// The listener is called for the replaced value before this returns, while this thread is
+    /// unpinned.
     ///
     /// ```
     /// # let hits = expiry::ExpiringMap::builder().build()?;
-    /// for visitor in ["ada", "bob", "ada"] {
-    ///     hits.upsert(visitor, |count| count.map_or(1, |count| count + 1))?;
-    /// }
-    /// assert_eq!(hits.get_cloned("ada"), Some(2));
+    /// let mut count = |visitor| {
+    ///     hits.upsert(visitor, |count| {
+    ///         let count = count.map_or(1, |count| count + 1);
+    ///         (count, count) // the value, and what is returned
+    ///     })
+    /// };
+    /// assert_eq!((count("ada")?, count("bob")?, count("ada")?), (1, 1, 2));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
     /// As [`insert`](Self::insert).
-    pub fn upsert(
+    pub fn upsert<R>(
         &self,
         key: K,
-        value: impl FnMut(Option<&V>) -> V,
-    ) -> Result<Ref<'_, K, V>, InsertError<K, V>> {
-        self.upsert_for(key, Lifetime::new(), value)
+        update: impl FnMut(Option<&V>) -> (V, R),
+    ) -> Result<R, InsertError<K, V>> {
+        self.upsert_for(key, Lifetime::new(), update)
     }
 
     /// As [`upsert`](Self::upsert), with a lifetime of its own, which begins now.
     ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let map = expiry::ExpiringMap::builder().build()?;
-    /// for _ in 0..3 {
-    ///     let more = |hits: Option<&u64>| hits.map_or(1, |hits| hits + 1);
-    ///     map.upsert_for("hits", Duration::from_secs(60), more)?;
-    /// }
-    /// assert_eq!(map.get_cloned("hits"), Some(3));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As [`insert_with`](Self::insert_with).
-    pub fn upsert_for(
+    pub fn upsert_for<R>(
         &self,
         key: K,
         lifetime: impl Into<Lifetime>,
-        mut value: impl FnMut(Option<&V>) -> V,
-    ) -> Result<Ref<'_, K, V>, InsertError<K, V>> {
+        mut update: impl FnMut(Option<&V>) -> (V, R),
+    ) -> Result<R, InsertError<K, V>> {
         let (mut key, lifetime) = (key, lifetime.into());
         loop {
-            let changed = match self.entry(key) {
+            let (done, result) = match self.entry(key) {
                 Entry::Occupied(entry) => {
-                    let new = value(Some(entry.get()));
-                    entry.insert_with(new, lifetime)
+                    let (new, result) = update(Some(entry.get()));
+                    (entry.insert_with(new, lifetime).map(drop), result)
                 }
-                Entry::Vacant(entry) => entry.insert_with(value(None), lifetime),
+                Entry::Vacant(entry) => {
+                    let (new, result) = update(None);
+                    (entry.insert_with(new, lifetime).map(drop), result)
+                }
             };
-            match changed {
+            match done {
+                Ok(()) => return Ok(result),
                 Err(refused) if refused.error == StoreError::Changed => key = refused.key,
-                other => {
-                    // Before the reference is on its way out: what the closure holds may panic
-                    // when it is dropped, and would leave the reference pinned.
-                    drop(value);
-                    return other;
-                }
+                Err(refused) => return Err(refused),
             }
         }
     }

@@ -86,7 +86,7 @@ where
         };
         drop(pin);
         let ended = notice.told();
-        // Before the handle is on its way out: as in `upsert_for`.
+        // Before the handle is on its way out: what the closure holds may panic when it is dropped.
         drop(condition);
         Some(ended)
     }

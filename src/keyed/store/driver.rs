@@ -66,11 +66,8 @@ impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
     }
 
     fn discard(&self, slot: Slot<'_, Pair<K, V>>, free: impl FnOnce()) {
-        if !self.may_free(slot) {
-            return;
-        }
         // SAFETY: from the deferred-free list. No thread that could have found it is pinned any
-        // more, and no call keeps it.
+        // more.
         let pair = unsafe { slot.take() };
         free();
         if std::mem::needs_drop::<(K, V)>() && caught(|| drop(pair)) {

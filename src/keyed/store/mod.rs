@@ -36,7 +36,6 @@ pub(crate) use renew::Touched;
 pub(super) use replace::Replaced;
 pub(super) use walk::Walk;
 
-use super::hazard::Hazards;
 use super::idle::Policy;
 use super::listener_thread::ListenerThread;
 use crate::core::engine::{Claim, Engine, Stripe};
@@ -156,8 +155,6 @@ pub(crate) struct Store<K: 'static, V: 'static> {
     pub(super) listener: Option<Listener<K, V>>,
     /// The thread that calls the listener, if the user has chosen one.
     pub(super) listener_thread: Option<ListenerThread>,
-    /// Entries that are kept for calls which run the listener.
-    pub(super) hazards: Hazards,
     /// Panics of the listener that were caught.
     pub(crate) panics: Statistic,
     /// Panics of keys' and values' `Drop` that were caught.
@@ -192,7 +189,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
             idle: idle.map(nanos),
             listener,
             listener_thread: None,
-            hazards: Hazards::new(),
             panics: Statistic::new(0),
             drop_panics: Statistic::new(0),
             _pairs: std::marker::PhantomData,

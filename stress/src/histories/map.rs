@@ -286,11 +286,7 @@ impl Subject for Load {
             77..=84 => {
                 let value = fresh();
                 log.call::<StoreError>(key, || {
-                    let mut from = None;
-                    map.upsert_for(name, time, |old| {
-                        from = old.copied();
-                        value
-                    })?;
+                    let from = map.upsert_for(name, time, |old| (value, old.copied()))?;
                     Ok(Did::Upserted {
                         value,
                         timeout,

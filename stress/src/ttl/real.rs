@@ -222,10 +222,10 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
         };
         let number = value.number;
         let done = match entry {
-            Entry::Occupied(entry) => entry.insert_with(value, after),
-            Entry::Vacant(entry) => entry.insert_with(value, after),
+            Entry::Occupied(entry) => entry.insert_with(value, after).map(drop),
+            Entry::Vacant(entry) => entry.insert_with(value, after).map(drop),
         };
-        match done.map(drop).map_err(|refused| refused.error) {
+        match done.map_err(|refused| refused.error) {
             // What it has replaced is this very value.
             Ok(()) => self.inserted(number, seen.map(|seen| seen.number)),
             Err(StoreError::Changed) => return None,

@@ -341,8 +341,8 @@ impl<K: CacheKey> Cache for Both<'_, K> {
         };
         self.put(key, fresh, |value, after| {
             let inserted = match place {
-                Place::Occupied(entry) => entry.insert_with(value, after),
-                Place::Vacant(entry) => entry.insert_with(value, after),
+                Place::Occupied(entry) => entry.insert_with(value, after).map(drop),
+                Place::Vacant(entry) => entry.insert_with(value, after).map(drop),
             };
             inserted.map_err(|refused| refused.error)?;
             Ok(seen.map(|seen| seen.number))

@@ -205,7 +205,7 @@ fn one_map<K: Part, V: Part>(census: &Arc<Census>, reaper: bool, flushes: bool, 
         // Entries: present, absent, lost.
         for id in 5..15 {
             drop(map.entry(k(id)).or_insert(v(id)).unwrap());
-            drop(map.upsert(k(id), |_| v(id)).unwrap());
+            map.upsert(k(id), |_| (v(id), ())).unwrap();
             if let Entry::Occupied(entry) = map.entry(k(id)) {
                 drop(map.insert(k(id), v(id)).unwrap());
                 let refused = entry.insert(v(id)).err().unwrap();
@@ -368,7 +368,7 @@ fn by_many<K: Part, V: Part>() {
                         2 => drop(map.remove(&key).map(expiry::Ended::into_value)),
                         3 => kept.extend(map.remove(&key)),
                         4 => drop(map.entry(key).or_insert(V::new(id, census)).unwrap()),
-                        5 => drop(map.upsert(key, |_| V::new(id, census)).unwrap()),
+                        5 => map.upsert(key, |_| (V::new(id, census), ())).unwrap(),
                         _ => {
                             let before = map.insert(key, V::new(id, census)).unwrap();
                             drop(before.map(expiry::Ended::into_value));
@@ -552,7 +552,7 @@ fn where_eq_panics() {
         },
         |map, id, census| {
             let key = Touchy(Counted::of(census, id));
-            drop(map.upsert(key, |_| Counted::new(census)).unwrap());
+            map.upsert(key, |_| (Counted::new(census), ())).unwrap();
         },
         |map, id, census| drop(map.remove(&Touchy(Counted::of(census, id)))),
         |map, id, census| drop(map.get(&Touchy(Counted::of(census, id)))),

@@ -323,11 +323,11 @@ impl Run {
                 let key = name(key);
                 let value = self.fresh();
                 let mut seen = Vec::new();
-                let got = *self
+                let got = self
                     .map
                     .upsert(key.clone(), |old| {
                         seen.push(old.copied());
-                        value
+                        (value, value)
                     })
                     .unwrap();
                 prop_assert_eq!(got, value);
@@ -448,7 +448,7 @@ impl Run {
                 self.leave(key, Cause::Removed);
             }
             (Entry::Occupied(entry), Deed::Insert) => {
-                prop_assert_eq!(entry.insert(value).ok().map(|entry| *entry), Some(value));
+                prop_assert_eq!(entry.insert(value).ok().map(|old| *old), before);
                 self.enter(key, value, self.live, self.idle);
             }
             (Entry::Vacant(entry), _) => {
