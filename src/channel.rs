@@ -100,18 +100,6 @@ impl<T> Clone for Receiver<T> {
 
 impl<T> Receiver<T> {
     /// The next item, if one is there. Never waits.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker, WhenFull};
-    /// # let (tracker, outcomes) = AckTracker::builder().build_manual_with_channel(16, WhenFull::Wait)?;
-    /// let root = tracker.issue(edge(), 42)?;
-    /// assert!(outcomes.try_next().is_none()); // nothing yet
-    /// tracker.fail(root)?;
-    /// assert_eq!(outcomes.try_next().unwrap().owner, 42);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn try_next(&self) -> Option<T> {
         self.bounded
@@ -121,38 +109,6 @@ impl<T> Receiver<T> {
     }
 
     /// The next item; waits up to `limit` for it. `None` if none came, or, at once, if the sending side has been dropped.
-    ///
-    /// ```
-    /// use expiry::{edge, AckTracker, Fate, WhenFull};
-    /// use std::sync::atomic::{AtomicBool, Ordering};
-    /// use std::time::Duration;
-    ///
-    /// let (tracker, outcomes) = AckTracker::builder().build_with_channel(1000, WhenFull::Wait)?;
-    /// let is_down = AtomicBool::new(false);
-    /// let told = std::thread::scope(|scope| {
-    ///     let teller = scope.spawn(|| {
-    ///         let mut told = 0;
-    ///         loop {
-    ///             // Before it waits: what was told until the shutdown is there then.
-    ///             let last = is_down.load(Ordering::Acquire);
-    ///             match outcomes.next_within(Duration::from_millis(5)) {
-    ///                 Some(_) => told += 1,
-    ///                 None if last => break told, // over
-    ///                 None => {}                  // nothing yet: other work of this thread
-    ///             }
-    ///         }
-    ///     });
-    ///     for owner in 0..3 {
-    ///         let root = tracker.issue(edge(), owner).unwrap();
-    ///         tracker.fail(root).unwrap();
-    ///     }
-    ///     tracker.shutdown(Fate::Cancel);
-    ///     is_down.store(true, Ordering::Release);
-    ///     teller.join().unwrap()
-    /// });
-    /// assert_eq!(told, 3);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn next_within(&self, limit: Duration) -> Option<T> {
         if let Some(item) = self.try_next() {
@@ -189,23 +145,6 @@ impl<T> Receiver<T> {
     }
 
     /// As a stream for a task: ends, other than the iterator, with a shutdown. Clones of the receiver stay what they are.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker, Fate, WhenFull};
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// let (tracker, outcomes) = AckTracker::builder().build_manual_with_channel(16, WhenFull::Spill)?;
-    /// let mut stream = outcomes.into_stream();
-    /// tracker.issue(edge(), 42)?;
-    /// tracker.shutdown(Fate::Cancel);
-    /// assert!(stream.recv().await.unwrap().is_cancelled());
-    /// assert!(stream.recv().await.is_none()); // though there still is the tracker
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     #[must_use]
@@ -214,38 +153,12 @@ impl<T> Receiver<T> {
     }
 
     /// How many items wait here.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker, WhenFull};
-    /// let (tracker, outcomes) = AckTracker::builder().build_manual_with_channel(1, WhenFull::Spill)?;
-    /// for owner in 0..3 {
-    ///     let root = tracker.issue(edge(), owner)?;
-    ///     tracker.fail(root)?;
-    /// }
-    /// assert_eq!(outcomes.len(), 3); // one in the channel, two in the second queue
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.bounded.len() + self.spill.len()
     }
 
     /// Whether none waits here.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker, WhenFull};
-    /// # let (tracker, outcomes) = AckTracker::builder().build_manual_with_channel(16, WhenFull::Wait)?;
-    /// let root = tracker.issue(edge(), 42)?;
-    /// tracker.fail(root)?;
-    /// assert!(!outcomes.is_empty());
-    /// let _ = outcomes.try_next();
-    /// assert!(outcomes.is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

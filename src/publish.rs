@@ -33,17 +33,6 @@ pub struct Labels {
 impl Labels {
     /// The label `name`: what tells this store from the others of the process. Two that are published under one name, with the same labels,
     /// overwrite each other.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::publish::Labels;
-    /// # let tracker = expiry::AckTracker::builder().build_manual()?;
-    /// let labels = Labels::new("acks");
-    /// assert!(labels.iter().eq([("name", "acks")]));
-    /// tracker.metrics().publish(labels); // as `publish("acks")`
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Labels {
@@ -54,17 +43,6 @@ impl Labels {
     }
 
     /// One more label. Not `name`, `shard` or `le`, which are taken.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::publish::Labels;
-    /// # let tracker = expiry::AckTracker::builder().build_manual()?;
-    /// let labels = Labels::new("acks").with("region", "north").with("tier", "gold");
-    /// assert!(labels.iter().eq([("name", "acks"), ("region", "north"), ("tier", "gold")]));
-    /// tracker.metrics().publish(labels);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn with(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         let label = Label::new(key.into(), value.into());
@@ -74,44 +52,6 @@ impl Labels {
     }
 
     /// What is counted shard by shard is published so, with the label `shard`, in place of its sum. Of snapshots that have shards.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::publish::Labels;
-    /// # use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
-    /// # #[derive(Default)]
-    /// # struct Seen(std::cell::RefCell<Vec<Key>>);
-    /// # impl Seen {
-    /// #     fn shards_of(&self, name: &str) -> Vec<String> {
-    /// #         let keys = self.0.borrow();
-    /// #         let labels = keys.iter().filter(|key| key.name() == name).flat_map(Key::labels);
-    /// #         labels.filter(|label| label.key() == "shard").map(|label| label.value().to_string()).collect()
-    /// #     }
-    /// # }
-    /// # impl Recorder for Seen {
-    /// #     fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    /// #     fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    /// #     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    /// #     fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-    /// #         Counter::noop()
-    /// #     }
-    /// #     fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-    /// #         self.0.borrow_mut().push(key.clone());
-    /// #         Gauge::noop()
-    /// #     }
-    /// #     fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-    /// #         Histogram::noop()
-    /// #     }
-    /// # }
-    /// let tracker = expiry::AckTracker::builder().shards(4).build_manual()?;
-    /// let recorder = Seen::default(); // of a test: what the process has installed notes the same
-    /// metrics::with_local_recorder(&recorder, || {
-    ///     tracker.metrics().publish(Labels::new("acks").by_shard());
-    /// });
-    /// assert_eq!(recorder.shards_of("expiry_live"), ["0", "1", "2", "3"]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn by_shard(mut self) -> Self {
         self.by_shard = true;
@@ -119,15 +59,6 @@ impl Labels {
     }
 
     /// What it says, `name` first: keys and values. For those who publish something of their own beside it.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::publish::Labels;
-    /// let labels = Labels::new("acks").with("region", "north");
-    /// let pairs: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value:?}")).collect();
-    /// assert_eq!(pairs.join(","), r#"name="acks",region="north""#);
-    /// ```
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> + '_ {
         self.all.iter().map(|label| (label.key(), label.value()))
     }
@@ -248,41 +179,6 @@ macro_rules! series {
         /// | series | kind | unit | what it is |
         /// |---|---|---|---|
         $(#[doc = concat!("| `", $name, "` | ", stringify!($kind), " | ", stringify!($unit), " | ", $help, " |")])*
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::publish;
-        /// # use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
-        /// # #[derive(Default)]
-        /// # struct Seen(std::cell::RefCell<Vec<String>>);
-        /// # impl Recorder for Seen {
-        /// #     fn describe_counter(&self, name: KeyName, _: Option<Unit>, _: SharedString) {
-        /// #         self.0.borrow_mut().push(name.as_str().to_string());
-        /// #     }
-        /// #     fn describe_gauge(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
-        /// #         self.describe_counter(name, unit, help);
-        /// #     }
-        /// #     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-        /// #     fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-        /// #         Counter::noop()
-        /// #     }
-        /// #     fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        /// #         Gauge::noop()
-        /// #     }
-        /// #     fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-        /// #         Histogram::noop()
-        /// #     }
-        /// # }
-        /// # impl Seen {
-        /// #     fn has(&self, name: &str) -> bool {
-        /// #         self.0.borrow().iter().any(|seen| seen == name)
-        /// #     }
-        /// # }
-        /// let recorder = Seen::default(); // of a test: for what the process has installed `publish::describe()` is enough
-        /// metrics::with_local_recorder(&recorder, publish::describe);
-        /// assert!(recorder.has("expiry_live") && recorder.has("expiry_expired_total"));
-        /// ```
         pub fn describe() {
             with_recorder(|recorder| {
                 $($constant.describe(recorder, Unit::$unit, $help);)*
@@ -363,12 +259,6 @@ impl ShardMetrics {
 impl Metrics {
     /// Sets each series of [`describe`]'s table that a tracker has to this snapshot, in the recorder of the facade `metrics`. `cancelled` is
     /// `expiry_closed_total`. O(series), with an allocation and a look-up in the recorder for each: for a thread that does so every few seconds.
-    ///
-    /// ```
-    /// # let tracker = expiry::AckTracker::builder().build()?;
-    /// tracker.metrics().publish("acks");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn publish(&self, labels: impl Into<Labels>) {
         let Metrics {
             shards,
@@ -422,12 +312,6 @@ impl StoreShardMetrics {
 impl StoreMetrics {
     /// Sets each series of [`describe`]'s table that a keyed store has to this snapshot, in the recorder of the facade `metrics`. Cost: as
     /// [`Metrics::publish`].
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::<u64, u64>::builder().build()?;
-    /// map.metrics().publish("answers");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn publish(&self, labels: impl Into<Labels>) {
         let StoreMetrics {
             shards,
@@ -466,12 +350,6 @@ impl TimeoutsMetrics {
     /// Sets each series of [`describe`]'s table that timeouts have to this snapshot, in the recorder of the facade
     /// `metrics`: `waiting` is `expiry_live`, `registered` and `fired` are `expiry_inserted_total` and `expiry_expired_total`, `cancelled` is
     /// `expiry_removed_total`. Cost: as [`Metrics::publish`].
-    ///
-    /// ```
-    /// # let timeouts = expiry::Timeouts::new()?;
-    /// timeouts.metrics().publish("requests");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn publish(&self, labels: impl Into<Labels>) {
         let TimeoutsMetrics {
             waiting,

@@ -131,16 +131,12 @@ impl Setup {
 }
 
 /// The setters that the builders of all faces have, each with its settings in a field `setup`: of what the face holds, and by
-/// which method one is built that goes by a clock of its own; and what the face has to say of each setter, its example at least.
+/// which method one is built that goes by a clock of its own; and what the face has to say of the interval and the capacity.
 macro_rules! setters {
     (
         $things:literal, $manual:literal,
         $(#[$interval:meta])* interval,
-        $(#[$shards:meta])* shards,
         $(#[$capacity:meta])* capacity,
-        $(#[$clock:meta])* clock,
-        $(#[$reaper_budget:meta])* reaper_budget,
-        $(#[$seed:meta])* seed,
     ) => {
         $(#[$interval])*
         pub fn interval(mut self, interval: ::std::time::Duration) -> Self {
@@ -149,8 +145,6 @@ macro_rules! setters {
         }
 
         #[doc = concat!("Into how many shards ", $things, " are spread: a power of two up to 256.")]
-        ///
-        $(#[$shards])*
         pub fn shards(mut self, shards: usize) -> Self {
             self.setup.shards = Some(shards);
             self
@@ -165,16 +159,12 @@ macro_rules! setters {
         #[doc = concat!("The clock to go by. One that does not run with real time is for [`", $manual, "`](Self::", $manual, "):")]
         /// a reaper thread sleeps by the machine's time and does not notice that a [`ManualClock`](crate::ManualClock) was
         /// advanced.
-        ///
-        $(#[$clock])*
         pub fn clock(mut self, clock: impl $crate::Clock) -> Self {
             self.setup.clock = Some(::std::sync::Arc::new(clock));
             self
         }
 
         #[doc = concat!("How much the reaper does before it looks round again: expired ", $things, ", buckets, cascades.")]
-        ///
-        $(#[$reaper_budget])*
         pub fn reaper_budget(mut self, budget: usize) -> Self {
             self.setup.budget = budget;
             self
@@ -182,8 +172,6 @@ macro_rules! setters {
 
         /// Makes the hashing of integers reproducible, and the ids of issued roots; keys of other types go through a hasher first,
         /// which has a seed of its own. Not for production: whoever knows the seed can choose keys that collide.
-        ///
-        $(#[$seed])*
         pub fn seed(mut self, seed: u64) -> Self {
             self.setup.seed = Some(seed);
             self

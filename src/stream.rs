@@ -107,49 +107,11 @@ impl<T> ReceiverStream<T> {
     }
 
     /// The next item; `None` if it was the last one. May be dropped at any time: nothing is lost.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker, WhenFull};
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// # let (tracker, outcomes) = AckTracker::builder().build_manual_with_channel(16, WhenFull::Spill)?;
-    /// let root = tracker.issue(edge(), 42)?;
-    /// let mut outcomes = outcomes.into_stream();
-    /// let (outcome, _) = tokio::join!(outcomes.recv(), async { tracker.fail(root) }); // it waits for the other
-    /// assert_eq!(outcome.unwrap().owner, 42);
-    /// drop(tracker);
-    /// assert!(outcomes.recv().await.is_none());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub async fn recv(&mut self) -> Option<T> {
         poll_fn(|context| self.poll_recv(context)).await
     }
 
     /// As [`recv`](Self::recv), for who polls by hand.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker, WhenFull};
-    /// # use std::{future::poll_fn, task::Poll};
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// # let (tracker, outcomes) = AckTracker::builder().build_manual_with_channel(16, WhenFull::Spill)?;
-    /// # let mut outcomes = outcomes.into_stream();
-    /// let root = tracker.issue(edge(), 42)?;
-    /// let first = poll_fn(|context| Poll::Ready(outcomes.poll_recv(context))).await;
-    /// assert!(first.is_pending()); // the task is woken when there is one
-    /// tracker.fail(root)?;
-    /// let outcome = poll_fn(|context| outcomes.poll_recv(context)).await; // as `recv`
-    /// assert_eq!(outcome.unwrap().owner, 42);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
         if let Some(item) = self.receiver.try_next() {
             return Poll::Ready(Some(item));
@@ -173,45 +135,12 @@ impl<T> ReceiverStream<T> {
     }
 
     /// The channel's end, for what needs no waiting: [`drain_into`](Receiver::drain_into) takes many at once.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker, WhenFull};
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// # let (tracker, outcomes) = AckTracker::builder().build_manual_with_channel(16, WhenFull::Spill)?;
-    /// # let mut outcomes = outcomes.into_stream();
-    /// for owner in 0..3 {
-    ///     let root = tracker.issue(edge(), owner)?;
-    ///     tracker.fail(root)?;
-    /// }
-    /// let mut batch: Vec<_> = outcomes.recv().await.into_iter().collect(); // waits for one,
-    /// outcomes.receiver().drain_into(&mut batch, 100);                     // and takes those that are there with it
-    /// assert_eq!(batch.len(), 3);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn receiver(&self) -> &Receiver<T> {
         &self.receiver
     }
 
     /// The channel's end, for threads.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker, WhenFull};
-    /// # let (tracker, outcomes) = AckTracker::builder().build_manual_with_channel(16, WhenFull::Spill)?;
-    /// let stream = outcomes.into_stream();
-    /// let root = tracker.issue(edge(), 42)?;
-    /// tracker.fail(root)?;
-    /// let outcomes = stream.into_receiver(); // nothing is lost
-    /// assert_eq!(outcomes.try_next().unwrap().owner, 42);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn into_receiver(self) -> Receiver<T> {
         self.receiver.clone()

@@ -7,19 +7,6 @@ impl AckTracker {
     /// Issues a root for each `(xor, owner)`, in order, and appends the roots to `into`. One clock
     /// reading serves all.
     ///
-    /// ```
-    /// # use expiry::{edge, Ack, AckError, AckTracker};
-    /// # let tracker = AckTracker::builder().build()?;
-    /// let edges: Vec<u64> = (0..100).map(|_| edge()).collect();
-    /// let items: Vec<(u64, u64)> = edges.iter().map(|&edge| (edge, 42)).collect(); // with their owner
-    /// let mut roots = Vec::new();
-    /// tracker.issue_batch(&items, &mut roots)?;
-    /// for (root, edge) in roots.into_iter().zip(edges) {
-    ///     assert_eq!(tracker.ack(root, edge)?, Ack::Completed);
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As [`issue`](Self::issue); the roots issued until then are in `into`.
@@ -28,17 +15,6 @@ impl AckTracker {
     }
 
     /// As [`issue_batch`](Self::issue_batch), with a timeout for these roots.
-    ///
-    /// ```
-    /// # use expiry::{edge, Ack, AckError, AckTracker};
-    /// # let tracker = AckTracker::builder().build()?;
-    /// use expiry::Timeout;
-    ///
-    /// let mut roots = Vec::new();
-    /// tracker.issue_batch_with(&[(edge(), 1), (edge(), 2)], Timeout::Never, &mut roots)?;
-    /// assert_eq!(tracker.owned_by(1)[0].remaining, None);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -78,19 +54,6 @@ impl AckTracker {
     /// Acks each `(root, xor)` and calls `each` with its place and result. The call fetches the
     /// memory of a group before it looks at the first member, which hides most of the latency of a
     /// large table.
-    ///
-    /// ```
-    /// use expiry::{edge, AckTracker};
-    ///
-    /// let tracker = AckTracker::builder().build()?;
-    /// let edges = [edge(), edge(), edge()];
-    /// let mut roots = Vec::new();
-    /// tracker.issue_batch(&edges.map(|edge| (edge, 42)), &mut roots)?;
-    /// let acks: Vec<_> = roots.into_iter().zip(edges).collect();
-    /// tracker.ack_batch(&acks, |at, acked| assert!(acked.is_ok(), "ack {at} came too late"));
-    /// assert!(tracker.is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn ack_batch<R: AckMany>(
         &self,
         items: &[(R, u64)],

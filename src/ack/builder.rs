@@ -85,131 +85,20 @@ impl AckTrackerBuilder {
         /// 10 microseconds.
         ///
         /// An engine's timeouts can be up to 2^39 - 2 intervals long: 17 years at 1 ms.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{edge, AckTracker, ManualClock};
-        /// # use std::time::Duration;
-        /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-        /// let tracker = AckTracker::builder().interval(10 * second).clock(clock.clone()).build_manual()?;
-        /// tracker.issue_with(edge(), 42, 12 * second)?; // due at 20
-        /// clock.advance(19 * second);
-        /// tracker.poll(1000);
-        /// assert_eq!(tracker.len(), 1);
-        /// clock.advance(second);
-        /// tracker.poll(1000);
-        /// assert!(tracker.is_empty());
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
         interval,
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{AckTracker, BuildError};
-        /// let tracker = AckTracker::builder().shards(2).build_manual()?;
-        /// assert_eq!(tracker.metrics().shards.len(), 2);
-        /// let refused = AckTracker::builder().shards(3).build_manual();
-        /// assert_eq!(refused.err(), Some(BuildError::BadShards { shards: 3 }));
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        shards,
         /// The most entries (roots and early arrivals) there may be at once; beyond it new ones are
         /// refused with [`AckError::Full`](crate::AckError::Full). Exact. Costs one more atomic
         /// operation on a shared counter at the beginning and the end of each entry.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{edge, AckError, AckTracker};
-        /// let tracker = AckTracker::builder().capacity(2).build_manual()?;
-        /// let root = tracker.issue(edge(), 42)?;
-        /// tracker.ack(7, edge())?; // came early, and counts
-        /// assert_eq!(tracker.issue(edge(), 43), Err(AckError::Full)); // one too many
-        /// tracker.fail(root)?;
-        /// tracker.issue(edge(), 43)?;
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
         capacity,
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{edge, AckTracker, ManualClock};
-        /// # use std::time::Duration;
-        /// let clock = ManualClock::new();
-        /// let tracker = AckTracker::builder().clock(clock.clone()).build_manual()?;
-        /// tracker.issue(edge(), 42)?;
-        /// clock.advance(Duration::from_secs(31)); // half a minute, in no time
-        /// tracker.poll(1000);
-        /// assert_eq!(tracker.metrics().total.expired, 1);
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        clock,
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{edge, AckTracker, BuildError, Outcome};
-        /// let tracker = AckTracker::builder()
-        ///     .reaper_budget(100) // the handler is slow
-        ///     .on_outcome(|outcome: &Outcome| println!("{outcome:?}"))
-        ///     .build()?;
-        /// tracker.issue(edge(), 42)?;
-        /// assert_eq!(AckTracker::builder().reaper_budget(0).build().err(), Some(BuildError::ZeroBudget));
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        reaper_budget,
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{edge, AckTracker};
-        /// let one = AckTracker::builder().seed(7).build_manual()?;
-        /// let same = AckTracker::builder().seed(7).build_manual()?;
-        /// for owner in 0..10 {
-        ///     assert_eq!(one.issue(edge(), owner)?, same.issue(edge(), owner)?);
-        /// }
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        seed,
     }
 
     /// How long a root may take from its init, unless it says otherwise itself.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker, ManualClock};
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// let tracker = AckTracker::builder().timeout(60 * second).clock(clock.clone()).build_manual()?;
-    /// tracker.issue(edge(), 42)?;
-    /// tracker.issue_with(edge(), 43, 5 * second)?; // says otherwise
-    /// clock.advance(59 * second);
-    /// tracker.poll(1000);
-    /// assert_eq!((tracker.owned_by(42).len(), tracker.owned_by(43).len()), (1, 0));
-    /// clock.advance(2 * second);
-    /// tracker.poll(1000);
-    /// assert!(tracker.is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
     /// Roots never time out, unless they say otherwise themselves. Early arrivals still do.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker};
-    /// # use std::time::Duration;
-    /// let tracker = AckTracker::builder().timeouts_off().build_manual()?;
-    /// tracker.issue(edge(), 42)?; // may take for ever
-    /// tracker.issue_with(edge(), 43, Duration::from_secs(5))?;
-    /// assert_eq!(tracker.owned_by(42)[0].remaining, None);
-    /// assert!(tracker.owned_by(43)[0].remaining.is_some());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn timeouts_off(mut self) -> Self {
         self.timeout = None;
         self
@@ -217,20 +106,6 @@ impl AckTrackerBuilder {
 
     /// The most roots of which acks, fails and resets may wait for the init at once; 0 refuses them
     /// all. Only roots chosen by callers can have any.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, Ack, AckError, AckTracker};
-    /// let tracker = AckTracker::builder().early_capacity(1).build_manual()?;
-    /// let (one, other) = (edge(), edge());
-    /// assert_eq!(tracker.ack(7, one)?, Ack::Held);
-    /// assert_eq!(tracker.ack(7, other)?, Ack::Held);                // for the same root
-    /// assert_eq!(tracker.ack(8, edge()), Err(AckError::EarlyFull)); // try again once the init of 7 has come
-    /// tracker.init(7, one ^ other, 42)?;
-    /// assert_eq!(tracker.ack(8, edge())?, Ack::Held);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn early_capacity(mut self, early: usize) -> Self {
         self.early_capacity = early as u64;
         self
@@ -238,24 +113,6 @@ impl AckTrackerBuilder {
 
     /// How long they may wait, from the first arrival on; further acks do not renew it, a reset
     /// does.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker, ManualClock};
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// let tracker = AckTracker::builder()
-    ///     .timeout(60 * second)
-    ///     .early_timeout(10 * second)
-    ///     .clock(clock.clone())
-    ///     .build_manual()?;
-    /// tracker.ack(7, edge())?; // its init never comes
-    /// clock.advance(11 * second);
-    /// tracker.poll(1000);
-    /// assert_eq!((tracker.len(), tracker.metrics().total.early_expired), (0, 1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn early_timeout(mut self, timeout: Duration) -> Self {
         self.early_timeout = Some(timeout);
         self
@@ -263,44 +120,12 @@ impl AckTrackerBuilder {
 
     /// The share of roots whose latency is taken, 0.0 to 1.0. A sampled root costs two exact clock
     /// readings more, about 40 ns.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{AckTracker, ManualClock, WhenFull};
-    /// # use std::time::Duration;
-    /// for (rate, is_taken) in [(1.0, true), (0.0, false)] {
-    ///     let clock = ManualClock::new();
-    ///     let (tracker, outcomes) = AckTracker::builder()
-    ///         .latency_sampling(rate)
-    ///         .clock(clock.clone())
-    ///         .build_manual_with_channel(16, WhenFull::Wait)?;
-    ///     let root = tracker.issue(7, 42)?;
-    ///     clock.advance(Duration::from_secs(10));
-    ///     tracker.ack(root, 7)?;
-    ///     let latency = outcomes.try_next().unwrap().latency;
-    ///     assert_eq!(latency, is_taken.then_some(Duration::from_secs(10)));
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn latency_sampling(mut self, rate: f64) -> Self {
         self.sampling = rate;
         self
     }
 
     /// What becomes of a [`Tuple`](crate::Tuple) that is dropped without ack or fail.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{AckTracker, OnDrop, Tuple};
-    /// for (on_drop, failed) in [(OnDrop::LetTimeOut, 0), (OnDrop::Fail, 1)] {
-    ///     let tracker = AckTracker::builder().on_drop(on_drop).build_manual()?;
-    ///     drop(Tuple::root(&tracker, 42)?); // by an early return, say
-    ///     assert_eq!(tracker.metrics().total.failed, failed);
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn on_drop(mut self, on_drop: OnDrop) -> Self {
         self.on_drop = on_drop;
         self
@@ -330,21 +155,6 @@ impl AckTrackerBuilder {
 
     /// Builds the tracker and starts its reaper thread.
     ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, Ack, AckTracker, BuildError};
-    /// # use std::time::Duration;
-    /// let tracker = AckTracker::builder().timeout(Duration::from_secs(60)).build()?; // nobody needs to poll
-    /// let work = edge();
-    /// let root = tracker.issue(work, 42)?;
-    /// assert_eq!(tracker.ack(root, work)?, Ack::Completed);
-    ///
-    /// let refused = AckTracker::builder().timeout(Duration::ZERO).build();
-    /// assert_eq!(refused.err(), Some(BuildError::ZeroTimeout));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`BuildError`] says which setting is out of range, or what the system refused.
@@ -355,18 +165,6 @@ impl AckTrackerBuilder {
 
     /// Builds the tracker with a channel of `length` outcomes in place of a handler, and starts its
     /// reaper. For a manual tracker with a channel, use a handler that sends.
-    ///
-    /// ```
-    /// use expiry::{edge, AckTracker, WhenFull};
-    ///
-    /// let (tracker, mut outcomes) = AckTracker::builder().build_with_channel(1000, WhenFull::Spill)?;
-    /// let receiver = std::thread::spawn(move || outcomes.next());
-    /// let id = edge();
-    /// let root = tracker.issue(id, 42)?;
-    /// tracker.ack(root, id)?;
-    /// assert_eq!(receiver.join().unwrap().unwrap().owner, 42);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -384,22 +182,6 @@ impl AckTrackerBuilder {
     /// in [`AckTracker::poll`]. With a [`ManualClock`](crate::ManualClock) for tests of the code
     /// that reads the channel.
     ///
-    /// ```
-    /// use expiry::{edge, AckTracker, ManualClock, WhenFull};
-    /// use std::time::Duration;
-    ///
-    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// let (tracker, mut outcomes) = AckTracker::builder()
-    ///     .timeout(second)
-    ///     .clock(clock.clone())
-    ///     .build_manual_with_channel(1000, WhenFull::Spill)?;
-    /// tracker.issue(edge(), 42)?;
-    /// clock.advance(2 * second);
-    /// tracker.poll(1000);
-    /// assert!(outcomes.next().unwrap().is_timed_out());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As [`build_with_channel`](Self::build_with_channel), but for the thread.
@@ -413,21 +195,6 @@ impl AckTrackerBuilder {
     }
 
     /// Builds the tracker without a thread: nothing expires but in [`AckTracker::poll`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker, ManualClock};
-    /// # use std::time::Duration;
-    /// let clock = ManualClock::new();
-    /// let tracker = AckTracker::builder().clock(clock.clone()).build_manual()?;
-    /// tracker.issue(edge(), 42)?;
-    /// clock.advance(Duration::from_secs(31)); // it is due
-    /// assert_eq!(tracker.len(), 1);           // and nobody has looked
-    /// tracker.poll(1000);
-    /// assert!(tracker.is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///

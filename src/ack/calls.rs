@@ -7,16 +7,6 @@ impl AckTracker {
     /// Begins to track a root and issues its id. `xor` is the XOR of the ids of its first edges. A
     /// root without edges, with 0, completes at once. `owner` comes back with the outcome.
     ///
-    /// ```
-    /// # use expiry::{edge, Ack, AckError, AckTracker};
-    /// # let tracker = AckTracker::builder().build()?;
-    /// let (first, second) = (edge(), edge());
-    /// let root = tracker.issue(first ^ second, 42)?; // two pieces of work
-    /// assert_eq!(tracker.ack(root, first)?, Ack::Pending);
-    /// assert_eq!(tracker.ack(root, second)?, Ack::Completed);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`AckError::Full`], [`AckError::OutOfMemory`], [`AckError::Closed`].
@@ -26,14 +16,6 @@ impl AckTracker {
     }
 
     /// As [`issue`](Self::issue), with a timeout for this root.
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker, Timeout};
-    /// # use std::time::Duration;
-    /// # let tracker = AckTracker::builder().build()?;
-    /// tracker.issue_with(edge(), 42, Timeout::After(Duration::from_secs(300)))?; // a long one
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -73,16 +55,6 @@ impl AckTracker {
 
     /// As [`init`](Self::init), with a timeout for this root.
     ///
-    /// ```
-    /// # use expiry::{edge, Ack, AckError, AckTracker};
-    /// # let tracker = AckTracker::builder().build()?;
-    /// use std::time::Duration;
-    ///
-    /// tracker.init_with(4711, edge(), 42, Duration::from_secs(5))?;
-    /// assert!(tracker.owned_by(42)[0].remaining <= Some(Duration::from_secs(6)));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As [`init`](Self::init), and [`AckError::ZeroTimeout`], [`AckError::TimeoutTooLong`].
@@ -100,17 +72,6 @@ impl AckTracker {
     /// Acks: `xor` is the id of the edge that is done, XORed with the ids of the edges derived from
     /// it.
     ///
-    /// ```
-    /// # use expiry::{edge, Ack, AckError, AckTracker};
-    /// # let tracker = AckTracker::builder().build()?;
-    /// let (work, derived) = (edge(), edge());
-    /// let root = tracker.issue(work, 42)?;
-    /// assert_eq!(tracker.ack(root, work ^ derived)?, Ack::Pending); // done, and something came of it
-    /// assert_eq!(tracker.ack(root, derived)?, Ack::Completed);
-    /// assert_eq!(tracker.ack(root, derived), Err(AckError::NotLive));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// * [`AckError::ZeroEdge`] if `xor` is zero.
@@ -127,15 +88,6 @@ impl AckTracker {
 
     /// Fails a root: whatever else is outstanding, it ends now.
     ///
-    /// ```
-    /// # use expiry::{edge, Ack, AckError, AckTracker};
-    /// # let tracker = AckTracker::builder().build()?;
-    /// let root = tracker.issue(edge(), 42)?;
-    /// tracker.fail(root)?;
-    /// assert_eq!(tracker.fail(root), Err(AckError::NotLive)); // one outcome
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As [`ack`](Self::ack).
@@ -145,17 +97,6 @@ impl AckTracker {
     }
 
     /// As [`fail`](Self::fail), and the outcome names `by` as the culprit.
-    ///
-    /// ```
-    /// use expiry::{edge, AckTracker, Outcome, Reason};
-    ///
-    /// let tracker = AckTracker::builder()
-    ///     .on_outcome(|outcome: &Outcome| assert_eq!(outcome.reason, Reason::Failed { by: Some(3) }))
-    ///     .build()?;
-    /// let root = tracker.issue(edge(), 42)?;
-    /// tracker.fail_by(root, 3)?; // worker 3
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -213,17 +154,6 @@ impl AckTracker {
     /// If calls overlap, a delayed call does not take back the deadline that another one has
     /// returned for. A call lowers a deadline only if it asked for a shorter timeout, and first
     /// looked at the root after the deadline was set. Otherwise it counts as the earlier one.
-    ///
-    /// ```
-    /// # use expiry::{edge, Ack, AckError, AckTracker};
-    /// # let tracker = AckTracker::builder().build()?;
-    /// use std::time::Duration;
-    ///
-    /// let root = tracker.issue(edge(), 42)?;
-    /// tracker.reset_timeout_to(root, Duration::from_secs(600))?; // it said that it needs longer
-    /// assert!(tracker.owned_by(42)[0].remaining > Some(Duration::from_secs(60)));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///

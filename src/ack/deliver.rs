@@ -31,25 +31,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub trait Handler: Send + Sync + 'static {
     /// Called once for each tracked root, by the thread that ended it: the one whose ack was the
     /// last, the one that failed it, or the one that drives expiry. A panic is caught and counted.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker, Handler, Outcome};
-    /// struct Careless;
-    ///
-    /// impl Handler for Careless {
-    ///     fn outcome(&self, outcome: &Outcome) {
-    ///         panic!("what is owner {} to me?", outcome.owner);
-    ///     }
-    /// }
-    ///
-    /// let tracker = AckTracker::builder().on_outcome(Careless).build_manual()?;
-    /// let root = tracker.issue(edge(), 42)?;
-    /// tracker.fail(root)?; // calls it, and goes on
-    /// assert_eq!(tracker.metrics().handler_panics, 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     fn outcome(&self, outcome: &Outcome);
 }
 

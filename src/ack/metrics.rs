@@ -259,49 +259,18 @@ impl Trees {
 
 impl AckTracker {
     /// A snapshot of the counters. O(threads x shards); delays no other thread.
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker};
-    /// # let tracker = AckTracker::builder().build()?;
-    /// tracker.issue(edge(), 42)?;
-    /// let metrics = tracker.metrics();
-    /// assert_eq!((metrics.total.inserted, metrics.total.live), (1, 1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         self.trees.snapshot()
     }
 
     /// Entries now: roots in flight and early arrivals. O(threads x shards).
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker};
-    /// # let tracker = AckTracker::builder().build()?;
-    /// tracker.issue(edge(), 42)?;
-    /// assert_eq!(tracker.len(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.trees.engine.len(&*self.trees)
     }
 
     /// Whether there are no entries: neither roots in flight nor early arrivals.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker};
-    /// # let tracker = AckTracker::builder().build_manual()?;
-    /// assert!(tracker.is_empty());
-    /// let work = edge();
-    /// tracker.ack(7, work)?; // came early, and counts
-    /// assert!(!tracker.is_empty());
-    /// tracker.init(7, work, 42)?; // which completes it
-    /// assert!(tracker.is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -309,18 +278,6 @@ impl AckTracker {
 
     /// The `most` oldest roots in flight, oldest first. O(capacity): looks at every slot, and
     /// delays no other thread.
-    ///
-    /// ```
-    /// use expiry::{edge, AckTracker};
-    ///
-    /// let tracker = AckTracker::builder().build()?;
-    /// let root = tracker.issue(edge(), 42)?;
-    /// for stuck in tracker.oldest(10) {
-    ///     assert_eq!((stuck.root, stuck.owner), (root.into(), 42));
-    ///     println!("{:?} old, {:?} left", stuck.age, stuck.remaining);
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn oldest(&self, most: usize) -> Vec<InFlight> {
         let mut heap = BinaryHeap::new();
@@ -337,16 +294,6 @@ impl AckTracker {
     }
 
     /// All roots in flight of one owner. O(capacity).
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker};
-    /// # let tracker = AckTracker::builder().build()?;
-    /// let root = tracker.issue(edge(), 42)?;
-    /// tracker.issue(edge(), 43)?;
-    /// let of_42: Vec<_> = tracker.owned_by(42).iter().map(|found| found.root).collect();
-    /// assert_eq!(of_42, [root.into()]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn owned_by(&self, owner: u64) -> Vec<InFlight> {
         let mut found = Vec::new();
@@ -360,16 +307,6 @@ impl AckTracker {
 
     /// How many roots in flight are younger than each of `bounds` (ascending) but no younger than
     /// the one before it, and last, how many are older than all of them. O(capacity).
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker};
-    /// # use std::time::Duration;
-    /// # let tracker = AckTracker::builder().build()?;
-    /// tracker.issue(edge(), 42)?;
-    /// let counts = tracker.counts_by_age(&[Duration::from_secs(60), Duration::from_secs(600)]);
-    /// assert_eq!(counts, [1, 0, 0]); // below a minute, below ten, older
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn counts_by_age(&self, bounds: &[Duration]) -> Vec<u64> {
         let mut counts = vec![0; bounds.len() + 1];
@@ -386,17 +323,6 @@ impl AckTracker {
     /// handler of this call for instance, keeps its outcome, and is not counted. A later root under
     /// the same id is another root, which the call leaves alone. The call may miss roots whose init
     /// is under way.
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker};
-    /// # let tracker = AckTracker::builder().build()?;
-    /// for client in [1, 2, 1] {
-    ///     tracker.issue(edge(), client)?;
-    /// }
-    /// assert_eq!(tracker.fail_all(1), 2); // it has gone
-    /// assert_eq!(tracker.len(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn fail_all(&self, owner: u64) -> usize {
         self.trees.fail_all(owner)
     }

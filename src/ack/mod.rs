@@ -45,24 +45,6 @@ use std::time::Duration;
 use trees::Trees;
 
 /// The receiving end of a tracker's channel.
-///
-/// # Examples
-///
-/// ```
-/// use expiry::{edge, AckTracker, Outcomes, WhenFull};
-///
-/// /// Who has to send again.
-/// fn failed(outcomes: &Outcomes) -> Vec<u64> {
-///     let told = std::iter::from_fn(|| outcomes.try_next());
-///     told.filter(|outcome| !outcome.is_acked()).map(|outcome| outcome.owner).collect()
-/// }
-///
-/// let (tracker, outcomes) = AckTracker::builder().build_manual_with_channel(16, WhenFull::Wait)?;
-/// let root = tracker.issue(edge(), 42)?;
-/// tracker.fail(root)?;
-/// assert_eq!(failed(&outcomes), [42]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub type Outcomes = crate::Receiver<Outcome>;
 
 /// What becomes of a [`Tuple`] that is dropped without ack or fail, for example by a panic or an
@@ -206,45 +188,17 @@ impl fmt::Debug for AckTracker {
 
 impl AckTracker {
     /// Settings with defaults.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::AckTracker;
-    /// # use std::time::Duration;
-    /// let tracker = AckTracker::builder().timeout(Duration::from_secs(60)).build_manual()?;
-    /// assert_eq!(tracker.interval(), Duration::from_millis(200)); // as nobody has said otherwise
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn builder() -> AckTrackerBuilder {
         AckTrackerBuilder::default()
     }
 
     /// The longest timeout that the [interval](Self::interval) allows: 2^39 intervals, about.
-    ///
-    /// ```
-    /// # use expiry::{edge, Ack, AckError, AckTracker};
-    /// # let tracker = AckTracker::builder().build()?;
-    /// use std::time::Duration;
-    ///
-    /// assert!(tracker.longest_timeout() > Duration::from_secs(3600 * 24 * 365));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn longest_timeout(&self) -> Duration {
         self.trees.engine.ticks().longest()
     }
 
     /// The granularity of the tracker's deadlines.
-    ///
-    /// ```
-    /// # use expiry::{edge, Ack, AckError, AckTracker};
-    /// # let tracker = AckTracker::builder().build()?;
-    /// use std::time::Duration;
-    ///
-    /// assert_eq!(tracker.interval(), Duration::from_millis(100)); // a 300th of the timeout
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn interval(&self) -> Duration {
         self.trees.engine.ticks().interval()

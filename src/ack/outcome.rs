@@ -27,17 +27,6 @@ pub struct Root(pub(crate) u64);
 
 impl Root {
     /// The id as bits, for a wire format.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker};
-    /// # let tracker = AckTracker::builder().build_manual()?;
-    /// # let root = tracker.issue(edge(), 42)?;
-    /// let message = root.to_bits().to_be_bytes(); // to another process
-    /// assert_eq!(format!("{:016x}", u64::from_be_bytes(message)), root.to_string());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn to_bits(self) -> u64 {
         self.0
@@ -45,18 +34,6 @@ impl Root {
 
     /// The id from its bits. Bits that no tracker issued name no live root, and are refused like
     /// one that has ended.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckError, AckTracker, Root};
-    /// # let tracker = AckTracker::builder().build_manual()?;
-    /// let root = tracker.issue(edge(), 42)?;
-    /// assert_eq!(Root::from_bits(root.to_bits()), root);
-    /// assert_eq!(tracker.fail(Root::from_bits(!root.to_bits())), Err(AckError::NotLive)); // garbled on its way
-    /// tracker.fail(root)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn from_bits(bits: u64) -> Self {
         Root(bits)
@@ -189,75 +166,24 @@ pub struct Outcome {
 
 impl Outcome {
     /// Whether everything was acked.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker, WhenFull};
-    /// # let (tracker, outcomes) = AckTracker::builder().build_manual_with_channel(16, WhenFull::Wait)?;
-    /// let work = edge();
-    /// let root = tracker.issue(work, 42)?;
-    /// tracker.ack(root, work)?;
-    /// assert!(outcomes.try_next().unwrap().is_acked()); // nothing to send again
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn is_acked(&self) -> bool {
         self.reason == Reason::Acked
     }
 
     /// Whether a call failed it.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker, WhenFull};
-    /// # let (tracker, outcomes) = AckTracker::builder().build_manual_with_channel(16, WhenFull::Wait)?;
-    /// let root = tracker.issue(edge(), 42)?;
-    /// tracker.fail_by(root, 3)?;
-    /// let outcome = outcomes.try_next().unwrap();
-    /// assert!(outcome.is_failed() && !outcome.is_acked()); // by whom says `outcome.reason`
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn is_failed(&self) -> bool {
         matches!(self.reason, Reason::Failed { .. })
     }
 
     /// Whether the tracker was shut down first.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker, Fate};
-    /// # let tracker = AckTracker::builder().build_manual()?;
-    /// tracker.issue(edge(), 42)?;
-    /// let left = tracker.shutdown(Fate::Return);
-    /// assert!(left[0].is_cancelled() && !left[0].is_failed());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.reason == Reason::Cancelled
     }
 
     /// Whether its time ran out.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{edge, AckTracker, ManualClock, WhenFull};
-    /// # use std::time::Duration;
-    /// # let clock = ManualClock::new();
-    /// # let builder = AckTracker::builder().timeout(Duration::from_secs(30)).clock(clock.clone());
-    /// # let (tracker, outcomes) = builder.build_manual_with_channel(16, WhenFull::Wait)?;
-    /// tracker.issue(edge(), 42)?;
-    /// clock.advance(Duration::from_secs(31));
-    /// tracker.poll(1000);
-    /// let outcome = outcomes.try_next().unwrap();
-    /// assert!(outcome.is_timed_out() && !outcome.is_failed()); // when it was due says `outcome.reason`
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn is_timed_out(&self) -> bool {
         matches!(self.reason, Reason::TimedOut { .. })

@@ -74,18 +74,6 @@ impl<T: Borrow<AckTracker>> std::fmt::Debug for Tuple<T> {
 impl<T: Borrow<AckTracker> + Clone> Tuple<T> {
     /// Begins a tree: a message has come in. `owner` comes back with the outcome.
     ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{AckTracker, Tuple, WhenFull};
-    /// # let (tracker, outcomes) = AckTracker::builder().build_manual_with_channel(16, WhenFull::Wait)?;
-    /// let message = Tuple::root(&tracker, 42)?;
-    /// assert_eq!(tracker.len(), 1);
-    /// message.ack()?; // nothing was derived from it
-    /// assert_eq!(outcomes.try_next().unwrap().owner, 42);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As [`AckTracker::issue`].
@@ -94,21 +82,6 @@ impl<T: Borrow<AckTracker> + Clone> Tuple<T> {
     }
 
     /// As [`root`](Self::root), with a timeout of its own.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{AckTracker, ManualClock, Tuple};
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// let tracker = AckTracker::builder().timeout(30 * second).clock(clock.clone()).build_manual()?;
-    /// let short = Tuple::root(&tracker, 1)?;
-    /// let long = Tuple::root_with(&tracker, 2, 300 * second)?; // a large one
-    /// clock.advance(60 * second);
-    /// tracker.poll(1000);
-    /// assert!(short.ack().is_err() && long.ack().is_ok());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -128,19 +101,6 @@ impl<T: Borrow<AckTracker> + Clone> Tuple<T> {
     }
 
     /// A tuple that belongs to no tree: acking it does nothing, and so do its children's.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{AckTracker, Tuple};
-    /// # let tracker = AckTracker::builder().build_manual()?;
-    /// let mut beat = Tuple::unanchored(&tracker); // nobody waits for this one
-    /// let child = beat.emit();
-    /// beat.ack()?;
-    /// child.fail()?;
-    /// assert_eq!(tracker.metrics().total.inserted, 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn unanchored(tracker: T) -> Self {
         Tuple {
             tracker,
@@ -151,21 +111,6 @@ impl<T: Borrow<AckTracker> + Clone> Tuple<T> {
 
     /// Derives a child from this tuple, in all its trees. No message, no atomic operation: the tree
     /// learns of the child when this tuple is acked.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{Ack, AckTracker, Tuple};
-    /// # let tracker = AckTracker::builder().build_manual()?;
-    /// let mut line = Tuple::root(&tracker, 42)?;
-    /// let words: Vec<_> = "to be or not".split(' ').map(|word| (word, line.emit())).collect();
-    /// assert_eq!(line.ack()?, Ack::Pending); // the tree waits for the words
-    /// for (_, word) in words {
-    ///     word.ack()?;
-    /// }
-    /// assert!(tracker.is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn emit(&mut self) -> Self {
         Tuple {
             tracker: self.tracker.clone(),
@@ -241,18 +186,6 @@ fn child(parent: &mut Anchor) -> Anchor {
 
 impl<T: Borrow<AckTracker>> Tuple<T> {
     /// The roots of the trees that this tuple belongs to.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{AckTracker, Tuple};
-    /// # let tracker = AckTracker::builder().build_manual()?;
-    /// let (mut a, mut b) = (Tuple::root(&tracker, 1)?, Tuple::root(&tracker, 2)?);
-    /// let both = Tuple::join([&mut a, &mut b]).unwrap();
-    /// let roots: Vec<_> = a.roots().chain(b.roots()).collect();
-    /// assert!(both.roots().eq(roots)); // for a log
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn roots(&self) -> impl Iterator<Item = Root> + '_ {
         self.first
             .iter()
@@ -263,19 +196,6 @@ impl<T: Borrow<AckTracker>> Tuple<T> {
     /// It has been processed: settles its edge and registers its children's, in each of its trees.
     ///
     /// [`Ack::Completed`] if that completed any tree.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{Ack, AckTracker, Tuple};
-    /// # let tracker = AckTracker::builder().build_manual()?;
-    /// let mut line = Tuple::root(&tracker, 42)?;
-    /// let (first, second) = (line.emit(), line.emit());
-    /// assert_eq!(line.ack()?, Ack::Pending);
-    /// assert_eq!(second.ack()?, Ack::Pending); // in any order
-    /// assert_eq!(first.ack()?, Ack::Completed);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -301,20 +221,6 @@ impl<T: Borrow<AckTracker>> Tuple<T> {
 
     /// It could not be processed: each of its trees fails at once.
     ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{AckError, AckTracker, Tuple};
-    /// # let tracker = AckTracker::builder().build_manual()?;
-    /// let mut line = Tuple::root(&tracker, 42)?;
-    /// let (first, second) = (line.emit(), line.emit());
-    /// line.ack()?;
-    /// first.fail()?; // the whole tree
-    /// assert!(tracker.is_empty());
-    /// assert_eq!(second.ack(), Err(AckError::NotLive)); // as it should be: drop the work
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`AckError::NotLive`] if any of them had ended before. The others fail all the same.
@@ -323,16 +229,6 @@ impl<T: Borrow<AckTracker>> Tuple<T> {
     }
 
     /// As [`fail`](Self::fail), and the outcome says who did it.
-    ///
-    /// ```
-    /// # use expiry::{AckError, AckTracker, Tuple};
-    /// # let tracker = AckTracker::builder().build()?;
-    /// let mut line = Tuple::root(&tracker, 42)?;
-    /// let word = line.emit();
-    /// line.fail_by(3)?; // the whole tree, by worker 3
-    /// assert_eq!(word.ack(), Err(AckError::NotLive)); // as it should be: drop the work
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -344,22 +240,6 @@ impl<T: Borrow<AckTracker>> Tuple<T> {
     /// Gives each of its trees the *tracker's* timeout again, from now on; see
     /// [`AckTracker::reset_timeout`].
     ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{AckTracker, ManualClock, Tuple};
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// let tracker = AckTracker::builder().timeout(30 * second).clock(clock.clone()).build_manual()?;
-    /// let slow = Tuple::root(&tracker, 42)?;
-    /// clock.advance(20 * second);
-    /// slow.reset_timeout()?; // still at it: 30 s from now
-    /// clock.advance(20 * second);
-    /// tracker.poll(1000);
-    /// slow.ack()?; // in time
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`AckError::NotLive`] if any of them had ended before. The others are renewed all the same.
@@ -368,20 +248,6 @@ impl<T: Borrow<AckTracker>> Tuple<T> {
     }
 
     /// Gives each of its trees another timeout, from now on.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{AckTracker, Timeout, Tuple};
-    /// # use std::time::Duration;
-    /// # let tracker = AckTracker::builder().build_manual()?;
-    /// let slow = Tuple::root(&tracker, 42)?;
-    /// slow.reset_timeout_to(Duration::from_secs(600))?; // a large one, as it turns out
-    /// assert!(tracker.owned_by(42)[0].remaining > Some(Duration::from_secs(60)));
-    /// slow.reset_timeout_to(Timeout::Never)?;
-    /// assert_eq!(tracker.owned_by(42)[0].remaining, None);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///

@@ -55,36 +55,12 @@ impl Default for Lateness {
 
 impl Lateness {
     /// How many expirations it has seen.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{ExpiryQueue, ManualClock};
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// # let leases = ExpiryQueue::builder().clock(clock.clone()).build()?;
-    /// leases.update("worker 1", 10 * second)?;
-    /// leases.update("worker 2", 60 * second)?;
-    /// clock.advance(20 * second);
-    /// assert_eq!(leases.poll().len(), 1);
-    /// assert_eq!(leases.metrics().lateness.total(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
     /// What has come since `earlier`, an older snapshot of the same: what a monitor shows of the last minute.
-    ///
-    /// ```
-    /// # let queue = expiry::ExpiryQueue::<u64>::builder().build()?;
-    /// let before = queue.metrics().lateness;
-    /// // a minute later
-    /// let last_minute = queue.metrics().lateness.since(&before);
-    /// println!("99 % were seen within {:?}", last_minute.quantile(0.99));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn since(&self, earlier: &Lateness) -> Lateness {
         let before = earlier.counts.iter().chain(std::iter::repeat(&0));
@@ -96,26 +72,6 @@ impl Lateness {
     }
 
     /// An upper bound of the given quantile (0.0 to 1.0), to a factor of two. `None` if nothing has expired.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{ExpiryQueue, ManualClock};
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// # let leases = ExpiryQueue::builder().interval(second).clock(clock.clone()).build()?;
-    /// assert_eq!(leases.metrics().lateness.quantile(0.5), None);
-    /// for worker in 1..=10 {
-    ///     leases.update(worker, worker * second)?; // the first one at 1 s, the last one at 10
-    /// }
-    /// clock.advance(20 * second);
-    /// assert_eq!(leases.poll().len(), 10);
-    /// let lateness = leases.metrics().lateness;
-    /// let (least, most) = (lateness.quantile(0.0).unwrap(), lateness.quantile(1.0).unwrap());
-    /// assert!(least >= 10 * second && least <= 20 * second); // the last one was seen 10 s late,
-    /// assert!(most >= 19 * second && most <= 38 * second);   // the first one 19
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     #[allow(
         clippy::cast_precision_loss,

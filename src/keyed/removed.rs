@@ -215,33 +215,12 @@ impl<'a, K: 'static, V: 'static> Ended<'a, K, V> {
     }
 
     /// Its key.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::builder().build()?;
-    /// map.insert("Ada".to_string(), 1)?;
-    /// let ended = map.remove("Ada").unwrap();
-    /// assert_eq!(ended.key(), "Ada"); // the map's own, not the one that was asked for
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn key(&self) -> &K {
         self.0.key()
     }
 
     /// Its value.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::builder().build()?;
-    /// map.insert(1, "one".to_string())?;
-    /// let replaced = map.insert(1, "eins".to_string())?.unwrap();
-    /// let kept = replaced.value().clone(); // lent: other threads may be looking at it
-    /// assert_eq!((kept.as_str(), map.get_cloned(&1).as_deref()), ("one", Some("eins")));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn value(&self) -> &V {
         self.0.value()

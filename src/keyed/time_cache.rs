@@ -78,24 +78,6 @@ where
 {
     /// The precision: entries live at most `1 / (buckets - 1)` longer than the expiration. At least
     /// 2; 3 unless set.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{ManualClock, TimeCacheMap};
-    /// use std::time::Duration;
-    ///
-    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// let builder = || TimeCacheMap::builder(30 * second).clock(clock.clone());
-    /// let coarse = builder().build_manual()?; // less than 45 s
-    /// let fine = builder().buckets(11).build_manual()?; // less than 33 s
-    /// clock.advance(second);
-    /// coarse.put(1, "one")?;
-    /// fine.put(1, "one")?;
-    /// clock.advance(33 * second);
-    /// assert!(coarse.contains_key(&1) && !fine.contains_key(&1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn buckets(mut self, buckets: usize) -> Self {
         self.buckets = buckets;
         self
@@ -103,28 +85,6 @@ where
 
     /// A callback that the map's thread calls for each entry that has expired; not for entries that
     /// were removed or put again. It may panic, be slow, or call the map.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{ManualClock, TimeCacheMap};
-    /// use std::{sync::mpsc, time::Duration};
-    ///
-    /// let (clock, (sender, expired)) = (ManualClock::new(), mpsc::channel());
-    /// let pending = TimeCacheMap::builder(Duration::from_secs(30))
-    ///     .on_expire(move |id: &u64, request: &&str| {
-    ///         sender.send((*id, *request)).expect("it is read");
-    ///     })
-    ///     .clock(clock.clone())
-    ///     .build_manual()?;
-    /// pending.put(1, "GET /")?;
-    /// pending.put(2, "GET /news")?;
-    /// pending.remove(&1); // answered: no callback
-    /// clock.advance(Duration::from_secs(45));
-    /// pending.poll();
-    /// assert!(expired.try_iter().eq([(2, "GET /news")]));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn on_expire(mut self, callback: impl Fn(&K, &V) + Send + Sync + 'static) -> Self {
         self.map = self.map.on_end(move |key, value, cause| {
             if cause == Cause::Expired {
@@ -136,23 +96,6 @@ where
 
     /// The clock to go by. One that does not run with real time is for
     /// [`build_manual`](Self::build_manual).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// use expiry::{ManualClock, TimeCacheMap};
-    ///
-    /// let clock = ManualClock::new();
-    /// let builder = TimeCacheMap::builder(Duration::from_secs(30)).clock(clock.clone());
-    /// let cache = builder.build_manual()?;
-    /// cache.put(1, "one")?;
-    /// clock.advance(Duration::from_secs(29));
-    /// assert!(cache.contains_key(&1));
-    /// clock.advance(Duration::from_secs(16));
-    /// assert!(!cache.contains_key(&1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.map = self.map.clock(clock);
         self
@@ -164,20 +107,6 @@ where
     ///
     /// [`BuildError`]: an expiration that is zero, too short or too long; fewer than 2 buckets, or
     /// so many that an interval is below 10 microseconds; or what the system refused.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{BuildError, TimeCacheMap};
-    /// use std::time::Duration;
-    ///
-    /// let cache = TimeCacheMap::builder(Duration::from_secs(30)).build()?;
-    /// cache.put(1, "one")?; // its thread forgets it
-    /// assert_eq!(cache.get(&1).as_deref(), Some(&"one"));
-    /// let wrong = TimeCacheMap::<u64, u64>::builder(Duration::from_secs(30)).buckets(1).build();
-    /// assert_eq!(wrong.err(), Some(BuildError::TooFewBuckets { buckets: 1 }));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn build(self) -> Result<TimeCacheMap<K, V>, BuildError> {
         let map = self.settle()?.build()?;
         Ok(TimeCacheMap { map })
@@ -189,23 +118,6 @@ where
     /// # Errors
     ///
     /// As [`build`](Self::build).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{ManualClock, TimeCacheMap};
-    /// use std::time::Duration;
-    ///
-    /// let clock = ManualClock::new();
-    /// let builder = TimeCacheMap::builder(Duration::from_secs(30)).clock(clock.clone());
-    /// let cache = builder.build_manual()?;
-    /// cache.put(1, "one")?;
-    /// clock.advance(Duration::from_secs(45));
-    /// assert!(cache.get(&1).is_none() && cache.len() == 1); // expired, but not ended yet
-    /// cache.poll();
-    /// assert_eq!(cache.len(), 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn build_manual(self) -> Result<TimeCacheMap<K, V>, BuildError> {
         let map = self.settle()?.build_manual()?;
         Ok(TimeCacheMap { map })
@@ -238,43 +150,11 @@ where
     /// # Errors
     ///
     /// As [`TimeCacheMapBuilder::build`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{BuildError, TimeCacheMap};
-    /// use std::time::Duration;
-    ///
-    /// let cache = TimeCacheMap::new(Duration::from_secs(30))?;
-    /// cache.put("one", 1)?;
-    /// assert_eq!(cache.get("one").as_deref(), Some(&1));
-    /// let refused = TimeCacheMap::<u64, u64>::new(Duration::ZERO);
-    /// assert_eq!(refused.err(), Some(BuildError::ZeroTimeout));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn new(expiration: Duration) -> Result<Self, BuildError> {
         Self::builder(expiration).build()
     }
 
     /// Settings with defaults.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// use expiry::{ManualClock, TimeCacheMap};
-    ///
-    /// let clock = ManualClock::new();
-    /// let builder = TimeCacheMap::builder(Duration::from_secs(30)).clock(clock.clone());
-    /// let cache = builder.build_manual()?; // 3 buckets
-    /// clock.advance(Duration::from_secs(1));
-    /// cache.put("one", 1)?;
-    /// clock.advance(Duration::from_secs(43));
-    /// assert!(cache.contains_key("one")); // at least 30 s, and less than 45
-    /// clock.advance(Duration::from_secs(2));
-    /// assert!(!cache.contains_key("one"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn builder(expiration: Duration) -> TimeCacheMapBuilder<K, V> {
         TimeCacheMapBuilder {
             expiration,
@@ -288,21 +168,6 @@ where
     /// # Errors
     ///
     /// [`InsertError`] gives key and value back: out of memory.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let clock = expiry::ManualClock::new();
-    /// # let builder = expiry::TimeCacheMap::builder(Duration::from_secs(30)).clock(clock.clone());
-    /// # let cache = builder.build_manual()?;
-    /// cache.put("one", 1)?;
-    /// clock.advance(Duration::from_secs(25));
-    /// cache.put("one", 2)?; // its time begins anew
-    /// clock.advance(Duration::from_secs(25));
-    /// assert_eq!(cache.get("one").as_deref(), Some(&2));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn put(&self, key: K, value: V) -> Result<(), InsertError<K, V>> {
         self.map.insert(key, value).map(drop)
     }
@@ -331,16 +196,6 @@ where
     }
 
     /// Whether the key has a value.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let cache = expiry::TimeCacheMap::new(Duration::from_secs(30))?;
-    /// cache.put("one", 1)?;
-    /// assert!(cache.contains_key("one") && !cache.contains_key("two"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -349,19 +204,6 @@ where
     }
 
     /// Takes a key's value out. The callback is not called.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let cache = expiry::TimeCacheMap::builder(Duration::from_secs(30))
-    /// #     .on_expire(|_: &&str, _: &u64| panic!("it did not expire"))
-    /// #     .build()?;
-    /// cache.put("one", 1)?;
-    /// assert_eq!(cache.remove("one").as_deref(), Some(&1));
-    /// assert!(cache.remove("one").is_none());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ended<'_, K, V>>
     where
         K: Borrow<Q>,
@@ -371,38 +213,12 @@ where
 
     /// Number of entries now, with those that have expired but whose callback has not been called
     /// yet. O(threads x shards).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let clock = expiry::ManualClock::new();
-    /// # let builder = expiry::TimeCacheMap::builder(Duration::from_secs(30)).clock(clock.clone());
-    /// # let cache = builder.build_manual()?;
-    /// cache.put("one", 1)?;
-    /// clock.advance(Duration::from_secs(45));
-    /// assert!(!cache.contains_key("one") && cache.len() == 1); // expired, but no callback yet
-    /// cache.poll();
-    /// assert_eq!(cache.len(), 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.map.len()
     }
 
     /// Whether there are none.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let cache = expiry::TimeCacheMap::new(Duration::from_secs(30))?;
-    /// assert!(cache.is_empty());
-    /// cache.put("one", 1)?;
-    /// assert!(!cache.is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.map.is_empty()

@@ -9,14 +9,6 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
     /// Puts an entry into the youngest generation. If the key has a live entry, this renews the
     /// entry and returns the old value; the old key stays, as in `HashMap::insert`.
     ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::new();
-    /// assert_eq!(map.put(1, "one"), None);
-    /// map.rotate();
-    /// assert_eq!(map.put(1, "eins"), Some("one")); // and it is young again
-    /// assert_eq!(map.age(&1), Some(0));
-    /// ```
-    ///
     /// # Panics
     ///
     /// If there are 2^31 entries; the map is unchanged then.
@@ -50,15 +42,6 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
 
     /// Renews an entry as it is: the entry moves to the youngest generation. Returns `false` if the
     /// key has no live entry. Moves nothing if the entry was renewed since the last rotation.
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::new();
-    /// map.put("a", 1);
-    /// map.rotate();
-    /// assert_eq!(map.age("a"), Some(1));
-    /// assert!(map.touch("a") && !map.touch("b"));
-    /// assert_eq!(map.age("a"), Some(0));
-    /// ```
     #[doc(alias = "renew")]
     pub fn touch<Q>(&mut self, key: &Q) -> bool
     where
@@ -75,13 +58,6 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
     }
 
     /// An entry's value, as a mutable reference. Renews nothing.
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::new();
-    /// map.put(1, 10);
-    /// *map.get_mut(&1).unwrap() += 1;
-    /// assert_eq!(map.get(&1), Some(&11));
-    /// ```
     #[must_use]
     pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
     where
@@ -93,12 +69,6 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
     }
 
     /// Takes an entry out and returns its value.
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::new();
-    /// map.put(1, "one");
-    /// assert_eq!((map.remove(&1), map.remove(&1)), (Some("one"), None));
-    /// ```
     pub fn remove<Q>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -111,15 +81,6 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
     }
 
     /// Takes an entry out and returns it.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::new();
-    /// map.put("Ada".to_string(), 1);
-    /// assert_eq!(map.remove_entry("Ada"), Some(("Ada".to_string(), 1)));
-    /// assert_eq!((map.remove_entry("Ada"), map.len()), (None, 0));
-    /// ```
     pub fn remove_entry<Q>(&mut self, key: &Q) -> Option<(K, V)>
     where
         K: Borrow<Q>,

@@ -7,14 +7,6 @@ use std::hash::{BuildHasher, Hash};
 
 impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
     /// An entry's value. Renews nothing.
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::new();
-    /// map.put(1, "one");
-    /// map.rotate();
-    /// assert_eq!(map.get(&1), Some(&"one"));
-    /// assert_eq!(map.age(&1), Some(1)); // a look renews nothing
-    /// ```
     #[must_use]
     pub fn get<Q>(&self, key: &Q) -> Option<&V>
     where
@@ -25,16 +17,6 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
     }
 
     /// An entry. Renews nothing.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::new();
-    /// map.put("Ada".to_string(), 1);
-    /// map.rotate();
-    /// let (name, _) = map.get_key_value("Ada").unwrap(); // the map's own key
-    /// assert_eq!((name, map.age("Ada")), (&"Ada".to_string(), Some(1)));
-    /// ```
     #[must_use]
     pub fn get_key_value<Q>(&self, key: &Q) -> Option<(&K, &V)>
     where
@@ -46,12 +28,6 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
     }
 
     /// Whether an entry is there. Renews nothing.
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::new();
-    /// map.put(1, "one");
-    /// assert!(map.contains_key(&1));
-    /// ```
     #[must_use]
     pub fn contains_key<Q>(&self, key: &Q) -> bool
     where
@@ -63,13 +39,6 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
 
     /// How many rotations there have been since an entry was renewed. It dies when that reaches
     /// [`generations`](Self::generations).
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::new();
-    /// map.put(1, "one");
-    /// map.rotate();
-    /// assert_eq!((map.age(&1), map.age(&2)), (Some(1), None));
-    /// ```
     #[must_use]
     pub fn age<Q>(&self, key: &Q) -> Option<usize>
     where
@@ -115,41 +84,17 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
 impl<K, V, S> RotatingMap<K, V, S> {
     /// All live entries, the oldest generation first. In one generation they come in the order in
     /// which they were first renewed in it.
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::new();
-    /// map.put(1, "one");
-    /// assert_eq!(map.iter().collect::<Vec<_>>(), [(&1, &"one")]);
-    /// ```
     pub fn iter(&self) -> Iter<'_, K, V> {
         self.entries.iter()
     }
 
     /// All live entries with mutable values, in no particular order. Renews nothing. O(capacity).
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::new();
-    /// map.put(1, 10);
-    /// for (key, value) in map.iter_mut() {
-    ///     *value += key;
-    /// }
-    /// assert_eq!(map.get(&1), Some(&11));
-    /// ```
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
         self.entries.iter_mut().map(|(key, value)| (&*key, value))
     }
 
     /// The live entries that have seen `age` rotations since they were renewed, in the order of
     /// [`iter`](Self::iter).
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::new();
-    /// map.put("old", 1);
-    /// map.rotate();
-    /// map.put("new", 2);
-    /// assert!(map.generation(0).eq([(&"new", &2)]) && map.generation(1).eq([(&"old", &1)]));
-    /// assert!(map.iter().map(|(key, _)| *key).eq(["old", "new"]));
-    /// ```
     pub fn generation(&self, age: usize) -> impl Iterator<Item = (&K, &V)> {
         self.entries.iter_at(age)
     }

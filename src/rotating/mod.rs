@@ -125,29 +125,12 @@ pub struct RotatingMap<K, V, S = RandomState> {
 
 impl<K, V> RotatingMap<K, V> {
     /// An empty map of three generations. Allocates 48 bytes.
-    ///
-    /// ```
-    /// let mut map = expiry::RotatingMap::new();
-    /// map.put("key", "value");
-    /// assert_eq!(map.generations(), 3);
-    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::with_hasher(RandomState::new())
     }
 
     /// An empty map of so many generations. More of them are more precise: see [the type](Self).
-    ///
-    /// ```
-    /// use expiry::{GenerationsError, RotatingMap};
-    ///
-    /// // Rotate every t / 10: late by at most a tenth.
-    /// let mut seen = RotatingMap::with_generations(11)?;
-    /// seen.put("message 1", ());
-    /// let refused = RotatingMap::<u64, u64>::with_generations(1);
-    /// assert_eq!(refused.err(), Some(GenerationsError::TooFew { generations: 1 }));
-    /// # Ok::<(), GenerationsError>(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -160,32 +143,9 @@ impl<K, V> RotatingMap<K, V> {
 
 impl<K, V, S> RotatingMap<K, V, S> {
     /// Most generations there can be: a timeout to within 0.002 %.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{GenerationsError, RotatingMap};
-    ///
-    /// const MAX: usize = RotatingMap::<u64, u64>::MAX_GENERATIONS;
-    /// let finest = RotatingMap::<u64, u64>::with_generations(MAX)?; // late by one part in 65,535
-    /// assert_eq!(finest.generations(), 65_536);
-    /// let finer = RotatingMap::<u64, u64>::with_generations(MAX + 1);
-    /// assert_eq!(finer.err(), Some(GenerationsError::TooMany { generations: MAX + 1 }));
-    /// # Ok::<(), GenerationsError>(())
-    /// ```
     pub const MAX_GENERATIONS: usize = MAX_GENERATIONS;
 
     /// An empty map of three generations that hashes in another way.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{RandomState, RotatingMap}; // faster than the standard library's, the default
-    ///
-    /// let mut seen = RotatingMap::with_hasher(RandomState::default());
-    /// assert_eq!(seen.put("message 1", 1), None);
-    /// assert_eq!((seen.get("message 1"), seen.generations()), (Some(&1), 3));
-    /// ```
     #[must_use]
     pub fn with_hasher(hasher: S) -> Self {
         Self::of(DEFAULT_GENERATIONS, hasher)
@@ -196,21 +156,6 @@ impl<K, V, S> RotatingMap<K, V, S> {
     /// # Errors
     ///
     /// As [`with_generations`](RotatingMap::with_generations).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{GenerationsError, RandomState, RotatingMap};
-    ///
-    /// let mut seen = RotatingMap::with_generations_and_hasher(11, RandomState::default())?;
-    /// seen.put("message 1", ());
-    /// assert_eq!((0..10).map(|_| seen.rotate().count()).sum::<usize>(), 0);
-    /// assert_eq!(seen.rotate().next(), Some(("message 1", ()))); // the eleventh
-    /// let wrong =
-    ///     RotatingMap::<u64, u64, _>::with_generations_and_hasher(1, RandomState::default());
-    /// assert_eq!(wrong.err(), Some(GenerationsError::TooFew { generations: 1 }));
-    /// # Ok::<(), GenerationsError>(())
-    /// ```
     pub fn with_generations_and_hasher(
         generations: usize,
         hasher: S,
@@ -231,75 +176,30 @@ impl<K, V, S> RotatingMap<K, V, S> {
     }
 
     /// How many generations there are, `n`.
-    ///
-    /// ```
-    /// use expiry::RotatingMap;
-    ///
-    /// let map = RotatingMap::<u64, u64>::with_generations(5)?;
-    /// assert_eq!(map.generations(), 5);
-    /// # Ok::<(), expiry::GenerationsError>(())
-    /// ```
     #[must_use]
     pub fn generations(&self) -> usize {
         self.entries.number()
     }
 
     /// How often the map has been rotated.
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::new();
-    /// map.put(1, "one");
-    /// map.rotate();
-    /// assert_eq!(map.rotations(), 1);
-    /// ```
     #[must_use]
     pub fn rotations(&self) -> u64 {
         self.entries.rotations()
     }
 
     /// How it hashes.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::RotatingMap;
-    /// use std::hash::BuildHasher;
-    ///
-    /// let requests = RotatingMap::<&str, u64>::new();
-    /// // With the same seed.
-    /// let replies = RotatingMap::<&str, u64, _>::with_hasher(requests.hasher().clone());
-    /// assert_eq!(requests.hasher().hash_one("key"), replies.hasher().hash_one("key"));
-    /// ```
     #[must_use]
     pub fn hasher(&self) -> &S {
         &self.hasher
     }
 
     /// How many entries are live. O(1).
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::new();
-    /// map.put(1, "one");
-    /// assert_eq!(map.len(), 1);
-    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// Whether no entry is live. O(1).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::with_generations(2)?;
-    /// map.put(1, "one");
-    /// map.rotate();
-    /// assert!(!map.is_empty());
-    /// map.rotate().keep(); // dead, and not handed over
-    /// assert!(map.is_empty());
-    /// # Ok::<(), expiry::GenerationsError>(())
-    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -307,14 +207,6 @@ impl<K, V, S> RotatingMap<K, V, S> {
 
     /// How many live entries have seen this many rotations since they were renewed: 0 for the
     /// youngest, and none from [`generations`](Self::generations) on. O(1).
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::new();
-    /// map.put(1, "one");
-    /// map.rotate();
-    /// map.put(2, "two");
-    /// assert_eq!([0, 1, 2].map(|age| map.generation_len(age)), [1, 1, 0]);
-    /// ```
     #[must_use]
     pub fn generation_len(&self, age: usize) -> usize {
         self.entries.len_at(age)
@@ -322,19 +214,6 @@ impl<K, V, S> RotatingMap<K, V, S> {
 
     /// How many entries have died and have not been handed over: none, unless a panic,
     /// [`Dead::keep`] or a leak came between. O(1).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::with_generations(2)?;
-    /// map.extend([(1, "one"), (2, "two")]);
-    /// map.rotate();
-    /// map.rotate().keep();
-    /// assert_eq!((map.dead_len(), map.pop_dead(), map.dead_len()), (2, Some((1, "one")), 1));
-    /// assert_eq!(map.rotate().count(), 1); // hands over the rest
-    /// assert_eq!(map.dead_len(), 0);
-    /// # Ok::<(), expiry::GenerationsError>(())
-    /// ```
     #[must_use]
     pub fn dead_len(&self) -> usize {
         self.entries.dead_len()
@@ -342,17 +221,6 @@ impl<K, V, S> RotatingMap<K, V, S> {
 
     /// How many entries there is room for without allocating; the dead that were not handed over
     /// count.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::new();
-    /// map.reserve(100);
-    /// let room = map.capacity();
-    /// map.extend((0..room).map(|n| (n, "value")));
-    /// // Nothing was allocated.
-    /// assert_eq!((room >= 100, map.len(), map.capacity()), (true, room, room));
-    /// ```
     #[must_use]
     pub fn capacity(&self) -> usize {
         // Cells of dead entries count in the index. There are no more of them than dead entries.
@@ -365,18 +233,6 @@ impl<K, V, S> RotatingMap<K, V, S> {
     ///
     /// If that would be more than 2^31 entries. [`put`](Self::put) panics likewise; the map is
     /// unchanged then.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::new();
-    /// map.put(0, "value");
-    /// map.reserve(1000);
-    /// let room = map.capacity();
-    /// assert!(room >= 1001);
-    /// map.extend((1..=1000).map(|n| (n, "value"))); // allocates nothing
-    /// assert_eq!(map.capacity(), room);
-    /// ```
     pub fn reserve(&mut self, additional: usize) {
         self.entries.reserve(additional);
         self.index.reserve(additional);
@@ -384,21 +240,6 @@ impl<K, V, S> RotatingMap<K, V, S> {
 
     /// Gives back the memory that nothing is held in. Entries are moved: O(entries + generations).
     /// It hashes nothing.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::new();
-    /// map.extend((0..1000).map(|n| (n, "a burst")));
-    /// for _ in 0..3 {
-    ///     map.rotate();
-    /// }
-    /// map.put(1000, "what is left");
-    /// assert!(map.capacity() >= 1000); // kept for the next burst
-    /// map.shrink_to_fit();
-    /// assert!(map.capacity() < 100);
-    /// assert_eq!(map.get(&1000), Some(&"what is left"));
-    /// ```
     pub fn shrink_to_fit(&mut self) {
         // No call looks for dead entries, so they get no cells.
         self.index.clear();
@@ -409,13 +250,6 @@ impl<K, V, S> RotatingMap<K, V, S> {
 
     /// Drops all entries, also those that have died and were not handed over, and keeps the memory.
     /// It is no rotation.
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::new();
-    /// map.put(1, "one");
-    /// map.clear();
-    /// assert!(map.is_empty());
-    /// ```
     pub fn clear(&mut self) {
         self.index.clear();
         self.entries.clear();

@@ -32,14 +32,6 @@ impl<K, V, S> RotatingMap<K, V, S> {
     ///
     /// If `dead` panics, the entry that it was called with is gone. The map keeps the rest, dead.
     /// The next rotation, or [`pop_dead`](Self::pop_dead), hands it over first.
-    ///
-    /// ```
-    /// # let mut map = expiry::RotatingMap::with_generations(2)?;
-    /// map.put("a", 1);
-    /// assert_eq!(map.rotate_with(|_, _| unreachable!("it survives one rotation")), 0);
-    /// assert_eq!(map.rotate_with(|key, value| assert_eq!((key, value), ("a", 1))), 1);
-    /// # Ok::<(), expiry::GenerationsError>(())
-    /// ```
     pub fn rotate_with(&mut self, mut dead: impl FnMut(K, V)) -> usize {
         self.entries.turn();
         let mut count = 0;

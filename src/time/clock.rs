@@ -38,59 +38,15 @@ use std::time::{Duration, Instant};
 ///   this crate says what it does.
 pub trait Clock: Send + Sync + 'static {
     /// The time now, in nanoseconds since this clock's origin.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{Clock, ManualClock};
-    /// # use std::time::Duration;
-    /// /// Runs sixty times as fast: a minute in a second, for a show.
-    /// struct Fast(ManualClock);
-    ///
-    /// impl Clock for Fast {
-    ///     fn now(&self) -> u64 {
-    ///         60 * self.0.now()
-    ///     }
-    /// }
-    ///
-    /// let clock = ManualClock::new();
-    /// let fast = Fast(clock.clone());
-    /// clock.advance(Duration::from_secs(1));
-    /// assert_eq!(fast.now(), 60_000_000_000);
-    /// ```
     fn now(&self) -> u64;
 
     /// A reading that may lag by up to [`lag`](Self::lag) but is cheaper. Defaults to [`now`](Self::now).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{Clock, CoarseClock, ManualClock};
-    /// # use std::time::Duration;
-    /// let clock = CoarseClock::new();
-    /// let cheap = clock.coarse();
-    /// assert!(cheap <= clock.now()); // never ahead
-    ///
-    /// let clock = ManualClock::new();
-    /// clock.advance(Duration::from_secs(5));
-    /// assert_eq!(clock.coarse(), clock.now()); // has no cheaper one
-    /// ```
     #[inline]
     fn coarse(&self) -> u64 {
         self.now()
     }
 
     /// The most that [`coarse`](Self::coarse) may lag behind, in nanoseconds. Defaults to 0.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{Clock, CoarseClock, ManualClock};
-    /// let clock = CoarseClock::new();
-    /// let exact = clock.now();
-    /// assert!(clock.coarse() + clock.lag() >= exact);
-    /// assert_eq!(ManualClock::new().lag(), 0);
-    /// ```
     #[inline]
     fn lag(&self) -> u64 {
         0
@@ -130,17 +86,6 @@ pub struct MonotonicClock {
 
 impl MonotonicClock {
     /// A clock whose origin is now.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{Clock, MonotonicClock};
-    /// # use std::time::Duration;
-    /// let clock = MonotonicClock::new();
-    /// let first = clock.now();
-    /// assert!(Duration::from_nanos(first) < Duration::from_secs(3600)); // not since the machine was started, say
-    /// assert!(clock.now() >= first);
-    /// ```
     #[must_use]
     pub fn new() -> Self {
         MonotonicClock {
@@ -240,19 +185,6 @@ mod linux {
 
 impl CoarseClock {
     /// A clock whose origin is now.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{Clock, CoarseClock};
-    /// # use std::sync::Arc;
-    /// let clock = Arc::new(CoarseClock::new()); // one for several maps, and for who notes when something was
-    /// let tracker = expiry::AckTracker::builder().clock(clock.clone()).build_manual()?;
-    /// let queue = expiry::ExpiryQueue::<u64>::builder().clock(clock.clone()).build()?;
-    /// let noted = clock.now();
-    /// assert!(clock.now() >= noted);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn new() -> Self {
         #[cfg(target_os = "linux")]
@@ -325,32 +257,12 @@ pub struct ManualClock {
 
 impl ManualClock {
     /// A clock that stands at 0.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{Clock, ManualClock};
-    /// assert_eq!(ManualClock::new().now(), 0);
-    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Moves the clock forwards; it saturates at `u64::MAX` nanoseconds, 584 years.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{Clock, ManualClock};
-    /// # use std::time::Duration;
-    /// let clock = ManualClock::new();
-    /// clock.advance(Duration::from_millis(5));
-    /// clock.advance(Duration::from_millis(2));
-    /// assert_eq!(clock.now(), 7_000_000);
-    /// clock.advance(Duration::MAX);
-    /// assert_eq!(clock.now(), u64::MAX);
-    /// ```
     pub fn advance(&self, by: Duration) {
         // AcqRel: who reads the new time sees what was done before it was set, as with a real clock.
         let _ = self
@@ -361,23 +273,6 @@ impl ManualClock {
     }
 
     /// Sets the clock to an absolute time, backwards too if that is what a test is about.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{Clock, ExpiryQueue, ManualClock};
-    /// # use std::time::Duration;
-    /// # let second = Duration::from_secs(1);
-    /// let clock = ManualClock::new();
-    /// let leases = ExpiryQueue::builder().interval(second).clock(clock.clone()).build()?;
-    /// clock.set(10_000_000_000);
-    /// leases.update("worker", 10 * second)?;
-    /// clock.set(0); // somebody has set it back
-    /// assert!(leases.poll().is_empty());
-    /// clock.set(20_000_000_000);
-    /// assert_eq!(leases.poll().len(), 1); // no earlier, and not lost
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn set(&self, nanos: u64) {
         self.now.store(nanos, Ordering::Release);
     }

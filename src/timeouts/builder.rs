@@ -71,121 +71,13 @@ impl TimeoutsBuilder {
     setters! {
         "futures", "build_manual",
         /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{ManualClock, Timeouts};
-        /// # use std::{future::{poll_fn, Future}, pin::pin, task::Poll, time::Duration};
-        /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        /// # runtime.block_on(async {
-        /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-        /// let timeouts = Timeouts::builder().interval(10 * second).clock(clock.clone()).build_manual()?;
-        /// let mut nap = pin!(timeouts.sleep(12 * second)); // until 20
-        /// clock.advance(19 * second);
-        /// assert!(poll_fn(|context| Poll::Ready(nap.as_mut().poll(context))).await.is_pending());
-        /// clock.advance(second);
-        /// timeouts.poll(1000);
-        /// nap.await?;
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// # })?;
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
         interval,
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{BuildError, Timeouts};
-        /// let timeouts = Timeouts::builder().shards(2).build_manual()?;
-        /// let refused = Timeouts::builder().shards(3).build_manual();
-        /// assert_eq!(refused.err(), Some(BuildError::BadShards { shards: 3 }));
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        shards,
         /// The most futures that may wait at once; beyond it a new one is refused with
         /// [`TimerError::Full`](super::TimerError::Full). Exact.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::timeouts::{TimeoutError, TimerError};
-        /// # use expiry::Timeouts;
-        /// # use std::{future::pending, time::Duration};
-        /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        /// # runtime.block_on(async {
-        /// let timeouts = Timeouts::builder().capacity(1).build_manual()?;
-        /// let minute = Duration::from_secs(60);
-        /// tokio::select! {
-        ///     biased;
-        ///     _ = timeouts.sleep(minute) => unreachable!(), // waits
-        ///     refused = timeouts.timeout(minute, pending::<()>()) => {
-        ///         assert_eq!(refused, Err(TimeoutError::Timer(TimerError::Full))); // one too many
-        ///     }
-        /// }
-        /// assert!(timeouts.is_empty()); // both are gone
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// # })?;
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
         capacity,
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{ManualClock, Timeouts};
-        /// # use std::time::Duration;
-        /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        /// # runtime.block_on(async {
-        /// let clock = ManualClock::new();
-        /// let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
-        /// let nap = timeouts.sleep(Duration::from_secs(3600));
-        /// clock.advance(Duration::from_secs(3601));
-        /// nap.await?; // an hour, in no time
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// # })?;
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        clock,
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{BuildError, Timeouts};
-        /// let timeouts = Timeouts::builder().reaper_budget(100).build()?; // wakers are slow
-        /// assert!(timeouts.is_empty());
-        /// assert_eq!(Timeouts::builder().reaper_budget(0).build().err(), Some(BuildError::ZeroBudget));
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        reaper_budget,
-        /// # Examples
-        ///
-        /// ```
-        /// // As with any other: futures have neither keys nor ids.
-        /// let timeouts = expiry::Timeouts::builder().seed(7).build_manual()?;
-        /// assert!(timeouts.is_empty());
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        seed,
     }
 
     /// Builds, and starts the reaper: a thread that sleeps until something is due, and wakes the tasks that wait for it.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::timeouts::TimeoutError;
-    /// # use expiry::{BuildError, Timeouts};
-    /// # use std::{future::pending, time::Duration};
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// let timeouts = Timeouts::builder().build()?; // nobody needs to poll
-    /// assert_eq!(timeouts.timeout(Duration::from_secs(30), async { 42 }).await, Ok(42));
-    /// assert_eq!(timeouts.timeout(Duration::ZERO, pending::<()>()).await, Err(TimeoutError::Elapsed));
-    ///
-    /// let refused = Timeouts::builder().interval(Duration::ZERO).build();
-    /// assert_eq!(refused.err(), Some(BuildError::IntervalTooShort { interval: Duration::ZERO }));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -199,27 +91,6 @@ impl TimeoutsBuilder {
     }
 
     /// Builds without a thread: nobody is woken but in [`Timeouts::poll`], and what waits already is pending until then, be its time up or not.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{ManualClock, Timeouts};
-    /// # use std::time::Duration;
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// let (clock, hour) = (ManualClock::new(), Duration::from_secs(3600));
-    /// let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
-    /// let pass = async {
-    ///     clock.advance(hour);
-    ///     assert_eq!(timeouts.len(), 1); // it is due, and nobody has looked
-    ///     timeouts.poll(1000);
-    /// };
-    /// let (slept, ()) = tokio::join!(timeouts.sleep(hour), pass);
-    /// assert_eq!(slept, Ok(()));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///

@@ -97,24 +97,6 @@ pub enum TimeoutError {
 
 impl TimeoutError {
     /// Whether its time is up.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::Timeouts;
-    /// # use std::{future::pending, time::Duration};
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// # let timeouts = Timeouts::builder().build_manual()?;
-    /// let why = timeouts.timeout(Duration::ZERO, pending::<()>()).await.unwrap_err();
-    /// assert!(why.is_elapsed());
-    /// timeouts.shutdown();
-    /// let why = timeouts.timeout(Duration::from_secs(30), pending::<()>()).await.unwrap_err();
-    /// assert!(!why.is_elapsed()); // says nothing of the work
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn is_elapsed(self) -> bool {
         self == TimeoutError::Elapsed

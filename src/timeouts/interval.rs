@@ -109,29 +109,6 @@ impl<'t> Interval<'t> {
     }
 
     /// What comes after a tick that was missed; [`MissedTick::Burst`] if nothing is said.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::timeouts::MissedTick;
-    /// # use expiry::{ManualClock, Timeouts};
-    /// # use std::{future::poll_fn, task::Poll, time::Duration};
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// # let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
-    /// let mut beat = timeouts.interval(second).missed_tick(MissedTick::Skip);
-    /// beat.tick().await?;            // at 0
-    /// clock.advance(7 * second / 2);
-    /// beat.tick().await?;            // of 1 s, at 3.5; those of 2 and 3 s are left out
-    /// assert!(poll_fn(|context| Poll::Ready(beat.poll_tick(context))).await.is_pending());
-    /// clock.advance(second / 2);
-    /// timeouts.poll(1000);
-    /// beat.tick().await?;            // at 4
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn missed_tick(mut self, missed: MissedTick) -> Self {
         self.missed = missed;
@@ -139,50 +116,12 @@ impl<'t> Interval<'t> {
     }
 
     /// The period.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::Timeouts;
-    /// # use std::time::Duration;
-    /// let ms = Duration::from_millis;
-    /// let timeouts = Timeouts::builder().interval(ms(10)).build_manual()?;
-    /// assert_eq!(timeouts.interval(ms(50)).period(), ms(50));
-    /// assert_eq!(timeouts.interval(ms(1)).period(), ms(10)); // no shorter than the granularity
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn period(&self) -> Duration {
         Duration::from_nanos(self.period)
     }
 
     /// Waits for the next tick. If what this returns is dropped before it is ready, no tick is lost.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{ManualClock, Timeouts};
-    /// # use std::time::Duration;
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// # let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
-    /// let mut beat = timeouts.interval(second);
-    /// beat.tick().await?; // at once
-    /// let other = async {
-    ///     clock.advance(second);
-    ///     timeouts.poll(1000);
-    /// };
-    /// tokio::select! {
-    ///     biased;
-    ///     _ = beat.tick() => unreachable!(), // dropped, as the other is ready
-    ///     () = other => {}
-    /// }
-    /// beat.tick().await?; // of 1 s: it was not lost
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -192,28 +131,6 @@ impl<'t> Interval<'t> {
     }
 
     /// As [`tick`](Self::tick), polled.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{ManualClock, Timeouts};
-    /// # use std::{future::poll_fn, task::Poll, time::Duration};
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// # let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
-    /// let mut beat = timeouts.interval(second);
-    /// let ticked = poll_fn(|context| Poll::Ready(beat.poll_tick(context))).await;
-    /// assert_eq!(ticked, Poll::Ready(Ok(()))); // at once
-    /// let ticked = poll_fn(|context| Poll::Ready(beat.poll_tick(context))).await;
-    /// assert!(ticked.is_pending()); // the task is woken in a second
-    /// clock.advance(second);
-    /// timeouts.poll(1000);
-    /// poll_fn(|context| beat.poll_tick(context)).await?; // as `tick`
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -239,29 +156,6 @@ impl<'t> Interval<'t> {
     }
 
     /// The next tick is a period from now. It has to be polled for again.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{ManualClock, Timeouts};
-    /// # use std::{future::poll_fn, task::Poll, time::Duration};
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// # let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
-    /// let mut beat = timeouts.interval(second);
-    /// beat.tick().await?;
-    /// clock.advance(second / 2);
-    /// beat.reset();              // something was sent just now: the next beat is due at 1.5 s, not at 1
-    /// clock.advance(second / 2);
-    /// assert!(poll_fn(|context| Poll::Ready(beat.poll_tick(context))).await.is_pending());
-    /// clock.advance(second / 2);
-    /// timeouts.poll(1000);
-    /// beat.tick().await?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn reset(&mut self) {
         let now = self.sleep.waiters().engine.now();
         self.set(now.saturating_add(self.period));

@@ -100,66 +100,16 @@ impl<'t, F> Limited<'t, F> {
     }
 
     /// The future.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::Timeouts;
-    /// # use std::time::Duration;
-    /// # let second = Duration::from_secs(1);
-    /// # let timeouts = Timeouts::builder().build_manual()?;
-    /// let nap = timeouts.sleep(5 * second);
-    /// let limited = timeouts.timeout(10 * second, nap);
-    /// assert!(!limited.get_ref().is_elapsed()); // the nap's
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn get_ref(&self) -> &F {
         &self.future
     }
 
     /// The future, to be used while its time runs.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{ManualClock, Timeouts};
-    /// # use std::{pin::pin, time::Duration};
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// # let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
-    /// let nap = timeouts.sleep(60 * second);
-    /// let mut limited = pin!(timeouts.timeout(10 * second, nap));
-    /// limited.as_mut().get_pin_mut().reset(5 * second); // the nap's time, not the limit
-    /// clock.advance(5 * second);
-    /// assert_eq!(limited.await, Ok(Ok(())));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn get_pin_mut(self: Pin<&mut Self>) -> Pin<&mut F> {
         self.project().0
     }
 
     /// The future, without a limit from now on.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{ManualClock, Timeouts};
-    /// # use std::time::Duration;
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// # let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
-    /// let nap = timeouts.sleep(60 * second);
-    /// let limited = timeouts.timeout(10 * second, nap);
-    /// clock.advance(60 * second);
-    /// limited.into_inner().await?; // no longer under a limit
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn into_inner(self) -> F {
         self.future
     }

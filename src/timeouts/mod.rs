@@ -187,21 +187,6 @@ impl fmt::Debug for Timeouts {
 impl Timeouts {
     /// With default settings, and a reaper thread.
     ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::Timeouts;
-    /// # use std::time::Duration;
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// let timeouts = Timeouts::new()?; // one for the process
-    /// let answer = timeouts.timeout(Duration::from_secs(30), async { 42 }).await?;
-    /// assert_eq!(answer, 42);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`BuildError::OutOfMemory`], [`BuildError::NoThread`].
@@ -210,16 +195,6 @@ impl Timeouts {
     }
 
     /// Settings with defaults.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::Timeouts;
-    /// # use std::time::Duration;
-    /// let timeouts = Timeouts::builder().capacity(100_000).build_manual()?;
-    /// assert_eq!(timeouts.interval(Duration::ZERO).period(), Duration::from_millis(1)); // as nobody has said otherwise
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn builder() -> TimeoutsBuilder {
         TimeoutsBuilder::default()
     }
@@ -227,85 +202,17 @@ impl Timeouts {
     /// Gives a future so much time, from the first poll on that finds it pending. The future is polled before the time is looked at.
     ///
     /// The error of the [`Limited`] is [`TimeoutError::Elapsed`], or says that the deadline was refused.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::timeouts::TimeoutError;
-    /// # use expiry::{ManualClock, Timeouts};
-    /// # use std::{future::pending, time::Duration};
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// # let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
-    /// assert_eq!(timeouts.timeout(second, async { 42 }).await, Ok(42));
-    ///
-    /// let late = timeouts.timeout(second, pending::<()>());
-    /// clock.advance(10 * second); // its time has not begun: nobody has polled it
-    /// let pass = async {
-    ///     clock.advance(second);
-    ///     timeouts.poll(1000);
-    /// };
-    /// assert_eq!(tokio::join!(late, pass).0, Err(TimeoutError::Elapsed));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[inline]
     pub fn timeout<F: IntoFuture>(&self, after: Duration, future: F) -> Limited<'_, F::IntoFuture> {
         Limited::new(future.into_future(), Sleep::fresh(&self.waiters, after))
     }
 
     /// Is ready so long after this call.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{ManualClock, Timeouts};
-    /// # use std::time::Duration;
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// # let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
-    /// let nap = timeouts.sleep(10 * second);
-    /// clock.advance(6 * second); // its time has begun
-    /// let pass = async {
-    ///     clock.advance(4 * second);
-    ///     timeouts.poll(1000);
-    /// };
-    /// assert_eq!(tokio::join!(nap, pass).0, Ok(()));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn sleep(&self, after: Duration) -> Sleep<'_> {
         Sleep::from_now(&self.waiters, after)
     }
 
     /// Ticks at once, and then at this period, or at the interval if that is longer.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{ManualClock, Timeouts};
-    /// # use std::time::Duration;
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// # let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
-    /// let mut beat = timeouts.interval(second);
-    /// beat.tick().await?; // at once
-    /// for _ in 0..3 {
-    ///     let pass = async {
-    ///         clock.advance(second);
-    ///         timeouts.poll(1000);
-    ///     };
-    ///     assert_eq!(tokio::join!(beat.tick(), pass).0, Ok(()));
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn interval(&self, period: Duration) -> Interval<'_> {
         Interval::new(&self.waiters, period)
     }
@@ -346,81 +253,18 @@ impl Timeouts {
     }
 
     /// How many futures wait; about, while others come and go.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::Timeouts;
-    /// # use std::time::Duration;
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// # let timeouts = Timeouts::builder().build_manual()?;
-    /// let minute = Duration::from_secs(60);
-    /// tokio::select! {
-    ///     biased;
-    ///     _ = timeouts.sleep(minute) => unreachable!(),
-    ///     _ = timeouts.sleep(2 * minute) => unreachable!(),
-    ///     () = async { assert_eq!(timeouts.len(), 2) } => {}
-    /// }
-    /// assert_eq!(timeouts.len(), 0); // they were dropped
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.waiters.engine.len(&*self.waiters)
     }
 
     /// Whether none does.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::Timeouts;
-    /// # use std::time::Duration;
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// # let timeouts = Timeouts::builder().build_manual()?;
-    /// let nap = timeouts.sleep(Duration::from_secs(60));
-    /// assert!(timeouts.is_empty()); // nobody waits for it yet
-    /// tokio::select! {
-    ///     biased;
-    ///     _ = nap => unreachable!(),
-    ///     () = async { assert!(!timeouts.is_empty()) } => {}
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Counters. O(threads * shards).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{ManualClock, Timeouts};
-    /// # use std::time::Duration;
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// # let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
-    /// let pass = async {
-    ///     clock.advance(3 * second);
-    ///     timeouts.poll(1000); // 2 s late
-    /// };
-    /// tokio::join!(timeouts.sleep(second), pass).0?;
-    /// let metrics = timeouts.metrics();
-    /// assert_eq!((metrics.registered, metrics.fired), (1, 1));
-    /// assert!(metrics.lateness.quantile(1.0) >= Some(2 * second));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn metrics(&self) -> TimeoutsMetrics {
         let engine = &self.waiters.engine;
@@ -515,25 +359,6 @@ impl Timeouts {
     /// a waker calls it that a poll has called: then when that poll returns.
     ///
     /// The last one of a server's: its requests, and the draining of trackers, need timers.
-    ///
-    /// ```
-    /// use expiry::timeouts::TimerError;
-    /// use expiry::Timeouts;
-    /// use std::{sync::Arc, time::Duration};
-    ///
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// let timeouts = Arc::new(Timeouts::new()?);
-    /// let waits = tokio::spawn({
-    ///     let timeouts = timeouts.clone();
-    ///     async move { timeouts.sleep(Duration::from_secs(3600)).await }
-    /// });
-    /// timeouts.shutdown_async().await; // and dropping it waits for nothing any more
-    /// assert_eq!(waits.await?, Err(TimerError::Closed));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {
         shut_soon(&self.waiters.engine, self.reaper.as_ref(), &*self.waiters)
     }

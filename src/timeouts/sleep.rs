@@ -121,25 +121,6 @@ impl<'t> Sleep<'t> {
     /// deadline is told to who drives. Whoever waits for it goes on waiting; if it was ready, it has to be polled again.
     ///
     /// (After a jump of the clock by 2^38 intervals this waits until what was due has been ended.)
-    ///
-    /// ```
-    /// use expiry::Timeouts;
-    /// use std::time::Duration;
-    ///
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// let timeouts = Timeouts::new()?;
-    /// let mut idle = timeouts.sleep(Duration::from_secs(60));
-    /// idle.reset(Duration::from_millis(2)); // from now, whatever was left
-    /// (&mut idle).await?;
-    /// assert!(idle.is_elapsed());
-    /// idle.reset(Duration::from_millis(2)); // it was ready, and starts over
-    /// assert!(!idle.is_elapsed());
-    /// idle.await?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn reset(&mut self, after: Duration) {
         let after = nanos(after);
         let due = self.waiters.renewal(after);
@@ -160,25 +141,6 @@ impl<'t> Sleep<'t> {
     }
 
     /// Whether it has been ready.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{ManualClock, Timeouts};
-    /// # use std::time::Duration;
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// # let timeouts = Timeouts::builder().clock(clock.clone()).build_manual()?;
-    /// let mut nap = timeouts.sleep(second);
-    /// clock.advance(second);
-    /// assert!(!nap.is_elapsed()); // its time is up, but nobody has polled it
-    /// (&mut nap).await?;
-    /// assert!(nap.is_elapsed());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn is_elapsed(&self) -> bool {
         matches!(self.state, State::Over)

@@ -43,79 +43,19 @@ pub struct Geometry {
 impl Geometry {
     /// Buckets of one unit, 7 levels of 64. For ticks of any length: 42 bits of them are 139 years
     /// of milliseconds.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::wheel::{Geometry, TimerWheel};
-    ///
-    /// let mut wheel = TimerWheel::new(Geometry::TICKS, 0); // say, of 10 ms
-    /// wheel.schedule(3_000, "half a minute");
-    /// assert_eq!(wheel.expiration_delay(), Some(3_000));
-    /// assert_eq!((Geometry::TICKS.granularity(), Geometry::TICKS.levels(), Geometry::TICKS.period()), (1, 7, 1 << 42));
-    /// ```
     pub const TICKS: Geometry = preset(0, &[6, 6, 6, 6, 6, 6, 6]);
 
     /// Nanoseconds as Caffeine cuts them: 64 buckets of 1.07 s (2^30 ns), 64 of 1.14 min, 32 of
     /// 1.22 h, 4 of 1.63 days, and the overflow beyond 6.5 days.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::wheel::{Geometry, TimerWheel};
-    ///
-    /// let (second, day) = (1_000_000_000, 86_400_000_000_000);
-    /// let mut cache = TimerWheel::new(Geometry::CAFFEINE, 0);
-    /// cache.schedule(10 * day, "in the overflow");
-    /// cache.schedule(30 * second, "in the finest level");
-    /// assert!(Geometry::CAFFEINE.granularity() > second && Geometry::CAFFEINE.period() < 7 * day);
-    /// assert_eq!(cache.pop(10 * day).map(|fired| fired.value), Some("in the finest level"));
-    /// ```
     pub const CAFFEINE: Geometry = preset(30, &[6, 6, 5, 2]);
 
     /// Nanoseconds in finest buckets of 1.05 ms (2^20 ns), 7 levels of 64 up to 146 years.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::wheel::{Geometry, TimerWheel};
-    /// use std::time::Duration;
-    ///
-    /// let ms = |ms| Duration::from_millis(ms).as_nanos() as u64;
-    /// let mut wheel = TimerWheel::new(Geometry::MILLIS, 0);
-    /// wheel.schedule(ms(30_000), "no reply");
-    /// assert_eq!(wheel.expiration_delay(), Some(ms(30_000))); // to the nanosecond, all the same
-    /// assert!(wheel.geometry().granularity() > ms(1) && wheel.geometry().granularity() < ms(2));
-    /// ```
     pub const MILLIS: Geometry = preset(20, &[6, 6, 6, 6, 6, 6, 6]);
 
     /// Nanoseconds in finest buckets of 1.02 us (2^10 ns), 8 levels of 64 up to 9.1 years.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::wheel::{Geometry, TimerWheel};
-    ///
-    /// let us = 1_000;
-    /// let mut wheel = TimerWheel::new(Geometry::MICROS, 0); // for a loop that turns every few microseconds
-    /// wheel.schedule(250 * us, "retransmit");
-    /// assert!(wheel.pop(249 * us).is_none() && wheel.pop(250 * us).is_some());
-    /// assert_eq!((Geometry::MICROS.granularity(), Geometry::MICROS.levels()), (1 << 10, 8));
-    /// ```
     pub const MICROS: Geometry = preset(10, &[6, 6, 6, 6, 6, 6, 6, 6]);
 
     /// Finest buckets of `2^shift` units, and `2^bits[n]` buckets on level *n*, finest first.
-    ///
-    /// ```
-    /// use expiry::wheel::{Geometry, GeometryError, TimerWheel};
-    ///
-    /// // Microseconds: buckets of 1.02 ms, three levels of 64, an overflow beyond 4.5 minutes.
-    /// const REQUESTS: Result<Geometry, GeometryError> = Geometry::new(10, &[6, 6, 6]);
-    /// let mut wheel = TimerWheel::new(REQUESTS?, 0);
-    /// wheel.schedule(30_000_000, "request 1");
-    /// assert_eq!((wheel.geometry().granularity(), wheel.geometry().period()), (1 << 10, 1 << 28));
-    /// # Ok::<(), GeometryError>(())
-    /// ```
     ///
     /// # Errors
     /// Unless there are 1 to 8 levels of 1 to 6 bits each, and `shift` and `bits` sum to at most
@@ -162,32 +102,12 @@ impl Geometry {
     }
 
     /// Number of levels, without the overflow.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::wheel::Geometry;
-    ///
-    /// let geometry = Geometry::new(0, &[6, 6, 3])?; // 64, 64 and 8 buckets
-    /// assert_eq!(geometry.levels(), 3);
-    /// # Ok::<(), expiry::wheel::GeometryError>(())
-    /// ```
     #[must_use]
     pub const fn levels(&self) -> usize {
         self.levels as usize
     }
 
     /// Width of a finest bucket in units.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::wheel::Geometry;
-    ///
-    /// let geometry = Geometry::new(20, &[6, 6])?;
-    /// assert_eq!(geometry.granularity(), 1 << 20); // of nanoseconds, 1.05 ms
-    /// # Ok::<(), expiry::wheel::GeometryError>(())
-    /// ```
     #[inline]
     #[must_use]
     pub const fn granularity(&self) -> u64 {
@@ -195,16 +115,6 @@ impl Geometry {
     }
 
     /// Width of the coarsest level in units: the period of the wheel.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::wheel::Geometry;
-    ///
-    /// let geometry = Geometry::new(20, &[6, 6])?;
-    /// assert_eq!(geometry.period(), geometry.granularity() * 64 * 64); // what is further away goes to the overflow
-    /// # Ok::<(), expiry::wheel::GeometryError>(())
-    /// ```
     #[must_use]
     pub const fn period(&self) -> u64 {
         1 << self.shift[self.levels as usize + 1]

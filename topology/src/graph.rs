@@ -10,21 +10,6 @@ use std::sync::Arc;
 pub(crate) type FieldHash<M> = Arc<dyn Fn(&M, &mut dyn Hasher) + Send + Sync>;
 
 /// The name of the stream that every component has.
-///
-/// # Examples
-///
-/// ```
-#[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
-/// use expiry_topology::{basic, TopologyBuilder, DEFAULT};
-///
-/// let mut topology = TopologyBuilder::new();
-/// topology.spout("numbers", |_| Numbers(0..3));
-/// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle(("numbers", DEFAULT)); // as `shuffle("numbers")`
-/// let mut topology = topology.start_manual()?;
-/// assert!(topology.settle(100));
-/// assert_eq!(topology.metrics()[1].executed, 3);
-/// # Ok::<(), expiry_topology::BuildError>(())
-/// ```
 pub const DEFAULT: &str = "default";
 
 /// Which tasks of a bolt get a message. After Storm's groupings.

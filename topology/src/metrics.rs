@@ -65,106 +65,24 @@ impl Default for Latency {
 
 impl Latency {
     /// How many were taken.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..160));
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// assert_eq!(topology.metrics()[1].latency.count(), 0);
-    /// assert!(topology.settle(1_000));
-    /// assert_eq!(topology.metrics()[1].latency.count(), 10); // one in 16
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
     /// What so many per cent took at most; zero if there are none.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
-    /// # use std::time::Duration;
-    /// # let (clock, second, mut topology) = (ManualClock::new(), Duration::from_secs(1), TopologyBuilder::new());
-    /// # topology.clock(clock.clone());
-    /// topology.spout("numbers", |_| Numbers(0..160));
-    /// topology
-    ///     .bolt("sink", move |_| {
-    ///         let clock = clock.clone();
-    ///         basic(move |n: &u64, _| clock.advance(if *n < 80 { second } else { 3 * second }))
-    ///     })
-    ///     .shuffle("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// assert!(topology.settle(1_000));
-    /// let latency = &topology.metrics()[1].latency;
-    /// assert!(latency.percentile(50.0) >= second && latency.percentile(50.0) < 2 * second);
-    /// assert!(latency.percentile(90.0) >= 3 * second);
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     #[must_use]
     pub fn percentile(&self, percent: f64) -> Duration {
         Duration::from_nanos(self.0.value_at_percentile(percent))
     }
 
     /// The mean.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
-    /// # use std::time::Duration;
-    /// # let (clock, second, mut topology) = (ManualClock::new(), Duration::from_secs(1), TopologyBuilder::new());
-    /// # topology.clock(clock.clone());
-    /// topology.spout("numbers", |_| Numbers(0..160));
-    /// topology
-    ///     .bolt("sink", move |_| {
-    ///         let clock = clock.clone();
-    ///         basic(move |n: &u64, _| clock.advance(if *n < 80 { second } else { 3 * second }))
-    ///     })
-    ///     .shuffle("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// assert!(topology.settle(1_000));
-    /// let mean = topology.metrics()[1].latency.mean().as_secs_f64();
-    /// assert!((mean - 2.0).abs() < 0.02, "two significant digits: {mean}");
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     #[must_use]
     pub fn mean(&self) -> Duration {
         Duration::from_secs_f64(self.0.mean() / 1e9)
     }
 
     /// The longest.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
-    /// # use std::time::Duration;
-    /// # let (clock, second, mut topology) = (ManualClock::new(), Duration::from_secs(1), TopologyBuilder::new());
-    /// # topology.clock(clock.clone());
-    /// topology.spout("numbers", |_| Numbers(0..160));
-    /// topology
-    ///     .bolt("sink", move |_| {
-    ///         let clock = clock.clone();
-    ///         basic(move |n: &u64, _| clock.advance(if *n < 80 { second } else { 3 * second }))
-    ///     })
-    ///     .shuffle("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// assert!(topology.settle(1_000));
-    /// let longest = topology.metrics()[1].latency.max();
-    /// assert!(longest >= 3 * second && longest < 4 * second);
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     #[must_use]
     pub fn max(&self) -> Duration {
         Duration::from_nanos(self.0.max())

@@ -78,42 +78,6 @@ macro_rules! series {
         /// | series | kind | unit | what it is |
         /// |---|---|---|---|
         $(#[doc = concat!("| `", $name, "` | ", stringify!($kind), " | ", stringify!($unit), " | ", $help, " |")])*
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
-        /// # use std::sync::Mutex;
-        /// # #[derive(Default)]
-        /// # struct Kept(Mutex<Vec<(String, String)>>);
-        /// # impl Kept {
-        /// #     fn help(&self, name: &str) -> Option<String> {
-        /// #         self.0.lock().unwrap().iter().find(|(known, _)| known == name).map(|(_, help)| help.clone())
-        /// #     }
-        /// # }
-        /// # impl Recorder for Kept {
-        /// #     fn describe_counter(&self, name: KeyName, _: Option<Unit>, help: SharedString) {
-        /// #         self.0.lock().unwrap().push((name.as_str().to_string(), help.to_string()));
-        /// #     }
-        /// #     fn describe_gauge(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
-        /// #         self.describe_counter(name, unit, help);
-        /// #     }
-        /// #     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-        /// #     fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-        /// #         Counter::noop()
-        /// #     }
-        /// #     fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        /// #         Gauge::noop()
-        /// #     }
-        /// #     fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-        /// #         Histogram::noop()
-        /// #     }
-        /// # }
-        /// # let recorder = Kept::default();
-        /// metrics::with_local_recorder(&recorder, expiry_topology::publish::describe); // with a global one just call it
-        /// let help = recorder.help("expiry_topology_executed_total");
-        /// assert_eq!(help.as_deref(), Some("tuples that a bolt executed"));
-        /// ```
         pub fn describe() {
             with_recorder(|recorder| {
                 $($constant.describe(recorder, Unit::$unit, $help);)*
@@ -152,19 +116,6 @@ impl ComponentMetrics {
     /// Sets each series of [`describe`]'s table to this snapshot, in the recorder of the facade
     /// `metrics`, with the component's name as the label `component`. O(series), with an allocation
     /// and a look-up in the recorder for each: for a thread that does so every few seconds.
-    ///
-    /// ```
-    /// use expiry_topology::{Topology, publish::Labels};
-    ///
-    /// fn publish(topology: &Topology) {
-    ///     for component in topology.metrics() {
-    ///         component.publish("words"); // the label `name`
-    ///     }
-    ///     if let Some(tracker) = topology.tracker() {
-    ///         tracker.metrics().publish("words");
-    ///     }
-    /// }
-    /// ```
     pub fn publish(&self, labels: impl Into<Labels>) {
         // By name: a counter that is added there does not compile until it is published here.
         let ComponentMetrics {

@@ -46,18 +46,6 @@ impl Default for Replay {
 
 impl Replay {
     /// How many attempts a message gets in all, the first one included. Then it is a dead letter.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/given-up-after.txt"))]
-    /// # use expiry_topology::Replay;
-    /// # use std::time::Duration;
-    /// let second = Duration::from_secs(1);
-    /// let replay = Replay::default().base(second).factor(1.0).jitter(0.0);
-    /// assert_eq!(given_up_after(replay.attempts(1)), Duration::ZERO); // the first one is the last one
-    /// assert_eq!(given_up_after(replay.attempts(4)), 3 * second);
-    /// ```
     #[must_use]
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
@@ -65,44 +53,12 @@ impl Replay {
     }
 
     /// For ever.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, ManualClock, Replay, TopologyBuilder};
-    /// # let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
-    /// # topology.clock(clock.clone());
-    /// topology.spout("numbers", |_| Numbers(0..1)).replay(Replay::default().without_limit());
-    /// topology
-    ///     .bolt("hundredth", |_| {
-    ///         let mut tries = 0;
-    ///         basic(move |_: &u64, _| { tries += 1; if tries < 100 { Err("not yet") } else { Ok(()) } })
-    ///     })
-    ///     .shuffle("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// assert!(topology.run(10_000, |next| clock.advance(next)));
-    /// assert_eq!((topology.metrics()[0].replayed, topology.metrics()[0].acked), (99, 1));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     #[must_use]
     pub fn without_limit(self) -> Self {
         self.attempts(u32::MAX)
     }
 
     /// The pause before the second attempt; zero for none, which makes the others zero too.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/given-up-after.txt"))]
-    /// # use expiry_topology::Replay;
-    /// # use std::time::Duration;
-    /// let second = Duration::from_secs(1);
-    /// let replay = Replay::default().attempts(4).jitter(0.0); // three pauses, twice as long each time
-    /// assert_eq!(given_up_after(replay.base(second)), second + 2 * second + 4 * second);
-    /// assert_eq!(given_up_after(replay.base(Duration::ZERO)), Duration::ZERO);
-    /// ```
     #[must_use]
     pub fn base(mut self, base: Duration) -> Self {
         self.base = base;
@@ -110,18 +66,6 @@ impl Replay {
     }
 
     /// How many times as long each further pause is: 1 and above.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/given-up-after.txt"))]
-    /// # use expiry_topology::Replay;
-    /// # use std::time::Duration;
-    /// let second = Duration::from_secs(1);
-    /// let replay = Replay::default().attempts(4).base(second).jitter(0.0);
-    /// assert_eq!(given_up_after(replay.factor(1.0)), 3 * second);
-    /// assert_eq!(given_up_after(replay.factor(3.0)), second + 3 * second + 9 * second);
-    /// ```
     #[must_use]
     pub fn factor(mut self, factor: f64) -> Self {
         self.factor = factor;
@@ -129,17 +73,6 @@ impl Replay {
     }
 
     /// The longest pause, jitter not included.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/given-up-after.txt"))]
-    /// # use expiry_topology::Replay;
-    /// # use std::time::Duration;
-    /// let second = Duration::from_secs(1);
-    /// let replay = Replay::default().attempts(5).base(second).jitter(0.0).cap(3 * second);
-    /// assert_eq!(given_up_after(replay), second + 2 * second + 3 * second + 3 * second);
-    /// ```
     #[must_use]
     pub fn cap(mut self, cap: Duration) -> Self {
         self.cap = cap;
@@ -147,19 +80,6 @@ impl Replay {
     }
 
     /// By which share of it a pause is longer or shorter at the most: 0 to 1.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/given-up-after.txt"))]
-    /// # use expiry_topology::Replay;
-    /// # use std::time::Duration;
-    /// let second = Duration::from_secs(1);
-    /// let replay = Replay::default().attempts(2).base(10 * second);
-    /// assert_eq!(given_up_after(replay.jitter(0.0)), 10 * second);
-    /// let about = given_up_after(replay.jitter(0.1));
-    /// assert!(about != 10 * second && about >= 9 * second && about <= 11 * second);
-    /// ```
     #[must_use]
     pub fn jitter(mut self, jitter: f64) -> Self {
         self.jitter = jitter;

@@ -66,103 +66,16 @@ pub struct Tuple<M> {
 
 impl<M> Tuple<M> {
     /// The message.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{Bolt, BoltCollector, Next, Spout, SpoutCollector, TopologyBuilder, Tuple};
-    /// # struct Word;
-    /// # impl Spout<String> for Word {
-    /// #     fn next(&mut self, out: &mut SpoutCollector<'_, String>) -> Next {
-    /// #         out.emit("kept".to_string(), 1).map_or(Next::Idle, |()| Next::Done)
-    /// #     }
-    /// # }
-    /// # struct Keep(std::sync::mpsc::Sender<String>);
-    /// impl Bolt<String> for Keep {
-    ///     fn execute(&mut self, tuple: Tuple<String>, out: &mut BoltCollector<'_, String>) {
-    ///         let word: String = tuple.message().clone();
-    ///         self.0.send(word).expect("it is read");
-    ///         out.ack(tuple);
-    ///     }
-    /// }
-    ///
-    /// # let (sender, came) = std::sync::mpsc::channel();
-    /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("word", |_| Word);
-    /// # topology.bolt("keep", move |_| Keep(sender.clone())).shuffle("word");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100));
-    /// assert_eq!(came.try_recv()?, "kept");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn message(&self) -> &M {
         &self.message
     }
 
     /// The number of the task that emitted it, in its component.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
-    /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
-    /// # struct Check;
-    /// impl Bolt<u64> for Check {
-    ///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
-    ///         match tuple.source_task() as u64 == *tuple / 10 {
-    ///             true => out.ack(tuple),
-    ///             false => out.fail(tuple),
-    ///         }
-    ///     }
-    /// }
-    ///
-    /// # let mut topology = TopologyBuilder::new();
-    /// let of_task = |task: u64| Numbers(10 * task..10 * task + 10);
-    /// topology.spout("numbers", move |context| of_task(context.task() as u64)).parallelism(3);
-    /// topology.bolt("check", |_| Check).shuffle("numbers");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(1_000));
-    /// assert_eq!((topology.metrics()[1].acked, topology.metrics()[1].failed), (30, 0));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn source_task(&self) -> usize {
         self.origin.task as usize
     }
 
     /// The trees that it is a part of: none if it was emitted untracked, several behind a join.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("docs/numbers.txt"))]
-    /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
-    /// # struct Pairs(Vec<Tuple<u64>>);
-    /// # impl Bolt<u64> for Pairs {
-    /// #     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
-    /// #         self.0.push(tuple);
-    /// #         if self.0.len() == 2 {
-    /// #             out.emit(&self.0, *self.0[0] + *self.0[1]);
-    /// #             self.0.drain(..).for_each(|tuple| out.ack(tuple));
-    /// #         }
-    /// #     }
-    /// # }
-    /// # struct Sink;
-    /// impl Bolt<u64> for Sink {
-    ///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
-    ///         assert_eq!(tuple.roots().count(), 2); // it was joined of two messages
-    ///         out.ack(tuple);
-    ///     }
-    /// }
-    ///
-    /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("numbers", |_| Numbers(0..4));
-    /// # topology.bolt("pairs", |_| Pairs(Vec::new())).shuffle("numbers");
-    /// topology.bolt("sink", |_| Sink).shuffle("pairs"); // the sums of pairs
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100));
-    /// assert_eq!((topology.metrics()[2].acked, topology.metrics()[2].panics), (2, 0));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn roots(&self) -> impl Iterator<Item = Root> + '_ {
         self.anchors.iter().map(|anchor| anchor.root)
     }

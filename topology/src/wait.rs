@@ -69,17 +69,6 @@ pub enum Wait {
 /// ```
 pub trait WaitStrategy: Send + Sync + 'static {
     /// What to do in the `nth` round in a row in which there was nothing to do, counted from 0.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry_topology::{Parking, Progressive, Wait, WaitStrategy};
-    /// use std::time::Duration;
-    ///
-    /// assert_eq!(Parking.wait(0), Wait::Park(Duration::MAX));
-    /// assert_eq!(Progressive::default().wait(0), Wait::Spin);
-    /// assert_eq!((|nth: u32| if nth < 3 { Wait::Yield } else { Wait::Spin }).wait(3), Wait::Spin);
-    /// ```
     fn wait(&self, nth: u32) -> Wait;
 }
 

@@ -87,113 +87,13 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         "entries", "build_manual",
         /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds. Where times to idle, or lifetimes of
         /// entries, are much shorter than the time to live, set it by the shortest.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{ExpiringMap, ManualClock};
-        /// # use std::time::Duration;
-        /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-        /// let map = ExpiringMap::builder().interval(10 * second).clock(clock.clone()).build_manual()?;
-        /// map.insert_with("key", 1, 12 * second)?; // until 20
-        /// clock.advance(19 * second);
-        /// assert!(map.contains_key("key"));
-        /// clock.advance(2 * second);
-        /// assert!(!map.contains_key("key"));
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
         interval,
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{BuildError, ExpiringMap};
-        /// let map = ExpiringMap::<u64, u64>::builder().shards(2).build_manual()?;
-        /// assert_eq!(map.metrics().shards.len(), 2);
-        /// let refused = ExpiringMap::<u64, u64>::builder().shards(3).build_manual();
-        /// assert_eq!(refused.err(), Some(BuildError::BadShards { shards: 3 }));
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        shards,
         /// The most entries there may be at once; beyond it new keys are refused with [`StoreError::Full`], unless something is due, which
         /// is then ended first. Exact.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{ExpiringMap, ManualClock, StoreError};
-        /// # use std::time::Duration;
-        /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-        /// let map = ExpiringMap::builder().capacity(1).clock(clock.clone()).build_manual()?;
-        /// map.insert_with("one", 1, 10 * second)?;
-        /// let refused = map.insert("two", 2).unwrap_err(); // one too many
-        /// assert_eq!((refused.error, refused.key), (StoreError::Full, "two"));
-        /// clock.advance(11 * second);
-        /// map.insert("two", 2)?; // `one` is due, and makes room
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
         capacity,
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{ExpiringMap, ManualClock};
-        /// # use std::time::Duration;
-        /// let clock = ManualClock::new();
-        /// let minute = Duration::from_secs(60);
-        /// let map = ExpiringMap::builder().time_to_live(minute).clock(clock.clone()).build_manual()?;
-        /// map.insert("key", 1)?;
-        /// assert!(map.contains_key("key"));
-        /// clock.advance(2 * minute); // in no time
-        /// assert!(!map.contains_key("key"));
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        clock,
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{BuildError, Cause, ExpiringMap};
-        /// let map = ExpiringMap::builder()
-        ///     .reaper_budget(100) // the listener is slow
-        ///     .on_end(|key: &u64, value: &u64, cause: Cause| println!("{key}, {value}: {cause}"))
-        ///     .build()?;
-        /// map.insert(7, 49)?;
-        /// let refused = ExpiringMap::<u64, u64>::builder().reaper_budget(0).build();
-        /// assert_eq!(refused.err(), Some(BuildError::ZeroBudget));
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        reaper_budget,
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::ExpiringMap;
-        /// let grown = |seed| -> Result<Vec<u64>, Box<dyn std::error::Error>> {
-        ///     let map = ExpiringMap::builder().seed(seed).shards(16).build_manual()?;
-        ///     for key in 0..8000_u64 {
-        ///         map.insert(key, ())?;
-        ///     }
-        ///     Ok(map.metrics().shards.iter().map(|shard| shard.tables).collect())
-        /// };
-        /// assert_eq!(grown(7)?, grown(7)?); // where the keys are, and so where the index has grown
-        /// assert_ne!(grown(7)?, grown(8)?);
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        seed,
     }
 
     /// How long an entry lives after it was inserted, replaced or touched, unless it says otherwise itself.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{ExpiringMap, ManualClock};
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// let map = ExpiringMap::builder().time_to_live(10 * second).clock(clock.clone()).build_manual()?;
-    /// map.insert("as the map says", 1)?;
-    /// map.insert_with("as it says itself", 2, 60 * second)?;
-    /// clock.advance(11 * second);
-    /// assert!(!map.contains_key("as the map says") && map.contains_key("as it says itself"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn time_to_live(mut self, time: Duration) -> Self {
         self.time_to_live = Some(time);
         self
@@ -201,22 +101,6 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
 
     /// How long an entry lives unless it is used: inserted, replaced, touched, or got. Costs 16 bytes an entry, and a `get`
     /// one compare-and-swap in every interval. With a time to live too the nearer of the two counts.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{ExpiringMap, ManualClock};
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// let map = ExpiringMap::builder().time_to_idle(10 * second).clock(clock.clone()).build_manual()?;
-    /// map.insert("used", 1)?;
-    /// map.insert("unused", 2)?;
-    /// clock.advance(8 * second);
-    /// assert!(map.get("used").is_some());
-    /// clock.advance(8 * second);
-    /// assert!(map.contains_key("used") && !map.contains_key("unused"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn time_to_idle(mut self, time: Duration) -> Self {
         self.time_to_idle = Some(time);
         self
@@ -236,25 +120,6 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     /// The listener may call the map, be slow, or panic. A slow listener delays its own thread only (the reaper,
     /// and so further expirations), and holds back no memory. A panic is caught and counted. With a
     /// [`listener_thread`](Self::listener_thread) that thread calls it instead.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{Cause, ExpiringMap};
-    /// use std::sync::mpsc;
-    ///
-    /// let (sender, ends) = mpsc::channel();
-    /// let map = ExpiringMap::builder()
-    ///     .on_end(move |key: &u64, value: &&str, cause| {
-    ///         sender.send((*key, *value, cause)).expect("it is read");
-    ///     })
-    ///     .build()?;
-    /// map.insert(1, "one")?;
-    /// map.insert(1, "eins")?;
-    /// map.remove(&1);
-    /// assert!(ends.try_iter().eq([(1, "one", Cause::Replaced), (1, "eins", Cause::Removed)]));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn on_end(mut self, listener: impl Fn(&K, &V, Cause) + Send + Sync + 'static) -> Self {
         self.listener = Some(Box::new(listener));
         self
@@ -391,20 +256,6 @@ where
     /// # Errors
     ///
     /// [`BuildError`] says which setting is out of range, or what the system refused.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{BuildError, ExpiringMap};
-    /// use std::time::Duration;
-    ///
-    /// let map = ExpiringMap::builder().time_to_live(Duration::from_secs(60)).build()?;
-    /// map.insert(1, "one")?; // the reaper ends it when its time is up
-    /// assert_eq!(map.get_cloned(&1), Some("one"));
-    /// let wrong = ExpiringMap::<u64, u64>::builder().time_to_live(Duration::ZERO).build();
-    /// assert_eq!(wrong.err(), Some(BuildError::ZeroTimeout));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn build(self) -> Result<ExpiringMap<K, V, S>, BuildError> {
         let budget = self.setup.budget;
         let mut map = self.build_manual()?;
@@ -418,22 +269,6 @@ where
     /// # Errors
     ///
     /// As [`build`](Self::build).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{ExpiringMap, ManualClock};
-    /// use std::time::Duration;
-    ///
-    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// let map = ExpiringMap::builder().time_to_live(10 * second).clock(clock.clone()).build_manual()?;
-    /// map.insert(1, "one")?;
-    /// clock.advance(11 * second);
-    /// assert!(map.get(&1).is_none() && map.len() == 1); // over; nobody has come to end it
-    /// while map.poll(1000) {}
-    /// assert_eq!((map.len(), map.metrics().total.expired), (0, 1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn build_manual(self) -> Result<ExpiringMap<K, V, S>, BuildError> {
         let hasher = match self.hasher {
             Hashing::Chosen(hasher) => hasher,

@@ -42,50 +42,18 @@ where
 
     /// Number of entries now, with those whose time is up but which no driver has ended yet.
     /// O(threads x shards).
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
-    /// map.insert("one".to_string(), 1)?;
-    /// assert_eq!(map.len(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.store.len()
     }
 
     /// Whether there are none.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (expiry::ManualClock::new(), Duration::from_secs(1));
-    /// # let builder = expiry::ExpiringMap::builder().time_to_live(10 * second).clock(clock.clone());
-    /// # let map = builder.build_manual()?;
-    /// assert!(map.is_empty());
-    /// map.insert("one", 1)?;
-    /// clock.advance(11 * second);
-    /// assert!(!map.contains_key("one") && !map.is_empty()); // expired, but not ended yet
-    /// while map.poll(1000) {}
-    /// assert!(map.is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// What it has been doing. O(threads x shards).
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
-    /// map.insert("one".to_string(), 1)?;
-    /// map.remove("one");
-    /// let total = map.metrics().total;
-    /// assert_eq!((total.inserted, total.removed, total.live), (1, 1, 0));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn metrics(&self) -> StoreMetrics {
         self.store.metrics()
@@ -177,24 +145,6 @@ where
     /// been shut down when this returns. With a
     /// [listener thread](crate::ExpiringMapBuilder::listener_thread) the future is ready when that
     /// has called the listener for every end.
-    ///
-    /// ```
-    /// use expiry::{Cause, ExpiringMap, StoreError};
-    ///
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// let map = ExpiringMap::builder()
-    ///     .on_end(|_: &u64, _: &&str, cause| assert_eq!(cause, Cause::Closed))
-    ///     .build()?;
-    /// map.insert(1, "one")?;
-    /// let closed = map.shutdown_async();
-    /// assert_eq!(map.insert(2, "two").unwrap_err().error, StoreError::Closed); // from here on
-    /// closed.await;
-    /// assert_eq!((map.len(), map.metrics().total.closed), (0, 1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {

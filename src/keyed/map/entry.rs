@@ -75,17 +75,6 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     /// The key.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
-    /// let entry = map.entry("one".to_string());
-    /// assert_eq!(entry.key(), "one");
-    /// let value = entry.key().len() as u64; // of the key that the entry has taken
-    /// assert_eq!(*entry.or_insert(value)?, 3);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn key(&self) -> &K {
         match self {
             Entry::Occupied(entry) => entry.key(),
@@ -99,15 +88,6 @@ where
     /// # Errors
     ///
     /// As [`ExpiringMap::insert`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::builder().build()?;
-    /// assert_eq!(*map.entry("message 1").or_insert("from here")?, "from here");
-    /// assert_eq!(*map.entry("message 1").or_insert("from there")?, "from here"); // the first
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn or_insert(self, value: V) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
         self.or_insert_with(|| value)
     }
@@ -119,22 +99,6 @@ where
     /// # Errors
     ///
     /// As [`ExpiringMap::insert`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::builder().build()?;
-    /// let mut made = 0;
-    /// for _ in 0..3 {
-    ///     let page = map.entry("/").or_insert_with(|| {
-    ///         made += 1;
-    ///         "a page".to_string()
-    ///     })?;
-    ///     assert_eq!(*page, "a page");
-    /// }
-    /// assert_eq!(made, 1); // then it was there
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn or_insert_with(
         self,
         value: impl FnOnce() -> V,
@@ -148,22 +112,6 @@ where
     /// # Errors
     ///
     /// As [`ExpiringMap::insert_with`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{ExpiringMap, ManualClock};
-    /// use std::time::Duration;
-    ///
-    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// let builder = ExpiringMap::builder().time_to_live(60 * second).clock(clock.clone());
-    /// let map = builder.build_manual()?;
-    /// assert_eq!(*map.entry("/news").or_insert_for(5 * second, || "old")?, "old");
-    /// assert_eq!(*map.entry("/news").or_insert_for(5 * second, || "new")?, "old"); // until 5 s
-    /// clock.advance(6 * second);
-    /// assert_eq!(*map.entry("/news").or_insert_for(5 * second, || "new")?, "new");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn or_insert_for(
         self,
         lifetime: impl Into<Lifetime>,
@@ -189,20 +137,6 @@ where
     /// # Errors
     ///
     /// As [`ExpiringMap::insert`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::ExpiringMap;
-    /// use std::sync::atomic::{AtomicU64, Ordering};
-    ///
-    /// let hits = ExpiringMap::<&str, AtomicU64>::builder().build()?;
-    /// for page in ["/", "/news", "/"] {
-    ///     hits.entry(page).or_default()?.fetch_add(1, Ordering::Relaxed); // in place
-    /// }
-    /// assert_eq!(hits.get("/").unwrap().load(Ordering::Relaxed), 2);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn or_default(self) -> Result<Ref<'a, K, V>, InsertError<K, V>>
     where
         V: Default,
@@ -236,60 +170,16 @@ where
     }
 
     /// The key that was asked for.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
-    /// use expiry::expiring_map::Entry;
-    ///
-    /// map.insert("one".to_string(), 1)?;
-    /// match map.entry("one".to_string()) {
-    ///     Entry::Occupied(entry) => assert_eq!(entry.key(), "one"),
-    ///     Entry::Vacant(_) => unreachable!("it is there"),
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn key(&self) -> &K {
         &self.key
     }
 
     /// The value.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::builder().build()?;
-    /// use expiry::expiring_map::Entry;
-    ///
-    /// map.insert("tries", 3)?;
-    /// match map.entry("tries") {
-    ///     Entry::Occupied(entry) if *entry.get() >= 3 => drop(entry.remove()),
-    ///     _ => unreachable!("it is there, and 3"),
-    /// }
-    /// assert!(!map.contains_key("tries"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn get(&self) -> &V {
         self.entry.value()
     }
 
     /// The value, lent for longer.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::builder().build()?;
-    /// use expiry::expiring_map::Entry;
-    ///
-    /// map.insert("key", 1)?;
-    /// let value = match map.entry("key") {
-    ///     Entry::Occupied(entry) => entry.into_ref(), // outlives the entry
-    ///     Entry::Vacant(entry) => entry.insert(0)?,
-    /// };
-    /// assert_eq!(*value, 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn into_ref(self) -> Ref<'a, K, V> {
         // Before the reference is on its way out: a `Drop` that panics would leave it pinned.
         drop(self.key);
@@ -329,25 +219,6 @@ where
     ///
     /// As [`insert`](Self::insert), and [`StoreError::ZeroTimeout`],
     /// [`StoreError::TimeoutTooLong`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (expiry::ManualClock::new(), Duration::from_secs(1));
-    /// # let builder = expiry::ExpiringMap::builder().time_to_live(60 * second).clock(clock.clone());
-    /// # let map = builder.build_manual()?;
-    /// use expiry::expiring_map::Entry;
-    ///
-    /// map.insert("key", "to live 60 s")?;
-    /// if let Entry::Occupied(entry) = map.entry("key") {
-    ///     entry.insert_with("to live 5 s", 5 * second)?;
-    /// }
-    /// assert_eq!(map.get_cloned("key"), Some("to live 5 s"));
-    /// clock.advance(6 * second);
-    /// assert!(!map.contains_key("key"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn insert_with(
         self,
         value: V,
@@ -374,20 +245,6 @@ where
     }
 
     /// Ends this very entry. `None` if it has ended, or been replaced, before.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::builder().build()?;
-    /// use expiry::expiring_map::Entry;
-    ///
-    /// map.insert("key", 1)?;
-    /// if let Entry::Occupied(entry) = map.entry("key") {
-    ///     assert_eq!(entry.remove().as_deref(), Some(&1)); // or `None`, if somebody was faster
-    /// }
-    /// assert!(map.is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn remove(self) -> Option<Ended<'a, K, V>> {
         let pin = self.entry.into_pin();
         let notice = self.map.store.remove_this(&pin, &self.found);
@@ -410,38 +267,11 @@ where
     }
 
     /// The key that was asked for.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
-    /// use expiry::expiring_map::Entry;
-    ///
-    /// match map.entry("one".to_string()) {
-    ///     Entry::Vacant(entry) => assert_eq!(entry.key(), "one"),
-    ///     Entry::Occupied(_) => unreachable!("nobody has inserted it"),
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn key(&self) -> &K {
         &self.key
     }
 
     /// The key back.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
-    /// use expiry::expiring_map::Entry;
-    ///
-    /// match map.entry("one".to_string()) {
-    ///     Entry::Vacant(entry) => assert_eq!(entry.into_key(), "one"), // it was not for this map
-    ///     Entry::Occupied(_) => unreachable!("nobody has inserted it"),
-    /// }
-    /// assert!(map.is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn into_key(self) -> K {
         self.key
     }
@@ -452,20 +282,6 @@ where
     ///
     /// [`StoreError::Changed`] if another call has inserted one before; and as
     /// [`ExpiringMap::insert`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::builder().build()?;
-    /// use expiry::expiring_map::Entry;
-    ///
-    /// if let Entry::Vacant(entry) = map.entry("key") {
-    ///     let value = entry.insert(1)?;
-    ///     assert_eq!((*value.key(), *value.value()), ("key", 1));
-    /// }
-    /// assert_eq!(map.get_cloned("key"), Some(1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn insert(self, value: V) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
         self.insert_with(value, Lifetime::new())
     }
@@ -476,23 +292,6 @@ where
     ///
     /// As [`insert`](Self::insert), and [`StoreError::ZeroTimeout`],
     /// [`StoreError::TimeoutTooLong`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (expiry::ManualClock::new(), Duration::from_secs(1));
-    /// # let builder = expiry::ExpiringMap::builder().time_to_live(60 * second).clock(clock.clone());
-    /// # let map = builder.build_manual()?;
-    /// use expiry::expiring_map::Entry;
-    ///
-    /// if let Entry::Vacant(entry) = map.entry("key") {
-    ///     assert_eq!(*entry.insert_with(1, 5 * second)?, 1);
-    /// }
-    /// clock.advance(6 * second);
-    /// assert!(!map.contains_key("key")); // 5 s, not the map's 60
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn insert_with(
         self,
         value: V,

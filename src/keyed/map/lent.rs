@@ -42,34 +42,12 @@ impl<K, V> Ref<'_, K, V> {
     }
 
     /// Its key.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
-    /// map.insert("one".to_string(), 1)?;
-    /// let keys: Vec<String> = map.iter().map(|entry| entry.key().clone()).collect();
-    /// assert_eq!(keys, ["one"]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn key(&self) -> &K {
         &self.pair.0
     }
 
     /// Its value.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
-    /// map.insert("one".to_string(), 1)?;
-    /// let before = map.get("one").unwrap();
-    /// map.insert("one".to_string(), 2)?;
-    /// assert_eq!(*before.value(), 1); // what is lent stays what it was
-    /// assert_eq!(map.get_cloned("one"), Some(2));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn value(&self) -> &V {
         &self.pair.1

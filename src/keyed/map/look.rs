@@ -16,15 +16,6 @@ where
     /// The entry of a key, unless its time is up; this is a use of it. Wait-free, but where another
     /// thread replaces the value just then, or the index grows; one clock reading. With a time to
     /// idle also a swap, once in every interval.
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
-    /// map.insert("one".to_string(), 1)?;
-    /// let one = map.get("one").unwrap(); // is read in place, and kept for as long as `one` is
-    /// assert_eq!((one.key().as_str(), *one.value()), ("one", 1));
-    /// assert!(map.get("two").is_none());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[inline]
     pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
     where
@@ -75,13 +66,6 @@ where
     }
 
     /// A clone of a key's value. As [`get`](Self::get).
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
-    /// map.insert("one".to_string(), 1)?;
-    /// assert_eq!(map.get_cloned("one"), Some(1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[inline]
     pub fn get_cloned<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
     where
@@ -92,13 +76,6 @@ where
     }
 
     /// Whether the key has an entry whose time is not up. Does not use it.
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
-    /// map.insert("one".to_string(), 1)?;
-    /// assert!(map.contains_key("one"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[inline]
     pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
     where
@@ -109,15 +86,6 @@ where
 
     /// How long until a key's entry expires, unless it is used; [`Duration::MAX`] if it never does.
     /// This is no use of the entry.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let map = expiry::ExpiringMap::builder().build()?;
-    /// map.insert_with("key", 1, Duration::from_secs(60))?;
-    /// assert!(map.remaining("key") > Some(Duration::from_secs(50)));
-    /// assert_eq!(map.remaining("other"), None);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn remaining<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Duration>
     where
         K: Borrow<Q>,
@@ -137,15 +105,6 @@ where
     /// value that it had meanwhile, also if other threads replace values, and the map grows or
     /// shrinks. A key that comes or goes meanwhile is met at most once. This is no use of them.
     /// About 0.1 us each.
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
-    /// map.insert("one".to_string(), 1)?;
-    /// for entry in map.iter() {
-    ///     println!("{}: {}", entry.key(), entry.value());
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn iter(&self) -> Iter<'_, K, V, S> {
         Iter::new(self)
     }

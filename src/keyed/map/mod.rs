@@ -94,20 +94,6 @@ pub struct ExpiringMap<K: 'static, V: 'static, S = RandomState> {
 
 impl<K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static> ExpiringMap<K, V> {
     /// Settings with defaults.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::ExpiringMap;
-    /// use std::time::Duration;
-    ///
-    /// let map = ExpiringMap::builder().build()?; // entries live for ever by default
-    /// map.insert("for ever", 1)?;
-    /// map.insert_with("a minute", 2, Duration::from_secs(60))?;
-    /// assert_eq!(map.remaining("for ever"), Some(Duration::MAX));
-    /// assert!(map.remaining("a minute") < Some(Duration::from_secs(61)));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn builder() -> ExpiringMapBuilder<K, V> {
         ExpiringMapBuilder::default()
     }

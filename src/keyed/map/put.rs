@@ -56,22 +56,6 @@ where
     /// Renews a key's entry, with one compare-and-swap. The entry lives for the map's time to live
     /// from now, and has been used. Returns `false` if there is none, or if its time was up. If
     /// this returns `true`, the entry does not expire by its old deadline any more.
-    ///
-    /// ```
-    /// use expiry::{ExpiringMap, ManualClock};
-    /// use std::time::Duration;
-    ///
-    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// let builder = ExpiringMap::builder().time_to_live(10 * second).clock(clock.clone());
-    /// let map = builder.build_manual()?;
-    /// map.insert(1, "one")?;
-    /// clock.advance(8 * second);
-    /// assert!(map.touch(&1));
-    /// clock.advance(8 * second);
-    /// assert!(map.contains_key(&1)); // its time has begun anew
-    /// assert!(!map.touch(&2));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[inline]
     pub fn touch<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
     where
@@ -112,14 +96,6 @@ where
 
     /// Inserts a value, or replaces the one that the key has. Returns the one replaced.
     ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
-    /// assert!(map.insert("one".to_string(), 1)?.is_none());
-    /// let before = map.insert("one".to_string(), 2)?.unwrap();
-    /// assert_eq!(*before.value(), 1); // the one whose place it took
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`InsertError`] gives key and value back: the map is full, closed, or out of memory.
@@ -128,16 +104,6 @@ where
     }
 
     /// As [`insert`](Self::insert), with a lifetime of its own.
-    ///
-    /// ```
-    /// # use expiry::{Lifetime, Timeout};
-    /// # use std::time::Duration;
-    /// # let map = expiry::ExpiringMap::builder().build()?;
-    /// map.insert_with("five seconds", 1, Duration::from_secs(5))?;
-    /// map.insert_with("for ever", 2, Timeout::Never)?;
-    /// map.insert_with("while it is used", 3, Lifetime::new().idle(Duration::from_secs(5)))?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///

@@ -31,14 +31,6 @@ where
 {
     /// Ends the entry of a key. Returns it, unless its time was up. [`Ended::into_value`] gives the
     /// value itself.
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
-    /// map.insert("one".to_string(), 1)?;
-    /// assert_eq!(map.remove("one").map(|ended| *ended.value()), Some(1));
-    /// assert!(map.remove("one").is_none());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ended<'_, K, V>>
     where
         K: Borrow<Q>,
@@ -95,18 +87,6 @@ where
     /// about. Each key that is there all the while is asked about, as [`iter`](Self::iter) meets
     /// it. If another thread replaces a value that `keep` has just rejected, `keep` is asked again,
     /// about the new value.
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::builder().build()?;
-    /// for n in 0..10 {
-    ///     map.insert(n, n * n)?;
-    /// }
-    /// map.retain(|n, _| n % 2 == 0);
-    /// let mut left: Vec<_> = map.iter().map(|entry| *entry.key()).collect();
-    /// left.sort();
-    /// assert_eq!(left, [0, 2, 4, 6, 8]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) {
         let (mut walk, mut met) = (Walk::default(), Vec::new());
         let mut notices = Notices(Vec::new());
@@ -135,14 +115,6 @@ where
 
     /// Removes every key that is there when this is called, whatever value it has by the time that
     /// the call comes to it. Keys that other threads insert meanwhile may stay.
-    ///
-    /// ```
-    /// # let map = expiry::ExpiringMap::<String, u64>::builder().build()?;
-    /// map.insert("one".to_string(), 1)?;
-    /// map.clear();
-    /// assert!(map.is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn clear(&self) {
         self.retain(|_, _| false);
     }

@@ -62,97 +62,11 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     setters! {
         "keys", "build",
         /// The granularity of time: expiry times are rounded up to it. At least 10 microseconds.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{ExpiryQueue, ManualClock};
-        /// # use std::time::Duration;
-        /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-        /// let leases = ExpiryQueue::builder().interval(10 * second).clock(clock.clone()).build()?;
-        /// leases.update("worker", 12 * second)?; // until 20
-        /// clock.advance(19 * second);
-        /// assert!(leases.poll().is_empty());
-        /// clock.advance(second);
-        /// assert_eq!(leases.poll().len(), 1);
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
         interval,
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{BuildError, ExpiryQueue};
-        /// let leases = ExpiryQueue::<u64>::builder().shards(2).build()?;
-        /// assert_eq!(leases.metrics().shards.len(), 2);
-        /// let refused = ExpiryQueue::<u64>::builder().shards(3).build();
-        /// assert_eq!(refused.err(), Some(BuildError::BadShards { shards: 3 }));
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        shards,
         /// The most keys there may be at once; exact. Beyond it new keys are refused with
         /// [`StoreError::Full`](crate::StoreError::Full), unless another key is due, which is then
         /// expired first.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{ExpiryQueue, ManualClock, StoreError};
-        /// # use std::time::Duration;
-        /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-        /// let leases = ExpiryQueue::builder().capacity(1).clock(clock.clone()).build()?;
-        /// leases.update("worker 1", 10 * second)?;
-        /// assert_eq!(leases.update("worker 2", 10 * second), Err(StoreError::Full));
-        /// clock.advance(11 * second);
-        /// leases.update("worker 2", 10 * second)?; // worker 1 is due, and makes room
-        /// assert_eq!(*leases.poll()[0].key(), "worker 1"); // and is reported all the same
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
         capacity,
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{ExpiryQueue, ManualClock};
-        /// # use std::time::Duration;
-        /// let clock = ManualClock::new();
-        /// let leases = ExpiryQueue::builder().clock(clock.clone()).build()?;
-        /// leases.update("worker", Duration::from_secs(60))?;
-        /// assert!(leases.poll().is_empty());
-        /// clock.advance(Duration::from_secs(61)); // in no time
-        /// assert_eq!(leases.poll().len(), 1);
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        clock,
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{BuildError, ExpiryQueue};
-        /// # use std::time::Duration;
-        /// let leases = ExpiryQueue::builder()
-        ///     .reaper_budget(100) // the handler is slow
-        ///     .build_with_handler(|worker: &u64| println!("worker {worker} has fallen silent"))?;
-        /// leases.update(7, Duration::from_secs(10))?;
-        /// let refused = ExpiryQueue::builder().reaper_budget(0).build_with_handler(|_: &u64| ());
-        /// assert_eq!(refused.err(), Some(BuildError::ZeroBudget));
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        reaper_budget,
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::ExpiryQueue;
-        /// # use std::time::Duration;
-        /// let grown = |seed| -> Result<Vec<u64>, Box<dyn std::error::Error>> {
-        ///     let leases = ExpiryQueue::builder().seed(seed).shards(16).build()?;
-        ///     for key in 0..8000_u64 {
-        ///         leases.update(key, Duration::from_secs(10))?;
-        ///     }
-        ///     Ok(leases.metrics().shards.iter().map(|shard| shard.tables).collect())
-        /// };
-        /// assert_eq!(grown(7)?, grown(7)?); // how far the index has grown in each shard
-        /// assert_ne!(grown(7)?, grown(8)?);
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        seed,
     }
 
     /// A stall of the process does not count against the keys. If no thread polled for longer than
@@ -212,22 +126,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     /// # Errors
     ///
     /// [`BuildError`] says which setting is out of range, or what the system refused.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{ExpiryQueue, ManualClock};
-    /// use std::time::Duration;
-    ///
-    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// let leases = ExpiryQueue::builder().clock(clock.clone()).build()?;
-    /// leases.update("worker 1", 10 * second)?;
-    /// clock.advance(11 * second);
-    /// assert!(leases.contains("worker 1")); // until a thread polls
-    /// assert_eq!(leases.poll().len(), 1);
-    /// assert!(leases.is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn build(self) -> Result<ExpiryQueue<K>, BuildError> {
         self.told_to(Target::Poll(Stack::new()))
     }
@@ -269,19 +167,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
 
     /// Builds a queue whose reaper thread sends expired keys into a channel of `length`.
     ///
-    /// ```
-    /// use expiry::{ExpiryQueue, WhenFull};
-    /// use std::time::Duration;
-    ///
-    /// let ms = Duration::from_millis;
-    /// let (leases, mut expired) = ExpiryQueue::builder()
-    ///     .interval(ms(10))
-    ///     .build_with_channel(1000, WhenFull::Wait)?;
-    /// leases.update("worker 1", ms(30))?;
-    /// assert_eq!(*expired.next().unwrap().key(), "worker 1");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As [`build`](Self::build), and [`BuildError::ZeroChannel`], [`BuildError::ChannelTooLong`].
@@ -299,21 +184,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     /// As [`build_with_channel`](Self::build_with_channel), without a thread: keys expire, into the
     /// channel, in [`ExpiryQueue::poll`], which returns none. With a
     /// [`ManualClock`](crate::ManualClock) it serves tests of code that reads the channel.
-    ///
-    /// ```
-    /// use expiry::{ExpiryQueue, ManualClock, WhenFull};
-    /// use std::time::Duration;
-    ///
-    /// let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// let (leases, mut expired) = ExpiryQueue::builder()
-    ///     .clock(clock.clone())
-    ///     .build_manual_with_channel(1000, WhenFull::Spill)?;
-    /// leases.update("worker 1", second)?;
-    /// clock.advance(2 * second);
-    /// assert!(leases.poll().is_empty());
-    /// assert_eq!(*expired.next().unwrap().key(), "worker 1");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///

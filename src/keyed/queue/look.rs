@@ -11,17 +11,6 @@ use std::time::Duration;
 
 impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// When the key expires, and a handle of it; `None` if it is not there. Changes nothing.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (expiry::ManualClock::new(), Duration::from_secs(1));
-    /// # let builder = expiry::ExpiryQueue::builder().interval(second).clock(clock.clone());
-    /// # let leases = builder.build()?;
-    /// leases.update("worker", 10 * second)?;
-    /// let (expiry, _) = leases.get("worker").unwrap();
-    /// assert_eq!(expiry, 10 * second); // counted from when the queue was built
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<(Duration, Handle)>
     where
         K: Borrow<Q>,
@@ -33,15 +22,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     }
 
     /// Whether the key is there, even if its time is up.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let second = Duration::from_secs(1);
-    /// # let leases = expiry::ExpiryQueue::builder().build()?;
-    /// leases.update("worker", 10 * second)?;
-    /// assert!(leases.contains("worker"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn contains<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -51,17 +31,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
 
     /// Which keys expire when: expiry time to keys. A key that is there all the while is met exactly
     /// once, any other at most once; no snapshot. O(capacity).
-    ///
-    /// ```
-    /// # use expiry::{ExpiryQueue, ManualClock};
-    /// # use std::time::Duration;
-    /// # let second = Duration::from_secs(1);
-    /// # let queue = ExpiryQueue::builder().interval(second).clock(ManualClock::new()).build()?;
-    /// queue.update("a", 5 * second)?;
-    /// queue.update("b", 7 * second)?;
-    /// assert!(queue.dump().into_iter().eq([(5 * second, vec!["a"]), (7 * second, vec!["b"])]));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn dump(&self) -> BTreeMap<Duration, Vec<K>>
     where
@@ -79,16 +48,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     }
 
     /// What it has been doing. O(threads x shards).
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let second = Duration::from_secs(1);
-    /// # let leases = expiry::ExpiryQueue::builder().build()?;
-    /// leases.update("worker", 10 * second)?;
-    /// let metrics = leases.metrics();
-    /// assert_eq!((metrics.total.live, metrics.undelivered), (1, 0));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn metrics(&self) -> StoreMetrics {
         let mut metrics = self.store().metrics();
@@ -100,34 +59,12 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
 
     /// Number of keys now, with those whose time is up but which no driver has ended yet.
     /// O(threads x shards).
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let second = Duration::from_secs(1);
-    /// # let leases = expiry::ExpiryQueue::builder().build()?;
-    /// leases.update("worker", 10 * second)?;
-    /// assert_eq!(leases.len(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.store().len()
     }
 
     /// Whether there are none.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let leases = expiry::ExpiryQueue::builder().build()?;
-    /// assert!(leases.is_empty());
-    /// leases.update("worker", Duration::from_secs(10))?;
-    /// assert!(!leases.is_empty());
-    /// leases.remove("worker");
-    /// assert!(leases.is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

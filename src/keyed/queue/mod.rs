@@ -75,21 +75,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> fmt::Debug for ExpiryQueue<K> {
 
 impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// Settings with defaults.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// use expiry::{ExpiryQueue, Updated};
-    ///
-    /// let leases = ExpiryQueue::builder().build()?; // to be polled, in intervals of 100 ms
-    /// let updated = leases.update("worker 1", Duration::from_secs(10))?;
-    /// let Updated::Inserted { expiry, .. } = updated else {
-    ///     unreachable!("it was not there")
-    /// };
-    /// assert!(expiry >= Duration::from_secs(10) && expiry.subsec_millis() % 100 == 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn builder() -> ExpiryQueueBuilder<K> {
         ExpiryQueueBuilder::new()
     }

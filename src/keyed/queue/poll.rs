@@ -45,23 +45,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// looked at, cascades. Appends the keys that it finds to `into`, sorted among themselves; they
     /// may be any of those that were due. Returns `true` if there is more to do: the next poll
     /// finds what the budget did not cover.
-    ///
-    /// ```
-    /// # use expiry::{ExpiryQueue, ManualClock};
-    /// # use std::time::Duration;
-    /// # let clock = ManualClock::new();
-    /// # let queue = ExpiryQueue::builder().clock(clock.clone()).build()?;
-    /// for key in 0..1000u64 {
-    ///     queue.update(key, Duration::from_secs(1))?;
-    /// }
-    /// clock.advance(Duration::from_secs(2));
-    /// let mut expired = Vec::new();
-    /// while queue.poll_into(&mut expired, 100) {
-    ///     // other work of this thread
-    /// }
-    /// assert_eq!(expired.len(), 1000);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn poll_into(&self, into: &mut Vec<Expired<K>>, budget: usize) -> bool {
         let before = into.len();
         let more = self.gather(into, budget);

@@ -81,21 +81,6 @@ pub struct Expired<K: 'static> {
 
 impl<K> Expired<K> {
     /// The key.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{ExpiryQueue, ManualClock};
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// # let leases = ExpiryQueue::builder().clock(clock.clone()).build()?;
-    /// leases.update("worker 1".to_string(), 10 * second)?;
-    /// clock.advance(11 * second);
-    /// let expired = leases.poll();
-    /// let silent: Vec<String> = expired.iter().map(|expired| expired.key().clone()).collect();
-    /// assert_eq!(silent, ["worker 1"]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn key(&self) -> &K {
         self.ended.key()
@@ -103,21 +88,6 @@ impl<K> Expired<K> {
 
     /// When it was due, counted as by [`update`](crate::ExpiryQueue::update): from when the queue
     /// was built.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{ExpiryQueue, ManualClock};
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// # let leases = ExpiryQueue::builder().interval(second).clock(clock.clone()).build()?;
-    /// leases.update("worker 1", 10 * second)?;
-    /// clock.advance(25 * second); // since the queue was built
-    /// let expired = leases.poll();
-    /// let late: Vec<Duration> = expired.iter().map(|key| 25 * second - key.expiry()).collect();
-    /// assert_eq!(late, [15 * second]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn expiry(&self) -> Duration {
         self.expiry

@@ -46,27 +46,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     ///
     /// The shutdown goes on if the future is dropped; then the next call of this, or of
     /// [`shutdown`](Self::shutdown), returns the keys. Of two calls at once each may return some.
-    ///
-    /// ```
-    /// use expiry::{ExpiryQueue, StoreError, WhenFull};
-    /// use std::time::Duration;
-    ///
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// let builder = ExpiryQueue::<String>::builder();
-    /// let (leases, expired) = builder.build_with_channel(1000, WhenFull::Spill)?;
-    /// let mut expired = expired.into_stream();
-    /// let ten = Duration::from_secs(10);
-    /// leases.update("worker 1".to_string(), ten)?;
-    /// let left = leases.shutdown_async();
-    /// let refused = leases.update("worker 2".to_string(), ten); // from here on
-    /// assert_eq!(refused, Err(StoreError::Closed));
-    /// assert_eq!(*left.await[0], "worker 1");  // it had not expired
-    /// assert!(expired.recv().await.is_none()); // and the stream has come to its end
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(&self) -> impl Future<Output = Vec<Expired<K>>> + Send + '_ {

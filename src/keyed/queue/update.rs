@@ -12,17 +12,6 @@ use std::time::Duration;
 impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// Inserts the key, or renews it: it expires `timeout` from now, rounded up to the interval.
     ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let second = Duration::from_secs(1);
-    /// # let leases = expiry::ExpiryQueue::builder().build()?;
-    /// use expiry::Updated;
-    ///
-    /// assert!(matches!(leases.update("worker", 10 * second)?, Updated::Inserted { .. }));
-    /// assert!(matches!(leases.update("worker", 60 * second)?, Updated::Renewed { .. }));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`], and for a new key
@@ -84,18 +73,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// Renews the key if it is there, even if its time is up. Returns whether it was; then it does
     /// not expire by its old time any more.
     ///
-    /// ```
-    /// # use expiry::ExpiryQueue;
-    /// # use std::time::Duration;
-    /// # let leases = ExpiryQueue::builder().build()?;
-    /// let ten = Duration::from_secs(10);
-    /// leases.update("worker 1".to_string(), ten)?;
-    /// assert!(leases.touch("worker 1", ten)?);
-    /// leases.remove("worker 1");
-    /// assert!(!leases.touch("worker 1", ten)?); // it has lost its lease, for good
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`StoreError::ZeroTimeout`], [`StoreError::TimeoutTooLong`].
@@ -145,16 +122,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     }
 
     /// Takes the key out. Returns when it would have expired, or `None` if it was not there.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let second = Duration::from_secs(1);
-    /// # let leases = expiry::ExpiryQueue::builder().build()?;
-    /// leases.update("worker", 10 * second)?;
-    /// assert!(leases.remove("worker").is_some());
-    /// assert!(leases.remove("worker").is_none());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Duration>
     where
         K: Borrow<Q>,

@@ -90,147 +90,25 @@ impl SessionTrackerBuilder {
     setters! {
         "sessions", "build",
         /// The granularity of time: expiry times are rounded up to it. At least 10 microseconds.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{ManualClock, SessionTracker};
-        /// # use std::time::Duration;
-        /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-        /// let sessions = SessionTracker::builder().interval(10 * second).clock(clock.clone()).build()?;
-        /// sessions.create(12 * second, 7)?; // until 20
-        /// clock.advance(19 * second);
-        /// assert!(sessions.poll().is_empty());
-        /// clock.advance(second);
-        /// assert_eq!(sessions.poll().len(), 1);
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
         interval,
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{BuildError, SessionTracker};
-        /// let sessions = SessionTracker::builder().shards(2).build()?;
-        /// assert_eq!(sessions.metrics().shards.len(), 2);
-        /// let refused = SessionTracker::builder().shards(3).build();
-        /// assert_eq!(refused.err(), Some(BuildError::BadShards { shards: 3 }));
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        shards,
         /// The most sessions there may be at once, those included that are being closed; beyond it new ones are refused with
         /// [`StoreError::Full`](crate::StoreError::Full), unless something is due, which is then expired first. Exact.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{ManualClock, SessionTracker, StoreError};
-        /// # use std::time::Duration;
-        /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-        /// let sessions = SessionTracker::builder().capacity(1).clock(clock.clone()).build()?;
-        /// let first = sessions.create(10 * second, 7)?;
-        /// assert_eq!(sessions.create(10 * second, 8), Err(StoreError::Full)); // one too many
-        /// clock.advance(11 * second);
-        /// sessions.create(10 * second, 8)?; // the first one is due, and makes room
-        /// assert_eq!(sessions.poll()[0].id, first.id()); // and is told all the same
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
         capacity,
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{ManualClock, SessionTracker};
-        /// # use std::time::Duration;
-        /// let clock = ManualClock::new();
-        /// let sessions = SessionTracker::builder().clock(clock.clone()).build()?;
-        /// sessions.create(Duration::from_secs(60), 7)?;
-        /// assert!(sessions.poll().is_empty());
-        /// clock.advance(Duration::from_secs(61)); // in no time
-        /// assert_eq!(sessions.poll().len(), 1);
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        clock,
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::{BuildError, SessionInfo, SessionTracker};
-        /// # use std::time::Duration;
-        /// let sessions = SessionTracker::builder()
-        ///     .reaper_budget(100) // the handler is slow
-        ///     .build_with_handler(|gone: &SessionInfo| println!("{} has expired", gone.id))?;
-        /// sessions.create(Duration::from_secs(10), 7)?;
-        /// let refused = SessionTracker::builder().reaper_budget(0).build_with_handler(|_: &SessionInfo| ());
-        /// assert_eq!(refused.err(), Some(BuildError::ZeroBudget));
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        reaper_budget,
-        /// # Examples
-        ///
-        /// ```
-        /// # use expiry::SessionTracker;
-        /// # use std::time::Duration;
-        /// let grown = |seed| -> Result<Vec<u64>, Box<dyn std::error::Error>> {
-        ///     let sessions = SessionTracker::builder().seed(seed).first_id(1).shards(16).build()?;
-        ///     for owner in 0..8000 {
-        ///         sessions.create(Duration::from_secs(10), owner)?;
-        ///     }
-        ///     Ok(sessions.metrics().shards.iter().map(|shard| shard.tables).collect())
-        /// };
-        /// assert_eq!(grown(7)?, grown(7)?); // where the ids are, and so where the index has grown
-        /// assert_ne!(grown(7)?, grown(8)?);
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        seed,
     }
 
     /// The shortest timeout that is granted, at least the interval; who asks for less gets this.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{BuildError, SessionTracker};
-    /// # use std::time::Duration;
-    /// let second = Duration::from_secs(1);
-    /// let sessions = SessionTracker::builder().interval(second).minimum_timeout(4 * second).build()?;
-    /// assert_eq!(sessions.create(second, 7)?.timeout(), 4 * second); // not as short as asked for
-    /// let refused = SessionTracker::builder().interval(5 * second).minimum_timeout(4 * second).build();
-    /// assert_eq!(refused.err(), Some(BuildError::IntervalAboveTimeout { interval: 5 * second, timeout: 4 * second }));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn minimum_timeout(mut self, timeout: Duration) -> Self {
         self.minimum = Some(timeout);
         self
     }
 
     /// The longest timeout that is granted; who asks for more gets this.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::SessionTracker;
-    /// # use std::time::Duration;
-    /// let second = Duration::from_secs(1);
-    /// let sessions = SessionTracker::builder().maximum_timeout(40 * second).build()?;
-    /// assert_eq!(sessions.create(3600 * second, 7)?.timeout(), 40 * second); // not as long as asked for
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn maximum_timeout(mut self, timeout: Duration) -> Self {
         self.maximum = Some(timeout);
         self
     }
 
     /// What is in the top byte of all ids: a different one on each server whose ids may meet.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::SessionTracker;
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// let [one, two] = [1, 2].map(|server| SessionTracker::builder().server_id(server).first_id(7).build());
-    /// let (first, second) = (one?.create(ten, 42)?.id(), two?.create(ten, 42)?.id());
-    /// assert_eq!((first.0, second.0), (0x0100_0000_0000_0007, 0x0200_0000_0000_0007)); // do not meet
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn server_id(mut self, server: u8) -> Self {
         self.server = server;
         self
@@ -238,19 +116,6 @@ impl SessionTrackerBuilder {
 
     /// The lower 56 bits of the first id to be issued, instead of the time (see [`SessionId`]); what is above is left out. 0 is
     /// no id: the next one is taken. For ids that are to be reproducible, or go on after the last one of a log.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{SessionId, SessionTracker};
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// let last = 0x0100_0000_0000_0007; // of the log
-    /// let sessions = SessionTracker::builder().server_id(1).first_id(last + 1).build()?;
-    /// assert_eq!(sessions.create(ten, 42)?.id(), SessionId(last + 1));
-    /// assert_eq!(sessions.create(ten, 42)?.id(), SessionId(last + 2));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn first_id(mut self, first: u64) -> Self {
         self.first = Some(first);
         self
@@ -259,22 +124,6 @@ impl SessionTrackerBuilder {
     /// Keeps note of which global sessions are touched, for [`SessionTracker::take_touched`]. Costs a read-modify-write of the
     /// session's own memory for each touch, and for the first one after each taking an allocation of 32 bytes, which whoever
     /// takes frees: take them now and then.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::SessionTracker;
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// let sessions = SessionTracker::builder().collect_touches().build()?;
-    /// let (global, local) = (sessions.create(ten, 7)?.id(), sessions.create_local(ten, 7)?.id());
-    /// for id in [global, local, global] {
-    ///     sessions.touch(id)?;
-    /// }
-    /// let touched = sessions.take_touched();
-    /// assert_eq!((touched.len(), touched[0].0), (1, global)); // once, and only the global one
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn collect_touches(mut self) -> Self {
         self.collects = true;
         self
@@ -282,49 +131,12 @@ impl SessionTrackerBuilder {
 
     /// After a stall of the process of more than `threshold`, sessions that could not have been renewed get its length added
     /// instead of expiring. As [`ExpiryQueueBuilder::pause_grace`](crate::ExpiryQueueBuilder::pause_grace).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{ManualClock, SessionTracker};
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// let sessions = SessionTracker::builder()
-    ///     .interval(second)
-    ///     .pause_grace(5 * second)
-    ///     .clock(clock.clone())
-    ///     .build()?;
-    /// let session = sessions.create(12 * second, 7)?;
-    /// clock.advance(10 * second);
-    /// assert!(sessions.poll().is_empty());
-    /// clock.advance(20 * second); // the process was stopped
-    /// assert!(sessions.poll().is_empty());
-    /// sessions.touch_by(&session)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn pause_grace(mut self, threshold: Duration) -> Self {
         self.setup.pause_grace = Some(threshold);
         self
     }
 
     /// Builds a tracker that is polled, by whoever likes.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{BuildError, ManualClock, SessionTracker};
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// let sessions = SessionTracker::builder().clock(clock.clone()).build()?;
-    /// sessions.create(10 * second, 7)?;
-    /// clock.advance(11 * second);
-    /// assert_eq!(sessions.len(), 1); // nobody has come by
-    /// assert_eq!(sessions.poll()[0].owner, 7);
-    ///
-    /// let refused = SessionTracker::builder().minimum_timeout(40 * second).maximum_timeout(4 * second).build();
-    /// assert_eq!(refused.err(), Some(BuildError::MinimumAboveMaximum { minimum: 40 * second, maximum: 4 * second }));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -339,23 +151,6 @@ impl SessionTrackerBuilder {
 
     /// Builds a tracker whose reaper thread tells `handler` of each session that expires, when it has: the handler may use the
     /// tracker, be slow, or panic, which is counted.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{ManualClock, SessionInfo, SessionTracker};
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// let (sender, told) = std::sync::mpsc::channel();
-    /// let sessions = SessionTracker::builder()
-    ///     .clock(clock.clone())
-    ///     .build_with_handler(move |gone: &SessionInfo| sender.send(gone.owner).unwrap())?;
-    /// sessions.create(10 * second, 7)?;
-    /// clock.advance(11 * second);
-    /// assert!(sessions.poll().is_empty()); // the handler is told instead
-    /// assert_eq!(told.recv()?, 7);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///

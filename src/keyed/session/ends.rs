@@ -33,19 +33,6 @@ impl SessionTracker {
     }
 
     /// As [`poll`](Self::poll), with at most about `budget` steps of work. True if there is more to do.
-    ///
-    /// ```
-    /// # use expiry::{ManualClock, SessionTracker};
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// # let sessions = SessionTracker::builder().interval(second).clock(clock.clone()).build()?;
-    /// sessions.create(10 * second, 7)?;
-    /// clock.advance(20 * second);
-    /// let mut expired = Vec::new();
-    /// while sessions.poll_into(&mut expired, 1000) {} // something else in between
-    /// assert_eq!(expired.len(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn poll_into(&self, into: &mut Vec<SessionInfo>, budget: usize) -> bool {
         let before = into.len();
         let found = || {
@@ -59,17 +46,6 @@ impl SessionTracker {
 
     /// How long until a session is due: zero if one is, `None` if none will be. As
     /// [`ExpiryQueue::wait_time`](crate::ExpiryQueue::wait_time).
-    ///
-    /// ```
-    /// # use expiry::{ManualClock, SessionTracker};
-    /// # use std::time::Duration;
-    /// # let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    /// # let sessions = SessionTracker::builder().interval(second).clock(clock.clone()).build()?;
-    /// assert_eq!(sessions.wait_time(), None);
-    /// sessions.create(10 * second, 7)?;
-    /// assert!(sessions.wait_time().unwrap() <= 11 * second);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn wait_time(&self) -> Option<Duration> {
         // Ended in a touch or a creation, or by a poll that is about to take it.
@@ -115,17 +91,6 @@ impl SessionTracker {
     }
 
     /// Ends a session, whether it lives or is being closed. Returns it, to one of several who remove it; `None` if there is none.
-    ///
-    /// ```
-    /// # use expiry::{SessionError, SessionId, SessionTracker};
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
-    /// let id = sessions.create(ten, 7)?.id();
-    /// assert_eq!(sessions.remove(id).map(|session| session.owner), Some(7));
-    /// assert!(sessions.remove(id).is_none());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn remove(&self, id: SessionId) -> Option<SessionInfo> {
         let pin = self.store.engine.pin();
         let wanted = Wanted::new(self.hash(id), &id);
@@ -195,25 +160,6 @@ impl SessionTracker {
     ///
     /// The shutdown goes on if the future is dropped; what there was then goes to the next one, be it this or [`shutdown`](Self::shutdown). Of two
     /// at once each may have some of it.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::{SessionTracker, StoreError};
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// # let sessions = SessionTracker::builder().build_with_handler(|_: &_| ())?;
-    /// sessions.create(ten, 7)?;
-    /// let down = sessions.shutdown_async();
-    /// assert_eq!(sessions.create(ten, 8), Err(StoreError::Closed)); // from here on
-    /// let left = down.await;
-    /// assert_eq!((left[0].owner, left.len()), (7, 1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(

@@ -44,14 +44,6 @@ pub struct SessionId(pub u64);
 
 impl SessionId {
     /// The server that has issued it.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::SessionId;
-    /// let id = SessionId(0xAB00_0000_0000_001F); // from a client
-    /// assert_eq!(id.server(), 0xAB);             // whom to ask
-    /// ```
     #[must_use]
     pub fn server(self) -> u8 {
         self.0.to_be_bytes()[0]

@@ -33,16 +33,6 @@ impl SessionTracker {
     /// Calls `f` with every session, each as it is just then, those included that are being closed; together they are no
     /// snapshot. A session that is there all the while is met exactly once, any other at most once.
     /// O(capacity). `f` may use the tracker.
-    ///
-    /// ```
-    /// # use expiry::SessionTracker;
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
-    /// sessions.create(ten, 7)?;
-    /// sessions.for_each(|session| println!("{} of {}: {:?}", session.id, session.owner, session.remaining));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn for_each(&self, mut f: impl FnMut(&SessionInfo)) {
         let now = self.store.engine.clock().now();
         self.store.each(|pin, found| f(&self.look(pin, found, now)));
@@ -50,19 +40,6 @@ impl SessionTracker {
 
     /// Which sessions expire when: expiry time, counted from when the tracker was built, to sessions. Without those that are
     /// being closed, which do not expire. O(capacity); no snapshot.
-    ///
-    /// ```
-    /// # use expiry::SessionTracker;
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
-    /// let id = sessions.create(ten, 7)?.id();
-    /// for (expiry, ids) in sessions.dump() {
-    ///     println!("{expiry:?} after the start: {ids:?}");
-    ///     assert_eq!(ids, [id]);
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn dump(&self) -> BTreeMap<Duration, Vec<SessionId>> {
         let interval = self.store.engine.ticks().interval_nanos();
@@ -80,18 +57,6 @@ impl SessionTracker {
 
     /// The sessions that are being closed: [`set_closing`](Self::set_closing) has said so, and nobody has removed them yet. One
     /// that stays here was forgotten by whoever was to remove it. O(capacity); no snapshot.
-    ///
-    /// ```
-    /// # use expiry::SessionTracker;
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
-    /// let id = sessions.create(ten, 7)?.id();
-    /// assert!(sessions.closing().is_empty());
-    /// sessions.set_closing(id)?;
-    /// assert_eq!(sessions.closing(), [id]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn closing(&self) -> Vec<SessionId> {
         let mut closing = Vec::new();
@@ -104,16 +69,6 @@ impl SessionTracker {
     }
 
     /// The session, as it is just now. One whose time is up is there until the reaper, or a poll, has come to it.
-    ///
-    /// ```
-    /// # use expiry::SessionTracker;
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
-    /// let id = sessions.create(ten, 7)?.id();
-    /// assert_eq!(sessions.get(id).map(|session| session.timeout), Some(ten));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn get(&self, id: SessionId) -> Option<SessionInfo> {
         self.with(id, |pin, found| {
@@ -122,16 +77,6 @@ impl SessionTracker {
     }
 
     /// Whether there is such a session, be it about to be closed.
-    ///
-    /// ```
-    /// # use expiry::SessionTracker;
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
-    /// let id = sessions.create(ten, 7)?.id();
-    /// assert!(sessions.contains(id));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn contains(&self, id: SessionId) -> bool {
         self.with(id, |_, _| ()).is_some()
@@ -139,51 +84,18 @@ impl SessionTracker {
 
     /// Sessions now, those included that are being closed, or whose time is up though nobody has come to them yet.
     /// O(threads x shards).
-    ///
-    /// ```
-    /// # use expiry::SessionTracker;
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
-    /// sessions.create(ten, 7)?;
-    /// assert_eq!(sessions.len(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.store.len()
     }
 
     /// Whether there are none.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::SessionTracker;
-    /// # use std::time::Duration;
-    /// # let sessions = SessionTracker::builder().build()?;
-    /// assert!(sessions.is_empty());
-    /// let id = sessions.create(Duration::from_secs(10), 7)?.id();
-    /// sessions.set_closing(id)?;
-    /// assert!(!sessions.is_empty()); // until it is removed
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// What it has been doing. O(threads x shards).
-    ///
-    /// ```
-    /// # use expiry::SessionTracker;
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
-    /// sessions.create(ten, 7)?;
-    /// assert_eq!(sessions.metrics().total.inserted, 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn metrics(&self) -> StoreMetrics {
         self.store.metrics()

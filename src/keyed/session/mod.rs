@@ -143,35 +143,12 @@ impl fmt::Debug for Session {
 
 impl Session {
     /// Its id.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::SessionTracker;
-    /// # use std::time::Duration;
-    /// # let sessions = SessionTracker::builder().build()?;
-    /// let session = sessions.create(Duration::from_secs(10), 7)?;
-    /// assert_eq!(sessions.get(session.id()).unwrap().owner, 7); // the id is what the client is told
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn id(&self) -> SessionId {
         self.id
     }
 
     /// The timeout that was granted.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::SessionTracker;
-    /// # use std::time::Duration;
-    /// # let second = Duration::from_secs(1);
-    /// let sessions = SessionTracker::builder().maximum_timeout(40 * second).build()?;
-    /// assert_eq!(sessions.create(10 * second, 7)?.timeout(), 10 * second);
-    /// assert_eq!(sessions.create(100 * second, 7)?.timeout(), 40 * second); // as the client is to be told
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout
@@ -289,33 +266,11 @@ impl fmt::Debug for SessionTracker {
 
 impl SessionTracker {
     /// Settings with defaults.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::SessionTracker;
-    /// # use std::time::Duration;
-    /// let sessions = SessionTracker::builder().server_id(1).build()?;
-    /// let session = sessions.create(Duration::from_millis(1), 7)?;
-    /// assert_eq!(session.id().server(), 1);
-    /// assert_eq!(session.timeout(), Duration::from_millis(100)); // the least: the interval, as nobody has said otherwise
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn builder() -> SessionTrackerBuilder {
         SessionTrackerBuilder::default()
     }
 
     /// The timeout that who asks for this one gets: it, or the nearest that the settings allow.
-    ///
-    /// ```
-    /// use expiry::SessionTracker;
-    /// use std::time::Duration;
-    ///
-    /// let second = Duration::from_secs(1);
-    /// let sessions = SessionTracker::builder().minimum_timeout(4 * second).maximum_timeout(40 * second).build()?;
-    /// assert_eq!([1, 10, 100].map(|s| sessions.grant(s * second)), [4, 10, 40].map(|s| s * second));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn grant(&self, timeout: Duration) -> Duration {
         timeout.clamp(self.bounds.minimum, self.bounds.maximum)
@@ -355,17 +310,6 @@ impl SessionTracker {
     ///
     /// An id that somebody else has had [tracked](Self::track) already is passed over.
     ///
-    /// ```
-    /// # use expiry::SessionTracker;
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
-    /// let session = sessions.create(ten, 7)?;
-    /// assert!(sessions.is_global(session.id())?);
-    /// assert_eq!(session.timeout(), ten);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`StoreError::Full`], [`StoreError::OutOfMemory`], [`StoreError::Closed`].
@@ -374,16 +318,6 @@ impl SessionTracker {
     }
 
     /// As [`create`](Self::create), a local one.
-    ///
-    /// ```
-    /// # use expiry::SessionTracker;
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
-    /// let session = sessions.create_local(ten, 7)?;
-    /// assert!(!sessions.is_global(session.id())?);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -437,19 +371,6 @@ impl SessionTracker {
     }
 
     /// As [`track`](Self::track), a local one. (One that is there already stays what it is.)
-    ///
-    /// ```
-    /// # use expiry::SessionTracker;
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
-    /// use expiry::SessionId;
-    ///
-    /// let id = SessionId(0x0100_0000_0000_0007); // from another server
-    /// sessions.track_local(id, ten, 7)?;
-    /// assert!(!sessions.is_global(id)?);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///

@@ -15,17 +15,6 @@ impl SessionTracker {
     /// Whether the session lives and is `owner`'s. One that is nobody's is from here on. Of a check and a
     /// [move](Self::set_owner), or a closing, that meet either may be first.
     ///
-    /// ```
-    /// # use expiry::{SessionError, SessionId, SessionTracker};
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
-    /// let id = sessions.create(ten, 0)?.id(); // nobody's
-    /// sessions.check(id, 7)?; // now it is 7's
-    /// assert_eq!(sessions.check(id, 8), Err(SessionError::Moved { owner: 7 }));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`SessionError::Unknown`], [`SessionError::Closing`], [`SessionError::Moved`].
@@ -104,17 +93,6 @@ impl SessionTracker {
     /// Makes a local session global, be it about to be closed. True if this did, false if it was global before: of several that
     /// meet one is told `true`.
     ///
-    /// ```
-    /// # use expiry::{SessionError, SessionId, SessionTracker};
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
-    /// let id = sessions.create_local(ten, 7)?.id();
-    /// assert!(sessions.upgrade(id)?);
-    /// assert!(!sessions.upgrade(id)?); // it was
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`SessionError::Unknown`]; then whoever ended it was told that it was local.
@@ -124,16 +102,6 @@ impl SessionTracker {
     }
 
     /// Whether the session is global.
-    ///
-    /// ```
-    /// # use expiry::{SessionError, SessionId, SessionTracker};
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
-    /// assert!(sessions.is_global(sessions.create(ten, 7)?.id())?);
-    /// assert!(!sessions.is_global(sessions.create_local(ten, 7)?.id())?);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///

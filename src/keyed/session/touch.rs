@@ -52,17 +52,6 @@ pub(super) const GRANTED: &str =
 impl SessionTracker {
     /// Renews a session: it expires when it has not been touched for its own timeout from now on.
     ///
-    /// ```
-    /// # use expiry::{SessionError, SessionId, SessionTracker};
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
-    /// let id = sessions.create(ten, 7)?.id();
-    /// sessions.touch(id)?; // ten seconds from now
-    /// assert_eq!(sessions.touch(SessionId(1)), Err(SessionError::Unknown));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`SessionError::Unknown`], [`SessionError::Closing`].
@@ -71,17 +60,6 @@ impl SessionTracker {
     }
 
     /// As [`touch`](Self::touch), this once with another timeout, as near to it as can be [granted](Self::grant).
-    ///
-    /// ```
-    /// # use expiry::{SessionError, SessionId, SessionTracker};
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
-    /// let id = sessions.create(ten, 7)?.id();
-    /// sessions.touch_for(id, 6 * ten)?;
-    /// assert!(sessions.get(id).unwrap().remaining > Some(ten));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -92,16 +70,6 @@ impl SessionTracker {
 
     /// As [`touch`](Self::touch), without the look-up.
     ///
-    /// ```
-    /// # use expiry::{SessionError, SessionId, SessionTracker};
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
-    /// let session = sessions.create(ten, 7)?;
-    /// sessions.touch_by(&session)?; // no look-up
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// As [`touch`](Self::touch).
@@ -110,17 +78,6 @@ impl SessionTracker {
     }
 
     /// As [`touch_for`](Self::touch_for), without the look-up.
-    ///
-    /// ```
-    /// # use expiry::{SessionError, SessionId, SessionTracker};
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
-    /// let session = sessions.create(ten, 7)?;
-    /// sessions.touch_by_for(&session, 6 * ten)?;
-    /// assert!(sessions.get(session.id()).unwrap().remaining > Some(ten));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     ///
@@ -150,17 +107,6 @@ impl SessionTracker {
     }
 
     /// As many [touches](Self::touch_for), and what became of each, in order. Memory is fetched for 64 at a time.
-    ///
-    /// ```
-    /// # use expiry::{SessionError, SessionId, SessionTracker};
-    /// # use std::time::Duration;
-    /// # let ten = Duration::from_secs(10);
-    /// # let sessions = SessionTracker::builder().build()?;
-    /// let id = sessions.create(ten, 7)?.id();
-    /// let touched = sessions.touch_batch(&[(id, ten), (SessionId(1), ten)]);
-    /// assert_eq!(touched, [Ok(()), Err(SessionError::Unknown)]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn touch_batch(&self, items: &[(SessionId, Duration)]) -> Vec<Result<(), SessionError>> {
         let engine = &self.store.engine;
         let mut done = Vec::with_capacity(items.len());

@@ -38,13 +38,6 @@ impl<T> TimerWheel<T> {
     ///
     /// O(1). Allocates if [`capacity`](TimerWheel::capacity) is used up (amortised O(1)).
     ///
-    /// ```
-    /// # use expiry::wheel::{Geometry, TimerWheel};
-    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
-    /// let reply = wheel.schedule(30, "no reply");
-    /// assert_eq!(wheel.deadline(reply), Some(30));
-    /// ```
-    ///
     /// # Panics
     /// If there are [`MAX_TIMERS`](TimerWheel::MAX_TIMERS) timers already. (Like any collection it
     /// aborts when there is no memory.)
@@ -59,17 +52,6 @@ impl<T> TimerWheel<T> {
 
     /// Moves a timer to another deadline. The timer keeps its id and value. As in
     /// [`schedule`](TimerWheel::schedule), a deadline that has come is due at once. O(1).
-    ///
-    /// ```
-    /// # use expiry::wheel::{Geometry, NotScheduled, TimerWheel};
-    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
-    /// let id = wheel.schedule(10, "ping");
-    /// wheel.reschedule(id, 20)?;
-    /// assert_eq!((wheel.deadline(id), wheel.pop(19)), (Some(20), None));
-    /// wheel.deschedule(id);
-    /// assert_eq!(wheel.reschedule(id, 30), Err(NotScheduled));
-    /// # Ok::<(), NotScheduled>(())
-    /// ```
     ///
     /// # Errors
     /// [`NotScheduled`] if no timer has this id; nothing happens then. For a timer that a callback
@@ -88,14 +70,6 @@ impl<T> TimerWheel<T> {
 
     /// Takes a timer out and returns its value. Returns `None` and changes nothing if no timer has
     /// this id, so a caller may repeat the call. O(1).
-    ///
-    /// ```
-    /// # use expiry::wheel::{Geometry, TimerWheel};
-    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
-    /// let reply = wheel.schedule(30, "no reply");
-    /// assert_eq!(wheel.deschedule(reply), Some("no reply"));
-    /// assert_eq!(wheel.deschedule(reply), None); // an id is not used again
-    /// ```
     #[inline]
     pub fn deschedule(&mut self, id: TimerId) -> Option<T> {
         let place = self.wheel.take_if(id.index, |place| place.is(id))?;

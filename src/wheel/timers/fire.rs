@@ -218,26 +218,6 @@ impl<T> TimerWheel<T> {
     /// For what counts as work see [`pop_limited`](TimerWheel::pop_limited). The clock stands at
     /// `now` afterwards; what is left is carried forward, in order, to whatever call comes next.
     ///
-    /// ```
-    /// use expiry::wheel::{Geometry, TimerWheel};
-    ///
-    /// let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
-    /// for n in 0..1000 {
-    ///     wheel.schedule(n, n);
-    /// }
-    /// let (mut fired, mut turns) = (0, 0);
-    /// loop {
-    ///     let progress = wheel.advance_limited(999, 100, |_, _| ());
-    ///     fired += progress.fired;
-    ///     turns += 1;
-    ///     if !progress.more {
-    ///         break;
-    ///     }
-    /// }
-    /// assert_eq!(fired, 1000);
-    /// assert!(turns >= 10);
-    /// ```
-    ///
     /// # Panics
     /// If the callback does, as in [`advance`](TimerWheel::advance).
     pub fn advance_limited(

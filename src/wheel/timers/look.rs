@@ -14,14 +14,6 @@ impl<T> TimerWheel<T> {
     /// may be shorter, and an advance at that time makes it exact. A caller that sleeps so long and
     /// advances, over and over, wakes at most once per distinct deadline and once per removal, and
     /// never only to cascade.
-    ///
-    /// ```
-    /// # use expiry::wheel::{Geometry, TimerWheel};
-    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
-    /// assert_eq!(wheel.expiration_delay(), None);
-    /// wheel.schedule(30, "no reply");
-    /// assert_eq!(wheel.expiration_delay(), Some(30)); // so long there is nothing to do
-    /// ```
     #[must_use]
     pub fn expiration_delay(&self) -> Option<u64> {
         self.next_expiration()
@@ -29,91 +21,36 @@ impl<T> TimerWheel<T> {
     }
 
     /// Returns [`expiration_delay`](TimerWheel::expiration_delay) as a point in time.
-    ///
-    /// ```
-    /// # use expiry::wheel::{Geometry, TimerWheel};
-    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
-    /// wheel.schedule(30, "no reply");
-    /// assert_eq!(wheel.next_expiration(), Some(30));
-    /// ```
     #[must_use]
     pub fn next_expiration(&self) -> Option<u64> {
         self.wheel.next_expiration()
     }
 
     /// The time that the wheel was last advanced to, or created with. O(1).
-    ///
-    /// ```
-    /// # use expiry::wheel::{Geometry, TimerWheel};
-    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
-    /// # wheel.schedule(30, "no reply");
-    /// wheel.advance(7, |_, _| ());
-    /// assert_eq!(wheel.now(), 7);
-    /// ```
     #[must_use]
     pub fn now(&self) -> u64 {
         self.wheel.now()
     }
 
     /// The wheel's geometry.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::wheel::{Geometry, TimerWheel};
-    ///
-    /// let wheel = TimerWheel::<u64>::new(Geometry::MILLIS, 0);
-    /// assert_eq!(*wheel.geometry(), Geometry::MILLIS);
-    /// // Advance about as often, in nanoseconds.
-    /// assert_eq!(wheel.geometry().granularity(), 1 << 20);
-    /// ```
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         self.wheel.geometry()
     }
 
     /// How many timers are scheduled. O(1).
-    ///
-    /// ```
-    /// # use expiry::wheel::{Geometry, TimerWheel};
-    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
-    /// wheel.schedule(30, "no reply");
-    /// assert_eq!(wheel.len(), 1);
-    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.wheel.len()
     }
 
     /// Whether no timer is scheduled. O(1).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry::wheel::{Geometry, TimerWheel};
-    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
-    /// wheel.schedule(30, "no reply");
-    /// assert!(!wheel.is_empty());
-    /// while let Some(next) = wheel.next_expiration() {
-    ///     wheel.advance(next, |_, _| ());
-    /// }
-    /// assert!(wheel.is_empty());
-    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.wheel.is_empty()
     }
 
     /// Whether a timer has this id. O(1).
-    ///
-    /// ```
-    /// # use expiry::wheel::{Geometry, TimerWheel};
-    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
-    /// let reply = wheel.schedule(30, "no reply");
-    /// assert!(wheel.contains(reply));
-    /// wheel.advance(30, |_, _| ());
-    /// assert!(!wheel.contains(reply));
-    /// ```
     #[inline]
     #[must_use]
     pub fn contains(&self, id: TimerId) -> bool {
@@ -121,13 +58,6 @@ impl<T> TimerWheel<T> {
     }
 
     /// The value of a timer. O(1).
-    ///
-    /// ```
-    /// # use expiry::wheel::{Geometry, TimerWheel};
-    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
-    /// let reply = wheel.schedule(30, "no reply");
-    /// assert_eq!(wheel.get(reply), Some(&"no reply"));
-    /// ```
     #[inline]
     #[must_use]
     pub fn get(&self, id: TimerId) -> Option<&T> {
@@ -138,14 +68,6 @@ impl<T> TimerWheel<T> {
     }
 
     /// The value of a timer, as a mutable reference. O(1).
-    ///
-    /// ```
-    /// # use expiry::wheel::{Geometry, TimerWheel};
-    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
-    /// let tries = wheel.schedule(30, 1);
-    /// *wheel.get_mut(tries).unwrap() += 1;
-    /// assert_eq!(wheel.get(tries), Some(&2));
-    /// ```
     #[inline]
     #[must_use]
     pub fn get_mut(&mut self, id: TimerId) -> Option<&mut T> {
@@ -156,13 +78,6 @@ impl<T> TimerWheel<T> {
     }
 
     /// The deadline of a timer, as it was given. O(1).
-    ///
-    /// ```
-    /// # use expiry::wheel::{Geometry, TimerWheel};
-    /// # let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
-    /// let reply = wheel.schedule(30, "no reply");
-    /// assert_eq!(wheel.deadline(reply), Some(30));
-    /// ```
     #[inline]
     #[must_use]
     pub fn deadline(&self, id: TimerId) -> Option<u64> {
@@ -171,17 +86,6 @@ impl<T> TimerWheel<T> {
 
     /// All timers in ascending order of deadline, or, from the other end ([`rev`](Iterator::rev)),
     /// in descending order. What is overdue comes first.
-    ///
-    /// ```
-    /// use expiry::wheel::{Geometry, TimerWheel};
-    ///
-    /// let mut wheel = TimerWheel::new(Geometry::TICKS, 0);
-    /// for deadline in [70_000, 3, 500, 4] {
-    ///     wheel.schedule(deadline, ());
-    /// }
-    /// assert!(wheel.iter().map(|timer| timer.deadline).eq([3, 4, 500, 70_000]));
-    /// assert!(wheel.iter().rev().map(|timer| timer.deadline).eq([70_000, 500, 4, 3]));
-    /// ```
     ///
     /// Buckets are sorted when they are reached: the first few timers cost the sorting of the
     /// buckets that they are in (O(m log m), and 16 bytes for each of their *m* timers), all *n*

@@ -95,36 +95,11 @@ pub struct TimerWheel<T> {
 
 impl<T> TimerWheel<T> {
     /// The most timers that a wheel can hold, some 4.29 billion.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::wheel::{Geometry, TimerId, TimerWheel};
-    ///
-    /// /// Refuses where `schedule` panics.
-    /// fn try_schedule(wheel: &mut TimerWheel<u64>, deadline: u64) -> Option<TimerId> {
-    ///     (wheel.len() < TimerWheel::<u64>::MAX_TIMERS).then(|| wheel.schedule(deadline, 7))
-    /// }
-    ///
-    /// assert!(try_schedule(&mut TimerWheel::new(Geometry::TICKS, 0), 30).is_some());
-    /// assert_eq!(TimerWheel::<u64>::MAX_TIMERS / 1_000_000, 4_294);
-    /// ```
     pub const MAX_TIMERS: usize = Wheel::MAX_ID as usize + 1;
 
     /// An empty wheel whose clock stands at `now`.
     ///
     /// The call allocates nothing. The first timer makes the buckets: up to 577 of 16 bytes.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::wheel::{Geometry, TimerWheel};
-    ///
-    /// let mut wheel = TimerWheel::new(Geometry::TICKS, 1_000); // any origin
-    /// assert_eq!((wheel.now(), wheel.len()), (1_000, 0));
-    /// wheel.schedule(1_030, "no reply");
-    /// assert_eq!(wheel.expiration_delay(), Some(30));
-    /// ```
     #[must_use]
     pub fn new(geometry: Geometry, now: u64) -> TimerWheel<T> {
         TimerWheel {

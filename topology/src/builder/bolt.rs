@@ -67,29 +67,6 @@ impl<M: 'static> BoltSpec<'_, M> {
     common_settings!();
 
     /// Each message of the stream goes to one of the bolt's tasks, in turn.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # let (sender, came) = std::sync::mpsc::channel();
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..6));
-    /// topology
-    ///     .bolt("sink", move |context| {
-    ///         let (task, sender) = (context.task(), sender.clone());
-    ///         basic(move |_: &u64, _| sender.send(task).expect("it is read"))
-    ///     })
-    ///     .parallelism(3)
-    ///     .shuffle("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// assert!(topology.settle(1_000));
-    /// let mut tasks: Vec<usize> = came.try_iter().collect();
-    /// tasks.sort();
-    /// assert_eq!(tasks, [0, 0, 1, 1, 2, 2]);
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn shuffle(&mut self, source: impl Into<Source>) -> &mut Self {
         self.listen(source.into(), Grouping::Shuffle)
     }
@@ -97,29 +74,6 @@ impl<M: 'static> BoltSpec<'_, M> {
     /// Each message goes to the task that has the emitting task's number (modulo the number of the
     /// bolt's tasks). Pairs of tasks so stay together, on neighbouring caches. All tasks are in one
     /// process.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # let (sender, came) = std::sync::mpsc::channel();
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |context| { let n = context.task() as u64; Numbers(n..n + 1) }).parallelism(4);
-    /// topology
-    ///     .bolt("sink", move |context| {
-    ///         let (task, sender) = (context.task() as u64, sender.clone());
-    ///         basic(move |n: &u64, _| sender.send((*n, task)).expect("it is read"))
-    ///     })
-    ///     .parallelism(4)
-    ///     .local_or_shuffle("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// assert!(topology.settle(1_000));
-    /// let mut pairs: Vec<(u64, u64)> = came.try_iter().collect();
-    /// pairs.sort();
-    /// assert_eq!(pairs, [(0, 0), (1, 1), (2, 2), (3, 3)]);
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn local_or_shuffle(&mut self, source: impl Into<Source>) -> &mut Self {
         self.listen(source.into(), Grouping::LocalOrShuffle)
     }
@@ -159,85 +113,17 @@ impl<M: 'static> BoltSpec<'_, M> {
     }
 
     /// Each message goes to all of the bolt's tasks.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("news", |_| Numbers(0..2));
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).parallelism(3).all("news");
-    /// let mut topology = topology.start_manual()?;
-    /// assert!(topology.settle(1_000));
-    /// let [news, sink] = &topology.metrics()[..] else { unreachable!("there are two") };
-    /// assert_eq!((news.emitted, news.transferred, sink.executed), (2, 6, 6));
-    /// assert_eq!(news.acked, 2); // when all three tasks have acked it
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn all(&mut self, source: impl Into<Source>) -> &mut Self {
         self.listen(source.into(), Grouping::All)
     }
 
     /// All messages go to the bolt's first task.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # let (sender, came) = std::sync::mpsc::channel();
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..3));
-    /// topology
-    ///     .bolt("sink", move |context| {
-    ///         let (task, sender) = (context.task(), sender.clone());
-    ///         basic(move |_: &u64, _| sender.send(task).expect("it is read"))
-    ///     })
-    ///     .parallelism(3)
-    ///     .global("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// assert!(topology.settle(1_000));
-    /// assert!(came.try_iter().eq([0, 0, 0]));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn global(&mut self, source: impl Into<Source>) -> &mut Self {
         self.listen(source.into(), Grouping::Global)
     }
 
     /// The emitting component chooses the task, with `emit_direct`. Messages that are emitted
     /// otherwise on this stream do not come to this bolt.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder, DEFAULT};
-    ///
-    /// struct Router;
-    ///
-    /// impl Spout<u64> for Router {
-    ///     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-    ///         out.emit_direct(DEFAULT, 2, 7, 0).expect("there is a task 2");
-    ///         out.emit(8, 1).expect("there is room"); // to nobody in particular
-    ///         Next::Done
-    ///     }
-    /// }
-    ///
-    /// # let (sender, came) = std::sync::mpsc::channel();
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("router", |_| Router);
-    /// topology
-    ///     .bolt("sink", move |context| {
-    ///         let (task, sender) = (context.task(), sender.clone());
-    ///         basic(move |n: &u64, _| sender.send((task, *n)).expect("it is read"))
-    ///     })
-    ///     .parallelism(3)
-    ///     .direct("router");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(1_000));
-    /// assert!(came.try_iter().eq([(2, 7)]));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn direct(&mut self, source: impl Into<Source>) -> &mut Self {
         self.listen(source.into(), Grouping::Direct)
     }
@@ -245,39 +131,6 @@ impl<M: 'static> BoltSpec<'_, M> {
     /// Has [`tick`](crate::Bolt::tick) called in each of the bolt's tasks, about so often. If the
     /// bolt acks in there, the [timeout](crate::TopologyBuilder::timeout) has to be longer, or all
     /// tuples that it holds time out.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// use expiry_topology::{basic, Bolt, BoltCollector, ManualClock, TopologyBuilder, Tuple};
-    /// use std::time::Duration;
-    ///
-    /// struct Beat;
-    ///
-    /// impl Bolt<u64> for Beat {
-    ///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
-    ///         out.ack(tuple);
-    ///     }
-    ///
-    ///     fn tick(&mut self, out: &mut BoltCollector<'_, u64>) {
-    ///         out.emit((), 1);
-    ///     }
-    /// }
-    ///
-    /// # let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
-    /// # topology.clock(clock.clone());
-    /// # topology.spout("numbers", |_| Numbers(0..1));
-    /// topology.bolt("beat", |_| Beat).shuffle("numbers").tick_every(Duration::from_secs(10));
-    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("beat");
-    /// # let mut topology = topology.start_manual()?;
-    /// for _ in 0..35 {
-    ///     clock.advance(Duration::from_secs(1));
-    ///     assert!(topology.settle(100));
-    /// }
-    /// assert_eq!(topology.metrics()[1].emitted, 3);
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn tick_every(&mut self, time: Duration) -> &mut Self {
         self.set(|bolt| bolt.tick = Some(time))
     }

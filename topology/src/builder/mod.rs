@@ -111,35 +111,11 @@ impl<M: Clone + Send + 'static> Default for TopologyBuilder<M> {
 
 impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// A declaration without components.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry_topology::{BuildError, TopologyBuilder};
-    ///
-    /// let topology = TopologyBuilder::<u64>::new();
-    /// assert_eq!(topology.start_manual().err(), Some(BuildError::NoSpout));
-    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Adds a spout; `make` makes an instance for each task, and another one after a panic.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # let mut topology = TopologyBuilder::new();
-    /// let of_task = |task: usize| Numbers(10 * task as u64..10 * task as u64 + 10);
-    /// topology.spout("numbers", move |context| of_task(context.task())).parallelism(3);
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// assert!(topology.settle(1_000));
-    /// assert_eq!((topology.metrics()[0].tasks, topology.metrics()[0].acked), (3, 30));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn spout<S: Spout<M> + 'static>(
         &mut self,
         name: &str,
@@ -157,30 +133,6 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     }
 
     /// Adds a bolt; `make` makes an instance for each task, and another one after a panic.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # let (sender, came) = std::sync::mpsc::channel();
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..5));
-    /// topology
-    ///     .bolt("count", move |_| {
-    ///         let (mut count, sender) = (0, sender.clone()); // each instance has its own
-    ///         basic(move |n: &u64, _| {
-    ///             count += 1;
-    ///             assert_ne!(*n, 2, "a panic ends the instance");
-    ///             sender.send(count).expect("it is read");
-    ///         })
-    ///     })
-    ///     .shuffle("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// assert!(topology.settle(1_000));
-    /// assert!(came.try_iter().eq([1, 2, 1, 2])); // another one from 3 on
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn bolt<B: Bolt<M> + 'static>(
         &mut self,
         name: &str,
@@ -207,27 +159,6 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// # Errors
     ///
     /// [`BuildError`] says what is wrong, and with which component.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// use expiry_topology::{basic, BuildError, TopologyBuilder};
-    /// use std::time::Duration;
-    ///
-    /// let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..100));
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).parallelism(2).shuffle("numbers");
-    /// let topology = topology.start()?;
-    /// topology.wait(Duration::from_secs(60))?;
-    /// assert_eq!(topology.metrics()[1].executed, 100);
-    ///
-    /// let mut deaf = TopologyBuilder::new();
-    /// deaf.spout("numbers", |_| Numbers(0..100));
-    /// deaf.bolt("sink", |_| basic(|_: &u64, _| ()));
-    /// assert_eq!(deaf.start().err(), Some(BuildError::NoInput("sink".to_string())));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn start(self) -> Result<Topology, BuildError> {
         Topology::start(self)
     }
@@ -240,26 +171,6 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// # Errors
     ///
     /// As [`start`](Self::start).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// use expiry_topology::{basic, ManualClock, TopologyBuilder};
-    ///
-    /// let (sender, came) = std::sync::mpsc::channel();
-    /// let mut topology = TopologyBuilder::new();
-    /// topology.clock(ManualClock::new()).seed(1);
-    /// topology.spout("given", |_| Numbers(2..5));
-    /// topology.bolt("square", |_| basic(|n: &u64, out| out.emit(n * n))).shuffle("given"); // the one that is tested
-    /// topology
-    ///     .bolt("kept", move |_| { let kept = sender.clone(); basic(move |n: &u64, _| kept.send(*n).expect("it is read")) })
-    ///     .shuffle("square");
-    /// let mut topology = topology.start_manual()?;
-    /// assert!(topology.settle(100));
-    /// assert!(came.try_iter().eq([4, 9, 16]));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn start_manual(self) -> Result<ManualTopology<M>, BuildError> {
         ManualTopology::start(self)
     }

@@ -38,77 +38,17 @@ impl<M: 'static> SpoutSpec<'_, M> {
     /// or waiting to be emitted again. The bound is exact. The default is 4096. Each takes a
     /// hundred bytes and its message, from the start. If a bolt acks in its ticks only, no more
     /// than that goes through between two ticks.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..100)).max_pending(10);
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// topology.hold("sink", true); // nothing is acked
-    /// assert!(topology.settle(1_000));
-    /// assert_eq!((topology.metrics()[0].emitted, topology.metrics()[0].pending), (10, 10));
-    /// topology.hold("sink", false);
-    /// assert!(topology.settle(1_000) && topology.is_finished());
-    /// assert_eq!(topology.metrics()[0].acked, 100);
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn max_pending(&mut self, most: usize) -> &mut Self {
         self.set(|spout| spout.max_pending = most)
     }
 
     /// How long a message may take, instead of the topology's timeout.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
-    /// # use std::time::Duration;
-    /// # let (clock, second, mut topology) = (ManualClock::new(), Duration::from_secs(1), TopologyBuilder::new());
-    /// topology.clock(clock.clone()).timeout(60 * second);
-    /// topology.spout("slow", |_| Numbers(0..1));
-    /// topology.spout("fast", |_| Numbers(0..1)).timeout(5 * second);
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("slow").shuffle("fast");
-    /// let mut topology = topology.start_manual()?;
-    /// topology.hold("sink", true);
-    /// assert!(topology.settle(100));
-    /// clock.advance(6 * second);
-    /// assert!(topology.settle(100));
-    /// assert_eq!((topology.metrics()[0].timed_out, topology.metrics()[1].timed_out), (0, 1));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn timeout(&mut self, timeout: Duration) -> &mut Self {
         self.set(|spout| spout.timeout = Some(timeout))
     }
 
     /// Messages that fail or time out are emitted again. Without this setting the spout's `fail` is
     /// called at the first failure.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// use expiry_topology::{basic, ManualClock, Replay, TopologyBuilder};
-    ///
-    /// let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
-    /// topology.clock(clock.clone());
-    /// topology.spout("numbers", |_| Numbers(0..1)).replay(Replay::default());
-    /// topology
-    ///     .bolt("third time lucky", |_| {
-    ///         let mut tries = 0;
-    ///         basic(move |_: &u64, _| { tries += 1; if tries < 3 { Err("not yet") } else { Ok(()) } })
-    ///     })
-    ///     .shuffle("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// assert!(topology.run(1_000, |next| clock.advance(next)));
-    /// let numbers = &topology.metrics()[0];
-    /// assert_eq!((numbers.failed, numbers.replayed, numbers.acked), (2, 2, 1));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn replay(&mut self, replay: Replay) -> &mut Self {
         self.set(|spout| spout.replay = Some(replay))
     }

@@ -49,36 +49,6 @@ impl<M> fmt::Debug for BoltCollector<'_, M> {
 
 impl<M: Clone> BoltCollector<'_, M> {
     /// The topology's time, from its clock's origin on. In simulations it is the simulated time.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{Bolt, BoltCollector, ManualClock, TopologyBuilder, Tuple};
-    /// use std::time::Duration;
-    ///
-    /// /// Acks what has come in the first minute.
-    /// struct Early;
-    ///
-    /// impl Bolt<u64> for Early {
-    ///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
-    ///         match out.now() < Duration::from_secs(60) {
-    ///             true => out.ack(tuple),
-    ///             false => out.fail(tuple),
-    ///         }
-    ///     }
-    /// }
-    ///
-    /// # let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
-    /// # topology.clock(clock.clone());
-    /// # topology.spout("numbers", |_| Numbers(0..1));
-    /// # topology.bolt("early", |_| Early).shuffle("numbers");
-    /// # let mut topology = topology.start_manual()?;
-    /// clock.advance(Duration::from_secs(61));
-    /// assert!(topology.settle(100));
-    /// assert_eq!((topology.metrics()[1].acked, topology.metrics()[1].failed), (0, 1));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     #[must_use]
     pub fn now(&self) -> Duration {
         self.bench.shared.time()
@@ -87,40 +57,6 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// Emits a message on the default stream that is derived from `parents`: `&tuple`, `&[&a, &b]`,
     /// or `()` for an untracked message. Never waits. Emit before acking the parents; the compiler
     /// enforces that.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
-    /// /// Emits the sums of pairs.
-    /// struct Pairs(Option<Tuple<u64>>);
-    ///
-    /// impl Bolt<u64> for Pairs {
-    ///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
-    ///         match self.0.take() {
-    ///             None => self.0 = Some(tuple),
-    ///             Some(first) => {
-    ///                 out.emit(&[&first, &tuple], *first + *tuple); // derived from both
-    ///                 out.ack(first);
-    ///                 out.ack(tuple);
-    ///             }
-    ///         }
-    ///     }
-    /// }
-    ///
-    /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("numbers", |_| Numbers(0..4));
-    /// # topology.bolt("pairs", |_| Pairs(None)).shuffle("numbers");
-    /// # topology.bolt("sink", |_| expiry_topology::basic(|_: &u64, _| ())).shuffle("pairs");
-    /// # let mut topology = topology.start_manual()?;
-    /// topology.hold("sink", true);
-    /// assert!(topology.settle(100));
-    /// assert_eq!((topology.metrics()[1].acked, topology.metrics()[0].acked), (4, 0)); // not before the sums are acked
-    /// topology.hold("sink", false);
-    /// assert!(topology.settle(100) && topology.metrics()[0].acked == 4);
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn emit(&mut self, parents: impl Parents<M>, message: M) {
         // The default stream exists, and a message that is not for one task always finds its tasks.
         let _ = self.send(Ok(0), None, &parents, message);
@@ -131,31 +67,6 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// # Errors
     ///
     /// [`Refused::UndeclaredStream`], with the message.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
-    /// struct Sort;
-    ///
-    /// impl Bolt<u64> for Sort {
-    ///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
-    ///         let stream = if *tuple % 3 == 0 { "threes" } else { "others" };
-    ///         out.emit_on(stream, &tuple, *tuple).expect("it is declared");
-    ///         out.ack(tuple);
-    ///     }
-    /// }
-    ///
-    /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("numbers", |_| Numbers(0..10));
-    /// topology.bolt("sort", |_| Sort).shuffle("numbers").stream("threes").stream("others");
-    /// topology.bolt("sink", |_| expiry_topology::basic(|_: &u64, _| ())).shuffle(("sort", "threes"));
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100));
-    /// assert_eq!(topology.metrics()[2].executed, 4); // 0, 3, 6, 9
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn emit_on(
         &mut self,
         stream: &str,
@@ -230,33 +141,6 @@ impl<M: Clone> BoltCollector<'_, M> {
 
     /// Returns the component that emitted a tuple, and the stream. For a tuple of another topology
     /// the answer is meaningless, or two empty names.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple, DEFAULT};
-    /// struct Orders;
-    ///
-    /// impl Bolt<u64> for Orders {
-    ///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
-    ///         match out.source(&tuple) {
-    ///             ("orders", DEFAULT) => out.ack(tuple),
-    ///             ("returns", _) => out.fail(tuple),
-    ///             other => unreachable!("it does not listen to {other:?}"),
-    ///         }
-    ///     }
-    /// }
-    ///
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("orders", |_| Numbers(0..3));
-    /// topology.spout("returns", |_| Numbers(0..2));
-    /// topology.bolt("sink", |_| Orders).shuffle("orders").shuffle("returns");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100));
-    /// assert_eq!((topology.metrics()[0].acked, topology.metrics()[1].failed), (3, 2));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     #[must_use]
     pub fn source(&self, tuple: &Tuple<M>) -> (&str, &str) {
         let origin = &tuple.origin;
@@ -268,32 +152,6 @@ impl<M: Clone> BoltCollector<'_, M> {
     }
 
     /// Acks a tuple. If its tree has ended, the call does nothing.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
-    /// /// Holds three, and acks them together.
-    /// struct Threes(Vec<Tuple<u64>>);
-    ///
-    /// impl Bolt<u64> for Threes {
-    ///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
-    ///         self.0.push(tuple);
-    ///         if self.0.len() == 3 {
-    ///             self.0.drain(..).for_each(|tuple| out.ack(tuple));
-    ///         }
-    ///     }
-    /// }
-    ///
-    /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("numbers", |_| Numbers(0..5));
-    /// # topology.bolt("threes", |_| Threes(Vec::new())).shuffle("numbers");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100));
-    /// assert_eq!((topology.metrics()[0].acked, topology.metrics()[1].held), (3, 2));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn ack(&mut self, tuple: Tuple<M>) {
         self.bench.ack(tuple);
     }
@@ -330,60 +188,12 @@ impl<M: Clone> BoltCollector<'_, M> {
 
     /// Fails all trees that a tuple is a part of. Bolts execute other tuples of these trees all the
     /// same.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
-    /// struct Even;
-    ///
-    /// impl Bolt<u64> for Even {
-    ///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
-    ///         if *tuple % 2 == 0 { out.ack(tuple) } else { out.fail(tuple) }
-    ///     }
-    /// }
-    ///
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..5));
-    /// topology.bolt("even", |_| Even).shuffle("numbers");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100));
-    /// let numbers = &topology.metrics()[0];
-    /// assert_eq!((numbers.acked, numbers.failed, numbers.dead_letters), (3, 2, 2)); // there is no replay
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn fail(&mut self, tuple: Tuple<M>) {
         self.bench.fail(tuple.roots(), None);
     }
 
     /// As [`fail`](Self::fail), with a reason. The spouts, their hooks and the handler of dead
     /// letters get it in [`Failure::Failed`](crate::Failure). Allocates.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
-    /// struct Even;
-    ///
-    /// impl Bolt<u64> for Even {
-    ///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
-    ///         let odd = format!("{} is odd", *tuple);
-    ///         if *tuple % 2 == 0 { out.ack(tuple) } else { out.fail_with(tuple, odd) }
-    ///     }
-    /// }
-    ///
-    /// # let (sender, letters) = std::sync::mpsc::channel();
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.on_dead_letter(move |letter| sender.send(letter.failure.to_string()).expect("it is read"));
-    /// # topology.spout("numbers", |_| Numbers(0..2));
-    /// # topology.bolt("even", |_| Even).shuffle("numbers");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100));
-    /// assert_eq!(letters.try_recv()?, r#"it was failed by "even": 1 is odd"#);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn fail_with(&mut self, tuple: Tuple<M>, why: impl fmt::Display) {
         self.bench
             .fail(tuple.roots(), Some(&why.to_string().into()));
@@ -435,31 +245,6 @@ impl<M: Clone> BoltCollector<'_, M> {
     }
 
     /// Reports an error: it is counted, and hooks are called with it.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{Bolt, BoltCollector, TopologyBuilder, Tuple};
-    /// struct Even;
-    ///
-    /// impl Bolt<u64> for Even {
-    ///     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
-    ///         if *tuple % 2 == 1 {
-    ///             out.report(&format!("{} is odd", *tuple)); // and nothing to be replayed for
-    ///         }
-    ///         out.ack(tuple);
-    ///     }
-    /// }
-    ///
-    /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("numbers", |_| Numbers(0..5));
-    /// # topology.bolt("even", |_| Even).shuffle("numbers");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100));
-    /// assert_eq!((topology.metrics()[1].errors, topology.metrics()[1].acked), (2, 5));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn report(&mut self, error: &dyn fmt::Display) {
         self.bench.emitter.report(error);
     }

@@ -10,15 +10,6 @@ use std::fmt;
 /// input is acked when the function returns, or failed if it returns an error. The error is
 /// [reported](BoltCollector::report), and is part of the failure that the spout gets, at each
 /// attempt.
-///
-/// ```
-/// # use expiry_topology::{basic, BoltCollector, Tuple};
-/// let parse = || basic(|text: &String, out| text.parse::<u32>().map(|n| out.emit(n.to_string())));
-/// let print = || basic(|text: &String, _| println!("{text}"));
-/// # let mut topology = expiry_topology::TopologyBuilder::new();
-/// # topology.bolt("parse", move |_| parse());
-/// # topology.bolt("print", move |_| print());
-/// ```
 pub fn basic<M, D: Done, F: FnMut(&M, &mut Derive<'_, '_, M>) -> D>(f: F) -> Basic<F> {
     Basic(f)
 }
@@ -76,16 +67,6 @@ impl<F> fmt::Debug for Basic<F> {
 /// ```
 pub trait Done {
     /// Returns why the input is to be failed. `None` if it is to be acked.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry_topology::Done;
-    ///
-    /// assert_eq!(().failure(), None);
-    /// assert_eq!(Ok::<(), &str>(()).failure(), None);
-    /// assert_eq!(Err("too late").failure(), Some("too late".to_string()));
-    /// ```
     fn failure(self) -> Option<String>;
 }
 
@@ -135,21 +116,6 @@ impl<M> fmt::Debug for Derive<'_, '_, M> {
 
 impl<M: Clone> Derive<'_, '_, M> {
     /// Emits a message on the default stream.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..5));
-    /// topology.bolt("twice", |_| basic(|n: &u64, out| { out.emit(*n); out.emit(*n) })).shuffle("numbers");
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("twice");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100));
-    /// assert_eq!((topology.metrics()[1].emitted, topology.metrics()[2].executed), (10, 10));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn emit(&mut self, message: M) {
         self.out.emit(self.tuple, message);
     }
@@ -159,24 +125,6 @@ impl<M: Clone> Derive<'_, '_, M> {
     /// # Errors
     ///
     /// [`Refused::UndeclaredStream`](crate::Refused::UndeclaredStream), with the message.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..5));
-    /// topology
-    ///     .bolt("sort", |_| basic(|n: &u64, out| out.emit_on(if *n < 2 { "small" } else { "large" }, *n))) // `Err` fails it
-    ///     .shuffle("numbers")
-    ///     .stream("small");
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle(("sort", "small"));
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100));
-    /// assert_eq!((topology.metrics()[2].executed, topology.metrics()[1].failed), (2, 3)); // "large" is not declared
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn emit_on(&mut self, stream: &str, message: M) -> Result<(), EmitError<M>> {
         self.out.emit_on(stream, self.tuple, message)
     }

@@ -37,64 +37,18 @@ pub struct Context {
 
 impl Context {
     /// The component's name.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # let (sender, names) = std::sync::mpsc::channel();
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", move |context| {
-    ///     sender.send(context.component().to_string()).expect("it is read");
-    ///     Numbers(0..3)
-    /// });
-    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100));
-    /// assert_eq!(names.try_recv()?, "numbers");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn component(&self) -> &str {
         &self.component
     }
 
     /// The task's number in its component, from 0.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |context| Numbers(0..1 + context.task() as u64)).parallelism(4);
-    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100));
-    /// assert_eq!(topology.metrics()[0].emitted, 1 + 2 + 3 + 4);
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     #[must_use]
     pub fn task(&self) -> usize {
         self.task
     }
 
     /// How many tasks the component has.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |context| Numbers(0..100 / context.tasks() as u64)).parallelism(4);
-    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(1_000));
-    /// assert_eq!(topology.metrics()[0].emitted, 4 * 25);
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     #[must_use]
     pub fn tasks(&self) -> usize {
         self.tasks
@@ -103,36 +57,6 @@ impl Context {
     /// Returns a handle that wakes this task's thread, for code that has something for a spout that
     /// has returned [`Next::Idle`](crate::Next::Idle). Take it where an instance is made, or in
     /// [`open`](crate::Spout::open). It works for all instances of the task.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry_topology::{basic, Context, Next, Spout, SpoutCollector, TopologyBuilder, Waker};
-    /// use std::sync::mpsc::{channel, Sender};
-    ///
-    /// /// Where others get its waker.
-    /// struct Asleep(Sender<Waker>);
-    ///
-    /// impl Spout<u64> for Asleep {
-    ///     fn open(&mut self, context: &Context) {
-    ///         self.0.send(context.waker()).expect("it is read");
-    ///     }
-    ///
-    ///     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-    ///         out.emit(1, 0).map_or(Next::Idle, |()| Next::Asleep) // one each time that it is asked
-    ///     }
-    /// }
-    ///
-    /// # let (sender, wakers) = channel();
-    /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("asleep", move |_| Asleep(sender.clone()));
-    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("asleep");
-    /// # let mut topology = topology.start_manual()?;
-    /// assert!(topology.settle(100) && topology.metrics()[0].emitted == 1);
-    /// wakers.try_recv()?.wake();
-    /// assert!(topology.settle(100) && topology.metrics()[0].emitted == 2);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn waker(&self) -> Waker {
         Waker(self.call.clone())
@@ -190,40 +114,6 @@ pub struct Waker(Arc<Call>);
 impl Waker {
     /// Makes the task look again. Call it when there is something to find: send first, then wake.
     /// It costs a fence while the task's thread is awake.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
-    /// # use std::sync::{atomic::{AtomicU64, Ordering::Relaxed}, mpsc, Arc};
-    /// # struct Level(Arc<AtomicU64>);
-    /// impl Spout<u64> for Level {
-    ///     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-    ///         let level = self.0.swap(0, Relaxed);
-    ///         if level > 0 {
-    ///             out.emit(level, 0).expect("there is room");
-    ///         }
-    ///         Next::Asleep
-    ///     }
-    /// }
-    ///
-    /// # let (give, wakers) = mpsc::channel();
-    /// # let (level, mut topology) = (Arc::new(AtomicU64::new(0)), TopologyBuilder::new());
-    /// # let seen = level.clone();
-    /// # topology.spout("level", move |context| {
-    /// #     give.send(context.waker()).expect("it is read");
-    /// #     Level(seen.clone())
-    /// # });
-    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("level");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100));
-    /// let waker = wakers.try_recv()?; // the spout has sent what `Context::waker` gave it
-    /// level.store(7, Relaxed);
-    /// assert!(topology.settle(100) && topology.metrics()[0].emitted == 0);
-    /// waker.wake();
-    /// assert!(topology.settle(100) && topology.metrics()[0].emitted == 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn wake(&self) {
         self.0.call();
     }

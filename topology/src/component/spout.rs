@@ -109,33 +109,6 @@ pub enum Next {
 pub trait Spout<M>: Send {
     /// The first call of an instance, also after a restart. It can neither fail nor report: do what
     /// may go wrong in [`next`](Self::next).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{basic, Context, Next, Spout, SpoutCollector, TopologyBuilder};
-    /// /// Numbers of which each task has its share.
-    /// struct Share(std::ops::Range<u64>);
-    ///
-    /// impl Spout<u64> for Share {
-    ///     fn open(&mut self, context: &Context) {
-    ///         let first = 10 * context.task() as u64;
-    ///         self.0 = first..first + 10;
-    ///     }
-    ///
-    ///     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-    ///         self.0.next().map_or(Next::Done, |n| out.emit(n, n).map_or(Next::Idle, |()| Next::Ready))
-    ///     }
-    /// }
-    ///
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("share", |_| Share(0..0)).parallelism(3);
-    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("share");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(1_000));
-    /// assert_eq!(topology.metrics()[0].acked, 30);
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     fn open(&mut self, context: &Context) {
         let _ = context;
     }
@@ -143,63 +116,10 @@ pub trait Spout<M>: Send {
     /// Asks for messages. The spout emits one or a few now, while there is
     /// [room](SpoutCollector::room). The call is not made while there is no room, while bolts have
     /// no room for what was emitted before, or while the topology is inactive.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
-    /// struct Countdown(u64);
-    ///
-    /// impl Spout<u64> for Countdown {
-    ///     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-    ///         if self.0 == 0 {
-    ///             return Next::Done;
-    ///         }
-    ///         out.emit(self.0, self.0).expect("it is asked only while there is room");
-    ///         self.0 -= 1;
-    ///         Next::Ready
-    ///     }
-    /// }
-    ///
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("countdown", |_| Countdown(5)).max_pending(2);
-    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("countdown");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(1_000));
-    /// assert_eq!((topology.metrics()[0].acked, topology.metrics()[0].panics), (5, 0));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     fn next(&mut self, out: &mut SpoutCollector<'_, M>) -> Next;
 
     /// All that was derived from the message with this token has been acked. Called once for each
     /// message.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
-    /// # use std::sync::{atomic::{AtomicU64, Ordering::Relaxed}, Arc};
-    /// # struct Lines { next: u64, committed: Arc<AtomicU64> }
-    /// impl Spout<u64> for Lines {
-    /// #     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-    /// #         self.next += 1;
-    /// #         out.emit(self.next, self.next).map_or(Next::Idle, |()| if self.next < 3 { Next::Ready } else { Next::Done })
-    /// #     }
-    ///     fn ack(&mut self, id: u64) {
-    ///         self.committed.fetch_max(id, Relaxed); // where to begin after a restart
-    ///     }
-    /// }
-    ///
-    /// # let committed = Arc::new(AtomicU64::new(0));
-    /// # let mut topology = TopologyBuilder::new();
-    /// # let shared = committed.clone();
-    /// # topology.spout("lines", move |_| Lines { next: 0, committed: shared.clone() });
-    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("lines");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100));
-    /// assert_eq!(committed.load(Relaxed), 3); // of three lines
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     fn ack(&mut self, id: u64) {
         let _ = id;
     }
@@ -208,33 +128,6 @@ pub trait Spout<M>: Send {
     /// once for each such message, instead of `ack`. Without [`replay`](crate::SpoutSpec::replay)
     /// the first attempt is the last one, and the spout may emit the message again by itself, as in
     /// Storm.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{basic, Failure, Next, Spout, SpoutCollector, TopologyBuilder};
-    /// # use std::sync::mpsc::{channel, Sender};
-    /// # struct One(Sender<(u64, String)>);
-    /// impl Spout<&'static str> for One {
-    /// #     fn next(&mut self, out: &mut SpoutCollector<'_, &'static str>) -> Next {
-    /// #         out.emit("seven", 7).map_or(Next::Idle, |()| Next::Done)
-    /// #     }
-    ///     fn fail(&mut self, id: u64, failure: &Failure) {
-    ///         self.0.send((id, failure.to_string())).expect("it is read");
-    ///     }
-    /// }
-    ///
-    /// # let (sender, failed) = channel();
-    /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("one", move |_| One(sender.clone()));
-    /// topology
-    ///     .bolt("parse", |_| basic(|text: &&str, _| text.parse::<u64>().map(|_| ())))
-    ///     .shuffle("one"); // emits "seven", with the token 7
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100));
-    /// assert!(failed.try_iter().eq([(7, r#"it was failed by "parse": invalid digit found in string"#.to_string())]));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     fn fail(&mut self, id: u64, failure: &Failure) {
         let _ = (id, failure);
     }
@@ -242,140 +135,18 @@ pub trait Spout<M>: Send {
     /// An attempt at the message with this token has failed or timed out, and there is another one
     /// after the pause, with `message`. The spout may change it for the next attempt, for example
     /// to count the attempts. The topology emits it: the spout need do nothing.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{basic, Failure, ManualClock, Next, Replay, Spout, SpoutCollector, TopologyBuilder};
-    /// # struct One;
-    /// #[derive(Clone)]
-    /// struct Job {
-    ///     attempt: u32,
-    /// }
-    ///
-    /// impl Spout<Job> for One {
-    /// #     fn next(&mut self, out: &mut SpoutCollector<'_, Job>) -> Next {
-    /// #         out.emit(Job { attempt: 1 }, 0).map_or(Next::Idle, |()| Next::Done)
-    /// #     }
-    ///     fn replay(&mut self, _: u64, _: &Failure, job: &mut Job) {
-    ///         job.attempt += 1;
-    ///     }
-    /// }
-    ///
-    /// # let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
-    /// # topology.clock(clock.clone());
-    /// topology.spout("one", |_| One).replay(Replay::default());
-    /// topology
-    ///     .bolt("third", |_| basic(|job: &Job, _| if job.attempt < 3 { Err("too early") } else { Ok(()) }))
-    ///     .shuffle("one");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.run(1_000, |next| clock.advance(next)));
-    /// assert_eq!((topology.metrics()[0].acked, topology.metrics()[0].replayed), (1, 2));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     fn replay(&mut self, id: u64, failure: &Failure, message: &mut M) {
         let _ = (id, failure, message);
     }
 
     /// The topology has become active, or is active from the beginning: `next` is called from now
     /// on.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
-    /// # use std::sync::mpsc::{channel, Sender};
-    /// # struct Source(Sender<&'static str>);
-    /// impl Spout<u64> for Source {
-    ///     fn activate(&mut self) {
-    ///         self.0.send("open the socket").expect("it is read");
-    ///     }
-    ///
-    ///     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-    ///         self.0.send("read from it").expect("it is read");
-    ///         out.emit(1, 0).map_or(Next::Idle, |()| Next::Done)
-    ///     }
-    /// }
-    ///
-    /// # let (sender, done) = channel();
-    /// # let mut topology = TopologyBuilder::new();
-    /// # topology.start_inactive();
-    /// # topology.spout("source", move |_| Source(sender.clone()));
-    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("source");
-    /// # let mut topology = topology.start_manual()?;
-    /// # assert!(topology.settle(100));
-    /// assert_eq!(done.try_iter().count(), 0); // it was started inactive
-    /// topology.activate();
-    /// assert!(topology.settle(100));
-    /// assert!(done.try_iter().eq(["open the socket", "read from it"]));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     fn activate(&mut self) {}
 
     /// The topology has become inactive: `next` is not called. The other calls go on.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
-    /// # use std::sync::mpsc::{channel, Sender};
-    /// # struct Source(Sender<&'static str>);
-    /// impl Spout<u64> for Source {
-    /// #     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-    /// #         out.emit(1, 0).map_or(Next::Idle, |()| Next::Ready)
-    /// #     }
-    ///     fn deactivate(&mut self) {
-    ///         self.0.send("close the socket").expect("it is read");
-    ///     }
-    /// }
-    ///
-    /// # let (sender, done) = channel();
-    /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("source", move |_| Source(sender.clone()));
-    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("source");
-    /// # let mut topology = topology.start_manual()?;
-    /// for _ in 0..10 {
-    ///     topology.step(); // it always has more
-    /// }
-    /// topology.deactivate();
-    /// assert!(topology.settle(100)); // and is asked for no more of it
-    /// assert_eq!(done.try_recv()?, "close the socket");
-    /// assert_eq!((topology.metrics()[0].emitted > 0, topology.metrics()[0].pending), (true, 0));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     fn deactivate(&mut self) {}
 
     /// The last call, also if the topology is killed or dropped. The spout gets no outcome of
     /// messages that are pending by then.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
-    /// # use std::sync::mpsc::{channel, Sender};
-    /// # struct Source(Sender<&'static str>);
-    /// impl Spout<u64> for Source {
-    /// #     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-    /// #         out.emit(1, 0).map_or(Next::Idle, |()| Next::Done)
-    /// #     }
-    ///     fn ack(&mut self, _: u64) {
-    ///         self.0.send("acked").expect("it is read");
-    ///     }
-    ///
-    ///     fn close(&mut self) {
-    ///         self.0.send("closed").expect("it is read");
-    ///     }
-    /// }
-    ///
-    /// # let (sender, told) = channel();
-    /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("source", move |_| Source(sender.clone()));
-    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("source");
-    /// let mut topology = topology.start_manual()?;
-    /// assert!(topology.settle(100));
-    /// drop(topology);
-    /// assert!(told.try_iter().eq(["acked", "closed"]));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     fn close(&mut self) {}
 }

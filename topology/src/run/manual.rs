@@ -98,23 +98,6 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
 
     /// Ends the trees that are due, and lets each task do a little. Returns whether a task had
     /// something to do.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
-    /// # let mut topology = TopologyBuilder::new();
-    /// # topology.clock(ManualClock::new());
-    /// topology.spout("numbers", |_| Numbers(0..100));
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// assert!(topology.step());
-    /// assert_eq!(topology.metrics()[0].emitted, 1); // one step is one call of `next`
-    /// while topology.step() {}
-    /// assert!(topology.is_finished());
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn step(&mut self) -> bool {
         self.due = poll(self.board.shared());
         let mut worked = false;
@@ -134,24 +117,6 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
 
     /// Stops the tasks of a component from doing anything, or lets them go on: a stall. Returns
     /// `false` if there is no such component.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..10));
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// assert!(topology.hold("sink", true) && !topology.hold("sing", true)); // there is no "sing"
-    /// assert!(topology.settle(100));
-    /// assert_eq!((topology.metrics()[0].pending, topology.metrics()[1].executed), (10, 0));
-    /// topology.hold("sink", false);
-    /// assert!(topology.settle(100));
-    /// assert_eq!((topology.metrics()[0].pending, topology.metrics()[1].executed), (0, 10));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn hold(&mut self, component: &str, held: bool) -> bool {
         let Some(at) = self.board.names().position(|name| name == component) else {
             return false;
@@ -166,47 +131,12 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
 
     /// Steps until no task has anything to do at this time. Returns `false` if that takes more than
     /// `most` steps.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..10));
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// assert!(!topology.settle(3)); // there is more to do
-    /// assert!(topology.settle(100));
-    /// assert_eq!(topology.metrics()[0].acked, 10);
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn settle(&mut self, most: usize) -> bool {
         (0..most).any(|_| !self.step())
     }
 
     /// How long until there is something to do, if there is nothing now: a timeout, a pause, a
     /// tick, or a spout that had no message. `None` if nothing will be due.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, ManualClock, TopologyBuilder};
-    /// # use std::time::Duration;
-    /// # let (clock, mut topology) = (ManualClock::new(), TopologyBuilder::new());
-    /// # topology.clock(clock.clone());
-    /// topology.timeout(Duration::from_secs(10)).interval(Duration::from_secs(1));
-    /// topology.spout("numbers", |_| Numbers(0..1));
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// topology.hold("sink", true);
-    /// assert!(topology.settle(100));
-    /// assert_eq!(topology.next_due(), Some(Duration::from_secs(10))); // the timeout
-    /// clock.advance(Duration::from_secs(10));
-    /// assert!(topology.settle(100) && topology.metrics()[0].timed_out == 1);
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     #[must_use]
     pub fn next_due(&self) -> Option<Duration> {
         let now = self.board.shared().clock.now();
@@ -254,22 +184,6 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
     }
 
     /// Whether nothing is under way, and no spout has more messages, or is asked for more.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..u64::MAX)); // is never done
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// assert!(!topology.settle(100) && !topology.is_at_rest());
-    /// topology.deactivate(); // is asked for no more
-    /// assert!(topology.settle(100) && topology.is_at_rest());
-    /// assert_eq!(topology.metrics()[0].acked, topology.metrics()[0].emitted);
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
         (self.board.is_done() || self.board.is_silent()) && self.board.is_quiet()
@@ -277,107 +191,29 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
 
     /// Whether all spouts are done, every message is acked or given up, and every tuple executed.
     /// It is never so if a spout is not done.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..10));
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// topology.hold("sink", true);
-    /// assert!(topology.settle(100) && !topology.is_finished()); // the spout is done, its messages are not
-    /// topology.hold("sink", false);
-    /// assert!(topology.settle(100) && topology.is_finished());
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.board.is_done() && self.board.is_quiet()
     }
 
     /// What the components have been doing.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..10));
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// assert!(topology.settle(100));
-    /// let [numbers, sink] = &topology.metrics()[..] else { unreachable!("there are two") };
-    /// assert_eq!((numbers.acked, sink.name.as_str(), sink.executed), (10, "sink", 10));
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     #[must_use]
     pub fn metrics(&self) -> Vec<ComponentMetrics> {
         self.board.metrics()
     }
 
     /// The tracker of the topology's trees, if there is acking.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..10));
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// topology.hold("sink", true);
-    /// assert!(topology.settle(100));
-    /// assert_eq!(topology.tracker().expect("there is acking").metrics().total.live, 10); // trees
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     #[must_use]
     pub fn tracker(&self) -> Option<&Arc<AckTracker>> {
         self.board.shared().tracker.as_ref()
     }
 
     /// As [`Topology::activate`](crate::Topology::activate).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("numbers", |_| Numbers(0..10));
-    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-    /// topology.start_inactive();
-    /// let mut topology = topology.start_manual()?;
-    /// assert!(topology.settle(100) && topology.metrics()[0].emitted == 0);
-    /// topology.activate();
-    /// assert!(topology.settle(100) && topology.metrics()[0].emitted == 10);
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn activate(&self) {
         self.board.activate(true);
     }
 
     /// As [`Topology::deactivate`](crate::Topology::deactivate).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("numbers", |_| Numbers(0..10));
-    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-    /// let mut topology = topology.start_manual()?;
-    /// topology.step();
-    /// topology.deactivate();
-    /// assert!(topology.settle(100));
-    /// assert_eq!((topology.metrics()[0].emitted, topology.metrics()[0].acked), (1, 1)); // of 10
-    /// # Ok::<(), expiry_topology::BuildError>(())
-    /// ```
     pub fn deactivate(&self) {
         self.board.activate(false);
     }

@@ -74,23 +74,6 @@ impl Topology {
     }
 
     /// What the components have been doing, in the order in which they were declared.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # use std::time::Duration;
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..100));
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-    /// let topology = topology.start()?;
-    /// topology.wait(Duration::from_secs(60))?;
-    /// let [numbers, sink] = &topology.metrics()[..] else { unreachable!("there are two") };
-    /// assert_eq!((numbers.name.as_str(), numbers.acked), ("numbers", 100));
-    /// assert_eq!((sink.name.as_str(), sink.executed), ("sink", 100));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn metrics(&self) -> Vec<ComponentMetrics> {
         self.board.metrics()
@@ -99,86 +82,17 @@ impl Topology {
     /// The tracker of the topology's trees, if there is acking: for its metrics, also when the
     /// topology is gone. The owners of roots are the topology's. If other code issues roots, spouts
     /// may be called with outcomes that are not theirs.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # use std::time::Duration;
-    /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("numbers", |_| Numbers(0..100));
-    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-    /// let topology = topology.start()?;
-    /// topology.wait(Duration::from_secs(60))?;
-    /// let tracker = topology.tracker().expect("there is acking").clone();
-    /// drop(topology);
-    /// assert_eq!(tracker.metrics().total.acked, 100); // a tree for each of 100 messages
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn tracker(&self) -> Option<&Arc<AckTracker>> {
         self.board.shared().tracker.as_ref()
     }
 
     /// Asks spouts for messages from now on.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// # use std::time::Duration;
-    /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("numbers", |_| Numbers(0..100));
-    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-    /// topology.start_inactive();
-    /// let topology = topology.start()?;
-    /// assert_eq!(topology.metrics()[0].emitted, 0);
-    /// topology.activate(); // when what the bolts need is there, say
-    /// topology.wait(Duration::from_secs(60))?;
-    /// assert_eq!(topology.metrics()[0].acked, 100);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn activate(&self) {
         self.board.activate(true);
     }
 
     /// Asks spouts for no more messages. Pending messages go on, and are replayed.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
-    /// use std::sync::mpsc::{channel, Sender};
-    ///
-    /// /// Always has more.
-    /// struct Endless(Sender<&'static str>);
-    ///
-    /// impl Spout<u64> for Endless {
-    ///     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
-    ///         out.emit(7, 7).map_or(Next::Idle, |()| Next::Ready)
-    ///     }
-    ///
-    ///     fn deactivate(&mut self) {
-    ///         self.0.send("silent").expect("it is read");
-    ///     }
-    /// }
-    ///
-    /// # let (sender, told) = channel();
-    /// # let mut topology = TopologyBuilder::new();
-    /// # topology.spout("endless", move |_| Endless(sender.clone()));
-    /// # topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("endless");
-    /// # topology.start_inactive();
-    /// # let topology = topology.start()?;
-    /// topology.activate();
-    /// # while topology.metrics()[0].emitted == 0 { std::thread::yield_now(); }
-    /// topology.deactivate();
-    /// assert_eq!(told.recv()?, "silent");
-    /// let emitted = topology.metrics()[0].emitted;
-    /// assert_eq!(topology.kill()[0].emitted, emitted); // nothing was emitted any more
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn deactivate(&self) {
         self.board.activate(false);
     }
@@ -192,23 +106,6 @@ impl Topology {
     ///
     /// [`Stuck`] if that has not happened in time; it names the components that are not at rest.
     /// The topology goes on.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    #[cfg_attr(doc, doc = include_str!("../docs/numbers.txt"))]
-    /// # use expiry_topology::{basic, TopologyBuilder};
-    /// use std::time::Duration;
-    ///
-    /// # let mut topology = TopologyBuilder::new();
-    /// topology.spout("numbers", |_| Numbers(0..100)); // and is done then
-    /// topology.bolt("sink", |_| basic(|_: &u64, _| ())).shuffle("numbers");
-    /// let topology = topology.start()?;
-    /// topology.wait(Duration::from_secs(60))?;
-    /// let metrics = topology.metrics();
-    /// assert_eq!((metrics[0].acked, metrics[0].pending, metrics[1].executed), (100, 0, 100));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn wait(&self, limit: Duration) -> Result<(), Stuck> {
         self.until(limit, true, |board| board.is_done() && board.is_quiet())
     }
