@@ -3,9 +3,11 @@
 use crate::error::BuildError;
 #[cfg(feature = "async")]
 use crate::stream::{Listeners, ReceiverStream};
+use crate::sync::process;
 use crate::trace::event;
 use crossbeam_channel::{SendTimeoutError, TrySendError};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 #[cfg(feature = "async")]
 use std::sync::Arc;
@@ -73,8 +75,10 @@ pub enum WhenFull {
 /// A `None` of [`next_within`](Self::next_within) is both: nothing has come yet, or nothing will. A thread that must part the two is
 /// told by the program, which shuts down first: from then on [`try_next`](Self::try_next) until `None` gets what is left.
 pub struct Receiver<T> {
-    bounded: crossbeam_channel::Receiver<T>,
-    spill: crossbeam_channel::Receiver<T>,
+    ends: Own<(
+        crossbeam_channel::Receiver<T>,
+        crossbeam_channel::Receiver<T>,
+    )>,
     #[cfg(feature = "async")]
     pub(crate) listeners: Arc<Listeners>,
 }
@@ -90,8 +94,7 @@ impl<T> fmt::Debug for Receiver<T> {
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Self {
         Receiver {
-            bounded: self.bounded.clone(),
-            spill: self.spill.clone(),
+            ends: self.ends.clone(),
             #[cfg(feature = "async")]
             listeners: self.listeners.clone(),
         }
@@ -102,10 +105,8 @@ impl<T> Receiver<T> {
     /// The next item, if one is there. Never waits.
     #[must_use]
     pub fn try_next(&self) -> Option<T> {
-        self.bounded
-            .try_recv()
-            .or_else(|_| self.spill.try_recv())
-            .ok()
+        let (bounded, spill) = self.ends.get()?;
+        bounded.try_recv().or_else(|_| spill.try_recv()).ok()
     }
 
     /// The next item; waits up to `limit` for it. `None` if none came, or, at once, if the sending side has been dropped.
@@ -114,9 +115,10 @@ impl<T> Receiver<T> {
         if let Some(item) = self.try_next() {
             return Some(item);
         }
+        let (bounded, spill) = self.ends.get()?;
         crossbeam_channel::select! {
-            recv(self.bounded) -> item => item.ok().or_else(|| self.spill.try_recv().ok()),
-            recv(self.spill) -> item => item.ok().or_else(|| self.bounded.try_recv().ok()),
+            recv(bounded) -> item => item.ok().or_else(|| spill.try_recv().ok()),
+            recv(spill) -> item => item.ok().or_else(|| bounded.try_recv().ok()),
             default(limit) => None,
         }
     }
@@ -137,10 +139,13 @@ impl<T> Receiver<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn drain_into(&self, into: &mut Vec<T>, most: usize) -> usize {
+        let Some((bounded, spill)) = self.ends.get() else {
+            return 0;
+        };
         let before = into.len();
-        into.extend(self.bounded.try_iter().take(most));
+        into.extend(bounded.try_iter().take(most));
         let room = most - (into.len() - before);
-        into.extend(self.spill.try_iter().take(room));
+        into.extend(spill.try_iter().take(room));
         into.len() - before
     }
 
@@ -155,7 +160,8 @@ impl<T> Receiver<T> {
     /// How many items wait here.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.bounded.len() + self.spill.len()
+        let ends = self.ends.get();
+        ends.map_or(0, |(bounded, spill)| bounded.len() + spill.len())
     }
 
     /// Whether none waits here.
@@ -175,9 +181,10 @@ impl<T> Iterator for Receiver<T> {
             return Some(item);
         }
         // Either end closes only when the sending side is dropped, both at once.
+        let (bounded, spill) = self.ends.get()?;
         crossbeam_channel::select! {
-            recv(self.bounded) -> item => item.ok().or_else(|| self.spill.try_recv().ok()),
-            recv(self.spill) -> item => item.ok().or_else(|| self.bounded.try_recv().ok()),
+            recv(bounded) -> item => item.ok().or_else(|| spill.try_recv().ok()),
+            recv(spill) -> item => item.ok().or_else(|| bounded.try_recv().ok()),
         }
     }
 }
@@ -186,8 +193,8 @@ impl<T> Iterator for Receiver<T> {
 const LOOK_UP: Duration = Duration::from_millis(20);
 
 pub(crate) struct Sender<T> {
-    bounded: crossbeam_channel::Sender<T>,
-    spill: crossbeam_channel::Sender<T>,
+    /// Bounded, and for what spills.
+    ends: Own<(crossbeam_channel::Sender<T>, crossbeam_channel::Sender<T>)>,
     when_full: WhenFull,
     spilled: AtomicU64,
     undelivered: AtomicU64,
@@ -220,8 +227,7 @@ pub(crate) fn channel<T>(
     #[cfg(feature = "async")]
     let listeners = Arc::new(Listeners::new());
     let sender = Sender {
-        bounded,
-        spill,
+        ends: Own::new((bounded, spill)),
         when_full,
         spilled: AtomicU64::new(0),
         undelivered: AtomicU64::new(0),
@@ -230,8 +236,7 @@ pub(crate) fn channel<T>(
         listeners: listeners.clone(),
     };
     let receiver = Receiver {
-        bounded: from_bounded,
-        spill: from_spill,
+        ends: Own::new((from_bounded, from_spill)),
         #[cfg(feature = "async")]
         listeners,
     };
@@ -300,7 +305,10 @@ impl<T> Sender<T> {
     fn put_by(&self, when_full: WhenFull, item: T) -> bool {
         let sent = match when_full {
             WhenFull::Wait => self.wait(item),
-            WhenFull::Drop => self.bounded.try_send(item).is_ok(),
+            WhenFull::Drop => {
+                let ends = self.ends.get();
+                ends.is_some_and(|(bounded, _)| bounded.try_send(item).is_ok())
+            }
             WhenFull::Spill => self.send_or_spill(item),
         };
         if !sent {
@@ -313,17 +321,20 @@ impl<T> Sender<T> {
     /// undelivered.
     pub(crate) fn put_last(&self, item: T) {
         // Refused only without a receiver, and then no thread wants it.
-        let _ = self.spill.send(item);
+        let _ = self.ends.get().map(|(_, spill)| spill.send(item));
     }
 
     fn wait(&self, mut item: T) -> bool {
+        let Some((bounded, _)) = self.ends.get() else {
+            return false;
+        };
         loop {
             if self.closing.load(Ordering::Relaxed) {
                 // Each of a million roots that a shutdown cancels comes by here. No time to wait is not the same: the channel gives
                 // the processor away before it looks at that.
                 return self.send_or_spill(item);
             }
-            item = match self.bounded.send_timeout(item, LOOK_UP) {
+            item = match bounded.send_timeout(item, LOOK_UP) {
                 Ok(()) => return true,
                 Err(SendTimeoutError::Timeout(item)) => item,
                 Err(SendTimeoutError::Disconnected(_)) => return false,
@@ -332,19 +343,19 @@ impl<T> Sender<T> {
     }
 
     fn send_or_spill(&self, item: T) -> bool {
-        match self.bounded.try_send(item) {
-            Ok(()) => true,
-            Err(TrySendError::Full(item)) => self.spill(item),
-            Err(TrySendError::Disconnected(_)) => false,
-        }
-    }
-
-    fn spill(&self, item: T) -> bool {
+        let Some((bounded, spill)) = self.ends.get() else {
+            return false;
+        };
+        let item = match bounded.try_send(item) {
+            Ok(()) => return true,
+            Err(TrySendError::Full(item)) => item,
+            Err(TrySendError::Disconnected(_)) => return false,
+        };
         self.spilled.fetch_add(1, Ordering::Relaxed);
-        let begins = self.spill.is_empty();
-        let sent = self.spill.send(item).is_ok();
+        let begins = spill.is_empty();
+        let sent = spill.send(item).is_ok();
         if begins && sent {
-            event!(WARN, "channel full: spilling", length = self.bounded.len());
+            event!(WARN, "channel full: spilling", length = bounded.len());
         }
         sent
     }
@@ -353,6 +364,45 @@ impl<T> Sender<T> {
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         self.finish();
+    }
+}
+
+/// The ends of crossbeam's channels, in the process that made them. The child of a fork has copies. What
+/// another thread held of a channel at the fork, the child never gets, so it does not touch them.
+struct Own<T> {
+    ends: ManuallyDrop<T>,
+    process: u32,
+}
+
+impl<T> Own<T> {
+    fn new(ends: T) -> Self {
+        Own {
+            ends: ManuallyDrop::new(ends),
+            process: process::current(),
+        }
+    }
+
+    /// `None` in the child of a fork.
+    fn get(&self) -> Option<&T> {
+        (self.process == process::current()).then_some(&*self.ends)
+    }
+}
+
+impl<T: Clone> Clone for Own<T> {
+    fn clone(&self) -> Self {
+        Own {
+            ends: self.ends.clone(),
+            process: self.process,
+        }
+    }
+}
+
+impl<T> Drop for Own<T> {
+    fn drop(&mut self) {
+        if self.process == process::current() {
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.ends) };
+        }
     }
 }
 

@@ -61,6 +61,8 @@ fn tests() -> Vec<(&'static str, fn())> {
         #[cfg(all(feature = "async", target_os = "linux"))]
         fork::a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child,
         #[cfg(all(feature = "async", target_os = "linux"))]
+        fork::a_channel_is_the_parents,
+        #[cfg(all(feature = "async", target_os = "linux"))]
         fork::a_child_draws_other_edges_than_its_parent,
         #[cfg(target_os = "linux")]
         memory::f08_a_burst_that_has_drained_gives_its_memory_back,
