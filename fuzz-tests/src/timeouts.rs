@@ -96,6 +96,8 @@ struct Place<'t> {
     over: Option<(u64, u64)>,
     /// It has said that it is over.
     said: bool,
+    /// Its time was reset to none: it is ready at the next poll.
+    past: bool,
     /// The waker that it waits with, and since when; it is over as soon as that one was woken.
     waits: Option<(usize, u64)>,
     woken: bool,
@@ -144,6 +146,7 @@ impl<'t> Run<'t> {
             after,
             over,
             said: false,
+            past: false,
             waits: None,
             woken: false,
             wakers: Default::default(),
@@ -185,12 +188,13 @@ impl<'t> Run<'t> {
                 assert!(place.said || now >= earliest, "over before its time");
                 // With another waker there is nobody left to wait.
                 let waits = place.waits.take().is_some_and(|(of, _)| of == with);
-                assert!(!waits, "over, and somebody waits");
+                assert!(!waits || place.past, "over, and somebody waits");
                 place.over = Some((earliest, latest));
                 place.said = true;
             }
             Poll::Pending => {
                 assert!(!place.said && !shut, "over, or shut down, and pending");
+                assert!(!place.past, "its time was reset to none, and it is pending");
                 let late = place.waits.is_none() && now >= latest;
                 assert!(!late, "pending after its time: {now} of {latest}");
                 assert!(place.waits.is_some() || !full, "beyond the capacity");
@@ -227,6 +231,7 @@ impl<'t> Run<'t> {
         }
         place.over = Some((self.now + after, over.1));
         place.said = false;
+        place.past = after == 0;
         // By the old deadline, if the clock has jumped: the reset drives then.
         let far = place.waits.map(|(with, _)| (with, u64::MAX));
         self.heard(far.map(|far| (at, far)));

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 const HELP: &str = "\
 cargo xtask test     format, clippy, unit, property, stress and doc tests, docs, loom models
-cargo xtask quick    the same without the loom models
+cargo xtask quick    the same without the stress scenarios and the loom models
 cargo xtask loom     the loom models alone, with deeper bounds and more programs (some hours)
 cargo xtask inject   seeded bugs: the stress scenarios must find each, and each of their checks must find one (`--help` has
                      options)
@@ -116,15 +116,14 @@ fn quick() -> Vec<Step> {
             "clippy --locked --workspace --all-features --all-targets -- -D warnings",
         ),
         cargo(
-            "no features",
-            "check --locked -p expiry --no-default-features",
-        )
-        .with("RUSTFLAGS", "-D warnings"),
+            "clippy, no features",
+            "clippy --locked -p expiry --no-default-features -- -D warnings",
+        ),
         // Without the models, which are empty there, and the tools, whose own tests are `nightly`'s.
         cargo(
             "tests",
             "test --locked --workspace --exclude loom-tests --exclude seeded-bugs --exclude weaken \
-             --all-features --no-fail-fast --lib --bins --tests",
+             --exclude stress --all-features --no-fail-fast --lib --bins --tests",
         ),
         doc_tests::step(),
         cargo(
@@ -188,6 +187,8 @@ fn main() -> ExitCode {
     let steps = match asked.as_deref() {
         Some("test") => {
             let mut steps = quick();
+            let scenarios = "test --locked -p stress --all-features --no-fail-fast";
+            steps.push(cargo("stress scenarios", scenarios));
             steps.push(loom("loom models", ""));
             steps
         }
