@@ -298,9 +298,11 @@ impl Reclaim {
     }
 
     /// Takes the lists of all threads' `parts` into a batch, advances the epoch, and takes the
-    /// batches whose grace periods are over. What is left is wanted again, as late as `put_off`
-    /// says of the last time. `None` if another thread is at the batches: it asks for what it has
-    /// not taken.
+    /// batches whose grace periods are over. What is left is wanted again: as late as `put_off`
+    /// says of the last time, if a look was due and found nothing. `None` if another thread is at
+    /// the batches: it asks for what it has not taken.
+    ///
+    /// The reaper may have gone to sleep while nothing was wanted: the caller wakes it.
     pub(super) fn take_due<'a, I: Iterator<Item = &'a Mine>>(
         &self,
         tick: u64,
@@ -308,18 +310,21 @@ impl Reclaim {
         put_off: impl Fn(u64) -> u64,
     ) -> Option<Due> {
         self.waiting.enter(|waiting| {
-            self.again.swap(NEVER, Ordering::AcqRel);
+            let was_due = self.again.swap(NEVER, Ordering::AcqRel) <= tick;
             // One batch in its first period at a time: what comes meanwhile goes into the next one.
             // So there are few batches, however long a period takes and however much ends in it.
-            let gathers = waiting.batches.iter().all(|batch| batch.waits.over > 0);
-            if gathers {
+            if waiting.batches.iter().all(|batch| batch.waits.over > 0) {
                 self.gather(&mut waiting.batches, parts());
             }
-            let due = self.passed(&mut waiting.batches, tick, put_off);
+            let due = self.passed(&mut waiting.batches);
             waiting.give_out(&due);
-            if !gathers && !parts().all(|part| part.list.is_empty()) {
-                // What is left in the lists waits for the next batch.
-                self.want(tick + 1);
+            if !waiting.batches.is_empty() || !parts().all(|part| part.list.is_empty()) {
+                let mut patience = self.patience.load(Relaxed);
+                if was_due && due.is_empty() {
+                    patience = put_off(patience);
+                    self.patience.store(patience, Relaxed);
+                }
+                self.want(tick + patience.max(1));
             }
             Due(due)
         })
@@ -352,14 +357,8 @@ impl Reclaim {
         });
     }
 
-    /// Advances the epoch, and takes the batches whose grace periods are over. Asks for another
-    /// look at the others.
-    fn passed(
-        &self,
-        batches: &mut Vec<Batch>,
-        tick: u64,
-        put_off: impl Fn(u64) -> u64,
-    ) -> Vec<Batch> {
+    /// Advances the epoch, and takes the batches whose grace periods are over.
+    fn passed(&self, batches: &mut Vec<Batch>) -> Vec<Batch> {
         let mut turns = 0;
         let waiting = loop {
             // All of them are asked: a batch begins its second period when its first is over, not
@@ -376,11 +375,6 @@ impl Reclaim {
             self.pins.turn();
             turns += 1;
         };
-        if waiting.is_some() {
-            let patience = put_off(self.patience.load(Relaxed));
-            self.patience.store(patience, Relaxed);
-            self.want(tick + patience);
-        }
         let due = waiting.unwrap_or(batches.len());
         batches.drain(..due).rev().collect()
     }
