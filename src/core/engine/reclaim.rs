@@ -231,6 +231,9 @@ impl Due {
 pub(super) struct Reclaim {
     pins: Pins,
     waiting: Exclusive<Waiting>,
+    /// The wait of the last [`is_unobserved`](Self::is_unobserved), if a pinned thread did not let
+    /// it end.
+    asked: Exclusive<Option<Wait>>,
     /// The tick by which a driver is wanted. Lowered after a push; raised before the lists are
     /// taken.
     again: AtomicU64,
@@ -243,6 +246,7 @@ impl Reclaim {
         Reclaim {
             pins: Pins::new(),
             waiting: Exclusive::new(Waiting::default()),
+            asked: Exclusive::new(None),
             again: AtomicU64::new(NEVER),
             patience: Statistic::new(0),
         }
@@ -266,16 +270,30 @@ impl Reclaim {
     }
 
     /// Whether no other thread is pinned that was when this began: none can be looking at what the
-    /// caller took out of the index before.
+    /// caller took out of the index before. `false` also while another thread asks.
+    ///
+    /// A wait costs memory until it is over. So a wait that a pinned thread does not let end is
+    /// kept, and the next caller asks it before it begins its own.
     pub(super) fn is_unobserved(&self) -> bool {
-        let mut waits = Wait::begin(&self.pins);
-        for _ in 0..TURNS {
-            if waits.is_over(&self.pins) {
-                return true;
+        let is_over = |waits: &mut Wait| {
+            (0..TURNS).any(|_| {
+                let is_over = waits.is_over(&self.pins);
+                if !is_over {
+                    self.pins.turn();
+                }
+                is_over
+            }) || waits.is_over(&self.pins)
+        };
+        let unobserved = self.asked.enter(|asked| {
+            if asked.as_mut().is_some_and(|before| !is_over(before)) {
+                return false;
             }
-            self.pins.turn();
-        }
-        waits.is_over(&self.pins)
+            let mut waits = Wait::begin(&self.pins);
+            let unobserved = is_over(&mut waits);
+            *asked = (!unobserved).then_some(waits);
+            unobserved
+        });
+        unobserved.unwrap_or(false)
     }
 
     /// By which tick a driver should come.
