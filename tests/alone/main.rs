@@ -66,6 +66,7 @@ fn tests() -> Vec<(&'static str, fn())> {
         fork::a_child_draws_other_edges_than_its_parent,
         #[cfg(target_os = "linux")]
         memory::f08_a_burst_that_has_drained_gives_its_memory_back,
+        reclaim::a_refused_into_value_allocates_nothing_that_stays,
         reclaim::what_has_expired_is_dropped_untouched,
         rotating_memory::d01_nothing_is_allocated_after_the_warm_up_and_shrinking_gives_it_back,
         session_memory::touches_of_ended_sessions_are_not_kept_for_ever,

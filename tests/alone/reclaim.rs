@@ -1,6 +1,7 @@
 //! Keys and values of entries that have expired are dropped soon, though nobody touches the store again. By itself: what
 //! other threads of the process pin would hold it up.
 
+use crate::heap;
 use expiry::{ExpiringMap, ExpiryQueue, ManualClock};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::Arc;
@@ -133,4 +134,21 @@ pub fn what_has_expired_is_dropped_untouched() {
         a_map_with_a_reaper(many);
         a_map_that_is_shut_down(many);
     }
+}
+
+/// A refused `into_value` leaves nothing behind, however long a reference is kept.
+pub fn a_refused_into_value_allocates_nothing_that_stays() {
+    const CALLS: usize = 10_000;
+    let map = ExpiringMap::builder().build_manual().unwrap();
+    map.insert(1, 1).unwrap();
+    let kept = map.get(&1);
+    let mut removed = map.remove(&1).unwrap();
+    let before = heap::process();
+    for _ in 0..CALLS {
+        removed = removed.into_value().expect_err("the reference is kept");
+    }
+    let more = heap::process().saturating_sub(before);
+    assert!(more < 64 << 10, "{more} bytes after {CALLS} calls");
+    drop(kept);
+    assert_eq!(removed.into_value().ok(), Some(1));
 }

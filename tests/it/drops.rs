@@ -1001,3 +1001,64 @@ fn a_reference_may_outlive_its_thread() {
         assert_eq!(census.left(), 0);
     });
 }
+
+// ---- an idle process ----
+
+/// A flush that gave up took the driver's order to come with it, while the reaper went to sleep.
+#[test]
+fn a_flush_that_gives_up_leaves_the_drop_to_the_reaper() {
+    let census = Census::new();
+    let map = ExpiringMap::builder().interval(MS / 10).build().unwrap();
+    map.insert(1, Counted::new(&census)).unwrap();
+    for turn in 0..4000 {
+        map.insert(2, Counted::new(&census)).unwrap();
+        let kept = map.get(&1);
+        drop(map.remove(&2));
+        // Somewhere in this time the reaper comes, and goes to sleep.
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < turn % 400 * Duration::from_nanos(500) {}
+        assert!(!map.flush(Duration::ZERO), "a reference is kept");
+        drop(kept);
+        // Nothing comes after it.
+        wait_for("the reaper drops it", || census.left() == 1);
+    }
+}
+
+/// While a reference is kept, the reaper looks less and less often whether it is still kept.
+#[test]
+fn a_kept_reference_does_not_wake_the_reaper_each_tick() {
+    const LOOKS: u64 = 40;
+    let clock = ManualClock::new();
+    let interval = MS;
+    let map = ExpiringMap::builder()
+        .interval(interval)
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    for key in 0..3 {
+        map.insert(key, key).unwrap();
+    }
+    let kept = map.get(&0);
+    let rounds = || map.metrics().reaper_rounds;
+    // The first one is in a batch, under a grace period, when the second one comes.
+    for key in 1..3 {
+        drop(map.remove(&key));
+        let before = rounds();
+        wait_for("the reaper has come", || {
+            clock.advance(interval);
+            rounds() > before
+        });
+    }
+    let before = rounds();
+    for _ in 0..500 {
+        clock.advance(interval);
+        thread::sleep(interval);
+    }
+    let looks = rounds() - before;
+    assert!(looks < LOOKS, "{looks} rounds in 500 intervals");
+    drop(kept);
+    wait_for("both are free", || {
+        clock.advance(interval);
+        unreclaimed(&map) == 0
+    });
+}

@@ -9,6 +9,7 @@ use crate::core::lease::Lease;
 use crate::core::params::CHUNK;
 use crate::core::slot::{Payload, Slot};
 use crate::sync::park::nap;
+use crate::time::NEVER;
 use std::time::{Duration, Instant};
 
 impl<P: Payload, C> Engine<P, C> {
@@ -90,6 +91,15 @@ impl<P: Payload, C> Engine<P, C> {
         self.wakeup.wake_by(tick);
     }
 
+    /// This thread may have withdrawn what was wanted, and asked for it again. A reaper that went
+    /// to sleep in between has not heard of it.
+    fn wake_for_the_rest(&self) {
+        let wanted = self.reclaim.wanted();
+        if wanted != NEVER {
+            self.wakeup.wake_by(wanted);
+        }
+    }
+
     /// All threads' parts of what waits to be freed.
     fn parts(&self) -> impl Iterator<Item = &Mine> {
         self.stripes.iter().map(|stripe| &stripe.reclaim)
@@ -161,6 +171,7 @@ impl<P: Payload, C> Engine<P, C> {
         let Some(mut due) = self.reclaim.take_due(tick, || self.parts(), put_off) else {
             return false;
         };
+        self.wake_for_the_rest();
         let mut left = budget.max(1);
         let _driving = self.driving();
         let free = |slot: Slot<'_, P>| {
@@ -174,6 +185,7 @@ impl<P: Payload, C> Engine<P, C> {
                 break false;
             }
             if self.reclaim.put_back(&mut due) {
+                self.wake_for_the_rest();
                 break true;
             }
             // Another thread is at the batches: this one goes on instead of waiting.

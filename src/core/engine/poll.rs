@@ -22,11 +22,6 @@ impl<P: Payload, C> Engine<P, C> {
     /// know what this round has filed, or left over (W4).
     pub(crate) fn poll_beside(&self, now: u64, budget: usize, face: &impl Face<P>) -> Round {
         let round = self.go_round(now, budget, face, |at| self.depart(at));
-        // Of this it has heard at no shard.
-        let reclaim = self.reclaim.wanted();
-        if reclaim != NEVER {
-            self.wakeup.wake_by(reclaim);
-        }
         if !self.is_driving() {
             self.close_what_was_left(face);
         }

@@ -231,6 +231,9 @@ impl Due {
 pub(super) struct Reclaim {
     pins: Pins,
     waiting: Exclusive<Waiting>,
+    /// The wait of the last [`is_unobserved`](Self::is_unobserved), if a pinned thread did not let
+    /// it end.
+    asked: Exclusive<Option<Wait>>,
     /// The tick by which a driver is wanted. Lowered after a push; raised before the lists are
     /// taken.
     again: AtomicU64,
@@ -243,6 +246,7 @@ impl Reclaim {
         Reclaim {
             pins: Pins::new(),
             waiting: Exclusive::new(Waiting::default()),
+            asked: Exclusive::new(None),
             again: AtomicU64::new(NEVER),
             patience: Statistic::new(0),
         }
@@ -272,16 +276,30 @@ impl Reclaim {
     }
 
     /// Whether no other thread is pinned that was when this began: none can be looking at what the
-    /// caller took out of the index before.
+    /// caller took out of the index before. `false` also while another thread asks.
+    ///
+    /// A wait costs memory until it is over. So a wait that a pinned thread does not let end is
+    /// kept, and the next caller asks it before it begins its own.
     pub(super) fn is_unobserved(&self) -> bool {
-        let mut waits = Wait::begin(&self.pins);
-        for _ in 0..TURNS {
-            if waits.is_over(&self.pins) {
-                return true;
+        let is_over = |waits: &mut Wait| {
+            (0..TURNS).any(|_| {
+                let is_over = waits.is_over(&self.pins);
+                if !is_over {
+                    self.pins.turn();
+                }
+                is_over
+            }) || waits.is_over(&self.pins)
+        };
+        let unobserved = self.asked.enter(|asked| {
+            if asked.as_mut().is_some_and(|before| !is_over(before)) {
+                return false;
             }
-            self.pins.turn();
-        }
-        waits.is_over(&self.pins)
+            let mut waits = Wait::begin(&self.pins);
+            let unobserved = is_over(&mut waits);
+            *asked = (!unobserved).then_some(waits);
+            unobserved
+        });
+        unobserved.unwrap_or(false)
     }
 
     /// By which tick a driver should come.
@@ -304,9 +322,11 @@ impl Reclaim {
     }
 
     /// Takes the lists of all threads' `parts` into a batch, advances the epoch, and takes the
-    /// batches whose grace periods are over. What is left is wanted again, as late as `put_off`
-    /// says of the last time. `None` if another thread is at the batches: it asks for what it has
-    /// not taken.
+    /// batches whose grace periods are over. What is left is wanted again: as late as `put_off`
+    /// says of the last time, if a look was due and found nothing. `None` if another thread is at
+    /// the batches: it asks for what it has not taken.
+    ///
+    /// The reaper may have gone to sleep while nothing was wanted: the caller wakes it.
     pub(super) fn take_due<'a, I: Iterator<Item = &'a Mine>>(
         &self,
         tick: u64,
@@ -314,18 +334,21 @@ impl Reclaim {
         put_off: impl Fn(u64) -> u64,
     ) -> Option<Due> {
         self.waiting.enter(|waiting| {
-            self.again.swap(NEVER, Ordering::AcqRel);
+            let was_due = self.again.swap(NEVER, Ordering::AcqRel) <= tick;
             // One batch in its first period at a time: what comes meanwhile goes into the next one.
             // So there are few batches, however long a period takes and however much ends in it.
-            let gathers = waiting.batches.iter().all(|batch| batch.waits.over > 0);
-            if gathers {
+            if waiting.batches.iter().all(|batch| batch.waits.over > 0) {
                 self.gather(&mut waiting.batches, parts());
             }
-            let due = self.passed(&mut waiting.batches, tick, put_off);
+            let due = self.passed(&mut waiting.batches);
             waiting.give_out(&due);
-            if !gathers && !parts().all(|part| part.list.is_empty()) {
-                // What is left in the lists waits for the next batch.
-                self.want(tick + 1);
+            if !waiting.batches.is_empty() || !parts().all(|part| part.list.is_empty()) {
+                let mut patience = self.patience.load(Relaxed);
+                if was_due && due.is_empty() {
+                    patience = put_off(patience);
+                    self.patience.store(patience, Relaxed);
+                }
+                self.want(tick + patience.max(1));
             }
             Due(due)
         })
@@ -358,14 +381,8 @@ impl Reclaim {
         });
     }
 
-    /// Advances the epoch, and takes the batches whose grace periods are over. Asks for another
-    /// look at the others.
-    fn passed(
-        &self,
-        batches: &mut Vec<Batch>,
-        tick: u64,
-        put_off: impl Fn(u64) -> u64,
-    ) -> Vec<Batch> {
+    /// Advances the epoch, and takes the batches whose grace periods are over.
+    fn passed(&self, batches: &mut Vec<Batch>) -> Vec<Batch> {
         let mut turns = 0;
         let waiting = loop {
             // All of them are asked: a batch begins its second period when its first is over, not
@@ -382,11 +399,6 @@ impl Reclaim {
             self.pins.turn();
             turns += 1;
         };
-        if waiting.is_some() {
-            let patience = put_off(self.patience.load(Relaxed));
-            self.patience.store(patience, Relaxed);
-            self.want(tick + patience);
-        }
         let due = waiting.unwrap_or(batches.len());
         batches.drain(..due).rev().collect()
     }
