@@ -5,9 +5,7 @@ use expiry::expiring_map::Entry;
 use expiry::model::stop_at;
 use expiry::{Cause, ExpiringMap, Lifetime, ManualClock, Timeout};
 use loom_tests::{at_once, bounded, deep, large, model, thread, MapRig, TICK};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A map where nothing expires by itself.
 fn empty() -> MapRig {
