@@ -155,6 +155,11 @@ impl Holding {
     }
 }
 
+/// Whether this thread is pinned in any store.
+pub(crate) fn is_pinned() -> bool {
+    HELD.with(Cell::get) != 0
+}
+
 impl Drop for Holding {
     #[inline(always)]
     fn drop(&mut self) {

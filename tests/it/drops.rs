@@ -1062,3 +1062,30 @@ fn a_kept_reference_does_not_wake_the_reaper_each_tick() {
         unreclaimed(&map) == 0
     });
 }
+
+// ---- a backlog ----
+
+/// No thread drives the map, and values end all the time. Beyond a number of them the thread that ends
+/// them drops them, but neither while it holds a reference nor inside a listener.
+#[test]
+fn what_waits_to_be_dropped_is_bounded() {
+    const MANY: u64 = 50_000;
+    let census = Census::new();
+    let map = ExpiringMap::builder().build_manual().unwrap();
+    let churn = || {
+        for key in 0..MANY {
+            map.insert(1 + key % 100, Counted::new(&census)).unwrap();
+            drop(map.remove(&(1 + key % 100)));
+        }
+    };
+    churn();
+    assert!(census.left() < 10_000, "{} wait", census.left());
+    map.insert(0, Counted::new(&census)).unwrap();
+    let kept = map.get(&0);
+    let before = census.left();
+    churn();
+    assert_eq!(census.left(), before + MANY);
+    drop(kept);
+    churn();
+    assert!(census.left() < 10_000, "{} wait", census.left());
+}

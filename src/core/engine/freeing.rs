@@ -12,6 +12,19 @@ use crate::sync::park::nap;
 use crate::time::NEVER;
 use std::time::{Duration, Instant};
 
+/// How many payloads may wait to be dropped before the threads that end entries drop some.
+pub(super) const BACKLOG: u64 = 4096;
+
+/// How many payloads such a thread drops at a time: twice as many as it ends meanwhile.
+const SHARE: usize = 128;
+
+/// What a thread that has handed over a slot should do of the driver's part.
+pub(crate) enum Owed {
+    Nothing,
+    Some,
+    All,
+}
+
 impl<P: Payload, C> Engine<P, C> {
     /// Frees a slot that the caller owns alone: it ended it, or claimed it and never published it.
     #[inline]
@@ -53,22 +66,40 @@ impl<P: Payload, C> Engine<P, C> {
     /// Hands over a slot that the caller has ended, and whose word is out of the index. It becomes
     /// free when no thread that is pinned now is any more.
     ///
-    /// True if this thread has handed over so many that it should [do the driver's
-    /// part](Self::reclaim_now) itself, which it is not asked to where payloads have to be dropped
-    /// (`drops`).
+    /// Says what this thread should do of the driver's part itself: where payloads have to be
+    /// dropped (`drops`), that is some, and only if a [backlog](Self::has_backlog) waits.
     #[inline]
-    pub(crate) fn free_later(&self, stripe: &Stripe<C>, id: u32, drops: bool) -> bool {
+    pub(crate) fn free_later(&self, stripe: &Stripe<C>, id: u32, drops: bool) -> Owed {
         let Some(spot) = self.slots.spot(id) else {
-            return false;
+            return Owed::Nothing;
         };
-        let Pushed { first, many } = stripe.reclaim.push(id, &spot);
+        let Pushed { first, many, some } = stripe.reclaim.push(id, &spot);
         if many && !drops {
-            return true;
+            return Owed::All;
         }
         if first || many {
             self.ask_to_reclaim(many);
         }
-        false
+        if some && drops {
+            Owed::Some
+        } else {
+            Owed::Nothing
+        }
+    }
+
+    /// Whether so much waits that the threads that end entries should drop some: more than
+    /// [`BACKLOG`], and than an eighth of the live entries.
+    #[cold]
+    pub(crate) fn has_backlog(&self, face: &impl Face<P>) -> bool {
+        let waiting = self.unreclaimed();
+        waiting > BACKLOG && waiting > self.len(face) as u64 / 8
+    }
+
+    /// Does a share of the driver's part. Unpinned, away from every shard.
+    #[cold]
+    pub(crate) fn reclaim_some(&self, face: &impl Face<P>) {
+        let tick = self.ticks().at(self.now_for_deadline().0);
+        self.reclaim(tick, true, SHARE, face);
     }
 
     /// Hands over a claimed slot with its payload that was never published.
@@ -188,8 +219,8 @@ impl<P: Payload, C> Engine<P, C> {
                 self.wake_for_the_rest();
                 break true;
             }
-            // Another thread is at the batches: this one goes on instead of waiting.
-            left = usize::MAX;
+            // Another thread is at the batches: this one goes on for a while instead of waiting.
+            left = SHARE;
         };
         if self.wants_tending(face) {
             self.tend_soon();

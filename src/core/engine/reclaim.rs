@@ -20,6 +20,10 @@
 //! or the caller of `flush`. So a slow `Drop` delays that store's driver, and a `Drop` may take a
 //! lock that callers hold. Where payloads need no drop, a thread that has ended many entries does
 //! the driver's part itself: then a store that nothing drives reuses its slots too.
+//!
+//! **What waits is bounded.** Where drops take so long that the driver falls behind, more than
+//! [`BACKLOG`](super::freeing::BACKLOG) payloads wait. Then each thread that ends entries drops some,
+//! twice as many as it ends: slow drops slow down the threads that cause them.
 
 use crate::core::deferred::{Chain, Deferred};
 use crate::core::pins::{Pin, Pins};
@@ -49,6 +53,9 @@ const PERIODS: usize = 2;
 /// After how many slots a thread asks the driver to come at once, or does its part.
 const MANY: u64 = 1024;
 
+/// After how many slots a thread asks whether too much waits.
+const SOME: u64 = 64;
+
 /// A thread's part.
 pub(super) struct Mine {
     list: Deferred,
@@ -63,6 +70,8 @@ pub(super) struct Pushed {
     pub(super) first: bool,
     /// The thread has pushed [`MANY`] since the last time.
     pub(super) many: bool,
+    /// The thread has pushed [`SOME`] since the last time.
+    pub(super) some: bool,
 }
 
 impl Mine {
@@ -79,8 +88,9 @@ impl Mine {
     pub(super) fn push<P: Payload>(&self, id: u32, spot: &Spot<'_, P>) -> Pushed {
         self.pushed.add(1);
         let first = self.list.push(id, spot);
-        let many = self.pushed.get() % MANY == 0;
-        Pushed { first, many }
+        let pushed = self.pushed.get();
+        let (many, some) = (pushed % MANY == 0, pushed % SOME == 0);
+        Pushed { first, many, some }
     }
 
     /// This thread has freed so many slots that were handed over by any thread.

@@ -75,6 +75,10 @@ use std::sync::Arc;
 ///   [`Ended::into_value`](crate::Ended::into_value), the thread that drops the last handle to the
 ///   map, and, at the end of a shutdown, its
 ///   [listener thread](ExpiringMapBuilder::listener_thread).
+/// * Where drops take so long that more than 4,096 entries wait, and more than an eighth of the live
+///   ones, a thread that lets go of an ended entry drops some first: twice as many as it ends. It
+///   does so after its call, while it holds no [`Ref`] and is inside no listener. So slow drops slow
+///   down the threads that cause them, and the memory that waits stays bounded.
 /// * `Drop` runs unpinned, and while the map holds nothing that other threads wait for. It may call
 ///   the map, take a lock, or panic. A panic is caught and counted (`drop_panics` in the
 ///   [metrics](crate::StoreMetrics)).

@@ -3,9 +3,12 @@
 //! `core::engine::reclaim` decides when a slot is free. Here key and value are dropped.
 
 use super::{Pair, Store};
+use crate::core::engine::Owed;
 use crate::core::lease::{Lease, State};
 use crate::core::slot::Slot;
+use crate::core::threads::is_pinned;
 use crate::panics::{caught, is_inside};
+use crate::sync::thread;
 use std::time::Duration;
 
 impl<K: 'static, V: 'static> Store<K, V> {
@@ -13,11 +16,25 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline]
     fn free_later(&self, id: u32) {
         let drops = std::mem::needs_drop::<(K, V)>();
-        let many = self
+        let owed = self
             .engine
             .with_stripe(|mine, _| self.engine.free_later(mine, id, drops));
-        if many {
-            self.engine.reclaim_now(self);
+        match owed {
+            Owed::Nothing => {}
+            Owed::All => self.engine.reclaim_now(self),
+            Owed::Some => self.relieve(),
+        }
+    }
+
+    /// Drops some of what waits, if too much does. Not where a `Drop` must not run: while this thread
+    /// is pinned in a store, drives one, or is inside a call of the user's code.
+    #[cold]
+    fn relieve(&self) {
+        let may_drop = !is_pinned() && !is_inside() && !self.engine.is_driving();
+        if may_drop && self.engine.has_backlog(self) {
+            self.engine.reclaim_some(self);
+            // What waits for a thread that is pinned and not running waits for its turn.
+            thread::yield_now();
         }
     }
 
