@@ -225,22 +225,41 @@ where
         lifetime: impl Into<Lifetime>,
     ) -> Result<Ended<'a, K, V>, InsertError<K, V>> {
         let store = &*self.map.store;
-        let (pin, mut fresh) = (self.entry.into_pin(), Some((self.key, value)));
-        match store.put_for(&pin, &self.found, &mut fresh, lifetime.into()) {
-            Ok(Some(Put::Done {
-                replaced: Some(replaced),
-                closed,
-                ..
-            })) => {
-                drop(pin);
-                let replaced = replaced.told();
-                if let Some(closed) = closed {
-                    closed.tell();
+        let (lifetime, place) = (lifetime.into(), self.found.place());
+        let (mut pin, mut found) = (self.entry.into_pin(), self.found);
+        let (mut fresh, mut attempts) = (Some((self.key, value)), 0);
+        loop {
+            match store.put_for(&pin, &found, &mut fresh, lifetime) {
+                Ok(Some(Put::Done {
+                    replaced: Some(replaced),
+                    closed,
+                    ..
+                })) => {
+                    drop(pin);
+                    let replaced = replaced.told();
+                    if let Some(closed) = closed {
+                        closed.tell();
+                    }
+                    return Ok(replaced);
                 }
-                Ok(replaced)
+                Ok(_) => return Err(InsertError::of(fresh, StoreError::Changed)),
+                Err(error) => {
+                    // This pin holds back what would make room.
+                    drop(pin);
+                    if !store.makes_room(error, &mut attempts, store) {
+                        return Err(InsertError::of(fresh, error));
+                    }
+                }
             }
-            Ok(_) => Err(InsertError::of(fresh, StoreError::Changed)),
-            Err(error) => Err(InsertError::of(fresh, error)),
+            let again = fresh.as_ref().and_then(|(key, _)| {
+                let (wanted, pin) = self.map.seek(key);
+                let found = store.living(&pin, wanted)?;
+                (found.place() == place).then_some((found, pin))
+            });
+            let Some((same, anew)) = again else {
+                return Err(InsertError::of(fresh, StoreError::Changed));
+            };
+            (found, pin) = (same, anew);
         }
     }
 
