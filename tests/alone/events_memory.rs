@@ -1,6 +1,7 @@
 //! The event of an engine that gets no memory: once, until there is some again. Alone in its process, whose address space it limits.
 
-use expiry::{edge, AckError, AckTracker};
+use expiry::expiring_map::Entry;
+use expiry::{edge, AckError, AckTracker, ExpiringMap};
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 use std::sync::{Arc, Mutex};
 use tracing::span::{Attributes, Id, Record};
@@ -76,4 +77,36 @@ pub fn no_memory_is_said_once_until_there_is_some() {
         }
     }
     assert_eq!(*events.lock().unwrap(), ["ERROR"; 2]);
+}
+
+/// A value that its store has to drop.
+struct Dropped;
+
+impl Drop for Dropped {
+    fn drop(&mut self) {}
+}
+
+/// Replacing calls reuse slots that wait to be freed, where there is no memory for more.
+pub fn a_replacement_without_memory_frees_what_waits() {
+    let map = ExpiringMap::builder().shards(1).build_manual().unwrap();
+    map.insert(1, Dropped).unwrap();
+    let free = getrlimit(Resource::As);
+    let limits = Rlimit {
+        current: Some(mapped() + (4 << 20)),
+        maximum: free.maximum,
+    };
+    setrlimit(Resource::As, limits).unwrap();
+    let replace = |nth| {
+        if nth % 2 == 0 {
+            return map.upsert(1, |_| Dropped).is_ok();
+        }
+        match map.entry(1) {
+            Entry::Occupied(entry) => entry.insert(Dropped).is_ok(),
+            Entry::Vacant(_) => unreachable!("it is there"),
+        }
+    };
+    let calls = (0..1_000_000).take_while(|&nth| replace(nth));
+    let calls = calls.count();
+    setrlimit(Resource::As, free).unwrap();
+    assert_eq!(calls, 1_000_000, "{} wait", map.metrics().unreclaimed);
 }

@@ -58,6 +58,8 @@ fn tests() -> Vec<(&'static str, fn())> {
         events::a_subscriber_that_panics_stops_nothing,
         #[cfg(all(feature = "tracing", target_os = "linux"))]
         events_memory::no_memory_is_said_once_until_there_is_some,
+        #[cfg(all(feature = "tracing", target_os = "linux"))]
+        events_memory::a_replacement_without_memory_frees_what_waits,
         #[cfg(all(feature = "async", target_os = "linux"))]
         fork::a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child,
         #[cfg(all(feature = "async", target_os = "linux"))]

@@ -356,25 +356,44 @@ where
         lifetime: impl Into<Lifetime>,
     ) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
         let store = &*self.map.store;
-        let (pin, mut fresh) = (self.entry.into_pin(), Some((self.key, value)));
-        match store.put_for(&pin, &self.found, &mut fresh, lifetime.into()) {
-            Ok(Some(Put::Done {
-                new,
-                replaced,
-                closed,
-            })) => {
-                let settled = Settled {
-                    store,
-                    entry: new,
-                    pin,
+        let (lifetime, place) = (lifetime.into(), self.found.place());
+        let (mut pin, mut found) = (self.entry.into_pin(), self.found);
+        let (mut fresh, mut attempts) = (Some((self.key, value)), 0);
+        loop {
+            match store.put_for(&pin, &found, &mut fresh, lifetime) {
+                Ok(Some(Put::Done {
+                    new,
                     replaced,
                     closed,
-                    refused: None,
-                };
-                Ok(settled.into_ref())
+                })) => {
+                    let settled = Settled {
+                        store,
+                        entry: new,
+                        pin,
+                        replaced,
+                        closed,
+                        refused: None,
+                    };
+                    return Ok(settled.into_ref());
+                }
+                Ok(_) => return Err(InsertError::of(fresh, StoreError::Changed)),
+                Err(error) => {
+                    // This pin holds back what would make room.
+                    drop(pin);
+                    if !store.makes_room(error, &mut attempts, store) {
+                        return Err(InsertError::of(fresh, error));
+                    }
+                }
             }
-            Ok(_) => Err(InsertError::of(fresh, StoreError::Changed)),
-            Err(error) => Err(InsertError::of(fresh, error)),
+            let again = fresh.as_ref().and_then(|(key, _)| {
+                let (wanted, pin) = self.map.seek(key);
+                let found = store.living(&pin, wanted)?;
+                (found.place() == place).then_some((found, pin))
+            });
+            let Some((same, anew)) = again else {
+                return Err(InsertError::of(fresh, StoreError::Changed));
+            };
+            (found, pin) = (same, anew);
         }
     }
 
