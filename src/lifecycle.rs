@@ -1,4 +1,4 @@
-//! How a store ends: who closes it, and how its reaper's thread starts and stops.
+//! How a store ends: which thread closes it, and how its reaper starts and stops.
 //!
 //! # Who closes a store
 //!
@@ -87,7 +87,7 @@ impl<T> Leftovers<T> {
         if self.lock().is_none() {
             return false;
         }
-        // Not under the lock: who waits for room is woken.
+        // Not under the lock: closing wakes tasks that wait for room.
         let mut left = Vec::new();
         close(&mut left);
         self.lock().get_or_insert_with(Vec::new).append(&mut left);
