@@ -82,16 +82,14 @@ impl<T> Leftovers<T> {
         self.lock().get_or_insert_with(Vec::new);
     }
 
-    /// Adds what `close` ends, if a shutdown wants it. Returns whether one does.
-    pub(crate) fn fill(&self, close: impl FnOnce(&mut Vec<T>)) -> bool {
-        if self.lock().is_none() {
-            return false;
-        }
-        // Not under the lock: closing wakes tasks that wait for room.
-        let mut left = Vec::new();
-        close(&mut left);
-        self.lock().get_or_insert_with(Vec::new).append(&mut left);
-        true
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    /// Adds what the caller has just ended, while it is at the shard: a shutdown that finds the shard
+    /// closed finds it here.
+    pub(crate) fn push(&self, item: T) {
+        self.lock().get_or_insert_with(Vec::new).push(item);
     }
 
     pub(crate) fn take(&self) -> Vec<T> {

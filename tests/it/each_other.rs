@@ -8,6 +8,7 @@ use expiry::{
 use expiry::{SessionInfo, SessionTracker, Timeout, Timeouts, WhenFull};
 use std::future::Future;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{mpsc, Arc, Barrier, OnceLock};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
@@ -305,4 +306,72 @@ fn listeners_that_touch_each_others_maps_after_a_jump_of_years_come_to_their_end
             "they wait for each other"
         );
     }
+}
+
+/// Three threads poll, a listener of another store shuts the store down, and then this thread does. Its
+/// shutdown returns what the first one has left to the polling threads: nothing is lost or comes later.
+fn the_next_shutdown_returns_all<S: Sync>(
+    make: impl Fn() -> S,
+    poll: impl Fn(&S) -> usize + Sync,
+    shut: impl Fn(&S) -> usize + Sync,
+) {
+    let (mut late, mut lost) = (0, 0);
+    for _ in 0..300 {
+        let store = make();
+        let (polled, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let returned = std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !over.load(SeqCst) {
+                        polled.fetch_add(poll(&store), SeqCst);
+                    }
+                });
+            }
+            std::thread::yield_now();
+            // As a listener of any other store would.
+            let inside = expiry::inside(|| shut(&store));
+            let returned = inside + shut(&store);
+            over.store(true, SeqCst);
+            returned
+        });
+        let came = returned + polled.load(SeqCst);
+        let later = shut(&store);
+        late += usize::from(later > 0);
+        lost += usize::from(came + later < 200);
+    }
+    assert_eq!((late, lost), (0, 0), "of 300 rounds: late, lost");
+}
+
+#[test]
+fn the_shutdown_after_one_in_a_listener_returns_all_sessions() {
+    let make = || {
+        let sessions = SessionTracker::builder().interval(MS).build().unwrap();
+        (0..200).for_each(|owner| assert!(sessions.create(HOUR, owner).is_ok()));
+        sessions
+    };
+    the_next_shutdown_returns_all(make, |it| it.poll().len(), |it| it.shutdown().len());
+}
+
+#[test]
+fn the_shutdown_after_one_in_a_listener_returns_all_keys() {
+    let make = || {
+        let queue = ExpiryQueue::builder().interval(MS).build().unwrap();
+        (0..200u64).for_each(|key| assert!(queue.update(key, HOUR).is_ok()));
+        queue
+    };
+    the_next_shutdown_returns_all(make, |it| it.poll().len(), |it| it.shutdown().len());
+}
+
+#[test]
+fn the_shutdown_after_one_in_a_listener_returns_all_roots() {
+    let make = || {
+        let tracker = AckTracker::builder().timeout(HOUR).build_manual().unwrap();
+        (0..200).for_each(|owner| assert!(tracker.issue(edge(), owner).is_ok()));
+        tracker
+    };
+    let poll = |it: &AckTracker| {
+        it.poll(1000);
+        0
+    };
+    the_next_shutdown_returns_all(make, poll, |it| it.shutdown(Fate::Return).len());
 }

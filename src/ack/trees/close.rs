@@ -46,11 +46,12 @@ impl Trees {
     /// Ends every live root: the roots go to a shutdown that wants them returned, if there is one.
     /// Then closes the channel, if the engine is closed and every outcome has been delivered.
     pub(super) fn close_all(&self) {
-        let give = |left: &mut Vec<_>| {
-            self.end_all(Some(&mut |outcome| left.push(outcome)));
+        let closed = if self.returned.is_wanted() {
+            self.end_all(Some(&mut |outcome| self.returned.push(outcome)))
+        } else {
+            self.end_all(None)
         };
-        self.returned.fill(give);
-        if self.end_all(None) && self.deliver.is_channel() && self.have_delivered() {
+        if closed && self.deliver.is_channel() && self.have_delivered() {
             self.deliver.finish();
         }
     }

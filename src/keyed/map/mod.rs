@@ -77,10 +77,12 @@ use std::sync::Arc;
 ///   [listener thread](ExpiringMapBuilder::listener_thread).
 /// * Where drops take so long that more than 4,096 entries wait, and more than an eighth of the live
 ///   ones, a thread that lets go of an ended entry drops some first: twice as many as it ends. It
-///   does so after its call, while it holds no [`Ref`] and is inside no listener. So slow drops slow
-///   down the threads that cause them, and the memory that waits stays bounded.
+///   does so after its call, while it holds no [`Ref`] or item of an iterator and is inside no
+///   listener. So slow drops slow down the threads that cause them, and the memory that waits stays
+///   bounded.
 /// * `Drop` runs unpinned, and while the map holds nothing that other threads wait for. It may call
-///   the map, take a lock, or panic. A panic is caught and counted (`drop_panics` in the
+///   the map, or panic. It may take a lock, but none that a thread holds while it ends entries: that
+///   thread may be the one that drops. A panic is caught and counted (`drop_panics` in the
 ///   [metrics](crate::StoreMetrics)).
 /// * A slow `Drop` delays this map's reaper, and so the listener. It delays no other map.
 /// * A [`Ref`] or [`OccupiedEntry`] that a thread keeps delays the drops of this map only, for as

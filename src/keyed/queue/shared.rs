@@ -69,11 +69,13 @@ impl<K: 'static> Face<Pair<K, ()>> for Shared<K> {
     /// Ends the channel when all keys have been sent. A key expires only in a shard that is not
     /// closed yet.
     fn close(&self) {
-        self.kept.fill(|left| {
-            self.store
-                .close_with(|ended, lease| left.push(self.left(ended, lease)));
+        let wanted = self.kept.is_wanted();
+        let closed = self.store.close_with(|ended, lease| {
+            if wanted {
+                self.kept.push(self.left(ended, lease));
+            }
         });
-        if self.store.close() {
+        if closed {
             if let Target::Channel(sender) = &self.target {
                 sender.finish();
             }

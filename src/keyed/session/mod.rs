@@ -72,11 +72,12 @@ impl Face<Pair<SessionId, Seat>> for Inner {
     }
 
     fn close(&self) {
-        self.kept.fill(|left| {
-            self.store
-                .close_with(|ended, lease| left.push(self.info(&ended, lease)));
+        let wanted = self.kept.is_wanted();
+        self.store.close_with(|ended, lease| {
+            if wanted {
+                self.kept.push(self.info(&ended, lease));
+            }
         });
-        self.store.close();
     }
 
     fn expired(

@@ -19,10 +19,18 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Ends every entry, and calls the listener, or asks the listener thread to and to end then.
     /// Returns whether the store is closed: see [`Engine::close`](crate::core::engine::Engine::close).
     pub(in crate::keyed) fn close(&self) -> bool {
-        let closed = self.engine.close(self, |claim, _| {
-            let ended = self.ended_by_driver(&claim, Cause::Closed);
-            self.tell(&ended, Cause::Closed);
-        });
+        self.close_with(|ended, _| self.tell(&ended, Cause::Closed))
+    }
+
+    /// As [`close`](Self::close). Gives the entries to `left` instead of the listener.
+    pub(in crate::keyed) fn close_with(
+        &self,
+        mut left: impl FnMut(EndedSlot<&Self, K, V>, Lease),
+    ) -> bool {
+        let give = |claim: Claim<'_, Pair<K, V>>, lease| {
+            left(self.ended_by_driver(&claim, Cause::Closed), lease);
+        };
+        let closed = self.engine.close(self, give);
         if closed {
             if let Some(thread) = &self.listener_thread {
                 thread.stop();
@@ -52,14 +60,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
             let has_ended = || thread.has_ended().then_some(());
             self.engine.until_parted(has_ended).await;
         }
-    }
-
-    /// Ends every entry, and gives it to `left`.
-    pub(in crate::keyed) fn close_with(&self, mut left: impl FnMut(EndedSlot<&Self, K, V>, Lease)) {
-        let give = |claim: Claim<'_, Pair<K, V>>, lease| {
-            left(self.ended_by_driver(&claim, Cause::Closed), lease);
-        };
-        self.engine.close(self, give);
     }
 
     /// Starts a reaper.
