@@ -78,8 +78,8 @@ use std::sync::Arc;
 /// * Where drops take so long that more than 4,096 entries wait, and more than an eighth of the live
 ///   ones, a thread that lets go of an ended entry drops some first: twice as many as it ends. It
 ///   does so after its call, while it holds no [`Ref`] or item of an iterator and is inside no
-///   listener. So slow drops slow down the threads that cause them, and the memory that waits stays
-///   bounded.
+///   listener. So slow drops slow down the threads that cause them, and what waits stays bounded,
+///   unless each entry ends beside a `Ref` or an item.
 /// * `Drop` runs unpinned, and while the map holds nothing that other threads wait for. It may call
 ///   the map, or panic. It may take a lock, but none that a thread holds while it ends entries: that
 ///   thread may be the one that drops. A panic is caught and counted (`drop_panics` in the
