@@ -17,8 +17,9 @@
 //!
 //! A payload is dropped by a driver of its own store only: the reaper, a thread in `poll` or in a
 //! shutdown, a call that has to drive the store itself (it is full; the clock has jumped by years),
-//! or the caller of `flush`. So a slow `Drop` delays that store's driver. Where payloads need no drop, a thread that has ended many entries does
-//! the driver's part itself: then a store that nothing drives reuses its slots too.
+//! or the caller of `flush`. So a slow `Drop` delays that store's driver. Where payloads need no
+//! drop, a thread that has ended many entries does the driver's part itself: then a store that
+//! nothing drives reuses its slots too.
 //!
 //! **What waits is bounded.** Where drops take so long that the driver falls behind, more than
 //! [`BACKLOG`](super::freeing::BACKLOG) payloads wait. Then each thread that ends entries drops some,
