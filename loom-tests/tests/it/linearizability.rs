@@ -530,7 +530,7 @@ fn check(program: &Program) {
 
 /// Every interleaving of every generated program has an order that explains it. In two halves, which can run at the same time.
 fn generated_programs(half: usize) {
-    let programs = setting("EXPIRY_LOOM_PROGRAMS", 80);
+    let programs = setting("EXPIRY_LOOM_PROGRAMS", 40);
     let most = setting("EXPIRY_LOOM_EXECUTIONS", 20_000);
     let first = setting("EXPIRY_LOOM_FIRST_PROGRAM", 0);
     let (mut executions, mut cut) = (0, 0);

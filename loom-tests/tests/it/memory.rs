@@ -4,7 +4,7 @@ use expiry::model::{Index, Store, BUCKET, CHUNK};
 use expiry::{Ack, AckError, Reason, Root, Timeout};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, Ordering};
-use loom_tests::{bounded, model, thread, Rig, TICK};
+use loom_tests::{bounded, large, model, thread, Rig, TICK};
 use std::sync::Arc;
 
 /// A store whose slot 0 has had `tenants` tenants, and the other none.
@@ -319,7 +319,7 @@ fn capacity_is_exact() {
 /// once, chunks are given out once.
 #[test]
 fn the_first_chunk_is_added_once() {
-    model("the_first_chunk_is_added_once", || {
+    large("the_first_chunk_is_added_once", || {
         let rig = Rig::new();
         let other = rig.clone();
         let a = thread::spawn(move || {
