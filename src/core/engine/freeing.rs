@@ -18,13 +18,6 @@ pub(super) const BACKLOG: u64 = 4096;
 /// How many payloads such a thread drops at a time: twice as many as it ends meanwhile.
 const SHARE: usize = 128;
 
-/// What a thread that has handed over a slot should do of the driver's part.
-pub(crate) enum Owed {
-    Nothing,
-    Some,
-    All,
-}
-
 impl<P: Payload, C> Engine<P, C> {
     /// Frees a slot that the caller owns alone: it ended it, or claimed it and never published it.
     #[inline]
@@ -66,24 +59,25 @@ impl<P: Payload, C> Engine<P, C> {
     /// Hands over a slot that the caller has ended, and whose word is out of the index. It becomes
     /// free when no thread that is pinned now is any more.
     ///
-    /// Says what this thread should do of the driver's part itself: where payloads have to be
-    /// dropped (`drops`), that is some, and only if a [backlog](Self::has_backlog) waits.
+    /// Returns for how many slots this thread should [do the driver's part](Self::reclaim_now) itself.
+    /// Where payloads have to be dropped (`drops`), it should only if a [backlog](Self::has_backlog)
+    /// waits.
     #[inline]
-    pub(crate) fn free_later(&self, stripe: &Stripe<C>, id: u32, drops: bool) -> Owed {
+    pub(crate) fn free_later(&self, stripe: &Stripe<C>, id: u32, drops: bool) -> usize {
         let Some(spot) = self.slots.spot(id) else {
-            return Owed::Nothing;
+            return 0;
         };
         let Pushed { first, many, some } = stripe.reclaim.push(id, &spot);
         if many && !drops {
-            return Owed::All;
+            return usize::MAX;
         }
         if first || many {
             self.ask_to_reclaim(many);
         }
         if some && drops {
-            Owed::Some
+            SHARE
         } else {
-            Owed::Nothing
+            0
         }
     }
 
@@ -93,13 +87,6 @@ impl<P: Payload, C> Engine<P, C> {
     pub(crate) fn has_backlog(&self, face: &impl Face<P>) -> bool {
         let waiting = self.unreclaimed();
         waiting > BACKLOG && waiting > self.len(face) as u64 / 8
-    }
-
-    /// Does a share of the driver's part. Unpinned, away from every shard.
-    #[cold]
-    pub(crate) fn reclaim_some(&self, face: &impl Face<P>) {
-        let tick = self.ticks().at(self.now_for_deadline().0);
-        self.reclaim(tick, true, SHARE, face);
     }
 
     /// Hands over a claimed slot with its payload that was never published.
@@ -141,11 +128,11 @@ impl<P: Payload, C> Engine<P, C> {
         Mine::unreclaimed(|| self.parts())
     }
 
-    /// Does the driver's part, at once. Unpinned, away from every shard.
+    /// Does the driver's part, at once, for at most so many slots. Unpinned, away from every shard.
     #[cold]
-    pub(crate) fn reclaim_now(&self, face: &impl Face<P>) {
+    pub(crate) fn reclaim_now(&self, budget: usize, face: &impl Face<P>) {
         let tick = self.ticks().at(self.now_for_deadline().0);
-        self.reclaim(tick, true, usize::MAX, face);
+        self.reclaim(tick, true, budget, face);
     }
 
     /// Does the driver's part until all that was handed over before is free, for at most so long.
@@ -156,7 +143,7 @@ impl<P: Payload, C> Engine<P, C> {
         let mut pause = Duration::from_micros(10);
         loop {
             before = before.or_else(|| self.reclaim.all(self.parts()));
-            self.reclaim_now(face);
+            self.reclaim_now(usize::MAX, face);
             // Acquire pairs with `Due::free`: the caller of `flush` sees what the drops have done.
             // survives: loom does not see the flag, a standard atomic.
             let is_done = |done: &Done| done.load(std::sync::atomic::Ordering::Acquire);

@@ -50,7 +50,6 @@ pub(crate) use admission::Door;
 pub(crate) use admission::Refused;
 pub(crate) use deadline::{BadTimeout, Source};
 pub(crate) use face::{Claim, Config, Face, Round};
-pub(crate) use freeing::Owed;
 #[cfg(expiry_loom)]
 pub(crate) use reclaim::Wait;
 pub(crate) use renewal::Look;

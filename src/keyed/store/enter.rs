@@ -229,7 +229,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let waits = error == StoreError::OutOfMemory && self.engine.unreclaimed() > 0;
         let tries = (full || waits) && *attempts < ATTEMPTS;
         if tries && waits {
-            self.engine.reclaim_now(face);
+            self.engine.reclaim_now(usize::MAX, face);
         } else if tries {
             self.engine.poll_beside(now, ROOM, face);
         } else if error != StoreError::Closed {

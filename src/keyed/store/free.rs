@@ -3,7 +3,6 @@
 //! `core::engine::reclaim` decides when a slot is free. Here key and value are dropped.
 
 use super::{Pair, Store};
-use crate::core::engine::Owed;
 use crate::core::lease::{Lease, State};
 use crate::core::slot::Slot;
 use crate::core::threads::is_pinned;
@@ -19,20 +18,23 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let owed = self
             .engine
             .with_stripe(|mine, _| self.engine.free_later(mine, id, drops));
-        match owed {
-            Owed::Nothing => {}
-            Owed::All => self.engine.reclaim_now(self),
-            Owed::Some => self.relieve(),
+        if owed == 0 {
+            return;
+        }
+        if drops {
+            self.relieve(owed);
+        } else {
+            self.engine.reclaim_now(owed, self);
         }
     }
 
-    /// Drops some of what waits, if too much does. Not where a `Drop` must not run: while this thread
+    /// Drops up to so many of what waits, if too much does. Not where a `Drop` must not run: while this thread
     /// is pinned in a store, drives one, or is inside a call of the user's code.
     #[cold]
-    fn relieve(&self) {
+    fn relieve(&self, most: usize) {
         let may_drop = !is_pinned() && !is_inside() && !self.engine.is_driving();
         if may_drop && self.engine.has_backlog(self) {
-            self.engine.reclaim_some(self);
+            self.engine.reclaim_now(most, self);
             // What waits for a thread that is pinned and not running waits for its turn.
             thread::yield_now();
         }
