@@ -96,8 +96,17 @@ impl<K: 'static, V: 'static> Store<K, V> {
     where
         K: Borrow<Q>,
     {
+        self.if_living(|| self.find(pin, wanted))
+    }
+
+    /// What `look` finds, if its time is not up. An entry that is not living does not come back.
+    #[inline(always)]
+    pub(super) fn if_living<'a>(
+        &self,
+        mut look: impl FnMut() -> Option<Found<'a, K, V>>,
+    ) -> Option<Found<'a, K, V>> {
         loop {
-            let found = self.find(pin, wanted)?;
+            let found = look()?;
             if self.is_living(&found) {
                 return Some(found);
             }
@@ -117,7 +126,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Sees to it that an entry which is not living does not come back. Returns `false` if its
     /// lease has changed meanwhile.
     #[cold]
-    pub(super) fn is_gone(&self, found: &Found<'_, K, V>) -> bool {
+    fn is_gone(&self, found: &Found<'_, K, V>) -> bool {
         match found.lease.state() {
             State::Live | State::LiveIdle => {
                 let lapsed = found.lease.with_state(State::Lapsed);
@@ -275,15 +284,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// An entry as it is now, if it is still living. The caller has been pinned since it found the
     /// entry. An entry that is not living does not come back.
     pub(super) fn again<'a>(&self, found: &Found<'a, K, V>) -> Option<Found<'a, K, V>> {
-        loop {
-            let now = found.again();
-            if self.is_living(&now) {
-                return Some(now);
-            }
-            if self.is_gone(&now) {
-                return None;
-            }
-        }
+        self.if_living(|| Some(found.again()))
     }
 
     /// Renews an entry: it lives for this long from now. False if it has ended.

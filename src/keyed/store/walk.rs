@@ -70,15 +70,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// As [`held_at`](Self::held_at), if the entry's time is not up.
     pub(in crate::keyed) fn living_at(&self, pin: &Pin, id: u32) -> Option<Found<'_, K, V>> {
-        loop {
-            let found = self.held_at(pin, id)?;
-            if self.is_living(&found) {
-                return Some(found);
-            }
-            if self.is_gone(&found) {
-                return None;
-            }
-        }
+        self.if_living(|| self.held_at(pin, id))
     }
 
     /// Calls `f` with every entry that has not ended. Each is read consistently; together they are
