@@ -364,20 +364,16 @@ impl<T> Stripes<T> {
     /// Where the pointer to the stripe of `index` lies. Makes the block that it lies in.
     #[inline]
     fn place(&self, index: usize) -> &AtomicPtr<T> {
-        if let Some(place) = self.near.get(index) {
-            return place;
+        loop {
+            if let Some(place) = self.known(index) {
+                return place;
+            }
+            self.make_block((index / NEAR).ilog2() as usize);
         }
-        let nth = (index / NEAR).ilog2() as usize;
-        let mut block = self.far[nth].load(Ordering::Acquire);
-        if block.is_null() {
-            block = self.make_block(nth);
-        }
-        // SAFETY: a published block has `NEAR << nth` pointers, that of the index `NEAR << nth` first, and is freed only with
-        // `self`.
-        unsafe { &*block.add(index - (NEAR << nth)) }
     }
 
     /// As [`place`](Self::place), if its block is there.
+    #[inline]
     fn known(&self, index: usize) -> Option<&AtomicPtr<T>> {
         if index < NEAR {
             return self.near.get(index);
@@ -385,7 +381,8 @@ impl<T> Stripes<T> {
         let nth = (index / NEAR).ilog2() as usize;
         // survives: as in `get`.
         let block = self.far[nth].load(Ordering::Acquire);
-        // SAFETY: as in `place`.
+        // SAFETY: a published block has `NEAR << nth` pointers, that of the index `NEAR << nth` first, and is freed only with
+        // `self`.
         (!block.is_null()).then(|| unsafe { &*block.add(index - (NEAR << nth)) })
     }
 
@@ -399,12 +396,12 @@ impl<T> Stripes<T> {
     }
 
     #[cold]
-    fn make_block(&self, nth: usize) -> *mut AtomicPtr<T> {
+    fn make_block(&self, nth: usize) {
         let fresh = boxed(NEAR << nth, |_| AtomicPtr::new(std::ptr::null_mut()));
         publish(&self.far[nth], fresh, |fresh| {
             // SAFETY: made above with this length and not published.
             drop(unsafe { unbox(fresh, NEAR << nth) });
-        })
+        });
     }
 
     /// All stripes that exist, in the order of their indices.
