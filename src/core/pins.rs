@@ -39,12 +39,12 @@ impl Pins {
     /// inside another costs next to nothing.
     #[inline(always)]
     pub(crate) fn pin(&self) -> Pin {
-        let index = Holding::begin();
+        let (holding, index) = Holding::begin();
         // SAFETY: the seat is this thread's, as is the index, which the pin keeps.
-        let guard = unsafe { self.grace.pin(self.seats.get(index.get())) };
+        let guard = unsafe { self.grace.pin(self.seats.get(index)) };
         Pin {
             guard,
-            _index: index,
+            _index: holding,
         }
     }
 

@@ -7,6 +7,7 @@
 //! report to the driver (`engine`, `Stripe::telling`).
 
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// Indices are handed out from blocks of this many words of 64, chained without limit.
@@ -117,60 +118,73 @@ impl Drop for Vacant {
     }
 }
 
+/// An index that this thread has taken. Dropped when the thread ends.
 struct Owned(usize);
+
+impl Owned {
+    fn take() -> Self {
+        HELD.with(|held| held.set(held.get() + OWN));
+        Owned(take())
+    }
+}
 
 impl Drop for Owned {
     #[cold]
     #[inline(never)]
     fn drop(&mut self) {
         // A thread-local of the user's may hold a pin for longer than this.
-        if HELD.with(Cell::get) == 0 {
-            forget(self.0);
-        } else {
-            ORPHAN.with(|orphan| orphan.set(true));
-        }
+        let_go(OWN);
     }
 }
 
-/// This thread has no index any more.
-fn forget(index: usize) {
-    INDEX.with(|cached| cached.set(UNKNOWN));
-    give_back(index);
+/// Keeps this thread's index for as long as this lives, be it that the thread has ended meanwhile.
+pub(crate) struct Holding {
+    _not_send: PhantomData<*mut ()>,
 }
-
-/// An index that is this thread's for as long as this lives, be it that the thread has ended meanwhile.
-pub(crate) struct Holding(usize);
 
 impl Holding {
+    /// Returns the index, too.
     #[inline(always)]
-    pub(crate) fn begin() -> Self {
-        let index = index();
+    pub(crate) fn begin() -> (Self, usize) {
+        let index = index().get();
         HELD.with(|held| held.set(held.get() + 1));
-        Holding(index.get())
+        let _not_send = PhantomData;
+        (Holding { _not_send }, index)
     }
-
-    #[inline(always)]
-    pub(crate) fn get(&self) -> usize {
-        self.0
-    }
-}
-
-/// Whether this thread is pinned in any store.
-pub(crate) fn is_pinned() -> bool {
-    HELD.with(Cell::get) != 0
 }
 
 impl Drop for Holding {
     #[inline(always)]
     fn drop(&mut self) {
-        let held = HELD.with(|held| {
-            held.set(held.get() - 1);
-            held.get()
-        });
-        if held == 0 && ORPHAN.with(Cell::get) {
-            ORPHAN.with(|orphan| orphan.set(false));
-            forget(self.0);
-        }
+        let_go(1);
+    }
+}
+
+/// Whether this thread is pinned in any store.
+pub(crate) fn is_pinned() -> bool {
+    HELD.with(Cell::get) % OWN != 0
+}
+
+/// Something keeps this thread's index no more. The last one gives it back.
+#[inline(always)]
+fn let_go(kept: usize) {
+    let held = HELD.with(|held| {
+        held.set(held.get() - kept);
+        held.get()
+    });
+    if held == 0 {
+        forget();
+    }
+}
+
+/// This thread has no index any more.
+#[cold]
+#[inline(never)]
+fn forget() {
+    let index = INDEX.with(|cached| cached.replace(UNKNOWN));
+    // A model's threads have none to give back.
+    if index != UNKNOWN {
+        give_back(index);
     }
 }
 
@@ -178,12 +192,13 @@ const UNKNOWN: usize = usize::MAX;
 
 thread_local! {
     static INDEX: Cell<usize> = const { Cell::new(UNKNOWN) };
-    /// How many [`Holding`]s this thread has, and whether the index is the last one's to give back. Without a destructor, so they are
-    /// there to the thread's end.
+    /// What keeps this thread's index: each [`Holding`] counts one, and an [`Owned`] counts [`OWN`]. It has no destructor, so it
+    /// is there to the thread's end.
     static HELD: Cell<usize> = const { Cell::new(0) };
-    static ORPHAN: Cell<bool> = const { Cell::new(false) };
-    static OWNED: Owned = Owned(take());
+    static OWNED: Owned = Owned::take();
 }
+
+const OWN: usize = 1 << (usize::BITS / 2);
 
 /// An index that no other running thread has while this is held.
 pub(crate) struct Index {
@@ -238,7 +253,7 @@ fn fresh_index() -> Index {
             _borrowed: None,
         };
     }
-    let borrowed = Owned(take());
+    let borrowed = Owned::take();
     // What the call calls finds the same one, until it is given back.
     let _ = INDEX.try_with(|cached| cached.set(borrowed.0));
     Index {
