@@ -12,6 +12,10 @@ use crate::sync::park::nap;
 use crate::time::NEVER;
 use std::time::{Duration, Instant};
 
+/// For how long ended slots are gathered, in nanoseconds, where a tick is shorter. A grace period costs a fence in every running
+/// thread: one does for the slots of several ticks.
+const GATHER: u64 = 4_000_000;
+
 /// How many payloads may wait to be dropped before the threads that end entries drop some.
 pub(super) const BACKLOG: u64 = 4096;
 
@@ -102,11 +106,16 @@ impl<P: Payload, C> Engine<P, C> {
         let tick = if at_once {
             1
         } else {
-            self.ticks().at(self.now_for_deadline().0) + 1
+            self.ticks().at(self.now_for_deadline().0) + self.gathers_for()
         };
         // After the push, and before the look at the announcement.
         self.reclaim.want(tick);
         self.wakeup.wake_by(tick);
+    }
+
+    /// For how many ticks ended slots are gathered; at least one.
+    pub(super) fn gathers_for(&self) -> u64 {
+        (GATHER / self.ticks().interval_nanos()).max(1)
     }
 
     /// This thread may have withdrawn what was wanted, and asked for it again. A reaper that went
@@ -172,21 +181,21 @@ impl<P: Payload, C> Engine<P, C> {
         self.reclaim.is_unobserved()
     }
 
-    /// Frees what has waited for long enough, if that is wanted at `tick`, or if this thread
-    /// `has_ended` entries just now: at most so many slots. Whether there is more to do at once.
-    /// Unpinned, away from every shard.
+    /// Frees what has waited for long enough, if that is wanted at `tick`, or `at_once`: at most so
+    /// many slots. Whether there is more to do at once. Unpinned, away from every shard.
     pub(super) fn reclaim(
         &self,
         tick: u64,
-        has_ended: bool,
+        at_once: bool,
         budget: usize,
         face: &impl Face<P>,
     ) -> bool {
-        if !has_ended && self.reclaim.wanted() > tick {
+        if !at_once && self.reclaim.wanted() > tick {
             return false;
         }
         let put_off = |patience| self.more_patience(patience);
-        let Some(mut due) = self.reclaim.take_due(tick, || self.parts(), put_off) else {
+        let next = self.gathers_for();
+        let Some(mut due) = self.reclaim.take_due(tick, next, || self.parts(), put_off) else {
             return false;
         };
         self.wake_for_the_rest();

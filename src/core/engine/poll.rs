@@ -104,7 +104,8 @@ impl<P: Payload, C> Engine<P, C> {
             self.deadlines.end_round(least);
         }
         drop(driving);
-        round.more |= self.reclaim(tick, work.ended > 0, budget, face);
+        let at_once = work.ended > 0 && self.gathers_for() == 1;
+        round.more |= self.reclaim(tick, at_once, budget, face);
         let has_reaper = self.wakeup.has_reaper();
         self.stalls
             .expect(&self.deadlines, now, has_reaper, || self.next_expiration());

@@ -332,14 +332,15 @@ impl Reclaim {
     }
 
     /// Takes the lists of all threads' `parts` into a batch, advances the epoch, and takes the
-    /// batches whose grace periods are over. What is left is wanted again: as late as `put_off`
-    /// says of the last time, if a look was due and found nothing. `None` if another thread is at
-    /// the batches: it asks for what it has not taken.
+    /// batches whose grace periods are over. What is left is wanted again: after `next` ticks, or as late
+    /// as `put_off` says of the last time, if a look was due and found nothing. `None` if another thread
+    /// is at the batches: it asks for what it has not taken.
     ///
     /// The reaper may have gone to sleep while nothing was wanted: the caller wakes it.
     pub(super) fn take_due<'a, I: Iterator<Item = &'a Mine>>(
         &self,
         tick: u64,
+        next: u64,
         parts: impl Fn() -> I,
         put_off: impl Fn(u64) -> u64,
     ) -> Option<Due> {
@@ -358,7 +359,7 @@ impl Reclaim {
                     patience = put_off(patience);
                     self.patience.store(patience, Relaxed);
                 }
-                self.want(tick + patience.max(1));
+                self.want(tick + patience.max(next));
             }
             Due(due)
         })
@@ -474,7 +475,7 @@ mod tests {
             });
             assert!(reclaim.all(lists).is_some());
             let is_due = || {
-                let due = reclaim.take_due(1, || once(&mine), |patience| patience);
+                let due = reclaim.take_due(1, 1, || once(&mine), |patience| patience);
                 !due.expect("no other thread is there").is_empty()
             };
             assert!(!is_due(), "the migrating thread is pinned");

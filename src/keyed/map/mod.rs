@@ -65,7 +65,7 @@ use std::sync::Arc;
 /// # When values are dropped
 ///
 /// A reader may hold a reference to a value that has ended. So the map drops key and value later,
-/// when no thread can hold them: usually within an interval.
+/// when no thread can hold them: usually within an interval, or a few milliseconds if that is longer.
 ///
 /// * The map's reaper drops them; without a reaper, the thread in [`poll`](Self::poll). A thread
 ///   that drives the map for another reason drops them too: the caller of
