@@ -6,7 +6,7 @@ use crate::core::engine::Wait;
 use crate::core::header::Lowered;
 use crate::core::inbox::{Inbox, Taken};
 pub use crate::core::index::TwoWords;
-use crate::core::index::{Glance, Index as Inner, Insert, Removed};
+use crate::core::index::{Glance, Index as Inner, Insert, Removed, ANYWHERE};
 use crate::core::lease::{Lease, State};
 use crate::core::params;
 use crate::core::pins::{Pin, Pins};
@@ -66,7 +66,7 @@ impl Index {
 
     /// As [`insert`](Self::insert), the way of an init: at home if that is simple.
     pub fn init(&self, hash: u32, slot: u32, accept: impl FnMut(u32) -> bool) -> Inserted {
-        if self.0.insert_at_home(&self.1.pin(), hash, slot) {
+        if self.0.insert_simply(&self.1.pin(), hash, slot) {
             return Inserted::Done;
         }
         self.insert(hash, slot, accept)
@@ -82,6 +82,15 @@ impl Index {
     /// Whether a glance shows that nothing is under `hash`.
     pub fn is_absent(&self, hash: u32) -> bool {
         matches!(self.0.glance(hash), Glance::Absent)
+    }
+
+    /// What a pinned thread's glance shows under `hash`: a slot, or that nothing is there. `None` if it says neither.
+    pub fn glance_pinned(&self, hash: u32) -> Option<Option<u32>> {
+        match self.0.glance_pinned(&self.1.pin(), hash) {
+            Glance::There(seen) => Some(Some(seen.slot)),
+            Glance::Absent => Some(None),
+            Glance::Unclear => None,
+        }
     }
 
     /// The first slot under `hash` that `accept` takes.
@@ -105,14 +114,16 @@ impl Index {
 
     /// Takes the word of a slot away. True if a copy may be on its way, so that the slot must rest.
     pub fn remove(&self, hash: u32, slot: u32) -> bool {
-        self.0.remove(&self.1.pin(), hash, slot, None, |_| false) == Removed::Copied
+        self.0
+            .remove(&self.1.pin(), hash, slot, ANYWHERE, |_| false)
+            == Removed::Copied
     }
 
     /// As [`remove`](Self::remove), by who has found the slot by its candidate.
     pub fn remove_found(&self, hash: u32, slot: u32) -> bool {
         let candidate = self.0.candidate(hash);
         let found = candidate.filter(|candidate| candidate.slot() == slot);
-        let position = found.map(|candidate| candidate.position());
+        let position = found.map_or(ANYWHERE, |candidate| candidate.position());
         self.0
             .remove(&self.1.pin(), hash, slot, position, |_| false)
             == Removed::Copied
@@ -161,7 +172,7 @@ impl Index {
     /// Takes the word away that leads to a slot.
     pub fn remove_forwarded(&self, hash: u32, slot: u32, tail: impl Fn(u32) -> u32) {
         let leads = |id| tail(id) == slot;
-        self.0.remove(&self.1.pin(), hash, slot, None, leads);
+        self.0.remove(&self.1.pin(), hash, slot, ANYWHERE, leads);
     }
 
     /// Lets grace periods end. True if one is still running.

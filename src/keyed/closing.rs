@@ -3,6 +3,7 @@
 
 use super::store::{Found, Place, Store, Touched, Wanted};
 use crate::core::engine::Pin;
+use crate::core::index::ANYWHERE;
 use crate::core::lease::{set, State};
 use crate::sync::Ordering;
 use std::borrow::Borrow;
@@ -47,7 +48,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             slot: spot.slot,
             lease,
             hash: place.hash,
-            position: None,
+            position: ANYWHERE,
         })
     }
 }

@@ -214,6 +214,23 @@ fn w12_a_glance_beside_a_carry() {
     });
 }
 
+/// The same for a pinned thread, which looks at the oldest table only. Guards: of a closed home it says nothing; and a
+/// thread that pins after a table's grace period has begun does not find that table.
+#[test]
+fn w12_a_pinned_glance_beside_a_carry() {
+    model("w12_a_pinned_glance_beside_a_carry", || {
+        let index = index();
+        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
+        let other = index.clone();
+        let a = thread::spawn(move || other.glance_pinned(5));
+        index.grow();
+        index.carry(100);
+        index.turn();
+        assert_ne!(a.join().unwrap(), Some(None));
+        assert_eq!(index.glance_pinned(5), Some(Some(1)));
+    });
+}
+
 /// W12 across two steps of growth, one of which the look-up knows of.
 #[test]
 fn w12_carry_over_twice() {
@@ -288,6 +305,27 @@ fn w13_reserved_is_not_published() {
             refused => panic!("{refused:?}"),
         }
         assert_ne!(b == Inserted::Done, published.load(Ordering::SeqCst));
+    });
+}
+
+/// The same by a pinned thread's glance, beside two inserters of its key, one of which takes another key's word away before.
+/// Guards: the glance looks at the header again.
+#[test]
+fn w13_reserved_is_not_glanced_at() {
+    model("w13_reserved_is_not_glanced_at", || {
+        let index = index();
+        assert_eq!(index.insert(4, 7, |_| false), Inserted::Done);
+        let (first, second) = (index.clone(), index.clone());
+        let seen = thread::spawn(move || first.glance_pinned(5).flatten());
+        let a = thread::spawn(move || second.insert(5, 2, EITHER));
+        index.remove(4, 7);
+        let b = index.insert(5, 1, EITHER);
+        one_of_two(a.join().unwrap(), b);
+        let (seen, published) = (seen.join().unwrap(), all(&index, 5));
+        assert!(
+            seen.into_iter().all(|seen| published == [seen]),
+            "{seen:?} {published:?}"
+        );
     });
 }
 

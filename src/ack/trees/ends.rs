@@ -7,6 +7,7 @@ use super::{Mine, Trees};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Outcome, Reason, Root, RootId};
 use crate::core::engine::{Claim, Refused};
+use crate::core::index::ANYWHERE;
 use crate::core::lease::{Lease, State};
 use crate::sync::Ordering;
 
@@ -156,7 +157,7 @@ impl Trees {
         } else {
             let At { hash, position } = at.unwrap_or_else(|| At {
                 hash: self.engine.hash(key),
-                position: None,
+                position: ANYWHERE,
             });
             let counts = &mine.face.counts[self.engine.shard_of_hash(hash)];
             counts.keys_out.add(1);

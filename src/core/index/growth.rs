@@ -270,6 +270,8 @@ impl Index {
                 Err(now) => directory = Directory(now),
             }
         }
+        // Before the grace period begins: a thread that pins after it does not find the retired table.
+        self.set_oldest(directory.class(1));
         self.stuck.store(0, Ordering::Relaxed);
         let place = &self.places[class];
         // survives: stronger than needed: RETIRED only makes the driver turn grace periods. The

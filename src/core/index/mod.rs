@@ -77,6 +77,7 @@
 
 mod directory;
 mod growth;
+mod line;
 mod swing;
 mod table;
 #[cfg(all(test, not(expiry_loom)))]
@@ -152,6 +153,9 @@ impl<F: FnMut(u32) -> bool> Probe for F {
     }
 }
 
+/// No position in an index bucket: it is not known.
+pub(crate) const ANYWHERE: usize = usize::MAX;
+
 /// A word that may be the one that is looked for. See [`Index::candidate`].
 #[derive(Clone, Copy)]
 pub(crate) struct Candidate<'a> {
@@ -167,7 +171,7 @@ impl Candidate<'_> {
         self.inner.slot()
     }
 
-    /// Of the word in the home's own line.
+    /// Of the word in its home.
     #[inline(always)]
     pub(crate) fn position(&self) -> usize {
         self.inner.position
@@ -184,9 +188,20 @@ impl Candidate<'_> {
     }
 }
 
+/// A word that was published when this thread was pinned: what the slot held then stays while the thread is.
+#[derive(Clone, Copy)]
+pub(crate) struct Published {
+    /// The slot that it names.
+    pub(crate) slot: u32,
+    /// Where in its home it lies.
+    pub(crate) position: usize,
+}
+
 /// The index of one shard.
 pub(crate) struct Index {
     directory: AtomicU64,
+    /// See [`Index::oldest`].
+    oldest: AtomicPtr<Table>,
     places: Box<[Place]>,
     /// The home that is migrated next, in the oldest table.
     carrier: Exclusive<usize>,
@@ -206,6 +221,7 @@ impl Index {
             .collect();
         let index = Index {
             directory: AtomicU64::new(Directory::build(&[0], 0).0),
+            oldest: AtomicPtr::new(std::ptr::null_mut()),
             places,
             carrier: Exclusive::new(0),
             retired: AtomicU32::new(0),
@@ -214,6 +230,7 @@ impl Index {
         if !index.acquire(0)? {
             unreachable!("class 0 of a new index is unused");
         }
+        index.set_oldest(0);
         Ok(index)
     }
 
@@ -230,14 +247,59 @@ impl Index {
         unsafe { &*self.places[class].table.load(Ordering::Acquire) }
     }
 
+    /// The oldest listed table, or one that was until just now. What a pinned thread sees there holds for the index:
+    ///
+    /// * The table does not begin another life: it would have to wait for this thread. If it is off the directory already, its
+    ///   homes are closed and empty.
+    /// * A word in it is what every look-up would find first.
+    /// * If a home has no word of a hash, and is open after that look, no table has: a thread that publishes the key in a
+    ///   younger table has closed this home before.
+    /// * A thread that publishes in an open home meets, on its header, the one that closes it to publish elsewhere.
+    /// * A word that is taken away while its home is open has no copy: the migrating thread closes a home before it copies.
+    ///
+    /// Model `w12_a_pinned_glance_beside_a_carry` fails where `retire` sets it after the grace period has begun.
+    #[inline(always)]
+    fn oldest(&self, _pin: &Pin) -> &Table {
+        // survives: the table was published before the directory was.
+        // SAFETY: set by `new`, and tables are freed only with `self`.
+        unsafe { &*self.oldest.load(Ordering::Acquire) }
+    }
+
+    /// One thread at a time: `new`, and then the migrating one.
+    fn set_oldest(&self, class: usize) {
+        let table: *const Table = self.table(class);
+        self.oldest.store(table.cast_mut(), Ordering::Release);
+    }
+
     /// Starts fetching the home of `hash` into the cache.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u32) {
         super::prefetch(self.table(self.directory().youngest()).home_of(hash));
     }
 
-    /// The likeliest place of a key with this hash: where it is, unless it shares its hash, or its home is crowded, or the
-    /// index grows.
+    /// As [`glance`](Self::glance), for a pinned thread, which asks no further.
+    #[inline(always)]
+    pub(crate) fn glance_pinned(&self, pin: &Pin, hash: u32) -> Glance<Published> {
+        match self.oldest(pin).glance(hash) {
+            Glance::There(seen) if seen.was_published() => Glance::There(Published {
+                slot: seen.slot(),
+                position: seen.position,
+            }),
+            Glance::Absent => Glance::Absent,
+            _ => Glance::Unclear,
+        }
+    }
+
+    /// Where in its home a published word of this hash names `slot`, or [`ANYWHERE`] if that takes more than a glance.
+    #[inline(always)]
+    pub(crate) fn position(&self, pin: &Pin, hash: u32, slot: u32) -> usize {
+        match self.glance_pinned(pin, hash) {
+            Glance::There(seen) if seen.slot == slot => seen.position,
+            _ => ANYWHERE,
+        }
+    }
+
+    /// The likeliest place of a key with this hash: where it is, unless it shares its hash or the index grows.
     #[inline(always)]
     pub(crate) fn glance(&self, hash: u32) -> Glance<Candidate<'_>> {
         let directory = self.directory();
@@ -280,14 +342,11 @@ impl Index {
         }
     }
 
-    /// As [`insert`](Self::insert), if that is simple: nothing in the home has this hash, and its own line has room. False
+    /// As [`insert`](Self::insert), if that is simple: nothing in the home has this hash, and it is not crowded. False
     /// if it is not, and then nothing has changed.
     #[inline(always)]
-    pub(crate) fn insert_at_home(&self, _pin: &Pin, hash: u32, slot: u32) -> bool {
-        match self.directory().single() {
-            Some(class) => self.table(class).publish_at_home(word(hash, slot)),
-            None => false,
-        }
+    pub(crate) fn insert_simply(&self, pin: &Pin, hash: u32, slot: u32) -> bool {
+        self.oldest(pin).publish_simply(word(hash, slot))
     }
 
     /// Publishes `slot` under `hash` unless `probe` takes a slot that is there already. Lock-free.
@@ -340,27 +399,22 @@ impl Index {
 
     /// Takes the word of an ended slot away. Exactly one thread calls this for each published slot.
     ///
-    /// `position` is where in its home it was seen last, if it was. `leads` says whether another slot leads to this one: its word
+    /// `position` is where in its home it was seen last, or [`ANYWHERE`]. `leads` says whether another slot leads to this one: its word
     /// may still be the other's, where a migrating thread has copied that. The pin keeps the table from beginning another
     /// life between the look at a header and the last store to a word.
     #[inline(always)]
     pub(crate) fn remove(
         &self,
-        _pin: &Pin,
+        pin: &Pin,
         hash: u32,
         slot: u32,
-        position: Option<usize>,
+        position: usize,
         leads: impl Fn(u32) -> bool,
     ) -> Removed {
-        let directory = self.directory();
-        if let (Some(position), Some(class)) = (position, directory.single()) {
-            let taken = self.table(class).remove_at_home(word(hash, slot), position);
-            if taken == Some(false) && self.directory() == directory {
-                return Removed::Clean;
-            }
-            if taken.is_some() {
-                return Removed::Copied;
-            }
+        match self.oldest(pin).remove_at(word(hash, slot), position) {
+            Some(false) => return Removed::Clean,
+            Some(true) => return Removed::Copied,
+            None => {}
         }
         self.remove_anywhere(hash, |candidate| candidate == slot || leads(candidate))
     }
@@ -389,20 +443,22 @@ impl Index {
     /// lead to. Lock-free.
     ///
     /// `seen` is the slot that the caller has just forwarded, and where in its home the caller saw
-    /// the word of that slot, if it did.
+    /// the word of that slot, or [`ANYWHERE`].
     #[inline(always)]
     pub(crate) fn swing(
         &self,
-        _pin: &Pin,
+        pin: &Pin,
         hash: u32,
         seen: Option<(u32, usize)>,
         target: u32,
         tail: impl Fn(u32) -> u32,
         is_live: impl Fn() -> bool,
     ) {
-        if let (Some((from, position)), Some(class)) = (seen, self.directory().single()) {
-            let from = word(hash, from);
-            if self.table(class).swing_at_home(from, target, position) {
+        if let Some((from, position)) = seen {
+            if self
+                .oldest(pin)
+                .swing_at(word(hash, from), target, position)
+            {
                 return;
             }
         }
@@ -452,7 +508,7 @@ impl TwoWords {
 
     /// Publishes `slot` under `hash`, at home if that is simple, unless `accept` takes one that is there. Whether it did.
     pub fn init(&self, hash: u32, slot: u32, mut accept: impl FnMut(u32) -> bool) -> bool {
-        self.0.publish_at_home(word(hash, slot))
+        self.0.publish_simply(word(hash, slot))
             || matches!(
                 self.0.publish(word(hash, slot), &mut 0, ALIKE, &mut accept),
                 Publish::Done
@@ -462,7 +518,7 @@ impl TwoWords {
     /// Takes the word of a slot away, which has been seen at this place of its home.
     pub fn remove(&self, hash: u32, slot: u32, position: usize) {
         let value = word(hash, slot);
-        let taken = self.0.remove_at_home(value, position);
+        let taken = self.0.remove_at(value, position);
         taken
             .or_else(|| self.0.remove(hash, |candidate| candidate == slot))
             .expect("it is published");

@@ -17,16 +17,15 @@ pub(super) enum Swung {
 }
 
 impl<const OWN: usize> Table<OWN> {
-    /// Makes the word at `position` of the home's own line name `target`, if it is `from`. Returns
-    /// whether it was.
+    /// Makes the word at `position` of its home name `target`, if it is `from`. Returns whether it was.
     ///
     /// The slot that `from` names leads to `target`. The caller has been pinned since it found that
     /// slot, so no other entry has it: what is `from` is this key's word, or a migrating thread's
     /// copy of it.
     #[inline(always)]
-    pub(super) fn swing_at_home(&self, from: u64, target: u32, position: usize) -> bool {
+    pub(super) fn swing_at(&self, from: u64, target: u32, position: usize) -> bool {
         let hash = hash_of(from);
-        let Some(place) = self.home_of(hash).words.get(position) else {
+        let Some(place) = self.place_of(hash, position) else {
             return false;
         };
         // The orderings are those of `swing`.
@@ -46,7 +45,7 @@ impl<const OWN: usize> Table<OWN> {
         let (at, home) = self.home(hash);
         let wanted = wanted(hash);
         let mut header = home.header.load(Ordering::Acquire);
-        let mut matching = self.matching(at, home, header, &wanted);
+        let mut matching = self.matching(at, home, header, hash);
         while matching != 0 {
             let position = matching.trailing_zeros() as usize;
             matching &= matching - 1;
@@ -61,7 +60,7 @@ impl<const OWN: usize> Table<OWN> {
             let believed = VERSIONS | 1 << position;
             if now & believed != header & VERSIONS | 1 << position {
                 header = now;
-                matching = self.matching(at, home, now, &wanted);
+                matching = self.matching(at, home, now, hash);
                 continue;
             }
             if !wanted(word) || tail(slot_of(word)) != target {

@@ -1,5 +1,6 @@
 //! One table: homes, their overflow lines, and the operations on one home.
 
+use super::line;
 use super::Probe;
 use crate::core::memory::{OutOfMemory, ZeroValid, Zeroed};
 use crate::core::params::{GROUP, HOME, OVER};
@@ -24,15 +25,15 @@ pub(super) struct Home<const OWN: usize = HOME> {
 }
 
 impl<const OWN: usize> Home<OWN> {
-    /// The positions of its own words that are `wanted`.
+    /// The positions of its own words that have this hash. Loads each word with Acquire.
     #[inline(always)]
-    pub(super) fn matching(&self, wanted: impl Fn(u64) -> bool) -> u64 {
-        let mut matching = 0;
-        for word in self.words.iter().rev() {
-            // A compare and an addition with carry.
-            matching = matching + matching + u64::from(wanted(word.load(Ordering::Acquire)));
+    fn matching(&self, hash: u32) -> u64 {
+        #[cfg(all(target_arch = "x86_64", not(miri), not(expiry_loom)))]
+        if OWN == HOME {
+            // SAFETY: header and words are one aligned line. The header is its first word.
+            return unsafe { line::matching((self as *const Self).cast(), hash) } >> 1;
         }
-        matching
+        line::matching_in(&self.words, hash)
     }
 
     /// Publishes the reserved word at `position`, if the header still is `header`.
@@ -62,6 +63,18 @@ impl<const OWN: usize> Home<OWN> {
 #[repr(C, align(64))]
 pub(super) struct Overflow {
     pub(super) words: [AtomicU64; OVER],
+}
+
+impl Overflow {
+    /// The positions of its words that have this hash. Loads each word with Acquire.
+    #[inline(always)]
+    fn matching(&self, hash: u32) -> u64 {
+        #[cfg(all(target_arch = "x86_64", not(miri), not(expiry_loom)))]
+        // SAFETY: the words are one aligned line.
+        return unsafe { line::matching((self as *const Self).cast(), hash) };
+        #[cfg(not(all(target_arch = "x86_64", not(miri), not(expiry_loom))))]
+        line::matching_in(&self.words, hash)
+    }
 }
 
 // SAFETY: atomics only, valid as zeroes.
@@ -121,8 +134,9 @@ pub(super) fn hash_of(word: u64) -> u32 {
 pub(super) struct Candidate<'a, const OWN: usize = HOME> {
     home: &'a Home<OWN>,
     header: u64,
+    place: &'a AtomicU64,
     word: u64,
-    /// Of the word in the home's own line.
+    /// Of the word in its home.
     pub(super) position: usize,
 }
 
@@ -133,14 +147,20 @@ impl<const OWN: usize> Candidate<'_, OWN> {
         slot_of(self.word)
     }
 
-    /// Whether the word has been published all the while since it was read, in this life of the table, and names the same slot.
+    /// Whether the word was published all the while until now, in this life of the table. So it has the hash: a swing changes
+    /// the slot only.
+    #[inline(always)]
+    pub(super) fn was_published(&self) -> bool {
+        let now = self.home.header.load(Ordering::Acquire);
+        (now ^ self.header) & (VERSIONS | 1 << self.position) == 0
+    }
+
+    /// Whether the word [was published](Self::was_published) all the while, and names the same slot still.
     /// To be asked after the look into its slot; see [`Table::look`].
     #[inline(always)]
     pub(super) fn is_believed(&self) -> bool {
-        let now = self.home.header.load(Ordering::Acquire);
         // The orderings are those of `Table::look`.
-        let word = self.home.words[self.position].load(Ordering::Relaxed);
-        (now ^ self.header) & (VERSIONS | 1 << self.position) | (word ^ self.word) == 0
+        self.was_published() && self.place.load(Ordering::Relaxed) == self.word
     }
 }
 
@@ -171,7 +191,7 @@ impl Drop for Reserved<'_> {
     }
 }
 
-/// What a look at a home's own line shows of a hash.
+/// What a look at a home shows of a hash.
 pub(crate) enum Glance<C> {
     /// Most likely this.
     There(C),
@@ -194,6 +214,9 @@ pub(super) enum Publish {
 }
 
 impl<const OWN: usize> Table<OWN> {
+    /// From this position on a home's words say that the table may be full.
+    const CROWDED: usize = OWN + OVER / 2;
+
     pub(super) fn map(class: u32) -> Result<Self, OutOfMemory> {
         let homes = 1usize << class;
         Ok(Table {
@@ -223,19 +246,39 @@ impl<const OWN: usize> Table<OWN> {
         home: &'a Home<OWN>,
         position: usize,
     ) -> &'a AtomicU64 {
-        if position < OWN {
-            return &home.words[position];
+        match home.words.get(position) {
+            Some(word) => word,
+            None => &self.line(at, (position - OWN) / OVER).words[(position - OWN) % OVER],
         }
+    }
+
+    /// The word at `position` of the home of `hash`; `None` if it is [`ANYWHERE`](super::ANYWHERE).
+    #[inline(always)]
+    pub(super) fn place_of(&self, hash: u32, position: usize) -> Option<&AtomicU64> {
+        match self.home_of(hash).words.get(position) {
+            Some(word) => Some(word),
+            None => self.place_beyond(hash, position),
+        }
+    }
+
+    #[inline(never)]
+    fn place_beyond(&self, hash: u32, position: usize) -> Option<&AtomicU64> {
+        let (at, home) = self.home(hash);
+        (position != super::ANYWHERE).then(|| self.word_at(at, home, position))
+    }
+
+    /// One of a home's overflow lines.
+    #[inline]
+    fn line(&self, at: usize, nth: usize) -> &Overflow {
         let lines = self.overflow.as_slice();
-        let beyond = position - OWN;
         let own = at / GROUP;
-        let line = match beyond / OVER {
+        let line = match nth {
             0 => own,
             1 => own + 1,
             // Far away, so that a crowded neighbourhood does not fill it too.
             _ => own + lines.len() / 2,
         };
-        &lines[line % lines.len()].words[beyond % OVER]
+        &lines[line % lines.len()]
     }
 
     /// How many words a home has: in a small table its lines would be the same ones.
@@ -264,7 +307,7 @@ impl<const OWN: usize> Table<OWN> {
         probe: &mut impl Probe,
     ) -> Option<u32> {
         let wanted = wanted(hash);
-        let mut matching = self.matching(at, home, *header, &wanted);
+        let mut matching = self.matching(at, home, *header, hash);
         while matching != 0 {
             let position = matching.trailing_zeros() as usize;
             matching &= matching - 1;
@@ -282,7 +325,7 @@ impl<const OWN: usize> Table<OWN> {
             let same = place.load(Ordering::Relaxed) == word;
             if now & believed != *header & VERSIONS | 1 << position || !same {
                 *header = now;
-                matching = self.matching(at, home, now, &wanted);
+                matching = self.matching(at, home, now, hash);
                 continue;
             }
             if accepted && probe.confirm() {
@@ -292,54 +335,53 @@ impl<const OWN: usize> Table<OWN> {
         None
     }
 
-    /// The positions that `header` believes in and whose words are `wanted`. No branch that depends on them
-    /// while all lie in the home line: which word it is, is what cannot be predicted.
+    /// The positions that `header` believes in and whose words have this hash.
     #[inline]
-    pub(super) fn matching(
-        &self,
-        at: usize,
-        home: &Home<OWN>,
-        header: u64,
-        wanted: impl Fn(u64) -> bool,
-    ) -> u64 {
+    pub(super) fn matching(&self, at: usize, home: &Home<OWN>, header: u64, hash: u32) -> u64 {
         // Acquire, also for words that do not match: a word that is gone may have been migrated, and then a
         // younger table, looked at next, must show it (W12).
-        let mut matching = home.matching(&wanted);
-        let mut beyond = (header & BITS) >> OWN << OWN;
-        while beyond != 0 {
-            let position = beyond.trailing_zeros() as usize;
-            beyond &= beyond - 1;
-            let word = self.word_at(at, home, position).load(Ordering::Acquire);
-            matching |= u64::from(wanted(word)) << position;
+        let own = home.matching(hash) & header;
+        match header & BITS >> OWN << OWN {
+            0 => own,
+            _ => own | self.matching_beyond(at, header, hash),
+        }
+    }
+
+    /// As [`matching`](Self::matching), of the words in overflow lines.
+    #[inline(never)]
+    fn matching_beyond(&self, at: usize, header: u64, hash: u32) -> u64 {
+        let mut matching = 0;
+        for nth in 0..LINES {
+            let shift = OWN + nth * OVER;
+            if header & BITS & ((1 << OVER) - 1) << shift != 0 {
+                matching |= self.line(at, nth).matching(hash) << shift;
+            }
         }
         matching & header
     }
 
-    /// The first word with this hash that the header believes in and that lies in the home's own line.
+    /// The first word with this hash that the header believes in. Of a closed home it never says that nothing is there.
     #[inline(always)]
     pub(super) fn glance(&self, hash: u32) -> Glance<Candidate<'_, OWN>> {
-        let home = self.home_of(hash);
-        let wanted = wanted(hash);
+        let (at, home) = self.home(hash);
         // Acquire, all of it, as in `matching`.
         let header = home.header.load(Ordering::Acquire);
-        let matching = home.matching(&wanted) & header;
-        let position = matching.trailing_zeros() as usize;
-        let Some(word) = home.words.get(position) else {
-            let beyond = (header & BITS) >> OWN;
-            return if beyond == 0 {
-                Glance::Absent
-            } else {
-                Glance::Unclear
+        let matching = self.matching(at, home, header, hash);
+        if matching == 0 {
+            // After the words: one that has been migrated meanwhile is in a younger table
+            // (model `w12_a_pinned_glance_beside_a_carry`).
+            return match home.header.load(Ordering::Acquire) & CLOSED {
+                0 => Glance::Absent,
+                _ => Glance::Unclear,
             };
-        };
-        let word = word.load(Ordering::Acquire);
-        if !wanted(word) {
-            return Glance::Unclear;
         }
+        let position = matching.trailing_zeros() as usize;
+        let place = self.word_at(at, home, position);
         Glance::There(Candidate {
             home,
             header,
-            word,
+            place,
+            word: place.load(Ordering::Acquire),
             position,
         })
     }
@@ -358,7 +400,7 @@ impl<const OWN: usize> Table<OWN> {
         // mark: that swap fails, and `publish` counts again. A bit seen late is counted twice, as
         // it may be anyway.
         let header = home.header.load(Ordering::Acquire);
-        self.matching(at, home, header, wanted(hash)).count_ones() as usize
+        self.matching(at, home, header, hash).count_ones() as usize
     }
 
     /// Whether a large table has less than a word for each home, by a sample of the homes.
@@ -399,16 +441,9 @@ impl<const OWN: usize> Table<OWN> {
         }
     }
 
-    /// Reserves a word that is not in use, for `value`.
-    #[inline]
-    pub(super) fn reserve(
-        &self,
-        at: usize,
-        home: &Home<OWN>,
-        header: u64,
-        value: u64,
-    ) -> Option<usize> {
-        let mut free = !header & ((1 << self.words()) - 1);
+    /// Reserves one of the `free` positions, for `value`.
+    #[inline(always)]
+    fn reserve(&self, at: usize, home: &Home<OWN>, mut free: u64, value: u64) -> Option<usize> {
         while free != 0 {
             let position = free.trailing_zeros() as usize;
             free &= free - 1;
@@ -424,30 +459,24 @@ impl<const OWN: usize> Table<OWN> {
         None
     }
 
-    /// Publishes `value` in the home's own line if nothing there has its hash, and nothing of the home lies beyond.
-    /// False if [`publish`](Self::publish) has to see to it.
+    /// As [`publish`](Self::publish), if that is simple: the home is open and not crowded, nothing in it has this hash, and no
+    /// thread comes between. `false` if it is not; then nothing has changed.
     #[inline(always)]
-    pub(super) fn publish_at_home(&self, value: u64) -> bool {
-        let home = self.home_of(hash_of(value));
+    pub(super) fn publish_simply(&self, value: u64) -> bool {
+        let hash = hash_of(value);
+        let (at, home) = self.home(hash);
         let header = home.header.load(Ordering::Acquire);
-        let own = (1 << OWN) - 1;
-        let matching = home.matching(|word| word ^ value < 1 << 32) & header;
-        let position = (!header & own).trailing_zeros() as usize;
-        let Some(word) = home.words.get(position) else {
-            return false;
-        };
-        let elsewhere = header & (BITS | CLOSED) & !own;
-        // The orderings are those of `publish`.
-        if matching | elsewhere | word.load(Ordering::Relaxed) != 0
-            || word
-                .compare_exchange(0, value, Ordering::AcqRel, Ordering::Relaxed)
-                .is_err()
-        {
+        if header & CLOSED | self.matching(at, home, header, hash) != 0 {
             return false;
         }
+        // Not where `publish` has to ask whether the table is full.
+        let free = !header & ((1 << Self::CROWDED) - 1);
+        let Some(position) = self.reserve(at, home, free, value) else {
+            return false;
+        };
         let published = home.believe(header, position);
         if !published {
-            word.store(0, Ordering::Release);
+            self.word_at(at, home, position).store(0, Ordering::Release);
         }
         published
     }
@@ -472,19 +501,20 @@ impl<const OWN: usize> Table<OWN> {
             if header & CLOSED != 0 {
                 return Publish::Closed;
             }
-            let alike = self.matching(at, home, header, wanted(hash)).count_ones();
+            let alike = self.matching(at, home, header, hash).count_ones();
             if alike as usize >= room {
                 return Publish::Alike;
             }
             let position = match &reserved {
                 Some(reserved) => reserved.position,
-                None => match self.reserve(at, home, header, value) {
-                    Some(position) => {
-                        let word = self.word_at(at, home, position);
-                        reserved.insert(Reserved { word, position }).position
-                    }
-                    None => return Publish::Crowded,
-                },
+                None => {
+                    let free = !header & ((1 << self.words()) - 1);
+                    let Some(position) = self.reserve(at, home, free, value) else {
+                        return Publish::Crowded;
+                    };
+                    let word = self.word_at(at, home, position);
+                    reserved.insert(Reserved { word, position }).position
+                }
             };
             if home.believe(header, position) {
                 std::mem::forget(reserved);
@@ -494,11 +524,11 @@ impl<const OWN: usize> Table<OWN> {
         }
     }
 
-    /// As [`remove`](Self::remove), if the word is published at `position` of the home's own line.
+    /// As [`remove`](Self::remove), if the word is published at `position` of its home.
     #[inline(always)]
-    pub(super) fn remove_at_home(&self, value: u64, position: usize) -> Option<bool> {
+    pub(super) fn remove_at(&self, value: u64, position: usize) -> Option<bool> {
         let home = self.home_of(hash_of(value));
-        let word = home.words.get(position)?;
+        let word = self.place_of(hash_of(value), position)?;
         // The orderings, and the order, are those of `remove`.
         // survives: only the migrating thread may take the caller's word away, and it closes the
         // home first, so the swap of the header fails. This holds for both loads.
@@ -521,13 +551,19 @@ impl<const OWN: usize> Table<OWN> {
         let wanted = wanted(hash);
         loop {
             let header = home.header.load(Ordering::Acquire);
-            let is_word = |word| wanted(word) && is_it(slot_of(word));
-            let matching = self.matching(at, home, header, is_word);
-            if matching == 0 {
-                return None;
-            }
-            let position = matching.trailing_zeros() as usize;
-            let word = self.word_at(at, home, position);
+            let mut matching = self.matching(at, home, header, hash);
+            let (word, position) = loop {
+                if matching == 0 {
+                    return None;
+                }
+                let position = matching.trailing_zeros() as usize;
+                matching &= matching - 1;
+                let place = self.word_at(at, home, position);
+                let word = place.load(Ordering::Acquire);
+                if wanted(word) && is_it(slot_of(word)) {
+                    break (place, position);
+                }
+            };
             if home.disown(header, position) {
                 // Release: a thread that reserves the place acquires the removal. So a migrating
                 // thread that reads its word finds the bit gone (`carry_words`).
@@ -542,6 +578,6 @@ impl<const OWN: usize> Table<OWN> {
     /// Whether most of the words within this key's reach are taken: worth asking how full the table is.
     #[inline]
     pub(super) fn crowded_at(&self, position: usize) -> bool {
-        position >= OWN + OVER / 2
+        position >= Self::CROWDED
     }
 }

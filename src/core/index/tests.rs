@@ -1,7 +1,7 @@
 //! One thread: what the models check in all interleavings, here at full size.
 
 use super::table::{word, Publish, Table};
-use super::{Index, Insert, Removed};
+use super::{Index, Insert, Removed, ANYWHERE};
 use crate::core::params::{ALIKE, HOME, OVER};
 use crate::core::pins::Pins;
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ impl Alone {
 
     fn remove(&self, hash: u32, slot: u32) -> Removed {
         self.index
-            .remove(&self.pins.pin(), hash, slot, None, |_| false)
+            .remove(&self.pins.pin(), hash, slot, ANYWHERE, |_| false)
     }
 
     fn carry(&self, budget: usize) -> bool {
@@ -294,9 +294,9 @@ fn a_table_is_more_than_half_full_before_it_must_grow() {
 #[test]
 fn a_key_at_home_is_not_published_beside_itself() {
     let index = Alone::new();
-    assert!(index.insert_at_home(&index.pins.pin(), hash(1), 1));
-    assert!(!index.insert_at_home(&index.pins.pin(), hash(1), 2));
-    assert!(index.insert_at_home(&index.pins.pin(), hash(1) ^ 1 << 30, 3));
+    assert!(index.insert_simply(&index.pins.pin(), hash(1), 1));
+    assert!(!index.insert_simply(&index.pins.pin(), hash(1), 2));
+    assert!(index.insert_simply(&index.pins.pin(), hash(1) ^ 1 << 30, 3));
     assert!(found(&index, 1));
 }
 

@@ -3,6 +3,7 @@
 use super::lookup::tail;
 use super::{Cause, Pair, Store};
 use crate::core::engine::{Claim, Face};
+use crate::core::index::ANYWHERE;
 use crate::core::lease::Lease;
 use crate::core::slot::Slot;
 use crate::core::threads::Counter;
@@ -14,12 +15,11 @@ impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
         // Until the index names the slot, the claiming thread may take the payload out again.
         let hash = self.hash_of(claim.id);
         let index = self.engine.index_of(hash);
-        let likely = index.candidate(hash);
-        if likely.is_some_and(|likely| likely.slot() == claim.id && likely.is_believed()) {
-            return true;
-        }
         // Before the look at where others lead to.
         let pin = self.engine.pin();
+        if index.position(&pin, hash, claim.id) != ANYWHERE {
+            return true;
+        }
         let leads = |id| tail(&self.engine, id).0 == claim.id;
         match index.find(hash, &mut { leads }) {
             Some(id) if id != claim.id => {

@@ -3,6 +3,7 @@
 use super::lookup::tail;
 use super::{Found, Mine, Pair, Store, Wanted};
 use crate::core::engine::{Claim, Pin};
+use crate::core::index::ANYWHERE;
 use crate::core::lease::Lease;
 use crate::keyed::removed::EndedSlot;
 use crate::panics::caught;
@@ -92,7 +93,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         mine: &Mine,
         claim: &Claim<'_, Pair<K, V>>,
         hash: u32,
-        position: Option<usize>,
+        position: usize,
         cause: Cause,
     ) -> EndedSlot<&Self, K, V> {
         let counts = self.count(mine, claim.id);
@@ -103,10 +104,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
         self.keys(mine, hash).sub(1);
         let index = self.engine.index_of(hash);
-        let position = position.or_else(|| {
-            let likely = index.candidate(hash)?;
-            (likely.slot() == claim.id).then(|| likely.position())
-        });
+        let position = match position {
+            ANYWHERE => index.position(pin, hash, claim.id),
+            position => position,
+        };
         let leads = |id| id != claim.id && tail(&self.engine, id).0 == claim.id;
         index.remove(pin, hash, claim.id, position, leads);
         if self.engine.freed(mine) && self.engine.wants_tending(self) {
@@ -125,7 +126,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let hash = self.hash_of(claim.id);
         let pin = self.engine.pin();
         self.engine
-            .with_stripe(|mine, _| self.finish(&pin, mine, claim, hash, None, cause))
+            .with_stripe(|mine, _| self.finish(&pin, mine, claim, hash, ANYWHERE, cause))
     }
 
     /// Delivers an end to the listener, once: the listener thread calls it, or without one this

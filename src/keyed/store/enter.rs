@@ -3,7 +3,7 @@
 use super::lookup::Seen;
 use super::{Cause, Found, Fresh, Mine, Pair, Store, Wanted};
 use crate::core::engine::{Claim, Face, Pin, Refused};
-use crate::core::index::Insert;
+use crate::core::index::{Insert, ANYWHERE};
 use crate::core::lease::{Lease, State};
 use crate::core::slots::Spot;
 use crate::keyed::idle::Term;
@@ -119,7 +119,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             if !self
                 .engine
                 .index_of(hash)
-                .insert_at_home(pin, hash, claim.id)
+                .insert_simply(pin, hash, claim.id)
             {
                 // SAFETY: this thread's until it is published; from then on this thread is pinned.
                 let key = unsafe { &claim.slot.value().0 };
@@ -147,7 +147,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 slot: claim.slot,
                 lease,
                 hash,
-                position: None,
+                position: ANYWHERE,
             };
             if let Some(ended) = self.enforce(pin, mine, &found, spot, term.deadline) {
                 return Ok(Entered::Closed(found, ended));
@@ -206,7 +206,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
         // Under the pin the slot has no other occupant.
         while !now.has_ended() {
             if self.engine.end(now.slot, now.lease).is_ok() {
-                return Some(self.finish(pin, mine, &now.claim(), now.hash, None, Cause::Closed));
+                return Some(self.finish(
+                    pin,
+                    mine,
+                    &now.claim(),
+                    now.hash,
+                    ANYWHERE,
+                    Cause::Closed,
+                ));
             }
             now = now.again();
         }

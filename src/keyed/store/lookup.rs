@@ -4,7 +4,7 @@
 
 use super::{Found, Pair, Share, Store, HELD};
 use crate::core::engine::{Engine, Pin};
-use crate::core::index::{Glance, Probe};
+use crate::core::index::{Glance, Probe, ANYWHERE};
 use crate::core::lease::{Lease, State};
 use crate::core::slot::Slot;
 use crate::sync::step;
@@ -56,7 +56,7 @@ pub(super) enum Seen<'s, K: 'static, V: 'static> {
 impl<K: Borrow<Q> + 'static, V: 'static, Q: Eq + ?Sized> Probe for Seek<'_, '_, K, V, Q> {
     #[inline(always)]
     fn accept(&mut self, id: u32) -> bool {
-        self.seen = self.store.look(id, self.wanted.hash, None);
+        self.seen = self.store.look(id, self.wanted.hash, ANYWHERE);
         !matches!(self.seen, Seen::Nothing)
     }
 
@@ -87,7 +87,7 @@ pub(super) fn tail<K: 'static, V: 'static>(
 impl<K: 'static, V: 'static> Store<K, V> {
     /// What slot `id` holds, which the index led to.
     #[inline(always)]
-    fn look(&self, id: u32, hash: u32, position: Option<usize>) -> Seen<'_, K, V> {
+    fn look(&self, id: u32, hash: u32, position: usize) -> Seen<'_, K, V> {
         let Some(slot) = self.engine.slot(id) else {
             return Seen::Nothing;
         };
@@ -143,21 +143,37 @@ impl<K: 'static, V: 'static> Store<K, V> {
     where
         K: Borrow<Q>,
     {
-        match self.engine.index_of(wanted.hash).glance(wanted.hash) {
-            Glance::There(candidate) => {
-                ahead(candidate.slot());
-                let position = Some(candidate.position());
-                if let Seen::Entry(found) = self.look(candidate.slot(), wanted.hash, position) {
-                    // SAFETY: this thread is pinned, and the index believes in the slot.
-                    if candidate.is_believed() && wanted.is(unsafe { &found.pair().0 }) {
-                        return Some(found);
-                    }
-                }
-            }
-            Glance::Absent => return None,
-            Glance::Unclear => {}
+        match self.glance(pin, wanted, ahead) {
+            Glance::There(found) => Some(found),
+            Glance::Absent => None,
+            Glance::Unclear => self.find_anywhere(pin, wanted),
         }
-        self.find_anywhere(pin, wanted)
+    }
+
+    /// What the likeliest place of a key shows: its entry, or that it has none. Unclear where keys share a hash, a value is
+    /// just being replaced, or the index grows.
+    #[inline(always)]
+    pub(in crate::keyed) fn glance<Q: Eq + ?Sized>(
+        &self,
+        pin: &Pin,
+        wanted: Wanted<'_, Q>,
+        ahead: impl FnOnce(u32),
+    ) -> Glance<Found<'_, K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = wanted.hash;
+        let seen = match self.engine.index_of(hash).glance_pinned(pin, hash) {
+            Glance::There(seen) => seen,
+            Glance::Absent => return Glance::Absent,
+            Glance::Unclear => return Glance::Unclear,
+        };
+        ahead(seen.slot);
+        match self.look(seen.slot, hash, seen.position) {
+            // SAFETY: this thread is pinned, and the index believed in the slot.
+            Seen::Entry(found) if wanted.is(unsafe { &found.pair().0 }) => Glance::There(found),
+            _ => Glance::Unclear,
+        }
     }
 
     #[cold]

@@ -96,8 +96,8 @@ pub(super) struct Found<'a, K: 'static, V: 'static> {
     pub(super) slot: Slot<'a, Pair<K, V>>,
     pub(super) lease: Lease,
     pub(super) hash: u32,
-    /// The word's position in its index bucket, if it is not in an overflow bucket.
-    pub(super) position: Option<usize>,
+    /// The word's position in its index bucket, or [`ANYWHERE`](crate::core::index::ANYWHERE).
+    pub(super) position: usize,
 }
 
 impl<K, V> Clone for Found<'_, K, V> {

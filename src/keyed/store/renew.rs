@@ -2,6 +2,7 @@
 
 use super::{Found, Pair, Place, Store, Wanted, HELD};
 use crate::core::engine::{Face, Look, Pin};
+use crate::core::index::ANYWHERE;
 use crate::core::lease::{Lease, State};
 use crate::keyed::StoreError;
 use crate::sync::Ordering;
@@ -144,7 +145,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 slot: spot.slot,
                 lease,
                 hash: place.hash,
-                position: None,
+                position: ANYWHERE,
             };
             if let Some(touched) = self.renew(&found, &mut lost, timeout, face)? {
                 return Ok(touched);

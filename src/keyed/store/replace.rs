@@ -4,6 +4,7 @@
 
 use super::{Found, Fresh, Store};
 use crate::core::engine::{Pin, Refused};
+use crate::core::index::ANYWHERE;
 use crate::core::lease::State;
 use crate::keyed::idle::Term;
 use crate::keyed::removed::EndedSlot;
@@ -54,8 +55,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 return Ok(Replaced::Changed);
             }
             step("forwarded");
-            let seen = found.position.map(|position| (found.id, position));
-            self.swing(pin, found.hash, seen, claim.id);
+            let seen = (found.id, found.position);
+            self.swing(pin, found.hash, Some(seen), claim.id);
             self.count(mine, found.id).replaced.add(1);
             self.count(mine, claim.id).replacing.add(1);
             // SAFETY: forwarded by this thread, and the index names the new slot now.
@@ -65,7 +66,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 slot: claim.slot,
                 lease,
                 hash: found.hash,
-                position: None,
+                position: ANYWHERE,
             };
             let closed = self.enforce(pin, mine, &new, spot, term.deadline);
             Ok(Replaced::Done { old, new, closed })

@@ -7,6 +7,7 @@
 use super::lookup::tail;
 use super::{Found, Store, HELD};
 use crate::core::engine::Pin;
+use crate::core::index::ANYWHERE;
 use crate::core::lease::State;
 use crate::core::prefetch_at;
 use crate::core::slot::Slot;
@@ -64,7 +65,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             slot: self.engine.slot(id)?,
             lease: lease.filter(|lease| lease.is_in(HELD))?,
             hash: self.hash_of(id),
-            position: None,
+            position: ANYWHERE,
         })
     }
 

@@ -7,7 +7,7 @@ use crate::ack::trees::tree::{occupy, Tree};
 use crate::ack::trees::{Mine, Trees};
 use crate::core::engine::{Claim, Refused};
 use crate::core::header::Header;
-use crate::core::index::Insert;
+use crate::core::index::{Insert, ANYWHERE};
 use crate::core::lease::{Lease, State};
 use crate::sync::Ordering;
 use crate::time::Timeout;
@@ -52,7 +52,7 @@ impl Trees {
         };
         let id = claim.id;
         let index = self.engine.index_of(new.hash);
-        if !index.insert_at_home(&self.engine.pin(), new.hash, id) {
+        if !index.insert_simply(&self.engine.pin(), new.hash, id) {
             return self.init_anywhere(who, *new, (xor, timeout), Ok(claim));
         }
         who.0.face.counts[self.engine.shard_of(id)].begun.add(1);
@@ -83,7 +83,7 @@ impl Trees {
                 slot: claim.slot,
                 word: target,
                 lease,
-                position: None,
+                position: ANYWHERE,
             };
             self.complete_chosen(mine, new.hash, &found, new.key, target);
         }
@@ -211,7 +211,7 @@ impl Trees {
     ) -> Result<Option<Found<'_>>, AckError> {
         let mut found = None;
         let mut probe = |id| {
-            found = self.holds(id, new.key, None);
+            found = self.holds(id, new.key, ANYWHERE);
             found.is_some()
         };
         let entered = self

@@ -39,7 +39,7 @@ mod renew;
 use super::tree::{read, Tree};
 use super::{Mine, Trees};
 use crate::core::engine::Claim;
-use crate::core::index::Candidate;
+use crate::core::index::{Candidate, ANYWHERE};
 use crate::core::lease::{set, Lease, State};
 use crate::core::slot::Slot;
 
@@ -62,9 +62,8 @@ pub(super) struct Found<'a> {
     slot: Slot<'a, Tree>,
     word: u64,
     lease: Lease,
-    /// The position of its word in its index bucket, if that is known: not of words in overflow
-    /// buckets.
-    position: Option<usize>,
+    /// The position of its word in its index bucket, or [`ANYWHERE`].
+    position: usize,
 }
 
 impl<'a> Found<'a> {
@@ -84,18 +83,17 @@ pub(super) struct New {
     pub(super) now: u64,
 }
 
-/// Where a key is in the index: its hash, and the position in its index bucket if that is known.
+/// Where a key is in the index: its hash, and the position in its index bucket or [`ANYWHERE`].
 #[derive(Clone, Copy)]
 pub(super) struct At {
     pub(super) hash: u32,
-    pub(super) position: Option<usize>,
+    pub(super) position: usize,
 }
 
 impl Trees {
-    /// Looks whether slot `id` holds `key` right now. The index led to it, from this `position` if
-    /// that is known.
+    /// Looks whether slot `id` holds `key` right now. The index led to it, from this `position`.
     #[inline(always)]
-    pub(super) fn holds(&self, id: u32, key: u64, position: Option<usize>) -> Option<Found<'_>> {
+    pub(super) fn holds(&self, id: u32, key: u64, position: usize) -> Option<Found<'_>> {
         let slot = self.engine.slot(id)?;
         let (word, lease) = read(slot, key, HELD)?;
         Some(Found {
@@ -129,7 +127,7 @@ impl Trees {
         key: u64,
     ) -> Option<Found<'_>> {
         if let Some(candidate) = candidate {
-            let found = self.holds(candidate.slot(), key, Some(candidate.position()));
+            let found = self.holds(candidate.slot(), key, candidate.position());
             if found.is_some() && candidate.is_believed() {
                 return found;
             }
@@ -142,7 +140,7 @@ impl Trees {
     pub(super) fn find_anywhere(&self, hash: u32, key: u64) -> Option<Found<'_>> {
         let mut seen = None;
         self.engine.index_of(hash).find(hash, &mut |id| {
-            seen = self.holds(id, key, None);
+            seen = self.holds(id, key, ANYWHERE);
             seen.is_some()
         })?;
         seen

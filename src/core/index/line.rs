@@ -1,0 +1,84 @@
+//! One line of eight words: which of them have a hash.
+
+use super::table::wanted;
+use crate::sync::{AtomicU64, Ordering};
+
+/// The positions of the words that have this hash in their upper half. Loads each word with Acquire.
+#[inline(always)]
+pub(super) fn matching_in(words: &[AtomicU64], hash: u32) -> u64 {
+    let wanted = wanted(hash);
+    let mut matching = 0;
+    for word in words.iter().rev() {
+        // A compare and an addition with carry.
+        matching = matching + matching + u64::from(wanted(word.load(Ordering::Acquire)));
+    }
+    matching
+}
+
+/// As [`matching_in`], for the eight words of a line, by vectors of four. The header of a home is a word, too.
+///
+/// The instructions stand for an Acquire load of each word. Each half of an aligned load of 16 bytes is atomic on
+/// this architecture, and no load passes another one.
+///
+/// # Safety
+///
+/// At `line` there are eight words, aligned to 64 bytes.
+#[cfg(all(target_arch = "x86_64", not(miri), not(expiry_loom)))]
+#[inline(always)]
+pub(super) unsafe fn matching(line: *const AtomicU64, hash: u32) -> u64 {
+    let matching: u32;
+    // SAFETY: this reads the line; SSE2 is part of x86_64.
+    unsafe {
+        std::arch::asm!(
+            "movd {hash}, {half:e}",
+            "pshufd {hash}, {hash}, 0",
+            // The upper halves of two words, and of the next two.
+            "movdqa {a}, xmmword ptr [{line}]",
+            "shufps {a}, xmmword ptr [{line} + 16], 0xDD",
+            "movdqa {b}, xmmword ptr [{line} + 32]",
+            "shufps {b}, xmmword ptr [{line} + 48], 0xDD",
+            "pcmpeqd {a}, {hash}",
+            "pcmpeqd {b}, {hash}",
+            // From 32 bits for each word to 8, and to one.
+            "packssdw {a}, {b}",
+            "packsswb {a}, {a}",
+            "pmovmskb {matching:e}, {a}",
+            line = in(reg) line,
+            half = in(reg) hash | 1 << 31,
+            hash = out(xmm_reg) _,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            matching = out(reg) matching,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    // `packsswb` has written them twice.
+    u64::from(matching & 0xFF)
+}
+
+#[cfg(all(test, target_arch = "x86_64", not(miri), not(expiry_loom)))]
+mod tests {
+    use super::*;
+    use crate::core::index::table::word;
+
+    #[repr(align(64))]
+    struct Line([AtomicU64; 8]);
+
+    #[test]
+    fn vectors_and_scalars_find_the_same_words() {
+        let hashes = [1, 0x7FFF_FFFF, 0xABCD_1234];
+        for pattern in 0..4_u32.pow(8) {
+            let words = std::array::from_fn(|at| {
+                let nth = (pattern >> (2 * at) & 3) as usize;
+                let hash = hashes.get(nth).copied();
+                AtomicU64::new(hash.map_or(0, |hash| word(hash, u32::MAX << at)))
+            });
+            let line = Line(words);
+            for hash in hashes {
+                // SAFETY: eight words, aligned.
+                let by_vectors = unsafe { matching(line.0.as_ptr(), hash) };
+                assert_eq!(by_vectors, matching_in(&line.0, hash));
+            }
+        }
+    }
+}
