@@ -302,6 +302,25 @@ fn growth_wakes_the_reaper() {
     }
 }
 
+/// In the first interval of a store, until the end of which the reaper sleeps.
+#[test]
+fn growth_wakes_the_reaper_in_the_first_interval() {
+    let hour = std::time::Duration::from_secs(3600);
+    let builder = AckTracker::builder().timeout(100 * hour).interval(hour);
+    let tracker = builder.build().unwrap();
+    // The reaper has looked around by then.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    (0..10_000).for_each(|id| tracker.init(id, 1, 0).unwrap());
+    let settled = || {
+        tracker
+            .metrics()
+            .shards
+            .iter()
+            .all(|shard| shard.tables == 1)
+    };
+    wait_for("the index to be carried over", settled);
+}
+
 #[test]
 fn a_bounded_capacity_under_all_threads() {
     const CAPACITY: usize = 500;

@@ -3,6 +3,7 @@
 //! [`super::reclaim`] has the lists and the grace periods. Here are the callers' sides of them.
 
 use super::reclaim::{Done, Mine, Pushed};
+use super::wakeup::AT_ONCE;
 use super::{Claim, Engine, Face, Stripe};
 use crate::core::index::Removed;
 use crate::core::lease::Lease;
@@ -104,7 +105,7 @@ impl<P: Payload, C> Engine<P, C> {
     #[cold]
     fn ask_to_reclaim(&self, at_once: bool) {
         let tick = if at_once {
-            1
+            AT_ONCE
         } else {
             self.ticks().at(self.now_for_deadline().0) + self.gathers_for()
         };

@@ -78,7 +78,7 @@ use owner::Owners;
 use pause::{Pause, Stalls};
 use reclaim::Reclaim;
 use shard::Shard;
-use wakeup::Wakeup;
+use wakeup::{Wakeup, AT_ONCE};
 
 #[allow(clippy::cast_possible_truncation)]
 const BUCKET_U32: u32 = BUCKET as u32;
@@ -546,7 +546,7 @@ impl<P: Payload, C> Engine<P, C> {
         let index = self.keys.at(shard);
         let waiting = index.tables_to_carry();
         if crowded && waiting > 0 {
-            self.wakeup.wake_by(1);
+            self.wakeup.wake_by(AT_ONCE);
         }
         if waiting > 1 {
             index.carry(pin, &mut { HELP }, |id| face.tail(id));

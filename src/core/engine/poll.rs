@@ -3,6 +3,7 @@
 
 use super::pause::Pause;
 use super::shard::Shard;
+use super::wakeup::AT_ONCE;
 use super::{Engine, Face, Instant, Round, Work};
 use crate::core::slot::Payload;
 use crate::sync::Ordering;
@@ -148,7 +149,7 @@ impl<P: Payload, C> Engine<P, C> {
     fn wanted(&self, at: usize) -> u64 {
         let shard = &self.shards[at];
         if shard.ring.is_asked() || self.keys.at(at).wants_carrying() {
-            return 1;
+            return AT_ONCE;
         }
         let next = shard.notices.next().unwrap_or(NEVER);
         // survives: the reader has changed the announcement before, AcqRel. A thread that wants
@@ -197,6 +198,6 @@ impl<P: Payload, C> Engine<P, C> {
         for shard in self.shards.iter() {
             shard.ring.ask();
         }
-        self.wakeup.wake_by(1);
+        self.wakeup.wake_by(AT_ONCE);
     }
 }

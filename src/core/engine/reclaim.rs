@@ -25,6 +25,7 @@
 //! [`BACKLOG`](super::freeing::BACKLOG) payloads wait. Then each thread that ends entries drops some,
 //! twice as many as it ends: slow drops slow down the threads that cause them.
 
+use super::wakeup::AT_ONCE;
 use crate::core::deferred::{Chain, Deferred};
 use crate::core::pins::{Pin, Pins};
 use crate::core::slot::{Payload, Slot};
@@ -371,7 +372,7 @@ impl Reclaim {
     pub(super) fn put_back(&self, due: &mut Due) -> bool {
         let put = self.waiting.enter(|waiting| waiting.take_back(&mut due.0));
         if put.is_some() {
-            self.want(1);
+            self.want(AT_ONCE);
         }
         put.is_some()
     }

@@ -28,6 +28,10 @@ use crate::sync::thread::Thread;
 use crate::sync::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 
+/// The tick by which something is wanted at once. A reaper that sleeps does so until a later one: tick 1 in a store's first
+/// interval.
+pub(super) const AT_ONCE: u64 = 0;
+
 /// See the module's head.
 pub(super) struct Wakeup {
     /// The tick that the reaper sleeps until; 0 while it is awake, or if there is none.
