@@ -220,6 +220,12 @@ impl Lease {
         Lease(Self::pack(deadline) << DEADLINE_SHIFT | kept | counted)
     }
 
+    /// As [`with_deadline`](Self::with_deadline), of a deadline that is not nearer.
+    #[inline(always)]
+    pub(crate) fn with_later(self, deadline: u64) -> Self {
+        Lease(Self::pack(deadline) << DEADLINE_SHIFT | self.0 & !(DEADLINE_MASK << DEADLINE_SHIFT))
+    }
+
     /// The same occupancy, in a state in which the lease names another slot instead of a deadline.
     #[inline]
     pub(crate) fn with_link(self, state: State, link: u32) -> Self {

@@ -1,6 +1,5 @@
 //! What can go wrong, and what to do about it.
 
-use super::store::Fresh;
 use crate::core::engine::{BadTimeout, Refused};
 #[cfg(feature = "async")]
 use crate::error::Closed;
@@ -111,10 +110,7 @@ pub struct InsertError<K, V> {
 
 impl<K, V> InsertError<K, V> {
     /// Of an entry that did not get in.
-    pub(super) fn of(fresh: Fresh<K, V>, error: StoreError) -> Self {
-        let Some((key, value)) = fresh else {
-            unreachable!("what was refused is not in");
-        };
+    pub(super) fn of((key, value): (K, V), error: StoreError) -> Self {
         InsertError { key, value, error }
     }
 }

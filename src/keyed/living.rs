@@ -8,9 +8,10 @@
 
 use super::idle::Term;
 use super::removed::{Ended, EndedSlot};
-use super::store::{Cause, Entered, Found, Fresh, Replaced, Store, Wanted};
+use super::store::{Attempt, Cause, Entered, Found, Hindered, Store, Touched, Wanted};
 use super::{Lifetime, StoreError};
 use crate::core::engine::Pin;
+use crate::core::index::Glance;
 use crate::core::lease::State;
 use crate::time::Timeout;
 use std::borrow::Borrow;
@@ -36,49 +37,51 @@ impl<'a, K: 'static, V: 'static> Notice<'a, K, V> {
     }
 }
 
-/// What an attempt to insert came to.
+/// What an attempt to insert came to. Gives key and value back if they are not in.
 pub(super) enum Put<'a, K: 'static, V: 'static> {
-    /// It is in; this is what there was.
-    Done {
-        new: Found<'a, K, V>,
-        replaced: Option<Notice<'a, K, V>>,
-        /// The store is shut down, and this call has ended what it has put in.
-        closed: Option<Notice<'a, K, V>>,
-    },
+    Done(Entered<'a, K, V>),
     /// This is what there is; it was not to be replaced.
-    Kept(Found<'a, K, V>),
+    Kept(Found<'a, K, V>, (K, V)),
     /// This call has ended an entry whose time was up: unpin, call the listener, and try again.
-    MadeWay(Notice<'a, K, V>),
+    MadeWay(Notice<'a, K, V>, (K, V)),
+    Hindered(Hindered, (K, V)),
+}
+
+impl<'a, K, V> From<Attempt<'a, K, V>> for Put<'a, K, V> {
+    #[inline(always)]
+    fn from(attempt: Attempt<'a, K, V>) -> Self {
+        match attempt {
+            Ok(entered) => Put::Done(entered),
+            Err((hindered, pair)) => Put::Hindered(hindered, pair),
+        }
+    }
+}
+
+/// What an attempt to insert goes by: see [`Store::aim`].
+pub(super) struct Aim<'a, K: 'static, V: 'static> {
+    /// The entry that the key has.
+    found: Option<Found<'a, K, V>>,
+    is_living: bool,
+    term: Term,
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// Whether entries can have this lifetime. A refused call changes nothing, so it asks first.
-    #[inline]
-    pub(super) fn check(&self, lifetime: Lifetime) -> Result<(), StoreError> {
-        for time in [lifetime.live, lifetime.idle] {
-            match time {
-                Timeout::After(time) if time.is_zero() => return Err(StoreError::ZeroTimeout),
-                Timeout::After(time) if self.engine.ticks().timeout(time).is_none() => {
-                    return Err(StoreError::TimeoutTooLong)
-                }
-                _ => {}
-            }
+    /// When an entry ends that begins now; and the clock reading that this was derived from.
+    #[inline(always)]
+    pub(super) fn term(&self, lifetime: Lifetime) -> Result<(Term, u64), StoreError> {
+        let (deadline, now) = self.engine.renewal(lifetime.live, self.timeout, self)?;
+        if let (Timeout::Never, _) | (Timeout::Default, None) = (lifetime.idle, self.idle) {
+            let idle = None;
+            return Ok((Term { deadline, idle }, now));
         }
-        Ok(())
+        Ok((self.idle_term(lifetime.idle, deadline)?, now))
     }
 
-    /// When an entry ends that begins now.
-    pub(super) fn term(&self, lifetime: Lifetime) -> Result<Term, StoreError> {
-        let bound = self.deadline(lifetime.live, self)?;
-        let idle = match lifetime.idle {
-            Timeout::Default => self.idle,
-            Timeout::Never => None,
-            Timeout::After(time) if time.is_zero() => return Err(StoreError::ZeroTimeout),
-            Timeout::After(time) => {
-                let ticks = self.engine.ticks();
-                Some(ticks.timeout(time).ok_or(StoreError::TimeoutTooLong)?)
-            }
-        };
+    /// As [`term`](Self::term), of an entry with a time to idle.
+    #[cold]
+    #[inline(never)]
+    fn idle_term(&self, idle: Timeout, bound: u64) -> Result<Term, StoreError> {
+        let idle = self.engine.nanos(idle, self.idle)?;
         let deadline = idle.map_or(bound, |idle| self.idle_until(idle).min(bound));
         Ok(Term {
             deadline,
@@ -86,9 +89,27 @@ impl<K: 'static, V: 'static> Store<K, V> {
         })
     }
 
-    /// The entry of a key, if its time is not up.
+    /// The entry of a key, if its time is not up. An entry that is not living does not come back.
     #[inline(always)]
     pub(super) fn living<Q: Eq + ?Sized>(
+        &self,
+        pin: &Pin,
+        wanted: Wanted<'_, Q>,
+    ) -> Option<Found<'_, K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        match self.glance(pin, wanted, |_| {}) {
+            Glance::There(found) if self.is_living(&found) => Some(found),
+            Glance::Absent => None,
+            _ => self.living_anywhere(pin, wanted),
+        }
+    }
+
+    /// As [`living`](Self::living), wherever it is, and whatever has become of it.
+    #[cold]
+    #[inline(never)]
+    fn living_anywhere<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
         wanted: Wanted<'_, Q>,
@@ -99,8 +120,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.if_living(|| self.find(pin, wanted))
     }
 
-    /// What `look` finds, if its time is not up. An entry that is not living does not come back.
-    #[inline(always)]
+    /// What `look` finds, if its time is not up.
     pub(super) fn if_living<'a>(
         &self,
         mut look: impl FnMut() -> Option<Found<'a, K, V>>,
@@ -119,14 +139,20 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Whether it was live when it was found, and its time is not up.
     #[inline(always)]
     pub(super) fn is_living(&self, found: &Found<'_, K, V>) -> bool {
+        self.is_living_at(found, self.engine.now_for_deadline().0)
+    }
+
+    /// As [`is_living`](Self::is_living), by a clock reading that came after the look at the lease.
+    #[inline(always)]
+    fn is_living_at(&self, found: &Found<'_, K, V>, now: u64) -> bool {
         matches!(found.lease.state(), State::Live | State::LiveIdle)
-            && !self.is_over(found.lease, self.engine.now_for_deadline().0)
+            && !self.is_over(found.lease, now)
     }
 
     /// Sees to it that an entry which is not living does not come back. Returns `false` if its
     /// lease has changed meanwhile.
     #[cold]
-    fn is_gone(&self, found: &Found<'_, K, V>) -> bool {
+    pub(super) fn is_gone(&self, found: &Found<'_, K, V>) -> bool {
         match found.lease.state() {
             State::Live | State::LiveIdle => {
                 let lapsed = found.lease.with_state(State::Lapsed);
@@ -136,114 +162,89 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Calls the listener, unpinned, for the entry that this call has put in, if a shutdown has
-    /// overtaken the call. The entry can be read while the result lives.
-    pub(super) fn notify(&self, pin: Pin, closed: Option<Notice<'_, K, V>>) -> Pin {
-        let Some(closed) = closed else {
-            return pin;
+    /// The first half of an attempt to insert: what the key has, and when its new entry ends. Refuses a
+    /// lifetime that no entry can have; nothing has changed then.
+    ///
+    /// This runs the user's code: the key's `Eq`, and the clock. If that panics, key and value are still the
+    /// caller's, who drops them unpinned.
+    #[inline(always)]
+    pub(super) fn aim(
+        &self,
+        pin: &Pin,
+        wanted: Wanted<'_, K>,
+        lifetime: Lifetime,
+    ) -> Result<Aim<'_, K, V>, StoreError>
+    where
+        K: Eq,
+    {
+        // A replacement writes beside the old slot: that memory comes with the slot's.
+        let ahead = |id| self.engine.prefetch_note(id);
+        let found = self.find_and(pin, wanted, ahead);
+        // The one clock reading, after the look at the lease.
+        let (term, now) = self.term(lifetime)?;
+        let is_living = found.is_some_and(|found| self.is_living_at(&found, now));
+        Ok(Aim {
+            found,
+            is_living,
+            term,
+        })
+    }
+
+    /// The second half: puts an entry in where there was none, or in the place of the one that lives
+    /// there, if it `replaces`.
+    #[inline(always)]
+    pub(super) fn put<'a>(
+        &'a self,
+        pin: &Pin,
+        hash: u32,
+        aim: Aim<'a, K, V>,
+        pair: (K, V),
+        replaces: bool,
+    ) -> Put<'a, K, V>
+    where
+        K: Eq,
+    {
+        let Some(found) = aim.found else {
+            return self.enter(pin, hash, pair, aim.term).into();
         };
-        drop(pin);
-        closed.tell();
-        // This call owns the slot until the notice is dropped, under the new pin.
-        let pin = self.engine.pin();
-        drop(closed);
-        pin
+        if !aim.is_living {
+            return match self.make_way(pin, &found) {
+                Some(notice) => Put::MadeWay(notice, pair),
+                None => Put::Hindered(Hindered::Overtaken, pair),
+            };
+        }
+        if !replaces {
+            return Put::Kept(found, pair);
+        }
+        self.replace(pin, &found, pair, aim.term).into()
     }
 
     /// Ends an entry whose time is up. `None` if it has changed meanwhile.
     #[cold]
+    #[inline(never)]
     fn make_way(&self, pin: &Pin, found: &Found<'_, K, V>) -> Option<Notice<'_, K, V>> {
         let cause = Cause::Expired;
         let ended = self.end(pin, found, cause)?;
         Some(Notice { ended, cause })
     }
 
-    /// One attempt to put an entry in under a key, or in the place of the one that lives there, if
-    /// it `replaces`. In an error nothing has changed. Key and value that are not in stay in
-    /// `fresh`.
-    pub(super) fn put(
-        &self,
-        pin: &Pin,
-        hash: u32,
-        fresh: &mut Fresh<K, V>,
-        lifetime: Lifetime,
-        replaces: bool,
-    ) -> Result<Put<'_, K, V>, StoreError>
-    where
-        K: Eq,
-    {
-        loop {
-            let found = {
-                let Some((key, _)) = fresh.as_ref() else {
-                    unreachable!("a call inserts what it has yet to insert");
-                };
-                // A replacement writes beside the old slot: that memory comes with the slot's.
-                let ahead = |id| self.engine.prefetch_note(id);
-                self.find_and(pin, Wanted::new(hash, key), ahead)
-            };
-            let found = match found {
-                Some(found) => found,
-                // The clock is read for each attempt: what went before may have taken its time.
-                None => match self.enter(pin, hash, fresh, self.term(lifetime)?)? {
-                    Entered::Done(new) => return Ok(Put::of(new, None, None)),
-                    Entered::Closed(new, ended) => return Ok(Put::of(new, None, Some(ended))),
-                    Entered::Found(found) => found,
-                    Entered::Again => continue,
-                },
-            };
-            if !self.is_living(&found) {
-                if let Some(notice) = self.make_way(pin, &found) {
-                    return Ok(Put::MadeWay(notice));
-                }
-            } else if !replaces {
-                return Ok(Put::Kept(found));
-            } else if let Some(put) = self.put_over(pin, &found, fresh, lifetime)? {
-                return Ok(put);
-            }
-        }
-    }
-
-    /// One attempt to replace an entry that lives. `None` if it has changed meanwhile.
-    fn put_over(
-        &self,
-        pin: &Pin,
-        found: &Found<'_, K, V>,
-        fresh: &mut Fresh<K, V>,
-        lifetime: Lifetime,
-    ) -> Result<Option<Put<'_, K, V>>, StoreError> {
-        if self.engine.is_refusing() {
-            return Err(StoreError::Closed);
-        }
-        let term = self.term(lifetime)?;
-        Ok(match self.replace(pin, found, fresh, term)? {
-            Replaced::Done { old, new, closed } => Some(Put::of(new, Some(old), closed)),
-            Replaced::Changed => None,
-        })
-    }
-
-    /// As [`put`](Self::put), in the place of this very value, whatever its deadline is by now;
-    /// `None` if it has ended.
-    pub(super) fn put_for(
-        &self,
-        pin: &Pin,
-        found: &Found<'_, K, V>,
-        fresh: &mut Fresh<K, V>,
-        lifetime: Lifetime,
-    ) -> Result<Option<Put<'_, K, V>>, StoreError> {
-        let mut found = *found;
-        loop {
-            let Some(now) = self.again(&found) else {
-                return Ok(None);
-            };
-            found = now;
-            if let Some(put) = self.put_over(pin, &found, fresh, lifetime)? {
-                return Ok(Some(put));
-            }
-        }
+    /// Calls the listener, unpinned, for the entry that this call has put in, if a shutdown has
+    /// overtaken the call. The entry can be read while the result lives.
+    pub(super) fn notify(&self, pin: Pin, closed: Option<EndedSlot<&Self, K, V>>) -> Pin {
+        let Some(closed) = closed else {
+            return pin;
+        };
+        drop(pin);
+        self.tell(&closed, Cause::Closed);
+        // This call owns the slot until that is dropped, under the new pin.
+        let pin = self.engine.pin();
+        drop(closed);
+        pin
     }
 
     /// One attempt to end the entry of a key. The notice's cause is `Expired` if its time was up:
     /// then the caller calls the listener, and has removed nothing.
+    #[inline(always)]
     pub(super) fn remove_living<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
@@ -288,6 +289,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     }
 
     /// Renews an entry: it lives for this long from now. False if it has ended.
+    #[inline(always)]
     pub(super) fn touch_living<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
@@ -299,34 +301,25 @@ impl<K: 'static, V: 'static> Store<K, V> {
     {
         let mut lost = None;
         loop {
-            let Some(found) = self.living(pin, wanted) else {
+            let found = match self.glance(pin, wanted, |_| {}) {
+                Glance::There(found) if found.lease.state() == State::Live => Some(found),
+                Glance::Absent => None,
+                _ => self.living_anywhere(pin, wanted),
+            };
+            let Some(found) = found else {
                 self.deadline(timeout, self)?;
                 return Ok(false);
             };
-            let renewed = match self.policy(&found) {
-                None => self
-                    .renew(&found, &mut lost, timeout, self)?
-                    .is_some_and(|touched| touched.is_alive()),
-                Some(policy) => self.rebound(&found, policy, timeout)?,
+            let alive = match self.policy(&found) {
+                None => {
+                    let touched = self.renew(&found, &mut lost, timeout, true, self)?;
+                    touched.map(Touched::is_alive)
+                }
+                Some(policy) => self.rebound(&found, policy, timeout)?.then_some(true),
             };
-            if renewed {
-                return Ok(true);
+            if let Some(alive) = alive {
+                return Ok(alive);
             }
-        }
-    }
-}
-
-impl<'a, K: 'static, V: 'static> Put<'a, K, V> {
-    fn of(
-        new: Found<'a, K, V>,
-        replaced: Option<EndedSlot<&'a Store<K, V>, K, V>>,
-        closed: Option<EndedSlot<&'a Store<K, V>, K, V>>,
-    ) -> Self {
-        let notice = |cause| move |ended| Notice { ended, cause };
-        Put::Done {
-            new,
-            replaced: replaced.map(notice(Cause::Replaced)),
-            closed: closed.map(notice(Cause::Closed)),
         }
     }
 }

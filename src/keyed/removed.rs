@@ -75,6 +75,20 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
     /// [`share`](Held::share).
     pub(super) unsafe fn new(store: H, id: u32) -> Self {
         let slot = store.engine.slot(id).expect("a slot that has been in use");
+        // SAFETY: the slot lives as long as the store.
+        let slot =
+            unsafe { std::mem::transmute::<Slot<'_, Pair<K, V>>, Slot<'static, Pair<K, V>>>(slot) };
+        // SAFETY: the caller's.
+        unsafe { Self::of(store, id, slot) }
+    }
+
+    /// As [`new`](Self::new), of a slot that the caller has at hand.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    #[inline(always)]
+    pub(super) unsafe fn of(store: H, id: u32, slot: Slot<'_, Pair<K, V>>) -> Self {
         // SAFETY: the store keeps its slots for as long as it is there, and `H` keeps the store.
         let slot =
             unsafe { std::mem::transmute::<Slot<'_, Pair<K, V>>, Slot<'static, Pair<K, V>>>(slot) };

@@ -90,20 +90,21 @@ fn renewed(found: u64, look: Look, cheap: u64, exact: impl FnOnce() -> u64) -> O
 }
 
 impl<P: Payload, C> Engine<P, C> {
-    /// The deadline of what is renewed now.
+    /// The deadline of what is renewed now, and the clock reading that it was derived from.
+    #[inline(always)]
     pub(crate) fn renewal(
         &self,
         timeout: Timeout,
         default: Option<u64>,
         face: &impl Face<P>,
-    ) -> Result<u64, BadTimeout> {
+    ) -> Result<(u64, u64), BadTimeout> {
         self.with_stripe(|mine, _| {
             let (deadline, now) = self.deadline(mine, timeout, default)?;
-            if !mine.has_lapsed() {
-                return Ok(deadline);
+            if mine.has_lapsed() {
+                self.catch_up(now, face);
+                return self.deadline(mine, timeout, default);
             }
-            self.catch_up(now, face);
-            Ok(self.deadline(mine, timeout, default)?.0)
+            Ok((deadline, now))
         })
     }
 
@@ -139,7 +140,7 @@ impl<P: Payload, C> Engine<P, C> {
         (timeout, default): (Timeout, Option<u64>),
         face: &impl Face<P>,
     ) -> Result<Option<u64>, BadTimeout> {
-        let cheap = self.renewal(timeout, default, face)?;
+        let (cheap, _) = self.renewal(timeout, default, face)?;
         Ok(renewed(found(self), look, cheap, || {
             self.deadlines
                 .exact_deadline(timeout, default)

@@ -1,10 +1,11 @@
 //! One key's place in a map, to be looked at first.
 
+use super::put::Settled;
 use super::{ExpiringMap, Ref};
 use crate::core::engine::Pin;
-use crate::keyed::living::{Notice, Put};
+use crate::keyed::living::Notice;
 use crate::keyed::removed::Ended;
-use crate::keyed::store::Found;
+use crate::keyed::store::{Found, Hindered, Wanted};
 use crate::keyed::{InsertError, Lifetime, StoreError};
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -226,40 +227,44 @@ where
     ) -> Result<Ended<'a, K, V>, InsertError<K, V>> {
         let store = &*self.map.store;
         let (lifetime, place) = (lifetime.into(), self.found.place());
-        let (mut pin, mut found) = (self.entry.into_pin(), self.found);
-        let (mut fresh, mut attempts) = (Some((self.key, value)), 0);
+        let hash = place.hash;
+        let mut pair = (self.key, value);
+        let (mut pin, mut found, mut attempts) = (self.entry.into_pin(), self.found, 0);
         loop {
-            match store.put_for(&pin, &found, &mut fresh, lifetime) {
-                Ok(Some(Put::Done {
-                    replaced: Some(replaced),
-                    closed,
-                    ..
-                })) => {
-                    drop(pin);
-                    let replaced = replaced.told();
-                    if let Some(closed) = closed {
-                        closed.tell();
-                    }
-                    return Ok(replaced);
+            let attempt = match store.again(&found).map(|now| (now, store.term(lifetime))) {
+                None => return Err(InsertError::of(pair, StoreError::Changed)),
+                Some((_, Err(error))) => return Err(InsertError::of(pair, error)),
+                Some((now, Ok((term, _)))) => store.replace(&pin, &now, pair, term),
+            };
+            match attempt {
+                Ok(entry) => {
+                    let settled = Settled {
+                        store,
+                        pin,
+                        entry,
+                        refused: None,
+                    };
+                    return Ok(settled
+                        .into_replaced()
+                        .expect("the value that it has replaced"));
                 }
-                Ok(_) => return Err(InsertError::of(fresh, StoreError::Changed)),
-                Err(error) => {
+                Err((Hindered::Overtaken, back)) => pair = back,
+                Err((Hindered::Refused(error), back)) => {
                     // This pin holds back what would make room.
                     drop(pin);
-                    if !store.makes_room(error, &mut attempts, store) {
-                        return Err(InsertError::of(fresh, error));
+                    pair = back;
+                    let wanted = Wanted::new(hash, &pair.0);
+                    if !store.makes_room(error, wanted, &mut attempts, store) {
+                        return Err(InsertError::of(pair, error));
+                    }
+                    pin = store.engine.pin();
+                    let wanted = Wanted::new(hash, &pair.0);
+                    match store.living(&pin, wanted) {
+                        Some(same) if same.place() == place => found = same,
+                        _ => return Err(InsertError::of(pair, StoreError::Changed)),
                     }
                 }
             }
-            let again = fresh.as_ref().and_then(|(key, _)| {
-                let (wanted, pin) = self.map.seek(key);
-                let found = store.living(&pin, wanted)?;
-                (found.place() == place).then_some((found, pin))
-            });
-            let Some((same, anew)) = again else {
-                return Err(InsertError::of(fresh, StoreError::Changed));
-            };
-            (found, pin) = (same, anew);
         }
     }
 

@@ -4,7 +4,7 @@ use super::{Entry, ExpiringMap, OccupiedEntry, Ref, VacantEntry};
 use crate::core::engine::Pin;
 use crate::keyed::living::{Notice, Put};
 use crate::keyed::removed::Ended;
-use crate::keyed::store::{Found, Store};
+use crate::keyed::store::{Cause, Entered, Hindered, Store, Wanted};
 use crate::keyed::{InsertError, Lifetime, StoreError};
 use crate::time::Timeout;
 use std::borrow::Borrow;
@@ -13,13 +13,10 @@ use std::hash::{BuildHasher, Hash};
 /// What an insertion came to. It owes the listener the calls for the entries that it has ended.
 pub(super) struct Settled<'a, K: 'static, V: 'static> {
     pub(super) store: &'a Store<K, V>,
-    /// The entry that was put in, or that was there.
-    pub(super) entry: Found<'a, K, V>,
     /// The pin under which the entry was put in, or found.
     pub(super) pin: Pin,
-    pub(super) replaced: Option<Notice<'a, K, V>>,
-    /// The entry's own end, if a shutdown has overtaken the insertion.
-    pub(super) closed: Option<Notice<'a, K, V>>,
+    /// The entry that was put in, or that was there.
+    pub(super) entry: Entered<'a, K, V>,
     /// What was not put in, because there is an entry.
     pub(super) refused: Option<(K, V)>,
 }
@@ -30,18 +27,22 @@ impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
     pub(super) fn into_ref(self) -> Ref<'a, K, V> {
         // Before the reference is on its way out: a `Drop` that panics would leave it pinned.
         drop(self.refused);
-        let pin = self.store.notify(self.pin, self.closed);
+        let Entered { new, closed, .. } = self.entry;
+        let pin = self.store.notify(self.pin, closed);
         // SAFETY: found, or put in, after the pin; or this call owned it until after the pin.
-        unsafe { Ref::new(&self.entry, pin) }
+        unsafe { Ref::new(&new, pin) }
     }
 
     /// Calls the listener, unpinned. Returns what was replaced.
-    #[inline]
-    fn into_replaced(self) -> Option<Ended<'a, K, V>> {
+    #[inline(always)]
+    pub(super) fn into_replaced(self) -> Option<Ended<'a, K, V>> {
         drop(self.pin);
-        let replaced = self.replaced.map(Notice::told);
-        if let Some(closed) = self.closed {
-            closed.tell();
+        let replaced = self.entry.old.map(|ended| {
+            let cause = Cause::Replaced;
+            Notice { ended, cause }.told()
+        });
+        if let Some(closed) = self.entry.closed {
+            self.store.tell(&closed, Cause::Closed);
         }
         replaced
     }
@@ -122,7 +123,7 @@ where
     /// Puts an entry in, or in the place of the one that lives there, if it `replaces`. Where an
     /// entry whose time is up was in the way, this calls the listener for it, unpinned. For other
     /// entries that the call ends, the returned value does.
-    #[inline]
+    #[inline(always)]
     pub(super) fn put(
         &self,
         key: K,
@@ -130,53 +131,94 @@ where
         lifetime: Lifetime,
         replaces: bool,
     ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
-        let store = &*self.store;
-        if let Err(error) = store.check(lifetime) {
-            return Err(InsertError { key, value, error });
-        }
         let hash = self.hash(&key);
-        let mut fresh = Some((key, value));
+        match self.attempt((key, value), hash, lifetime, replaces) {
+            (pin, Put::Done(entry)) => Ok(Settled {
+                store: &self.store,
+                pin,
+                entry,
+                refused: None,
+            }),
+            (pin, put) => self.put_again(pin, put, hash, lifetime, replaces),
+        }
+    }
+
+    /// One attempt to put an entry in. The user's code runs while this function owns key and value, which
+    /// are dropped after the pin if that panics.
+    #[inline(always)]
+    fn attempt(
+        &self,
+        pair: (K, V),
+        hash: u32,
+        lifetime: Lifetime,
+        replaces: bool,
+    ) -> (Pin, Put<'_, K, V>) {
+        let store = &*self.store;
+        let pin = store.engine.pin();
+        let put = match store.aim(&pin, Wanted::new(hash, &pair.0), lifetime) {
+            Ok(aim) => store.put(&pin, hash, aim, pair, replaces),
+            Err(error) => Put::Hindered(Hindered::Refused(error), pair),
+        };
+        (pin, put)
+    }
+
+    /// Goes on where the first attempt has put nothing in.
+    #[cold]
+    #[inline(never)]
+    fn put_again<'a>(
+        &'a self,
+        mut pin: Pin,
+        mut put: Put<'a, K, V>,
+        hash: u32,
+        lifetime: Lifetime,
+        replaces: bool,
+    ) -> Result<Settled<'a, K, V>, InsertError<K, V>> {
+        let store = &*self.store;
         let mut attempts = 0;
         loop {
-            let pin = store.engine.pin();
-            match store.put(&pin, hash, &mut fresh, lifetime, replaces) {
-                Ok(Put::Done {
-                    new,
-                    replaced,
-                    closed,
-                }) => {
+            let pair = match put {
+                Put::Done(entry) => {
+                    let refused = None;
                     return Ok(Settled {
                         store,
-                        entry: new,
                         pin,
-                        replaced,
-                        closed,
-                        refused: None,
+                        entry,
+                        refused,
                     });
                 }
-                Ok(Put::Kept(found)) => {
-                    if self.is_used(&found) {
-                        return Ok(Settled {
-                            store,
-                            entry: found,
-                            pin,
-                            replaced: None,
-                            closed: None,
-                            refused: fresh,
-                        });
-                    }
+                Put::Kept(found, pair) if self.is_used(&found) => {
+                    let entry = Entered {
+                        new: found,
+                        old: None,
+                        closed: None,
+                    };
+                    let refused = Some(pair);
+                    return Ok(Settled {
+                        store,
+                        pin,
+                        entry,
+                        refused,
+                    });
                 }
-                Ok(Put::MadeWay(notice)) => {
+                Put::Kept(_, pair) | Put::Hindered(Hindered::Overtaken, pair) => {
+                    drop(pin);
+                    pair
+                }
+                Put::MadeWay(notice, pair) => {
                     drop(pin);
                     notice.tell();
+                    pair
                 }
-                Err(error) => {
+                Put::Hindered(Hindered::Refused(error), pair) => {
                     drop(pin);
-                    if !store.makes_room(error, &mut attempts, store) {
-                        return Err(InsertError::of(fresh, error));
+                    let wanted = Wanted::new(hash, &pair.0);
+                    if !store.makes_room(error, wanted, &mut attempts, store) {
+                        return Err(InsertError::of(pair, error));
                     }
+                    pair
                 }
-            }
+            };
+            (pin, put) = self.attempt(pair, hash, lifetime, replaces);
         }
     }
 

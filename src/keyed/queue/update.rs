@@ -2,7 +2,7 @@
 
 use super::{ExpiryQueue, Handle, Updated};
 use crate::keyed::idle::Term;
-use crate::keyed::store::{Cause, Entered, Touched, Wanted};
+use crate::keyed::store::{Cause, Entered, Hindered, Touched, Wanted};
 use crate::keyed::StoreError;
 use crate::time::Timeout;
 use std::borrow::Borrow;
@@ -19,19 +19,12 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     pub fn update(&self, key: K, timeout: Duration) -> Result<Updated, StoreError> {
         let (store, timeout) = (self.store(), Timeout::After(timeout));
         let hash = self.hash(&key);
-        let mut fresh = Some((key, ()));
-        let mut attempts = 0;
-        let mut lost = None;
+        let mut pair = (key, ());
+        let (mut attempts, mut lost) = (0, None);
         loop {
             let pin = store.engine.pin();
-            let found = {
-                let Some((key, ())) = &fresh else {
-                    unreachable!("a call inserts what it has yet to insert");
-                };
-                store.find(&pin, Wanted::new(hash, key))
-            };
-            if let Some(found) = found {
-                match store.renew(&found, &mut lost, timeout, &*self.shared)? {
+            if let Some(found) = store.find(&pin, Wanted::new(hash, &pair.0)) {
+                match store.renew(&found, &mut lost, timeout, false, &*self.shared)? {
                     Some(Touched::Renewed(deadline)) => {
                         return Ok(Updated::Renewed {
                             expiry: self.shared.since_start(deadline),
@@ -47,22 +40,23 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
                 deadline,
                 idle: None,
             };
-            match store.enter(&pin, hash, &mut fresh, term) {
-                Ok(Entered::Done(found)) => {
+            match store.enter(&pin, hash, pair, term) {
+                Ok(Entered { new, closed, .. }) => {
+                    drop(pin);
+                    if closed.is_some() {
+                        return Err(StoreError::Closed);
+                    }
                     return Ok(Updated::Inserted {
                         expiry: self.shared.since_start(deadline),
-                        handle: Handle(found.place()),
-                    })
+                        handle: Handle(new.place()),
+                    });
                 }
-                Ok(Entered::Closed(_, ended)) => {
+                Err((Hindered::Overtaken, back)) => pair = back,
+                Err((Hindered::Refused(error), back)) => {
                     drop(pin);
-                    drop(ended);
-                    return Err(StoreError::Closed);
-                }
-                Ok(Entered::Found(_) | Entered::Again) => {}
-                Err(error) => {
-                    drop(pin);
-                    if !store.makes_room(error, &mut attempts, &*self.shared) {
+                    pair = back;
+                    let wanted = Wanted::new(hash, &pair.0);
+                    if !store.makes_room(error, wanted, &mut attempts, &*self.shared) {
                         return Err(error);
                     }
                 }

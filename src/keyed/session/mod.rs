@@ -32,7 +32,7 @@ pub use seat::SessionInfo;
 use self::id::Issuer;
 use self::seat::Seat;
 use self::touch::Touches;
-use super::store::{self, Entered, Pair, Place, Store, Wanted};
+use super::store::{self, Entered, Hindered, Pair, Place, Store, Wanted};
 use super::StoreError;
 use crate::core::engine::{Claim, Face, Pin};
 use crate::core::lease::Lease;
@@ -419,7 +419,7 @@ impl SessionTracker {
         self.prune_ended();
         let store = &*self.store;
         let (timeout, hash) = (self.grant(timeout), self.hash(id));
-        let mut fresh = Some((id, Seat::new(timeout, owner, global)));
+        let mut pair = (id, Seat::new(timeout, owner, global));
         let (mut attempts, mut lost) = (0, None);
         loop {
             let pin = store.engine.pin();
@@ -428,25 +428,28 @@ impl SessionTracker {
                 deadline: self.deadline(timeout),
                 idle: None,
             };
-            match store.enter(&pin, hash, &mut fresh, term) {
-                Ok(Entered::Done(found)) => {
-                    let place = found.place();
-                    return Ok(Ok(Session { id, place, timeout }));
+            let wanted = Wanted::new(hash, &id);
+            if let Some(found) = store.find(&pin, wanted) {
+                match there(&pin, &found, &mut lost) {
+                    Some(made) => return Ok(Err(made)),
+                    None => continue,
                 }
-                Ok(Entered::Closed(_, ended)) => {
+            }
+            match store.enter(&pin, hash, pair, term) {
+                Ok(Entered { new, closed, .. }) => {
+                    let place = new.place();
                     drop(pin);
+                    let Some(ended) = closed else {
+                        return Ok(Ok(Session { id, place, timeout }));
+                    };
                     store.tell(&ended, store::Cause::Closed);
                     return Err(StoreError::Closed);
                 }
-                Ok(Entered::Found(found)) => {
-                    if let Some(made) = there(&pin, &found, &mut lost) {
-                        return Ok(Err(made));
-                    }
-                }
-                Ok(Entered::Again) => {}
-                Err(error) => {
+                Err((Hindered::Overtaken, back)) => pair = back,
+                Err((Hindered::Refused(error), back)) => {
                     drop(pin);
-                    if !store.makes_room(error, &mut attempts, store) {
+                    pair = back;
+                    if !store.makes_room(error, wanted, &mut attempts, store) {
                         return Err(error);
                     }
                 }

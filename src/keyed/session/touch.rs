@@ -162,7 +162,7 @@ impl SessionTracker {
     ) -> Option<Result<(), SessionError>> {
         let renewed = self
             .store
-            .renew(found, lost, self.granted(timeout), &*self.store);
+            .renew(found, lost, self.granted(timeout), false, &*self.store);
         if !renewed.expect(GRANTED)?.is_alive() {
             return Some(Err(SessionError::Closing));
         }

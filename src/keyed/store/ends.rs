@@ -54,7 +54,7 @@ pub(crate) type Listener<K, V> = Box<dyn Fn(&K, &V, Cause) + Send + Sync>;
 
 impl<K: 'static, V: 'static> Store<K, V> {
     /// Ends an entry that was found. Returns `None` if its lease has changed meanwhile.
-    #[inline]
+    #[inline(always)]
     pub(in crate::keyed) fn end(
         &self,
         pin: &Pin,
@@ -86,7 +86,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     }
 
     /// Takes a slot that the caller has ended out of the index.
-    #[inline]
+    #[inline(always)]
     pub(super) fn finish(
         &self,
         pin: &Pin,
@@ -110,11 +110,19 @@ impl<K: 'static, V: 'static> Store<K, V> {
         };
         let leads = |id| id != claim.id && tail(&self.engine, id).0 == claim.id;
         index.remove(pin, hash, claim.id, position, leads);
-        if self.engine.freed(mine) && self.engine.wants_tending(self) {
-            self.engine.tend_soon();
+        if self.engine.freed(mine) {
+            self.tend_if_wanted();
         }
         // SAFETY: ended by the caller, and out of the index.
-        unsafe { EndedSlot::new(self, claim.id) }
+        unsafe { EndedSlot::of(self, claim.id, claim.slot) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tend_if_wanted(&self) {
+        if self.engine.wants_tending(self) {
+            self.engine.tend_soon();
+        }
     }
 
     /// Takes an entry that the driver, or a shutdown, has ended out of the index.

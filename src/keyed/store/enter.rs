@@ -1,7 +1,7 @@
 //! Insertion: from a claimed slot to an entry that look-ups find.
 
 use super::lookup::Seen;
-use super::{Cause, Found, Fresh, Mine, Pair, Store, Wanted};
+use super::{Cause, Found, Mine, Pair, Store, Wanted};
 use crate::core::engine::{Claim, Face, Pin, Refused};
 use crate::core::index::{Insert, ANYWHERE};
 use crate::core::lease::{Lease, State};
@@ -20,17 +20,25 @@ const ATTEMPTS: u32 = 16;
 /// A claimed slot, and what belongs to it.
 pub(super) type Claimed<'a, K, V> = (Claim<'a, Pair<K, V>>, Spot<'a, Pair<K, V>>);
 
-/// What an insertion came to.
-pub(in crate::keyed) enum Entered<'a, K: 'static, V: 'static> {
-    /// The entry is in.
-    Done(Found<'a, K, V>),
-    /// The entry was in, and this call has ended it again, because the store is shut down.
-    Closed(Found<'a, K, V>, EndedSlot<&'a Store<K, V>, K, V>),
-    /// The key has an entry already.
-    Found(Found<'a, K, V>),
-    /// The key's entry has been forwarded meanwhile: look again.
-    Again,
+/// An entry that a call has put in.
+pub(in crate::keyed) struct Entered<'a, K: 'static, V: 'static> {
+    pub(in crate::keyed) new: Found<'a, K, V>,
+    /// The value that it has replaced.
+    pub(in crate::keyed) old: Option<EndedSlot<&'a Store<K, V>, K, V>>,
+    /// The entry itself, if this call has ended it again, because the store is shut down.
+    pub(in crate::keyed) closed: Option<EndedSlot<&'a Store<K, V>, K, V>>,
 }
+
+/// Why an attempt has put nothing in. It has changed nothing.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::keyed) enum Hindered {
+    /// Another thread has changed the key's entry meanwhile: look again.
+    Overtaken,
+    Refused(StoreError),
+}
+
+/// One attempt to put an entry in. Gives key and value back if they are not in.
+pub(in crate::keyed) type Attempt<'a, K, V> = Result<Entered<'a, K, V>, (Hindered, (K, V))>;
 
 /// A slot on its way in, with key and value in it. A key's `Eq` that panics drops it; then the
 /// driver frees the slot.
@@ -86,15 +94,16 @@ impl<K: 'static, V: 'static> Store<K, V> {
         lease
     }
 
-    /// Puts a new entry in, unless the key has one. In an error nothing has changed. Key and value
-    /// that are not in stay in `fresh`.
+    /// Puts in an entry of a key that had none just now. The only code of the user's that this runs is
+    /// the key's `Eq`, while key and value are in the slot.
+    #[inline(always)]
     pub(in crate::keyed) fn enter(
         &self,
         pin: &Pin,
         hash: u32,
-        fresh: &mut Fresh<K, V>,
+        pair: (K, V),
         term: Term,
-    ) -> Result<Entered<'_, K, V>, StoreError>
+    ) -> Attempt<'_, K, V>
     where
         K: Eq,
     {
@@ -102,77 +111,69 @@ impl<K: 'static, V: 'static> Store<K, V> {
             let mut refused = Refused::OutOfMemory;
             let Some((claim, spot)) = self.engine.claim(mine, stripe, term.deadline, &mut refused)
             else {
-                return self.enter_refused(pin, hash, fresh, refused);
-            };
-            let Some(pair) = fresh.take() else {
-                unreachable!("a call inserts what it has yet to insert");
+                return Err((Hindered::Refused(refused.into()), pair));
             };
             let lease = self.fill((claim, spot), hash, pair, term);
             self.keys(mine, hash).add(1);
             let _telling = mine.telling(term.deadline);
-            let entering = Entering {
-                store: self,
-                mine,
-                hash,
-                claim,
-            };
-            if !self
-                .engine
-                .index_of(hash)
-                .insert_simply(pin, hash, claim.id)
-            {
-                // SAFETY: this thread's until it is published; from then on this thread is pinned.
-                let key = unsafe { &claim.slot.value().0 };
-                let mut seek = self.seek(Wanted::new(hash, key));
-                let entered = self.engine.publish(pin, hash, claim.id, &mut seek, self);
-                let instead = match (entered, seek.seen) {
-                    (Insert::Done, _) => None,
-                    (Insert::Found, Seen::Entry(found)) => Some(Ok(Entered::Found(found))),
-                    (Insert::Found, Seen::Forwarded(tail)) => {
-                        self.swing(pin, hash, None, tail);
-                        Some(Ok(Entered::Again))
-                    }
-                    (Insert::Alike, _) => Some(Err(StoreError::Collisions)),
-                    _ => Some(Err(StoreError::OutOfMemory)),
-                };
-                if let Some(instead) = instead {
-                    *fresh = Some(entering.give_back());
-                    return instead;
-                }
+            let index = self.engine.index_of(hash);
+            if !index.insert_simply(pin, hash, claim.id) {
+                self.enter_anywhere(pin, mine, hash, claim)?;
             }
-            std::mem::forget(entering);
             self.count(mine, claim.id).inserted.add(1);
-            let found = Found {
+            let new = Found {
                 id: claim.id,
                 slot: claim.slot,
                 lease,
                 hash,
                 position: ANYWHERE,
             };
-            if let Some(ended) = self.enforce(pin, mine, &found, spot, term.deadline) {
-                return Ok(Entered::Closed(found, ended));
-            }
-            Ok(Entered::Done(found))
+            let closed = self.enforce(pin, mine, &new, spot, term.deadline);
+            Ok(Entered {
+                new,
+                old: None,
+                closed,
+            })
         })
     }
 
-    /// The engine has refused a slot. An entry that is there already needs none.
+    /// Publishes a slot that is filled, unless the key has an entry.
     #[cold]
-    fn enter_refused(
+    #[inline(never)]
+    fn enter_anywhere(
         &self,
         pin: &Pin,
+        mine: &Mine,
         hash: u32,
-        fresh: &Fresh<K, V>,
-        refused: Refused,
-    ) -> Result<Entered<'_, K, V>, StoreError>
+        claim: Claim<'_, Pair<K, V>>,
+    ) -> Result<(), (Hindered, (K, V))>
     where
         K: Eq,
     {
-        let Some((key, _)) = fresh.as_ref().filter(|_| refused != Refused::Closed) else {
-            return Err(refused.into());
+        let entering = Entering {
+            store: self,
+            mine,
+            hash,
+            claim,
         };
-        let found = self.find_anywhere(pin, Wanted::new(hash, key));
-        found.map(Entered::Found).ok_or(refused.into())
+        // SAFETY: this thread's until it is published; from then on this thread is pinned.
+        let key = unsafe { &claim.slot.value().0 };
+        let mut seek = self.seek(Wanted::new(hash, key));
+        let hindered = match self.engine.publish(pin, hash, claim.id, &mut seek, self) {
+            Insert::Done => {
+                std::mem::forget(entering);
+                return Ok(());
+            }
+            Insert::Found => {
+                if let Seen::Forwarded(tail) = seek.seen {
+                    self.swing(pin, hash, None, tail);
+                }
+                Hindered::Overtaken
+            }
+            Insert::Alike => Hindered::Refused(StoreError::Collisions),
+            Insert::Full => Hindered::Refused(StoreError::OutOfMemory),
+        };
+        Err((hindered, entering.give_back()))
     }
 
     /// Notifies the driver of an entry that this thread has just put in. If the engine was shut
@@ -221,16 +222,33 @@ impl<K: 'static, V: 'static> Store<K, V> {
     }
 
     /// Makes room after an insertion was refused with this error, if entries are due. Returns
-    /// whether the caller tries again.
+    /// whether the caller tries again; it does also where the key has an entry by now, which may need
+    /// no room. The caller is unpinned.
     #[cold]
     pub(in crate::keyed) fn makes_room(
         &self,
         error: StoreError,
+        wanted: Wanted<'_, K>,
         attempts: &mut u32,
         face: &impl Face<Pair<K, V>>,
-    ) -> bool {
+    ) -> bool
+    where
+        K: Eq,
+    {
+        if !matches!(
+            error,
+            StoreError::Full | StoreError::OutOfMemory | StoreError::Collisions
+        ) {
+            return false;
+        }
         let now = self.engine.clock().now();
         *attempts += 1;
+        if error != StoreError::Collisions
+            && *attempts < ATTEMPTS
+            && self.find(&self.engine.pin(), wanted).is_some()
+        {
+            return true;
+        }
         let full = error == StoreError::Full && self.engine.is_due(now);
         // Slots that wait to be freed are room where there is no memory for more.
         let waits = error == StoreError::OutOfMemory && self.engine.unreclaimed() > 0;
@@ -239,7 +257,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             self.engine.reclaim_now(usize::MAX, face);
         } else if tries {
             self.engine.poll_beside(now, ROOM, face);
-        } else if error != StoreError::Closed {
+        } else {
             self.engine.count_refusal();
         }
         tries

@@ -30,10 +30,9 @@ mod walk;
 
 pub use ends::Cause;
 pub(super) use ends::Listener;
-pub(super) use enter::Entered;
+pub(super) use enter::{Attempt, Entered, Hindered};
 pub(super) use lookup::Wanted;
 pub(crate) use renew::Touched;
-pub(super) use replace::Replaced;
 pub(super) use walk::Walk;
 
 use super::idle::Policy;
@@ -86,9 +85,6 @@ pub(crate) struct Place {
     pub(crate) generation: u32,
     pub(crate) hash: u32,
 }
-
-/// Key and value on their way in; `None` once they are in.
-pub(super) type Fresh<K, V> = Option<(K, V)>;
 
 /// A slot that the index names under a key, with the lease that it had just then.
 pub(super) struct Found<'a, K: 'static, V: 'static> {

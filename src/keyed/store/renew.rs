@@ -42,11 +42,53 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Moves the deadline of an entry that was found. Returns `None` if the lease has changed
     /// meanwhile: look again. Where the clock has jumped by years, `face` gets what ends.
     ///
+    /// An entry whose time is up is gone, if its time counts `to_the_tick`.
+    ///
     /// `lost` is the entry whose lease this call has lost a swap on; `None` at first.
-    /// [`Engine::renewed`](crate::core::engine::Engine::renewed) decides the deadline. It reads the
-    /// clock after the lease was read.
-    #[inline]
+    /// [`Engine::renewed`](crate::core::engine::Engine::renewed) decides the deadline. The clock is read
+    /// after the lease was; mostly that is one cheap reading, by which the deadline is not nearer
+    /// (rule 1 there).
+    #[inline(always)]
     pub(in crate::keyed) fn renew(
+        &self,
+        found: &Found<'_, K, V>,
+        lost: &mut Option<Place>,
+        timeout: Timeout,
+        to_the_tick: bool,
+        face: &impl Face<Pair<K, V>>,
+    ) -> Result<Option<Touched>, StoreError> {
+        let engine = &self.engine;
+        let (deadline, now, lapsed) = engine.with_stripe(|mine, _| {
+            let (deadline, now) = engine.deadline(mine, timeout, self.timeout)?;
+            Ok::<_, StoreError>((deadline, now, mine.has_lapsed()))
+        })?;
+        let before = found.lease.deadline_near(engine.about_now());
+        if to_the_tick && engine.ticks().has_begun(before, now) {
+            return Ok(self.is_gone(found).then_some(Touched::Gone));
+        }
+        if found.lease.state() != State::Live || lapsed || deadline < before {
+            return self.renew_otherwise(found, lost, timeout, face);
+        }
+        let renewed = found.lease.with_later(deadline);
+        if renewed == found.lease {
+            // The entry had this deadline when it was found: there is nothing to swap.
+            engine.heed(found.id, deadline);
+            return Ok(Some(Touched::Unchanged));
+        }
+        if found.slot.swap_lease(found.lease, renewed).is_err() {
+            *lost = Some(found.place());
+            return Ok(None);
+        }
+        // From here on no expiry by the old deadline succeeds (Q6).
+        engine.heed(found.id, deadline);
+        Ok(Some(Touched::Renewed(deadline)))
+    }
+
+    /// As [`renew`](Self::renew), of an entry that closes, to a nearer deadline, or where the driver is
+    /// years behind.
+    #[cold]
+    #[inline(never)]
+    fn renew_otherwise(
         &self,
         found: &Found<'_, K, V>,
         lost: &mut Option<Place>,
@@ -68,31 +110,23 @@ impl<K: 'static, V: 'static> Store<K, V> {
         };
         let renewed = found.lease.with_deadline(deadline);
         if renewed == found.lease {
-            // The entry had this deadline when it was found: there is nothing to swap.
             self.engine.heed(found.id, deadline);
             return Ok(Some(Touched::Unchanged));
         }
-        let mut renew = || {
+        Ok(self.engine.with_stripe(|mine, _| {
+            let _telling = mine.telling(deadline);
             if found.slot.swap_lease(found.lease, renewed).is_err() {
                 *lost = Some(found.place());
                 return None;
             }
-            // From here on no expiry by the old deadline succeeds (Q6).
             self.engine.shortened(found.id, found.lease, deadline);
             self.engine.heed(found.id, deadline);
             Some(Touched::Renewed(deadline))
-        };
-        if !found.lease.is_after(deadline) {
-            return Ok(renew());
-        }
-        Ok(self.engine.with_stripe(|mine, _| {
-            let _telling = mine.telling(deadline);
-            renew()
         }))
     }
 
     /// Renews the entry of a key.
-    #[inline]
+    #[inline(always)]
     pub(in crate::keyed) fn touch<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
@@ -110,7 +144,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 self.deadline(timeout, face)?;
                 return Ok(Touched::Gone);
             };
-            if let Some(touched) = self.renew(&found, &mut lost, timeout, face)? {
+            if let Some(touched) = self.renew(&found, &mut lost, timeout, false, face)? {
                 return Ok(touched);
             }
         }
@@ -147,7 +181,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 hash: place.hash,
                 position: ANYWHERE,
             };
-            if let Some(touched) = self.renew(&found, &mut lost, timeout, face)? {
+            if let Some(touched) = self.renew(&found, &mut lost, timeout, false, face)? {
                 return Ok(touched);
             }
         }
@@ -160,6 +194,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
         timeout: Timeout,
         face: &impl Face<Pair<K, V>>,
     ) -> Result<u64, StoreError> {
-        Ok(self.engine.renewal(timeout, self.timeout, face)?)
+        Ok(self.engine.renewal(timeout, self.timeout, face)?.0)
     }
 }

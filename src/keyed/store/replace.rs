@@ -2,7 +2,8 @@
 //!
 //! `docs/design.md`, "Replacing", has the protocol.
 
-use super::{Found, Fresh, Store};
+use super::enter::{Attempt, Entered, Hindered};
+use super::{Found, Store};
 use crate::core::engine::{Pin, Refused};
 use crate::core::index::ANYWHERE;
 use crate::core::lease::State;
@@ -11,28 +12,20 @@ use crate::keyed::removed::EndedSlot;
 use crate::keyed::StoreError;
 use crate::sync::step;
 
-/// What a replacement came to.
-pub(in crate::keyed) enum Replaced<'a, K: 'static, V: 'static> {
-    /// The old value, and the new entry. If the store is shut down, this call has ended it again.
-    Done {
-        old: EndedSlot<&'a Store<K, V>, K, V>,
-        new: Found<'a, K, V>,
-        closed: Option<EndedSlot<&'a Store<K, V>, K, V>>,
-    },
-    /// The entry has changed meanwhile.
-    Changed,
-}
-
 impl<K: 'static, V: 'static> Store<K, V> {
     /// Gives an entry that was found live a new value. It takes effect at the swap of the old lease
-    /// to `FORWARD`. Key and value that are not in stay in `fresh`.
+    /// to `FORWARD`. Runs none of the user's code.
+    #[inline(always)]
     pub(in crate::keyed) fn replace(
         &self,
         pin: &Pin,
         found: &Found<'_, K, V>,
-        fresh: &mut Fresh<K, V>,
+        pair: (K, V),
         term: Term,
-    ) -> Result<Replaced<'_, K, V>, StoreError> {
+    ) -> Attempt<'_, K, V> {
+        if self.engine.is_refusing() {
+            return Err((Hindered::Refused(StoreError::Closed), pair));
+        }
         self.engine.with_stripe(|mine, stripe| {
             let mut refused = Refused::OutOfMemory;
             // The new entry takes over the old one's share of the capacity.
@@ -40,19 +33,16 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 .engine
                 .claim_instead(mine, stripe, term.deadline, &mut refused);
             let Some((claim, spot)) = place else {
-                return Err(refused.into());
-            };
-            let Some(pair) = fresh.take() else {
-                unreachable!("a call inserts what it has yet to insert");
+                return Err((Hindered::Refused(refused.into()), pair));
             };
             let lease = self.fill((claim, spot), found.hash, pair, term);
             let _telling = mine.telling(term.deadline);
             let forward = found.lease.with_link(State::Forward, claim.id);
             if found.slot.swap_lease(found.lease, forward).is_err() {
                 // SAFETY: no lease has led to it.
-                *fresh = Some(unsafe { claim.slot.take() });
+                let pair = unsafe { claim.slot.take() };
                 self.engine.free_instead(&claim);
-                return Ok(Replaced::Changed);
+                return Err((Hindered::Overtaken, pair));
             }
             step("forwarded");
             let seen = (found.id, found.position);
@@ -60,7 +50,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             self.count(mine, found.id).replaced.add(1);
             self.count(mine, claim.id).replacing.add(1);
             // SAFETY: forwarded by this thread, and the index names the new slot now.
-            let old = unsafe { EndedSlot::new(self, found.id) };
+            let old = unsafe { EndedSlot::of(self, found.id, found.slot) };
             let new = Found {
                 id: claim.id,
                 slot: claim.slot,
@@ -69,7 +59,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 position: ANYWHERE,
             };
             let closed = self.enforce(pin, mine, &new, spot, term.deadline);
-            Ok(Replaced::Done { old, new, closed })
+            Ok(Entered {
+                new,
+                old: Some(old),
+                closed,
+            })
         })
     }
 }
