@@ -16,7 +16,7 @@
 //!   that its own cache misses overlap. What it costs on its own is printed: [`peers::Nothing`].
 //! * A fresh structure for every round, grown from its default size, filled, left to settle, and warmed up
 //!   before the clock starts. Rounds are interleaved: A B C A B C.
-//! * One fast hasher for all maps, foldhash's fast one. `expiry` itself hashes with foldhash's quality one,
+//! * One fast hasher for all maps, foldhash's fast one. `expiry` multiplies once more, by a secret factor,
 //!   seeded, because its ids may come from strangers.
 //! * The work is checked: everybody must have completed every tree, and given back the right owners.
 //! * The maps have no expiry. The trackers have a reaper running and a timeout of 30 s.

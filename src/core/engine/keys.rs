@@ -7,7 +7,8 @@ use crate::core::memory::OutOfMemory;
 pub(super) struct Keys {
     indexes: Box<[Index]>,
     seed: u64,
-    hasher: foldhash::SharedSeed,
+    /// Odd.
+    factor: u64,
 }
 
 impl Keys {
@@ -18,18 +19,18 @@ impl Keys {
                 .map(|_| Index::new())
                 .collect::<Result<_, _>>()?,
             seed,
-            hasher: foldhash::SharedSeed::from_u64(seed),
+            factor: (seed.rotate_left(32) ^ 0x9E37_79B9_7F4A_7C15) | 1,
         })
     }
 
     /// The seeded hash of some bits.
-    #[inline]
+    ///
+    /// The two halves of a product, one over the other: one multiplication, by which each bit reaches all others.
+    #[inline(always)]
     #[allow(clippy::cast_possible_truncation)] // the low half is what is kept
     pub(super) fn hash(&self, bits: u64) -> u32 {
-        use std::hash::Hasher;
-        let mut hasher = foldhash::quality::FoldHasher::with_seed(self.seed, &self.hasher);
-        hasher.write_u64(bits);
-        hasher.finish() as u32
+        let product = u128::from(bits ^ self.seed) * u128::from(self.factor);
+        (product as u64 ^ (product >> 64) as u64) as u32
     }
 
     /// The shard whose index has the keys of this hash. The index addresses homes by the lowest
