@@ -433,18 +433,20 @@ impl Waiters {
 }
 
 impl Face<Held> for Waiters {
-    fn may_end(&self, _: &Claim<'_, Held>, _: Lease) -> bool {
-        true
+    type Hold = ();
+
+    fn may_end(&self, _: &Claim<'_, Held>, _: Lease) -> Option<()> {
+        Some(())
     }
 
     fn prepare(&self, _: u32, _: Slot<'_, Held>, _: Lease) {}
 
     fn close(&self) {
         self.engine
-            .close(self, |claim, _| self.wake(&claim, End::Closed));
+            .close(self, |claim, (), _| self.wake(&claim, End::Closed));
     }
 
-    fn expired(&self, claim: Claim<'_, Held>, _: Lease, _: u64, _: u64) {
+    fn expired(&self, claim: Claim<'_, Held>, (): (), _: Lease, _: u64, _: u64) {
         self.wake(&claim, End::Fired);
     }
 

@@ -11,7 +11,7 @@ impl Trees {
     /// Ends every live root. `f` gets the outcomes, if there is one; otherwise they are delivered.
     /// Returns whether the engine is closed.
     fn end_all(&self, mut f: Option<&mut dyn FnMut(Outcome)>) -> bool {
-        self.engine.close(self, |claim, lease| {
+        self.engine.close(self, |claim, (), lease| {
             let early = !matches!(lease.state(), State::Live | State::LiveIssued);
             self.engine.with_stripe(|mine, _| {
                 let key = claim.slot.fields().key.load(Ordering::Relaxed);

@@ -11,9 +11,11 @@ use crate::sync::Ordering;
 use std::time::Duration;
 
 impl Face<Tree> for Trees {
-    fn may_end(&self, claim: &Claim<'_, Tree>, lease: Lease) -> bool {
+    type Hold = ();
+
+    fn may_end(&self, claim: &Claim<'_, Tree>, lease: Lease) -> Option<()> {
         if lease.state() == State::LiveIssued {
-            return true;
+            return Some(());
         }
         // Until the index has the slot, its claimer owns it, and may withdraw it.
         // survives: the driver read `lease` first, with Acquire, so the key is not older than that
@@ -24,7 +26,7 @@ impl Face<Tree> for Trees {
         self.engine
             .index_of(hash)
             .find(hash, &mut |id| id == claim.id)
-            .is_some()
+            .map(drop)
     }
 
     fn prepare(&self, _: u32, slot: Slot<'_, Tree>, lease: Lease) {
@@ -34,7 +36,7 @@ impl Face<Tree> for Trees {
         }
     }
 
-    fn expired(&self, claim: Claim<'_, Tree>, lease: Lease, deadline: u64, now: u64) {
+    fn expired(&self, claim: Claim<'_, Tree>, (): (), lease: Lease, deadline: u64, now: u64) {
         let key = claim.slot.fields().key.load(Ordering::Relaxed);
         let ticks = self.engine.ticks();
         let (reason, target) = match lease.state() {

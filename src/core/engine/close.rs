@@ -76,10 +76,10 @@ impl<P: Payload, C> Engine<P, C> {
     /// Goes from shard to shard. At a shard that another thread drives it waits until that thread
     /// has left it. A thread [inside](is_inside) a call of the user's code does not wait: the
     /// threads that drive those shards close them ([`close_what_was_left`](Self::close_what_was_left)).
-    pub(crate) fn close(
+    pub(crate) fn close<F: Face<P>>(
         &self,
-        face: &impl Face<P>,
-        mut f: impl FnMut(Claim<'_, P>, Lease),
+        face: &F,
+        mut f: impl FnMut(Claim<'_, P>, F::Hold, Lease),
     ) -> bool {
         self.refuse();
         let waits = !is_inside();
@@ -126,11 +126,11 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     /// How many this has ended; `None` if it was closed before.
-    fn close_shard(
+    fn close_shard<F: Face<P>>(
         &self,
         at: usize,
-        face: &impl Face<P>,
-        f: &mut impl FnMut(Claim<'_, P>, Lease),
+        face: &F,
+        f: &mut impl FnMut(Claim<'_, P>, F::Hold, Lease),
     ) -> Option<u64> {
         let Some(peak) = self.shards[at].ring.shut() else {
             // Closed before. An entry on its way in finds its bucket closed, and is its claimer's
@@ -157,14 +157,16 @@ impl<P: Payload, C> Engine<P, C> {
             for (id, slot) in (first..).zip(self.slots.chunk(chunk).into_iter().flat_map(Run::iter))
             {
                 let mut lease = slot.lease();
-                // One that is not published yet is its claimer's, who will find the bucket closed.
-                while (lease.state().expires() || lease.state() == State::Closing)
-                    && face.may_end(&Claim::of(id, slot, lease), lease)
-                {
+                while lease.state().expires() || lease.state() == State::Closing {
+                    let claim = Claim::of(id, slot, lease);
+                    let Some(hold) = face.may_end(&claim, lease) else {
+                        // Not published yet: its claimer's, who will find the bucket closed.
+                        break;
+                    };
                     match self.end(slot, lease) {
                         Ok(()) => {
                             ended += 1;
-                            f(Claim::of(id, slot, lease), lease);
+                            f(claim, hold, lease);
                             break;
                         }
                         Err(now) => lease = now,

@@ -61,17 +61,25 @@ pub(crate) struct Round {
 
 /// Told of what the driver finds; implemented by the store types.
 pub(crate) trait Face<P: Payload> {
-    /// Whether the driver may end this slot. False for one that has been filled but not yet
+    /// What the driver holds from its look at a slot until the slot has ended.
+    type Hold;
+
+    /// Whether the driver may end this slot. `None` for one that has been filled but not yet
     /// published: its claimer owns it still. Its claimer calls
     /// [`Engine::enforce`](super::Engine::enforce) once it has published it.
-    fn may_end(&self, claim: &Claim<'_, P>, lease: Lease) -> bool;
+    fn may_end(&self, claim: &Claim<'_, P>, lease: Lease) -> Option<Self::Hold>;
+
+    /// Whether [`expired`](Self::expired) may run the user's code. If not, one pin does for many slots.
+    fn runs_users_code(&self) -> bool {
+        true
+    }
 
     /// The driver is about to end this slot: a chance to start fetching what that will touch.
     fn prepare(&self, id: u32, slot: Slot<'_, P>, lease: Lease);
 
     /// `slot` has been ended by the driver (its lease is `DEAD`, was `lease`, deadline `deadline`)
     /// at clock reading `now`: report it and free it. Must not panic.
-    fn expired(&self, claim: Claim<'_, P>, lease: Lease, deadline: u64, now: u64);
+    fn expired(&self, claim: Claim<'_, P>, hold: Self::Hold, lease: Lease, deadline: u64, now: u64);
 
     /// Closes the store, as far as [`Engine::close`](super::Engine::close) does. May be called again.
     fn close(&self);

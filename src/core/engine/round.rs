@@ -240,6 +240,8 @@ impl<P: Payload, C> Engine<P, C> {
             if meets && !due.is_empty() {
                 self.scan_met(driver, due, instant, work, face);
             } else {
+                // Pins inside it cost next to nothing.
+                let _pin = (!face.runs_users_code()).then(|| self.pin());
                 for &place in due {
                     if let Some(taken) = self.take(place.1) {
                         self.scan(driver, place, taken, instant, work, face);
@@ -450,9 +452,9 @@ impl<P: Payload, C> Engine<P, C> {
             if owned & 1 << at != 0 {
                 break;
             }
-            if !face.may_end(&claim, lease) {
+            let Some(hold) = face.may_end(&claim, lease) else {
                 return instant.tick + 1;
-            }
+            };
             let graced = pause::graced(instant.pauses, deadline);
             if graced != deadline {
                 work.budget = work.budget.saturating_sub(1);
@@ -468,7 +470,7 @@ impl<P: Payload, C> Engine<P, C> {
                     work.budget = work.budget.saturating_sub(1);
                     work.ended += 1;
                     self.late(&claim, lease, deadline, instant.now);
-                    face.expired(claim, lease, deadline, instant.now);
+                    face.expired(claim, hold, lease, deadline, instant.now);
                     break;
                 }
                 // Touched or ended meanwhile: look again (Q6).

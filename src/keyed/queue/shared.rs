@@ -6,7 +6,7 @@ use crate::core::engine::{Claim, Face};
 use crate::core::lease::Lease;
 use crate::core::slot::Slot;
 use crate::keyed::removed::{Ended, EndedSlot};
-use crate::keyed::store::{Cause, Pair};
+use crate::keyed::store::{Cause, Named, Pair};
 use crate::sync::stack::Stack;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,8 +48,8 @@ impl<K: 'static> Shared<K> {
     }
 
     /// The key that has expired in this slot, which the caller has ended.
-    fn expired(&self, claim: &Claim<'_, Pair<K, ()>>, deadline: u64) -> Expired<K> {
-        let ended = self.store.ended_by_driver(claim, Cause::Expired);
+    fn expired(&self, claim: &Claim<'_, Pair<K, ()>>, named: Named, deadline: u64) -> Expired<K> {
+        let ended = self.store.ended_by_driver(claim, named, Cause::Expired);
         Expired {
             ended: Ended::kept(ended, &self.store),
             expiry: self.since_start(deadline),
@@ -58,7 +58,9 @@ impl<K: 'static> Shared<K> {
 }
 
 impl<K: 'static> Face<Pair<K, ()>> for Shared<K> {
-    fn may_end(&self, claim: &Claim<'_, Pair<K, ()>>, lease: Lease) -> bool {
+    type Hold = Named;
+
+    fn may_end(&self, claim: &Claim<'_, Pair<K, ()>>, lease: Lease) -> Option<Named> {
         self.store.may_end(claim, lease)
     }
 
@@ -82,14 +84,21 @@ impl<K: 'static> Face<Pair<K, ()>> for Shared<K> {
         }
     }
 
-    fn expired(&self, claim: Claim<'_, Pair<K, ()>>, _: Lease, deadline: u64, _: u64) {
+    fn expired(
+        &self,
+        claim: Claim<'_, Pair<K, ()>>,
+        named: Named,
+        _: Lease,
+        deadline: u64,
+        _: u64,
+    ) {
         match &self.target {
-            Target::Poll(stack) => stack.push(self.expired(&claim, deadline)),
+            Target::Poll(stack) => stack.push(self.expired(&claim, named, deadline)),
             Target::Handler(handler) => {
-                let ended = self.store.ended_by_driver(&claim, Cause::Expired);
+                let ended = self.store.ended_by_driver(&claim, named, Cause::Expired);
                 self.store.guard(|| handler(ended.key()));
             }
-            Target::Channel(sender) => sender.send(self.expired(&claim, deadline)),
+            Target::Channel(sender) => sender.send(self.expired(&claim, named, deadline)),
         }
     }
 
@@ -113,7 +122,9 @@ pub(super) struct Poll<'a, K: 'static, F> {
 }
 
 impl<K, F: Fn(Expired<K>)> Face<Pair<K, ()>> for Poll<'_, K, F> {
-    fn may_end(&self, claim: &Claim<'_, Pair<K, ()>>, lease: Lease) -> bool {
+    type Hold = Named;
+
+    fn may_end(&self, claim: &Claim<'_, Pair<K, ()>>, lease: Lease) -> Option<Named> {
         self.shared.may_end(claim, lease)
     }
 
@@ -125,8 +136,15 @@ impl<K, F: Fn(Expired<K>)> Face<Pair<K, ()>> for Poll<'_, K, F> {
         self.shared.close();
     }
 
-    fn expired(&self, claim: Claim<'_, Pair<K, ()>>, _: Lease, deadline: u64, _: u64) {
-        (self.into)(self.shared.expired(&claim, deadline));
+    fn expired(
+        &self,
+        claim: Claim<'_, Pair<K, ()>>,
+        named: Named,
+        _: Lease,
+        deadline: u64,
+        _: u64,
+    ) {
+        (self.into)(self.shared.expired(&claim, named, deadline));
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {

@@ -32,7 +32,7 @@ pub use seat::SessionInfo;
 use self::id::Issuer;
 use self::seat::Seat;
 use self::touch::Touches;
-use super::store::{self, Entered, Hindered, Pair, Place, Store, Wanted};
+use super::store::{self, Entered, Hindered, Named, Pair, Place, Store, Wanted};
 use super::StoreError;
 use crate::core::engine::{Claim, Face, Pin};
 use crate::core::lease::Lease;
@@ -63,7 +63,9 @@ impl std::ops::Deref for Inner {
 }
 
 impl Face<Pair<SessionId, Seat>> for Inner {
-    fn may_end(&self, claim: &Claim<'_, Pair<SessionId, Seat>>, lease: Lease) -> bool {
+    type Hold = Named;
+
+    fn may_end(&self, claim: &Claim<'_, Pair<SessionId, Seat>>, lease: Lease) -> Option<Named> {
         self.store.may_end(claim, lease)
     }
 
@@ -83,11 +85,12 @@ impl Face<Pair<SessionId, Seat>> for Inner {
     fn expired(
         &self,
         claim: Claim<'_, Pair<SessionId, Seat>>,
+        named: Named,
         lease: Lease,
         deadline: u64,
         now: u64,
     ) {
-        self.store.expired(claim, lease, deadline, now);
+        self.store.expired(claim, named, lease, deadline, now);
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {

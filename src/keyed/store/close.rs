@@ -1,6 +1,6 @@
 //! Shutdown: the store ends every entry, and then what has waited to be freed is freed.
 
-use super::{Cause, Pair, Store};
+use super::{Cause, Named, Pair, Store};
 use crate::core::engine::Claim;
 use crate::core::lease::Lease;
 use crate::error::BuildError;
@@ -27,8 +27,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         &self,
         mut left: impl FnMut(EndedSlot<&Self, K, V>, Lease),
     ) -> bool {
-        let give = |claim: Claim<'_, Pair<K, V>>, lease| {
-            left(self.ended_by_driver(&claim, Cause::Closed), lease);
+        let give = |claim: Claim<'_, Pair<K, V>>, named: Named, lease| {
+            left(self.ended_by_driver(&claim, named, Cause::Closed), lease);
         };
         let closed = self.engine.close(self, give);
         if closed {

@@ -2,7 +2,7 @@
 
 use super::lookup::tail;
 use super::{Cause, Pair, Store};
-use crate::core::engine::{Claim, Face};
+use crate::core::engine::{Claim, Face, Pin};
 use crate::core::index::ANYWHERE;
 use crate::core::lease::Lease;
 use crate::core::slot::Slot;
@@ -10,24 +10,36 @@ use crate::core::threads::Counter;
 use crate::panics::caught;
 use crate::sync::step;
 
+/// An entry that the driver is about to end: pinned, with its key's hash and where in its index bucket the slot is
+/// named.
+pub(crate) struct Named {
+    pub(super) pin: Pin,
+    pub(super) hash: u32,
+    pub(super) position: usize,
+}
+
 impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
-    fn may_end(&self, claim: &Claim<'_, Pair<K, V>>, _: Lease) -> bool {
+    type Hold = Named;
+
+    fn may_end(&self, claim: &Claim<'_, Pair<K, V>>, _: Lease) -> Option<Named> {
         // Until the index names the slot, the claiming thread may take the payload out again.
         let hash = self.hash_of(claim.id);
         let index = self.engine.index_of(hash);
         // Before the look at where others lead to.
         let pin = self.engine.pin();
-        if index.position(&pin, hash, claim.id) != ANYWHERE {
-            return true;
+        let position = index.position(&pin, hash, claim.id);
+        if position == ANYWHERE && !self.is_named(&pin, claim.id, hash) {
+            return None;
         }
-        let leads = |id| tail(&self.engine, id).0 == claim.id;
-        match index.find(hash, &mut { leads }) {
-            Some(id) if id != claim.id => {
-                self.swing(&pin, hash, None, claim.id);
-                true
-            }
-            found => found.is_some(),
-        }
+        Some(Named {
+            pin,
+            hash,
+            position,
+        })
+    }
+
+    fn runs_users_code(&self) -> bool {
+        self.listener.is_some()
     }
 
     fn prepare(&self, id: u32, _: Slot<'_, Pair<K, V>>, _: Lease) {
@@ -35,9 +47,12 @@ impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
         self.engine.index_of(hash).prefetch(hash);
     }
 
-    fn expired(&self, claim: Claim<'_, Pair<K, V>>, _: Lease, _: u64, _: u64) {
+    fn expired(&self, claim: Claim<'_, Pair<K, V>>, named: Named, _: Lease, _: u64, _: u64) {
         step("expired");
-        let ended = self.ended_by_driver(&claim, Cause::Expired);
+        if self.listener.is_none() {
+            return self.expired_unheard(&claim, named);
+        }
+        let ended = self.ended_by_driver(&claim, named, Cause::Expired);
         self.tell(&ended, Cause::Expired);
     }
 
@@ -73,6 +88,22 @@ impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
         if std::mem::needs_drop::<(K, V)>() && caught(|| drop(pair)) {
             self.drop_panics
                 .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+}
+
+impl<K: 'static, V: 'static> Store<K, V> {
+    /// Whether the index names a slot, or one that leads to it, anywhere. Then it names the slot from here on.
+    #[cold]
+    #[inline(never)]
+    fn is_named(&self, pin: &Pin, id: u32, hash: u32) -> bool {
+        let leads = |other| tail(&self.engine, other).0 == id;
+        match self.engine.index_of(hash).find(hash, &mut { leads }) {
+            Some(other) if other != id => {
+                self.swing(pin, hash, None, id);
+                true
+            }
+            found => found.is_some(),
         }
     }
 }

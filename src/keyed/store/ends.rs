@@ -1,9 +1,8 @@
 //! Ends: the swap of a lease, the way out of the index, and the listener.
 
 use super::lookup::tail;
-use super::{Found, Mine, Pair, Store, Wanted};
+use super::{Found, Mine, Named, Pair, Store, Wanted};
 use crate::core::engine::{Claim, Pin};
-use crate::core::index::ANYWHERE;
 use crate::core::lease::Lease;
 use crate::keyed::removed::EndedSlot;
 use crate::panics::caught;
@@ -104,10 +103,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
         self.keys(mine, hash).sub(1);
         let index = self.engine.index_of(hash);
-        let position = match position {
-            ANYWHERE => index.position(pin, hash, claim.id),
-            position => position,
-        };
         let leads = |id| id != claim.id && tail(&self.engine, id).0 == claim.id;
         index.remove(pin, hash, claim.id, position, leads);
         if self.engine.freed(mine) {
@@ -129,12 +124,31 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(in crate::keyed) fn ended_by_driver(
         &self,
         claim: &Claim<'_, Pair<K, V>>,
+        named: Named,
         cause: Cause,
     ) -> EndedSlot<&Self, K, V> {
-        let hash = self.hash_of(claim.id);
-        let pin = self.engine.pin();
+        let Named {
+            pin,
+            hash,
+            position,
+        } = named;
         self.engine
-            .with_stripe(|mine, _| self.finish(&pin, mine, claim, hash, ANYWHERE, cause))
+            .with_stripe(|mine, _| self.finish(&pin, mine, claim, hash, position, cause))
+    }
+
+    /// An entry has expired in a store without a listener. The driver sees to what waits to be freed when it has left
+    /// the shard.
+    pub(super) fn expired_unheard(&self, claim: &Claim<'_, Pair<K, V>>, named: Named) {
+        let Named {
+            pin,
+            hash,
+            position,
+        } = named;
+        self.engine.with_stripe(|mine, _| {
+            let ended = self.finish(&pin, mine, claim, hash, position, Cause::Expired);
+            std::mem::forget(ended);
+            self.engine.free_later(mine, claim.id, true);
+        });
     }
 
     /// Delivers an end to the listener, once: the listener thread calls it, or without one this

@@ -28,6 +28,7 @@ mod renew;
 mod replace;
 mod walk;
 
+pub(crate) use driver::Named;
 pub use ends::Cause;
 pub(super) use ends::Listener;
 pub(super) use enter::{Attempt, Entered, Hindered};
