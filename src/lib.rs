@@ -179,9 +179,9 @@ pub use time::{Clock, CoarseClock, ManualClock, MonotonicClock, Timeout};
 pub use timeouts::{Timeouts, TimeoutsBuilder};
 pub use wheel::{Geometry, TimerId, TimerWheel};
 
-/// Entries and iterators of [`ExpiringMap`].
+/// Entries, guards and iterators of [`ExpiringMap`].
 pub mod expiring_map {
-    pub use crate::keyed::{Entry, Iter, OccupiedEntry, VacantEntry};
+    pub use crate::keyed::{Entry, Guard, Iter, OccupiedEntry, VacantEntry};
 }
 
 /// Iterators of [`RotatingMap`].

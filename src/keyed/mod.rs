@@ -21,7 +21,9 @@ mod time_cache;
 
 pub use error::{InsertError, StoreError};
 pub use lifetime::Lifetime;
-pub use map::{Entry, ExpiringMap, ExpiringMapBuilder, Iter, OccupiedEntry, Ref, VacantEntry};
+pub use map::{
+    Entry, ExpiringMap, ExpiringMapBuilder, Guard, Iter, OccupiedEntry, Ref, VacantEntry,
+};
 pub use metrics::{StoreMetrics, StoreShardMetrics};
 pub use queue::{Expired, ExpiryQueue, ExpiryQueueBuilder, Handle, Updated};
 pub use removed::Ended;

@@ -14,6 +14,7 @@ mod hammer_keyed;
 mod keyed;
 mod keyed_leases;
 mod listener_thread;
+mod many;
 mod map_oracle;
 #[cfg(feature = "metrics")]
 mod metrics;

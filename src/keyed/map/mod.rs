@@ -6,6 +6,7 @@ mod entry;
 mod iter;
 mod lent;
 mod look;
+mod many;
 mod put;
 mod remove;
 
@@ -13,6 +14,7 @@ pub use builder::ExpiringMapBuilder;
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use iter::Iter;
 pub use lent::Ref;
+pub use many::Guard;
 
 use super::store::{Store, Wanted};
 use crate::core::engine::Pin;

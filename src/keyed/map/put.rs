@@ -131,7 +131,18 @@ where
         lifetime: Lifetime,
         replaces: bool,
     ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
-        let hash = self.hash(&key);
+        self.put_hashed(self.hash(&key), key, value, lifetime, replaces)
+    }
+
+    #[inline(always)]
+    pub(super) fn put_hashed(
+        &self,
+        hash: u32,
+        key: K,
+        value: V,
+        lifetime: Lifetime,
+        replaces: bool,
+    ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
         match self.attempt((key, value), hash, lifetime, replaces) {
             (pin, Put::Done(entry)) => Ok(Settled {
                 store: &self.store,

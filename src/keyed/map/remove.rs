@@ -3,7 +3,7 @@
 use super::ExpiringMap;
 use crate::keyed::living::Notice;
 use crate::keyed::removed::Ended;
-use crate::keyed::store::{Cause, Walk};
+use crate::keyed::store::{Cause, Walk, Wanted};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
@@ -35,8 +35,19 @@ where
     where
         K: Borrow<Q>,
     {
+        self.remove_hashed(Wanted::new(self.hash(key), key))
+    }
+
+    #[inline(always)]
+    pub(super) fn remove_hashed<Q: Eq + ?Sized>(
+        &self,
+        wanted: Wanted<'_, Q>,
+    ) -> Option<Ended<'_, K, V>>
+    where
+        K: Borrow<Q>,
+    {
         loop {
-            let (wanted, pin) = self.seek(key);
+            let pin = self.store.engine.pin();
             let notice = self.store.remove_living(&pin, wanted)?;
             drop(pin);
             if notice.cause == Cause::Removed {

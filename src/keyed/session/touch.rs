@@ -24,7 +24,6 @@
 use super::pile::Pile;
 use super::{Found, Session, SessionError, SessionId, SessionTracker};
 use crate::core::engine::Pin;
-use crate::core::prefetch_at;
 use crate::keyed::store::{Place, Touched, Wanted};
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::Ordering::Relaxed;
@@ -116,14 +115,8 @@ impl SessionTracker {
             let _pin = engine.pin();
             for (hash, (id, _)) in hashes.iter_mut().zip(items) {
                 *hash = engine.hash(id.0);
-                engine.index_of(*hash).prefetch(*hash);
             }
-            for &hash in &hashes[..items.len()] {
-                let candidate = engine.index_of(hash).candidate(hash);
-                if let Some(slot) = candidate.and_then(|seen| engine.slot(seen.slot())) {
-                    prefetch_at(slot.address());
-                }
-            }
+            self.store.fetch(hashes[..items.len()].iter().copied());
             let touch = |(&hash, &(id, timeout))| self.touch_at(hash, id, Some(timeout));
             done.extend(hashes.iter().zip(items).map(touch));
         }

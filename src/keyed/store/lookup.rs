@@ -6,6 +6,7 @@ use super::{Found, Pair, Share, Store, HELD};
 use crate::core::engine::{Engine, Pin};
 use crate::core::index::{Glance, Probe, ANYWHERE};
 use crate::core::lease::{Lease, State};
+use crate::core::prefetch_at;
 use crate::core::slot::Slot;
 use crate::sync::step;
 use std::borrow::Borrow;
@@ -147,6 +148,24 @@ impl<K: 'static, V: 'static> Store<K, V> {
             Glance::There(found) => Some(found),
             Glance::Absent => None,
             Glance::Unclear => self.find_anywhere(pin, wanted),
+        }
+    }
+
+    /// Starts fetching what look-ups of these hashes will touch: first their index buckets, then the
+    /// slots that these lead to.
+    #[inline]
+    pub(in crate::keyed) fn fetch(&self, hashes: impl Iterator<Item = u32> + Clone) {
+        for hash in hashes.clone() {
+            self.engine.index_of(hash).prefetch(hash);
+        }
+        let pin = self.engine.pin();
+        for hash in hashes {
+            if let Glance::There(seen) = self.engine.index_of(hash).glance_pinned(&pin, hash) {
+                self.engine.prefetch_note(seen.slot);
+                if let Some(slot) = self.engine.slot(seen.slot) {
+                    prefetch_at(slot.address());
+                }
+            }
         }
     }
 
