@@ -4,7 +4,7 @@ use super::directory::{Directory, LISTED};
 use super::table::{hash_of, Publish, Table, BITS, CLOSED};
 use super::{Index, IN_USE, RETIRED, UNREACHABLE, UNUSED};
 use crate::core::memory::{boxed, OutOfMemory};
-use crate::core::params::{CLASSES, GROUP, HOME, MIN_CLASS, OVER};
+use crate::core::params::{CLASSES, GROUP, HOME, MIN_CLASS, OVER, SMALL_CLASSES};
 use crate::core::pins::Pin;
 use crate::sync::Ordering;
 
@@ -47,8 +47,9 @@ impl Index {
     pub(super) fn grow(&self, seen: Directory) -> bool {
         // While migration is behind, take larger steps: then the list can never be full before the
         // largest class is reached (1+1+2+2+4+4+8 doublings on top of the first).
-        let step = 1 << (seen.len().saturating_sub(1) / 2);
-        let mut class = (seen.youngest() + step).min(CLASSES - 1);
+        let step: usize = 1 << (seen.len().saturating_sub(1) / 2);
+        let small = usize::from(seen.youngest() < SMALL_CLASSES);
+        let mut class = (seen.youngest() + step.max(1 + small)).min(CLASSES - 1);
         if seen.len() == LISTED || class == seen.youngest() {
             return self.directory() != seen;
         }
@@ -81,7 +82,7 @@ impl Index {
         true
     }
 
-    /// Whether a table twice as large is due for `live` keys; installs it.
+    /// Whether a larger table is due for `live` keys; installs it.
     #[cold]
     pub(crate) fn grow_if_full(&self, live: u64) -> bool {
         let directory = self.directory();
