@@ -62,39 +62,52 @@ const fn stores(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// At most so many times the time of a peer is asked of a store, at some sizes.
+/// At most so many times the time of a peer is asked of a store.
 struct Asked {
+    store: &'static str,
+    entries: usize,
     op: Op,
-    sizes: std::ops::RangeInclusive<usize>,
     peer: &'static str,
     limit: f64,
 }
 
-const fn asked(op: Op, least: usize, most: usize, peer: &'static str, limit: f64) -> Asked {
-    let sizes = least..=most;
+const fn asked(
+    store: &'static str,
+    entries: usize,
+    op: Op,
+    peer: &'static str,
+    limit: f64,
+) -> Asked {
     Asked {
+        store,
+        entries,
         op,
-        sizes,
         peer,
         limit,
     }
 }
 
+const K10: usize = 10_000;
 const M: usize = 1_000_000;
 
 /// What is asked, on one thread, of `u64` keys, in each order.
-const ASKED: [Asked; 11] = [
-    asked(Op::Get, 1_000, 10_000, "dashmap", 1.3),
-    asked(Op::Get, M, M, "papaya", 1.1),
-    asked(Op::Replace, M, M, "sharded-map", 0.3),
-    asked(Op::Touch, M, M, "sharded-map", 0.25),
-    asked(Op::Remove, M, M, "sharded-map", 0.6),
-    asked(Op::Insert, M, M, "sharded-map", 0.9),
-    asked(Op::Touch, M, M, "moka", 0.1),
-    asked(Op::Grow, M, M, "moka", 0.33),
-    asked(Op::Insert, M, M, "moka", 0.33),
-    asked(Op::Remove, M, M, "moka", 0.33),
-    asked(Op::Touch, M, M, "zookeeper", 0.2),
+const ASKED: [Asked; 16] = [
+    asked("map", K10, Op::Get, "papaya", 1.2),
+    asked("map", K10, Op::Touch, "sharded-map", 0.2),
+    asked("map", K10, Op::Insert, "sharded-map", 0.75),
+    asked("map", K10, Op::Replace, "sharded-map", 0.6),
+    asked("map", K10, Op::Remove, "sharded-map", 0.75),
+    asked("map", M, Op::Get, "papaya", 1.1),
+    asked("map", M, Op::Touch, "sharded-map", 0.2),
+    asked("map", M, Op::Insert, "sharded-map", 0.6),
+    asked("map", M, Op::Replace, "sharded-map", 0.45),
+    asked("map", M, Op::Remove, "sharded-map", 0.45),
+    asked("map", M, Op::Grow, "moka", 0.33),
+    asked("queue", K10, Op::Touch, "zookeeper", 0.25),
+    asked("queue-by-handle", K10, Op::Touch, "zookeeper", 0.13),
+    asked("queue", K10, Op::Unchanged, "zookeeper", 1.2),
+    asked("queue", K10, Op::Insert, "zookeeper", 0.6),
+    asked("queue", K10, Op::Remove, "zookeeper", 0.8),
 ];
 
 fn is_ours(store: &str) -> bool {
@@ -283,13 +296,13 @@ fn table(report: &mut Report, table: &str, subjects: &[Subject], op: Op) {
 fn check(report: &mut Report, table: &str, subjects: &[Subject], op: Op, entries: usize) {
     let asked = ASKED
         .iter()
-        .filter(|asked| asked.op == op && asked.sizes.contains(&entries));
+        .filter(|asked| asked.op == op && asked.entries == entries);
     for asked in asked {
         let theirs = subjects.iter().find(|subject| subject.store == asked.peer);
         let ours = subjects
             .iter()
-            .filter(|subject| is_ours(subject.store) && !subject.is_older);
-        for (ours, theirs) in ours.zip(theirs.into_iter().cycle()) {
+            .find(|subject| subject.store == asked.store && !subject.is_older);
+        if let (Some(ours), Some(theirs)) = (ours, theirs) {
             for order in Order::ALL {
                 if let Some(times) = ratio(subjects, ours, theirs, op, order) {
                     let name = format!("{} over {}, {}", ours.name(), theirs.name(), order.name());

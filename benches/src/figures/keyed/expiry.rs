@@ -28,13 +28,15 @@ fn subject<K: Key, V: Value, S: Store<K, V>>() -> Subject {
 }
 
 /// At most so much of another store's time is asked of ours, if anything is.
-fn asked(due: Due, ours: &str, theirs: &str) -> Option<f64> {
+fn asked(entries: usize, due: Due, ours: &str, theirs: &str) -> Option<f64> {
     let is = |name, store: &str| store.contains(name);
     match due {
-        Due::Mass | Due::Spread if is("ZooKeeper", theirs) => {
-            Some(if is("Map", ours) { 0.8 } else { 0.6 })
-        }
-        Due::Fine | Due::Touched if is("BTreeMap", theirs) => Some(0.5),
+        Due::Mass | Due::Spread if is("ZooKeeper", theirs) => Some(match entries {
+            0..=100_000 => 1.2,
+            _ if is("Map", ours) => 0.6,
+            _ => 0.5,
+        }),
+        Due::Fine | Due::Touched if is("BTreeMap", theirs) => Some(0.6),
         _ => None,
     }
 }
@@ -128,7 +130,7 @@ fn expire(
                 format!("{} over {}", ours.name, theirs.name),
                 Spread::of(times),
             );
-            match asked(due, ours.name, theirs.name) {
+            match asked(entries, due, ours.name, theirs.name) {
                 Some(most) => report.check(&table, &name, "times", times, Target::AtMost(most)),
                 None => report.figure(&table, &name, "times", times, &json!({})),
             }

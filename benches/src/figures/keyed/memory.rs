@@ -104,7 +104,7 @@ pub fn memory(options: &Options, report: &mut Report) {
                 });
                 report.figure(&table, &name, "bytes", bytes, &load);
                 let limit = match (store, keys.as_str(), entries) {
-                    ("map", "u64", 1_000_000) => 54.0,
+                    ("map", "u64", 1_000_000) => 50.0,
                     ("queue", "u64", 1_000_000) => 44.0,
                     _ => continue,
                 };
