@@ -144,7 +144,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// As [`is_living`](Self::is_living), by a clock reading that came after the look at the lease.
     #[inline(always)]
-    fn is_living_at(&self, found: &Found<'_, K, V>, now: u64) -> bool {
+    pub(super) fn is_living_at(&self, found: &Found<'_, K, V>, now: u64) -> bool {
         matches!(found.lease.state(), State::Live | State::LiveIdle)
             && !self.is_over(found.lease, now)
     }
@@ -222,7 +222,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Ends an entry whose time is up. `None` if it has changed meanwhile.
     #[cold]
     #[inline(never)]
-    fn make_way(&self, pin: &Pin, found: &Found<'_, K, V>) -> Option<Notice<'_, K, V>> {
+    pub(super) fn make_way(&self, pin: &Pin, found: &Found<'_, K, V>) -> Option<Notice<'_, K, V>> {
         let cause = Cause::Expired;
         let ended = self.end(pin, found, cause)?;
         Some(Notice { ended, cause })

@@ -197,6 +197,19 @@ pub(crate) struct Published {
     pub(crate) position: usize,
 }
 
+impl Published {
+    #[inline(always)]
+    fn of(seen: one::Candidate<'_>) -> Glance<Self> {
+        if !seen.was_published() {
+            return Glance::Unclear;
+        }
+        Glance::There(Published {
+            slot: seen.slot(),
+            position: seen.position,
+        })
+    }
+}
+
 /// The index of one shard.
 pub(crate) struct Index {
     directory: AtomicU64,
@@ -281,13 +294,25 @@ impl Index {
     #[inline(always)]
     pub(crate) fn glance_pinned(&self, pin: &Pin, hash: u32) -> Glance<Published> {
         match self.oldest(pin).glance(hash) {
-            Glance::There(seen) if seen.was_published() => Glance::There(Published {
-                slot: seen.slot(),
-                position: seen.position,
-            }),
+            Glance::There(seen) => Published::of(seen),
             Glance::Absent => Glance::Absent,
-            _ => Glance::Unclear,
+            Glance::Unclear => self.glance_younger(pin, hash),
         }
+    }
+
+    /// As [`glance_pinned`](Self::glance_pinned), where the home in the oldest table is closed: as far as the first table
+    /// in which it is open. The bullets of [`oldest`](Self::oldest) hold for that, too.
+    #[cold]
+    #[inline(never)]
+    fn glance_younger(&self, _pin: &Pin, hash: u32) -> Glance<Published> {
+        for class in self.directory().classes() {
+            match self.table(class).glance(hash) {
+                Glance::There(seen) => return Published::of(seen),
+                Glance::Absent => return Glance::Absent,
+                Glance::Unclear => {}
+            }
+        }
+        Glance::Unclear
     }
 
     /// Where in its home a published word of this hash names `slot`, or [`ANYWHERE`] if that takes more than a glance.
@@ -346,7 +371,26 @@ impl Index {
     /// if it is not, and then nothing has changed.
     #[inline(always)]
     pub(crate) fn insert_simply(&self, pin: &Pin, hash: u32, slot: u32) -> bool {
-        self.oldest(pin).publish_simply(word(hash, slot))
+        match self.oldest(pin).publish_simply(word(hash, slot)) {
+            Publish::Done => true,
+            Publish::Closed => self.insert_younger(pin, hash, slot),
+            _ => false,
+        }
+    }
+
+    /// As [`insert_simply`](Self::insert_simply), in the first table in which the home is open. The older ones have no word
+    /// of this hash, and get none.
+    #[cold]
+    #[inline(never)]
+    fn insert_younger(&self, _pin: &Pin, hash: u32, slot: u32) -> bool {
+        for class in self.directory().classes() {
+            match self.table(class).publish_simply(word(hash, slot)) {
+                Publish::Done => return true,
+                Publish::Closed => {}
+                _ => return false,
+            }
+        }
+        false
     }
 
     /// Publishes `slot` under `hash` unless `probe` takes a slot that is there already. Lock-free.
@@ -508,7 +552,7 @@ impl TwoWords {
 
     /// Publishes `slot` under `hash`, at home if that is simple, unless `accept` takes one that is there. Whether it did.
     pub fn init(&self, hash: u32, slot: u32, mut accept: impl FnMut(u32) -> bool) -> bool {
-        self.0.publish_simply(word(hash, slot))
+        matches!(self.0.publish_simply(word(hash, slot)), Publish::Done)
             || matches!(
                 self.0.publish(word(hash, slot), &mut 0, ALIKE, &mut accept),
                 Publish::Done

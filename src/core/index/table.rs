@@ -459,26 +459,29 @@ impl<const OWN: usize> Table<OWN> {
         None
     }
 
-    /// As [`publish`](Self::publish), if that is simple: the home is open and not crowded, nothing in it has this hash, and no
-    /// thread comes between. `false` if it is not; then nothing has changed.
+    /// As [`publish`](Self::publish), if that is simple: nothing in the home has this hash, it is not crowded, and no thread
+    /// comes between. Anything but `Done` and `Closed` says that it is not; then nothing has changed.
     #[inline(always)]
-    pub(super) fn publish_simply(&self, value: u64) -> bool {
+    pub(super) fn publish_simply(&self, value: u64) -> Publish {
         let hash = hash_of(value);
         let (at, home) = self.home(hash);
         let header = home.header.load(Ordering::Acquire);
-        if header & CLOSED | self.matching(at, home, header, hash) != 0 {
-            return false;
+        if self.matching(at, home, header, hash) != 0 {
+            return Publish::Found;
+        }
+        if header & CLOSED != 0 {
+            return Publish::Closed;
         }
         // Not where `publish` has to ask whether the table is full.
         let free = !header & ((1 << Self::CROWDED) - 1);
         let Some(position) = self.reserve(at, home, free, value) else {
-            return false;
+            return Publish::Crowded;
         };
-        let published = home.believe(header, position);
-        if !published {
-            self.word_at(at, home, position).store(0, Ordering::Release);
+        if home.believe(header, position) {
+            return Publish::Done;
         }
-        published
+        self.word_at(at, home, position).store(0, Ordering::Release);
+        Publish::Found
     }
 
     /// Publishes `value` unless the home is closed, `probe` finds the key there, or it has `room` words of this hash.

@@ -238,15 +238,8 @@ where
             };
             match attempt {
                 Ok(entry) => {
-                    let settled = Settled {
-                        store,
-                        pin,
-                        entry,
-                        refused: None,
-                    };
-                    return Ok(settled
-                        .into_replaced()
-                        .expect("the value that it has replaced"));
+                    let replaced = Settled::new(store, pin, entry).into_replaced();
+                    return Ok(replaced.expect("the value that it has replaced"));
                 }
                 Err((Hindered::Overtaken, back)) => pair = back,
                 Err((Hindered::Refused(error), back)) => {

@@ -22,6 +22,17 @@ pub(super) struct Settled<'a, K: 'static, V: 'static> {
 }
 
 impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
+    #[inline(always)]
+    pub(super) fn new(store: &'a Store<K, V>, pin: Pin, entry: Entered<'a, K, V>) -> Self {
+        let refused = None;
+        Settled {
+            store,
+            pin,
+            entry,
+            refused,
+        }
+    }
+
     /// Calls the listener, unpinned. Returns the entry, of a call that replaces none.
     #[inline]
     pub(super) fn into_ref(self) -> Ref<'a, K, V> {
@@ -144,12 +155,7 @@ where
         replaces: bool,
     ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
         match self.attempt((key, value), hash, lifetime, replaces) {
-            (pin, Put::Done(entry)) => Ok(Settled {
-                store: &self.store,
-                pin,
-                entry,
-                refused: None,
-            }),
+            (pin, Put::Done(entry)) => Ok(Settled::new(&self.store, pin, entry)),
             (pin, put) => self.put_again(pin, put, hash, lifetime, replaces),
         }
     }
@@ -188,15 +194,7 @@ where
         let mut attempts = 0;
         loop {
             let pair = match put {
-                Put::Done(entry) => {
-                    let refused = None;
-                    return Ok(Settled {
-                        store,
-                        pin,
-                        entry,
-                        refused,
-                    });
-                }
+                Put::Done(entry) => return Ok(Settled::new(store, pin, entry)),
                 Put::Kept(found, pair) if self.is_used(&found) => {
                     let entry = Entered {
                         new: found,
@@ -306,23 +304,52 @@ where
         lifetime: impl Into<Lifetime>,
         mut update: impl FnMut(Option<&V>) -> (V, R),
     ) -> Result<R, InsertError<K, V>> {
-        let (mut key, lifetime) = (key, lifetime.into());
+        let (store, lifetime) = (&*self.store, lifetime.into());
+        let (mut key, mut attempts) = (key, 0);
+        let hash = self.hash(&key);
         loop {
-            let (done, result) = match self.entry(key) {
-                Entry::Occupied(entry) => {
-                    let (new, result) = update(Some(entry.get()));
-                    (entry.insert_with(new, lifetime).map(drop), result)
+            let pin = store.engine.pin();
+            let found = store.find(&pin, Wanted::new(hash, &key));
+            match found {
+                Some(found) if !store.is_living(&found) => {
+                    let notice = store.make_way(&pin, &found);
+                    drop(pin);
+                    if let Some(notice) = notice {
+                        notice.tell();
+                    }
+                    continue;
                 }
-                Entry::Vacant(entry) => {
-                    let (new, result) = update(None);
-                    (entry.insert_with(new, lifetime).map(drop), result)
-                }
-            };
-            match done {
-                Ok(()) => return Ok(result),
-                Err(refused) if refused.error == StoreError::Changed => key = refused.key,
-                Err(refused) => return Err(refused),
+                Some(found) if !self.is_used(&found) => continue,
+                _ => {}
             }
+            // SAFETY: found after the pin.
+            let (new, result) = update(found.map(|found| unsafe { &found.pair().1 }));
+            let pair = (key, new);
+            // The lifetime begins now, however long the closure has taken. It replaces this very value,
+            // which may have been used meanwhile.
+            let attempt = match (store.term(lifetime), found.map(|found| found.again())) {
+                (Err(error), _) => Err((Hindered::Refused(error), pair)),
+                (Ok((term, _)), None) => store.enter(&pin, hash, pair, term),
+                (Ok((term, now)), Some(same)) if store.is_living_at(&same, now) => {
+                    store.replace(&pin, &same, pair, term)
+                }
+                _ => Err((Hindered::Overtaken, pair)),
+            };
+            let (hindered, pair) = match attempt {
+                Ok(entry) => {
+                    drop(Settled::new(store, pin, entry).into_replaced());
+                    return Ok(result);
+                }
+                Err(hindered) => hindered,
+            };
+            drop(pin);
+            if let Hindered::Refused(error) = hindered {
+                let wanted = Wanted::new(hash, &pair.0);
+                if !store.makes_room(error, wanted, &mut attempts, store) {
+                    return Err(InsertError::of(pair, error));
+                }
+            }
+            key = pair.0;
         }
     }
 }
