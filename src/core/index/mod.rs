@@ -41,7 +41,7 @@
 //! # Growth (W7, W12)
 //!
 //! The *directory* is one word: up to eight classes in order of age, the youngest last, and a version. A
-//! table that gets crowded has a successor of twice its size installed by a swap of the directory. From then on:
+//! table that gets crowded has a larger successor installed by a swap of the directory. From then on:
 //!
 //! * New keys go to the youngest table only. Before a key's absence from an older table is believed, the
 //!   key's home there is **closed** by a read-modify-write on its header, after which nobody can publish there: either a
