@@ -366,7 +366,10 @@ impl<const OWN: usize> Table<OWN> {
         let (at, home) = self.home(hash);
         // Acquire, all of it, as in `matching`.
         let header = home.header.load(Ordering::Acquire);
-        let matching = self.matching(at, home, header, hash);
+        let mut matching = home.matching(hash) & header;
+        if matching == 0 && header & BITS >> OWN << OWN != 0 {
+            matching = self.matching_beyond(at, header, hash);
+        }
         if matching == 0 {
             // After the words: one that has been migrated meanwhile is in a younger table
             // (model `w12_a_pinned_glance_beside_a_carry`).
