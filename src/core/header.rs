@@ -210,6 +210,8 @@ impl NextExpiration {
 
     /// As [`is_closed`](Self::is_closed), by a read-modify-write: if it is not, the thread that
     /// closes it sees all that the caller has done before.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn is_closed_in_order(&self) -> bool {
         // survives: in loom the later read-modify-write of a word reads what the earlier has
         // written.
