@@ -21,8 +21,8 @@ pub(crate) struct Setup {
     pub(crate) budget: usize,
     pub(crate) seed: Option<u64>,
     pub(crate) pause_grace: Option<Duration>,
-    /// See [`Config::owners`].
-    pub(crate) owners: bool,
+    /// See [`Config::asymmetric`].
+    pub(crate) asymmetric: bool,
 }
 
 impl Default for Setup {
@@ -36,7 +36,7 @@ impl Default for Setup {
             budget: 4096,
             seed: None,
             pause_grace: None,
-            owners: false,
+            asymmetric: false,
         }
     }
 }
@@ -84,7 +84,7 @@ impl Setup {
             exact: self.exact,
             seed: random.next_u64(),
             pause_grace: self.pause_grace.map(nanos),
-            owners: self.owners,
+            asymmetric: self.asymmetric,
         };
         Ok((config, random))
     }

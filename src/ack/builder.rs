@@ -66,7 +66,10 @@ impl std::fmt::Debug for AckTrackerBuilder {
 impl Default for AckTrackerBuilder {
     fn default() -> Self {
         AckTrackerBuilder {
-            setup: Setup::default(),
+            setup: Setup {
+                asymmetric: true,
+                ..Setup::default()
+            },
             timeout: Some(Duration::from_secs(30)),
             early_capacity: 65_536,
             early_timeout: None,
@@ -222,6 +225,14 @@ impl AckTrackerBuilder {
             reaper: None,
             on_drop,
         })
+    }
+
+    /// As where the system has no fence of two sides.
+    #[cfg(expiry_loom)]
+    #[doc(hidden)]
+    pub fn without_fence(mut self) -> Self {
+        self.setup.asymmetric = false;
+        self
     }
 
     fn handler_target(&mut self) -> Target {

@@ -111,7 +111,6 @@ impl NextExpiration {
     }
 
     /// Whether [`lower`](Self::lower) would change nothing. For who has a fence before this, and looks at nothing else because of it.
-    #[cfg(feature = "async")]
     #[inline(always)]
     pub(crate) fn covers(&self, tick: u64) -> bool {
         let seen = self.0.load(Ordering::Relaxed);
@@ -203,11 +202,19 @@ impl NextExpiration {
         }
     }
 
-    /// Whether it is closed. By a read-modify-write, as an inserter's: if it is not, who closes it sees all that the caller has done before.
-    #[inline]
+    /// Whether it is closed. For a caller that has a fence before this.
+    #[inline(always)]
     pub(crate) fn is_closed(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == CLOSED
+    }
+
+    /// As [`is_closed`](Self::is_closed), by a read-modify-write: if it is not, the thread that
+    /// closes it sees all that the caller has done before.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn is_closed_in_order(&self) -> bool {
         // survives: in loom the later read-modify-write of a word reads what the earlier has
-        // written. A model of three threads, in which a load is not enough, runs too long.
+        // written.
         self.0.fetch_or(0, Ordering::AcqRel) == CLOSED
     }
 

@@ -47,7 +47,6 @@ impl Barrier {
     }
 
     /// Of what was written before this and what is read after it, and of the same at [`heavy`](Self::heavy), one side sees the other's.
-    #[cfg(feature = "async")]
     #[inline(always)]
     pub(crate) fn light() {
         #[cfg(not(expiry_loom))]

@@ -60,7 +60,7 @@ impl Default for TimeoutsBuilder {
         TimeoutsBuilder {
             setup: Setup {
                 interval: Some(INTERVAL),
-                owners: true,
+                asymmetric: true,
                 ..Setup::default()
             },
         }
@@ -107,7 +107,7 @@ impl TimeoutsBuilder {
     #[cfg(any(test, expiry_loom))]
     #[doc(hidden)]
     pub fn without_fence(mut self) -> Self {
-        self.setup.owners = false;
+        self.setup.asymmetric = false;
         self
     }
 }

@@ -254,7 +254,7 @@ impl Waiters {
         put(claim.slot, waker);
         claim.slot.set_lease(lease);
         self.count(mine, claim.id).registered.add(1);
-        let enforced = self.engine.enforce_own(spot.header, claim.id, deadline);
+        let enforced = self.engine.enforce_in(spot.header, claim.id, deadline);
         if enforced.is_err() && self.engine.end(claim.slot, lease).is_ok() {
             // Nobody has seen this one.
             self.finish(mine, &claim, End::Closed);

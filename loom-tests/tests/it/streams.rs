@@ -1,9 +1,9 @@
 //! Tasks that wait for what has ended: no wake-up is lost, and nothing that was told.
 
-use expiry::model::Told;
+use expiry::model::{stop_at, Told};
 use expiry::{AckTracker, Fate, ManualClock, ReceiverStream, RootId, WhenFull};
 use loom::sync::atomic::AtomicUsize;
-use loom_tests::{builder, large, model, thread, Task};
+use loom_tests::{builder, large, larger, model, thread, Task};
 use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -294,4 +294,43 @@ fn r6_init_and_shutdown_then_fail() {
     init_and_shutdown_then("r6_init_and_shutdown_then_fail", |tracker| {
         tracker.fail(7).is_ok()
     });
+}
+
+/// R6: as before, where another thread acks the root beside the shutdown, with the fence of two sides
+/// and without. It does not fail without the ack's side, nor without the read-modify-write.
+#[test]
+fn r6_an_ack_beside_a_shutdown_in_the_middle_of_an_init() {
+    for fence in [true, false] {
+        let name = "r6_an_ack_beside_a_shutdown_in_the_middle_of_an_init";
+        larger(&format!("{name}, fence: {fence}"), move || {
+            loom::stop_exploring();
+            let mut builder = builder(&ManualClock::new()).early_capacity(0);
+            if !fence {
+                builder = builder.without_fence();
+            }
+            let (tracker, outcomes) = builder.build_with_channel(4, WhenFull::Wait).unwrap();
+            let tracker = Arc::new(ManuallyDrop::new(tracker));
+            stop_at(|step| step == "root published");
+            let same = tracker.clone();
+            let init = thread::spawn(move || same.init(7, EDGE, 42));
+            thread::yield_now();
+            stop_at(|_| false);
+            let same = tracker.clone();
+            let ack = thread::spawn(move || same.ack(7, EDGE));
+            loom::explore();
+            assert!(tracker.shutdown(Fate::Cancel).is_empty());
+            let (task, mut stream) = (Task::new(), outcomes.into_stream());
+            let mut told = 0;
+            while let Poll::Ready(Some(_)) = task.next(&mut stream) {
+                told += 1;
+            }
+            let acked = ack.join().unwrap();
+            loom::stop_exploring();
+            let begun = init.join().unwrap();
+            assert_eq!(told, usize::from(begun.is_ok()), "{begun:?} {acked:?}");
+            assert_eq!(task.next(&mut stream), Poll::Ready(None));
+            let tracker = Arc::into_inner(tracker).expect("the other threads have ended");
+            drop(ManuallyDrop::into_inner(tracker));
+        });
+    }
 }

@@ -64,10 +64,10 @@ impl<P: Payload, C> Engine<P, C> {
     /// Whether a shutdown has closed the bucket of slot `id`: an entry that is live there all the
     /// same is the shutdown's to end, or, if that has not seen it, its claimer's, who will find the
     /// bucket closed. If not, the shutdown sees all that this thread has done before.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn has_closed(&self, id: u32) -> bool {
         let header = self.slots.header(id);
-        header.is_some_and(|header| header.next.is_closed())
+        header.is_some_and(|header| self.owners.is_closed(header))
     }
 
     /// Ends every entry, and calls `f` for each that this call ended. Returns whether the engine is

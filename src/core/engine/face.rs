@@ -16,8 +16,8 @@ pub(crate) struct Config {
     /// By how many nanoseconds late the driver takes it that the process has been stalled; see
     /// [`pause`](super::pause).
     pub(crate) pause_grace: Option<u64>,
-    /// Each entry has one owner, who alone ends it but for the driver; see [`owner`](super::owner).
-    pub(crate) owners: bool,
+    /// The driver makes a fence for the threads that set and end leases; see [`owner`](super::owner).
+    pub(crate) asymmetric: bool,
 }
 
 /// A slot that the caller owns alone.

@@ -162,7 +162,7 @@ impl<P: Payload, C> Engine<P, C> {
             wakeup: Wakeup::new(),
             reclaim: Reclaim::new(),
             stalls: Stalls::new(config.pause_grace),
-            owners: Owners::new(config.owners),
+            owners: Owners::new(config.asymmetric),
             leftover: Leftover::none(),
             process: process::current(),
             busy: Counter::default(),
@@ -433,9 +433,13 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// As [`enforce`](Self::enforce), for who has the header at hand.
+    /// As [`enforce`](Self::enforce), for a caller that has the header at hand. No read-modify-write
+    /// where the bucket [covers](Owners::is_covered) the lease.
     #[inline(always)]
     pub(crate) fn enforce_in(&self, header: &Header, id: u32, tick: u64) -> Result<(), Refused> {
+        if self.owners.is_covered(header, tick) {
+            return Ok(());
+        }
         match header.next.lower(tick) {
             Lowered::No => Ok(()),
             Lowered::Closed => Err(Refused::Closed),
@@ -444,16 +448,6 @@ impl<P: Payload, C> Engine<P, C> {
                 Ok(())
             }
         }
-    }
-
-    /// As [`enforce_in`](Self::enforce_in), for the owner of a lease that has just been set.
-    #[cfg(feature = "async")]
-    #[inline(always)]
-    pub(crate) fn enforce_own(&self, header: &Header, id: u32, tick: u64) -> Result<(), Refused> {
-        if self.owners.is_covered(header, tick) {
-            return Ok(());
-        }
-        self.enforce_in(header, id, tick)
     }
 
     #[cold]

@@ -1,8 +1,13 @@
-//! What an entry's owner does without a read-modify-write: registering it, and ending it.
+//! What threads do without a read-modify-write: registering an entry, asking whether its bucket is
+//! closed, and, as its owner, ending it.
 //!
 //! An entry of [`timeouts`](crate::timeouts) has one owner, and nearly all are ended by theirs,
 //! long before they are due. So the owner leaves the fence that each of the two takes to who
-//! drives, by a [`Barrier`]. Of the other faces' entries anybody may end any: they do not use this.
+//! drives, by a [`Barrier`].
+//!
+//! Any thread may end a root of an [`AckTracker`](crate::AckTracker), by a swap. Its threads register
+//! roots this way, and ask this way whether a bucket is closed. Keyed entries do neither: a thread
+//! that finds its bucket lowered leans on the read-modify-write (Q12).
 //!
 //! # Registering
 //!
@@ -19,6 +24,19 @@
 //! takes, behind a heavy side of its own: *covers* means that it is no later than `d` and has news,
 //! so that the scan will look at all slots. A shutdown closes the bucket in the same place, and a
 //! closed one covers nothing.
+//!
+//! # Asking whether a bucket is closed
+//!
+//! ```text
+//!   the thread that is about to end a root           the shutdown
+//!   undelivered := 1       (in its stripe)           next.close(), of all buckets
+//!   light                                            heavy
+//!   next is not closed: end the root by a swap       scan, and wait for undelivered = 0
+//! ```
+//!
+//! If the light side comes before the heavy one, the shutdown sees what that thread has done, and what
+//! that thread has seen: the root, and that its outcome is on its way. If not, the thread finds the
+//! bucket closed, and leaves the root to the shutdown, or to its init, which finds the same (R6).
 //!
 //! # Ending
 //!
@@ -44,6 +62,7 @@
 //! The number of stripes read is that of threads that have ever run at once, once for as many
 //! buckets as are looked at together.
 
+use crate::core::header::Header;
 use crate::core::lease::Lease;
 use crate::sync::asymmetric::Barrier;
 use crate::sync::park::Patience;
@@ -51,7 +70,6 @@ use crate::sync::{AtomicU64, Ordering};
 #[cfg(feature = "async")]
 use {
     super::deadline::MAX_LAPSE,
-    crate::core::header::Header,
     crate::core::lease::State,
     crate::core::slot::{Payload, Slot},
     crate::core::slots::Spot,
@@ -136,9 +154,8 @@ impl Owners {
         self.barrier.was_on()
     }
 
-    /// For the owner of a lease that has just been set, to expire at `tick`: whether the bucket
-    /// covers it, so that the driver need not be notified.
-    #[cfg(feature = "async")]
+    /// For a thread that has just set a lease, to expire at `tick`: whether the bucket covers it, so
+    /// that the driver need not be notified.
     #[inline(always)]
     pub(super) fn is_covered(&self, header: &Header, tick: u64) -> bool {
         if !self.barrier.is_on() {
@@ -146,6 +163,19 @@ impl Owners {
         }
         Barrier::light();
         header.next.covers(tick)
+    }
+
+    /// Whether a shutdown has closed the bucket. If not, the shutdown sees all that this thread has
+    /// done before: the light side comes before the heavy one of [`await_none`](Self::await_none).
+    #[inline(always)]
+    pub(super) fn is_closed(&self, header: &Header) -> bool {
+        if !self.barrier.is_on() {
+            return header.next.is_closed_in_order();
+        }
+        // survives: no model fails without it, as none does with a load in place of the
+        // read-modify-write. Without the heavy side `t4_shutdown_and_register_beside_another` fails.
+        Barrier::light();
+        header.next.is_closed()
     }
 
     /// Whether what is due then is less than three quarters of the ticks away after which leases

@@ -27,44 +27,63 @@ impl Trees {
         key: u64,
         xor: u64,
     ) -> Result<Ack, AckError> {
-        let mut seen = self.find_with(candidate, hash, key);
+        let done = self
+            .find_at(candidate, key)
+            .and_then(|found| self.ack_found(hash, &found, key, xor));
+        match done {
+            Some(done) => done,
+            None => self.ack_anywhere(hash, key, xor),
+        }
+    }
+
+    /// As [`ack_chosen_at`](Self::ack_chosen_at), for a root that is not where it most likely is, or
+    /// whose word another thread has just changed.
+    #[cold]
+    #[inline(never)]
+    fn ack_anywhere(&self, hash: u32, key: u64, xor: u64) -> Result<Ack, AckError> {
         loop {
-            let Some(found) = seen else {
-                match self.hold(hash, key, State::Early, Held::Share(xor))? {
-                    true => return Ok(Ack::Held),
-                    false => {
-                        seen = self.find_anywhere(hash, key);
-                        continue;
-                    }
+            let done = match self.find_anywhere(hash, key) {
+                Some(found) => self.ack_found(hash, &found, key, xor),
+                None => {
+                    let held = self.hold(hash, key, State::Early, Held::Share(xor))?;
+                    held.then_some(Ok(Ack::Held))
                 }
             };
-            if !found.lease.is_in(OPEN) {
-                return match found.lease.state() {
-                    State::InitingFailed => self.late(found.id),
-                    _ => Ok(Ack::Held),
-                };
+            if let Some(done) = done {
+                return done;
             }
-            let next = found.word ^ xor;
-            if found
-                .slot
-                .fields()
-                .word
-                .compare_exchange(found.word, next, Ordering::AcqRel, Ordering::Relaxed)
-                .is_err()
-            {
-                seen = self.find_anywhere(hash, key);
-                continue;
-            }
-            let target = self.target(key, found.lease.incarnation());
-            if next != target {
-                return Ok(if found.lease.state() == State::Early {
-                    Ack::Held
-                } else {
-                    Ack::Pending
-                });
-            }
-            return self.last_ack_of(hash, &found, key, target);
         }
+    }
+
+    /// Acks the root that was found. `None` if its word has changed since: look again.
+    #[inline(always)]
+    fn ack_found(
+        &self,
+        hash: u32,
+        found: &Found<'_>,
+        key: u64,
+        xor: u64,
+    ) -> Option<Result<Ack, AckError>> {
+        let Found { word, lease, .. } = *found;
+        if !lease.is_in(OPEN) {
+            return Some(match lease.state() {
+                State::InitingFailed => self.late(found.id),
+                _ => Ok(Ack::Held),
+            });
+        }
+        let next = word ^ xor;
+        let tree = found.slot.fields();
+        tree.word
+            .compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed)
+            .ok()?;
+        let target = self.target(key, lease.incarnation());
+        Some(if next == target {
+            self.last_ack_of(hash, found, key, target)
+        } else if lease.state() == State::Early {
+            Ok(Ack::Held)
+        } else {
+            Ok(Ack::Pending)
+        })
     }
 
     /// Finishes the ack that made the word its target.
@@ -91,6 +110,7 @@ impl Trees {
     ///
     /// A shutdown may have missed the root, which was not in the index yet. Its init, which is not
     /// through, then finds the bucket closed and ends the root without an outcome.
+    #[inline(always)]
     pub(super) fn complete_chosen(
         &self,
         mine: &Mine,

@@ -9,7 +9,7 @@ use crate::core::engine::{Claim, Refused};
 use crate::core::header::Header;
 use crate::core::index::{Insert, ANYWHERE};
 use crate::core::lease::{Lease, State};
-use crate::sync::Ordering;
+use crate::sync::{step, Ordering};
 use crate::time::Timeout;
 
 impl Trees {
@@ -55,6 +55,7 @@ impl Trees {
         if !index.insert_simply(&self.engine.pin(), new.hash, id) {
             return self.init_anywhere(who, *new, (xor, timeout), Ok(claim));
         }
+        step("root published");
         who.0.face.counts[self.engine.shard_of(id)].begun.add(1);
         if self.engine.enforce_in(header, id, new.deadline).is_ok() && xor != 0 {
             return Ok(());

@@ -114,25 +114,17 @@ impl Trees {
     #[inline(always)]
     pub(super) fn find(&self, hash: u32, key: u64) -> Option<Found<'_>> {
         let candidate = self.engine.index_of(hash).candidate(hash);
-        self.find_with(candidate, hash, key)
+        self.find_at(candidate, key)
+            .or_else(|| self.find_anywhere(hash, key))
     }
 
-    /// As [`find`](Self::find), with the result of
+    /// Looks whether the root is where it most likely is: the result of
     /// [`candidate`](crate::core::index::Index::candidate).
     #[inline(always)]
-    pub(super) fn find_with(
-        &self,
-        candidate: Option<Candidate<'_>>,
-        hash: u32,
-        key: u64,
-    ) -> Option<Found<'_>> {
-        if let Some(candidate) = candidate {
-            let found = self.holds(candidate.slot(), key, candidate.position());
-            if found.is_some() && candidate.is_believed() {
-                return found;
-            }
-        }
-        self.find_anywhere(hash, key)
+    pub(super) fn find_at(&self, candidate: Option<Candidate<'_>>, key: u64) -> Option<Found<'_>> {
+        let candidate = candidate?;
+        let found = self.holds(candidate.slot(), key, candidate.position())?;
+        candidate.is_believed().then_some(found)
     }
 
     #[cold]
