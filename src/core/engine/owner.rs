@@ -172,7 +172,7 @@ impl Owners {
         if !self.barrier.is_on() {
             return header.next.is_closed_in_order();
         }
-        // survives: no model fails without it, as none does with a load in place of the
+        // survives: the models of R6 do not fail without it, nor with a load in place of the
         // read-modify-write. Without the heavy side `t4_shutdown_and_register_beside_another` fails.
         Barrier::light();
         header.next.is_closed()
