@@ -9,7 +9,7 @@
 //! A table has `2^class` *homes*. A home is one cache line: a header and 7 words. Every two neighbouring homes share one
 //! *overflow line* of 8 words; a home that is full spills into its group's overflow line, then into the next group's, then
 //! into that of a group far away. So a table is well over half full before one of its homes has nowhere left to go, and
-//! the table must grow: 16 bytes a key then, and twice that just after. All words that belong to a home, wherever they
+//! the table must grow: 16 bytes a key then, and just after twice that, or four times in a small table. All words that belong to a home, wherever they
 //! lie, are governed by the home's header:
 //!
 //! ```text
