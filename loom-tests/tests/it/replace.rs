@@ -3,7 +3,7 @@
 
 use expiry::model::{Index, Inserted};
 use loom::sync::atomic::{AtomicU32, Ordering};
-use loom_tests::{at_once, bounded, deep, model, thread};
+use loom_tests::{at_once, bounded, deep, large, model, thread};
 use std::sync::{Arc, Mutex};
 
 /// The hash of the one key that there is, in all models but one.
@@ -190,7 +190,7 @@ fn a_swing_beside_a_migration() {
 #[test]
 fn a_swing_at_home_beside_a_migration() {
     for replaces_again in [false, true] {
-        model("a_swing_at_home_beside_a_migration", move || {
+        large("a_swing_at_home_beside_a_migration", move || {
             let rig = Rig::new();
             let other = rig.clone();
             let a = thread::spawn(move || {
@@ -412,7 +412,7 @@ fn a_copy_is_removed_before_it_is_mended() {
 /// [`a_swing_and_a_removal_beside_a_migration`] and [`two_swings_beside_a_migration`], which have a thread more.
 #[test]
 fn two_changes_beside_a_migration() {
-    model("two_changes_beside_a_migration, removed", || {
+    large("two_changes_beside_a_migration, removed", || {
         let rig = Rig::new();
         rig.index.grow();
         let other = rig.clone();
