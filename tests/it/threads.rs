@@ -281,6 +281,17 @@ fn growth_under_all_threads() {
 
 /// A bounded capacity is exact under all threads: never more than it, and not one less either.
 /// An index that has outgrown its table is carried over by the reaper at once, not when something next expires.
+fn wait_for_one_table(tracker: &AckTracker) {
+    let settled = || {
+        tracker
+            .metrics()
+            .shards
+            .iter()
+            .all(|shard| shard.tables == 1)
+    };
+    wait_for("the index to be carried over", settled);
+}
+
 #[test]
 fn growth_wakes_the_reaper() {
     let tracker = AckTracker::builder()
@@ -291,14 +302,7 @@ fn growth_wakes_the_reaper() {
         for id in round * 10_000..(round + 1) * 10_000 {
             tracker.init(id, 1, 0).unwrap();
         }
-        let settled = || {
-            tracker
-                .metrics()
-                .shards
-                .iter()
-                .all(|shard| shard.tables == 1)
-        };
-        wait_for("the index to be carried over", settled);
+        wait_for_one_table(&tracker);
     }
 }
 
@@ -311,14 +315,7 @@ fn growth_wakes_the_reaper_in_the_first_interval() {
     // The reaper has looked around by then.
     std::thread::sleep(std::time::Duration::from_millis(20));
     (0..10_000).for_each(|id| tracker.init(id, 1, 0).unwrap());
-    let settled = || {
-        tracker
-            .metrics()
-            .shards
-            .iter()
-            .all(|shard| shard.tables == 1)
-    };
-    wait_for("the index to be carried over", settled);
+    wait_for_one_table(&tracker);
 }
 
 #[test]

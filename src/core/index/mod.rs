@@ -9,8 +9,8 @@
 //! A table has `2^class` *homes*. A home is one cache line: a header and 7 words. Every two neighbouring homes share one
 //! *overflow line* of 8 words; a home that is full spills into its group's overflow line, then into the next group's, then
 //! into that of a group far away. So a table is well over half full before one of its homes has nowhere left to go, and
-//! the table must grow: 16 bytes a key then, and just after twice that, or four times in a small table. All words that belong to a home, wherever they
-//! lie, are governed by the home's header:
+//! the table must grow: 16 bytes a key then, and just after twice that, or four times in a small table. All words
+//! that belong to a home, wherever they lie, are governed by the home's header:
 //!
 //! ```text
 //!  header:  63 .. 32   31      30 .. 23    22 .. 15    14 .. 7     6 .. 0
@@ -43,9 +43,10 @@
 //! The *directory* is one word: up to eight classes in order of age, the youngest last, and a version. A
 //! table that gets crowded has a larger successor installed by a swap of the directory. From then on:
 //!
-//! * New keys go to the youngest table only. Before a key's absence from an older table is believed, the
-//!   key's home there is **closed** by a read-modify-write on its header, after which nobody can publish there: either a
-//!   competing publication came first, and the header shows it, or it fails and looks again.
+//! * A new key goes into a table only if its home is **closed** in all older ones, and they do not have the key. A
+//!   read-modify-write on a home's header closes it, after which no thread can publish there: either a competing
+//!   publication came first, and the header shows it, or it fails and looks again. So a simple insertion takes the first
+//!   table in which the home is open. Any other one closes the older homes, and takes the youngest table.
 //! * Look-ups go from old to young, and if nothing was found and the directory has changed, again.
 //! * The *migrating thread* (the engine's driver, or an inserting thread where the driver has
 //!   fallen behind; one at a time) closes the old homes one by one. For each word it closes the

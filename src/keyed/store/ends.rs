@@ -127,25 +127,17 @@ impl<K: 'static, V: 'static> Store<K, V> {
         named: Named,
         cause: Cause,
     ) -> EndedSlot<&Self, K, V> {
-        let Named {
-            pin,
-            hash,
-            position,
-        } = named;
-        self.engine
-            .with_stripe(|mine, _| self.finish(&pin, mine, claim, hash, position, cause))
+        self.engine.with_stripe(|mine, _| {
+            self.finish(&named.pin, mine, claim, named.hash, named.position, cause)
+        })
     }
 
     /// An entry has expired in a store without a listener. The driver sees to what waits to be freed when it has left
     /// the shard.
     pub(super) fn expired_unheard(&self, claim: &Claim<'_, Pair<K, V>>, named: Named) {
-        let Named {
-            pin,
-            hash,
-            position,
-        } = named;
         self.engine.with_stripe(|mine, _| {
-            let ended = self.finish(&pin, mine, claim, hash, position, Cause::Expired);
+            let (hash, position) = (named.hash, named.position);
+            let ended = self.finish(&named.pin, mine, claim, hash, position, Cause::Expired);
             std::mem::forget(ended);
             self.engine.free_later(mine, claim.id, true);
         });
