@@ -316,7 +316,7 @@ impl<M: Clone> Emitter<M> {
                 self.emit_found(stream, found, message, anchors);
                 Ok(())
             }
-            Err(why) => Err(EmitError { message, why }),
+            Err(why) => Err(EmitError::untracked(message, why)),
         }
     }
 

@@ -226,7 +226,7 @@ impl std::error::Error for Refused {}
 /// impl Spout<String> for Lines {
 ///     fn next(&mut self, out: &mut SpoutCollector<'_, String>) -> Next {
 ///         while let Some(line) = self.0.pop() {
-///             if let Err(EmitError { message, why }) = out.emit(line, 0) {
+///             if let Err(EmitError { message, why, .. }) = out.emit(line, 0) {
 ///                 assert_eq!(why, Refused::MaxPending);
 ///                 self.0.push(message);
 ///                 return Next::Ready;
@@ -244,14 +244,23 @@ impl std::error::Error for Refused {}
 /// assert_eq!(topology.metrics()[0].acked, 3);
 /// # Ok::<(), expiry_topology::BuildError>(())
 /// ```
-pub struct EmitError<M> {
+pub struct EmitError<M, Id = ()> {
     /// The message.
     pub message: M,
+    /// The id that the spout gave it; `()` for a bolt's message or an untracked one.
+    pub id: Id,
     /// Why it was not emitted.
     pub why: Refused,
 }
 
-impl<M> fmt::Debug for EmitError<M> {
+impl<M> EmitError<M> {
+    pub(crate) fn untracked(message: M, why: Refused) -> Self {
+        let id = ();
+        EmitError { message, id, why }
+    }
+}
+
+impl<M, Id> fmt::Debug for EmitError<M, Id> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EmitError")
             .field("why", &self.why)
@@ -259,10 +268,10 @@ impl<M> fmt::Debug for EmitError<M> {
     }
 }
 
-impl<M> fmt::Display for EmitError<M> {
+impl<M, Id> fmt::Display for EmitError<M, Id> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.why.fmt(f)
     }
 }
 
-impl<M> std::error::Error for EmitError<M> {}
+impl<M, Id> std::error::Error for EmitError<M, Id> {}

@@ -91,7 +91,11 @@ impl<C: ?Sized> Instance<C> {
         at: &mut W,
         f: impl FnOnce(&mut C, &mut W) -> R,
     ) -> Option<Result<R, Panicked>> {
-        let alive = self.alive.as_mut()?;
+        let Some(alive) = self.alive.as_mut() else {
+            // What `f` was to hand over is a user's.
+            discard(f);
+            return None;
+        };
         let done = guarded(at, |at| f(alive, at));
         Some(self.outlives(at, done))
     }

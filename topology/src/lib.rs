@@ -49,7 +49,7 @@
 //! ```
 //!
 //! `Numbers(0..10)`, in the examples of this crate's items, is a spout that emits these numbers,
-//! each with itself as its token.
+//! each with itself as its id.
 //!
 //! With the feature `metrics`, snapshots of components' counters are published through the facade
 //! of that name: module `publish`.

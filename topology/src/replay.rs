@@ -194,7 +194,7 @@ impl fmt::Display for Failure {
 /// let mut topology = topology.start_manual()?;
 /// assert!(topology.run(1_000, |next| clock.advance(next)));
 /// let letter: DeadLetter<u64> = letters.try_recv()?;
-/// assert_eq!((letter.message, letter.id, letter.component.as_str(), letter.attempts), (7, 7, "numbers", 3));
+/// assert_eq!((letter.message, letter.id.as_str(), letter.component.as_str(), letter.attempts), (7, "7", "numbers", 3));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -202,8 +202,8 @@ impl fmt::Display for Failure {
 pub struct DeadLetter<M> {
     /// The message.
     pub message: M,
-    /// The spout's token for it.
-    pub id: u64,
+    /// The spout's id for it, as the id's `Debug` writes it.
+    pub id: String,
     /// The spout.
     pub component: String,
     /// How many attempts it has had.

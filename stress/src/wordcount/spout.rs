@@ -210,7 +210,7 @@ impl Spout<Piece> for Reader {
         self.release(place(id), &attempt);
     }
 
-    fn replay(&mut self, id: u64, failure: &Failure, message: &mut Piece) {
+    fn replay(&mut self, &id: &u64, failure: &Failure, message: &mut Piece) {
         let Some(attempt) = self.take(id) else {
             return;
         };

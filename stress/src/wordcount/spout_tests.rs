@@ -42,7 +42,7 @@ fn a_line_that_is_given_up_or_ends_otherwise_is_a_violation() {
     let mut reader = begun_by_hand(&run);
     let mut message = Piece::line(reader.places[0].attempt.clone().unwrap());
     reader.replay(
-        0,
+        &0,
         &Failure::Failed {
             by: None,
             why: None,
@@ -51,7 +51,7 @@ fn a_line_that_is_given_up_or_ends_otherwise_is_a_violation() {
     );
     assert_eq!((message.attempt.number, reader.tally.failed), (1, 1));
     assert_eq!(run.checks.violations(), 0);
-    reader.replay(0, &Failure::Stopped, &mut message);
+    reader.replay(&0, &Failure::Stopped, &mut message);
     assert_eq!(run.checks.violations(), 1);
     reader.fail(0, &Failure::Stopped);
     assert_eq!(run.checks.violations(), 2);

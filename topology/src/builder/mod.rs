@@ -14,7 +14,7 @@ mod spec;
 mod spout;
 
 pub use bolt::{BoltSpec, Source};
-pub(crate) use spec::{BoltFactory, Input, Kind, Spec, SpoutFactory, StreamSpec};
+pub(crate) use spec::{BoltFactory, Input, Kind, Spec, StreamSpec};
 pub use spout::SpoutSpec;
 
 use crate::component::{Bolt, Context, Hook, Spout};
@@ -22,6 +22,7 @@ use crate::error::BuildError;
 use crate::graph::Graph;
 use crate::replay::DeadLetter;
 use crate::run::{ManualTopology, Topology};
+use crate::spout_task::{SpoutFactory, SpoutTask};
 use crate::wait::{Progressive, WaitStrategy};
 use expiry::Clock;
 use spec::{BoltKind, SpoutKind};
@@ -116,13 +117,15 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     }
 
     /// Adds a spout; `make` makes an instance for each task, and another one after a panic.
-    pub fn spout<S: Spout<M> + 'static>(
+    /// `Id` is the type of the spout's message ids.
+    pub fn spout<Id: fmt::Debug + Send + 'static, S: Spout<M, Id> + 'static>(
         &mut self,
         name: &str,
         make: impl Fn(&Context) -> S + Send + Sync + 'static,
     ) -> SpoutSpec<'_, M> {
+        let factory: SpoutFactory<M, Id> = Arc::new(move |context| Box::new(make(context)));
         let kind = Kind::Spout(SpoutKind {
-            factory: Arc::new(move |context| Box::new(make(context))),
+            make_task: Box::new(move |parts| Box::new(SpoutTask::new(parts, factory.clone()))),
             max_pending: 4096,
             timeout: None,
             replay: None,

@@ -1,13 +1,16 @@
 //! A component, as it was declared.
 
-use crate::component::{Bolt, Context, Spout};
+use crate::component::{Bolt, Context};
 use crate::error::BuildError;
 use crate::graph::{FieldHash, Grouping, DEFAULT};
 use crate::replay::Replay;
+use crate::spout_task::SpoutParts;
+use crate::task::Task;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) type SpoutFactory<M> = Arc<dyn Fn(&Context) -> Box<dyn Spout<M>> + Send + Sync>;
+/// Makes a task of a spout. The type of the spout's ids appears in no other part of a declaration.
+pub(crate) type MakeSpoutTask<M> = Box<dyn Fn(SpoutParts<M>) -> Box<dyn Task> + Send + Sync>;
 
 pub(crate) type BoltFactory<M> = Arc<dyn Fn(&Context) -> Box<dyn Bolt<M>> + Send + Sync>;
 
@@ -25,7 +28,7 @@ pub(crate) struct StreamSpec<M> {
 }
 
 pub(crate) struct SpoutKind<M> {
-    pub(crate) factory: SpoutFactory<M>,
+    pub(crate) make_task: MakeSpoutTask<M>,
     pub(crate) max_pending: usize,
     pub(crate) timeout: Option<Duration>,
     pub(crate) replay: Option<Replay>,

@@ -33,17 +33,17 @@ use std::time::Duration;
 /// assert_eq!(topology.metrics()[0].acked, 3);
 /// # Ok::<(), expiry_topology::BuildError>(())
 /// ```
-pub struct SpoutCollector<'a, M> {
-    pub(crate) desk: &'a mut Desk<M>,
+pub struct SpoutCollector<'a, M, Id = u64> {
+    pub(crate) desk: &'a mut Desk<M, Id>,
 }
 
-impl<M> fmt::Debug for SpoutCollector<'_, M> {
+impl<M, Id> fmt::Debug for SpoutCollector<'_, M, Id> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SpoutCollector")
     }
 }
 
-impl<M: Clone> SpoutCollector<'_, M> {
+impl<M: Clone, Id> SpoutCollector<'_, M, Id> {
     /// The topology's time, from its clock's origin on. In simulations it is the simulated time.
     #[must_use]
     pub fn now(&self) -> Duration {
@@ -63,8 +63,8 @@ impl<M: Clone> SpoutCollector<'_, M> {
     /// # Errors
     ///
     /// [`Refused::MaxPending`](crate::Refused::MaxPending) if there is no [room](Self::room), with
-    /// the message.
-    pub fn emit(&mut self, message: M, id: u64) -> Result<(), EmitError<M>> {
+    /// the message and the id.
+    pub fn emit(&mut self, message: M, id: Id) -> Result<(), EmitError<M, Id>> {
         self.desk.emit(Ok(0), None, message, id)
     }
 
@@ -74,7 +74,7 @@ impl<M: Clone> SpoutCollector<'_, M> {
     ///
     /// As [`emit`](Self::emit), and
     /// [`Refused::UndeclaredStream`](crate::Refused::UndeclaredStream).
-    pub fn emit_on(&mut self, stream: &str, message: M, id: u64) -> Result<(), EmitError<M>> {
+    pub fn emit_on(&mut self, stream: &str, message: M, id: Id) -> Result<(), EmitError<M, Id>> {
         let stream = self.desk.emitter.stream(stream);
         self.desk.emit(stream, None, message, id)
     }
@@ -90,8 +90,8 @@ impl<M: Clone> SpoutCollector<'_, M> {
         stream: &str,
         task: usize,
         message: M,
-        id: u64,
-    ) -> Result<(), EmitError<M>> {
+        id: Id,
+    ) -> Result<(), EmitError<M, Id>> {
         let stream = self.desk.emitter.stream(stream);
         self.desk.emit(stream, Some(task), message, id)
     }

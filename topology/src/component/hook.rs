@@ -2,6 +2,7 @@
 
 use super::Context;
 use crate::replay::Failure;
+use std::fmt;
 use std::time::Duration;
 
 /// Called at each event, by the thread on which it happens, for tracing and for metrics of your
@@ -45,12 +46,12 @@ pub trait Hook<M>: Send + Sync {
 
     /// A spout's message was acked, so long after its first emission. The hook is called before the
     /// spout's `ack`.
-    fn spout_ack(&self, task: &Context, id: u64, took: Duration) {
+    fn spout_ack(&self, task: &Context, id: &dyn fmt::Debug, took: Duration) {
         let _ = (task, id, took);
     }
 
     /// An attempt at a spout's message has failed. There is another attempt if `is_last` is false.
-    fn spout_fail(&self, task: &Context, id: u64, failure: &Failure, is_last: bool) {
+    fn spout_fail(&self, task: &Context, id: &dyn fmt::Debug, failure: &Failure, is_last: bool) {
         let _ = (task, id, failure, is_last);
     }
 

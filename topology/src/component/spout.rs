@@ -59,9 +59,13 @@ pub enum Next {
 /// emitted again.
 ///
 /// An instance that panics is replaced, without a [`close`](Self::close). The next instance is
-/// called with the outcomes of all messages of the task, by their tokens. The topology does not
-/// need distinct tokens. But if two messages share one, the spout does not know which of them has
+/// called with the outcomes of all messages of the task, by their ids. The topology does not
+/// need distinct ids. But if two messages share one, the spout does not know which of them has
 /// ended.
+///
+/// `Id` is the type of the ids: a number, or what the spout needs to settle the message at its
+/// source. The task keeps a message's id while the message is pending, and moves it into the last
+/// call.
 ///
 /// # Examples
 ///
@@ -82,7 +86,7 @@ pub enum Next {
 ///         self.1.send(format!("{id} acked")).expect("it is read");
 ///     }
 ///
-///     fn replay(&mut self, id: u64, _: &Failure, word: &mut String) {
+///     fn replay(&mut self, id: &u64, _: &Failure, word: &mut String) {
 ///         *word = word.to_lowercase();
 ///         self.1.send(format!("{id} once more")).expect("it is read");
 ///     }
@@ -106,7 +110,7 @@ pub enum Next {
 /// assert_eq!(told, ["0 acked", "1 acked", "1 once more", "2 given up", "2 once more"]);
 /// # Ok::<(), expiry_topology::BuildError>(())
 /// ```
-pub trait Spout<M>: Send {
+pub trait Spout<M, Id = u64>: Send {
     /// The first call of an instance, also after a restart. It can neither fail nor report: do what
     /// may go wrong in [`next`](Self::next).
     fn open(&mut self, context: &Context) {
@@ -116,26 +120,26 @@ pub trait Spout<M>: Send {
     /// Asks for messages. The spout emits one or a few now, while there is
     /// [room](SpoutCollector::room). The call is not made while there is no room, while bolts have
     /// no room for what was emitted before, or while the topology is inactive.
-    fn next(&mut self, out: &mut SpoutCollector<'_, M>) -> Next;
+    fn next(&mut self, out: &mut SpoutCollector<'_, M, Id>) -> Next;
 
-    /// All that was derived from the message with this token has been acked. Called once for each
+    /// All that was derived from the message with this id has been acked. Called once for each
     /// message.
-    fn ack(&mut self, id: u64) {
+    fn ack(&mut self, id: Id) {
         let _ = id;
     }
 
-    /// The message with this token is given up: its last attempt has failed or timed out. Called
+    /// The message with this id is given up: its last attempt has failed or timed out. Called
     /// once for each such message, instead of `ack`. Without [`replay`](crate::SpoutSpec::replay)
     /// the first attempt is the last one, and the spout may emit the message again by itself, as in
     /// Storm.
-    fn fail(&mut self, id: u64, failure: &Failure) {
+    fn fail(&mut self, id: Id, failure: &Failure) {
         let _ = (id, failure);
     }
 
-    /// An attempt at the message with this token has failed or timed out, and there is another one
+    /// An attempt at the message with this id has failed or timed out, and there is another one
     /// after the pause, with `message`. The spout may change it for the next attempt, for example
     /// to count the attempts. The topology emits it: the spout need do nothing.
-    fn replay(&mut self, id: u64, failure: &Failure, message: &mut M) {
+    fn replay(&mut self, id: &Id, failure: &Failure, message: &mut M) {
         let _ = (id, failure, message);
     }
 

@@ -11,7 +11,7 @@ use crate::gate::Gate;
 use crate::inbox::{Bell, Call, Inbox, Jam};
 use crate::metrics::Stats;
 use crate::outcomes::{Desks, Ended};
-use crate::spout_task::{SpoutParts, SpoutTask};
+use crate::spout_task::SpoutParts;
 use crate::sync::Parker;
 use crate::task::{Shared, Task};
 use crate::wait::WaitStrategy;
@@ -183,18 +183,17 @@ pub(super) fn assemble<M: Clone + Send + 'static>(
                     let Some((outcomes, number)) = outcomes.next() else {
                         unreachable!("there is one for each task of a spout");
                     };
-                    Box::new(SpoutTask::new(SpoutParts {
+                    (spout.make_task)(SpoutParts {
                         emitter,
                         shared: shared.clone(),
                         number,
                         outcomes,
                         jam: jams[at].clone(),
-                        factory: spout.factory.clone(),
                         max_pending: spout.max_pending,
                         timeout: spout.timeout,
                         replay: spout.replay,
                         on_dead_letter: on_dead_letter.clone(),
-                    }))
+                    })
                 }
                 Kind::Bolt(bolt) => {
                     let inbox = lanes[graph.first_lane[at] + task].clone();

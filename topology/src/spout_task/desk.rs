@@ -12,10 +12,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A spout task's messages, from their emission on. One thread has it, and lends it to the spout.
-pub(crate) struct Desk<M> {
+pub(crate) struct Desk<M, Id> {
     pub(crate) emitter: Emitter<M>,
     pub(crate) shared: Arc<Shared>,
-    pub(super) places: Places<M>,
+    pub(super) places: Places<M, Id>,
     pub(super) trees: Trees<M>,
     /// The places of acked messages whose acks the spout has not been called with yet.
     pub(super) acked: VecDeque<u32>,
@@ -25,7 +25,7 @@ pub(crate) struct Desk<M> {
     pub(super) now: u64,
 }
 
-impl<M: Clone> Workplace for Desk<M> {
+impl<M: Clone, Id> Workplace for Desk<M, Id> {
     type Message = M;
 
     fn emitter(&self) -> &Emitter<M> {
@@ -37,7 +37,7 @@ impl<M: Clone> Workplace for Desk<M> {
     }
 }
 
-impl<M: Clone> Desk<M> {
+impl<M: Clone, Id> Desk<M, Id> {
     /// How many more messages may be pending.
     pub(crate) fn room(&self) -> usize {
         self.places.room()
@@ -49,16 +49,16 @@ impl<M: Clone> Desk<M> {
         stream: Result<usize, Refused>,
         direct: Option<usize>,
         message: M,
-        id: u64,
-    ) -> Result<(), EmitError<M>> {
+        id: Id,
+    ) -> Result<(), EmitError<M, Id>> {
         let Some(place) = self.places.next() else {
             let why = Refused::MaxPending;
-            return Err(EmitError { message, why });
+            return Err(EmitError { message, id, why });
         };
         // The calls that may panic come first.
         let (stream, found) = match self.emitter.find(stream, &message, direct) {
             Ok(found) => found,
-            Err(why) => return Err(EmitError { message, why }),
+            Err(why) => return Err(EmitError { message, id, why }),
         };
         let kept = self.keeps.then(|| message.clone());
         self.places.enter(Pending {
@@ -104,7 +104,7 @@ impl<M: Clone> Desk<M> {
                 self.trees.add_untracked(emitter, stream, found, message);
                 Ok(())
             }
-            Err(why) => Err(EmitError { message, why }),
+            Err(why) => Err(EmitError::untracked(message, why)),
         }
     }
 

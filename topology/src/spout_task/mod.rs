@@ -16,8 +16,8 @@ mod trees;
 
 pub(crate) use desk::Desk;
 
-use crate::builder::{OnDeadLetter, SpoutFactory};
-use crate::component::{Next, Spout};
+use crate::builder::OnDeadLetter;
+use crate::component::{Context, Next, Spout};
 use crate::emit::Emitter;
 use crate::inbox::{Inbox, Jam};
 use crate::instance::Instance;
@@ -28,6 +28,7 @@ use expiry::{AckError, Timeout};
 use places::Places;
 use replays::Replays;
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,10 +40,12 @@ const FULL_PAUSE: u64 = 1_000_000;
 /// How long the task leaves a spout alone that has no message, in nanoseconds.
 const IDLE_PAUSE: u64 = 1_000_000;
 
-pub(crate) struct SpoutTask<M> {
-    spout: Instance<dyn Spout<M>>,
-    factory: SpoutFactory<M>,
-    desk: Desk<M>,
+pub(crate) type SpoutFactory<M, Id> = Arc<dyn Fn(&Context) -> Box<dyn Spout<M, Id>> + Send + Sync>;
+
+pub(crate) struct SpoutTask<M, Id> {
+    spout: Instance<dyn Spout<M, Id>>,
+    factory: SpoutFactory<M, Id>,
+    desk: Desk<M, Id>,
     replays: Replays<M>,
     /// Where the outcomes of this task's messages arrive.
     outcomes: Arc<Inbox<Ended>>,
@@ -63,22 +66,21 @@ pub(crate) struct SpoutTask<M> {
     last: u64,
 }
 
-/// What a spout's task is made of.
+/// What a spout's task is made of, beside the spout.
 pub(crate) struct SpoutParts<M> {
     pub(crate) emitter: Emitter<M>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) number: u32,
     pub(crate) outcomes: Arc<Inbox<Ended>>,
     pub(crate) jam: Arc<Jam>,
-    pub(crate) factory: SpoutFactory<M>,
     pub(crate) max_pending: usize,
     pub(crate) timeout: Option<Duration>,
     pub(crate) replay: Option<Replay>,
     pub(crate) on_dead_letter: Option<Arc<OnDeadLetter<M>>>,
 }
 
-impl<M: Clone + Send + 'static> SpoutTask<M> {
-    pub(crate) fn new(parts: SpoutParts<M>) -> Self {
+impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id> {
+    pub(crate) fn new(parts: SpoutParts<M>, factory: SpoutFactory<M, Id>) -> Self {
         let last = parts.shared.clock.now();
         let timeout = parts.timeout.map_or(Timeout::Default, Timeout::After);
         let replays = Replays::new(parts.replay, parts.on_dead_letter);
@@ -93,7 +95,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
                 keeps: replays.need_copies(),
                 now: last,
             },
-            factory: parts.factory,
+            factory,
             replays,
             outcomes: parts.outcomes,
             jam: parts.jam,
@@ -131,7 +133,10 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
 
     /// Calls the spout, and makes an instance before if there is none. `None` if the call has
     /// panicked, or there is no instance.
-    fn call<R>(&mut self, f: impl FnOnce(&mut dyn Spout<M>, &mut Desk<M>) -> R) -> Option<R> {
+    fn call<R>(
+        &mut self,
+        f: impl FnOnce(&mut dyn Spout<M, Id>, &mut Desk<M, Id>) -> R,
+    ) -> Option<R> {
         self.is_made();
         let done = self
             .spout
@@ -223,7 +228,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
     }
 }
 
-impl<M: Clone + Send + 'static> Task for SpoutTask<M> {
+impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> Task for SpoutTask<M, Id> {
     fn step(&mut self) -> Step {
         let now = self.desk.shared.clock.now();
         let since = now.saturating_sub(std::mem::replace(&mut self.last, now));

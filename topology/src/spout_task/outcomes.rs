@@ -5,9 +5,10 @@ use crate::outcomes::Ended;
 use crate::replay::Failure;
 use crate::task::{discard, SAMPLED};
 use expiry::Reason;
+use std::fmt;
 use std::time::Duration;
 
-impl<M: Clone + Send + 'static> SpoutTask<M> {
+impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id> {
     /// Calls the spout with the outcomes that have come. Returns whether there were any.
     pub(super) fn settle(&mut self) -> bool {
         let mut any = false;
@@ -64,7 +65,7 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
                         emitter.stats.took(took);
                     }
                     let took = Duration::from_nanos(took);
-                    emitter.tell(|hook| hook.spout_ack(&emitter.context, id, took));
+                    emitter.tell(|hook| hook.spout_ack(&emitter.context, &id, took));
                     spout.ack(id);
                 }
             });

@@ -5,9 +5,9 @@
 //! spout's task has as many places as may be pending, so a spout with no free place emits nothing.
 
 /// A message that is in flight, or that waits to be emitted again.
-pub(super) struct Pending<M> {
+pub(super) struct Pending<M, Id> {
     /// The spout's name for the message.
-    pub(super) id: u64,
+    pub(super) id: Id,
     pub(super) stream: usize,
     pub(super) direct: Option<usize>,
     /// A copy, if the message may have to be emitted again, or become a dead letter.
@@ -22,12 +22,12 @@ pub(super) struct Pending<M> {
 ///
 /// A place is free, or it holds a pending message, or its message has been taken and its last
 /// outcome is being delivered.
-pub(super) struct Places<M> {
-    places: Vec<Option<Pending<M>>>,
+pub(super) struct Places<M, Id> {
+    places: Vec<Option<Pending<M, Id>>>,
     free: Vec<u32>,
 }
 
-impl<M> Places<M> {
+impl<M, Id> Places<M, Id> {
     /// So many free places; the builder has checked that they fit in 32 bits.
     pub(super) fn new(places: usize) -> Self {
         Places {
@@ -53,7 +53,7 @@ impl<M> Places<M> {
     }
 
     /// Puts a message into the [next](Self::next) place.
-    pub(super) fn enter(&mut self, pending: Pending<M>) {
+    pub(super) fn enter(&mut self, pending: Pending<M, Id>) {
         if let Some(place) = self.free.pop() {
             self.places[place as usize] = Some(pending);
         }
@@ -61,17 +61,17 @@ impl<M> Places<M> {
 
     /// The message in a place. `None` for the owner of a root that code outside the topology
     /// issued.
-    pub(super) fn get(&self, place: u32) -> Option<&Pending<M>> {
+    pub(super) fn get(&self, place: u32) -> Option<&Pending<M, Id>> {
         self.places.get(place as usize)?.as_ref()
     }
 
     /// Mutable [`get`](Self::get).
-    pub(super) fn get_mut(&mut self, place: u32) -> Option<&mut Pending<M>> {
+    pub(super) fn get_mut(&mut self, place: u32) -> Option<&mut Pending<M, Id>> {
         self.places.get_mut(place as usize)?.as_mut()
     }
 
     /// Takes the message out of a place, which stays taken until it is [freed](Self::free).
-    pub(super) fn take(&mut self, place: u32) -> Option<Pending<M>> {
+    pub(super) fn take(&mut self, place: u32) -> Option<Pending<M, Id>> {
         self.places.get_mut(place as usize)?.take()
     }
 

@@ -1,5 +1,6 @@
 //! Messages that have failed: they are emitted again after a pause, or given up.
 
+use super::places::Pending;
 use super::SpoutTask;
 use crate::builder::OnDeadLetter;
 use crate::instance::guarded;
@@ -8,6 +9,7 @@ use crate::task::discard;
 use rand::rngs::SmallRng;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::fmt;
 use std::sync::Arc;
 
 /// Which messages are to be emitted again, and what becomes of the others.
@@ -63,7 +65,7 @@ impl<M> Replays<M> {
     }
 }
 
-impl<M: Clone + Send + 'static> SpoutTask<M> {
+impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id> {
     /// Handles a failure of the message in `place`: asks the spout for a replay, or gives it up.
     pub(super) fn failed(&mut self, place: u32, failure: Failure) {
         let stats = &self.desk.emitter.stats;
@@ -74,17 +76,22 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
         let Some(pending) = self.desk.places.get(place) else {
             return;
         };
-        let (id, attempts) = (pending.id, pending.attempts);
         let random = &mut self.desk.emitter.random;
-        let pause = self.replays.pause(attempts, &failure, random);
+        let pause = self.replays.pause(pending.attempts, &failure, random);
         let emitter = &self.desk.emitter;
-        emitter.tell(|hook| hook.spout_fail(&emitter.context, id, &failure, pause.is_none()));
+        let is_last = pause.is_none();
+        emitter.tell(|hook| hook.spout_fail(&emitter.context, &pending.id, &failure, is_last));
         let Some(pause) = pause else {
             return self.give_up(place, failure);
         };
         self.call(|spout, desk| {
             let pending = desk.places.get_mut(place);
-            if let Some(message) = pending.and_then(|pending| pending.message.as_mut()) {
+            if let Some(Pending {
+                id,
+                message: Some(message),
+                ..
+            }) = pending
+            {
                 spout.replay(id, &failure, message);
             }
         });
@@ -100,14 +107,16 @@ impl<M: Clone + Send + 'static> SpoutTask<M> {
         self.desk.emitter.stats.dead.add(1);
         match (self.replays.on_dead_letter.clone(), pending.message) {
             (Some(handler), Some(message)) => {
-                let letter = DeadLetter {
-                    message,
-                    id: pending.id,
-                    component: self.desk.emitter.context.component().to_string(),
-                    attempts: pending.attempts,
-                    failure: failure.clone(),
-                };
-                if let Err(panicked) = guarded(&mut self.desk, |_| handler(letter)) {
+                let told = guarded(&mut self.desk, |desk| {
+                    handler(DeadLetter {
+                        message,
+                        id: format!("{:?}", pending.id),
+                        component: desk.emitter.context.component().to_string(),
+                        attempts: pending.attempts,
+                        failure: failure.clone(),
+                    });
+                });
+                if let Err(panicked) = told {
                     let error = format!("the handler of dead letters {panicked}");
                     self.desk.emitter.report(&error);
                 }

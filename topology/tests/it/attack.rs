@@ -6,6 +6,7 @@ use expiry_topology::{
     Bolt, BoltCollector, Context, Failure, Hook, Next, Replay, Spout, SpoutCollector,
     TopologyBuilder, Tuple, Wait,
 };
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -782,7 +783,7 @@ fn everything_may_panic() {
             self.1.note(Told::Fail(id, failure.into()));
             self.2.roll();
         }
-        fn replay(&mut self, _: u64, _: &Failure, message: &mut Message) {
+        fn replay(&mut self, _: &u64, _: &Failure, message: &mut Message) {
             self.2.roll();
             message.0 += 1;
             self.2.roll();
@@ -829,10 +830,10 @@ fn everything_may_panic() {
         fn execute(&self, _: &Context, _: Duration) {
             self.0.roll();
         }
-        fn spout_ack(&self, _: &Context, _: u64, _: Duration) {
+        fn spout_ack(&self, _: &Context, _: &dyn fmt::Debug, _: Duration) {
             self.0.roll();
         }
-        fn spout_fail(&self, _: &Context, _: u64, _: &Failure, _: bool) {
+        fn spout_fail(&self, _: &Context, _: &dyn fmt::Debug, _: &Failure, _: bool) {
             self.0.roll();
         }
         fn error(&self, _: &Context, _: &str) {

@@ -523,15 +523,12 @@ fn build(book: &Arc<Book>) -> TopologyBuilder<Job> {
     let letters = book.clone();
     builder.on_dead_letter(move |letter: DeadLetter<Job>| {
         letters.letters.fetch_add(1, Relaxed);
-        let task = (letter.id / plan.messages) as usize;
-        let pending = letters.ledgers[task]
-            .lock()
-            .unwrap()
-            .pending
-            .contains(&letter.id);
-        let right = pending && letter.attempts == plan.attempts && letter.message.id == letter.id;
+        let id = letter.message.id;
+        let task = (id / plan.messages) as usize;
+        let pending = letters.ledgers[task].lock().unwrap().pending.contains(&id);
+        let right = pending && letter.attempts == plan.attempts && letter.id == id.to_string();
         letters.check(right, || format!("{letter:?}"));
-        if letter.id % 10 == 0 {
+        if id % 10 == 0 {
             letters.panic("source");
         }
     });

@@ -5,6 +5,7 @@ use expiry::ManualClock;
 use expiry_topology::{
     Context, Failure, Hook, Next, Replay, Spout, SpoutCollector, Tuple, Wait, WaitStrategy,
 };
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -577,11 +578,11 @@ fn hooks_are_told() {
         fn fail(&self, task: &Context) {
             self.0.note(format!("{} fails", task.component()));
         }
-        fn spout_ack(&self, _: &Context, id: u64, _took: Duration) {
-            self.0.note(format!("{id} is acked"));
+        fn spout_ack(&self, _: &Context, id: &dyn fmt::Debug, _took: Duration) {
+            self.0.note(format!("{id:?} is acked"));
         }
-        fn spout_fail(&self, _: &Context, id: u64, failure: &Failure, is_last: bool) {
-            self.0.note(format!("{id}: {failure}, {is_last}"));
+        fn spout_fail(&self, _: &Context, id: &dyn fmt::Debug, failure: &Failure, is_last: bool) {
+            self.0.note(format!("{id:?}: {failure}, {is_last}"));
         }
         fn error(&self, task: &Context, error: &str) {
             self.0.note(format!("{}: {error}", task.component()));
@@ -589,7 +590,7 @@ fn hooks_are_told() {
     }
     struct Rude;
     impl Hook<u64> for Rude {
-        fn spout_ack(&self, _: &Context, _: u64, _: Duration) {
+        fn spout_ack(&self, _: &Context, _: &dyn fmt::Debug, _: Duration) {
             std::panic::resume_unwind(Box::new("rude"));
         }
     }
@@ -776,7 +777,7 @@ fn a_message_that_cannot_be_copied_is_a_dead_letter() {
         (metrics.panics, metrics.dead_letters, metrics.pending),
         (1, 1, 0)
     );
-    assert_eq!(letters.all(), [7]);
+    assert_eq!(letters.all(), ["7"]);
     assert_eq!(told.all(), [Told::Fail(7, Why::Failed)]);
 }
 

@@ -323,7 +323,7 @@ fn replays_back_off_and_end_in_a_dead_letter() {
         letters.all(),
         [(
             1,
-            1,
+            "1".to_string(),
             4,
             "it was failed by \"picky\": not at attempt 3".to_string()
         )]
@@ -433,7 +433,7 @@ fn a_spout_may_change_what_is_emitted_again() {
             Next::Done
         }
 
-        fn replay(&mut self, id: u64, failure: &Failure, message: &mut u64) {
+        fn replay(&mut self, &id: &u64, failure: &Failure, message: &mut u64) {
             self.0.note((id, failure.clone()));
             *message += 1;
             assert!(!self.1, "what is changed before a panic is kept");
@@ -478,6 +478,69 @@ fn a_spout_may_change_what_is_emitted_again() {
         let spout = &topology.metrics()[0];
         assert_eq!((spout.acked, spout.panics), (1, 2 * u64::from(panics)));
     }
+}
+
+/// A spout's ids are of its own type. Each is moved into the message's last call, also after a panic
+/// of the spout in between; a refused emission gives it back.
+#[test]
+fn ids_are_of_the_spouts_own_type() {
+    #[derive(Debug)]
+    struct Id(String);
+    struct Own(u64, Log<String>);
+    impl Spout<u64, Id> for Own {
+        fn next(&mut self, out: &mut SpoutCollector<'_, u64, Id>) -> Next {
+            while self.0 < 3 {
+                out.emit(self.0, Id(format!("m{}", self.0))).unwrap();
+                self.0 += 1;
+            }
+            let refused = out.emit(3, Id("m3".to_string())).unwrap_err();
+            assert_eq!((refused.message, &*refused.id.0), (3, "m3"));
+            Next::Done
+        }
+
+        fn ack(&mut self, Id(id): Id) {
+            self.1.note(format!("{id} acked"));
+            panic!("another instance gets the other outcomes");
+        }
+
+        fn replay(&mut self, Id(id): &Id, _: &Failure, _: &mut u64) {
+            self.1.note(format!("{id} again"));
+            assert_ne!(id, "m1", "the same id comes again after a panic");
+        }
+
+        fn fail(&mut self, Id(id): Id, _: &Failure) {
+            self.1.note(format!("{id} given up"));
+        }
+    }
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    let log = told.clone();
+    builder
+        .spout("own", move |_| Own(log.all().len() as u64 * 9, log.clone()))
+        .max_pending(3)
+        .replay(Replay::default().attempts(2));
+    let ends = told.clone();
+    builder.on_dead_letter(move |letter| ends.note(format!("{} dead", letter.id)));
+    let bolt = |tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>| match *tuple {
+        0 => out.ack(tuple),
+        _ => out.fail(tuple),
+    };
+    builder.bolt("picky", move |_| each(bolt)).shuffle("own");
+    let mut topology = builder.start_manual().unwrap();
+    run(&mut topology, &clock, SECOND);
+    let mut told = told.all();
+    told.sort();
+    let [one, two] = [1, 2].map(|n| {
+        [
+            format!("Id(\"m{n}\") dead"),
+            format!("m{n} again"),
+            format!("m{n} given up"),
+        ]
+    });
+    let mut expected = [vec!["m0 acked".to_string()], one.into(), two.into()].concat();
+    expected.sort();
+    assert_eq!(told, expected);
+    assert_eq!(topology.metrics()[0].panics, 2);
 }
 
 /// Bolts' metrics say what their acks and fails did to trees, and a bolt can learn it at once.
