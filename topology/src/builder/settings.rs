@@ -62,7 +62,8 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
         self
     }
 
-    /// Spouts emit nothing until [`Topology::activate`](crate::Topology::activate).
+    /// Spouts are neither made nor opened before [`Topology::activate`](crate::Topology::activate).
+    /// Bolts are made at once.
     pub fn start_inactive(&mut self) -> &mut Self {
         self.inactive = true;
         self

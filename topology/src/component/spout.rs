@@ -112,7 +112,10 @@ pub enum Next {
 /// ```
 pub trait Spout<M, Id = u64>: Send {
     /// The first call of an instance, also after a restart. It can neither fail nor report: do what
-    /// may go wrong in [`next`](Self::next).
+    /// may go wrong in [`next`](Self::next). A topology that
+    /// [starts inactive](crate::TopologyBuilder::start_inactive) makes its spouts at the first
+    /// activation. After that an instance that panics is replaced at once, also while the topology
+    /// is inactive.
     fn open(&mut self, context: &Context) {
         let _ = context;
     }
@@ -151,6 +154,6 @@ pub trait Spout<M, Id = u64>: Send {
     fn deactivate(&mut self) {}
 
     /// The last call, also if the topology is killed or dropped. The spout gets no outcome of
-    /// messages that are pending by then.
+    /// messages that are pending by then. A spout that was never opened is not closed.
     fn close(&mut self) {}
 }

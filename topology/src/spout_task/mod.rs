@@ -52,6 +52,8 @@ pub(crate) struct SpoutTask<M, Id> {
     jam: Arc<Jam>,
     /// Whether the last step emitted nothing because of the jam.
     is_jammed: bool,
+    /// Whether the topology has been active. The spout is not made before.
+    has_begun: bool,
     /// Whether the spout was activated, and not deactivated since.
     is_active: bool,
     /// Whether the spout has said that it will emit no more.
@@ -86,6 +88,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         let replays = Replays::new(parts.replay, parts.on_dead_letter);
         SpoutTask {
             spout: Instance::new(),
+            has_begun: parts.shared.gate.is_open(),
             desk: Desk {
                 emitter: parts.emitter,
                 shared: parts.shared,
@@ -110,8 +113,11 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
     }
 
     /// Makes an instance of the spout if there is none. Returns whether there is one: making it may
-    /// panic, and is not repeated for a while then.
+    /// panic, and is not repeated for a while then. None is made before the first activation.
     fn is_made(&mut self) -> bool {
+        if !self.has_begun {
+            return false;
+        }
         let SpoutTask {
             spout,
             factory,
@@ -174,6 +180,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         if is_open {
             let desk = &self.desk;
             if desk.emitter.stats.visitor.enter(&desk.shared.gate) {
+                self.has_begun = true;
                 self.call(|spout, _| spout.activate());
                 // Not before: an instance that the call makes would be activated twice.
                 self.is_active = true;
@@ -267,7 +274,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> Task for SpoutT
         }
         let later = self.replays.next();
         let again = Some(self.idle_until.max(now)).filter(|&due| self.is_asked() && due < u64::MAX);
-        let made = (!self.spout.is_alive()).then_some(self.spout.due());
+        let made = (self.has_begun && !self.spout.is_alive()).then_some(self.spout.due());
         Step {
             worked,
             due: later.into_iter().chain(again).chain(made).min(),

@@ -229,7 +229,7 @@ fn an_inactive_start_emits_nothing_until_it_is_activated() {
     settle(&mut topology);
     clock.advance(SECOND * 5);
     settle(&mut topology);
-    assert_eq!(told.all(), [Told::Open]);
+    assert_eq!((told.all(), topology.next_due()), (vec![], None));
     assert!(topology.metrics()[0].skipped_inactive >= SECOND * 5);
     topology.activate();
     settle(&mut topology);
@@ -253,6 +253,32 @@ fn an_inactive_start_emits_nothing_until_it_is_activated() {
     assert_eq!(ends, [0, 1].map(|id| Told::Fail(id, Why::TimedOut)));
     drop(topology);
     assert_eq!(told.all(), [Told::Close]);
+}
+
+/// A topology that ends without having been active neither makes nor closes its spouts.
+#[test]
+fn a_spout_that_was_never_active_is_not_made() {
+    for drains in [false, true] {
+        let told = Log::new();
+        let mut builder = expiry_topology::TopologyBuilder::new();
+        builder.start_inactive().wait(expiry_topology::Parking);
+        builder.spout("numbers", {
+            let told = told.clone();
+            move |_| {
+                told.note(Told::Open);
+                Numbers::new(0..10, &told)
+            }
+        });
+        builder.bolt("sink", notes(&Log::new())).shuffle("numbers");
+        let topology = builder.start().unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        if drains {
+            topology.drain(SECOND).unwrap();
+        } else {
+            topology.kill();
+        }
+        assert_eq!(told.all(), []);
+    }
 }
 
 #[test]
