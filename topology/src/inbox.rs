@@ -54,8 +54,8 @@ impl Bell {
     }
 }
 
-/// Calls a spout that has nothing. Who calls has sent before; who is called takes the call before
-/// it looks, so that what is sent while it looks is another call.
+/// Calls a spout that has nothing, or a bolt. The calling thread has sent before; the task takes the
+/// call before it looks, so that what is sent while it looks is another call.
 pub(crate) struct Call {
     is_there: AtomicBool,
     bell: Arc<Bell>,
@@ -70,7 +70,9 @@ impl Call {
     }
 
     pub(crate) fn call(&self) {
-        self.is_there.store(true, Ordering::Release);
+        // A swap: the task that takes the call of the last thread sees what each thread has sent. A
+        // store would hide the earlier ones (`no_call_is_missed`).
+        self.is_there.swap(true, Ordering::Release);
         self.bell.ring();
     }
 

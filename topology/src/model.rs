@@ -1,8 +1,8 @@
-//! The bell, the room, the jam and the gate by themselves, for the models in `loom-tests`. Thin
-//! shells: what runs is the real code.
+//! The bell, the call, the room, the jam and the gate by themselves, for the models in
+//! `loom-tests`. Thin shells: what runs is the real code.
 
 use crate::gate::{Gate as InnerGate, Visitor as InnerVisitor};
-use crate::inbox::{Bell as InnerBell, Jam as InnerJam, Room as InnerRoom};
+use crate::inbox::{Bell as InnerBell, Call as InnerCall, Jam as InnerJam, Room as InnerRoom};
 use crate::sync::Parker;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +31,32 @@ impl Bell {
     /// Sleeps until it rings, unless there is something.
     pub fn sleep(&self, sleeper: &Sleeper, is_something: impl FnOnce() -> bool) {
         self.0.sleep(&sleeper.0, Duration::MAX, is_something);
+    }
+}
+
+/// What a waker sets, and its task takes.
+pub struct Call(InnerCall);
+
+impl Call {
+    /// A call of the task whose thread has this bell.
+    #[must_use]
+    pub fn new(bell: &Bell) -> Self {
+        Call(InnerCall::new(bell.0.clone()))
+    }
+
+    /// After something was sent.
+    pub fn call(&self) {
+        self.0.call();
+    }
+
+    /// Before the task looks.
+    pub fn take(&self) -> bool {
+        self.0.take()
+    }
+
+    /// The last look before the thread sleeps.
+    pub fn is_there(&self) -> bool {
+        self.0.is_there()
     }
 }
 

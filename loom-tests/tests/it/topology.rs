@@ -1,6 +1,6 @@
 //! What the topology's executor rests on beside crossbeam's queues: the bell, and the gate that spouts go through.
 
-use expiry_topology::model::{Bell, Gate, Jam, Room, Visitor};
+use expiry_topology::model::{Bell, Call, Gate, Jam, Room, Visitor};
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom_tests::{model, thread};
 use std::sync::Arc;
@@ -51,6 +51,36 @@ fn no_bell_is_missed() {
         while seen < 2 {
             bell.sleep(&sleeper, || queue.len() > seen);
             seen = queue.len();
+        }
+        senders
+            .into_iter()
+            .for_each(|sender| sender.join().unwrap());
+    });
+}
+
+/// Two threads send, each one item, and call; the task takes a call before it looks, until it has both items. Guards: the store and the
+/// swap of the call, which hand on what was sent, and taking before looking. A wake-up that is lost is a deadlock.
+#[test]
+fn no_call_is_missed() {
+    model("no_call_is_missed", || {
+        let (bell, sleeper) = Bell::new();
+        let (call, sent) = (Arc::new(Call::new(&bell)), Arc::new(AtomicU32::new(0)));
+        let senders: Vec<_> = [(); 2]
+            .map(|()| {
+                let (call, sent) = (call.clone(), sent.clone());
+                thread::spawn(move || {
+                    sent.fetch_add(1, Ordering::Relaxed);
+                    call.call();
+                })
+            })
+            .into();
+        let mut seen = 0;
+        while seen < 2 {
+            if call.take() {
+                seen = sent.load(Ordering::Relaxed);
+            } else {
+                bell.sleep(&sleeper, || call.is_there());
+            }
         }
         senders
             .into_iter()
