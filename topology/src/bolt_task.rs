@@ -274,6 +274,17 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         let _ = self.call(|bolt, bench| bolt.tick(&mut crate::BoltCollector { bench }));
         true
     }
+
+    /// Calls the bolt if its waker was used.
+    fn woken(&mut self) -> bool {
+        // In this order: a call that is taken while there is no instance is lost.
+        let is_called = self.is_made() && self.bench.emitter.context.call.take();
+        if is_called {
+            // The task counts a panic.
+            let _ = self.call(|bolt, bench| bolt.woken(&mut crate::BoltCollector { bench }));
+        }
+        is_called
+    }
 }
 
 impl<M: Clone + Send + 'static> Task for BoltTask<M> {
@@ -296,6 +307,7 @@ impl<M: Clone + Send + 'static> Task for BoltTask<M> {
         let mut worked = sent;
         if self.is_made() {
             worked |= self.tick();
+            worked |= self.woken();
             if self.batch.len() == 0 {
                 self.batch = self.inbox.pop().unwrap_or_default().into_iter();
             }
@@ -320,7 +332,8 @@ impl<M: Clone + Send + 'static> Task for BoltTask<M> {
     fn has_input(&self) -> bool {
         let waits = self.bench.emitter.outbox.overflow() > 0;
         let takes = (!waits || self.jams.is_some()) && self.bolt.is_alive();
-        (takes && (!self.inbox.is_empty() || self.hurries()))
+        let is_called = self.bench.emitter.context.call.is_there();
+        (takes && (!self.inbox.is_empty() || is_called || self.hurries()))
             || (waits && self.bench.emitter.outbox.look_for_room())
     }
 

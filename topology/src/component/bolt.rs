@@ -52,6 +52,15 @@ pub trait Bolt<M>: Send {
         let _ = out;
     }
 
+    /// The bolt's [`Waker`](crate::Waker) was used since the last call. A bolt that holds tuples
+    /// until another thread has an answer acks or fails them here. The call comes also while the
+    /// topology is inactive or [drained](crate::Topology::drain), which waits for the trees of held
+    /// tuples. It waits while the bolt's output waits for room, unless the bolt is on a cycle.
+    /// Several wake-ups may make one call.
+    fn woken(&mut self, out: &mut BoltCollector<'_, M>) {
+        let _ = out;
+    }
+
     /// The last call, also if the topology is killed or dropped. The bolt can neither emit nor ack
     /// any more. When a topology has been [drained](crate::Topology::drain), no bolt holds a
     /// pending tuple.

@@ -54,9 +54,12 @@ impl Context {
         self.tasks
     }
 
-    /// Returns a handle that wakes this task's thread, for code that has something for a spout that
-    /// has returned [`Next::Idle`](crate::Next::Idle). Take it where an instance is made, or in
-    /// [`open`](crate::Spout::open). It works for all instances of the task.
+    /// Returns a handle that wakes this task's thread, for code that has something for the
+    /// instance. A spout that has returned [`Next::Idle`](crate::Next::Idle) or
+    /// [`Next::Asleep`](crate::Next::Asleep) is asked again; a bolt's
+    /// [`woken`](crate::Bolt::woken) is called. Take the handle where an instance is made, in
+    /// [`open`](crate::Spout::open), or in [`prepare`](crate::Bolt::prepare). It works for all
+    /// instances of the task.
     #[must_use]
     pub fn waker(&self) -> Waker {
         Waker(self.call.clone())
@@ -69,7 +72,8 @@ impl fmt::Debug for Context {
     }
 }
 
-/// Wakes a task's thread; see [`Context::waker`].
+/// Wakes a task's thread, which asks its spout again, or calls its bolt's
+/// [`woken`](crate::Bolt::woken); see [`Context::waker`].
 ///
 /// # Examples
 ///
@@ -112,8 +116,8 @@ impl fmt::Debug for Context {
 pub struct Waker(Arc<Call>);
 
 impl Waker {
-    /// Makes the task look again. Call it when there is something to find: send first, then wake.
-    /// It costs a fence while the task's thread is awake.
+    /// Makes the task ask its spout again, or call its bolt. Call it when there is something to
+    /// find: send first, then wake. It costs a fence while the task's thread is awake.
     pub fn wake(&self) {
         self.0.call();
     }

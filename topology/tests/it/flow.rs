@@ -3,12 +3,14 @@
 use crate::common::*;
 use expiry::ManualClock;
 use expiry_topology::{
-    Context, Failure, Hook, Next, Replay, Spout, SpoutCollector, Tuple, Wait, WaitStrategy,
+    Bolt, BoltCollector, Context, Failure, Hook, Next, Replay, Spout, SpoutCollector,
+    TopologyBuilder, Tuple, Wait, WaitStrategy,
 };
+use std::cell::OnceCell;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{mpsc, Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// A bolt that takes nothing for minutes: what is to go to it waits, in order, and bounded; and then it goes on.
 #[test]
@@ -945,6 +947,99 @@ fn a_spout_is_asked_when_it_is_called() {
         let again = usize::from(otherwise == Next::Idle);
         assert_eq!(asked.load(Relaxed), 3 + again);
     }
+}
+
+/// Holds tuples until another thread has an answer, and calls its waker.
+struct Asks(Vec<Tuple<u64>>, mpsc::Receiver<bool>);
+
+impl Asks {
+    /// Adds the bolt, and returns what gives it answers.
+    fn add(builder: &mut TopologyBuilder<u64>) -> Box<dyn Fn(bool) + Send> {
+        let (sender, answers) = mpsc::channel();
+        let (give, wakers) = mpsc::channel();
+        let answers = Mutex::new(Some(answers));
+        builder
+            .bolt("asks", move |context| {
+                give.send(context.waker()).unwrap();
+                Asks(Vec::new(), answers.lock().unwrap().take().unwrap())
+            })
+            .shuffle("numbers");
+        let waker = OnceCell::new();
+        Box::new(move |answer| {
+            sender.send(answer).unwrap();
+            waker.get_or_init(|| wakers.recv().unwrap()).wake();
+        })
+    }
+}
+
+impl Bolt<u64> for Asks {
+    fn execute(&mut self, tuple: Tuple<u64>, _: &mut BoltCollector<'_, u64>) {
+        self.0.push(tuple);
+    }
+
+    fn woken(&mut self, out: &mut BoltCollector<'_, u64>) {
+        for answer in self.1.try_iter() {
+            match (self.0.pop().unwrap(), answer) {
+                (tuple, true) => out.ack(tuple),
+                (tuple, false) => out.fail(tuple),
+            }
+        }
+    }
+}
+
+/// A waker calls its bolt once, also while the topology is inactive.
+#[test]
+fn a_bolt_is_called_by_its_waker() {
+    let (clock, told) = (ManualClock::new(), Log::new());
+    let mut builder = builder(&clock);
+    let log = told.clone();
+    builder.spout("numbers", move |_| Numbers::new([1, 2], &log));
+    let answer = Asks::add(&mut builder);
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    assert_eq!(topology.metrics()[1].held, 2);
+    answer(true);
+    assert!(topology.step(), "the call is something to do");
+    settle(&mut topology);
+    topology.deactivate();
+    settle(&mut topology);
+    assert!(!topology.step(), "the call was taken");
+    told.take();
+    answer(false);
+    settle(&mut topology);
+    assert_eq!(told.all(), [Told::Fail(1, Why::Failed)]);
+    assert!(topology.is_finished());
+}
+
+/// Another thread wakes a bolt whose thread is parked. A drain waits for the tuples that the bolt
+/// holds, and for its calls.
+#[test]
+fn a_drain_waits_for_what_a_waker_is_to_settle() {
+    let mut builder = TopologyBuilder::new();
+    builder.timeout(SECOND * 600).wait(expiry_topology::Parking);
+    builder.spout("numbers", |_| Numbers::new([1, 2], &Log::new()));
+    let answer = Asks::add(&mut builder);
+    let topology = builder.start().unwrap();
+    while topology.metrics()[1].held < 2 {
+        std::thread::yield_now();
+    }
+    let pause = Duration::from_millis(20);
+    std::thread::sleep(pause);
+    answer(true);
+    while topology.metrics()[0].acked < 1 {
+        std::thread::yield_now();
+    }
+    let (began, peer) = (
+        Instant::now(),
+        std::thread::spawn(move || {
+            std::thread::sleep(pause);
+            answer(true);
+        }),
+    );
+    let metrics = topology.drain(SECOND * 60).unwrap();
+    assert!(began.elapsed() >= pause);
+    assert_eq!((metrics[0].acked, metrics[1].held), (2, 0));
+    peer.join().unwrap();
 }
 
 /// Who drains does not wait for a tick that is an hour away: bolts tick when they have nothing more to execute, one after another.
