@@ -1,0 +1,1 @@
+//! Three local servers, for tests.

@@ -1,0 +1,386 @@
+//! A connection to the brokers, and what is known of its health.
+
+use crate::metrics::{Metrics, Registry};
+use crate::{clock, names, NatsError};
+use async_nats::connection::State;
+use async_nats::jetstream::context::{AccountErrorKind, Context, ContextBuilder, RequestErrorKind};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, ServerAddr};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// The oldest server that has what this crate uses: fences by another subject, atomic batches,
+/// message schedules.
+pub(crate) const NEEDED: &str = "2.12.0";
+
+/// How a worker connects.
+///
+/// | setting | default |
+/// |---|---|
+/// | [`servers`](Self::servers) | `nats://127.0.0.1:4222` |
+/// | [`credentials`](Self::credentials), TLS | none |
+/// | [`replicas`](Self::replicas) | 3 |
+/// | [`request_timeout`](Self::request_timeout) | 5 s |
+///
+/// ```no_run
+/// use expiry_nats::{Nats, Options};
+///
+/// # async fn connect() -> Result<(), expiry_nats::NatsError> {
+/// let options = Options::new("billing", "worker-7")
+///     .servers(["tls://n1", "tls://n2", "tls://n3"])
+///     .credentials("worker.creds");
+/// let nats = Nats::connect(options).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "options do nothing by themselves"]
+pub struct Options {
+    app: String,
+    worker: String,
+    servers: Vec<String>,
+    credentials: Option<PathBuf>,
+    root_certificates: Option<PathBuf>,
+    client_certificate: Option<(PathBuf, PathBuf)>,
+    tls: bool,
+    replicas: usize,
+    request_timeout: Duration,
+}
+
+impl Options {
+    /// Options of a worker of an application. The streams that this crate creates carry the
+    /// application's name. No two live workers of an application may have the same name.
+    ///
+    /// Both names take 1 to 64 of `[A-Za-z0-9_-]`; [`Nats::connect`] checks them.
+    pub fn new(app: &str, worker: &str) -> Self {
+        Options {
+            app: app.to_string(),
+            worker: worker.to_string(),
+            servers: vec!["nats://127.0.0.1:4222".to_string()],
+            credentials: None,
+            root_certificates: None,
+            client_certificate: None,
+            tls: false,
+            replicas: 3,
+            request_timeout: Duration::from_secs(5),
+        }
+    }
+
+    /// The brokers: `nats://HOST:PORT`, or `tls://HOST:PORT`. The client connects to one of them,
+    /// and to another one when that is lost.
+    pub fn servers<S: Into<String>>(mut self, servers: impl IntoIterator<Item = S>) -> Self {
+        self.servers = servers.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// A credentials file: a JWT and the seed of its nkey.
+    pub fn credentials(mut self, file: impl Into<PathBuf>) -> Self {
+        self.credentials = Some(file.into());
+        self
+    }
+
+    /// A PEM file with the authorities that the servers' certificates are checked against, instead
+    /// of the system's. The connection is encrypted.
+    pub fn root_certificates(mut self, file: impl Into<PathBuf>) -> Self {
+        self.root_certificates = Some(file.into());
+        self.tls = true;
+        self
+    }
+
+    /// PEM files with the certificate and the key that this client shows the servers.
+    pub fn client_certificate(
+        mut self,
+        certificate: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+    ) -> Self {
+        self.client_certificate = Some((certificate.into(), key.into()));
+        self.tls = true;
+        self
+    }
+
+    /// Refuses an unencrypted connection.
+    pub fn require_tls(mut self) -> Self {
+        self.tls = true;
+        self
+    }
+
+    /// On how many brokers the streams of this crate are kept: 1, 3 or 5.
+    pub fn replicas(mut self, replicas: usize) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// How long a request waits for its answer.
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.request_timeout = timeout;
+        self
+    }
+
+    /// The servers without user names and passwords.
+    fn shown(&self) -> String {
+        let bare = |server: &String| match server.split_once('@') {
+            Some((before, host)) => {
+                let scheme = before.split_once("://").map_or("", |(scheme, _)| scheme);
+                format!("{scheme}://{host}")
+            }
+            None => server.clone(),
+        };
+        self.servers.iter().map(bare).collect::<Vec<_>>().join(", ")
+    }
+
+    fn check(&self) -> Result<(), NatsError> {
+        names::check("application", &self.app)?;
+        names::check("worker", &self.worker)?;
+        if !matches!(self.replicas, 1 | 3 | 5) {
+            let value = self.replicas.to_string();
+            let (setting, needs) = ("replicas", "1, 3 or 5");
+            return Err(NatsError::Setting {
+                setting,
+                value,
+                needs,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// What is known of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Health {
+    /// Whether the client is connected to a broker.
+    pub connected: bool,
+    /// The time since a majority of the brokers last confirmed something for this worker. `None`
+    /// if it never has.
+    pub confirmed: Option<Duration>,
+    /// What stands in the way now, by source, sink or set: a missing dead-letter stream, for
+    /// example. Empty if all is well.
+    pub problems: BTreeMap<String, String>,
+}
+
+/// A connection. It is a handle: a clone is the same connection. It uses the tokio runtime in which
+/// it was made.
+#[derive(Clone)]
+pub struct Nats(Arc<Inner>);
+
+struct Inner {
+    client: Client,
+    context: Context,
+    handle: Handle,
+    options: Options,
+    registry: Registry,
+    /// The clock reading of the last confirmation, in milliseconds; 0 before the first one.
+    confirmed: AtomicU64,
+    problems: Mutex<BTreeMap<String, String>>,
+}
+
+impl fmt::Debug for Nats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Nats")
+            .field("app", &self.app())
+            .field("worker", &self.worker())
+            .field("servers", &self.0.options.shown())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Nats {
+    /// Connects, and asks for the server's version and for JetStream.
+    ///
+    /// # Errors
+    ///
+    /// [`NatsError::Name`], [`Setting`](NatsError::Setting), [`Unreachable`](NatsError::Unreachable),
+    /// [`Denied`](NatsError::Denied), [`TooOld`](NatsError::TooOld),
+    /// [`NoJetStream`](NatsError::NoJetStream).
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub async fn connect(options: Options) -> Result<Nats, NatsError> {
+        options.check()?;
+        let unreachable = |why: String| NatsError::Unreachable {
+            servers: options.shown(),
+            why,
+        };
+        let servers = options.servers.iter().map(|server| server.parse());
+        let servers: Vec<ServerAddr> = servers
+            .collect::<Result<_, _>>()
+            .map_err(|error: std::io::Error| unreachable(error.to_string()))?;
+        let mut connect = ConnectOptions::new()
+            .name(format!("{}/{}", options.app, options.worker))
+            .require_tls(options.tls)
+            .ping_interval(Duration::from_secs(2))
+            .connection_timeout(options.request_timeout)
+            .subscription_capacity(1 << 16)
+            .reconnect_delay_callback(|attempts| {
+                Duration::from_millis(50 * u64::try_from(attempts).unwrap_or(20).min(20))
+            });
+        if let Some(file) = &options.credentials {
+            let read = connect.credentials_file(file).await;
+            connect = read.map_err(|error| NatsError::Denied {
+                why: format!("the credentials file {file:?}: {error}"),
+            })?;
+        }
+        if let Some(file) = &options.root_certificates {
+            connect = connect.add_root_certificates(file.clone());
+        }
+        if let Some((certificate, key)) = &options.client_certificate {
+            connect = connect.add_client_certificate(certificate.clone(), key.clone());
+        }
+        let client = connect.connect(servers).await.map_err(|error| {
+            let why = error.to_string();
+            match error.kind() {
+                ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
+                    NatsError::Denied { why }
+                }
+                _ => unreachable(why),
+            }
+        })?;
+        let found = client.server_info().version;
+        if !client.is_server_compatible(2, 12, 0) {
+            return Err(NatsError::TooOld {
+                found,
+                needed: NEEDED,
+            });
+        }
+        let context = ContextBuilder::new()
+            .timeout(options.request_timeout)
+            .max_ack_inflight(1 << 16)
+            .build(client.clone());
+        let nats = Nats(Arc::new(Inner {
+            client,
+            context,
+            handle: Handle::current(),
+            options,
+            registry: Registry::default(),
+            confirmed: AtomicU64::new(0),
+            problems: Mutex::default(),
+        }));
+        // Answered only by a broker that knows the leader of the brokers.
+        let asked = nats.context().query_account().await;
+        asked.map_err(|error| match error.kind() {
+            AccountErrorKind::JetStreamUnavailable => NatsError::NoJetStream,
+            AccountErrorKind::TimedOut => nats.unanswered("connect"),
+            _ => NatsError::Refused {
+                what: "connect",
+                why: error.to_string(),
+            },
+        })?;
+        nats.confirmed();
+        Ok(nats)
+    }
+
+    /// The application's name.
+    #[must_use]
+    pub fn app(&self) -> &str {
+        &self.0.options.app
+    }
+
+    /// The worker's name.
+    #[must_use]
+    pub fn worker(&self) -> &str {
+        &self.0.options.worker
+    }
+
+    /// The client, for whatever this crate does not do: creating streams, for example.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    /// The client's JetStream context.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.0.context
+    }
+
+    /// What is known of the connection. Asks no broker.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        let confirmed = match self.0.confirmed.load(Ordering::Relaxed) {
+            0 => None,
+            at => Some(clock::now().saturating_sub(Duration::from_millis(at))),
+        };
+        Health {
+            connected: self.0.client.connection_state() == State::Connected,
+            confirmed,
+            problems: self.problems().clone(),
+        }
+    }
+
+    /// The counters of all sources, sinks and sets of this connection.
+    #[must_use]
+    pub fn metrics(&self) -> Vec<Metrics> {
+        self.0.registry.snapshot()
+    }
+
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.0.registry
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.0.handle
+    }
+
+    pub(crate) fn replicas(&self) -> usize {
+        self.0.options.replicas
+    }
+
+    pub(crate) fn request_timeout(&self) -> Duration {
+        self.0.options.request_timeout
+    }
+
+    /// A majority of the brokers has just confirmed something.
+    pub(crate) fn confirmed(&self) {
+        let now = u64::try_from(clock::now().as_millis()).unwrap_or(u64::MAX);
+        self.0.confirmed.store(now.max(1), Ordering::Relaxed);
+    }
+
+    /// Says what stands in the way of a source, sink or set; `None` when it is over.
+    pub(crate) fn problem(&self, of: &str, what: Option<String>) {
+        let mut problems = self.problems();
+        match what {
+            Some(what) => {
+                if problems.get(of) != Some(&what) {
+                    tracing::warn!(of, what, "a problem on NATS");
+                }
+                problems.insert(of.to_string(), what);
+            }
+            None => {
+                problems.remove(of);
+            }
+        }
+    }
+
+    fn problems(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
+        self.0
+            .problems
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn unanswered(&self, what: &'static str) -> NatsError {
+        NatsError::Unanswered {
+            what,
+            after: self.request_timeout(),
+        }
+    }
+
+    /// The error for a request to the JetStream API that failed.
+    pub(crate) fn failed(
+        &self,
+        what: &'static str,
+        error: &async_nats::jetstream::context::RequestError,
+    ) -> NatsError {
+        match error.kind() {
+            RequestErrorKind::TimedOut => self.unanswered(what),
+            _ => NatsError::Refused {
+                what,
+                why: error.to_string(),
+            },
+        }
+    }
+}
