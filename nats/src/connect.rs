@@ -1,17 +1,14 @@
 //! A connection to the brokers, and what is known of its health.
 
-use crate::metrics::{Metrics, Registry};
 use crate::{clock, names, NatsError};
 use async_nats::connection::State;
-use async_nats::jetstream::context::{AccountErrorKind, Context, ContextBuilder, RequestErrorKind};
+use async_nats::jetstream::context::{AccountErrorKind, Context, ContextBuilder};
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, ServerAddr};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::Handle;
 
 /// The oldest server that has what this crate uses: fences by another subject, atomic batches,
 /// message schedules.
@@ -23,7 +20,6 @@ pub(crate) const NEEDED: &str = "2.12.0";
 /// |---|---|
 /// | [`servers`](Self::servers) | `nats://127.0.0.1:4222` |
 /// | [`credentials`](Self::credentials), TLS | none |
-/// | [`replicas`](Self::replicas) | 3 |
 /// | [`request_timeout`](Self::request_timeout) | 5 s |
 ///
 /// ```no_run
@@ -47,13 +43,12 @@ pub struct Options {
     root_certificates: Option<PathBuf>,
     client_certificate: Option<(PathBuf, PathBuf)>,
     tls: bool,
-    replicas: usize,
     request_timeout: Duration,
 }
 
 impl Options {
-    /// Options of a worker of an application. The streams that this crate creates carry the
-    /// application's name. No two live workers of an application may have the same name.
+    /// Options of a worker of an application. No two live workers of an
+    /// application may have the same name.
     ///
     /// Both names take 1 to 64 of `[A-Za-z0-9_-]`; [`Nats::connect`] checks them.
     pub fn new(app: &str, worker: &str) -> Self {
@@ -65,7 +60,6 @@ impl Options {
             root_certificates: None,
             client_certificate: None,
             tls: false,
-            replicas: 3,
             request_timeout: Duration::from_secs(5),
         }
     }
@@ -108,12 +102,6 @@ impl Options {
         self
     }
 
-    /// On how many brokers the streams of this crate are kept: 1, 3 or 5.
-    pub fn replicas(mut self, replicas: usize) -> Self {
-        self.replicas = replicas;
-        self
-    }
-
     /// How long a request waits for its answer.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
@@ -134,17 +122,7 @@ impl Options {
 
     fn check(&self) -> Result<(), NatsError> {
         names::check("application", &self.app)?;
-        names::check("worker", &self.worker)?;
-        if !matches!(self.replicas, 1 | 3 | 5) {
-            let value = self.replicas.to_string();
-            let (setting, needs) = ("replicas", "1, 3 or 5");
-            return Err(NatsError::Setting {
-                setting,
-                value,
-                needs,
-            });
-        }
-        Ok(())
+        names::check("worker", &self.worker)
     }
 }
 
@@ -156,9 +134,6 @@ pub struct Health {
     /// The time since a majority of the brokers last confirmed something for this worker. `None`
     /// if it never has.
     pub confirmed: Option<Duration>,
-    /// What stands in the way now, by source, sink or set: a missing dead-letter stream, for
-    /// example. Empty if all is well.
-    pub problems: BTreeMap<String, String>,
 }
 
 /// A connection. It is a handle: a clone is the same connection. It uses the tokio runtime in which
@@ -169,12 +144,9 @@ pub struct Nats(Arc<Inner>);
 struct Inner {
     client: Client,
     context: Context,
-    handle: Handle,
     options: Options,
-    registry: Registry,
     /// The clock reading of the last confirmation, in milliseconds; 0 before the first one.
     confirmed: AtomicU64,
-    problems: Mutex<BTreeMap<String, String>>,
 }
 
 impl fmt::Debug for Nats {
@@ -192,7 +164,7 @@ impl Nats {
     ///
     /// # Errors
     ///
-    /// [`NatsError::Name`], [`Setting`](NatsError::Setting), [`Unreachable`](NatsError::Unreachable),
+    /// [`NatsError::Name`], [`Unreachable`](NatsError::Unreachable),
     /// [`Denied`](NatsError::Denied), [`TooOld`](NatsError::TooOld),
     /// [`NoJetStream`](NatsError::NoJetStream).
     ///
@@ -253,11 +225,8 @@ impl Nats {
         let nats = Nats(Arc::new(Inner {
             client,
             context,
-            handle: Handle::current(),
             options,
-            registry: Registry::default(),
             confirmed: AtomicU64::new(0),
-            problems: Mutex::default(),
         }));
         // Answered only by a broker that knows the leader of the brokers.
         let asked = nats.context().query_account().await;
@@ -307,30 +276,7 @@ impl Nats {
         Health {
             connected: self.0.client.connection_state() == State::Connected,
             confirmed,
-            problems: self.problems().clone(),
         }
-    }
-
-    /// The counters of all sources, sinks and sets of this connection.
-    #[must_use]
-    pub fn metrics(&self) -> Vec<Metrics> {
-        self.0.registry.snapshot()
-    }
-
-    pub(crate) fn registry(&self) -> &Registry {
-        &self.0.registry
-    }
-
-    pub(crate) fn handle(&self) -> &Handle {
-        &self.0.handle
-    }
-
-    pub(crate) fn replicas(&self) -> usize {
-        self.0.options.replicas
-    }
-
-    pub(crate) fn request_timeout(&self) -> Duration {
-        self.0.options.request_timeout
     }
 
     /// A majority of the brokers has just confirmed something.
@@ -339,48 +285,10 @@ impl Nats {
         self.0.confirmed.store(now.max(1), Ordering::Relaxed);
     }
 
-    /// Says what stands in the way of a source, sink or set; `None` when it is over.
-    pub(crate) fn problem(&self, of: &str, what: Option<String>) {
-        let mut problems = self.problems();
-        match what {
-            Some(what) => {
-                if problems.get(of) != Some(&what) {
-                    tracing::warn!(of, what, "a problem on NATS");
-                }
-                problems.insert(of.to_string(), what);
-            }
-            None => {
-                problems.remove(of);
-            }
-        }
-    }
-
-    fn problems(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
-        self.0
-            .problems
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn unanswered(&self, what: &'static str) -> NatsError {
         NatsError::Unanswered {
             what,
-            after: self.request_timeout(),
-        }
-    }
-
-    /// The error for a request to the JetStream API that failed.
-    pub(crate) fn failed(
-        &self,
-        what: &'static str,
-        error: &async_nats::jetstream::context::RequestError,
-    ) -> NatsError {
-        match error.kind() {
-            RequestErrorKind::TimedOut => self.unanswered(what),
-            _ => NatsError::Refused {
-                what,
-                why: error.to_string(),
-            },
+            after: self.0.options.request_timeout,
         }
     }
 }

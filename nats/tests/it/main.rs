@@ -1,1 +1,103 @@
-//! Tests on three brokers.
+//! Refusals of `Nats::connect`, against a server that this test plays.
+
+use expiry_nats::{Nats, NatsError, Options};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::time::Duration;
+
+/// Plays a server: greets the client with this version, and answers `CONNECT` and `PING` with
+/// `answer`. Returns its address.
+fn server(version: &str, answer: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let info = format!(
+        "INFO {{\"server_id\":\"S\",\"server_name\":\"s\",\"version\":\"{version}\",\"host\":\"h\",\
+         \"port\":1,\"max_payload\":1048576,\"proto\":1,\"headers\":true,\"go\":\"go\"}}\r\n"
+    );
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            stream.write_all(info.as_bytes()).unwrap();
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            for line in lines.map_while(Result::ok) {
+                if line.starts_with("PING") && stream.write_all(answer.as_bytes()).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    address
+}
+
+async fn refused(app: &str, worker: &str, server: &str) -> NatsError {
+    let options = Options::new(app, worker)
+        .servers([server])
+        .request_timeout(Duration::from_millis(500));
+    Nats::connect(options).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn names_are_checked_before_a_server_is_asked() {
+    for name in ["", "a.b", "a b", "*", ">", "ä", &"x".repeat(65)] {
+        let (what, name) = ("worker", name.to_string());
+        let found = refused("app", &name, "127.0.0.1:1").await;
+        assert_eq!(
+            found,
+            NatsError::Name {
+                what,
+                name: name.clone()
+            }
+        );
+        let found = refused(&name, "worker", "127.0.0.1:1").await;
+        assert_eq!(
+            found,
+            NatsError::Name {
+                what: "application",
+                name
+            }
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_named_without_its_password() {
+    let found = refused("app", "worker", "nats://user:secret@127.0.0.1:1").await;
+    assert!(matches!(found, NatsError::Unreachable { .. }), "{found:?}");
+    let text = format!("{found} {found:?}");
+    assert!(
+        text.contains("nats://127.0.0.1:1") && !text.contains("secret"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn an_old_server_is_named() {
+    let old = server("2.11.9", "PONG\r\n");
+    let found = refused("app", "worker", &old).await;
+    let (found_version, needed) = ("2.11.9".to_string(), "2.12.0");
+    assert_eq!(
+        found,
+        NatsError::TooOld {
+            found: found_version,
+            needed
+        }
+    );
+}
+
+#[tokio::test]
+async fn refused_credentials_are_a_refusal() {
+    let strict = server("2.12.8", "-ERR 'Authorization Violation'\r\n");
+    let found = refused("app", "worker", &strict).await;
+    assert!(matches!(found, NatsError::Denied { .. }), "{found:?}");
+    let options = Options::new("app", "worker").credentials("/no/such.creds");
+    let found = Nats::connect(options).await.unwrap_err();
+    assert!(matches!(found, NatsError::Denied { .. }), "{found:?}");
+}
+
+#[tokio::test]
+async fn brokers_that_do_not_answer_are_waited_for_as_long_as_asked() {
+    let silent = server("2.12.8", "PONG\r\n");
+    let found = refused("app", "worker", &silent).await;
+    let (what, after) = ("connect", Duration::from_millis(500));
+    assert_eq!(found, NatsError::Unanswered { what, after });
+}

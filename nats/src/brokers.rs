@@ -1,1 +1,0 @@
-//! Three local servers, for tests.
