@@ -128,7 +128,7 @@ fn quick() -> Vec<Step> {
         doc_tests::step(),
         cargo(
             "docs",
-            "doc --locked --no-deps -p expiry -p expiry-topology --all-features",
+            "doc --locked --no-deps -p expiry -p expiry-topology -p expiry-nats --all-features",
         )
         .with("RUSTDOCFLAGS", "-D warnings"),
     ]
@@ -143,7 +143,7 @@ fn nightly() -> Vec<Step> {
     let mut steps = vec![
         cargo(
             "package",
-            &format!("package --locked --allow-dirty {crates}"),
+            &format!("package --locked --allow-dirty {crates} -p expiry-nats"),
         ),
         cargo("licences and advisories", "deny check"),
         cargo(
@@ -152,6 +152,11 @@ fn nightly() -> Vec<Step> {
                 "+{} check --locked --all-features {crates}",
                 env!("CARGO_PKG_RUST_VERSION")
             ),
+        ),
+        // The client of NATS needs a later one.
+        cargo(
+            "oldest compiler, NATS",
+            "+1.89 check --locked --all-features -p expiry-nats",
         ),
         cargo(
             "lowest versions",
