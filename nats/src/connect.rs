@@ -1,12 +1,11 @@
 //! A connection to the brokers, and what is known of its health.
 
-use crate::{clock, names, NatsError};
+use crate::{names, NatsError};
 use async_nats::connection::State;
 use async_nats::jetstream::context::{AccountErrorKind, Context, ContextBuilder};
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, ServerAddr};
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +32,7 @@ pub(crate) const NEEDED: &str = "2.12.0";
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use = "options do nothing by themselves"]
 pub struct Options {
     app: String,
@@ -110,11 +109,12 @@ impl Options {
 
     /// The servers without user names and passwords.
     fn shown(&self) -> String {
-        let bare = |server: &String| match server.split_once('@') {
-            Some((before, host)) => {
-                let scheme = before.split_once("://").map_or("", |(scheme, _)| scheme);
-                format!("{scheme}://{host}")
-            }
+        // A password may contain an `@` too.
+        let bare = |server: &String| match server.rsplit_once('@') {
+            Some((before, host)) => match before.split_once("://") {
+                Some((scheme, _)) => format!("{scheme}://{host}"),
+                None => host.to_string(),
+            },
             None => server.clone(),
         };
         self.servers.iter().map(bare).collect::<Vec<_>>().join(", ")
@@ -126,14 +126,21 @@ impl Options {
     }
 }
 
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("app", &self.app)
+            .field("worker", &self.worker)
+            .field("servers", &self.shown())
+            .finish_non_exhaustive()
+    }
+}
+
 /// What is known of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
     /// Whether the client is connected to a broker.
     pub connected: bool,
-    /// The time since a majority of the brokers last confirmed something for this worker. `None`
-    /// if it never has.
-    pub confirmed: Option<Duration>,
 }
 
 /// A connection. It is a handle: a clone is the same connection. It uses the tokio runtime in which
@@ -145,17 +152,11 @@ struct Inner {
     client: Client,
     context: Context,
     options: Options,
-    /// The clock reading of the last confirmation, in milliseconds; 0 before the first one.
-    confirmed: AtomicU64,
 }
 
 impl fmt::Debug for Nats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Nats")
-            .field("app", &self.app())
-            .field("worker", &self.worker())
-            .field("servers", &self.0.options.shown())
-            .finish_non_exhaustive()
+        f.debug_tuple("Nats").field(&self.0.options).finish()
     }
 }
 
@@ -166,7 +167,8 @@ impl Nats {
     ///
     /// [`NatsError::Name`], [`Unreachable`](NatsError::Unreachable),
     /// [`Denied`](NatsError::Denied), [`TooOld`](NatsError::TooOld),
-    /// [`NoJetStream`](NatsError::NoJetStream).
+    /// [`NoJetStream`](NatsError::NoJetStream), [`Unanswered`](NatsError::Unanswered),
+    /// [`Refused`](NatsError::Refused).
     ///
     /// # Panics
     ///
@@ -222,24 +224,24 @@ impl Nats {
             .timeout(options.request_timeout)
             .max_ack_inflight(1 << 16)
             .build(client.clone());
-        let nats = Nats(Arc::new(Inner {
-            client,
-            context,
-            options,
-            confirmed: AtomicU64::new(0),
-        }));
         // Answered only by a broker that knows the leader of the brokers.
-        let asked = nats.context().query_account().await;
+        let asked = context.query_account().await;
         asked.map_err(|error| match error.kind() {
             AccountErrorKind::JetStreamUnavailable => NatsError::NoJetStream,
-            AccountErrorKind::TimedOut => nats.unanswered("connect"),
+            AccountErrorKind::TimedOut => NatsError::Unanswered {
+                what: "connect",
+                after: options.request_timeout,
+            },
             _ => NatsError::Refused {
                 what: "connect",
                 why: error.to_string(),
             },
         })?;
-        nats.confirmed();
-        Ok(nats)
+        Ok(Nats(Arc::new(Inner {
+            client,
+            context,
+            options,
+        })))
     }
 
     /// The application's name.
@@ -269,26 +271,8 @@ impl Nats {
     /// What is known of the connection. Asks no broker.
     #[must_use]
     pub fn health(&self) -> Health {
-        let confirmed = match self.0.confirmed.load(Ordering::Relaxed) {
-            0 => None,
-            at => Some(clock::now().saturating_sub(Duration::from_millis(at))),
-        };
         Health {
             connected: self.0.client.connection_state() == State::Connected,
-            confirmed,
-        }
-    }
-
-    /// A majority of the brokers has just confirmed something.
-    pub(crate) fn confirmed(&self) {
-        let now = u64::try_from(clock::now().as_millis()).unwrap_or(u64::MAX);
-        self.0.confirmed.store(now.max(1), Ordering::Relaxed);
-    }
-
-    pub(crate) fn unanswered(&self, what: &'static str) -> NatsError {
-        NatsError::Unanswered {
-            what,
-            after: self.0.options.request_timeout,
         }
     }
 }

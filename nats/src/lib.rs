@@ -5,7 +5,6 @@
 //! partitions are yet to come.
 #![forbid(unsafe_code)]
 
-mod clock;
 mod connect;
 mod error;
 mod names;

@@ -61,13 +61,20 @@ async fn names_are_checked_before_a_server_is_asked() {
 
 #[tokio::test]
 async fn a_server_that_does_not_answer_is_named_without_its_password() {
-    let found = refused("app", "worker", "nats://user:secret@127.0.0.1:1").await;
-    assert!(matches!(found, NatsError::Unreachable { .. }), "{found:?}");
-    let text = format!("{found} {found:?}");
-    assert!(
-        text.contains("nats://127.0.0.1:1") && !text.contains("secret"),
-        "{text}"
-    );
+    for (before, shown) in [("nats://", "nats://127.0.0.1:1"), ("", "127.0.0.1:1")] {
+        let server = format!("{before}user:sec@ret@127.0.0.1:1");
+        let found = refused("app", "worker", &server).await;
+        assert!(matches!(found, NatsError::Unreachable { .. }), "{found:?}");
+        let options = Options::new("app", "worker").servers([server]);
+        for text in [
+            found.to_string(),
+            format!("{found:?}"),
+            format!("{options:?}"),
+        ] {
+            let hides = !text.contains("sec") && !text.contains("ret");
+            assert!(text.contains(shown) && hides, "{text}");
+        }
+    }
 }
 
 #[tokio::test]
