@@ -3,6 +3,9 @@
 use crate::{names, NatsError};
 use async_nats::connection::State;
 use async_nats::jetstream::context::{AccountErrorKind, Context, ContextBuilder};
+use async_nats::jetstream::context::{GetStreamByNameErrorKind, GetStreamErrorKind};
+use async_nats::jetstream::stream::Stream;
+use async_nats::jetstream::ErrorCode;
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, ServerAddr};
 use std::fmt;
 use std::path::PathBuf;
@@ -266,6 +269,53 @@ impl Nats {
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.0.context
+    }
+
+    pub(crate) async fn stream(&self, name: &str) -> Result<Stream<()>, NatsError> {
+        let context = &self.0.context;
+        let found = context
+            .get_stream(name)
+            .await
+            .map_err(|error| match error.kind() {
+                GetStreamErrorKind::JetStream(why)
+                    if why.error_code() == ErrorCode::STREAM_NOT_FOUND =>
+                {
+                    let name = name.to_string();
+                    NatsError::NoStream {
+                        what: "source",
+                        name,
+                    }
+                }
+                _ => NatsError::Refused {
+                    what: "stream",
+                    why: error.to_string(),
+                },
+            });
+        found?;
+        let stream = context.get_stream_no_info(name).await;
+        stream.map_err(|error| NatsError::Refused {
+            what: "stream",
+            why: error.to_string(),
+        })
+    }
+
+    /// The name of the stream that takes a subject.
+    pub(crate) async fn stream_of(
+        &self,
+        what: &'static str,
+        subject: &str,
+    ) -> Result<String, NatsError> {
+        let found = self.0.context.stream_by_subject(subject).await;
+        found.map_err(|error| match error.kind() {
+            GetStreamByNameErrorKind::NotFound | GetStreamByNameErrorKind::InvalidSubject => {
+                let name = subject.to_string();
+                NatsError::NoStream { what, name }
+            }
+            _ => NatsError::Refused {
+                what,
+                why: error.to_string(),
+            },
+        })
     }
 
     /// What is known of the connection. Asks no broker.

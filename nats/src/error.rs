@@ -14,6 +14,22 @@ pub enum NatsError {
         /// The name.
         name: String,
     },
+    /// A setting is out of its range.
+    Setting {
+        /// Which one.
+        what: &'static str,
+        /// Its value.
+        found: String,
+        /// What it takes.
+        needed: &'static str,
+    },
+    /// There is no such stream, or no stream takes the subject.
+    NoStream {
+        /// What the stream is needed for.
+        what: &'static str,
+        /// The stream's name, or the subject.
+        name: String,
+    },
     /// No server could be reached.
     Unreachable {
         /// The servers that were tried, without passwords.
@@ -60,6 +76,12 @@ impl fmt::Display for NatsError {
                     "the {what} is named {name:?}; it takes 1 to 64 of [A-Za-z0-9_-]"
                 )
             }
+            Self::Setting {
+                what,
+                found,
+                needed,
+            } => write!(f, "{what} is {found}; it takes {needed}"),
+            Self::NoStream { what, name } => write!(f, "{what}: no stream is or takes {name:?}"),
             Self::Unreachable { servers, why } => {
                 write!(f, "no server of {servers} answers: {why}")
             }

@@ -1,13 +1,20 @@
 //! `expiry` beyond one machine, on NATS JetStream (server 2.12 or later).
 //!
 //! [`Nats`] is a worker's connection to the brokers. It checks what the rest of this crate is to
-//! rely on: the server's version, JetStream, credentials, names. Sources, sinks and owned
-//! partitions are yet to come.
+//! rely on: the server's version, JetStream, credentials, names. [`StreamSpout`] is a consumer of a
+//! stream as the spout of a topology, [`StreamSink`] a bolt that publishes.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "brokers")]
+pub mod brokers;
 mod connect;
+mod custody;
 mod error;
 mod names;
+mod sink;
+mod source;
 
 pub use connect::{Health, Nats, Options};
 pub use error::NatsError;
+pub use sink::{Outgoing, StreamSink, StreamSinks};
+pub use source::{hopeless, Incoming, SourceOptions, SourceStats, StreamSource, StreamSpout};

@@ -1,5 +1,10 @@
 //! Refusals of `Nats::connect`, against a server that this test plays.
 
+#[cfg(feature = "brokers")]
+mod pipeline;
+#[cfg(feature = "brokers")]
+mod rig;
+
 use expiry_nats::{Nats, NatsError, Options};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;

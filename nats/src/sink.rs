@@ -1,0 +1,250 @@
+//! A bolt that publishes.
+
+use crate::source::hopeless;
+use crate::Nats;
+use async_nats::header::{HeaderMap, HeaderValue};
+use bytes::Bytes;
+use expiry_topology::{Bolt, BoltCollector, Context, Tuple, Waker};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{mpsc, Arc};
+use std::time::{Duration, Instant};
+
+/// The pause before a message that was not stored is published again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A message as a [`StreamSink`] publishes it.
+#[derive(Debug, Clone, Default)]
+pub struct Outgoing {
+    /// Its subject. A stream has to take it.
+    pub subject: String,
+    /// Its bytes.
+    pub payload: Vec<u8>,
+    /// Its `Nats-Msg-Id`. Within its duplicate window the stream stores one message with this id. An
+    /// id that follows from the input makes a replay harmless. By default each attempt has an id of
+    /// its own.
+    pub id: Option<String>,
+    /// Other headers.
+    pub headers: HeaderMap,
+}
+
+/// How a [`StreamSink`] publishes. Made by [`Nats::sink`]; a clone has the same settings.
+///
+/// | setting | default |
+/// |---|---|
+/// | [`window`](Self::window) | 1,024 messages a task |
+/// | [`give_up_after`](Self::give_up_after) | 60 s |
+pub struct StreamSinks<M> {
+    nats: Nats,
+    encode: Arc<Encode<M>>,
+    window: usize,
+    give_up_after: Duration,
+    made: Arc<AtomicU64>,
+    runtime: tokio::runtime::Handle,
+}
+
+type Encode<M> = dyn Fn(&M) -> Result<Outgoing, String> + Send + Sync;
+
+impl<M> fmt::Debug for StreamSinks<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = format!("{}/{}", self.nats.app(), self.nats.worker());
+        f.debug_tuple("StreamSinks").field(&name).finish()
+    }
+}
+
+impl Nats {
+    /// A sink for messages. `encode` runs on the bolt's thread; a message that it refuses is failed
+    /// as [hopeless].
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn sink<M, E: fmt::Display>(
+        &self,
+        encode: impl Fn(&M) -> Result<Outgoing, E> + Send + Sync + 'static,
+    ) -> StreamSinks<M> {
+        StreamSinks {
+            nats: self.clone(),
+            encode: Arc::new(move |message| encode(message).map_err(|error| error.to_string())),
+            window: 1024,
+            give_up_after: Duration::from_secs(60),
+            made: Arc::default(),
+            runtime: tokio::runtime::Handle::current(),
+        }
+    }
+}
+
+impl<M> StreamSinks<M> {
+    /// The number of messages, 1 or more, that a task has under way at the most. Zero counts as 1.
+    #[must_use]
+    pub fn window(mut self, messages: usize) -> Self {
+        self.window = messages.max(1);
+        self
+    }
+
+    /// The time for which the sink publishes a message again and again before it fails the tuple.
+    #[must_use]
+    pub fn give_up_after(mut self, time: Duration) -> Self {
+        self.give_up_after = time;
+        self
+    }
+
+    /// The bolt of a task. Call it where the topology makes its bolts:
+    /// `topology.bolt("out", move |context| sinks.bolt(context))`.
+    pub fn bolt(&self, context: &Context) -> StreamSink<M> {
+        let (done, stored) = mpsc::channel();
+        let instance = self.made.fetch_add(1, Ordering::Relaxed);
+        StreamSink {
+            nats: self.nats.clone(),
+            encode: self.encode.clone(),
+            window: self.window,
+            give_up_after: self.give_up_after,
+            runtime: self.runtime.clone(),
+            waker: context.waker(),
+            prefix: format!("{}-{instance}", self.nats.client().new_inbox()),
+            next: 0,
+            held: HashMap::new(),
+            done,
+            stored,
+        }
+    }
+}
+
+/// A bolt that publishes each message, and acks its tuple when the stream has stored it.
+///
+/// While `window` messages are under way, `execute` blocks, which holds back the bolts and spouts
+/// before it. A message that is not stored is published again under the same id, so an outage of the
+/// brokers does not use up attempts. A message larger than the server takes is failed as
+/// [hopeless].
+pub struct StreamSink<M> {
+    nats: Nats,
+    encode: Arc<Encode<M>>,
+    window: usize,
+    give_up_after: Duration,
+    runtime: tokio::runtime::Handle,
+    waker: Waker,
+    /// Distinguishes the ids of this instance from those of all others.
+    prefix: String,
+    next: u64,
+    held: HashMap<u64, Tuple<M>>,
+    done: mpsc::Sender<Stored>,
+    stored: mpsc::Receiver<Stored>,
+}
+
+/// The answer to a publish: which one, and why it was given up.
+type Stored = (u64, Result<(), String>);
+
+impl<M> fmt::Debug for StreamSink<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StreamSink")
+    }
+}
+
+impl<M: Clone> StreamSink<M> {
+    fn settle(&mut self, (number, result): Stored, out: &mut BoltCollector<'_, M>) {
+        let Some(tuple) = self.held.remove(&number) else {
+            return;
+        };
+        match result {
+            Ok(()) => out.ack(tuple),
+            Err(why) => {
+                out.report(&why);
+                out.fail_with(tuple, why);
+            }
+        }
+    }
+
+    /// Encodes a message, and checks its size.
+    fn encode(&self, message: &M, number: u64) -> Result<Outgoing, String> {
+        let mut outgoing = (self.encode)(message)?;
+        let id = outgoing.id.take();
+        let id = id.unwrap_or_else(|| format!("{}-{number}", self.prefix));
+        if id.chars().any(char::is_control) {
+            return Err(format!("the id {id:?} is not one line"));
+        }
+        outgoing.headers.insert("Nats-Msg-Id", id);
+        let headers = outgoing.headers.iter();
+        let size: usize = headers
+            .map(|(name, values)| {
+                let name: &str = name.as_ref();
+                let value = |value: &HeaderValue| name.len() + value.as_str().len() + 4;
+                values.iter().map(value).sum::<usize>()
+            })
+            .sum();
+        let (size, limit) = (
+            size + 16 + outgoing.payload.len(),
+            self.nats.client().max_payload(),
+        );
+        if size > limit {
+            return Err(format!(
+                "the message has {size} bytes; the server takes {limit}"
+            ));
+        }
+        Ok(outgoing)
+    }
+}
+
+impl<M: Clone + Send + 'static> Bolt<M> for StreamSink<M> {
+    fn execute(&mut self, tuple: Tuple<M>, out: &mut BoltCollector<'_, M>) {
+        self.woken(out);
+        while self.held.len() >= self.window {
+            // This instance has a sender: the channel is not closed.
+            let Ok(stored) = self.stored.recv() else {
+                break;
+            };
+            self.settle(stored, out);
+        }
+        let number = self.next;
+        self.next += 1;
+        let outgoing = match self.encode(tuple.message(), number) {
+            Ok(outgoing) => outgoing,
+            Err(why) => {
+                out.report(&why);
+                return out.fail_with(tuple, hopeless(why));
+            }
+        };
+        self.held.insert(number, tuple);
+        let (nats, done, waker) = (self.nats.clone(), self.done.clone(), self.waker.clone());
+        let give_up_at = Instant::now().checked_add(self.give_up_after);
+        self.runtime.spawn(async move {
+            let result = publish(&nats, outgoing, give_up_at).await;
+            // No receiver: the instance has gone, and its tuples time out.
+            let _ = done.send((number, result));
+            waker.wake();
+        });
+    }
+
+    fn woken(&mut self, out: &mut BoltCollector<'_, M>) {
+        while let Ok(stored) = self.stored.try_recv() {
+            self.settle(stored, out);
+        }
+    }
+}
+
+/// Publishes until the stream has stored the message.
+async fn publish(
+    nats: &Nats,
+    outgoing: Outgoing,
+    give_up_at: Option<Instant>,
+) -> Result<(), String> {
+    let payload = Bytes::from(outgoing.payload);
+    loop {
+        let (subject, headers) = (outgoing.subject.clone(), outgoing.headers.clone());
+        let sent = nats
+            .context()
+            .publish_with_headers(subject, headers, payload.clone())
+            .await;
+        let result = match sent {
+            Ok(stored) => stored.await.map(|_| ()),
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok(()) => return Ok(()),
+            Err(error) if give_up_at.is_some_and(|at| Instant::now() >= at) => {
+                return Err(format!("{:?} was not stored: {error}", outgoing.subject));
+            }
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}

@@ -1,0 +1,688 @@
+//! A pull consumer of a stream as the spout of a topology.
+//!
+//! ```text
+//!  broker  --batches-->  I/O task (Custody)  --messages-->  spout, on its topology's thread
+//!          <--ack, nak--                     <--outcomes--
+//! ```
+//!
+//! One tokio task for each spout task owns the messages of that spout, see `custody.rs`. It asks for
+//! no more than the window leaves room for, so both channels are bounded by the window. The link
+//! between the two belongs to the [`StreamSource`], and so outlives a spout that panics.
+
+use crate::custody::{Custody, Delivered, Failed};
+use crate::{names, Nats, NatsError};
+use async_nats::header::{HeaderMap, HeaderValue};
+use async_nats::jetstream::consumer::pull::{Batch, Config};
+use async_nats::jetstream::consumer::{AckPolicy, Consumer};
+use async_nats::jetstream::{AckKind, Message};
+use expiry_topology::{Context, Failure, Next, Spout, SpoutCollector, Waker};
+use futures_util::StreamExt;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{mpsc as blocking, Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// How long a request for messages stays at the broker.
+const REQUEST: Duration = Duration::from_secs(2);
+/// How often the task looks for messages to be reported in progress.
+const TICK: Duration = Duration::from_millis(50);
+/// The longest text of a failure in a dead letter, in bytes.
+const LONGEST_REASON: usize = 1000;
+/// What the reason of a failure begins with, if no attempt can succeed.
+const HOPELESS: &str = "hopeless: ";
+
+/// The reason of a failure that no other attempt can mend. A bolt passes it to
+/// [`fail_with`](expiry_topology::BoltCollector::fail_with); the message becomes a dead letter at
+/// once.
+pub fn hopeless(why: impl fmt::Display) -> String {
+    format!("{HOPELESS}{why}")
+}
+
+/// How a source reads a stream.
+///
+/// | setting | default |
+/// |---|---|
+/// | [`attempts`](Self::attempts) | 5 |
+/// | [`ack_wait`](Self::ack_wait) | 30 s |
+/// | [`pauses`](Self::pauses) | 100 ms, doubled up to 30 s |
+/// | [`window`](Self::window) | 4,096 messages a task |
+/// | [`subject`](Self::subject) | all of the stream |
+/// | [`dead_letters`](Self::dead_letters) | `APP.dead.STREAM` |
+#[derive(Debug, Clone)]
+#[must_use = "settings do nothing by themselves"]
+pub struct SourceOptions {
+    stream: String,
+    consumer: String,
+    subject: String,
+    dead_letters: Option<String>,
+    attempts: u64,
+    ack_wait: Duration,
+    pauses: (Duration, Duration),
+    window: usize,
+}
+
+impl SourceOptions {
+    /// Settings of a durable consumer of a stream. All workers that name the same consumer share
+    /// its messages.
+    pub fn new(stream: &str, consumer: &str) -> Self {
+        SourceOptions {
+            stream: stream.to_string(),
+            consumer: consumer.to_string(),
+            subject: String::new(),
+            dead_letters: None,
+            attempts: 5,
+            ack_wait: Duration::from_secs(30),
+            pauses: (Duration::from_millis(100), Duration::from_secs(30)),
+            window: 4096,
+        }
+    }
+
+    /// The consumer gets only messages of this subject, which may have wildcards.
+    pub fn subject(mut self, subject: &str) -> Self {
+        self.subject = subject.to_string();
+        self
+    }
+
+    /// The subject of dead letters. A stream has to take it.
+    pub fn dead_letters(mut self, subject: &str) -> Self {
+        self.dead_letters = Some(subject.to_string());
+        self
+    }
+
+    /// The number of deliveries, 1 or more, after which a failed message becomes a dead letter. The
+    /// broker counts them, also those to workers that died.
+    pub fn attempts(mut self, attempts: u64) -> Self {
+        self.attempts = attempts;
+        self
+    }
+
+    /// The time after which the broker delivers the messages of a dead worker again: 1 s or more.
+    pub fn ack_wait(mut self, time: Duration) -> Self {
+        self.ack_wait = time;
+        self
+    }
+
+    /// The pause after the first failed attempt, which doubles with each delivery, and the longest
+    /// pause. The broker keeps the message meanwhile, and counts it as pending.
+    pub fn pauses(mut self, first: Duration, longest: Duration) -> Self {
+        self.pauses = (first, longest);
+        self
+    }
+
+    /// The number of messages, 1 or more, that a task holds at the most. Those that wait for room in
+    /// the topology count.
+    pub fn window(mut self, messages: usize) -> Self {
+        self.window = messages;
+        self
+    }
+
+    fn check(&self) -> Result<(), NatsError> {
+        names::check("stream", &self.stream)?;
+        names::check("consumer", &self.consumer)?;
+        let refuse = |what, found: String, needed| {
+            Err(NatsError::Setting {
+                what,
+                found,
+                needed,
+            })
+        };
+        if self.attempts == 0 {
+            return refuse("attempts", self.attempts.to_string(), "1 or more");
+        }
+        if self.window == 0 {
+            return refuse("window", self.window.to_string(), "1 or more");
+        }
+        if self.ack_wait < Duration::from_secs(1) {
+            return refuse("ack_wait", format!("{:?}", self.ack_wait), "1s or more");
+        }
+        Ok(())
+    }
+}
+
+/// A message as the stream has it.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Incoming<'a> {
+    /// Its subject.
+    pub subject: &'a str,
+    /// Its sequence in the stream.
+    pub sequence: u64,
+    /// How often it was delivered, this time included.
+    pub deliveries: u64,
+    /// Its bytes.
+    pub payload: &'a [u8],
+    /// Its headers, if it has any.
+    pub headers: Option<&'a HeaderMap>,
+}
+
+/// What a worker's source has done so far, and what it holds. A snapshot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SourceStats {
+    /// Messages that were delivered, redeliveries included.
+    pub delivered: u64,
+    /// Messages that were delivered while the topology had them already.
+    pub redelivered_held: u64,
+    /// Messages that were acked.
+    pub acked: u64,
+    /// Messages that were acked again, because the first ack was lost.
+    pub acked_again: u64,
+    /// Failed attempts after which the broker delivers again.
+    pub naks: u64,
+    /// Reports that work is in progress.
+    pub in_progress: u64,
+    /// Dead letters that were stored.
+    pub dead: u64,
+    /// Attempts to store a dead letter that failed. Its message stays in the stream.
+    pub dead_refused: u64,
+    /// Requests for messages that failed.
+    pub pull_errors: u64,
+    /// Messages that are held now.
+    pub held: u64,
+}
+
+macro_rules! counters {
+    ($($name:ident),*) => {
+        #[derive(Default)]
+        struct Counters { $($name: AtomicU64),* }
+        impl Counters {
+            fn snapshot(&self) -> SourceStats {
+                SourceStats { $($name: self.$name.load(Ordering::Relaxed)),* }
+            }
+        }
+    };
+}
+counters!(
+    delivered,
+    redelivered_held,
+    acked,
+    acked_again,
+    naks,
+    in_progress,
+    dead,
+    dead_refused,
+    pull_errors,
+    held
+);
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// What the spout tells the I/O task.
+enum Outcome {
+    Acked(u64),
+    Failed(u64, String),
+    /// The spout has not emitted this message.
+    Unused(u64),
+    /// Whether the spout is to get messages.
+    Active(bool),
+    /// A dead letter was stored, or was not.
+    Buried(u64, bool),
+    /// The task answers when all outcomes before this one are at the broker.
+    Close(blocking::Sender<()>),
+}
+
+/// The two ends that a spout task uses.
+struct Link<M> {
+    messages: Mutex<mpsc::UnboundedReceiver<(u64, M)>>,
+    outcomes: mpsc::UnboundedSender<Outcome>,
+}
+
+type Decode<M> = dyn Fn(&Incoming<'_>) -> Result<M, String> + Send + Sync;
+
+/// A durable consumer whose messages spouts get. Made by [`Nats::source`].
+pub struct StreamSource<M> {
+    shared: Arc<Shared<M>>,
+    links: Mutex<Links<M>>,
+    runtime: tokio::runtime::Handle,
+}
+
+/// By component and task.
+type Links<M> = HashMap<(String, usize), Arc<Link<M>>>;
+
+struct Shared<M> {
+    nats: Nats,
+    options: SourceOptions,
+    dead_letters: String,
+    decode: Box<Decode<M>>,
+    counters: Counters,
+}
+
+impl<M> fmt::Debug for StreamSource<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let options = &self.shared.options;
+        f.debug_tuple("StreamSource").field(options).finish()
+    }
+}
+
+impl Nats {
+    /// A source of messages. Creates the durable consumer, or updates the settings of the one that
+    /// is there. `decode` runs on the runtime's threads; a message that it refuses becomes a dead
+    /// letter at once.
+    ///
+    /// # Errors
+    ///
+    /// [`NatsError::Name`], [`Setting`](NatsError::Setting), [`NoStream`](NatsError::NoStream) if
+    /// the stream is missing or no stream takes the dead letters,
+    /// [`Refused`](NatsError::Refused).
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub async fn source<M: Send + 'static, E: fmt::Display>(
+        &self,
+        options: SourceOptions,
+        decode: impl Fn(&Incoming<'_>) -> Result<M, E> + Send + Sync + 'static,
+    ) -> Result<StreamSource<M>, NatsError> {
+        options.check()?;
+        let by_default = || format!("{}.dead.{}", self.app(), options.stream);
+        let dead_letters = options.dead_letters.clone().unwrap_or_else(by_default);
+        let shared = Shared {
+            nats: self.clone(),
+            options,
+            dead_letters,
+            decode: Box::new(move |incoming| decode(incoming).map_err(|error| error.to_string())),
+            counters: Counters::default(),
+        };
+        shared.consumer().await?;
+        self.stream_of("dead letters", &shared.dead_letters).await?;
+        Ok(StreamSource {
+            shared: Arc::new(shared),
+            links: Mutex::default(),
+            runtime: tokio::runtime::Handle::current(),
+        })
+    }
+}
+
+impl<M: Send + 'static> StreamSource<M> {
+    /// The spout of a task. Call it where the topology makes its spouts:
+    /// `topology.spout("lines", move |context| source.spout(context))`.
+    pub fn spout(&self, context: &Context) -> StreamSpout<M> {
+        let task = (context.component().to_string(), context.task());
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let options = &self.shared.options;
+        let link = links.entry(task).or_insert_with(|| {
+            let (give, messages) = mpsc::unbounded_channel();
+            let (outcomes, told) = mpsc::unbounded_channel();
+            let task = Task {
+                shared: self.shared.clone(),
+                custody: Custody::new(options.ack_wait, options.attempts, options.pauses),
+                began: Instant::now(),
+                give,
+                waker: context.waker(),
+                outcomes: outcomes.downgrade(),
+                active: false,
+                consumer: None,
+            };
+            self.runtime.spawn(task.run(told));
+            Arc::new(Link {
+                messages: Mutex::new(messages),
+                outcomes,
+            })
+        });
+        StreamSpout { link: link.clone() }
+    }
+
+    /// What this worker's spouts have done so far.
+    #[must_use]
+    pub fn stats(&self) -> SourceStats {
+        self.shared.counters.snapshot()
+    }
+}
+
+impl<M> Shared<M> {
+    /// Creates the consumer, or updates it.
+    async fn consumer(&self) -> Result<Consumer<Config>, NatsError> {
+        let stream = self.nats.stream(&self.options.stream).await?;
+        let config = Config {
+            durable_name: Some(self.options.consumer.clone()),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: self.options.ack_wait,
+            // A limit of deliveries would strand messages: the source counts them.
+            max_deliver: -1,
+            // Messages that wait for their next attempt count as pending: with a limit, a flood of
+            // poison would hold up the others. The windows of the tasks bound the rest.
+            max_ack_pending: -1,
+            filter_subject: self.options.subject.clone(),
+            ..Config::default()
+        };
+        let made = stream.create_consumer(config).await;
+        made.map_err(|error| NatsError::Refused {
+            what: "consumer",
+            why: error.to_string(),
+        })
+    }
+}
+
+/// A spout that gets its messages from a [`StreamSource`].
+///
+/// It acks a message at the broker when its tree is acked, and never before. The broker delivers a
+/// failed message again after a pause, to any worker of the consumer. After the last attempt, the source publishes the message as a dead letter and removes it
+/// from the consumer when that is stored. A message's id is its sequence in the stream.
+///
+/// While the topology is inactive, the source asks for nothing and gives back what was not emitted.
+/// [`close`](Spout::close) blocks until the broker has the outcomes, for 5 s at the most.
+pub struct StreamSpout<M> {
+    link: Arc<Link<M>>,
+}
+
+impl<M> fmt::Debug for StreamSpout<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StreamSpout")
+    }
+}
+
+impl<M> StreamSpout<M> {
+    fn tell(&self, outcome: Outcome) {
+        // The task ends only when the connection is closed for good; the broker delivers again.
+        let _ = self.link.outcomes.send(outcome);
+    }
+
+    fn take(&self) -> Option<(u64, M)> {
+        let messages = self.link.messages.lock();
+        let mut messages = messages.unwrap_or_else(PoisonError::into_inner);
+        messages.try_recv().ok()
+    }
+}
+
+impl<M: Clone + Send + 'static> Spout<M> for StreamSpout<M> {
+    fn next(&mut self, out: &mut SpoutCollector<'_, M>) -> Next {
+        while out.room() > 0 {
+            let Some((id, message)) = self.take() else {
+                return Next::Asleep;
+            };
+            if let Err(refused) = out.emit(message, id) {
+                out.report(&refused.why);
+                self.tell(Outcome::Unused(refused.id));
+            }
+        }
+        Next::Ready
+    }
+
+    fn ack(&mut self, id: u64) {
+        self.tell(Outcome::Acked(id));
+    }
+
+    fn fail(&mut self, id: u64, failure: &Failure) {
+        let why = match failure {
+            Failure::Failed { why: Some(why), .. } if why.starts_with(HOPELESS) => why.to_string(),
+            other => other.to_string(),
+        };
+        self.tell(Outcome::Failed(id, why));
+    }
+
+    fn activate(&mut self) {
+        self.tell(Outcome::Active(true));
+    }
+
+    fn deactivate(&mut self) {
+        self.tell(Outcome::Active(false));
+        while let Some((id, _)) = self.take() {
+            self.tell(Outcome::Unused(id));
+        }
+    }
+
+    fn close(&mut self) {
+        let (done, closed) = blocking::channel();
+        self.tell(Outcome::Close(done));
+        let _ = closed.recv_timeout(Duration::from_secs(5));
+    }
+}
+
+/// The I/O task of one spout.
+struct Task<M> {
+    shared: Arc<Shared<M>>,
+    custody: Custody<Message>,
+    began: Instant,
+    give: mpsc::UnboundedSender<(u64, M)>,
+    waker: Waker,
+    /// Weak, so that the task ends when its source and spouts are gone.
+    outcomes: mpsc::WeakUnboundedSender<Outcome>,
+    active: bool,
+    /// Known until a request for messages fails.
+    consumer: Option<Consumer<Config>>,
+}
+
+impl<M: Send + 'static> Task<M> {
+    async fn run(mut self, mut told: mpsc::UnboundedReceiver<Outcome>) {
+        let mut tick = tokio::time::interval(TICK);
+        let mut batch: Option<Batch> = None;
+        let mut ask_at = Instant::now();
+        let mut connects = self.connects();
+        loop {
+            let window = self.shared.options.window;
+            let room = window.saturating_sub(self.custody.len());
+            // Few large requests: at least a quarter of the window.
+            let is_worth = room > 0 && room >= window / 4;
+            if batch.is_none() && self.active && is_worth && Instant::now() >= ask_at {
+                batch = self.ask(room).await;
+                ask_at =
+                    Instant::now() + Duration::from_millis(if batch.is_some() { 0 } else { 500 });
+            }
+            tokio::select! {
+                outcome = told.recv() => {
+                    let Some(mut outcome) = outcome else { return };
+                    loop {
+                        self.settle(outcome).await;
+                        let Ok(next) = told.try_recv() else { break };
+                        outcome = next;
+                    }
+                    if !self.active {
+                        batch = None;
+                    }
+                }
+                message = next_of(&mut batch) => match message {
+                    Some(Ok(message)) => self.delivered(message).await,
+                    Some(Err(_)) => {
+                        // The consumer was deleted, or its leader has gone.
+                        count(&self.shared.counters.pull_errors);
+                        (batch, self.consumer) = (None, None);
+                        ask_at = Instant::now() + Duration::from_millis(100);
+                    }
+                    None => batch = None,
+                },
+                _ = tick.tick() => {
+                    self.extend().await;
+                    // The brokers forget a request when its connection is lost.
+                    let now = self.connects();
+                    if std::mem::replace(&mut connects, now) != now {
+                        batch = None;
+                    }
+                }
+            }
+            let held = self.custody.len() as u64;
+            self.shared.counters.held.store(held, Ordering::Relaxed);
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn connects(&self) -> u64 {
+        let statistics = self.shared.nats.client().statistics();
+        statistics.connects.load(Ordering::Relaxed)
+    }
+
+    /// Asks for so many messages; makes the consumer again if an operator has deleted it.
+    async fn ask(&mut self, room: usize) -> Option<Batch> {
+        if self.consumer.is_none() {
+            self.consumer = self.shared.consumer().await.ok();
+        }
+        let asked = match &self.consumer {
+            Some(consumer) => {
+                let batch = consumer.batch().max_messages(room).expires(REQUEST);
+                batch.messages().await.ok()
+            }
+            None => None,
+        };
+        if asked.is_none() {
+            count(&self.shared.counters.pull_errors);
+        }
+        asked
+    }
+
+    async fn delivered(&mut self, message: Message) {
+        let Ok(info) = message.info() else { return };
+        let (id, deliveries) = (info.stream_sequence, info.delivered.unsigned_abs());
+        let decoded = (self.shared.decode)(&Incoming {
+            subject: &message.subject,
+            sequence: id,
+            deliveries,
+            payload: &message.payload,
+            headers: message.headers.as_ref(),
+        });
+        let counters = &self.shared.counters;
+        count(&counters.delivered);
+        match self.custody.deliver(self.now(), id, deliveries, message) {
+            Delivered::Give => match decoded {
+                Ok(decoded) => {
+                    let _ = self.give.send((id, decoded));
+                    self.waker.wake();
+                }
+                Err(why) => {
+                    self.fail(id, &format!("it does not decode: {why}"), true)
+                        .await
+                }
+            },
+            Delivered::Kept => count(&counters.redelivered_held),
+            Delivered::AckAgain(message) => {
+                count(&counters.acked_again);
+                answer(&message, AckKind::Ack).await;
+            }
+            Delivered::Bury => self.bury(id),
+        }
+    }
+
+    async fn settle(&mut self, outcome: Outcome) {
+        let shared = self.shared.clone();
+        match outcome {
+            Outcome::Acked(id) => {
+                if let Some(message) = self.custody.acked(id) {
+                    count(&shared.counters.acked);
+                    answer(&message, AckKind::Ack).await;
+                }
+            }
+            Outcome::Failed(id, why) => {
+                let (why, is_hopeless) = match why.strip_prefix(HOPELESS) {
+                    Some(why) => (why, true),
+                    None => (why.as_str(), false),
+                };
+                self.fail(id, why, is_hopeless).await;
+            }
+            Outcome::Unused(id) => {
+                if let Some(message) = self.custody.take_back(id) {
+                    answer(&message, AckKind::Nak(None)).await;
+                }
+            }
+            Outcome::Active(active) => self.active = active,
+            Outcome::Buried(id, true) => {
+                if let Some(message) = self.custody.buried(id) {
+                    count(&shared.counters.dead);
+                    answer(&message, AckKind::Term).await;
+                }
+            }
+            Outcome::Buried(id, false) => {
+                count(&shared.counters.dead_refused);
+                self.custody.not_buried(self.now(), id);
+            }
+            Outcome::Close(done) => {
+                self.active = false;
+                for message in self.custody.take_all() {
+                    answer(&message, AckKind::Nak(None)).await;
+                }
+                let _ = shared.nats.client().flush().await;
+                let _ = done.send(());
+            }
+        }
+    }
+
+    async fn fail(&mut self, id: u64, why: &str, is_hopeless: bool) {
+        match self.custody.failed(id, why, is_hopeless) {
+            Failed::Nak(message, pause) => {
+                count(&self.shared.counters.naks);
+                answer(&message, AckKind::Nak(Some(pause))).await;
+            }
+            Failed::Bury => self.bury(id),
+            Failed::Nothing => {}
+        }
+    }
+
+    async fn extend(&mut self) {
+        let now = self.now();
+        while let Some(message) = self.custody.next_extension(now) {
+            count(&self.shared.counters.in_progress);
+            answer(message, AckKind::Progress).await;
+        }
+        while let Some(id) = self.custody.next_burial(now) {
+            self.bury(id);
+        }
+    }
+
+    /// Publishes a dead letter. The message leaves the consumer only when the letter is stored.
+    fn bury(&self, id: u64) {
+        let Some((message, deliveries, why)) = self.custody.letter(id) else {
+            return;
+        };
+        let stream = &self.shared.options.stream;
+        let mut headers = HeaderMap::new();
+        let original = message.headers.iter().flat_map(HeaderMap::iter);
+        // The server would act on headers of its own.
+        for (name, values) in
+            original.filter(|(name, _)| !AsRef::<str>::as_ref(*name).starts_with("Nats-"))
+        {
+            for value in values {
+                headers.append(name.clone(), value.clone());
+            }
+        }
+        headers.insert("Nats-Msg-Id", format!("{stream}-{id}"));
+        headers.insert("Expiry-Stream", stream.as_str());
+        headers.insert("Expiry-Sequence", id.to_string());
+        headers.insert("Expiry-Subject", message.subject.as_str());
+        headers.insert("Expiry-Deliveries", deliveries.to_string());
+        headers.insert("Expiry-Reason", one_line(why));
+        let Some(outcomes) = self.outcomes.upgrade() else {
+            return;
+        };
+        let context = self.shared.nats.context().clone();
+        let (subject, payload) = (self.shared.dead_letters.clone(), message.payload.clone());
+        tokio::spawn(async move {
+            let sent = context
+                .publish_with_headers(subject, headers, payload)
+                .await;
+            let is_stored = match sent {
+                Ok(stored) => stored.await.is_ok(),
+                Err(_) => false,
+            };
+            let _ = outcomes.send(Outcome::Buried(id, is_stored));
+        });
+    }
+}
+
+/// Waits for ever if there is no batch.
+async fn next_of(batch: &mut Option<Batch>) -> Option<Result<Message, async_nats::Error>> {
+    match batch {
+        Some(batch) => batch.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Sends an answer. One that is lost is made up for by the next delivery.
+async fn answer(message: &Message, kind: AckKind) {
+    let _ = message.ack_with(kind).await;
+}
+
+/// A reason as the value of a header: one line, cut to [`LONGEST_REASON`].
+fn one_line(why: &str) -> HeaderValue {
+    let end = (0..=LONGEST_REASON.min(why.len()))
+        .rev()
+        .find(|end| why.is_char_boundary(*end));
+    let line: String = why[..end.unwrap_or(0)]
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    HeaderValue::from(line)
+}

@@ -1,0 +1,329 @@
+//! Sources and sinks on three brokers.
+
+use crate::rig::{Rig, Worker};
+use async_nats::jetstream::consumer::AckPolicy;
+use expiry_nats::{hopeless, NatsError, Outgoing, SourceOptions};
+use expiry_topology::{basic, Derive, Topology, TopologyBuilder};
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn number(payload: &[u8]) -> Result<u64, String> {
+    let text = std::str::from_utf8(payload).map_err(|error| error.to_string())?;
+    text.parse().map_err(|_| format!("{text:?} is no number"))
+}
+
+fn options() -> SourceOptions {
+    SourceOptions::new("in", "work")
+        .ack_wait(2 * SECOND)
+        .attempts(3)
+        .window(400)
+}
+
+/// A stage: numbers of the stream `in`, a bolt, numbers to the stream `out`.
+fn stage<D: expiry_topology::Done + 'static>(
+    worker: &Worker,
+    options: SourceOptions,
+    bolt: impl Fn(&u64, &mut Derive<'_, '_, u64>) -> D + Clone + Send + Sync + 'static,
+) -> (Topology, Arc<expiry_nats::StreamSource<u64>>) {
+    let decode = |incoming: &expiry_nats::Incoming<'_>| number(incoming.payload);
+    let source = worker
+        .runtime
+        .block_on(worker.nats.source(options, decode))
+        .unwrap();
+    let source = Arc::new(source);
+    let sinks = worker.enter(|nats| {
+        nats.sink(|number: &u64| -> Result<Outgoing, &str> {
+            Ok(Outgoing {
+                subject: "out.numbers".into(),
+                payload: number.to_string().into(),
+                id: Some(number.to_string()),
+                ..Outgoing::default()
+            })
+        })
+    });
+    let mut topology = TopologyBuilder::new();
+    topology.timeout(20 * SECOND);
+    let spouts = source.clone();
+    topology.spout("in", move |context| spouts.spout(context));
+    topology
+        .bolt("step", move |_| basic(bolt.clone()))
+        .shuffle("in");
+    topology
+        .bolt("out", move |context| sinks.bolt(context))
+        .shuffle("step");
+    (topology.start().unwrap(), source)
+}
+
+#[test]
+fn a_stage_acks_what_it_has_passed_on_and_buries_what_it_cannot_do() {
+    let rig = Rig::start();
+    rig.publish(1..=1000);
+    rig.put("in.numbers", "seven");
+    let attempts = Arc::new(AtomicU64::new(0));
+    let counted = attempts.clone();
+    let step = move |n: &u64, out: &mut Derive<'_, '_, u64>| match n {
+        500 => Err(hopeless("it is never right")),
+        600 => {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Err("it is not right".to_string())
+        }
+        n => {
+            out.emit(*n);
+            Ok(())
+        }
+    };
+    let worker = rig.worker("a");
+    let (topology, source) = stage(&worker, options(), step);
+    rig.until("the stream is empty", || rig.messages("in") == 0);
+    topology.kill();
+    let numbers = rig
+        .read("out")
+        .into_iter()
+        .map(|m| number(&m.payload).unwrap());
+    let mut numbers: Vec<u64> = numbers.collect();
+    numbers.sort_unstable();
+    let expected: Vec<u64> = (1..=1000).filter(|n| ![500, 600].contains(n)).collect();
+    assert_eq!(numbers, expected);
+    assert_eq!(attempts.load(Ordering::Relaxed), 3);
+    let letters = rig.read("dead").into_iter().map(|letter| {
+        let headers = letter.headers;
+        let text = |name: &str| headers.get(name).unwrap().to_string();
+        assert_eq!(
+            (text("Expiry-Stream"), text("Expiry-Subject")),
+            ("in".into(), "in.numbers".into())
+        );
+        let payload = String::from_utf8(letter.payload.to_vec()).unwrap();
+        (payload, (text("Expiry-Deliveries"), text("Expiry-Reason")))
+    });
+    let mut letters: HashMap<String, (String, String)> = letters.collect();
+    let mut letter = |payload| letters.remove(payload).unwrap();
+    let reason = "it does not decode: \"seven\" is no number";
+    assert_eq!(letter("seven"), ("1".into(), reason.into()));
+    assert_eq!(letter("500"), ("1".into(), "it is never right".into()));
+    let reason = "it was failed by \"step\": it is not right";
+    assert_eq!(letter("600"), ("3".into(), reason.into()));
+    assert!(letters.is_empty());
+    let stats = source.stats();
+    assert_eq!(
+        (stats.acked, stats.dead, stats.naks, stats.held),
+        (998, 3, 2, 0)
+    );
+}
+
+#[test]
+fn nothing_is_lost_when_workers_and_brokers_die() {
+    let rig = Rig::start();
+    let step = |n: &u64, out: &mut Derive<'_, '_, u64>| out.emit(*n);
+    let workers = ["a", "b"].map(|name| rig.worker(name));
+    let mut running: Vec<_> = workers
+        .iter()
+        .map(|worker| stage(worker, options().attempts(50), step))
+        .collect();
+    rig.publish(1..=3000);
+    rig.brokers.kill(0);
+    rig.publish(3001..=6000);
+    // The first worker's connection and outcomes are gone; its topology goes on for nothing.
+    let [dead, _alive] = workers;
+    dead.runtime.shutdown_background();
+    rig.publish(6001..=9000);
+    rig.brokers.restart(0).unwrap();
+    rig.until("the stream is empty", || rig.messages("in") == 0);
+    for (topology, _) in running.drain(..) {
+        topology.kill();
+    }
+    let mut seen = vec![0u32; 9001];
+    for message in rig.read("out") {
+        seen[usize::try_from(number(&message.payload).unwrap()).unwrap()] += 1;
+    }
+    let missing = seen[1..].iter().filter(|n| **n == 0).count();
+    let doubled = seen.iter().filter(|n| **n > 1).count();
+    println!("missing {missing}, stored twice {doubled}");
+    assert_eq!((missing, rig.messages("dead")), (0, 0));
+}
+
+#[test]
+fn a_slow_bolt_holds_a_window_which_the_broker_does_not_deliver_again() {
+    let rig = Rig::start();
+    rig.publish(1..=500);
+    let worker = rig.worker("a");
+    let executed = Arc::new(Mutex::new(HashMap::<u64, u32>::new()));
+    let noted = executed.clone();
+    let step = move |n: &u64, _: &mut Derive<'_, '_, u64>| {
+        *noted.lock().unwrap().entry(*n).or_default() += 1;
+        std::thread::sleep(Duration::from_millis(100)); // it stands for work
+    };
+    let (topology, source) = stage(&worker, options().window(20).ack_wait(SECOND), step);
+    let mut most = 0;
+    rig.until("50 are acked", || {
+        most = most.max(source.stats().held);
+        source.stats().acked >= 50
+    });
+    topology.kill();
+    let stats = source.stats();
+    assert!(
+        most <= 20 && stats.in_progress > 0,
+        "{most} held, {stats:?}"
+    );
+    assert!(executed.lock().unwrap().values().all(|times| *times == 1));
+    assert_eq!(stats.redelivered_held, 0);
+}
+
+#[test]
+fn without_a_majority_nothing_is_acked_and_all_goes_on_afterwards() {
+    let rig = Rig::start();
+    let worker = rig.worker("a");
+    let step = |n: &u64, out: &mut Derive<'_, '_, u64>| out.emit(*n);
+    let (topology, source) = stage(&worker, options().attempts(50), step);
+    rig.publish(1..=1000);
+    rig.until("some are acked", || source.stats().acked > 0);
+    rig.brokers.pause(1);
+    rig.brokers.pause(2);
+    std::thread::sleep(6 * SECOND); // longer than a request waits
+    rig.brokers.go_on(1);
+    rig.brokers.go_on(2);
+    rig.until("the stream is empty", || rig.messages("in") == 0);
+    topology.kill();
+    let mut numbers: Vec<u64> = rig
+        .read("out")
+        .iter()
+        .map(|m| number(&m.payload).unwrap())
+        .collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!((numbers.len(), rig.messages("dead")), (1000, 0));
+}
+
+#[test]
+fn a_deleted_consumer_is_made_again_and_a_dead_letter_without_a_stream_stays() {
+    let rig = Rig::start();
+    let worker = rig.worker("a");
+    let step = |n: &u64, out: &mut Derive<'_, '_, u64>| match n {
+        7 => Err(hopeless("seven")),
+        n => {
+            out.emit(*n);
+            Ok(())
+        }
+    };
+    let (topology, source) = stage(&worker, options(), step);
+    rig.publish(1..=5);
+    rig.until("five are acked", || rig.messages("in") == 0);
+    rig.delete_consumer("in", "work");
+    rig.delete_stream("dead");
+    rig.publish(6..=20);
+    rig.until("the dead letter is refused", || {
+        source.stats().dead_refused > 1
+    });
+    rig.until("the others are acked", || rig.messages("in") == 1);
+    rig.stream("dead", "it.dead.in");
+    rig.until("the dead letter is stored", || rig.messages("in") == 0);
+    topology.kill();
+    assert_eq!((rig.messages("dead"), rig.messages("out")), (1, 19));
+}
+
+#[test]
+fn a_flood_of_poison_that_waits_for_its_next_attempt_does_not_hold_up_the_others() {
+    let rig = Rig::start();
+    rig.publish(1..=2000);
+    let worker = rig.worker("a");
+    let step = |n: &u64, out: &mut Derive<'_, '_, u64>| {
+        if *n <= 1000 {
+            return Err("poison"); // more than twice the window
+        }
+        out.emit(*n);
+        Ok(())
+    };
+    let options = options().pauses(30 * SECOND, 30 * SECOND);
+    let (topology, source) = stage(&worker, options, step);
+    rig.until("all others are acked", || source.stats().acked == 1000);
+    let naks = source.stats().naks;
+    topology.kill();
+    assert_eq!(
+        (naks, rig.messages("in"), rig.messages("out")),
+        (1000, 1000, 1000)
+    );
+}
+
+#[test]
+fn bad_settings_and_missing_streams_are_typed_errors() {
+    let rig = Rig::start();
+    let worker = rig.worker("a");
+    let refused = |options: SourceOptions| {
+        let decode = |incoming: &expiry_nats::Incoming<'_>| number(incoming.payload);
+        worker
+            .runtime
+            .block_on(worker.nats.source(options, decode))
+            .unwrap_err()
+    };
+    let shown = |error: &dyn Display| error.to_string();
+    let no_stream = refused(SourceOptions::new("none", "work"));
+    assert!(
+        matches!(&no_stream, NatsError::NoStream { name, .. } if name == "none"),
+        "{no_stream}"
+    );
+    let no_letters = refused(options().dead_letters("nowhere"));
+    assert!(
+        matches!(&no_letters, NatsError::NoStream { name, .. } if name == "nowhere"),
+        "{no_letters}"
+    );
+    assert!(matches!(
+        refused(SourceOptions::new("a.b", "work")),
+        NatsError::Name { .. }
+    ));
+    assert!(matches!(
+        refused(SourceOptions::new("in", "")),
+        NatsError::Name { .. }
+    ));
+    assert_eq!(
+        shown(&refused(options().attempts(0))),
+        "attempts is 0; it takes 1 or more"
+    );
+    assert_eq!(
+        shown(&refused(options().window(0))),
+        "window is 0; it takes 1 or more"
+    );
+    let short = refused(options().ack_wait(SECOND / 2));
+    assert_eq!(shown(&short), "ack_wait is 500ms; it takes 1s or more");
+    // A consumer of this name that is not ours.
+    rig.consumer("out", "push", AckPolicy::None);
+    let foreign = refused(SourceOptions::new("out", "push"));
+    assert!(matches!(foreign, NatsError::Refused { .. }), "{foreign}");
+}
+
+#[test]
+fn a_message_that_is_too_large_for_the_server_is_a_dead_letter() {
+    let rig = Rig::start();
+    rig.publish(1..=3);
+    let worker = rig.worker("a");
+    let decode = |incoming: &expiry_nats::Incoming<'_>| number(incoming.payload);
+    let source = worker
+        .runtime
+        .block_on(worker.nats.source(options(), decode))
+        .unwrap();
+    let sinks = worker.enter(|nats| {
+        nats.sink(|number: &u64| -> Result<Outgoing, &str> {
+            let size = if *number == 2 { 2 << 20 } else { 8 };
+            Ok(Outgoing {
+                subject: "out.x".into(),
+                payload: vec![0; size],
+                ..Outgoing::default()
+            })
+        })
+    });
+    let mut topology = TopologyBuilder::new();
+    topology.spout("in", move |context| source.spout(context));
+    topology
+        .bolt("out", move |context| sinks.bolt(context))
+        .shuffle("in");
+    let topology = topology.start().unwrap();
+    rig.until("the stream is empty", || rig.messages("in") == 0);
+    topology.kill();
+    assert_eq!((rig.messages("out"), rig.messages("dead")), (2, 1));
+    let letters = rig.read("dead");
+    let reason = letters[0].headers.get("Expiry-Reason").unwrap().to_string();
+    assert!(reason.contains("the server takes 1048576"), "{reason}");
+}

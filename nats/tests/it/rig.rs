@@ -1,0 +1,179 @@
+//! Three brokers with the streams `in` (a work queue), `out` and `dead`.
+
+use async_nats::jetstream::consumer::{pull, AckPolicy};
+use async_nats::jetstream::message::StreamMessage;
+use async_nats::jetstream::stream::{Config, RetentionPolicy, StorageType};
+use async_nats::jetstream::Context;
+use expiry_nats::brokers::Brokers;
+use expiry_nats::{Nats, Options};
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+
+pub struct Rig {
+    own: Worker,
+    pub brokers: Brokers,
+}
+
+/// A connection with a runtime of its own, which may be stopped as if its process died.
+pub struct Worker {
+    pub nats: Nats,
+    pub runtime: Runtime,
+}
+
+impl Worker {
+    pub fn enter<T>(&self, f: impl FnOnce(&Nats) -> T) -> T {
+        let _inside = self.runtime.enter();
+        f(&self.nats)
+    }
+}
+
+fn worker(brokers: &Brokers, name: &str) -> Worker {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let options = Options::new("it", name).servers(brokers.servers());
+    let options = options.request_timeout(Duration::from_secs(2));
+    let nats = runtime.block_on(Nats::connect(options)).unwrap();
+    Worker { nats, runtime }
+}
+
+impl Rig {
+    pub fn start() -> Rig {
+        let brokers = Brokers::start(3).unwrap();
+        let own = worker(&brokers, "rig");
+        let rig = Rig { own, brokers };
+        rig.stream("in", "in.>");
+        rig.stream("out", "out.>");
+        rig.stream("dead", "it.dead.in");
+        rig
+    }
+
+    pub fn worker(&self, name: &str) -> Worker {
+        worker(&self.brokers, name)
+    }
+
+    /// Calls the brokers until they answer.
+    fn call<T, E: std::fmt::Display>(&self, mut f: impl AsyncFnMut(&Context) -> Result<T, E>) -> T {
+        let began = Instant::now();
+        loop {
+            match self.own.runtime.block_on(f(self.own.nats.context())) {
+                Ok(answer) => return answer,
+                Err(error) => assert!(began.elapsed() < Duration::from_secs(40), "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub fn stream(&self, name: &str, subject: &str) {
+        let config = Config {
+            name: name.into(),
+            subjects: vec![subject.into()],
+            num_replicas: 3,
+            storage: StorageType::File,
+            retention: if name == "in" {
+                RetentionPolicy::WorkQueue
+            } else {
+                RetentionPolicy::Limits
+            },
+            ..Config::default()
+        };
+        self.call(async |context| context.create_stream(config.clone()).await);
+    }
+
+    pub fn put(&self, subject: &str, payload: &str) {
+        self.call(async |context| {
+            let subject = subject.to_string();
+            context
+                .publish(subject, payload.to_string().into())
+                .await?
+                .await
+        });
+    }
+
+    /// Publishes numbers to `in`, again until each is stored.
+    pub fn publish(&self, numbers: RangeInclusive<u64>) {
+        let mut left: Vec<u64> = numbers.collect();
+        let began = Instant::now();
+        while !left.is_empty() {
+            assert!(
+                began.elapsed() < Duration::from_secs(40),
+                "{} not stored",
+                left.len()
+            );
+            left = self.own.runtime.block_on(async {
+                let mut sent = Vec::new();
+                for number in left {
+                    let mut headers = async_nats::HeaderMap::new();
+                    headers.insert("Nats-Msg-Id", number.to_string());
+                    let payload = number.to_string().into();
+                    let context = self.own.nats.context();
+                    sent.push((
+                        number,
+                        context
+                            .publish_with_headers("in.numbers", headers, payload)
+                            .await,
+                    ));
+                }
+                let mut left = Vec::new();
+                for (number, sent) in sent {
+                    let is_stored = match sent {
+                        Ok(stored) => stored.await.is_ok(),
+                        Err(_) => false,
+                    };
+                    if !is_stored {
+                        left.push(number);
+                    }
+                }
+                left
+            });
+        }
+    }
+
+    pub fn messages(&self, stream: &str) -> u64 {
+        self.call(async |context| context.get_stream(stream).await)
+            .cached_info()
+            .state
+            .messages
+    }
+
+    pub fn read(&self, stream: &str) -> Vec<StreamMessage> {
+        let found = self.call(async |context| context.get_stream(stream).await);
+        let state = found.cached_info().state.clone();
+        let all = state.first_sequence..=state.last_sequence;
+        all.map(|n| self.call(async |_| found.get_raw_message(n).await))
+            .collect()
+    }
+
+    pub fn consumer(&self, stream: &str, name: &str, ack_policy: AckPolicy) {
+        let config = pull::Config {
+            durable_name: Some(name.into()),
+            ack_policy,
+            ..Default::default()
+        };
+        let found = self.call(async |context| context.get_stream(stream).await);
+        self.call(async |_| found.create_consumer(config.clone()).await);
+    }
+
+    pub fn delete_consumer(&self, stream: &str, name: &str) {
+        let found = self.call(async |context| context.get_stream(stream).await);
+        self.call(async |_| found.delete_consumer(name).await);
+    }
+
+    pub fn delete_stream(&self, name: &str) {
+        self.call(async |context| context.delete_stream(name).await);
+    }
+
+    pub fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let began = Instant::now();
+        while !holds() {
+            assert!(
+                began.elapsed() < Duration::from_secs(60),
+                "not within a minute: {what}"
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
