@@ -13,6 +13,7 @@ use std::time::Instant;
 const HELP: &str = "\
 cargo xtask test     format, clippy, unit, property, stress and doc tests, docs, loom models
 cargo xtask quick    the same without the stress scenarios and the loom models
+                     (`--without-nats` leaves out the tests on NATS brokers, which fetch a server by pip)
 cargo xtask loom     the loom models alone, with deeper bounds and more programs (some hours)
 cargo xtask inject   seeded bugs: the stress scenarios must find each, and each of their checks must find one (`--help` has
                      options)
@@ -108,7 +109,10 @@ fn deep_loom() -> Step {
         .with("EXPIRY_LOOM_PROGRAMS", "500")
 }
 
-fn quick() -> Vec<Step> {
+/// Says in plain sight what is not tested.
+const WITHOUT_NATS: &str = "left out: the tests on NATS brokers (--without-nats)";
+
+fn quick(with_nats: bool) -> Vec<Step> {
     vec![
         cargo("format", "fmt --all --check"),
         cargo(
@@ -122,8 +126,11 @@ fn quick() -> Vec<Step> {
         // Without the models, which are empty there, and the tools, whose own tests are `nightly`'s.
         cargo(
             "tests",
-            "test --locked --workspace --exclude loom-tests --exclude seeded-bugs --exclude weaken \
-             --exclude stress --all-features --no-fail-fast --lib --bins --tests",
+            &format!(
+                "test --locked --workspace --exclude loom-tests --exclude seeded-bugs --exclude weaken \
+                 --exclude stress {} --all-features --no-fail-fast --lib --bins --tests",
+                if with_nats { "" } else { "--exclude expiry-nats" }
+            ),
         ),
         doc_tests::step(),
         cargo(
@@ -185,19 +192,20 @@ fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     let asked = words.next();
     let rest: Vec<String> = words.collect();
+    let with_nats = !rest.iter().any(|word| word == "--without-nats");
     let with_rest = |mut step: Step| {
         step.args.extend(rest.clone());
         vec![step]
     };
     let steps = match asked.as_deref() {
         Some("test") => {
-            let mut steps = quick();
+            let mut steps = quick(with_nats);
             let scenarios = "test --locked -p stress --all-features --no-fail-fast";
             steps.push(cargo("stress scenarios", scenarios));
             steps.push(loom("loom models", ""));
             steps
         }
-        Some("quick") => quick(),
+        Some("quick") => quick(with_nats),
         Some("loom") => vec![deep_loom()],
         Some("inject") => with_rest(inject()),
         Some("weaken") => with_rest(cargo("weaken", "run --locked --release -p weaken --")),
@@ -221,12 +229,19 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    let say_what_is_left_out = || {
+        if !with_nats {
+            println!("{WITHOUT_NATS}");
+        }
+    };
+    say_what_is_left_out();
     // Runs all of them, so that one failure does not hide another.
     let failed: Vec<&str> = steps
         .iter()
         .filter(|step| !step.run())
         .map(|step| step.name.as_str())
         .collect();
+    say_what_is_left_out();
     if failed.is_empty() {
         println!("all passed");
         ExitCode::SUCCESS

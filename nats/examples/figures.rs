@@ -1,0 +1,181 @@
+//! Compares a source and a sink with the bare client, on three brokers, in one run.
+//!
+//! ```sh
+//! cargo run --release -p expiry-nats --features brokers --example figures
+//! ```
+//!
+//! Each round publishes messages of 128 bytes and of 8 KiB to a replicated file stream, and reads and
+//! acks them: by the bare client, and by a topology of one spout and one bolt. Prints the medians of
+//! the rounds. All runs on this machine, brokers included.
+
+use async_nats::jetstream::consumer::{pull, AckPolicy, DeliverPolicy};
+use async_nats::jetstream::stream::Config;
+use expiry_nats::brokers::Brokers;
+use expiry_nats::{Incoming, Nats, Options, Outgoing, SourceOptions};
+use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
+use futures_util::{stream, StreamExt};
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
+
+type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+
+const ROUNDS: usize = 5;
+/// The window of the source and of the sink, and the messages that the bare client has under way.
+const WINDOW: usize = 1024;
+
+/// Emits so many messages of a size.
+struct Numbers(u64, usize);
+
+impl Spout<Vec<u8>> for Numbers {
+    fn next(&mut self, out: &mut SpoutCollector<'_, Vec<u8>>) -> Next {
+        if self.0 == 0 {
+            return Next::Done;
+        }
+        if out.emit(vec![7; self.1], self.0).is_ok() {
+            self.0 -= 1;
+        }
+        Next::Ready
+    }
+}
+
+/// Makes the stream anew.
+async fn empty(nats: &Nats) -> Result<()> {
+    let _ = nats.context().delete_stream("s").await;
+    let config = Config {
+        name: "s".into(),
+        subjects: vec!["s.>".into()],
+        num_replicas: 3,
+        ..Config::default()
+    };
+    nats.context().create_stream(config).await?;
+    Ok(())
+}
+
+async fn bare_publish(nats: &Nats, count: u64, size: usize) -> Result<f64> {
+    empty(nats).await?;
+    let began = Instant::now();
+    let publish = |_| async {
+        let sent = nats.context().publish("s.x", vec![7; size].into()).await;
+        sent.expect("it is sent").await.expect("it is stored");
+    };
+    stream::iter(0..count)
+        .for_each_concurrent(WINDOW, publish)
+        .await;
+    Ok(count as f64 / began.elapsed().as_secs_f64())
+}
+
+async fn sink(nats: &Nats, count: u64, size: usize) -> Result<f64> {
+    empty(nats).await?;
+    let sinks = nats.sink(|payload: &Vec<u8>| -> Result<Outgoing, Infallible> {
+        let (subject, payload) = ("s.x".into(), payload.clone());
+        Ok(Outgoing {
+            subject,
+            payload,
+            ..Outgoing::default()
+        })
+    });
+    let sinks = sinks.window(WINDOW);
+    let began = Instant::now();
+    let mut topology = TopologyBuilder::new();
+    topology
+        .spout("numbers", move |_| Numbers(count, size))
+        .max_pending(4 * WINDOW);
+    topology
+        .bolt("sink", move |context| sinks.bolt(context))
+        .shuffle("numbers");
+    let topology = topology.start()?;
+    while topology.metrics()[0].acked < count {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let took = began.elapsed().as_secs_f64();
+    tokio::task::spawn_blocking(move || topology.kill()).await?;
+    Ok(count as f64 / took)
+}
+
+/// Reads and acks what is in the stream.
+async fn bare_pull(nats: &Nats, count: u64) -> Result<f64> {
+    let config = pull::Config {
+        durable_name: Some("bare".into()),
+        ack_policy: AckPolicy::Explicit,
+        deliver_policy: DeliverPolicy::All,
+        max_ack_pending: -1,
+        ..Default::default()
+    };
+    let consumer = nats
+        .context()
+        .get_stream("s")
+        .await?
+        .create_consumer(config)
+        .await?;
+    let began = Instant::now();
+    let mut messages = consumer
+        .stream()
+        .max_messages_per_batch(WINDOW)
+        .messages()
+        .await?;
+    for _ in 0..count {
+        messages
+            .next()
+            .await
+            .ok_or("the stream ended")??
+            .ack()
+            .await?;
+    }
+    nats.client().flush().await?;
+    Ok(count as f64 / began.elapsed().as_secs_f64())
+}
+
+async fn spout(nats: &Nats, count: u64) -> Result<f64> {
+    let decode = |incoming: &Incoming<'_>| Ok::<_, Infallible>(incoming.payload.to_vec());
+    let options = SourceOptions::new("s", "spout")
+        .window(4 * WINDOW)
+        .dead_letters("s.dead");
+    let source = std::sync::Arc::new(nats.source(options, decode).await?);
+    let began = Instant::now();
+    let mut topology = TopologyBuilder::new();
+    let spouts = source.clone();
+    topology
+        .spout("s", move |context| spouts.spout(context))
+        .max_pending(4 * WINDOW);
+    topology
+        .bolt("sink", |_| basic(|_: &Vec<u8>, _| ()))
+        .shuffle("s");
+    let topology = topology.start()?;
+    while source.stats().acked < count {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let took = began.elapsed().as_secs_f64();
+    tokio::task::spawn_blocking(move || topology.kill()).await?;
+    Ok(count as f64 / took)
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let brokers = tokio::task::spawn_blocking(|| Brokers::start(3)).await??;
+    let nats = Nats::connect(Options::new("figures", "a").servers(brokers.servers())).await?;
+    for (size, count) in [(128, 60_000), (8192, 12_000)] {
+        let mut rates: [Vec<f64>; 4] = Default::default();
+        for _ in 0..ROUNDS {
+            rates[0].push(bare_publish(&nats, count, size).await?);
+            rates[1].push(sink(&nats, count, size).await?);
+            rates[2].push(bare_pull(&nats, count).await?);
+            rates[3].push(spout(&nats, count).await?);
+        }
+        let [publish, sink, pull, spout] = rates.each_mut().map(|rates| median(rates));
+        println!(
+            "{size} B: publish {publish:.0}/s, sink {sink:.0}/s: {:.2}",
+            sink / publish
+        );
+        println!(
+            "{size} B: pull {pull:.0}/s, spout {spout:.0}/s: {:.2}",
+            spout / pull
+        );
+    }
+    drop(brokers);
+    Ok(())
+}
