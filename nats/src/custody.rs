@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | delivered, first time | no | held, given to the topology |
 //! | delivered again | yes | held with the new reply subject, not given again |
-//! | delivered, acked here lately | no | acked again: the first ack was lost |
+//! | delivered again, acked here lately | no | acked again: the first ack was lost |
 //! | delivered more often than `attempts` | no | held, buried |
 //! | tree acked | yes | acked, remembered as acked |
 //! | tree failed | yes | nak'ed with a pause, or buried after the last attempt |
@@ -21,26 +21,27 @@
 //! Times are durations on any clock of the caller that does not go back.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::Hash;
 use std::time::Duration;
 
 /// The number of acked messages that the source remembers, in case their ack was lost.
 const REMEMBERED: usize = 1 << 16;
 
-/// The messages that one source task holds, by their sequence in the stream. `T` is what the caller
-/// needs to answer the broker.
-pub(crate) struct Custody<T> {
+/// The messages that one source task holds. An id is never that of another message, also if the
+/// stream is deleted and made again. `T` is what the caller needs to answer the broker.
+pub(crate) struct Custody<Id, T> {
     ack_wait: Duration,
     attempts: u64,
     /// The first pause and the longest one.
     pauses: (Duration, Duration),
-    held: HashMap<u64, Held<T>>,
+    held: HashMap<Id, Held<T>>,
     /// When a held message is next to be reported in progress. All waits are equal: a queue sorts
     /// them. An entry whose message has gone, or has another time, is skipped.
-    extensions: VecDeque<(Duration, u64)>,
+    extensions: VecDeque<(Duration, Id)>,
     /// Messages whose dead letter is to be published again.
-    burials: VecDeque<(Duration, u64)>,
-    acked: HashSet<u64>,
-    acked_order: VecDeque<u64>,
+    burials: VecDeque<(Duration, Id)>,
+    acked: HashSet<Id>,
+    acked_order: VecDeque<Id>,
 }
 
 struct Held<T> {
@@ -75,7 +76,7 @@ pub(crate) enum Failed<T> {
     Nothing,
 }
 
-impl<T> Custody<T> {
+impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
     /// A message becomes a dead letter after `attempts` deliveries.
     pub(crate) fn new(ack_wait: Duration, attempts: u64, pauses: (Duration, Duration)) -> Self {
         Custody {
@@ -99,11 +100,12 @@ impl<T> Custody<T> {
     pub(crate) fn deliver(
         &mut self,
         now: Duration,
-        id: u64,
+        id: Id,
         deliveries: u64,
         message: T,
     ) -> Delivered<T> {
-        if self.acked.contains(&id) {
+        // A first delivery is one of a consumer that was made anew, to read all again.
+        if deliveries > 1 && self.acked.contains(&id) {
             return Delivered::AckAgain(message);
         }
         let extend_at = now + self.ack_wait / 3;
@@ -129,7 +131,7 @@ impl<T> Custody<T> {
     }
 
     /// The topology has acked a message. Returns what is to be acked at the broker.
-    pub(crate) fn acked(&mut self, id: u64) -> Option<T> {
+    pub(crate) fn acked(&mut self, id: Id) -> Option<T> {
         if self.held.get(&id)?.buried.is_some() {
             return None;
         }
@@ -144,7 +146,7 @@ impl<T> Custody<T> {
     }
 
     /// The topology has failed a message. `is_hopeless` says that no attempt can succeed.
-    pub(crate) fn failed(&mut self, id: u64, why: &str, is_hopeless: bool) -> Failed<T> {
+    pub(crate) fn failed(&mut self, id: Id, why: &str, is_hopeless: bool) -> Failed<T> {
         let Some(held) = self.held.get_mut(&id).filter(|held| held.buried.is_none()) else {
             return Failed::Nothing;
         };
@@ -162,7 +164,7 @@ impl<T> Custody<T> {
     }
 
     /// Gives back a message that the topology has not begun with.
-    pub(crate) fn take_back(&mut self, id: u64) -> Option<T> {
+    pub(crate) fn take_back(&mut self, id: Id) -> Option<T> {
         self.held.get(&id).filter(|held| held.buried.is_none())?;
         self.held.remove(&id).map(|held| held.message)
     }
@@ -173,24 +175,24 @@ impl<T> Custody<T> {
     }
 
     /// A message that is to become a dead letter, the count of its deliveries, and the reason.
-    pub(crate) fn letter(&self, id: u64) -> Option<(&T, u64, &str)> {
+    pub(crate) fn letter(&self, id: Id) -> Option<(&T, u64, &str)> {
         let held = self.held.get(&id)?;
         Some((&held.message, held.deliveries, held.buried.as_deref()?))
     }
 
     /// A dead letter is stored. Returns the message, which is to be terminated at the broker.
-    pub(crate) fn buried(&mut self, id: u64) -> Option<T> {
+    pub(crate) fn buried(&mut self, id: Id) -> Option<T> {
         self.held.get(&id)?.buried.as_ref()?;
         self.held.remove(&id).map(|held| held.message)
     }
 
     /// A dead letter could not be stored. The message stays held, and the caller tries again later.
-    pub(crate) fn not_buried(&mut self, now: Duration, id: u64) {
+    pub(crate) fn not_buried(&mut self, now: Duration, id: Id) {
         self.burials.push_back((now + Duration::from_secs(1), id));
     }
 
     /// The next message whose dead letter is to be published again.
-    pub(crate) fn next_burial(&mut self, now: Duration) -> Option<u64> {
+    pub(crate) fn next_burial(&mut self, now: Duration) -> Option<Id> {
         let &(_, id) = self.burials.front().filter(|(at, _)| *at <= now)?;
         self.burials.pop_front();
         Some(id)
@@ -218,7 +220,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn custody() -> Custody<&'static str> {
+    fn custody() -> Custody<u64, &'static str> {
         Custody::new(9 * SECOND, 3, (SECOND / 10, SECOND))
     }
 
@@ -237,6 +239,8 @@ mod tests {
         custody.deliver(SECOND, 1, 1, "a");
         custody.acked(1);
         assert_eq!(custody.deliver(SECOND, 1, 2, "b"), Delivered::AckAgain("b"));
+        assert_eq!(custody.deliver(SECOND, 1, 1, "c"), Delivered::Give);
+        custody.acked(1);
         for id in 2..2 + REMEMBERED as u64 {
             custody.deliver(SECOND, id, 1, "x");
             custody.acked(id);

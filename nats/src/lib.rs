@@ -2,11 +2,18 @@
 //!
 //! [`Nats`] is a worker's connection to the brokers. It checks what the rest of this crate is to
 //! rely on: the server's version, JetStream, credentials, names. [`StreamSpout`] is a consumer of a
-//! stream as the spout of a topology, [`StreamSink`] a bolt that publishes.
+//! stream as the spout of a topology, [`StreamSink`] a bolt that publishes. The guide
+//! `docs/guide/nats.md` has an example, what is promised, and how to operate it.
+//!
+//! The feature `brokers` starts local servers, for tests and trials.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "brokers")]
 pub mod brokers;
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/guide/nats.md")]
+struct GuideDoctests;
+
 mod connect;
 mod custody;
 mod error;
@@ -17,4 +24,6 @@ mod source;
 pub use connect::{Health, Nats, Options};
 pub use error::NatsError;
 pub use sink::{Outgoing, StreamSink, StreamSinks};
-pub use source::{hopeless, Incoming, SourceOptions, SourceStats, StreamSource, StreamSpout};
+pub use source::{
+    hopeless, Incoming, MessageId, SourceOptions, SourceStats, StreamSource, StreamSpout,
+};

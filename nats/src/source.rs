@@ -157,6 +157,17 @@ pub struct Incoming<'a> {
     pub headers: Option<&'a HeaderMap>,
 }
 
+/// A message of a stream: its sequence, and the time at which the stream stored it, in nanoseconds
+/// since 1970. A stream that is deleted and made again counts from 1 again; the time tells its
+/// messages from those of before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MessageId {
+    /// Its sequence in the stream.
+    pub sequence: u64,
+    /// When the stream stored it.
+    pub published: i128,
+}
+
 /// What a worker's source has done so far, and what it holds. A snapshot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -213,21 +224,21 @@ fn count(counter: &AtomicU64) {
 
 /// What the spout tells the I/O task.
 enum Outcome {
-    Acked(u64),
-    Failed(u64, String),
+    Acked(MessageId),
+    Failed(MessageId, String),
     /// The spout has not emitted this message.
-    Unused(u64),
+    Unused(MessageId),
     /// Whether the spout is to get messages.
     Active(bool),
     /// A dead letter was stored, or was not.
-    Buried(u64, bool),
+    Buried(MessageId, Result<(), String>),
     /// The task answers when all outcomes before this one are at the broker.
     Close(blocking::Sender<()>),
 }
 
 /// The two ends that a spout task uses.
 struct Link<M> {
-    messages: Mutex<mpsc::UnboundedReceiver<(u64, M)>>,
+    messages: Mutex<mpsc::UnboundedReceiver<(MessageId, M)>>,
     outcomes: mpsc::UnboundedSender<Outcome>,
 }
 
@@ -249,6 +260,8 @@ struct Shared<M> {
     dead_letters: String,
     decode: Box<Decode<M>>,
     counters: Counters,
+    /// Why the last request for messages failed, and why the last dead letter was not stored.
+    trouble: Mutex<[Option<String>; 2]>,
 }
 
 impl<M> fmt::Debug for StreamSource<M> {
@@ -286,6 +299,7 @@ impl Nats {
             dead_letters,
             decode: Box::new(move |incoming| decode(incoming).map_err(|error| error.to_string())),
             counters: Counters::default(),
+            trouble: Mutex::default(),
         };
         shared.consumer().await?;
         self.stream_of("dead letters", &shared.dead_letters).await?;
@@ -331,9 +345,27 @@ impl<M: Send + 'static> StreamSource<M> {
     pub fn stats(&self) -> SourceStats {
         self.shared.counters.snapshot()
     }
+
+    /// Why the source gets no messages, or cannot store dead letters. `None` if the last attempts
+    /// succeeded.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        let trouble = self.shared.trouble.lock();
+        let trouble = trouble.unwrap_or_else(PoisonError::into_inner);
+        trouble.iter().flatten().next().cloned()
+    }
 }
 
+/// The places in `trouble`.
+const PULL: usize = 0;
+const DEAD: usize = 1;
+
 impl<M> Shared<M> {
+    fn note(&self, place: usize, trouble: Option<String>) {
+        let noted = self.trouble.lock();
+        noted.unwrap_or_else(PoisonError::into_inner)[place] = trouble;
+    }
+
     /// Creates the consumer, or updates it.
     async fn consumer(&self) -> Result<Consumer<Config>, NatsError> {
         let stream = self.nats.stream(&self.options.stream).await?;
@@ -361,7 +393,7 @@ impl<M> Shared<M> {
 ///
 /// It acks a message at the broker when its tree is acked, and never before. The broker delivers a
 /// failed message again after a pause, to any worker of the consumer. After the last attempt, the source publishes the message as a dead letter and removes it
-/// from the consumer when that is stored. A message's id is its sequence in the stream.
+/// from the consumer when that is stored.
 ///
 /// While the topology is inactive, the source asks for nothing and gives back what was not emitted.
 /// [`close`](Spout::close) blocks until the broker has the outcomes, for 5 s at the most.
@@ -381,15 +413,15 @@ impl<M> StreamSpout<M> {
         let _ = self.link.outcomes.send(outcome);
     }
 
-    fn take(&self) -> Option<(u64, M)> {
+    fn take(&self) -> Option<(MessageId, M)> {
         let messages = self.link.messages.lock();
         let mut messages = messages.unwrap_or_else(PoisonError::into_inner);
         messages.try_recv().ok()
     }
 }
 
-impl<M: Clone + Send + 'static> Spout<M> for StreamSpout<M> {
-    fn next(&mut self, out: &mut SpoutCollector<'_, M>) -> Next {
+impl<M: Clone + Send + 'static> Spout<M, MessageId> for StreamSpout<M> {
+    fn next(&mut self, out: &mut SpoutCollector<'_, M, MessageId>) -> Next {
         while out.room() > 0 {
             let Some((id, message)) = self.take() else {
                 return Next::Asleep;
@@ -402,16 +434,18 @@ impl<M: Clone + Send + 'static> Spout<M> for StreamSpout<M> {
         Next::Ready
     }
 
-    fn ack(&mut self, id: u64) {
+    fn ack(&mut self, id: MessageId) {
         self.tell(Outcome::Acked(id));
     }
 
-    fn fail(&mut self, id: u64, failure: &Failure) {
-        let why = match failure {
-            Failure::Failed { why: Some(why), .. } if why.starts_with(HOPELESS) => why.to_string(),
-            other => other.to_string(),
-        };
-        self.tell(Outcome::Failed(id, why));
+    fn fail(&mut self, id: MessageId, failure: &Failure) {
+        self.tell(match failure {
+            Failure::Stopped => Outcome::Unused(id),
+            Failure::Failed { why: Some(why), .. } if why.starts_with(HOPELESS) => {
+                Outcome::Failed(id, why.to_string())
+            }
+            other => Outcome::Failed(id, other.to_string()),
+        });
     }
 
     fn activate(&mut self) {
@@ -435,9 +469,9 @@ impl<M: Clone + Send + 'static> Spout<M> for StreamSpout<M> {
 /// The I/O task of one spout.
 struct Task<M> {
     shared: Arc<Shared<M>>,
-    custody: Custody<Message>,
+    custody: Custody<MessageId, Message>,
     began: Instant,
-    give: mpsc::UnboundedSender<(u64, M)>,
+    give: mpsc::UnboundedSender<(MessageId, M)>,
     waker: Waker,
     /// Weak, so that the task ends when its source and spouts are gone.
     outcomes: mpsc::WeakUnboundedSender<Outcome>,
@@ -476,10 +510,10 @@ impl<M: Send + 'static> Task<M> {
                 }
                 message = next_of(&mut batch) => match message {
                     Some(Ok(message)) => self.delivered(message).await,
-                    Some(Err(_)) => {
+                    Some(Err(error)) => {
                         // The consumer was deleted, or its leader has gone.
-                        count(&self.shared.counters.pull_errors);
-                        (batch, self.consumer) = (None, None);
+                        self.pull_failed(error.to_string());
+                        batch = None;
                         ask_at = Instant::now() + Duration::from_millis(100);
                     }
                     None => batch = None,
@@ -507,30 +541,50 @@ impl<M: Send + 'static> Task<M> {
         statistics.connects.load(Ordering::Relaxed)
     }
 
-    /// Asks for so many messages; makes the consumer again if an operator has deleted it.
+    /// Asks for so many messages.
     async fn ask(&mut self, room: usize) -> Option<Batch> {
-        if self.consumer.is_none() {
-            self.consumer = self.shared.consumer().await.ok();
-        }
-        let asked = match &self.consumer {
-            Some(consumer) => {
-                let batch = consumer.batch().max_messages(room).expires(REQUEST);
-                batch.messages().await.ok()
+        let asked = match self.batch(room).await {
+            Ok(batch) => {
+                self.shared.note(PULL, None);
+                Some(batch)
             }
-            None => None,
+            Err(why) => {
+                self.pull_failed(why);
+                None
+            }
         };
-        if asked.is_none() {
-            count(&self.shared.counters.pull_errors);
-        }
         asked
+    }
+
+    async fn batch(&mut self, room: usize) -> Result<Batch, String> {
+        if self.consumer.is_none() {
+            let made = self.shared.consumer().await;
+            self.consumer = Some(made.map_err(|error| error.to_string())?);
+        }
+        let Some(consumer) = &self.consumer else {
+            return Err("no consumer".to_string());
+        };
+        let batch = consumer.batch().max_messages(room).expires(REQUEST);
+        batch.messages().await.map_err(|error| error.to_string())
+    }
+
+    /// The consumer is asked for again, and made again if an operator has deleted it.
+    fn pull_failed(&mut self, why: String) {
+        count(&self.shared.counters.pull_errors);
+        self.shared.note(PULL, Some(why));
+        self.consumer = None;
     }
 
     async fn delivered(&mut self, message: Message) {
         let Ok(info) = message.info() else { return };
-        let (id, deliveries) = (info.stream_sequence, info.delivered.unsigned_abs());
+        let id = MessageId {
+            sequence: info.stream_sequence,
+            published: info.published.unix_timestamp_nanos(),
+        };
+        let deliveries = info.delivered.unsigned_abs();
         let decoded = (self.shared.decode)(&Incoming {
             subject: &message.subject,
-            sequence: id,
+            sequence: id.sequence,
             deliveries,
             payload: &message.payload,
             headers: message.headers.as_ref(),
@@ -579,13 +633,15 @@ impl<M: Send + 'static> Task<M> {
                 }
             }
             Outcome::Active(active) => self.active = active,
-            Outcome::Buried(id, true) => {
+            Outcome::Buried(id, Ok(())) => {
+                shared.note(DEAD, None);
                 if let Some(message) = self.custody.buried(id) {
                     count(&shared.counters.dead);
                     answer(&message, AckKind::Term).await;
                 }
             }
-            Outcome::Buried(id, false) => {
+            Outcome::Buried(id, Err(why)) => {
+                shared.note(DEAD, Some(format!("the dead letter of {id:?}: {why}")));
                 count(&shared.counters.dead_refused);
                 self.custody.not_buried(self.now(), id);
             }
@@ -600,7 +656,7 @@ impl<M: Send + 'static> Task<M> {
         }
     }
 
-    async fn fail(&mut self, id: u64, why: &str, is_hopeless: bool) {
+    async fn fail(&mut self, id: MessageId, why: &str, is_hopeless: bool) {
         match self.custody.failed(id, why, is_hopeless) {
             Failed::Nak(message, pause) => {
                 count(&self.shared.counters.naks);
@@ -623,7 +679,7 @@ impl<M: Send + 'static> Task<M> {
     }
 
     /// Publishes a dead letter. The message leaves the consumer only when the letter is stored.
-    fn bury(&self, id: u64) {
+    fn bury(&self, id: MessageId) {
         let Some((message, deliveries, why)) = self.custody.letter(id) else {
             return;
         };
@@ -638,9 +694,13 @@ impl<M: Send + 'static> Task<M> {
                 headers.append(name.clone(), value.clone());
             }
         }
-        headers.insert("Nats-Msg-Id", format!("{stream}-{id}"));
+        let MessageId {
+            sequence,
+            published,
+        } = id;
+        headers.insert("Nats-Msg-Id", format!("{stream}-{sequence}-{published}"));
         headers.insert("Expiry-Stream", stream.as_str());
-        headers.insert("Expiry-Sequence", id.to_string());
+        headers.insert("Expiry-Sequence", sequence.to_string());
         headers.insert("Expiry-Subject", message.subject.as_str());
         headers.insert("Expiry-Deliveries", deliveries.to_string());
         headers.insert("Expiry-Reason", one_line(why));
@@ -653,11 +713,12 @@ impl<M: Send + 'static> Task<M> {
             let sent = context
                 .publish_with_headers(subject, headers, payload)
                 .await;
-            let is_stored = match sent {
-                Ok(stored) => stored.await.is_ok(),
-                Err(_) => false,
+            let stored = match sent {
+                Ok(stored) => stored.await.map(|_| ()),
+                Err(error) => Err(error),
             };
-            let _ = outcomes.send(Outcome::Buried(id, is_stored));
+            let stored = stored.map_err(|error| error.to_string());
+            let _ = outcomes.send(Outcome::Buried(id, stored));
         });
     }
 }
