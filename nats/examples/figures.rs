@@ -10,6 +10,7 @@
 
 use async_nats::jetstream::consumer::{pull, AckPolicy, DeliverPolicy};
 use async_nats::jetstream::stream::Config;
+use async_nats::HeaderMap;
 use expiry_nats::brokers::Brokers;
 use expiry_nats::{Incoming, Nats, Options, Outgoing, SourceOptions};
 use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
@@ -48,14 +49,29 @@ async fn empty(nats: &Nats) -> Result<()> {
         ..Config::default()
     };
     nats.context().create_stream(config).await?;
+    // Until the client's broker knows the stream's leader.
+    while nats
+        .context()
+        .publish("s.first", "".into())
+        .await?
+        .await
+        .is_err()
+    {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     Ok(())
 }
 
 async fn bare_publish(nats: &Nats, count: u64, size: usize) -> Result<f64> {
     empty(nats).await?;
     let began = Instant::now();
-    let publish = |_| async {
-        let sent = nats.context().publish("s.x", vec![7; size].into()).await;
+    let publish = |n: u64| async move {
+        let mut headers = HeaderMap::new();
+        headers.insert("Nats-Msg-Id", n.to_string()); // as the sink does
+        let context = nats.context();
+        let sent = context
+            .publish_with_headers("s.x", headers, vec![7; size].into())
+            .await;
         sent.expect("it is sent").await.expect("it is stored");
     };
     stream::iter(0..count)

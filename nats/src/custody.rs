@@ -217,6 +217,8 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -291,5 +293,103 @@ mod tests {
         assert_eq!(custody.next_extension(8 * SECOND), None);
         assert_eq!(custody.next_extension(9 * SECOND), Some(&"c"));
         assert_eq!(custody.next_extension(9 * SECOND), None);
+    }
+
+    /// The broker's side of a message.
+    #[derive(Default)]
+    struct Stored {
+        deliveries: u64,
+        lapses_at: Duration,
+        has_tree: bool,
+        was_done: bool,
+        has_letter: bool,
+        is_gone: bool,
+    }
+
+    /// Runs a source against a broker that loses a tenth of all answers. `breaks` is a fault of the
+    /// source: its rule is not kept.
+    fn simulate(seed: u64, breaks: Option<&str>) -> Result<(), String> {
+        const MESSAGES: u64 = 20;
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut custody = Custody::new(9 * SECOND, 3, (SECOND / 10, SECOND));
+        let mut now = SECOND;
+        let mut broker: Vec<Stored> = (0..MESSAGES).map(|_| Stored::default()).collect();
+        for step in 0..6_000 {
+            now += SECOND / 10;
+            let arrives = step > 4_000 || random.random_bool(0.9);
+            let id = random.random_range(0..MESSAGES);
+            let message = &mut broker[usize::try_from(id).unwrap()];
+            let mut letter = false;
+            match random.random_range(0..4) {
+                0 if !message.is_gone && now >= message.lapses_at => {
+                    message.deliveries += 1;
+                    message.lapses_at = now + 9 * SECOND;
+                    match custody.deliver(now, id, message.deliveries, id) {
+                        Delivered::Give if message.has_tree => return Err("given twice".into()),
+                        Delivered::Give => message.has_tree = true,
+                        Delivered::Kept => {}
+                        Delivered::AckAgain(_) => message.is_gone |= arrives,
+                        Delivered::Bury => letter = true,
+                    }
+                    if breaks == Some("ack before the tree") && custody.acked(id).is_some() {
+                        message.is_gone = true;
+                    }
+                }
+                1 if message.has_tree => {
+                    (message.has_tree, message.was_done) = (false, true);
+                    message.is_gone |= custody.acked(id).is_some() && arrives;
+                }
+                2 if message.has_tree => {
+                    message.has_tree = false;
+                    match custody.failed(id, "no", random.random_bool(0.1)) {
+                        Failed::Nak(_, pause) if arrives => message.lapses_at = now + pause,
+                        Failed::Bury => letter = true,
+                        Failed::Nak(..) | Failed::Nothing => {}
+                    }
+                }
+                _ => {}
+            }
+            let again = custody.next_burial(now);
+            for id in again.into_iter().chain(letter.then_some(id)) {
+                let message = &mut broker[usize::try_from(id).unwrap()];
+                let is_stored = step > 4_000 || random.random_bool(0.5);
+                message.has_letter |= is_stored;
+                if is_stored || breaks == Some("term before the letter") {
+                    message.is_gone |= custody.buried(id).is_some() && arrives;
+                } else {
+                    custody.not_buried(now, id);
+                }
+            }
+            while let Some(&id) = custody.next_extension(now) {
+                if arrives {
+                    broker[usize::try_from(id).unwrap()].lapses_at = now + 9 * SECOND;
+                }
+            }
+            if broker
+                .iter()
+                .any(|m| m.is_gone && !m.was_done && !m.has_letter)
+            {
+                return Err(format!("lost at step {step}"));
+            }
+        }
+        let left = broker.iter().filter(|message| !message.is_gone).count();
+        (left == 0)
+            .then_some(())
+            .ok_or(format!("{left} left, {} held", custody.len()))
+    }
+
+    #[test]
+    fn no_message_is_lost_or_stays_for_ever_whatever_answers_are_lost() {
+        for seed in 0..200 {
+            assert_eq!(simulate(seed, None), Ok(()), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn the_simulation_finds_an_ack_before_the_tree_and_a_term_before_the_letter() {
+        for fault in ["ack before the tree", "term before the letter"] {
+            let found = (0..20).any(|seed| simulate(seed, Some(fault)).is_err());
+            assert!(found, "{fault}");
+        }
     }
 }

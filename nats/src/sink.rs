@@ -5,11 +5,13 @@ use crate::Nats;
 use async_nats::header::{HeaderMap, HeaderValue};
 use bytes::Bytes;
 use expiry_topology::{Bolt, BoltCollector, Context, Tuple, Waker};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{mpsc, Arc};
 use std::time::{Duration, Instant};
+use tokio::sync::mpsc as unbounded;
 
 /// The pause before a message that was not stored is published again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -94,18 +96,19 @@ impl<M> StreamSinks<M> {
     /// `topology.bolt("out", move |context| sinks.bolt(context))`.
     pub fn bolt(&self, context: &Context) -> StreamSink<M> {
         let (done, stored) = mpsc::channel();
+        let (publishes, asked) = unbounded::unbounded_channel();
+        self.runtime
+            .spawn(publisher(self.nats.clone(), asked, done, context.waker()));
         let instance = self.made.fetch_add(1, Ordering::Relaxed);
         StreamSink {
             nats: self.nats.clone(),
             encode: self.encode.clone(),
             window: self.window,
             give_up_after: self.give_up_after,
-            runtime: self.runtime.clone(),
-            waker: context.waker(),
             prefix: format!("{}-{instance}", self.nats.client().new_inbox()),
             next: 0,
             held: HashMap::new(),
-            done,
+            publishes,
             stored,
         }
     }
@@ -122,14 +125,19 @@ pub struct StreamSink<M> {
     encode: Arc<Encode<M>>,
     window: usize,
     give_up_after: Duration,
-    runtime: tokio::runtime::Handle,
-    waker: Waker,
     /// Distinguishes the ids of this instance from those of all others.
     prefix: String,
     next: u64,
     held: HashMap<u64, Tuple<M>>,
-    done: mpsc::Sender<Stored>,
+    publishes: unbounded::UnboundedSender<Publish>,
     stored: mpsc::Receiver<Stored>,
+}
+
+/// A message for the I/O task, and when it is given up.
+struct Publish {
+    number: u64,
+    outgoing: Outgoing,
+    give_up_at: Option<Instant>,
 }
 
 /// The answer to a publish: which one, and why it was given up.
@@ -205,13 +213,12 @@ impl<M: Clone + Send + 'static> Bolt<M> for StreamSink<M> {
             }
         };
         self.held.insert(number, tuple);
-        let (nats, done, waker) = (self.nats.clone(), self.done.clone(), self.waker.clone());
         let give_up_at = Instant::now().checked_add(self.give_up_after);
-        self.runtime.spawn(async move {
-            let result = publish(&nats, outgoing, give_up_at).await;
-            // No receiver: the instance has gone, and its tuples time out.
-            let _ = done.send((number, result));
-            waker.wake();
+        // Without a runtime there is no I/O task: the tuple times out.
+        let _ = self.publishes.send(Publish {
+            number,
+            outgoing,
+            give_up_at,
         });
     }
 
@@ -222,17 +229,42 @@ impl<M: Clone + Send + 'static> Bolt<M> for StreamSink<M> {
     }
 }
 
-/// Publishes until the stream has stored the message.
-async fn publish(
-    nats: &Nats,
-    outgoing: Outgoing,
-    give_up_at: Option<Instant>,
-) -> Result<(), String> {
+/// The I/O task of a bolt: publishes what it is sent, until the bolt has gone. Its bolt's window
+/// bounds the messages under way.
+async fn publisher(
+    nats: Nats,
+    mut asked: unbounded::UnboundedReceiver<Publish>,
+    done: mpsc::Sender<Stored>,
+    waker: Waker,
+) {
+    let mut under_way = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            publish = asked.recv() => match publish {
+                Some(publish) => under_way.push(until_stored(&nats, publish)),
+                None => return,
+            },
+            Some(stored) = under_way.next() => {
+                // An error says that the bolt has gone.
+                let _ = done.send(stored);
+                waker.wake();
+            }
+        }
+    }
+}
+
+/// Publishes a message until the stream has stored it.
+async fn until_stored(nats: &Nats, publish: Publish) -> Stored {
+    let Publish {
+        number,
+        outgoing,
+        give_up_at,
+    } = publish;
     let payload = Bytes::from(outgoing.payload);
     loop {
         let (subject, headers) = (outgoing.subject.clone(), outgoing.headers.clone());
-        let sent = nats
-            .context()
+        let context = nats.context();
+        let sent = context
             .publish_with_headers(subject, headers, payload.clone())
             .await;
         let result = match sent {
@@ -240,9 +272,10 @@ async fn publish(
             Err(error) => Err(error),
         };
         match result {
-            Ok(()) => return Ok(()),
+            Ok(()) => return (number, Ok(())),
             Err(error) if give_up_at.is_some_and(|at| Instant::now() >= at) => {
-                return Err(format!("{:?} was not stored: {error}", outgoing.subject));
+                let why = format!("{:?} was not stored: {error}", outgoing.subject);
+                return (number, Err(why));
             }
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
