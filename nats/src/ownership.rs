@@ -1,0 +1,650 @@
+//! Which worker owns which partition, without any I/O: `(now, event) -> actions`.
+//!
+//! The brokers store one *record* per partition (its owner and that owner's incarnation) and one
+//! *beat* per worker (incarnation and number of the beat). A record's stream sequence is its
+//! revision, and so the owner's epoch and fence. Every write is a compare-and-swap on its subject.
+//!
+//! **The linearization point of every change of owner is the store's compare-and-swap.** Time only
+//! decides when a worker tries. The invariants:
+//!
+//! 1. A worker holds a partition only after a claim that the store confirmed. A record that names
+//!    the worker without such a claim (its answer was lost) is claimed again.
+//! 2. A worker may act while its last confirmed beat was *sent* less than 3/4 of `lease` ago. A
+//!    worker that has lapsed claims each of its partitions again before it acts: the new revision
+//!    defeats every claim that another worker sent meanwhile.
+//! 3. A watcher takes a worker for dead when the watcher has seen, in one watch, an own beat that
+//!    it sent at least `lease` after that worker's last change. The watch is in stream order, so
+//!    the dead worker has stored no beat in between: it has lapsed. A gap above `lease / 2`
+//!    between own watched beats starts all waits anew: the engine was away, not the workers.
+//! 4. A new worker waits until the beat of its name has not changed for `lease`, and then swaps it.
+//!    The swap succeeds only if the predecessor has stored no beat since, and so has lapsed. An
+//!    incarnation that a beat has replaced is therefore dead for every watcher.
+//!
+//! The owner of a partition should be the live member with the highest rendezvous hash.
+//!
+//! `now` is a duration on the worker's own monotonic clock, which counts suspended time.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+#[cfg(test)]
+mod sim;
+
+/// The largest number of writes and reads of records under way at a time.
+const UNDER_WAY: usize = 32;
+/// The number of own beats whose time of sending the worker remembers.
+const REMEMBERED: usize = 64;
+
+/// What a worker is told.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// The worker starts.
+    Start,
+    /// Time has passed. The driver ticks at least every `lease / 16`.
+    Tick,
+    /// The store took the beat that was sent at `sent_at`.
+    BeatConfirmed { sent_at: Duration, revision: u64 },
+    /// The store refused the beat.
+    BeatRefused { sent_at: Duration },
+    /// The beat has no answer: the store may have taken it, or may still take it.
+    BeatUnanswered { sent_at: Duration },
+    /// The watch shows a beat, the worker's own ones included, in the order of the stream.
+    Watched {
+        worker: String,
+        incarnation: u64,
+        beat: u64,
+        leaving: bool,
+        revision: u64,
+    },
+    /// The watch, or a read at the leader, shows a record. One without a message has revision 0.
+    Record {
+        partition: u32,
+        owner: Option<String>,
+        incarnation: u64,
+        revision: u64,
+    },
+    /// The watch has delivered everything that was stored when it began.
+    Synced,
+    /// The store took a `Claim` or `GiveUp`.
+    ClaimConfirmed { partition: u32, revision: u64 },
+    /// The store refused a `Claim` or `GiveUp`. That proves nothing.
+    ClaimRefused { partition: u32 },
+    /// A `Claim` or `GiveUp` has no answer. That proves nothing.
+    ClaimUnanswered { partition: u32 },
+    /// The watch has missed something.
+    WatchLost,
+    /// The worker is to give up everything.
+    Leave,
+    /// The user has let go of a partition after `Losing`.
+    Released { partition: u32 },
+}
+
+/// What the driver does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Write the worker's beat. The answer names `sent_at`.
+    SendBeat {
+        expected: u64,
+        beat: u64,
+        leaving: bool,
+        sent_at: Duration,
+    },
+    /// Write the worker's name and incarnation into the record.
+    Claim { partition: u32, expected: u64 },
+    /// Write the record with no owner. It is never deleted, so that epochs rise.
+    GiveUp { partition: u32, expected: u64 },
+    /// Read the record at the stream's leader.
+    ReadBack { partition: u32 },
+    /// Watch everything again from the start.
+    Resync,
+    /// The worker owns the partition under this epoch. After a lapse it is told a new epoch.
+    Gained { partition: u32, epoch: u64 },
+    /// Another worker is to have the partition. The user answers `Released`.
+    Losing { partition: u32 },
+    /// Another worker has the partition, or this worker is overtaken.
+    Lost { partition: u32 },
+    /// Another worker uses this name. This one never began, and does nothing any more.
+    NameTaken,
+    /// Another worker has taken this name. This one does nothing any more.
+    Overtaken,
+}
+
+/// The rules that tests break on purpose.
+#[derive(Clone, Copy)]
+struct Rules {
+    count_from_sending: bool,
+    wait_anew: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            count_from_sending: true,
+            wait_anew: true,
+        }
+    }
+}
+
+struct Peer {
+    hash: u64,
+    incarnation: u64,
+    revision: u64,
+    leaving: bool,
+    dead: bool,
+    /// When the wait began: at the last change of the beat, or anew.
+    since: Duration,
+}
+
+#[derive(Clone, Default)]
+struct Partition {
+    owner: Option<String>,
+    incarnation: u64,
+    revision: u64,
+    held: Option<Held>,
+    busy: Busy,
+    /// When the worker learnt of this revision.
+    seen: Duration,
+    /// The rendezvous hash gives the partition to this worker.
+    mine: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Held {
+    epoch: u64,
+    losing: bool,
+    /// The worker has not lapsed since it sent the claim.
+    sure: bool,
+}
+
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Busy {
+    #[default]
+    Idle,
+    Claiming {
+        sure: bool,
+    },
+    GivingUp,
+    Reading {
+        since: Duration,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Phase {
+    /// The worker learns whether its name is in use.
+    Waiting,
+    /// The worker has sent a beat.
+    Beating,
+    Ended,
+}
+
+/// One worker's view of a set of partitions.
+pub(crate) struct Ownership {
+    name: String,
+    incarnation: u64,
+    lease: Duration,
+    rules: Rules,
+    phase: Phase,
+    synced: bool,
+    leaving: bool,
+    /// When the last confirmed beat was sent.
+    confirmed: Option<Duration>,
+    lapsed: bool,
+    beats: u64,
+    own_revision: u64,
+    own_since: Duration,
+    beat_under_way: Option<Duration>,
+    next_beat: Duration,
+    sent: VecDeque<(u64, Duration)>,
+    /// When the watch last showed an own beat.
+    seen_own: Option<Duration>,
+    /// When the latest own beat that the watch has shown was sent. The worker has seen every beat
+    /// that was stored before.
+    seen_through: Duration,
+    peers: BTreeMap<String, Peer>,
+    members_changed: bool,
+    partitions: Vec<Partition>,
+    todo: BTreeSet<u32>,
+    under_way: BTreeSet<u32>,
+    losing: usize,
+}
+
+impl Ownership {
+    /// A worker of a set of `count` partitions. `incarnation` is random.
+    ///
+    /// # Panics
+    /// `count` is not in 1..=1024, or `lease` is below a second.
+    pub(crate) fn new(name: &str, incarnation: u64, count: u32, lease: Duration) -> Self {
+        assert!((1..=1024).contains(&count), "1 to 1024 partitions");
+        assert!(
+            lease >= Duration::from_secs(1),
+            "a lease of at least a second"
+        );
+        Self {
+            name: name.to_owned(),
+            incarnation,
+            lease,
+            rules: Rules::default(),
+            phase: Phase::Waiting,
+            synced: false,
+            leaving: false,
+            confirmed: None,
+            lapsed: true,
+            beats: 0,
+            own_revision: 0,
+            own_since: Duration::ZERO,
+            beat_under_way: None,
+            next_beat: Duration::ZERO,
+            sent: VecDeque::new(),
+            seen_own: None,
+            seen_through: Duration::ZERO,
+            peers: BTreeMap::new(),
+            members_changed: true,
+            partitions: vec![Partition::default(); count as usize],
+            todo: BTreeSet::new(),
+            under_way: BTreeSet::new(),
+            losing: 0,
+        }
+    }
+
+    /// Whether the worker may act as the owner of `partition`, and under which epoch.
+    pub(crate) fn may_act(&self, partition: u32, now: Duration) -> Option<u64> {
+        let held = self.partitions.get(partition as usize)?.held?;
+        (held.sure && self.phase != Phase::Ended && self.is_fresh(now)).then_some(held.epoch)
+    }
+
+    fn is_fresh(&self, now: Duration) -> bool {
+        self.confirmed
+            .is_some_and(|sent| now < sent + self.lease * 3 / 4)
+    }
+
+    /// Takes an event and appends what the driver is to do, in order.
+    pub(crate) fn on(&mut self, now: Duration, event: Event, out: &mut Vec<Action>) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        if !self.lapsed && !self.is_fresh(now) {
+            self.lapse();
+        }
+        match event {
+            Event::Start => out.push(Action::Resync),
+            Event::Tick => self.tick(now, out),
+            Event::BeatConfirmed { sent_at, revision } => {
+                self.beat_answered(sent_at, now + self.lease / 4);
+                self.own_revision = self.own_revision.max(revision);
+                let from = if self.rules.count_from_sending {
+                    sent_at
+                } else {
+                    now
+                };
+                self.confirmed = self.confirmed.max(Some(from));
+                self.lapsed = !self.is_fresh(now);
+            }
+            Event::BeatRefused { sent_at } | Event::BeatUnanswered { sent_at } => {
+                self.beat_answered(sent_at, now + self.lease / 16);
+            }
+            Event::Watched {
+                worker,
+                incarnation,
+                beat,
+                leaving,
+                revision,
+            } => {
+                if worker == self.name {
+                    self.watched_own(now, incarnation, beat, revision, out);
+                } else {
+                    self.watched_peer(now, worker, incarnation, leaving, revision);
+                }
+            }
+            Event::Record {
+                partition,
+                owner,
+                incarnation,
+                revision,
+            } => {
+                self.record(now, partition, owner, incarnation, revision, out);
+            }
+            Event::Synced => self.synced = true,
+            Event::ClaimConfirmed {
+                partition,
+                revision,
+            } => {
+                self.confirmed_write(partition, revision, out);
+            }
+            Event::ClaimRefused { partition } | Event::ClaimUnanswered { partition } => {
+                if let Some(one) = self.partitions.get_mut(partition as usize) {
+                    if matches!(one.busy, Busy::Claiming { .. } | Busy::GivingUp) {
+                        one.busy = Busy::Reading { since: now };
+                        out.push(Action::ReadBack { partition });
+                    }
+                }
+            }
+            Event::WatchLost => {
+                self.synced = false;
+                self.seen_own = None;
+                out.push(Action::Resync);
+            }
+            Event::Leave => {
+                self.leaving = true;
+                self.next_beat = now;
+                self.members_changed = true;
+            }
+            Event::Released { partition } => {
+                if let Some(one) = self.partitions.get_mut(partition as usize) {
+                    if one.held.is_some_and(|held| held.losing) {
+                        one.held = None;
+                        self.losing -= 1;
+                        self.todo.insert(partition);
+                    }
+                }
+            }
+        }
+        if self.phase == Phase::Beating && self.synced && !self.lapsed {
+            self.pump(out);
+        }
+    }
+
+    /// The worker's time is over: whatever it holds, or is claiming, is to be claimed again.
+    fn lapse(&mut self) {
+        self.lapsed = true;
+        for (partition, one) in (0..).zip(&mut self.partitions) {
+            if let Some(held) = &mut one.held {
+                held.sure = false;
+                self.todo.insert(partition);
+            }
+            if let Busy::Claiming { sure } = &mut one.busy {
+                *sure = false;
+            }
+        }
+    }
+
+    fn tick(&mut self, now: Duration, out: &mut Vec<Action>) {
+        if self.phase == Phase::Waiting && self.synced {
+            let free = self.own_revision == 0 || now >= self.own_since + self.lease;
+            if free {
+                self.phase = Phase::Beating;
+            }
+        }
+        if self.phase != Phase::Beating {
+            return;
+        }
+        if self.beat_under_way.is_none() && now >= self.next_beat {
+            self.beats += 1;
+            self.beat_under_way = Some(now);
+            self.sent.push_back((self.beats, now));
+            if self.sent.len() > REMEMBERED {
+                self.sent.pop_front();
+            }
+            out.push(Action::SendBeat {
+                expected: self.own_revision,
+                beat: self.beats,
+                leaving: self.leaving,
+                sent_at: now,
+            });
+        }
+        for &partition in &self.under_way {
+            if let Busy::Reading { since } = &mut self.partitions[partition as usize].busy {
+                if now >= *since + self.lease / 4 {
+                    *since = now;
+                    out.push(Action::ReadBack { partition });
+                }
+            }
+        }
+    }
+
+    fn beat_answered(&mut self, sent_at: Duration, next: Duration) {
+        if self.beat_under_way == Some(sent_at) {
+            self.beat_under_way = None;
+            self.next_beat = next
+                .min(sent_at + self.lease / 4)
+                .max(sent_at + self.lease / 16);
+        }
+    }
+
+    fn watched_own(&mut self, now: Duration, inc: u64, beat: u64, rev: u64, out: &mut Vec<Action>) {
+        if inc != self.incarnation {
+            if rev <= self.own_revision {
+                return;
+            }
+            let first = self.own_revision == 0;
+            self.own_revision = rev;
+            match self.phase {
+                // The beat that the first watch shows may be of a dead predecessor.
+                Phase::Waiting if first => self.own_since = now,
+                Phase::Beating if self.confirmed.is_some() => self.end(Action::Overtaken, out),
+                _ => self.end(Action::NameTaken, out),
+            }
+            return;
+        }
+        self.own_revision = self.own_revision.max(rev);
+        let Some(&(_, sent_at)) = self.sent.iter().find(|sent| sent.0 == beat) else {
+            return;
+        };
+        let alive = self
+            .seen_own
+            .is_some_and(|seen| now <= seen + self.lease / 2);
+        self.seen_own = Some(now);
+        self.seen_through = self.seen_through.max(sent_at);
+        for peer in self.peers.values_mut().filter(|peer| !peer.dead) {
+            if !alive && self.rules.wait_anew {
+                peer.since = now;
+            } else if sent_at >= peer.since + self.lease {
+                peer.dead = true;
+                self.members_changed = true;
+            }
+        }
+        if self.members_changed {
+            self.elect();
+        }
+    }
+
+    fn end(&mut self, why: Action, out: &mut Vec<Action>) {
+        self.phase = Phase::Ended;
+        for (partition, one) in (0..).zip(&mut self.partitions) {
+            if one.held.take().is_some() {
+                out.push(Action::Lost { partition });
+            }
+        }
+        out.push(why);
+    }
+
+    fn watched_peer(&mut self, now: Duration, name: String, inc: u64, leaving: bool, rev: u64) {
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        let new = Peer {
+            hash,
+            incarnation: inc,
+            revision: 0,
+            leaving,
+            dead: false,
+            since: now,
+        };
+        self.members_changed |= !self.peers.contains_key(&name);
+        let peer = self.peers.entry(name).or_insert(new);
+        if rev > peer.revision {
+            let other = peer.incarnation != inc || peer.leaving != leaving;
+            self.members_changed |= peer.dead || other;
+            *peer = Peer {
+                hash,
+                incarnation: inc,
+                revision: rev,
+                leaving,
+                dead: false,
+                since: now,
+            };
+        }
+    }
+
+    /// Finds which partitions are this worker's. It costs partitions times members.
+    fn elect(&mut self) {
+        self.members_changed = false;
+        let own = self
+            .name
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+            });
+        let others: Vec<(u64, &String)> = (self.peers.iter())
+            .filter(|(_, peer)| !peer.dead && !peer.leaving)
+            .map(|(name, peer)| (peer.hash, name))
+            .collect();
+        for (partition, one) in (0..).zip(&mut self.partitions) {
+            let mine = (weight(own, partition), &self.name);
+            one.mine = !self.leaving
+                && others
+                    .iter()
+                    .all(|&(hash, name)| (weight(hash, partition), name) < mine);
+            self.todo.insert(partition);
+        }
+    }
+
+    fn record(
+        &mut self,
+        now: Duration,
+        partition: u32,
+        owner: Option<String>,
+        inc: u64,
+        rev: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(one) = self.partitions.get_mut(partition as usize) else {
+            return;
+        };
+        if matches!(one.busy, Busy::Reading { .. }) {
+            one.busy = Busy::Idle;
+            self.under_way.remove(&partition);
+        }
+        self.todo.insert(partition);
+        if rev <= one.revision {
+            return;
+        }
+        let own = owner.as_deref() == Some(&self.name) && inc == self.incarnation;
+        // An owner whose beat the watch has not shown is waited for like any other.
+        if let Some(name) = owner.as_ref().filter(|name| **name != self.name) {
+            if !self.peers.contains_key(name) {
+                self.watched_peer(now, name.clone(), inc, false, 0);
+            }
+        }
+        let one = &mut self.partitions[partition as usize];
+        (one.owner, one.incarnation, one.revision, one.seen) = (owner, inc, rev, now);
+        if let Some(held) = one.held.filter(|_| !own) {
+            self.losing -= usize::from(held.losing);
+            one.held = None;
+            out.push(Action::Lost { partition });
+        }
+    }
+
+    fn confirmed_write(&mut self, partition: u32, revision: u64, out: &mut Vec<Action>) {
+        let Some(one) = self.partitions.get_mut(partition as usize) else {
+            return;
+        };
+        let busy = std::mem::take(&mut one.busy);
+        self.under_way.remove(&partition);
+        self.todo.insert(partition);
+        // The watch may have shown a later record already.
+        if revision < one.revision {
+            return;
+        }
+        one.revision = revision;
+        if busy == Busy::GivingUp {
+            one.owner = None;
+        } else if let Busy::Claiming { sure } = busy {
+            one.owner = Some(self.name.clone());
+            one.incarnation = self.incarnation;
+            if sure {
+                let losing = one.held.is_some_and(|held| held.losing);
+                one.held = Some(Held {
+                    epoch: revision,
+                    losing,
+                    sure,
+                });
+                out.push(Action::Gained {
+                    partition,
+                    epoch: revision,
+                });
+            }
+        }
+    }
+
+    /// Begins what is to be done for each partition that has changed.
+    fn pump(&mut self, out: &mut Vec<Action>) {
+        if self.members_changed && self.leaving {
+            self.elect();
+        }
+        let limit = if self.leaving {
+            usize::MAX
+        } else {
+            (self.partitions.len() / 8).max(1)
+        };
+        for partition in std::mem::take(&mut self.todo) {
+            let one = &mut self.partitions[partition as usize];
+            if one.busy != Busy::Idle {
+                continue;
+            }
+            let (claim, give_up) = if let Some(held) = &mut one.held {
+                if !one.mine && !held.losing {
+                    if self.losing < limit {
+                        held.losing = true;
+                        self.losing += 1;
+                        out.push(Action::Losing { partition });
+                    } else {
+                        self.todo.insert(partition);
+                    }
+                }
+                (
+                    (!held.sure || held.epoch != one.revision) && !held.losing,
+                    false,
+                )
+            } else if let Some(owner) = &one.owner {
+                if *owner == self.name {
+                    let own = one.incarnation == self.incarnation;
+                    (one.mine, own && !one.mine)
+                } else {
+                    let peer = self.peers.get(owner);
+                    let alive = |peer: &Peer| !peer.dead && peer.incarnation == one.incarnation;
+                    // The beats and the records are two streams. The judgement counts only
+                    // once the worker has seen every beat from before this record.
+                    let judged = self.seen_through > one.seen;
+                    let dead = peer.is_some_and(|peer| !alive(peer));
+                    if one.mine && dead && !judged {
+                        self.todo.insert(partition);
+                    }
+                    (one.mine && dead && judged, false)
+                }
+            } else {
+                (one.mine, false)
+            };
+            if !claim && !give_up {
+                continue;
+            }
+            if self.under_way.len() >= UNDER_WAY {
+                self.todo.insert(partition);
+                continue;
+            }
+            self.under_way.insert(partition);
+            let expected = one.revision;
+            if claim {
+                one.busy = Busy::Claiming { sure: true };
+                out.push(Action::Claim {
+                    partition,
+                    expected,
+                });
+            } else {
+                one.busy = Busy::GivingUp;
+                out.push(Action::GiveUp {
+                    partition,
+                    expected,
+                });
+            }
+        }
+    }
+}
+
+/// The rendezvous weight of a worker for a partition: the end of splitmix64.
+fn weight(worker: u64, partition: u32) -> u64 {
+    let mut x = worker ^ u64::from(partition).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}

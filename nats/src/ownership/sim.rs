@@ -1,0 +1,564 @@
+//! A seeded simulation of workers, brokers and what goes wrong between them. Times are
+//! microseconds of true time; each worker's clock runs at its own rate from its own start.
+
+use super::{Action, Event, Ownership, Rules};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const LEASE: u64 = 10_000_000;
+const MS: u64 = 1_000;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Bug {
+    None,
+    CountFromReply,
+    WaitNotAnew,
+    NoFence,
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (x ^ (x >> 31)) % limit.max(1)
+    }
+}
+
+enum Ev {
+    Tick,
+    /// A request arrives at the brokers.
+    Request(Action),
+    /// A fenced write of the partition arrives.
+    Write(u32, u64),
+    /// The worker gets an event. Those of a watch name its generation.
+    Deliver(Option<u64>, Event),
+    Restart,
+}
+
+struct Node {
+    machine: Ownership,
+    incarnation: u64,
+    alive: bool,
+    rate: u64,
+    paused_until: u64,
+    cut_until: u64,
+    slow_until: u64,
+    watch: u64,
+    watching: bool,
+    /// The last delivery of each of the two watches, which keep their order.
+    last: [u64; 2],
+}
+
+struct Sim {
+    now: u64,
+    random: Random,
+    bug: Bug,
+    partitions: u32,
+    queue: BTreeMap<Reverse<(u64, u64)>, (usize, u64, Ev)>,
+    serial: u64,
+    revision: u64,
+    nodes: Vec<Node>,
+    beats: BTreeMap<usize, (u64, u64, bool, u64)>,
+    records: Vec<(Option<usize>, u64, u64)>,
+    out_until: u64,
+    written: Vec<u64>,
+    swaps: u64,
+    claims: u64,
+    writes: u64,
+    takeovers: u64,
+    /// Takeovers are wrong now: only the engine was away.
+    frozen: bool,
+}
+
+impl Sim {
+    fn new(seed: u64, bug: Bug, workers: usize, partitions: u32) -> Self {
+        let mut sim = Self {
+            now: 1,
+            random: Random(seed),
+            bug,
+            partitions,
+            queue: BTreeMap::new(),
+            serial: 0,
+            revision: 0,
+            nodes: Vec::new(),
+            beats: BTreeMap::new(),
+            records: vec![(None, 0, 0); partitions as usize],
+            out_until: 0,
+            written: vec![0; partitions as usize],
+            swaps: 0,
+            claims: 0,
+            writes: 0,
+            takeovers: 0,
+            frozen: false,
+        };
+        for i in 0..workers {
+            let node = sim.node(i);
+            sim.nodes.push(node);
+            sim.start(i);
+        }
+        sim
+    }
+
+    fn node(&mut self, i: usize) -> Node {
+        let incarnation = self.random.below(u64::MAX);
+        let lease = Duration::from_micros(LEASE);
+        let mut machine = Ownership::new(&format!("w{i}"), incarnation, self.partitions, lease);
+        machine.rules = Rules {
+            count_from_sending: self.bug != Bug::CountFromReply,
+            wait_anew: self.bug != Bug::WaitNotAnew,
+        };
+        Node {
+            machine,
+            incarnation,
+            alive: true,
+            rate: 990 + self.random.below(21),
+            paused_until: 0,
+            cut_until: 0,
+            slow_until: 0,
+            watch: 0,
+            watching: false,
+            last: [0; 2],
+        }
+    }
+
+    fn start(&mut self, i: usize) {
+        let at = self.now + self.random.below(LEASE / 16);
+        self.push(at, i, Ev::Deliver(None, Event::Start));
+        self.push(at + 1, i, Ev::Tick);
+    }
+
+    fn push(&mut self, at: u64, i: usize, ev: Ev) {
+        self.serial += 1;
+        let incarnation = self.nodes[i].incarnation;
+        self.queue
+            .insert(Reverse((at, self.serial)), (i, incarnation, ev));
+    }
+
+    fn clock(&self, i: usize) -> Duration {
+        Duration::from_micros(self.now * self.nodes[i].rate / 1000)
+    }
+
+    fn acts(&self, i: usize, partition: u32) -> Option<u64> {
+        let node = &self.nodes[i];
+        let running = node.alive && node.paused_until <= self.now;
+        node.machine
+            .may_act(partition, self.clock(i))
+            .filter(|_| running)
+    }
+
+    fn run_until(&mut self, end: u64) -> Result<(), String> {
+        while let Some((&Reverse((at, _)), _)) = self.queue.last_key_value() {
+            if at > end {
+                break;
+            }
+            let (_, (i, incarnation, ev)) = self.queue.pop_last().expect("there is one");
+            self.now = self.now.max(at);
+            self.step(i, incarnation, ev)?;
+        }
+        self.now = end;
+        Ok(())
+    }
+
+    fn step(&mut self, i: usize, incarnation: u64, ev: Ev) -> Result<(), String> {
+        let node = &self.nodes[i];
+        if let Ev::Restart = ev {
+            let node = self.node(i);
+            self.nodes[i] = node;
+            self.start(i);
+            return Ok(());
+        }
+        let current = node.incarnation == incarnation;
+        match ev {
+            // Requests on their way arrive even if the worker has died.
+            Ev::Request(action) => self.request(i, incarnation, action),
+            Ev::Write(partition, epoch) => self.write(i, incarnation, partition, epoch),
+            _ if !current || !node.alive => Ok(()),
+            ev if node.paused_until > self.now => {
+                self.push(node.paused_until, i, ev);
+                Ok(())
+            }
+            Ev::Tick => {
+                self.push(self.now + LEASE / 16, i, Ev::Tick);
+                self.give(i, Event::Tick);
+                if self.random.below(2) == 0 {
+                    let partition = self.random.below(self.partitions.into()) as u32;
+                    if let Some(epoch) = self.acts(i, partition) {
+                        // Some writes are long on their way, past the owner's time.
+                        let late = if self.random.below(8) == 0 {
+                            2 * LEASE
+                        } else {
+                            20 * MS
+                        };
+                        let at = self.now + self.random.below(late);
+                        self.push(at, i, Ev::Write(partition, epoch));
+                    }
+                }
+                Ok(())
+            }
+            Ev::Deliver(watch, event) => {
+                if watch.is_none_or(|watch| watch == node.watch) {
+                    self.give(i, event);
+                }
+                Ok(())
+            }
+            Ev::Restart => Ok(()),
+        }
+    }
+
+    fn give(&mut self, i: usize, event: Event) {
+        let (now, mut out) = (self.clock(i), Vec::new());
+        self.nodes[i].machine.on(now, event, &mut out);
+        for action in out {
+            match action {
+                Action::Losing { partition } => {
+                    let at = self.now + self.random.below(LEASE / 4);
+                    self.push(at, i, Ev::Deliver(None, Event::Released { partition }));
+                }
+                Action::NameTaken | Action::Overtaken => {
+                    self.nodes[i].alive = false;
+                    let at = self.now + LEASE / 4;
+                    self.push(at, i, Ev::Restart);
+                }
+                Action::Gained { .. } | Action::Lost { .. } => {}
+                request => {
+                    if request == Action::Resync {
+                        self.nodes[i].watch += 1;
+                        self.nodes[i].watching = false;
+                    }
+                    let at = self.now + MS + self.random.below(20 * MS);
+                    self.push(at, i, Ev::Request(request));
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, i: usize, inc: u64, partition: u32, epoch: u64) -> Result<(), String> {
+        let p = partition as usize;
+        let fenced = self.bug != Bug::NoFence;
+        if self.now < self.out_until || (fenced && self.records[p].2 != epoch) {
+            return Ok(());
+        }
+        self.writes += 1;
+        let (owner, incarnation, revision) = self.records[p];
+        if revision != epoch || owner != Some(i) || incarnation != inc || epoch < self.written[p] {
+            return Err(format!(
+                "{}: late write of w{i} to {p}, epoch {epoch}",
+                self.now
+            ));
+        }
+        self.written[p] = epoch;
+        Ok(())
+    }
+
+    fn answer(&mut self, i: usize, incarnation: u64, event: Event, unanswered: Event) {
+        if self.nodes[i].incarnation != incarnation {
+            return;
+        }
+        let slow = self.now < self.nodes[i].slow_until;
+        let lost = self.random.below(100) == 0 && !self.frozen;
+        let delay = if slow {
+            self.random.below(LEASE * 6 / 10)
+        } else {
+            self.random.below(20 * MS)
+        };
+        let (event, at) = if lost {
+            (unanswered, self.now + LEASE / 8)
+        } else {
+            (event, self.now + MS + delay)
+        };
+        self.push(at, i, Ev::Deliver(None, event));
+    }
+
+    fn request(&mut self, i: usize, inc: u64, action: Action) -> Result<(), String> {
+        let away = self.now < self.out_until || self.now < self.nodes[i].cut_until;
+        let unanswered = match &action {
+            Action::SendBeat { sent_at, .. } => Event::BeatUnanswered { sent_at: *sent_at },
+            Action::Claim { partition, .. } | Action::GiveUp { partition, .. } => {
+                Event::ClaimUnanswered {
+                    partition: *partition,
+                }
+            }
+            _ if away => {
+                if self.nodes[i].incarnation == inc {
+                    self.push(self.now + LEASE / 16, i, Ev::Request(action));
+                }
+                return Ok(());
+            }
+            _ => Event::Tick,
+        };
+        if away {
+            if self.nodes[i].incarnation == inc {
+                self.push(self.now + LEASE / 8, i, Ev::Deliver(None, unanswered));
+            }
+            return Ok(());
+        }
+        let event = match action {
+            Action::SendBeat {
+                expected,
+                beat,
+                leaving,
+                sent_at,
+            } => {
+                self.swaps += 1;
+                if self.beats.get(&i).map_or(0, |beat| beat.3) == expected {
+                    self.revision += 1;
+                    self.beats.insert(i, (inc, beat, leaving, self.revision));
+                    let event = self.beat(i);
+                    self.publish(0, &event);
+                    Event::BeatConfirmed {
+                        sent_at,
+                        revision: self.revision,
+                    }
+                } else {
+                    Event::BeatRefused { sent_at }
+                }
+            }
+            Action::Claim {
+                partition,
+                expected,
+            }
+            | Action::GiveUp {
+                partition,
+                expected,
+            } => {
+                self.swaps += 1;
+                self.claims += 1;
+                // The server sometimes refuses although no other worker wrote.
+                let spurious = self.random.below(50) == 0;
+                if self.records[partition as usize].2 == expected && !spurious {
+                    let owner = matches!(action, Action::Claim { .. }).then_some(i);
+                    self.take_over(i, inc, partition)?;
+                    self.revision += 1;
+                    self.records[partition as usize] = (owner, inc, self.revision);
+                    let event = self.record(partition);
+                    self.publish(1, &event);
+                    Event::ClaimConfirmed {
+                        partition,
+                        revision: self.revision,
+                    }
+                } else {
+                    Event::ClaimRefused { partition }
+                }
+            }
+            Action::ReadBack { partition } => self.record(partition),
+            _ => {
+                self.resync(i, inc);
+                return Ok(());
+            }
+        };
+        self.answer(i, inc, event, unanswered);
+        Ok(())
+    }
+
+    /// The lease's own safety: no owner that may act loses its partition to another worker.
+    fn take_over(&mut self, i: usize, inc: u64, partition: u32) -> Result<(), String> {
+        let (Some(owner), incarnation, _) = self.records[partition as usize] else {
+            return Ok(());
+        };
+        if (owner, incarnation) == (i, inc) {
+            return Ok(());
+        }
+        self.takeovers += 1;
+        let acting = (0..self.nodes.len()).find(|&j| {
+            (j != i || self.nodes[j].incarnation != inc) && self.acts(j, partition).is_some()
+        });
+        match acting {
+            Some(j) => Err(format!(
+                "{}: w{i} took {partition} from acting w{j}",
+                self.now
+            )),
+            None if self.frozen => Err(format!("{}: w{i} took {partition}", self.now)),
+            None => Ok(()),
+        }
+    }
+
+    fn beat(&self, i: usize) -> Event {
+        let (incarnation, beat, leaving, revision) = self.beats[&i];
+        Event::Watched {
+            worker: format!("w{i}"),
+            incarnation,
+            beat,
+            leaving,
+            revision,
+        }
+    }
+
+    fn record(&self, partition: u32) -> Event {
+        let (owner, incarnation, revision) = self.records[partition as usize];
+        let owner = owner.map(|owner| format!("w{owner}"));
+        Event::Record {
+            partition,
+            owner,
+            incarnation,
+            revision,
+        }
+    }
+
+    fn publish(&mut self, stream: usize, event: &Event) {
+        for i in 0..self.nodes.len() {
+            if self.nodes[i].watching && self.nodes[i].alive {
+                self.deliver(i, stream, event.clone());
+            }
+        }
+    }
+
+    fn deliver(&mut self, i: usize, stream: usize, event: Event) {
+        let slow = self.random.below(100) == 0;
+        let delay = MS + self.random.below(if slow { LEASE / 8 } else { 20 * MS });
+        let node = &mut self.nodes[i];
+        let at = (self.now + delay).max(node.last[stream]);
+        node.last[stream] = at;
+        let watch = Some(node.watch);
+        self.push(at, i, Ev::Deliver(watch, event));
+    }
+
+    fn resync(&mut self, i: usize, inc: u64) {
+        if self.nodes[i].incarnation != inc {
+            return;
+        }
+        self.nodes[i].watching = true;
+        let beats: Vec<usize> = self.beats.keys().copied().collect();
+        beats
+            .into_iter()
+            .for_each(|j| self.deliver(i, 0, self.beat(j)));
+        (0..self.partitions).for_each(|p| self.deliver(i, 1, self.record(p)));
+        let at = self.nodes[i].last.into_iter().max().expect("two");
+        let watch = Some(self.nodes[i].watch);
+        self.push(at, i, Ev::Deliver(watch, Event::Synced));
+    }
+
+    fn lose_watch(&mut self, i: usize, after: u64) {
+        self.nodes[i].watching = false;
+        self.push(self.now + after, i, Ev::Deliver(None, Event::WatchLost));
+    }
+
+    fn kill(&mut self, i: usize) {
+        self.nodes[i].alive = false;
+    }
+
+    fn settled(&self) -> Result<(), String> {
+        for partition in 0..self.partitions {
+            let owners: Vec<_> = (0..self.nodes.len())
+                .filter_map(|i| self.acts(i, partition))
+                .collect();
+            if owners != [self.records[partition as usize].2] {
+                let record = self.records[partition as usize];
+                return Err(format!(
+                    "{}: {partition} has {owners:?}, {record:?}",
+                    self.now
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn run(seed: u64, bug: Bug) -> Result<Sim, String> {
+    let mut sim = Sim::new(seed, bug, 4, 8);
+    sim.run_until(6 * LEASE)?;
+    for _ in 0..10 {
+        let i = sim.random.below(4) as usize;
+        let long = sim.random.below(3 * LEASE);
+        match sim.random.below(7) {
+            0 => sim.nodes[i].paused_until = sim.now + long,
+            1 => {
+                sim.kill(i);
+                let at = sim.now + sim.random.below(2 * LEASE);
+                sim.push(at, i, Ev::Restart);
+            }
+            2 => sim.lose_watch(i, long / 3),
+            3 => sim.nodes[i].cut_until = sim.now + long,
+            4 => {
+                sim.nodes[i].slow_until = sim.now + LEASE;
+                sim.nodes[i].cut_until = 0;
+                let at = sim.now + LEASE / 4 + sim.random.below(LEASE / 2);
+                sim.run_until(at)?;
+                sim.nodes[i].cut_until = at + 2 * LEASE;
+            }
+            5 => sim.out_until = sim.now + long,
+            _ => sim.push(sim.now, i, Ev::Deliver(None, Event::Leave)),
+        }
+        let next = sim.now + sim.random.below(2 * LEASE);
+        sim.run_until(next)?;
+    }
+    // A worker that left, or that failed, starts again; then nothing fails any more.
+    sim.out_until = 0;
+    for i in 0..4 {
+        (
+            sim.nodes[i].cut_until,
+            sim.nodes[i].paused_until,
+            sim.nodes[i].slow_until,
+        ) = (0, 0, 0);
+        sim.kill(i);
+        sim.push(sim.now + LEASE / 4, i, Ev::Restart);
+    }
+    sim.run_until(sim.now + 12 * LEASE)?;
+    sim.settled()?;
+    // The engine is away for several leases: no owner changes.
+    sim.frozen = true;
+    sim.out_until = sim.now + 2 * LEASE + sim.random.below(2 * LEASE);
+    let long = 9 * LEASE;
+    sim.run_until(sim.now + long)?;
+    sim.settled()?;
+    sim.frozen = false;
+    sim.kill(seed as usize % 4);
+    sim.run_until(sim.now + 2 * LEASE)?;
+    sim.settled()?;
+    Ok(sim)
+}
+
+#[test]
+fn nothing_breaks_the_rules() {
+    let (mut takeovers, mut writes) = (0, 0);
+    for seed in 0..100 {
+        let sim = run(seed, Bug::None).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        takeovers += sim.takeovers;
+        writes += sim.writes;
+    }
+    println!("{takeovers} takeovers, {writes} writes");
+    assert!(takeovers > 100 && writes > 1000);
+}
+
+fn is_found(bug: Bug) {
+    let found = (0..200).find_map(|seed| run(seed, bug).err().map(|error| (seed, error)));
+    println!("{found:?}");
+    assert!(found.is_some(), "no seed finds the bug");
+}
+
+#[test]
+fn a_lease_counted_from_the_reply_is_found() {
+    is_found(Bug::CountFromReply);
+}
+
+#[test]
+fn a_wait_not_begun_anew_is_found() {
+    is_found(Bug::WaitNotAnew);
+}
+
+#[test]
+fn a_missing_fence_is_found() {
+    is_found(Bug::NoFence);
+}
+
+#[test]
+fn half_of_two_hundred_workers_die() {
+    let mut sim = Sim::new(1, Bug::None, 200, 256);
+    sim.run_until(5 * LEASE).expect("starts");
+    sim.settled().expect("one owner each");
+    (0..100).for_each(|i| sim.kill(2 * i));
+    (sim.swaps, sim.claims) = (0, 0);
+    let killed = sim.now;
+    sim.run_until(killed + 2 * LEASE)
+        .expect("no rule is broken");
+    let each_second = sim.swaps * 1_000_000 / (2 * LEASE);
+    println!(
+        "{each_second} swaps/s, {} claims, of 256 partitions",
+        sim.claims
+    );
+    sim.settled().expect("one owner each");
+    assert!(each_second < 200, "{each_second}");
+}
