@@ -83,20 +83,41 @@ impl Brokers {
     /// If `count` is neither 1 nor 3.
     pub fn start(count: usize) -> Result<Brokers, BrokersError> {
         assert!(count == 1 || count == 3, "1 or 3 brokers, not {count}");
-        static MADE: AtomicU32 = AtomicU32::new(0);
         let program = server()?;
+        let began = Instant::now();
+        loop {
+            // Another process may take a port before the broker does.
+            match Brokers::start_on(&ports(3 * count), count, program.clone(), began) {
+                Err(BrokersError::NotReady { why }) if why.contains("address already in use") => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Takes three ports a broker: for clients, for monitoring, for the other brokers.
+    fn start_on(
+        ports: &[u16],
+        count: usize,
+        program: PathBuf,
+        began: Instant,
+    ) -> Result<Brokers, BrokersError> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
         let made = MADE.fetch_add(1, Ordering::Relaxed);
         let name = format!("expiry-nats-{}-{made}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        let ports = ports(3 * count);
+        let mut started = Brokers {
+            folder: std::env::temp_dir().join(name),
+            program,
+            brokers: Vec::new(),
+        };
+        // A killed process of the same id may have left its stores.
+        let _ = fs::remove_dir_all(&started.folder);
         let routes = ports[2 * count..].iter();
         let routes: Vec<String> = routes
             .map(|port| format!("nats://127.0.0.1:{port}"))
             .collect();
-        let mut brokers = Vec::new();
         for n in 0..count {
             let (port, monitor, route) = (ports[n], ports[count + n], ports[2 * count + n]);
-            let home = folder.join(n.to_string());
+            let home = started.folder.join(n.to_string());
             fs::create_dir_all(&home).map_err(not_ready)?;
             let cluster = format!(
                 "cluster {{ name: C, listen: \"127.0.0.1:{route}\", no_advertise: true, pool_size: 1, \
@@ -111,24 +132,19 @@ impl Brokers {
             );
             fs::write(home.join("conf"), config).map_err(not_ready)?;
             let running = Mutex::new(None);
-            brokers.push(Broker {
+            started.brokers.push(Broker {
                 port,
                 monitor,
                 running,
             });
         }
-        let brokers = Brokers {
-            folder,
-            program,
-            brokers,
-        };
         for n in 0..count {
-            brokers.launch(n)?;
+            started.launch(n)?;
         }
         for n in 0..count {
-            brokers.until_ready(n)?;
+            started.until_ready(n, began)?;
         }
-        Ok(brokers)
+        Ok(started)
     }
 
     /// The addresses of all brokers.
@@ -155,7 +171,7 @@ impl Brokers {
     pub fn restart(&self, n: usize) -> Result<(), BrokersError> {
         self.kill(n);
         self.launch(n)?;
-        self.until_ready(n)
+        self.until_ready(n, Instant::now())
     }
 
     /// Stops a broker's process until [`go_on`](Self::go_on).
@@ -178,11 +194,13 @@ impl Brokers {
     }
 
     fn launch(&self, n: usize) -> Result<(), BrokersError> {
+        let home = self.folder.join(n.to_string());
+        let _ = fs::remove_file(home.join("log"));
         let mut shell = Command::new("sh")
             .args(["-c", SHELL])
             .arg(&self.program)
             .arg("-c")
-            .arg(self.folder.join(n.to_string()).join("conf"))
+            .arg(home.join("conf"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -197,15 +215,15 @@ impl Brokers {
         Ok(())
     }
 
-    fn until_ready(&self, n: usize) -> Result<(), BrokersError> {
-        let began = Instant::now();
+    fn until_ready(&self, n: usize, began: Instant) -> Result<(), BrokersError> {
         let monitor = self.brokers[n].monitor;
         while !get(monitor, "/healthz").is_ok_and(|answer| answer.contains("\"ok\"")) {
-            if began.elapsed() > LIMIT {
-                let log = self.folder.join(n.to_string()).join("log");
-                let log = fs::read_to_string(log).unwrap_or_default();
+            let log = self.folder.join(n.to_string()).join("log");
+            let log = fs::read_to_string(log).unwrap_or_default();
+            if began.elapsed() > LIMIT || log.contains("[FTL]") {
                 let end: Vec<&str> = log.lines().rev().take(5).collect();
-                return Err(not_ready(format!("broker {n} after {LIMIT:?}: {end:?}")));
+                let took = began.elapsed();
+                return Err(not_ready(format!("broker {n} after {took:?}: {end:?}")));
             }
             std::thread::sleep(Duration::from_millis(20));
         }

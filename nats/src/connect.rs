@@ -2,10 +2,8 @@
 
 use crate::{names, NatsError};
 use async_nats::connection::State;
+use async_nats::jetstream::context::GetStreamByNameErrorKind;
 use async_nats::jetstream::context::{AccountErrorKind, Context, ContextBuilder};
-use async_nats::jetstream::context::{GetStreamByNameErrorKind, GetStreamErrorKind};
-use async_nats::jetstream::stream::Stream;
-use async_nats::jetstream::ErrorCode;
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, ServerAddr};
 use std::fmt;
 use std::path::PathBuf;
@@ -271,32 +269,9 @@ impl Nats {
         &self.0.context
     }
 
-    pub(crate) async fn stream(&self, name: &str) -> Result<Stream<()>, NatsError> {
-        let context = &self.0.context;
-        let found = context
-            .get_stream(name)
-            .await
-            .map_err(|error| match error.kind() {
-                GetStreamErrorKind::JetStream(why)
-                    if why.error_code() == ErrorCode::STREAM_NOT_FOUND =>
-                {
-                    let name = name.to_string();
-                    NatsError::NoStream {
-                        what: "source",
-                        name,
-                    }
-                }
-                _ => NatsError::Refused {
-                    what: "stream",
-                    why: error.to_string(),
-                },
-            });
-        found?;
-        let stream = context.get_stream_no_info(name).await;
-        stream.map_err(|error| NatsError::Refused {
-            what: "stream",
-            why: error.to_string(),
-        })
+    pub(crate) fn unanswered(&self, what: &'static str) -> NatsError {
+        let after = self.0.options.request_timeout;
+        NatsError::Unanswered { what, after }
     }
 
     /// The name of the stream that takes a subject.
@@ -311,6 +286,7 @@ impl Nats {
                 let name = subject.to_string();
                 NatsError::NoStream { what, name }
             }
+            GetStreamByNameErrorKind::Request => self.unanswered(what),
             _ => NatsError::Refused {
                 what,
                 why: error.to_string(),

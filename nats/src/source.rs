@@ -14,11 +14,13 @@ use crate::{names, Nats, NatsError};
 use async_nats::header::{HeaderMap, HeaderValue};
 use async_nats::jetstream::consumer::pull::{Batch, Config};
 use async_nats::jetstream::consumer::{AckPolicy, Consumer};
-use async_nats::jetstream::{AckKind, Message};
+use async_nats::jetstream::stream::ConsumerErrorKind;
+use async_nats::jetstream::{AckKind, ErrorCode, Message};
 use expiry_topology::{Context, Failure, Next, Spout, SpoutCollector, Waker};
 use futures_util::StreamExt;
 use std::collections::HashMap;
 use std::fmt;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{mpsc as blocking, Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -280,7 +282,7 @@ impl Nats {
     ///
     /// [`NatsError::Name`], [`Setting`](NatsError::Setting), [`NoStream`](NatsError::NoStream) if
     /// the stream is missing or no stream takes the dead letters,
-    /// [`Refused`](NatsError::Refused).
+    /// [`Unanswered`](NatsError::Unanswered), [`Refused`](NatsError::Refused).
     ///
     /// # Panics
     ///
@@ -366,9 +368,15 @@ impl<M> Shared<M> {
         noted.unwrap_or_else(PoisonError::into_inner)[place] = trouble;
     }
 
+    /// Calls the user's function. A panic is a refusal: it does not end the I/O task.
+    fn decode(&self, incoming: &Incoming<'_>) -> Result<M, String> {
+        let decoded = catch_unwind(AssertUnwindSafe(|| (self.decode)(incoming)));
+        decoded.unwrap_or_else(|_| Err("the decoder panicked".to_string()))
+    }
+
     /// Creates the consumer, or updates it.
     async fn consumer(&self) -> Result<Consumer<Config>, NatsError> {
-        let stream = self.nats.stream(&self.options.stream).await?;
+        let (context, stream) = (self.nats.context(), &self.options.stream);
         let config = Config {
             durable_name: Some(self.options.consumer.clone()),
             ack_policy: AckPolicy::Explicit,
@@ -381,10 +389,24 @@ impl<M> Shared<M> {
             filter_subject: self.options.subject.clone(),
             ..Config::default()
         };
-        let made = stream.create_consumer(config).await;
-        made.map_err(|error| NatsError::Refused {
-            what: "consumer",
-            why: error.to_string(),
+        let made = context.create_consumer_on_stream(config, stream).await;
+        made.map_err(|error| match error.kind() {
+            ConsumerErrorKind::TimedOut | ConsumerErrorKind::Request => {
+                self.nats.unanswered("consumer")
+            }
+            ConsumerErrorKind::JetStream(why)
+                if why.error_code() == ErrorCode::STREAM_NOT_FOUND =>
+            {
+                let name = stream.clone();
+                NatsError::NoStream {
+                    what: "source",
+                    name,
+                }
+            }
+            _ => NatsError::Refused {
+                what: "consumer",
+                why: error.to_string(),
+            },
         })
     }
 }
@@ -543,7 +565,7 @@ impl<M: Send + 'static> Task<M> {
 
     /// Asks for so many messages.
     async fn ask(&mut self, room: usize) -> Option<Batch> {
-        let asked = match self.batch(room).await {
+        match self.batch(room).await {
             Ok(batch) => {
                 self.shared.note(PULL, None);
                 Some(batch)
@@ -552,8 +574,7 @@ impl<M: Send + 'static> Task<M> {
                 self.pull_failed(why);
                 None
             }
-        };
-        asked
+        }
     }
 
     async fn batch(&mut self, room: usize) -> Result<Batch, String> {
@@ -582,7 +603,7 @@ impl<M: Send + 'static> Task<M> {
             published: info.published.unix_timestamp_nanos(),
         };
         let deliveries = info.delivered.unsigned_abs();
-        let decoded = (self.shared.decode)(&Incoming {
+        let decoded = self.shared.decode(&Incoming {
             subject: &message.subject,
             sequence: id.sequence,
             deliveries,

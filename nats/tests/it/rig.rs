@@ -4,8 +4,10 @@ use async_nats::jetstream::consumer::{pull, AckPolicy};
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::{Config, RetentionPolicy, StorageType};
 use async_nats::jetstream::Context;
+use async_nats::HeaderMap;
 use expiry_nats::brokers::Brokers;
 use expiry_nats::{Nats, Options};
+use futures_util::stream::{self, StreamExt};
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
@@ -95,41 +97,25 @@ impl Rig {
 
     /// Publishes numbers to `in`, again until each is stored.
     pub fn publish(&self, numbers: RangeInclusive<u64>) {
-        let mut left: Vec<u64> = numbers.collect();
-        let began = Instant::now();
-        while !left.is_empty() {
-            assert!(
-                began.elapsed() < Duration::from_secs(40),
-                "{} not stored",
-                left.len()
-            );
-            left = self.own.runtime.block_on(async {
-                let mut sent = Vec::new();
-                for number in left {
-                    let mut headers = async_nats::HeaderMap::new();
-                    headers.insert("Nats-Msg-Id", number.to_string());
-                    let payload = number.to_string().into();
-                    let context = self.own.nats.context();
-                    sent.push((
-                        number,
-                        context
-                            .publish_with_headers("in.numbers", headers, payload)
-                            .await,
-                    ));
-                }
-                let mut left = Vec::new();
-                for (number, sent) in sent {
-                    let is_stored = match sent {
-                        Ok(stored) => stored.await.is_ok(),
-                        Err(_) => false,
-                    };
-                    if !is_stored {
-                        left.push(number);
+        let context = self.own.nats.context();
+        let until_stored = |number: u64| async move {
+            loop {
+                let mut headers = HeaderMap::new();
+                headers.insert("Nats-Msg-Id", number.to_string());
+                let payload = number.to_string().into();
+                let sent = context.publish_with_headers("in.numbers", headers, payload);
+                if let Ok(stored) = sent.await {
+                    if stored.await.is_ok() {
+                        return;
                     }
                 }
-                left
-            });
-        }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let all = stream::iter(numbers).for_each_concurrent(1000, until_stored);
+        let limited = async { tokio::time::timeout(Duration::from_secs(40), all).await };
+        let stored = self.own.runtime.block_on(limited);
+        stored.expect("all are stored in 40 s");
     }
 
     pub fn messages(&self, stream: &str) -> u64 {
