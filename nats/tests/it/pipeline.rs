@@ -140,7 +140,7 @@ fn nothing_is_lost_when_workers_and_brokers_die() {
     dead.runtime.shutdown_background();
     rig.publish(6001..=9000);
     rig.brokers.restart(0).unwrap();
-    rig.until("the stream is empty", || rig.messages("in") == 0);
+    rig.until("all are acked", || rig.unacked("in", "work") == 0);
     for (topology, _) in running.drain(..) {
         topology.kill();
     }
@@ -194,7 +194,7 @@ fn without_a_majority_nothing_is_acked_and_all_goes_on_afterwards() {
     std::thread::sleep(6 * SECOND); // longer than a request waits
     rig.brokers.go_on(1);
     rig.brokers.go_on(2);
-    rig.until("the stream is empty", || rig.messages("in") == 0);
+    rig.until("all are acked", || rig.unacked("in", "work") == 0);
     topology.kill();
     let mut numbers: Vec<u64> = rig
         .read("out")

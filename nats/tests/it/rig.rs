@@ -125,6 +125,17 @@ impl Rig {
             .messages
     }
 
+    /// The number of messages that a consumer has not delivered or has no ack for. After an outage a
+    /// work queue may keep messages that its consumer has acked (nats-server #5542).
+    pub fn unacked(&self, stream: &str, consumer: &str) -> u64 {
+        let found = self.call(async |context| {
+            let found = context.get_consumer_from_stream::<pull::Config, _, _>(consumer, stream);
+            found.await
+        });
+        let info = found.cached_info();
+        info.num_pending + info.num_ack_pending as u64
+    }
+
     pub fn read(&self, stream: &str) -> Vec<StreamMessage> {
         let found = self.call(async |context| context.get_stream(stream).await);
         let state = found.cached_info().state.clone();
