@@ -44,7 +44,7 @@ fn worker(brokers: &Brokers, name: &str) -> Worker {
 
 impl Rig {
     pub fn start() -> Rig {
-        let brokers = Brokers::start(3).unwrap();
+        let brokers = Brokers::start(3).unwrap_or_else(|error| panic!("{error}"));
         let own = worker(&brokers, "rig");
         let rig = Rig { own, brokers };
         rig.stream("in", "in.>");
