@@ -253,7 +253,7 @@ pub struct StreamSource<M> {
     runtime: tokio::runtime::Handle,
 }
 
-/// By component and task.
+/// The links of all tasks, by component and task.
 type Links<M> = HashMap<(String, usize), Arc<Link<M>>>;
 
 struct Shared<M> {
