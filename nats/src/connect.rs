@@ -2,9 +2,10 @@
 
 use crate::{names, NatsError};
 use async_nats::connection::State;
-use async_nats::jetstream::context::GetStreamByNameErrorKind;
 use async_nats::jetstream::context::{AccountErrorKind, Context, ContextBuilder};
-use async_nats::{Client, ConnectErrorKind, ConnectOptions, ServerAddr};
+use async_nats::jetstream::context::{GetStreamByNameErrorKind, PublishError};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, HeaderMap, ServerAddr};
+use bytes::Bytes;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -267,6 +268,20 @@ impl Nats {
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.0.context
+    }
+
+    /// Publishes a message, and waits until the stream has stored it.
+    pub(crate) async fn store(
+        &self,
+        subject: String,
+        headers: HeaderMap,
+        payload: Bytes,
+    ) -> Result<(), PublishError> {
+        let sent = self
+            .0
+            .context
+            .publish_with_headers(subject, headers, payload);
+        sent.await?.await.map(|_| ())
     }
 
     pub(crate) fn unanswered(&self, what: &'static str) -> NatsError {

@@ -125,6 +125,7 @@ impl Default for Rules {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Peer {
     hash: u64,
     incarnation: u64,
@@ -449,11 +450,8 @@ impl Ownership {
     }
 
     fn watched_peer(&mut self, now: Duration, name: String, inc: u64, leaving: bool, rev: u64) {
-        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-        });
         let new = Peer {
-            hash,
+            hash: hash_of(&name),
             incarnation: inc,
             revision: 0,
             leaving,
@@ -466,12 +464,8 @@ impl Ownership {
             let other = peer.incarnation != inc || peer.leaving != leaving;
             self.members_changed |= peer.dead || other;
             *peer = Peer {
-                hash,
-                incarnation: inc,
                 revision: rev,
-                leaving,
-                dead: false,
-                since: now,
+                ..new
             };
         }
     }
@@ -479,12 +473,7 @@ impl Ownership {
     /// Finds which partitions are this worker's. It costs partitions times members.
     fn elect(&mut self) {
         self.members_changed = false;
-        let own = self
-            .name
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-            });
+        let own = hash_of(&self.name);
         let others: Vec<(u64, &String)> = (self.peers.iter())
             .filter(|(_, peer)| !peer.dead && !peer.leaving)
             .map(|(name, peer)| (peer.hash, name))
@@ -639,6 +628,13 @@ impl Ownership {
             }
         }
     }
+}
+
+/// FNV-1a: every worker finds the same hash of a name.
+fn hash_of(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 /// The rendezvous weight of a worker for a partition: the end of splitmix64.

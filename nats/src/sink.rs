@@ -263,15 +263,7 @@ async fn until_stored(nats: &Nats, publish: Publish) -> Stored {
     let payload = Bytes::from(outgoing.payload);
     loop {
         let (subject, headers) = (outgoing.subject.clone(), outgoing.headers.clone());
-        let context = nats.context();
-        let sent = context
-            .publish_with_headers(subject, headers, payload.clone())
-            .await;
-        let result = match sent {
-            Ok(stored) => stored.await.map(|_| ()),
-            Err(error) => Err(error),
-        };
-        match result {
+        match nats.store(subject, headers, payload.clone()).await {
             Ok(()) => return (number, Ok(())),
             Err(error) if give_up_at.is_some_and(|at| Instant::now() >= at) => {
                 let why = format!("{:?} was not stored: {error}", outgoing.subject);

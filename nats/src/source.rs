@@ -728,16 +728,10 @@ impl<M: Send + 'static> Task<M> {
         let Some(outcomes) = self.outcomes.upgrade() else {
             return;
         };
-        let context = self.shared.nats.context().clone();
+        let nats = self.shared.nats.clone();
         let (subject, payload) = (self.shared.dead_letters.clone(), message.payload.clone());
         tokio::spawn(async move {
-            let sent = context
-                .publish_with_headers(subject, headers, payload)
-                .await;
-            let stored = match sent {
-                Ok(stored) => stored.await.map(|_| ()),
-                Err(error) => Err(error),
-            };
+            let stored = nats.store(subject, headers, payload).await;
             let stored = stored.map_err(|error| error.to_string());
             let _ = outcomes.send(Outcome::Buried(id, stored));
         });

@@ -2,6 +2,8 @@
 //! microseconds of true time; each worker's clock runs at its own rate from its own start.
 
 use super::{Action, Event, Ownership, Rules};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,14 +19,11 @@ enum Bug {
     NoFence,
 }
 
-struct Random(u64);
+struct Random(SmallRng);
 
 impl Random {
     fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) % limit.max(1)
+        self.0.random_range(0..limit.max(1))
     }
 }
 
@@ -78,7 +77,7 @@ impl Sim {
     fn new(seed: u64, bug: Bug, workers: usize, partitions: u32) -> Self {
         let mut sim = Self {
             now: 1,
-            random: Random(seed),
+            random: Random(SmallRng::seed_from_u64(seed)),
             bug,
             partitions,
             queue: BTreeMap::new(),
