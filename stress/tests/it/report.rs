@@ -91,7 +91,6 @@ fn ctrl_c_ends_a_run_with_its_report() {
         "sessions --seconds 3600 --allowance 20s --json",
         "ttl --row 53 --seconds 3600 --memory 16 --allowance 20s --json",
         "histories --seconds 3600 --json",
-        "compare --entries 1000 --operations 4000 --rounds 1000 --group maps --json",
     ] {
         let mut run = Command::new(env!("CARGO_BIN_EXE_stress"))
             .args(args.split(' '))
