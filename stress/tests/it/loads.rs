@@ -1,20 +1,6 @@
 //! `stress growth` and `stress mass-expiry`, end to end through the binary, about a second each.
 
-use crate::common::{count, passed, stderr, stress};
-
-fn run(args: &str) -> serde_json::Value {
-    let args = args.split_whitespace().chain(["--json"]);
-    passed(&stress(&args.collect::<Vec<_>>()))
-}
-
-/// The checks of a run that fails.
-fn failing(args: &str) -> serde_json::Value {
-    let args: Vec<_> = args.split_whitespace().chain(["--json"]).collect();
-    let output = stress(&args);
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{json}");
-    json["checks"].clone()
-}
+use crate::common::{count, failing, refused, run};
 
 #[test]
 fn growth_of_all_kinds_and_back() {
@@ -60,20 +46,18 @@ fn in_simulated_time_it_is_exact() {
 
 #[test]
 fn a_check_that_fails_fails_the_run() {
-    let checks = failing("growth --entries 500000 --on issued --bytes-issued 1");
-    assert_eq!(checks["memory_per_entry"], false);
-    assert_eq!(checks["none_lost"], true);
+    let args = "growth --entries 500000 --on issued --bytes-issued 1";
+    failing(args, "memory_per_entry", "none_lost");
 }
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    for (args, why) in [
-        ("growth --entries 5", "not in 1000"),
-        ("mass-expiry --simulated --pollers 0", "use at least 1"),
-        ("mass-expiry --intervals 10000 --interval 1m", "use fewer"),
-    ] {
-        let output = stress(&args.split(' ').collect::<Vec<_>>());
-        assert_eq!(output.status.code(), Some(2), "{args}");
-        assert!(stderr(&output).contains(why), "{args}: {}", stderr(&output));
-    }
+    refused(
+        "",
+        &[
+            ("growth --entries 5", "not in 1000"),
+            ("mass-expiry --simulated --pollers 0", "use at least 1"),
+            ("mass-expiry --intervals 10000 --interval 1m", "use fewer"),
+        ],
+    );
 }
