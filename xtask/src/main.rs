@@ -11,6 +11,8 @@ mod tree;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Instant;
 
 const HELP: &str = "\
@@ -192,6 +194,21 @@ fn nightly() -> Vec<Step> {
         )
     }));
     steps
+}
+
+/// Does something with each item, in as many threads as there are processors.
+fn in_threads<T: Sync>(items: &[T], each: impl Fn(&T) + Sync) {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    each(item);
+                }
+            });
+        }
+    });
 }
 
 /// Says why a command of this program has failed.

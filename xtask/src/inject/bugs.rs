@@ -15,7 +15,7 @@
 //! * The first paragraph says what the bug does.
 //! * `run ONE_IN ARGS: CHECKS`: the bug strikes one time in `ONE_IN`, `stress ARGS` runs, and each
 //!   of the checks must fail; others may fail too. A word in capitals stands for the arguments in
-//!   [`COMMANDS`](super::runs::COMMANDS).
+//!   `xtask/bugs/runs`.
 //! * `@ FILE FUNCTION` begins an edit. Its lines that are there (` `) and that go (`-`) stand one
 //!   after the other at one place in the functions of that name, whatever the indentation. Without
 //!   FUNCTION, the place is the only one in the file. One line is mostly enough.
@@ -23,7 +23,7 @@
 //! All bugs apply to the tree as it stands, so their order does not matter. Two bugs may add lines
 //! at one place, but only one may remove a line.
 
-use super::runs::{self, Run};
+use super::runs::{Run, Runs};
 use crate::tree::{files_at, root, text, Sources};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -48,20 +48,23 @@ struct Edit {
     lines: Vec<(char, String)>,
 }
 
-/// Reads all bugs, in the order of their names.
-pub fn bugs() -> Result<Vec<Bug>, String> {
+/// Reads all bugs, in the order of their names, and the file `runs`.
+pub fn bugs() -> Result<(Vec<Bug>, Runs), String> {
+    let folder = root().join("xtask/bugs");
+    let runs = Runs::parse(&text(&folder.join("runs"))?)?;
     let mut bugs = Vec::new();
-    for path in files_at(&root().join("xtask/bugs"))? {
+    for path in files_at(&folder)? {
         let name = path.file_name().and_then(|name| name.to_str());
-        let name = name.and_then(|name| name.strip_suffix(".bug"));
-        let name = name.ok_or_else(|| format!("{}: not named NAME.bug", path.display()))?;
-        bugs.push(Bug::parse(name, &text(&path)?).map_err(|why| format!("{name}.bug: {why}"))?);
+        if let Some(name) = name.and_then(|name| name.strip_suffix(".bug")) {
+            let bug = Bug::parse(name, &text(&path)?, &runs);
+            bugs.push(bug.map_err(|why| format!("{name}.bug: {why}"))?);
+        }
     }
-    Ok(bugs)
+    Ok((bugs, runs))
 }
 
 impl Bug {
-    fn parse(name: &str, text: &str) -> Result<Self, String> {
+    fn parse(name: &str, text: &str, runs: &Runs) -> Result<Self, String> {
         let mut bug = Bug {
             name: name.into(),
             what: String::new(),
@@ -80,7 +83,7 @@ impl Bug {
                     lines: Vec::new(),
                 });
             } else if let Some(run) = line.strip_prefix("run ") {
-                bug.runs.push(runs::parse(name, run)?);
+                bug.runs.push(runs.of(name, run)?);
             } else if let (Some(edit), false) = (bug.edits.last_mut(), line.is_empty()) {
                 let sign = line.chars().next().filter(|sign| " +-".contains(*sign));
                 let sign = sign.ok_or_else(|| format!("{line}: does not begin with ' +-'"))?;
@@ -211,7 +214,7 @@ mod tests {
 
     #[test]
     fn every_bug_applies_to_this_tree() {
-        let applied = bugs().and_then(|bugs| apply(&bugs, &mut crate::tree::sources()?));
+        let applied = bugs().and_then(|(bugs, _)| apply(&bugs, &mut crate::tree::sources()?));
         if let Err(why) = applied {
             panic!("{why}");
         }
@@ -221,7 +224,7 @@ mod tests {
     fn an_edit_is_found_in_its_function_whatever_the_indentation() {
         let text = "Does it.\n\nrun 10 MAP: map_linearizable\n\n@ a.rs f\n+ if strikes(\"b\") {\n\
                     +     return;\n+ }\n  go();\n- stop();\n";
-        let bug = Bug::parse("b", text).unwrap();
+        let bug = Bug::parse("b", text, &Runs::default()).unwrap();
         assert_eq!(bug.what, "Does it.");
         assert_eq!(bug.runs[0].bug, "b/10");
         let source = "fn e() {\n    go();\n    stop();\n}\nimpl A {\n    fn f(&self) {\n        \
@@ -239,7 +242,8 @@ mod tests {
             let text = format!("A.\n\nrun 1 MAP: a\n\n@ a.rs f\n+ chosen(\"b\");\n  {find}\n");
             let source = "fn f() {\n    go();\n    go();\n}\n";
             let mut sources = Sources::from([("a.rs".into(), source.into())]);
-            apply(&[Bug::parse("b", &text).unwrap()], &mut sources).unwrap_err()
+            let bug = Bug::parse("b", &text, &Runs::default()).unwrap();
+            apply(&[bug], &mut sources).unwrap_err()
         };
         assert_eq!(of("go();"), "b.bug: a.rs f: 2 places");
         assert_eq!(of("stop();"), "b.bug: a.rs f: 0 places");

@@ -1,12 +1,12 @@
 //! Runs the scenarios with the bugs, and without, and demands what the bugs' files say.
 
 use super::bugs::Bug;
-use super::runs::{form, Run, EXCEPT, FORMS};
+use super::runs::{form, Run, Runs};
 use super::Build;
+use crate::in_threads;
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -103,20 +103,12 @@ fn is_found(build: &Build, one: &Run) -> (String, bool) {
 /// Demands that each run of each bug finds it.
 pub fn every_bug_is_found(build: &Build, bugs: &[Bug]) -> Result<(), String> {
     let runs: Vec<_> = bugs.iter().flat_map(|bug| &bug.runs).collect();
-    let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    // Mostly they wait.
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(one) = runs.get(next.fetch_add(1, Relaxed)) {
-                    let (said, found) = is_found(build, one);
-                    println!("{said}");
-                    if !found {
-                        missed.lock().expect("no panic").push(said);
-                    }
-                }
-            });
+    let missed = Mutex::new(Vec::new());
+    in_threads(&runs, |one| {
+        let (said, found) = is_found(build, one);
+        println!("{said}");
+        if !found {
+            missed.lock().expect("no panic").push(said);
         }
     });
     let missed = missed.into_inner().expect("no panic");
@@ -129,17 +121,14 @@ pub fn every_bug_is_found(build: &Build, bugs: &[Bug]) -> Result<(), String> {
 
 /// Demands that without a bug every check holds, and that every check has a bug that makes it
 /// fail or a reason why it has none.
-pub fn every_check_can_fail(build: &Build, bugs: &[Bug]) -> Result<(), String> {
+pub fn every_check_can_fail(build: &Build, bugs: &[Bug], runs: &Runs) -> Result<(), String> {
     let mut wrong = Vec::new();
     let mut checks = BTreeSet::new();
     let seeded = || bugs.iter().flat_map(|bug| &bug.runs);
-    let runs = seeded().map(|one| one.args.as_str());
-    let runs: BTreeSet<_> = runs.chain(FORMS.iter().copied()).collect();
-    let excepted = EXCEPT.iter();
-    let excepted: BTreeSet<_> = excepted
-        .map(|(form, check, _)| ((*form).to_string(), (*check).to_string()))
-        .collect();
-    for args in &runs {
+    let args = seeded().map(|one| one.args.as_str());
+    let all_args: BTreeSet<_> = args.chain(runs.forms.iter().map(String::as_str)).collect();
+    let excepted = &runs.excepted;
+    for args in &all_args {
         match run(build, "", args).checks {
             Ok([all, mut failed]) => {
                 failed.retain(|check| !excepted.contains(&(form(args), check.clone())));
@@ -158,7 +147,7 @@ pub fn every_check_can_fail(build: &Build, bugs: &[Bug]) -> Result<(), String> {
     let found: BTreeSet<_> = found.collect();
     println!(
         "{} runs without a bug, {} checks, of which no bug makes {} fail",
-        runs.len(),
+        all_args.len(),
         checks.len(),
         checks.difference(&found).count()
     );
@@ -170,14 +159,14 @@ pub fn every_check_can_fail(build: &Build, bugs: &[Bug]) -> Result<(), String> {
             _ => {}
         }
     }
-    for check in found.union(&excepted).filter(|one| !checks.contains(*one)) {
+    for check in found.union(excepted).filter(|one| !checks.contains(*one)) {
         wrong.push(format!("{} has no check {}", check.0, check.1));
     }
     all_right(wrong)
 }
 
 /// Demands that each scenario that `stress` has is among the forms.
-pub fn every_scenario_has_its_form(build: &Build) -> Result<(), String> {
+pub fn every_scenario_has_its_form(build: &Build, forms: &[String]) -> Result<(), String> {
     let help = build.stress("").arg("--help").output();
     let help = help.map_err(|error| error.to_string())?.stdout;
     let help = String::from_utf8_lossy(&help);
@@ -187,8 +176,8 @@ pub fn every_scenario_has_its_form(build: &Build) -> Result<(), String> {
         .filter(|line| !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())
         .filter(|name| *name != "help");
-    let first = |args: &&'static str| args.split(' ').next().unwrap_or_default();
-    let forms: BTreeSet<_> = FORMS.iter().map(first).collect();
+    let forms = forms.iter().filter_map(|args| args.split(' ').next());
+    let forms: BTreeSet<_> = forms.collect();
     let names: BTreeSet<_> = names.collect();
     let differ = names.symmetric_difference(&forms);
     all_right(

@@ -12,6 +12,7 @@ mod seeded;
 
 use crate::tree;
 use bugs::Bug;
+use runs::Runs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -26,9 +27,9 @@ cargo xtask inject --list                the bugs, and what each does
 /// Does what the words of the command line ask for.
 pub fn main(words: &[String]) -> Result<(), String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let mut bugs = bugs::bugs()?;
+    let (mut bugs, runs) = bugs::bugs()?;
     match words[..] {
-        [] => all(&bugs),
+        [] => all(&bugs, &runs),
         ["--only", only] => {
             let build = build(&bugs)?;
             bugs.retain(|bug| bug.name.contains(only));
@@ -53,12 +54,12 @@ pub fn main(words: &[String]) -> Result<(), String> {
 }
 
 /// Makes all demands, so that one that is not met does not hide another.
-fn all(bugs: &[Bug]) -> Result<(), String> {
+fn all(bugs: &[Bug], runs: &Runs) -> Result<(), String> {
     let build = build(bugs)?;
     let met = [
-        judge::every_scenario_has_its_form(&build),
+        judge::every_scenario_has_its_form(&build, &runs.forms),
         judge::every_bug_is_found(&build, bugs),
-        judge::every_check_can_fail(&build, bugs),
+        judge::every_check_can_fail(&build, bugs, runs),
     ];
     let not_met: Vec<String> = met.into_iter().filter_map(Result::err).collect();
     match not_met[..] {

@@ -12,13 +12,13 @@ mod models;
 mod report;
 mod sites;
 
+use crate::in_threads;
 use crate::tree::{self, Sources};
-use models::{Models, Settings};
-use report::{Found, Report, Verdict};
-use sites::{Kind, Mutant};
+use models::Models;
+use report::{Report, KILLED};
+use sites::Mutant;
 use std::collections::HashSet;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 const HELP: &str = "\
 cargo xtask mutate [options]
@@ -28,11 +28,9 @@ cargo xtask mutate [options]
   --only WORDS     those whose name contains this
   --survivors      those that survived, or that no model made use of, again
   --again          whatever the report says of them
-  --together       orderings only, and all at once: each model runs with all, and where it fails with half of them, and so on
-  --seconds N      how long a model is explored (EXPIRY_LOOM_SECONDS), 2
-  --preemptions N  as EXPIRY_LOOM_PREEMPTIONS, 3
   --models WORDS   the models whose name, `file::model`, contains this
-  --processes N    models that run at the same time, 2
+
+EXPIRY_LOOM_SECONDS (2) and EXPIRY_LOOM_PREEMPTIONS (3) say how far a model is explored.
 ";
 
 /// Files without sites: the models' own stand-ins, and clocks, whose atomics loom does not see.
@@ -55,7 +53,7 @@ fn has_sites(file: &str) -> bool {
 }
 
 /// What was asked for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Options {
     list: bool,
     changed: bool,
@@ -63,45 +61,21 @@ struct Options {
     models: String,
     survivors: bool,
     again: bool,
-    together: bool,
-    settings: Settings,
-    processes: usize,
 }
 
 impl Options {
     fn parse(words: &[String]) -> Result<Self, String> {
-        let mut options = Options {
-            list: false,
-            changed: false,
-            only: String::new(),
-            models: String::new(),
-            survivors: false,
-            again: false,
-            together: false,
-            settings: Settings {
-                seconds: 2,
-                preemptions: 3,
-            },
-            processes: 2,
-        };
+        let mut options = Options::default();
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value = || words.next().cloned().ok_or(format!("{word} of what?"));
-            let number = |value: String| {
-                let number = value.parse::<u32>();
-                number.map_err(|_| format!("{value}: no number"))
-            };
             match word.as_str() {
                 "--list" => options.list = true,
                 "--changed" => options.changed = true,
                 "--survivors" => options.survivors = true,
                 "--again" => options.again = true,
-                "--together" => options.together = true,
                 "--only" => options.only = value()?,
                 "--models" => options.models = value()?,
-                "--seconds" => options.settings.seconds = number(value()?)?,
-                "--preemptions" => options.settings.preemptions = number(value()?)?,
-                "--processes" => options.processes = number(value()?)? as usize,
                 other => return Err(format!("unknown option: {other}\n\n{HELP}")),
             }
         }
@@ -130,7 +104,6 @@ pub fn main(words: &[String]) -> Result<(), String> {
                 .as_ref()
                 .map_or(true, |files| files.contains(&mutant.file))
         })
-        .filter(|(_, mutant)| !options.together || mutant.kind == Kind::Ordering)
         .collect();
     if options.list {
         for (number, mutant) in wanted {
@@ -139,51 +112,31 @@ pub fn main(words: &[String]) -> Result<(), String> {
         }
         return Ok(());
     }
-    if wanted.is_empty() {
-        println!("no mutants");
-        return Ok(());
-    }
     let work = tree::work("mutate");
-    tree::add_module(&mut sources, "weak", include_str!("weak.rs"));
-    tree::write(&work.join("copy"), &sources)?;
-    let models = Models::build(&work, &options.models)?;
-    let report = Report::open(&work.join("mutants.tsv"), &mutants)?;
+    let report = Report::open(&work.join("mutants.tsv"), &mutants);
     let mut due = wanted;
     due.retain(|(_, mutant)| {
         let verdict = report.verdict(&mutant.name());
-        let again = options.survivors && verdict > Some(Verdict::Killed);
-        verdict.is_none() || options.again || again
+        let survived = verdict.as_ref().is_some_and(|verdict| verdict != KILLED);
+        verdict.is_none() || options.again || options.survivors && survived
     });
-    due.sort_by_key(|(_, mutant)| mutant.kind);
     println!("{} mutants, {} to run", mutants.len(), due.len());
-    let numbers: HashSet<usize> = due.iter().map(|(number, _)| *number).collect();
-    let baseline = models.baseline(options.settings, options.processes, &options.models)?;
-    // Where only some models ran, what they have not noticed stays as it was found before.
-    let note = |mutant: &Mutant, found: &Found| {
-        let stays = !options.models.is_empty() && report.verdict(&mutant.name()).is_some();
-        if !stays || found.verdict == Verdict::Killed {
-            report.add(mutant, found);
-        }
-    };
-    if options.together {
-        baseline.meet_together(options.processes, &numbers, |number, found| {
-            note(&mutants[number - 1].1, found);
-        });
-    } else {
-        let next = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..options.processes {
-                scope.spawn(|| {
-                    while let Some((number, mutant)) = due.get(next.fetch_add(1, Ordering::Relaxed))
-                    {
-                        note(mutant, &baseline.meet(*number, mutant));
-                    }
-                });
-            }
-        });
+    if due.is_empty() {
+        return Ok(());
     }
-    println!("{}", report::summary(&report.finish()?));
-    Ok(())
+    due.sort_by_key(|(_, mutant)| mutant.kind);
+    tree::add_module(&mut sources, "weak", include_str!("weak.rs"));
+    tree::write(&work.join("copy"), &sources)?;
+    let models = Models::new(&work, &options.models)?;
+    in_threads(&due, |(number, mutant)| {
+        let found = models.meet(*number, mutant);
+        // Where only some models ran, what they have not noticed stays as it was found before.
+        let stays = !options.models.is_empty() && report.verdict(&mutant.name()).is_some();
+        if !stays || found.killed.is_some() {
+            report.add(mutant, &found);
+        }
+    });
+    report.finish(&mutants)
 }
 
 /// Returns the rewritten sources, and all mutants with their numbers.
@@ -224,6 +177,7 @@ fn changed() -> Result<HashSet<String>, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::sites::Kind;
     use super::*;
 
     /// All sources with their sites; a rewritten one is still a source.

@@ -1,60 +1,39 @@
-//! What rewritten sources call (`sites.rs`). `EXPIRY_MUTANT` chooses mutants by their numbers, for the
+//! What rewritten sources call (`sites.rs`). `EXPIRY_MUTANT` chooses one mutant by its number, for the
 //! whole process; without it all is as it was written.
 //!
-//! With `EXPIRY_MUTANT_SEEN` the process writes each number that it comes to into that file, once,
-//! as `-n`; and as `n` if the mutant would have made a difference: always, but for a
-//! compare-and-swap that never failed.
+//! With `EXPIRY_MUTANT_SEEN` the process writes each number whose mutant would have made a difference
+//! into that file, once: a compare-and-swap does only if it failed.
 #![cfg(expiry_loom)]
 #![allow(missing_docs)]
 
 use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::fs::File;
+use std::collections::HashSet;
 use std::io::Write;
-use std::sync::atomic::AtomicU8;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
-const MOST: usize = 1 << 14;
-const CAME_TO: u8 = 1;
-const DIFFERS: u8 = 2;
-static SEEN: [AtomicU8; MOST] = [const { AtomicU8::new(0) }; MOST];
-
-struct Settings {
-    chosen: Vec<usize>,
-    seen: Option<File>,
-}
-
-fn settings() -> &'static Settings {
-    static SETTINGS: OnceLock<Settings> = OnceLock::new();
-    SETTINGS.get_or_init(|| Settings {
-        chosen: std::env::var("EXPIRY_MUTANT").map_or(Vec::new(), |numbers| {
-            numbers.split(',').map(|one| one.parse().unwrap()).collect()
-        }),
-        seen: std::env::var_os("EXPIRY_MUTANT_SEEN")
-            .map(|path| File::options().append(true).create(true).open(path).unwrap()),
-    })
-}
-
-/// Whether this mutant was chosen.
+/// The number of the mutant that this process has.
 fn is(number: usize) -> bool {
-    settings().chosen.contains(&number)
+    static CHOSEN: OnceLock<Option<usize>> = OnceLock::new();
+    let chosen = CHOSEN.get_or_init(|| std::env::var("EXPIRY_MUTANT").ok()?.parse().ok());
+    *chosen == Some(number)
 }
 
-fn seen(number: usize, differs: bool) {
-    let (Some(mut file), true) = (settings().seen.as_ref(), number != 0) else {
-        return;
-    };
-    let what = if differs { CAME_TO | DIFFERS } else { CAME_TO };
-    let new = what & !SEEN[number].fetch_or(what, Ordering::Relaxed);
-    for (bit, sign) in [(CAME_TO, "-"), (DIFFERS, "")] {
-        if new & bit != 0 {
-            file.write_all(format!("{sign}{number}\n").as_bytes())
-                .unwrap();
+fn differs(number: usize) {
+    type Seen = (std::fs::File, Mutex<HashSet<usize>>);
+    static SEEN: OnceLock<Option<Seen>> = OnceLock::new();
+    let seen = SEEN.get_or_init(|| {
+        let path = std::env::var_os("EXPIRY_MUTANT_SEEN")?;
+        Some((std::fs::File::create(path).unwrap(), Mutex::default()))
+    });
+    if let Some((mut file, numbers)) = seen.as_ref() {
+        if numbers.lock().unwrap().insert(number) {
+            file.write_all(format!("{number}\n").as_bytes()).unwrap();
         }
     }
 }
 
 pub fn order(number: usize, written: Ordering) -> Ordering {
-    seen(number, true);
+    differs(number);
     if is(number) {
         Ordering::Relaxed
     } else {
@@ -63,7 +42,7 @@ pub fn order(number: usize, written: Ordering) -> Ordering {
 }
 
 pub fn stays(number: usize) -> bool {
-    seen(number, true);
+    differs(number);
     !is(number)
 }
 
@@ -128,7 +107,9 @@ macro_rules! cas {
                     return Ok(self.swap(new, success));
                 }
                 let result = <$atomic>::compare_exchange(self, expected, new, success, failure);
-                seen(number, result.is_err());
+                if result.is_err() {
+                    differs(number);
+                }
                 result
             }
 
