@@ -92,14 +92,13 @@ impl Step {
             }
         }
         let env = self.env.iter().map(|(name, value)| (*name, value));
-        let status = command.args(&self.args).envs(env).status();
-        let passed = status
-            .as_ref()
-            .is_ok_and(|status| status.success() != self.must_fail);
-        if let Err(error) = status {
-            println!("   {error}");
+        match command.args(&self.args).envs(env).status() {
+            Ok(status) => status.success() != self.must_fail,
+            Err(error) => {
+                println!("   {error}");
+                false
+            }
         }
-        passed
     }
 }
 

@@ -3,8 +3,11 @@
 //! Errors are texts that begin with the path.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::{env, fs};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, thread};
 
 /// Paths from the root of the workspace, with slashes, and the text of each file.
 pub type Sources = BTreeMap<String, String>;
@@ -114,4 +117,33 @@ fn put(path: &Path, content: &[u8]) -> Result<(), String> {
 /// Says which file an error is about.
 pub fn failed(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
     move |error| format!("{}: {error}", path.display())
+}
+
+/// Runs a command for `limit` at most. Returns how it ended, unless the limit was over before, and
+/// all that it printed, which goes through a file in `folder`.
+pub fn run_within(
+    mut command: Command,
+    limit: Duration,
+    folder: &Path,
+) -> std::io::Result<(Option<ExitStatus>, String)> {
+    let path = folder.join(format!("said-{:?}", thread::current().id()));
+    let file = File::create(&path)?;
+    let command = command.stdin(Stdio::null()).stdout(file.try_clone()?);
+    let mut child = command.stderr(file).spawn()?;
+    let began = Instant::now();
+    let status = loop {
+        let status = child.try_wait()?;
+        if status.is_some() {
+            break status;
+        }
+        if began.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            break None;
+        }
+        thread::sleep(Duration::from_millis(3));
+    };
+    let said = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+    fs::remove_file(&path)?;
+    Ok((status, said))
 }

@@ -199,10 +199,7 @@ fn functions(lines: &[&str], name: &str) -> Vec<Range<usize>> {
             let indent = &line[..line.len() - line.trim_start().len()];
             let closes = format!("{indent}}}");
             let ends = |&end: &usize| lines[end] == closes;
-            let end = match line.ends_with(['}', ';']) {
-                true => start,
-                false => (start..lines.len()).find(ends).unwrap_or(start),
-            };
+            let end = (start..lines.len()).find(ends).unwrap_or(start);
             start..end + 1
         })
         .collect()

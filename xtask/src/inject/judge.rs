@@ -3,12 +3,9 @@
 use super::bugs::Bug;
 use super::runs::{form, Run, Runs};
 use super::Build;
-use crate::in_threads;
+use crate::{in_threads, tree};
 use std::collections::BTreeSet;
-use std::io::Read;
-use std::process::Stdio;
 use std::sync::Mutex;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a run may take, with the patience of the scenarios that wait for what does not come.
@@ -16,48 +13,17 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// How often a run is made for its bug to be found.
 const ATTEMPTS: usize = 3;
 
-/// What came of a run.
-struct Outcome {
-    /// All checks that the run has made, and those that failed; or why there are none.
-    checks: Result<[BTreeSet<String>; 2], String>,
-    /// Whether the bug has struck.
-    struck: bool,
-}
+/// All checks that a run has made, and those that failed; or why there are none.
+type Checks = Result<[BTreeSet<String>; 2], String>;
 
-fn run(build: &Build, bug: &str, args: &str) -> Outcome {
-    let mut child = build
-        .stress(bug)
-        .args(args.split_whitespace())
-        .arg("--json")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program was built");
-    let reader = |from: Option<Box<dyn Read + Send>>| {
-        let mut from = from.expect("it was asked for");
-        thread::spawn(move || {
-            let mut bytes = Vec::new();
-            // What was read before an error is judged all the same.
-            let _ = from.read_to_end(&mut bytes);
-            String::from_utf8_lossy(&bytes).into_owned()
-        })
-    };
-    let out = reader(child.stdout.take().map(|out| Box::new(out) as _));
-    let err = reader(child.stderr.take().map(|err| Box::new(err) as _));
-    let began = Instant::now();
-    while child.try_wait().expect("it is a child").is_none() {
-        if began.elapsed() > PATIENCE {
-            let _ = child.kill();
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    let status = child.wait().expect("it is a child");
-    let out = out.join().expect("no panic");
-    let err = err.join().expect("no panic");
-    Outcome {
-        checks: checks(&out).ok_or(status.to_string()),
-        struck: err.contains("the seeded bug"),
-    }
+/// Runs the scenario. Returns what came of its checks, and whether the bug has struck.
+fn run(build: &Build, bug: &str, args: &str) -> (Checks, bool) {
+    let mut command = build.stress(bug);
+    command.args(args.split_whitespace()).arg("--json");
+    let ended = tree::run_within(command, PATIENCE, &tree::work("inject"));
+    let (status, said) = ended.expect("the program was built");
+    let ended = status.map_or("no end".into(), |status| status.to_string());
+    (checks(&said).ok_or(ended), said.contains("the seeded bug"))
 }
 
 /// Reads all checks, and those that failed, from the JSON that `stress` prints.
@@ -82,7 +48,7 @@ fn is_found(build: &Build, one: &Run) -> (String, bool) {
     let mut said = format!("{:<20} {}", one.bug, one.args);
     let began = Instant::now();
     for _ in 0..ATTEMPTS {
-        let Outcome { checks, struck } = run(build, &one.bug, &one.args);
+        let (checks, struck) = run(build, &one.bug, &one.args);
         let took = began.elapsed().as_secs_f64();
         let struck = if struck { "" } else { ", never struck" };
         let (found, by) = match checks {
@@ -108,15 +74,19 @@ pub fn every_bug_is_found(build: &Build, bugs: &[Bug]) -> Result<(), String> {
         let (said, found) = is_found(build, one);
         println!("{said}");
         if !found {
-            missed.lock().expect("no panic").push(said);
+            missed
+                .lock()
+                .expect("no panic")
+                .push(format!("not found: {said}"));
         }
     });
     let missed = missed.into_inner().expect("no panic");
-    if missed.is_empty() {
-        println!("{} runs, each of which has found its bug", runs.len());
-        return Ok(());
-    }
-    Err(format!("not found:\n{}", missed.join("\n")))
+    println!(
+        "{} runs, {} of which have missed their bug",
+        runs.len(),
+        missed.len()
+    );
+    all_right(missed)
 }
 
 /// Demands that without a bug every check holds, and that every check has a bug that makes it
@@ -129,7 +99,7 @@ pub fn every_check_can_fail(build: &Build, bugs: &[Bug], runs: &Runs) -> Result<
     let all_args: BTreeSet<_> = args.chain(runs.forms.iter().map(String::as_str)).collect();
     let excepted = &runs.excepted;
     for args in &all_args {
-        match run(build, "", args).checks {
+        match run(build, "", args).0 {
             Ok([all, mut failed]) => {
                 failed.retain(|check| !excepted.contains(&(form(args), check.clone())));
                 if !failed.is_empty() {

@@ -91,11 +91,7 @@ pub fn main(words: &[String]) -> Result<(), String> {
     }
     let options = Options::parse(words)?;
     let (mut sources, mutants) = mutants()?;
-    let changed = if options.changed {
-        Some(changed()?)
-    } else {
-        None
-    };
+    let changed = options.changed.then(changed).transpose()?;
     let wanted: Vec<_> = mutants
         .iter()
         .filter(|(_, mutant)| mutant.name().contains(&options.only))

@@ -2,13 +2,12 @@
 
 use super::sites::Mutant;
 use crate::{in_threads, tree};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::env;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// What a model may have of memory; one that goes round in a circle and collects takes all that
@@ -48,8 +47,8 @@ pub struct Models {
     work: PathBuf,
     /// The quickest first.
     models: Vec<Model>,
-    /// How many mutants of a function or of a file each model has killed.
-    killers: Mutex<HashMap<(String, String), u32>>,
+    /// Functions and files, each with a model that has killed a mutant there.
+    killers: Mutex<HashSet<(String, String)>>,
 }
 
 impl Models {
@@ -60,16 +59,13 @@ impl Models {
             models: built(work, of)?,
             killers: Mutex::default(),
         };
-        let (runs, errors) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
-        in_threads(&models.models, |model| match models.first_run(model) {
-            Ok(model) => runs.lock().unwrap().push(model),
-            Err(error) => errors.lock().unwrap().push(error),
+        let runs = Mutex::new(Vec::new());
+        in_threads(&models.models, |model| {
+            let run = models.first_run(model);
+            runs.lock().unwrap().push(run);
         });
-        let errors = errors.into_inner().unwrap();
-        if !errors.is_empty() {
-            return Err(errors.join("\n"));
-        }
-        models.models = runs.into_inner().unwrap();
+        let runs = runs.into_inner().unwrap().into_iter();
+        models.models = runs.collect::<Result<_, _>>()?;
         models.models.sort_by_key(|model| model.took);
         let took: f64 = models
             .models
@@ -81,7 +77,9 @@ impl Models {
     }
 
     fn first_run(&self, model: &Model) -> Result<Model, String> {
-        let seen = self.work.join(format!("seen-{}", model.file()));
+        let seen = self
+            .work
+            .join(format!("seen-{}", model.name.replace(':', "_")));
         let _ = fs::remove_file(&seen);
         let began = Instant::now();
         let run = self.run(
@@ -116,7 +114,7 @@ impl Models {
             {
                 let mut killers = self.killers.lock().unwrap();
                 for of in [&mutant.file, &mutant.function] {
-                    *killers.entry((of.clone(), model.name.clone())).or_default() += 1;
+                    killers.insert((of.clone(), model.name.clone()));
                 }
                 found.killed = Some((model.name.clone(), said));
                 break;
@@ -127,37 +125,20 @@ impl Models {
 
     fn likely_first(&self, models: &mut [&Model], mutant: &Mutant) {
         let killers = self.killers.lock().unwrap();
-        let killed = |of: &String, model: &Model| {
-            let killed = killers.get(&(of.clone(), model.name.clone()));
-            killed.map_or(0.0, |&killed| f64::from(killed))
-        };
-        let cost = |model: &Model| {
-            let took = model.took.as_secs_f64().max(0.05);
-            took / (1.0 + 8.0 * killed(&mutant.function, model) + killed(&mutant.file, model))
-        };
-        models.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+        let spares =
+            |of: &String, model: &Model| !killers.contains(&(of.clone(), model.name.clone()));
+        models.sort_by_cached_key(|model| {
+            let spares = (spares(&mutant.function, model), spares(&mutant.file, model));
+            (spares, model.took)
+        });
     }
 
     /// Runs a model in a process of its own, for `limit` at most, with one variable. Returns how it
     /// failed, if it did.
     fn run(&self, model: &Model, limit: Duration, name: &str, value: &Path) -> Result<(), String> {
-        let thread = thread::current().id();
-        let said = self.work.join(format!("said-{}-{thread:?}", model.file()));
-        let ended = self.ended(model, &said, limit, (name, value));
-        let _ = fs::remove_file(&said);
-        ended.unwrap_or_else(|error| Err(format!("could not be run: {error}")))
-    }
-
-    fn ended(
-        &self,
-        model: &Model,
-        said: &Path,
-        limit: Duration,
-        variable: (&str, &Path),
-    ) -> std::io::Result<Result<(), String>> {
-        let file = File::create(said)?;
         let limited = "ulimit -v $1; ulimit -c 0; shift; exec nice -n 19 \"$@\"";
-        let mut child = Command::new("sh")
+        let mut command = Command::new("sh");
+        command
             .args(["-c", limited, "sh", MEMORY_KIB])
             .arg(&model.binary)
             .args(["--exact", &model.name, "--nocapture", "--test-threads=1"])
@@ -167,35 +148,13 @@ impl Models {
                     .filter(|(name, _)| env::var_os(name).is_none()),
             )
             .env("RUST_BACKTRACE", "0")
-            .env(variable.0, variable.1)
-            .stdin(Stdio::null())
-            .stdout(file.try_clone()?)
-            .stderr(file)
-            .spawn()?;
-        let began = Instant::now();
-        let status = loop {
-            if let Some(status) = child.try_wait()? {
-                break status;
-            }
-            if began.elapsed() > limit {
-                child.kill()?;
-                child.wait()?;
-                return Ok(Err(format!("no end after {} s", limit.as_secs())));
-            }
-            thread::sleep(Duration::from_millis(3));
-        };
-        if status.success() {
-            return Ok(Ok(()));
+            .env(name, value);
+        match tree::run_within(command, limit, &self.work) {
+            Err(error) => Err(format!("could not be run: {error}")),
+            Ok((None, _)) => Err(format!("no end after {} s", limit.as_secs())),
+            Ok((Some(status), _)) if status.success() => Ok(()),
+            Ok((Some(status), said)) => Err(first_panic(&said).unwrap_or(status.to_string())),
         }
-        let said = String::from_utf8_lossy(&fs::read(said)?).into_owned();
-        Ok(Err(first_panic(&said).unwrap_or(status.to_string())))
-    }
-}
-
-impl Model {
-    /// A name for a file.
-    fn file(&self) -> String {
-        self.name.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
     }
 }
 

@@ -6,7 +6,6 @@
 //! | `Ordering::Acquire` (and the others but `Relaxed`) | `order(n, ..)` | `Relaxed` instead |
 //! | `fence(..)` | `if stays(n) { .. }` | nothing |
 //! | `a.compare_exchange(old, new, s, f)` | `a.weak_compare_exchange(n, ..)` | `Ok(a.swap(new, s))` |
-//! | `a.fetch_update(s, f, new)` | `a.weak_fetch_update(n, ..)` | what `new` made of a load is swapped in |
 //!
 //! The functions stand in `weak.rs`.
 
@@ -301,31 +300,22 @@ fn is_fence(call: &syn::ExprCall) -> bool {
 /// Whether a call is a compare-and-swap. It goes by the number of arguments, for there may be other
 /// methods of the same name.
 fn is_cas(call: &ExprMethodCall) -> bool {
-    match call.method.to_string().as_str() {
-        "compare_exchange" | "compare_exchange_weak" => call.args.len() == 4,
-        "fetch_update" => call.args.len() == 3,
-        _ => false,
-    }
+    let names = ["compare_exchange", "compare_exchange_weak"];
+    call.args.len() == 4 && names.contains(&call.method.to_string().as_str())
 }
 
 /// The attributes of an expression, where it is of a kind that can be a statement, or that this
 /// workspace puts under a `cfg`.
 fn attributes(expr: &Expr) -> &[Attribute] {
-    match expr {
-        Expr::Assign(expr) => &expr.attrs,
-        Expr::Block(expr) => &expr.attrs,
-        Expr::Call(expr) => &expr.attrs,
-        Expr::ForLoop(expr) => &expr.attrs,
-        Expr::If(expr) => &expr.attrs,
-        Expr::Loop(expr) => &expr.attrs,
-        Expr::Macro(expr) => &expr.attrs,
-        Expr::Match(expr) => &expr.attrs,
-        Expr::MethodCall(expr) => &expr.attrs,
-        Expr::Return(expr) => &expr.attrs,
-        Expr::Unsafe(expr) => &expr.attrs,
-        Expr::While(expr) => &expr.attrs,
-        _ => &[],
+    macro_rules! of {
+        ($($kind:ident)*) => {
+            match expr {
+                $(Expr::$kind(expr) => &expr.attrs,)*
+                _ => &[],
+            }
+        };
     }
+    of!(Assign Block Call ForLoop If Loop Macro Match MethodCall Return Unsafe While)
 }
 
 /// Whether code with these attributes is a part of the models' build.

@@ -69,25 +69,6 @@ pub trait Cas {
     ) -> Result<Self::Value, Self::Value> {
         self.weak_compare_exchange(number, expected, new, success, failure)
     }
-
-    fn read(&self, ordering: Ordering) -> Self::Value;
-
-    fn weak_fetch_update(
-        &self,
-        number: usize,
-        set: Ordering,
-        fetch: Ordering,
-        mut new: impl FnMut(Self::Value) -> Option<Self::Value>,
-    ) -> Result<Self::Value, Self::Value> {
-        let mut now = self.read(fetch);
-        while let Some(new) = new(now) {
-            match self.weak_compare_exchange(number, now, new, set, fetch) {
-                Ok(before) => return Ok(before),
-                Err(other) => now = other,
-            }
-        }
-        Err(now)
-    }
 }
 
 macro_rules! cas {
@@ -111,10 +92,6 @@ macro_rules! cas {
                     differs(number);
                 }
                 result
-            }
-
-            fn read(&self, ordering: Ordering) -> $value {
-                self.load(ordering)
             }
         }
     };
