@@ -4,10 +4,15 @@
 //! where a tool is missing.
 
 mod doc_tests;
+mod inject;
+mod mutate;
 mod sanitize;
+mod tree;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Instant;
 
 const HELP: &str = "\
@@ -17,8 +22,8 @@ cargo xtask quick    the same without the stress scenarios and the loom models
 cargo xtask loom     the loom models alone, with deeper bounds and more programs (some hours)
 cargo xtask inject   seeded bugs: the stress scenarios must find each, and each of their checks must find one (`--help` has
                      options)
-cargo xtask weaken   weakens one ordering, fence, compare-and-swap or condition at a time, and runs the loom models until one
-                     fails (hours; `--help` has options)
+cargo xtask mutate   weakens one ordering, fence or compare-and-swap at a time, and runs the loom models until one fails
+                     (hours; `--changed` only in files that differ from main; `--help` has options)
 cargo xtask sanitize [TOOL..]  the tests under sanitizers and valgrind, as far as there are any (an hour)
 cargo xtask nightly  what is slow or needs more tools: packages, licences and advisories, the oldest compiler, the lowest
                      versions, other targets, the tools' own tests, seeded bugs, the deep models (a night)
@@ -32,10 +37,11 @@ const TARGETS: [&str; 4] = [
     "x86_64-pc-windows-gnu",
 ];
 
-/// One command of cargo, and what to call it.
+/// One command of cargo, or a command of this program, and what to call it.
 struct Step {
     name: String,
     args: Vec<String>,
+    own: Option<fn() -> Result<(), String>>,
     env: Vec<(&'static str, String)>,
     must_fail: bool,
 }
@@ -45,6 +51,7 @@ fn cargo(name: &str, args: &str) -> Step {
     Step {
         name: name.into(),
         args: args.split_whitespace().map(String::from).collect(),
+        own: None,
         env: Vec::new(),
         must_fail: false,
     }
@@ -64,6 +71,17 @@ impl Step {
     fn run(&self) -> bool {
         println!("== {}: cargo {}", self.name, self.args.join(" "));
         let began = Instant::now();
+        let passed = match self.own {
+            Some(own) => own().map_err(|why| eprintln!("{}", why.trim_end())).is_ok(),
+            None => self.run_cargo(),
+        };
+        let verdict = if passed { "passed" } else { "FAILED" };
+        let seconds = began.elapsed().as_secs_f64();
+        println!("== {}: {verdict} after {seconds:.0} s", self.name);
+        passed
+    }
+
+    fn run_cargo(&self) -> bool {
         // `cargo +TOOLCHAIN` is rustup's: what runs this program would hide the toolchain asked for.
         let other = self.args[0].starts_with('+');
         let cargo = std::env::var("CARGO").ok().filter(|_| !other);
@@ -74,17 +92,13 @@ impl Step {
             }
         }
         let env = self.env.iter().map(|(name, value)| (*name, value));
-        let status = command.args(&self.args).envs(env).status();
-        let passed = status
-            .as_ref()
-            .is_ok_and(|status| status.success() != self.must_fail);
-        let verdict = if passed { "passed" } else { "FAILED" };
-        let seconds = began.elapsed().as_secs_f64();
-        println!("== {}: {verdict} after {seconds:.0} s", self.name);
-        if let Err(error) = status {
-            println!("   {error}");
+        match command.args(&self.args).envs(env).status() {
+            Ok(status) => status.success() != self.must_fail,
+            Err(error) => {
+                println!("   {error}");
+                false
+            }
         }
-        passed
     }
 }
 
@@ -123,12 +137,12 @@ fn quick(with_nats: bool) -> Vec<Step> {
             "clippy, no features",
             "clippy --locked -p expiry --no-default-features -- -D warnings",
         ),
-        // Without the models, which are empty there, and the tools, whose own tests are `nightly`'s.
+        // Without the models, which are empty there, and this program, whose own tests are `nightly`'s.
         cargo(
             "tests",
             &format!(
-                "test --locked --workspace --exclude loom-tests --exclude seeded-bugs --exclude weaken \
-                 --exclude stress {} --all-features --no-fail-fast --lib --bins --tests",
+                "test --locked --workspace --exclude loom-tests --exclude xtask --exclude stress {} \
+                 --all-features --no-fail-fast --lib --bins --tests",
                 if with_nats { "" } else { "--exclude expiry-nats" }
             ),
         ),
@@ -139,10 +153,6 @@ fn quick(with_nats: bool) -> Vec<Step> {
         )
         .with("RUSTDOCFLAGS", "-D warnings"),
     ]
-}
-
-fn inject() -> Step {
-    cargo("seeded bugs", "run --locked -p seeded-bugs --")
 }
 
 fn nightly() -> Vec<Step> {
@@ -169,11 +179,11 @@ fn nightly() -> Vec<Step> {
             "lowest versions",
             &format!("minimal-versions check --direct --all-features {crates}"),
         ),
-        cargo(
-            "tests of the tools",
-            "test --locked -p seeded-bugs -p weaken -p tree-copy",
-        ),
-        inject(),
+        cargo("tests of the tools", "test --locked -p xtask"),
+        Step {
+            own: Some(|| inject::main(&[])),
+            ..cargo("seeded bugs", "xtask inject")
+        },
         deep_loom(),
     ];
     steps.extend(TARGETS.map(|target| {
@@ -185,6 +195,32 @@ fn nightly() -> Vec<Step> {
     steps
 }
 
+/// Does something with each item, in as many threads as there are processors.
+fn in_threads<T: Sync>(items: &[T], each: impl Fn(&T) + Sync) {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    each(item);
+                }
+            });
+        }
+    });
+}
+
+/// Says why a command of this program has failed.
+fn ended(done: Result<(), String>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{}", why.trim_end());
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn main() -> ExitCode {
     if let Some(code) = doc_tests::as_rustdoc() {
         return code;
@@ -193,10 +229,6 @@ fn main() -> ExitCode {
     let asked = words.next();
     let rest: Vec<String> = words.collect();
     let with_nats = !rest.iter().any(|word| word == "--without-nats");
-    let with_rest = |mut step: Step| {
-        step.args.extend(rest.clone());
-        vec![step]
-    };
     let steps = match asked.as_deref() {
         Some("test") => {
             let mut steps = quick(with_nats);
@@ -207,14 +239,11 @@ fn main() -> ExitCode {
         }
         Some("quick") => quick(with_nats),
         Some("loom") => vec![deep_loom()],
-        Some("inject") => with_rest(inject()),
-        Some("weaken") => with_rest(cargo("weaken", "run --locked --release -p weaken --")),
+        Some("inject") => return ended(inject::main(&rest)),
+        Some("mutate") => return ended(mutate::main(&rest)),
         Some("sanitize") => match sanitize::steps(&rest) {
             Ok(steps) => steps,
-            Err(why) => {
-                eprintln!("{why}");
-                return ExitCode::FAILURE;
-            }
+            Err(why) => return ended(Err(why)),
         },
         Some("nightly") => nightly(),
         Some("help" | "--help" | "-h") => {

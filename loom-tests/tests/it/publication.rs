@@ -1,4 +1,4 @@
-//! Orderings whose weakening no other model noticed (`cargo xtask weaken`). What one thread did is
+//! Orderings whose weakening no other model noticed (`cargo xtask mutate`). What one thread did is
 //! visible to the other, by each way in which the other can learn of it.
 
 use expiry::model::{Inserted, Mail};
