@@ -19,9 +19,10 @@ const VERSION: &str = "2.12.8";
 const HASH: &str = "a44100c5cff85f2eca9fe6ef18bb54bbe86ef12bf9a0c1cca9419fa41e75752d";
 /// How long brokers may take to become ready.
 const LIMIT: Duration = Duration::from_secs(30);
-/// Runs a program until it ends, or until the shell's input does.
+/// Runs a program until the shell's input ends. The shell ends when the program has, and its ports are
+/// free.
 const SHELL: &str =
-    r#""$0" "$@" </dev/null >/dev/null 2>&1 & echo $!; read _; kill -9 $! 2>/dev/null"#;
+    r#""$0" "$@" </dev/null >/dev/null 2>&1 & echo $!; read _; kill -9 $!; wait $!"#;
 
 /// Why there are no brokers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -203,6 +204,7 @@ impl Brokers {
             .arg(home.join("conf"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(Stdio::null())
             .spawn()
             .map_err(not_ready)?;
         let mut pid = String::new();

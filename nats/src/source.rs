@@ -9,29 +9,24 @@
 //! no more than the window leaves room for, so both channels are bounded by the window. The link
 //! between the two belongs to the [`StreamSource`], and so outlives a spout that panics.
 
-use crate::custody::{Custody, Delivered, Failed};
+mod task;
+
 use crate::{names, Nats, NatsError};
-use async_nats::header::{HeaderMap, HeaderValue};
-use async_nats::jetstream::consumer::pull::{Batch, Config};
+use async_nats::header::HeaderMap;
+use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer};
 use async_nats::jetstream::stream::ConsumerErrorKind;
-use async_nats::jetstream::{AckKind, ErrorCode, Message};
-use expiry_topology::{Context, Failure, Next, Spout, SpoutCollector, Waker};
-use futures_util::StreamExt;
+use async_nats::jetstream::ErrorCode;
+use expiry_topology::{Context, Failure, Next, Spout, SpoutCollector};
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{mpsc as blocking, Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use task::Task;
 use tokio::sync::mpsc;
 
-/// How long a request for messages stays at the broker.
-const REQUEST: Duration = Duration::from_secs(2);
-/// How often the task looks for messages to be reported in progress.
-const TICK: Duration = Duration::from_millis(50);
-/// The longest text of a failure in a dead letter, in bytes.
-const LONGEST_REASON: usize = 1000;
 /// What the reason of a failure begins with, if no attempt can succeed.
 const HOPELESS: &str = "hopeless: ";
 
@@ -319,20 +314,10 @@ impl<M: Send + 'static> StreamSource<M> {
     pub fn spout(&self, context: &Context) -> StreamSpout<M> {
         let task = (context.component().to_string(), context.task());
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        let options = &self.shared.options;
         let link = links.entry(task).or_insert_with(|| {
             let (give, messages) = mpsc::unbounded_channel();
             let (outcomes, told) = mpsc::unbounded_channel();
-            let task = Task {
-                shared: self.shared.clone(),
-                custody: Custody::new(options.ack_wait, options.attempts, options.pauses),
-                began: Instant::now(),
-                give,
-                waker: context.waker(),
-                outcomes: outcomes.downgrade(),
-                active: false,
-                consumer: None,
-            };
+            let task = Task::new(self.shared.clone(), give, context.waker(), &outcomes);
             self.runtime.spawn(task.run(told));
             Arc::new(Link {
                 messages: Mutex::new(messages),
@@ -486,279 +471,4 @@ impl<M: Clone + Send + 'static> Spout<M, MessageId> for StreamSpout<M> {
         self.tell(Outcome::Close(done));
         let _ = closed.recv_timeout(Duration::from_secs(5));
     }
-}
-
-/// The I/O task of one spout.
-struct Task<M> {
-    shared: Arc<Shared<M>>,
-    custody: Custody<MessageId, Message>,
-    began: Instant,
-    give: mpsc::UnboundedSender<(MessageId, M)>,
-    waker: Waker,
-    /// Weak, so that the task ends when its source and spouts are gone.
-    outcomes: mpsc::WeakUnboundedSender<Outcome>,
-    active: bool,
-    /// Known until a request for messages fails.
-    consumer: Option<Consumer<Config>>,
-}
-
-impl<M: Send + 'static> Task<M> {
-    async fn run(mut self, mut told: mpsc::UnboundedReceiver<Outcome>) {
-        let mut tick = tokio::time::interval(TICK);
-        let mut batch: Option<Batch> = None;
-        let mut ask_at = Instant::now();
-        let mut connects = self.connects();
-        loop {
-            let window = self.shared.options.window;
-            let room = window.saturating_sub(self.custody.len());
-            // Few large requests: at least a quarter of the window.
-            let is_worth = room > 0 && room >= window / 4;
-            if batch.is_none() && self.active && is_worth && Instant::now() >= ask_at {
-                batch = self.ask(room).await;
-                ask_at =
-                    Instant::now() + Duration::from_millis(if batch.is_some() { 0 } else { 500 });
-            }
-            tokio::select! {
-                outcome = told.recv() => {
-                    let Some(mut outcome) = outcome else { return };
-                    loop {
-                        self.settle(outcome).await;
-                        let Ok(next) = told.try_recv() else { break };
-                        outcome = next;
-                    }
-                    if !self.active {
-                        batch = None;
-                    }
-                }
-                message = next_of(&mut batch) => match message {
-                    Some(Ok(message)) => self.delivered(message).await,
-                    Some(Err(error)) => {
-                        // The consumer was deleted, or its leader has gone.
-                        self.pull_failed(error.to_string());
-                        batch = None;
-                        ask_at = Instant::now() + Duration::from_millis(100);
-                    }
-                    None => batch = None,
-                },
-                _ = tick.tick() => {
-                    self.extend().await;
-                    // The brokers forget a request when its connection is lost.
-                    let now = self.connects();
-                    if std::mem::replace(&mut connects, now) != now {
-                        batch = None;
-                    }
-                }
-            }
-            let held = self.custody.len() as u64;
-            self.shared.counters.held.store(held, Ordering::Relaxed);
-        }
-    }
-
-    fn now(&self) -> Duration {
-        self.began.elapsed()
-    }
-
-    fn connects(&self) -> u64 {
-        let statistics = self.shared.nats.client().statistics();
-        statistics.connects.load(Ordering::Relaxed)
-    }
-
-    /// Asks for so many messages.
-    async fn ask(&mut self, room: usize) -> Option<Batch> {
-        match self.batch(room).await {
-            Ok(batch) => {
-                self.shared.note(PULL, None);
-                Some(batch)
-            }
-            Err(why) => {
-                self.pull_failed(why);
-                None
-            }
-        }
-    }
-
-    async fn batch(&mut self, room: usize) -> Result<Batch, String> {
-        if self.consumer.is_none() {
-            let made = self.shared.consumer().await;
-            self.consumer = Some(made.map_err(|error| error.to_string())?);
-        }
-        let Some(consumer) = &self.consumer else {
-            return Err("no consumer".to_string());
-        };
-        let batch = consumer.batch().max_messages(room).expires(REQUEST);
-        batch.messages().await.map_err(|error| error.to_string())
-    }
-
-    /// The consumer is asked for again, and made again if an operator has deleted it.
-    fn pull_failed(&mut self, why: String) {
-        count(&self.shared.counters.pull_errors);
-        self.shared.note(PULL, Some(why));
-        self.consumer = None;
-    }
-
-    async fn delivered(&mut self, message: Message) {
-        let Ok(info) = message.info() else { return };
-        let id = MessageId {
-            sequence: info.stream_sequence,
-            published: info.published.unix_timestamp_nanos(),
-        };
-        let deliveries = info.delivered.unsigned_abs();
-        let decoded = self.shared.decode(&Incoming {
-            subject: &message.subject,
-            sequence: id.sequence,
-            deliveries,
-            payload: &message.payload,
-            headers: message.headers.as_ref(),
-        });
-        let counters = &self.shared.counters;
-        count(&counters.delivered);
-        match self.custody.deliver(self.now(), id, deliveries, message) {
-            Delivered::Give => match decoded {
-                Ok(decoded) => {
-                    let _ = self.give.send((id, decoded));
-                    self.waker.wake();
-                }
-                Err(why) => {
-                    self.fail(id, &format!("it does not decode: {why}"), true)
-                        .await
-                }
-            },
-            Delivered::Kept => count(&counters.redelivered_held),
-            Delivered::AckAgain(message) => {
-                count(&counters.acked_again);
-                answer(&message, AckKind::Ack).await;
-            }
-            Delivered::Bury => self.bury(id),
-        }
-    }
-
-    async fn settle(&mut self, outcome: Outcome) {
-        let shared = self.shared.clone();
-        match outcome {
-            Outcome::Acked(id) => {
-                if let Some(message) = self.custody.acked(id) {
-                    count(&shared.counters.acked);
-                    answer(&message, AckKind::Ack).await;
-                }
-            }
-            Outcome::Failed(id, why) => {
-                let (why, is_hopeless) = match why.strip_prefix(HOPELESS) {
-                    Some(why) => (why, true),
-                    None => (why.as_str(), false),
-                };
-                self.fail(id, why, is_hopeless).await;
-            }
-            Outcome::Unused(id) => {
-                if let Some(message) = self.custody.take_back(id) {
-                    answer(&message, AckKind::Nak(None)).await;
-                }
-            }
-            Outcome::Active(active) => self.active = active,
-            Outcome::Buried(id, Ok(())) => {
-                shared.note(DEAD, None);
-                if let Some(message) = self.custody.buried(id) {
-                    count(&shared.counters.dead);
-                    answer(&message, AckKind::Term).await;
-                }
-            }
-            Outcome::Buried(id, Err(why)) => {
-                shared.note(DEAD, Some(format!("the dead letter of {id:?}: {why}")));
-                count(&shared.counters.dead_refused);
-                self.custody.not_buried(self.now(), id);
-            }
-            Outcome::Close(done) => {
-                self.active = false;
-                for message in self.custody.take_all() {
-                    answer(&message, AckKind::Nak(None)).await;
-                }
-                let _ = shared.nats.client().flush().await;
-                let _ = done.send(());
-            }
-        }
-    }
-
-    async fn fail(&mut self, id: MessageId, why: &str, is_hopeless: bool) {
-        match self.custody.failed(id, why, is_hopeless) {
-            Failed::Nak(message, pause) => {
-                count(&self.shared.counters.naks);
-                answer(&message, AckKind::Nak(Some(pause))).await;
-            }
-            Failed::Bury => self.bury(id),
-            Failed::Nothing => {}
-        }
-    }
-
-    async fn extend(&mut self) {
-        let now = self.now();
-        while let Some(message) = self.custody.next_extension(now) {
-            count(&self.shared.counters.in_progress);
-            answer(message, AckKind::Progress).await;
-        }
-        while let Some(id) = self.custody.next_burial(now) {
-            self.bury(id);
-        }
-    }
-
-    /// Publishes a dead letter. The message leaves the consumer only when the letter is stored.
-    fn bury(&self, id: MessageId) {
-        let Some((message, deliveries, why)) = self.custody.letter(id) else {
-            return;
-        };
-        let stream = &self.shared.options.stream;
-        let mut headers = HeaderMap::new();
-        let original = message.headers.iter().flat_map(HeaderMap::iter);
-        // The server would act on headers of its own.
-        for (name, values) in
-            original.filter(|(name, _)| !AsRef::<str>::as_ref(*name).starts_with("Nats-"))
-        {
-            for value in values {
-                headers.append(name.clone(), value.clone());
-            }
-        }
-        let MessageId {
-            sequence,
-            published,
-        } = id;
-        headers.insert("Nats-Msg-Id", format!("{stream}-{sequence}-{published}"));
-        headers.insert("Expiry-Stream", stream.as_str());
-        headers.insert("Expiry-Sequence", sequence.to_string());
-        headers.insert("Expiry-Subject", message.subject.as_str());
-        headers.insert("Expiry-Deliveries", deliveries.to_string());
-        headers.insert("Expiry-Reason", one_line(why));
-        let Some(outcomes) = self.outcomes.upgrade() else {
-            return;
-        };
-        let nats = self.shared.nats.clone();
-        let (subject, payload) = (self.shared.dead_letters.clone(), message.payload.clone());
-        tokio::spawn(async move {
-            let stored = nats.store(subject, headers, payload).await;
-            let stored = stored.map(|_| ()).map_err(|error| error.to_string());
-            let _ = outcomes.send(Outcome::Buried(id, stored));
-        });
-    }
-}
-
-/// Waits for ever if there is no batch.
-async fn next_of(batch: &mut Option<Batch>) -> Option<Result<Message, async_nats::Error>> {
-    match batch {
-        Some(batch) => batch.next().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Sends an answer. One that is lost is made up for by the next delivery.
-async fn answer(message: &Message, kind: AckKind) {
-    let _ = message.ack_with(kind).await;
-}
-
-/// A reason as the value of a header: one line, cut to [`LONGEST_REASON`].
-fn one_line(why: &str) -> HeaderValue {
-    let end = (0..=LONGEST_REASON.min(why.len()))
-        .rev()
-        .find(|end| why.is_char_boundary(*end));
-    let line: String = why[..end.unwrap_or(0)]
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
-    HeaderValue::from(line)
 }

@@ -80,4 +80,12 @@ pub enum Error {
     /// The topology could not be started.
     #[error("the topology cannot be started: {0}")]
     Topology(#[from] expiry_topology::BuildError),
+    /// The brokers or a worker could not be started.
+    #[cfg(feature = "nats")]
+    #[error("{0}")]
+    Nats(String),
+    /// The scenario was not built.
+    #[cfg(not(feature = "nats"))]
+    #[error("`nats` is a feature: cargo run --release -p stress --features nats -- nats")]
+    WithoutNats,
 }

@@ -14,6 +14,8 @@ mod latency;
 mod live;
 mod machine;
 mod mass_expiry;
+#[cfg(feature = "nats")]
+mod nats;
 mod options;
 mod pace;
 mod page;
@@ -91,6 +93,10 @@ fn perform(scenario: &Scenario) -> Result<Report, Error> {
         Scenario::MassExpiry(options) => mass_expiry::run(options),
         Scenario::Faults(options) => faults::run(options),
         Scenario::Hostile(options) => hostile::run(options),
+        #[cfg(feature = "nats")]
+        Scenario::Nats(options) => nats::run(options),
+        #[cfg(not(feature = "nats"))]
+        Scenario::Nats(_) => Err(Error::WithoutNats),
         Scenario::Soak(options) => soak::run(options),
     }
 }

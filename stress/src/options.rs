@@ -5,6 +5,7 @@ mod growth;
 mod histories;
 mod hostile;
 mod mass_expiry;
+mod nats;
 mod sessions;
 mod soak;
 mod ttl;
@@ -14,6 +15,7 @@ pub use growth::{Grown, Growth};
 pub use histories::{Histories, On};
 pub use hostile::Hostile;
 pub use mass_expiry::MassExpiry;
+pub use nats::Nats;
 pub use sessions::{Peer, Sessions};
 pub use soak::Soak;
 pub use ttl::Ttl;
@@ -86,6 +88,7 @@ Examples:
   stress mass-expiry --entries 10000000 --pollers 2 --budget 1000
   stress faults --only threads_die
   stress hostile
+  stress nats --kill --pause --poison 1    with --features nats
   stress soak --hours 8 --log soak.jsonl --report soak.html
 
 Exit status: 0 if every check holds, 1 if one does not, 2 if the scenario could not be run.
@@ -121,6 +124,9 @@ pub enum Scenario {
     /// Keys, ids, floods and deadlines chosen for the worst, beside friendly ones
     #[command(after_help = hostile::HELP)]
     Hostile(Hostile),
+    /// A pipeline over three processes and three NATS brokers, some of which are killed and stopped
+    #[command(after_help = nats::HELP)]
+    Nats(Nats),
     /// All of them over and over, for hours
     #[command(after_help = soak::HELP)]
     Soak(Soak),

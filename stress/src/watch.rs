@@ -38,7 +38,9 @@ pub fn over(scenario: &Arc<Scenario>, limit: Duration) -> Result<Report, Error> 
         Scenario::Histories(_) => "histories",
         Scenario::Growth(_) => "growth",
         Scenario::MassExpiry(_) => "mass-expiry",
-        // These look after what they run.
+        // The first process looks after a worker, and these after what they run.
+        Scenario::Nats(ref options) if options.worker.is_some() => return perform(scenario),
+        Scenario::Nats(_) => "nats",
         Scenario::Faults(_) | Scenario::Hostile(_) | Scenario::Soak(_) => return perform(scenario),
     };
     let own = scenario.clone();

@@ -127,7 +127,7 @@ fn deep_loom() -> Step {
 const WITHOUT_NATS: &str = "left out: the tests on NATS brokers (--without-nats)";
 
 fn quick(with_nats: bool) -> Vec<Step> {
-    vec![
+    let mut steps = vec![
         cargo("format", "fmt --all --check"),
         cargo(
             "clippy",
@@ -152,7 +152,14 @@ fn quick(with_nats: bool) -> Vec<Step> {
             "doc --locked --no-deps -p expiry -p expiry-topology -p expiry-nats --all-features",
         )
         .with("RUSTDOCFLAGS", "-D warnings"),
-    ]
+    ];
+    if !with_nats {
+        steps.push(cargo(
+            "tests of NATS without brokers",
+            "test --locked -p expiry-nats --lib --tests",
+        ));
+    }
+    steps
 }
 
 fn nightly() -> Vec<Step> {
@@ -232,8 +239,9 @@ fn main() -> ExitCode {
     let steps = match asked.as_deref() {
         Some("test") => {
             let mut steps = quick(with_nats);
-            let scenarios = "test --locked -p stress --all-features --no-fail-fast";
-            steps.push(cargo("stress scenarios", scenarios));
+            let features = if with_nats { "--all-features" } else { "" };
+            let scenarios = format!("test --locked -p stress --no-fail-fast {features}");
+            steps.push(cargo("stress scenarios", &scenarios));
             steps.push(loom("loom models", ""));
             steps
         }

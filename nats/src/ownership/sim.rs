@@ -5,7 +5,7 @@ use super::{Action, Event, Ownership, Rules};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 const LEASE: u64 = 10_000_000;
@@ -39,6 +39,11 @@ enum Ev {
 }
 
 struct Node {
+    /// Its name. The last node is an impostor, under the name of another one.
+    name: usize,
+    /// What it was told that it is losing.
+    losing: BTreeSet<u32>,
+    leaving: bool,
     machine: Ownership,
     incarnation: u64,
     alive: bool,
@@ -102,16 +107,24 @@ impl Sim {
         sim
     }
 
-    fn node(&mut self, i: usize) -> Node {
+    fn node(&mut self, name: usize) -> Node {
         let incarnation = self.random.below(u64::MAX);
         let lease = Duration::from_micros(LEASE);
-        let mut machine =
-            Ownership::new(&format!("w{i}"), incarnation, self.partitions, lease, false);
+        let mut machine = Ownership::new(
+            &format!("w{name}"),
+            incarnation,
+            self.partitions,
+            lease,
+            false,
+        );
         machine.rules = Rules {
             count_from_sending: self.bug != Bug::CountFromReply,
             wait_anew: self.bug != Bug::WaitNotAnew,
         };
         Node {
+            name,
+            losing: BTreeSet::new(),
+            leaving: false,
             machine,
             incarnation,
             alive: true,
@@ -166,8 +179,7 @@ impl Sim {
     fn step(&mut self, i: usize, incarnation: u64, ev: Ev) -> Result<(), String> {
         let node = &self.nodes[i];
         if let Ev::Restart = ev {
-            let node = self.node(i);
-            self.nodes[i] = node;
+            self.nodes[i] = self.node(node.name);
             self.start(i);
             return Ok(());
         }
@@ -211,19 +223,32 @@ impl Sim {
 
     fn give(&mut self, i: usize, event: Event) {
         let (now, mut out) = (self.clock(i), Vec::new());
+        match &event {
+            Event::Leave => self.nodes[i].leaving = true,
+            Event::Released { partition } => drop(self.nodes[i].losing.remove(partition)),
+            _ => {}
+        }
         self.nodes[i].machine.on(now, event, &mut out);
         for action in out {
             match action {
                 Action::Losing { partition } => {
+                    let node = &mut self.nodes[i];
+                    node.losing.insert(partition);
+                    let eighth = (self.partitions as usize / 8).max(1);
+                    assert!(node.leaving || node.losing.len() <= eighth);
                     let at = self.now + self.random.below(LEASE / 4);
                     self.push(at, i, Ev::Deliver(None, Event::Released { partition }));
                 }
                 Action::NameTaken | Action::Overtaken | Action::Left => {
                     self.nodes[i].alive = false;
                     let at = self.now + LEASE / 4;
-                    self.push(at, i, Ev::Restart);
+                    let impostor = (0..i).any(|j| self.nodes[j].name == self.nodes[i].name);
+                    if !impostor {
+                        self.push(at, i, Ev::Restart);
+                    }
                 }
-                Action::Gained { .. } | Action::Lost { .. } => {}
+                Action::Lost { partition } => drop(self.nodes[i].losing.remove(&partition)),
+                Action::Gained { .. } => {}
                 request => {
                     if request == Action::Resync {
                         self.nodes[i].watch += 1;
@@ -244,7 +269,9 @@ impl Sim {
         }
         self.writes += 1;
         let (owner, incarnation, revision) = self.records[p];
-        if revision != epoch || owner != Some(i) || incarnation != inc || epoch < self.written[p] {
+        let name = self.nodes[i].name;
+        if revision != epoch || owner != Some(name) || incarnation != inc || epoch < self.written[p]
+        {
             return Err(format!(
                 "{}: late write of w{i} to {p}, epoch {epoch}",
                 self.now
@@ -304,10 +331,11 @@ impl Sim {
                 sent_at,
             } => {
                 self.swaps += 1;
-                if self.beats.get(&i).map_or(0, |beat| beat.3) == expected {
+                let name = self.nodes[i].name;
+                if self.beats.get(&name).map_or(0, |beat| beat.3) == expected {
                     self.revision += 1;
-                    self.beats.insert(i, (inc, beat, leaving, self.revision));
-                    let event = self.beat(i);
+                    self.beats.insert(name, (inc, beat, leaving, self.revision));
+                    let event = self.beat(name);
                     self.publish(0, &event);
                     Event::BeatConfirmed {
                         sent_at,
@@ -330,7 +358,8 @@ impl Sim {
                 // The server sometimes refuses although no other worker wrote.
                 let spurious = self.random.below(50) == 0;
                 if self.records[partition as usize].2 == expected && !spurious {
-                    let owner = matches!(action, Action::Claim { .. }).then_some(i);
+                    let name = self.nodes[i].name;
+                    let owner = matches!(action, Action::Claim { .. }).then_some(name);
                     self.take_over(i, inc, partition)?;
                     self.revision += 1;
                     self.records[partition as usize] = (owner, inc, self.revision);
@@ -359,7 +388,7 @@ impl Sim {
         let (Some(owner), incarnation, _) = self.records[partition as usize] else {
             return Ok(());
         };
-        if (owner, incarnation) == (i, inc) {
+        if (owner, incarnation) == (self.nodes[i].name, inc) {
             return Ok(());
         }
         self.takeovers += 1;
@@ -459,11 +488,14 @@ impl Sim {
 
 fn run(seed: u64, bug: Bug) -> Result<Sim, String> {
     let mut sim = Sim::new(seed, bug, 4, 8);
+    let impostor = sim.node(0);
+    sim.nodes.push(impostor);
+    sim.kill(4);
     sim.run_until(6 * LEASE)?;
     for _ in 0..10 {
         let i = sim.random.below(4) as usize;
         let long = sim.random.below(3 * LEASE);
-        match sim.random.below(7) {
+        match sim.random.below(8) {
             0 => sim.nodes[i].paused_until = sim.now + long,
             1 => {
                 sim.kill(i);
@@ -480,11 +512,17 @@ fn run(seed: u64, bug: Bug) -> Result<Sim, String> {
                 sim.nodes[i].cut_until = at + 2 * LEASE;
             }
             5 => sim.out_until = sim.now + long,
+            6 => {
+                sim.nodes[4].name = i;
+                sim.kill(4);
+                sim.push(sim.now, 4, Ev::Restart);
+            }
             _ => sim.push(sim.now, i, Ev::Deliver(None, Event::Leave)),
         }
         let next = sim.now + sim.random.below(2 * LEASE);
         sim.run_until(next)?;
     }
+    sim.kill(4);
     // A worker that left, or that failed, starts again; then nothing fails any more.
     sim.out_until = 0;
     for i in 0..4 {
@@ -542,6 +580,39 @@ fn a_wait_not_begun_anew_is_found() {
 #[test]
 fn a_missing_fence_is_found() {
     is_found(Bug::NoFence);
+}
+
+#[test]
+fn a_worker_alone_claims_a_limited_number_at_a_time() {
+    let lease = Duration::from_micros(LEASE);
+    let mut machine = Ownership::new("w", 7, 256, lease, false);
+    let (now, mut out) = (lease, Vec::new());
+    let sent_at = now;
+    let beat = Event::Watched {
+        worker: "w".into(),
+        incarnation: 7,
+        beat: 1,
+        leaving: false,
+        revision: 1,
+    };
+    let confirmed = Event::BeatConfirmed {
+        sent_at,
+        revision: 1,
+    };
+    for event in [Event::Start, Event::Synced, Event::Tick, confirmed, beat] {
+        machine.on(now, event, &mut out);
+    }
+    let claims = |out: &[Action]| {
+        let claims = out.iter().filter(|it| matches!(it, Action::Claim { .. }));
+        claims.count()
+    };
+    assert_eq!(claims(&out), super::UNDER_WAY);
+    let answer = Event::ClaimConfirmed {
+        partition: 0,
+        revision: 2,
+    };
+    machine.on(now, answer, &mut out);
+    assert_eq!(claims(&out), super::UNDER_WAY + 1);
 }
 
 #[test]

@@ -5,6 +5,8 @@ mod common;
 mod faults;
 mod histories;
 mod loads;
+#[cfg(feature = "nats")]
+mod nats;
 mod report;
 mod sessions;
 mod soak;
