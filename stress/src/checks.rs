@@ -1,11 +1,15 @@
 //! Checks and their violations: a check holds exactly as long as nobody has reported a violation of it.
 
+use expiry::Metrics;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
 
 /// How many violations are kept in full; the rest are only counted.
 const KEPT: usize = 100;
+
+/// The check that an engine's counters agree with what was counted from outside.
+pub const METRICS_ADD_UP: Check = "metrics_add_up";
 
 /// A check: its name in the report.
 pub type Check = &'static str;
@@ -61,6 +65,32 @@ impl Checks {
         });
     }
 
+    /// Holds a tracker's counters against each other and against what was counted from outside: roots issued, acked, failed and timed
+    /// out, and operations refused as late.
+    pub fn metrics_add_up(
+        &self,
+        metrics: &Metrics,
+        [issued, acked, failed, timed_out, late]: [u64; 5],
+    ) {
+        let total = &metrics.total;
+        let ended = total.acked + total.failed + total.expired + total.cancelled;
+        let sum = "acked + failed + expired + cancelled";
+        let histogram = "expirations in the lateness histogram";
+        for (what, is, should) in [
+            ("inserted", total.inserted, issued),
+            (sum, ended, total.inserted),
+            ("acked", total.acked, acked),
+            ("failed", total.failed, failed),
+            ("expired", total.expired, timed_out),
+            ("late", total.late, late),
+            (histogram, metrics.lateness.total(), timed_out),
+            ("panics of the handler", metrics.handler_panics, 0),
+            ("undelivered outcomes", metrics.undelivered, 0),
+        ] {
+            self.equal(METRICS_ADD_UP, what, is, should);
+        }
+    }
+
     /// Whether nobody has reported a violation of `check`.
     #[cfg(test)]
     pub fn holds(&self, check: Check) -> bool {
@@ -95,6 +125,22 @@ impl Checks {
         let failing = self.verdict().0.into_iter().filter(|(_, holds)| !holds);
         failing.map(|(name, _)| name).collect()
     }
+}
+
+/// The metrics of a tracker whose first root was failed, and then acked too late, and whose two others were acked.
+#[cfg(test)]
+pub fn three_roots() -> Metrics {
+    let tracker = expiry::AckTracker::builder().build_manual().unwrap();
+    for owner in 0..3 {
+        let root = tracker.issue(5, owner).unwrap();
+        if owner == 0 {
+            tracker.fail(root).unwrap();
+            tracker.ack(root, 5).unwrap_err();
+        } else {
+            tracker.ack(root, 5).unwrap();
+        }
+    }
+    tracker.metrics()
 }
 
 #[cfg(test)]

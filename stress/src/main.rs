@@ -3,6 +3,7 @@
 
 mod ack;
 mod checks;
+mod counts;
 mod crowd;
 mod error;
 mod faults;
@@ -14,6 +15,7 @@ mod latency;
 mod live;
 mod machine;
 mod mass_expiry;
+mod mix;
 #[cfg(feature = "nats")]
 mod nats;
 mod options;

@@ -20,6 +20,8 @@ pub use sessions::{Peer, Sessions};
 pub use soak::Soak;
 pub use ttl::Ttl;
 
+use crate::checks::Check;
+use crate::error::Error;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -325,12 +327,51 @@ fn factor(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Those of `all` that `--only` names, or all of them if it names none. They are a `what`, each.
+pub fn only<T: Copy>(
+    all: &[T],
+    name: fn(&T) -> Check,
+    only: &[String],
+    what: &str,
+) -> Result<Vec<T>, Error> {
+    let is_known = |asked: &&String| all.iter().any(|one| name(one) == **asked);
+    if let Some(unknown) = only.iter().find(|asked| !is_known(asked)) {
+        let known: Vec<_> = all.iter().map(name).collect();
+        return Err(Error::Option {
+            option: "--only",
+            why: format!("{unknown} is no {what}; they are {}", known.join(", ")),
+        });
+    }
+    let is_asked = |one: &&T| only.is_empty() || only.iter().any(|asked| asked == name(one));
+    Ok(all.iter().filter(is_asked).copied().collect())
+}
+
+/// How many threads poll: as many as asked for, or one where time is simulated.
+pub fn pollers(given: Option<u32>, simulated: bool) -> Result<usize, Error> {
+    let pollers = given.unwrap_or(u32::from(simulated));
+    if simulated && pollers == 0 {
+        return Err(Error::Option {
+            option: "--pollers",
+            why: "is 0, and a reaper does not notice that simulated time passes; use at least 1"
+                .into(),
+        });
+    }
+    Ok(pollers as usize)
+}
+
 /// The number given, or the number of cores.
 pub fn threads(given: Option<u32>) -> usize {
     match given {
         Some(threads) => threads as usize,
         None => std::thread::available_parallelism().map_or(2, std::num::NonZeroUsize::get),
     }
+}
+
+/// The scenario that these words name, for tests.
+#[cfg(test)]
+pub fn parsed(args: &str) -> Scenario {
+    let words = ["stress"].into_iter().chain(args.split_whitespace());
+    Cli::parse_from(words).scenario.expect("a scenario")
 }
 
 #[cfg(test)]

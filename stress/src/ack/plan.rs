@@ -1,6 +1,7 @@
 //! What is going to happen to a root: drawn when it is issued.
 
 use crate::error::Error;
+use crate::mix::{mix, STEP};
 use crate::options::{Ack, Ids};
 use rand::rngs::SmallRng;
 use rand::Rng;
@@ -112,10 +113,7 @@ impl Planner {
 /// The id of a root's edge: a function of the root's base, never zero, so that edges need no memory.
 #[inline]
 pub fn edge(base: u64, number: u32) -> u64 {
-    let mut x = base.wrapping_add(u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (x ^ (x >> 31)).max(1)
+    mix(base.wrapping_add(u64::from(number).wrapping_mul(STEP))).max(1)
 }
 
 /// The XOR of a root's edges.
@@ -127,15 +125,14 @@ pub fn all_edges(base: u64, edges: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{Cli, Scenario};
-    use clap::Parser;
+    use crate::options::{parsed, Scenario};
     use rand::SeedableRng;
 
     fn planner(args: &str, threads: usize) -> Result<Planner, Error> {
-        match Cli::parse_from(format!("stress ack {args}").split_whitespace()).scenario {
-            Some(Scenario::Ack(options)) => Planner::new(&options, threads),
-            _ => unreachable!(),
-        }
+        let Scenario::Ack(options) = parsed(&format!("ack {args}")) else {
+            unreachable!()
+        };
+        Planner::new(&options, threads)
     }
 
     #[test]

@@ -1,29 +1,7 @@
 //! What the threads of a run have done and seen.
 
+use crate::counts::counts;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// Defines a struct of counts that can be added up.
-macro_rules! counts {
-    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident,)* }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Default)]
-        pub struct $name {
-            $($(#[$field_doc])* pub $field: u64,)*
-        }
-
-        impl $name {
-            /// Adds another one's.
-            pub fn add(&mut self, other: &Self) {
-                $(self.$field += other.$field;)*
-            }
-
-            /// Each count with its name.
-            pub fn named(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($field), self.$field),)*]
-            }
-        }
-    };
-}
 
 counts! {
     /// Counts of one thread, or of all.

@@ -16,7 +16,7 @@ mod time;
 use crate::checks::{Check, Checks};
 use crate::error::Error;
 use crate::interrupt;
-use crate::options::Faults;
+use crate::options::{only, Faults};
 use crate::refusing::Refused;
 use crate::report::{thousands, Report};
 use crate::watch;
@@ -112,19 +112,8 @@ pub fn run(options: &Faults) -> Result<Report, Error> {
 }
 
 /// The faults that were asked for.
-fn chosen(only: &[String]) -> Result<Vec<Fault>, Error> {
-    if let Some(unknown) = only
-        .iter()
-        .find(|name| !FAULTS.iter().any(|fault| fault.0 == *name))
-    {
-        let known = FAULTS.map(|fault| fault.0).join(", ");
-        return Err(Error::Option {
-            option: "--only",
-            why: format!("{unknown} is no fault; they are {known}"),
-        });
-    }
-    let asked = |fault: &&Fault| only.is_empty() || only.iter().any(|name| fault.0 == name);
-    Ok(FAULTS.iter().filter(asked).copied().collect())
+fn chosen(asked: &[String]) -> Result<Vec<Fault>, Error> {
+    only(&FAULTS, |fault| fault.0, asked, "fault")
 }
 
 /// Injects a fault, and watches over it. One that gets stuck is left behind.

@@ -1,13 +1,11 @@
 //! The watchdog, and what `--only` takes.
 
 use super::*;
-use crate::options::{Cli, Scenario};
-use clap::Parser;
+use crate::options::{parsed, Scenario};
 
 fn options(args: &str) -> Faults {
-    let cli = Cli::parse_from(format!("stress faults {args}").split_whitespace());
-    match cli.scenario {
-        Some(Scenario::Faults(options)) => options,
+    match parsed(&format!("faults {args}")) {
+        Scenario::Faults(options) => options,
         _ => unreachable!(),
     }
 }

@@ -1,6 +1,7 @@
 //! What grows: a tracker, of issued or chosen roots, or a map, each as a set of numbered entries.
 
 use crate::error::Error;
+use crate::mix::mix;
 use crate::options::Grown;
 use expiry::{Ack, AckError, AckTracker, ExpiringMap, Outcome, StoreError};
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -108,11 +109,7 @@ pub fn subject<'a>(
 
 /// A key that looks random, another one for every entry.
 fn key(entry: u64, seed: u64) -> u64 {
-    // The finaliser of splitmix64, which is one to one.
-    let mut key = (entry ^ seed.rotate_left(40)).wrapping_add(0x9E37_79B9_7F4A_7C15);
-    key = (key ^ (key >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    key = (key ^ (key >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    key ^ (key >> 31)
+    mix(entry ^ seed.rotate_left(40))
 }
 
 impl From<AckError> for Refusal {

@@ -3,11 +3,11 @@
 use super::acks::{self, Acks};
 use super::check::{check, Call, Model};
 use super::map::{self, Map};
-use super::queue::{self, Queue};
-use super::record::Kind;
+use super::queue;
+use super::record::{Kind, Subject};
 use super::roots::{self, Answer, Roots};
-use expiry::{Done, ExpiryQueue, Handle, ManualClock, Updated};
-use std::time::Duration;
+use expiry::{Done, Handle};
+use std::mem::discriminant;
 
 /// A call at these times, and at this tick.
 fn at<D>(began: u64, ended: u64, tick: u32, did: D) -> Call<D> {
@@ -31,13 +31,15 @@ fn in_turn<D: Copy>(calls: &[(u32, D)]) -> Vec<Call<D>> {
     calls.iter().enumerate().map(one).collect()
 }
 
-/// A poll before which all had ended that began earlier.
-fn since<D>(calls: &mut [Call<D>], polled: impl Fn(u64) -> D, is_poll: impl Fn(&D) -> bool) {
-    for call in calls {
-        if is_poll(&call.did) {
-            call.did = polled(call.began);
+/// Whether calls one after the other have an explanation. All that began before a poll had ended by then.
+fn sound<S: Subject>(calls: &[(u32, <S::Model as Model>::Did)]) -> bool {
+    let mut calls = in_turn(calls);
+    for call in &mut calls {
+        if discriminant(&call.did) == discriminant(&S::polled(0)) {
+            call.did = S::polled(call.began);
         }
     }
+    explained::<S::Model>(S::INITIAL, &calls)
 }
 
 fn explained<M: Model>(initial: M::State, calls: &[Call<M::Did>]) -> bool {
@@ -66,13 +68,7 @@ mod of_map {
     const POLL: Did = Polled { since: 0 };
 
     fn sound(calls: &[(u32, Did)]) -> bool {
-        let mut calls = in_turn(calls);
-        since(
-            &mut calls,
-            |since| Polled { since },
-            |did| matches!(did, Polled { .. }),
-        );
-        explained::<Map>(State::Absent, &calls)
+        super::sound::<map::Load>(calls)
     }
 
     #[test]
@@ -213,21 +209,10 @@ mod of_map {
 
 mod of_queue {
     use super::*;
-    use queue::{Did, Did::*, State};
+    use crate::sessions::handles;
+    use queue::{Did, Did::*};
 
     const POLL: Did = Polled { since: 0 };
-
-    fn handles() -> [Handle; 2] {
-        let interval = Duration::from_secs(1);
-        let builder = ExpiryQueue::builder()
-            .interval(interval)
-            .clock(ManualClock::new());
-        let queue = builder.build().unwrap();
-        [1_u64, 2].map(|key| match queue.update(key, interval) {
-            Ok(Updated::Inserted { handle, .. }) => handle,
-            other => panic!("{other:?}"),
-        })
-    }
 
     fn insert(handle: Handle, timeout: u32, expiry: u32) -> Did {
         Inserted {
@@ -242,13 +227,7 @@ mod of_queue {
     }
 
     fn sound(calls: &[(u32, Did)]) -> bool {
-        let mut calls = in_turn(calls);
-        since(
-            &mut calls,
-            |since| Polled { since },
-            |did| matches!(did, Polled { .. }),
-        );
-        explained::<Queue>(State::Absent, &calls)
+        super::sound::<queue::Load<u64>>(calls)
     }
 
     #[test]
@@ -295,13 +274,7 @@ mod of_roots {
 
     fn sound(calls: &[(u32, Did)]) -> bool {
         let calls = [&[ISSUED][..], calls].concat();
-        let mut calls = in_turn(&calls);
-        since(
-            &mut calls,
-            |since| Polled { since },
-            |did| matches!(did, Polled { .. }),
-        );
-        explained::<Roots>(State::Unborn, &calls)
+        super::sound::<roots::Load>(&calls)
     }
 
     #[test]
@@ -382,13 +355,7 @@ mod of_acks {
     }
 
     fn sound(calls: &[(u32, Did)]) -> bool {
-        let mut calls = in_turn(calls);
-        since(
-            &mut calls,
-            |since| Polled { since },
-            |did| matches!(did, Polled { .. }),
-        );
-        explained::<Acks>(State::Absent, &calls)
+        super::sound::<acks::Load>(calls)
     }
 
     #[test]

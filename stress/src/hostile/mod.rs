@@ -9,7 +9,7 @@ mod keys;
 use crate::checks::{Check, Checks};
 use crate::error::Error;
 use crate::interrupt;
-use crate::options::Hostile;
+use crate::options::{only, Hostile};
 use crate::report::{Report, Table};
 use crate::usage::{resident, thread_time};
 use serde::Serialize;
@@ -98,6 +98,7 @@ impl Field<'_> {
 
 /// An attack: its name, the case (hostile or not), and whether its cost is to be at most [`MOST`] times that of the
 /// friendly case: where the two do the same.
+#[derive(Clone, Copy)]
 struct Attack {
     name: Check,
     case: fn(&Field<'_>, bool) -> Figures,
@@ -164,21 +165,12 @@ struct Parameters<'a> {
 ///
 /// If there is no such attack.
 pub fn run(options: &Hostile) -> Result<Report, Error> {
-    let unknown = |name: &&String| !ATTACKS.iter().any(|attack| attack.name == **name);
-    if let Some(name) = options.only.iter().find(unknown) {
-        let known: Vec<_> = ATTACKS.iter().map(|attack| attack.name).collect();
-        return Err(Error::Option {
-            option: "--only",
-            why: format!("{name} is no attack; they are {}", known.join(", ")),
-        });
-    }
-    let asked = |name: Check| options.only.is_empty() || options.only.iter().any(|one| one == name);
-    let attacks: Vec<_> = ATTACKS.iter().filter(|attack| asked(attack.name)).collect();
+    let attacks = only(&ATTACKS, |attack| attack.name, &options.only, "attack")?;
     let names: Vec<Check> = attacks.iter().map(|attack| attack.name).collect();
     let checks = Checks::new(&names);
     let began = Instant::now();
     let (mut rows, mut operations) = (Vec::new(), 0);
-    for attack in attacks {
+    for attack in &attacks {
         if interrupt::asked() {
             break;
         }

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::interrupt;
 use crate::latency::{nanos, Latency, Times};
 use crate::live::{Gauge, Live};
-use crate::options::{threads, MassExpiry};
+use crate::options::{pollers, threads, MassExpiry};
 use crate::report::Report;
 use crate::timeline::lag_beside;
 use crate::usage::thread_time;
@@ -257,14 +257,7 @@ impl Shared<'_> {
 /// If the options make no sense.
 pub fn run(options: &MassExpiry) -> Result<Report, Error> {
     let threads = threads(options.threads);
-    let pollers = options.pollers.unwrap_or(u32::from(options.simulated));
-    if options.simulated && pollers == 0 {
-        return Err(Error::Option {
-            option: "--pollers",
-            why: "is 0, and a reaper does not notice that simulated time passes; use at least 1"
-                .into(),
-        });
-    }
+    let pollers = pollers(options.pollers, options.simulated)?;
     let (interval, time) = (nanos(options.interval), Leaping::new(options.simulated));
     let span = options.interval.saturating_mul(options.intervals + LATER);
     if interval == 0 || span > LIFE - LEAP {
@@ -314,12 +307,12 @@ pub fn run(options: &MassExpiry) -> Result<Report, Error> {
         queue: &queue,
         books: &books,
         threads,
-        pollers: pollers as usize,
+        pollers,
         phase: AtomicU8::new(FILLING),
         ready: AtomicUsize::new(0),
         filled: (0..threads).map(|_| AtomicU64::new(0)).collect(),
         polls: Polls::default(),
-        turn: Barrier::new(pollers as usize + 1),
+        turn: Barrier::new(pollers + 1),
     };
     let mut times = [Times::new(), Times::new()];
     let mut live = Live::new("mass-expiry", None);

@@ -9,7 +9,7 @@
 use super::keys::Key;
 use super::stays::{judge, Batch, Judged, Meeting, Part};
 use crate::interrupt;
-use crossbeam_channel::Sender;
+use crate::pin;
 use crossbeam_utils::CachePadded;
 use expiry::{ExpiryQueue, ManualClock, StoreError, Updated};
 use rand::rngs::SmallRng;
@@ -311,13 +311,12 @@ impl<K: Key, Q: Driven<K>> Drive<'_, K, Q> {
     }
 }
 
-/// Drives the queue; what came of it, for each manner. `alive` is dropped when a thread is done.
+/// Drives the queue; what came of it, for each manner. The caller's thread is the first of those that meet.
 pub fn drive<K: Key, Q: Driven<K>>(
     queue: &Q,
     clock: &ManualClock,
     plan: &Plan,
     done: &AtomicU64,
-    alive: &Sender<()>,
 ) -> Vec<Judged> {
     let pollers = if plan.manners.iter().any(|manner| manner.polled) {
         plan.pollers
@@ -346,15 +345,15 @@ pub fn drive<K: Key, Q: Driven<K>>(
     let mut judged = vec![Judged::default(); plan.manners.len()];
     std::thread::scope(|scope| {
         for me in 1..plan.threads {
-            let (parts, alive) = (&parts, alive.clone());
+            let parts = &parts;
             scope.spawn(move || {
+                pin::worker(me);
                 drive.worker(me, parts, |_| ());
-                drop(alive);
             });
         }
-        for polled in &polled {
-            let alive = alive.clone();
+        for (number, polled) in polled.iter().enumerate() {
             scope.spawn(move || {
+                pin::worker(plan.threads + number);
                 drive.batches(|batch| {
                     if drive.manner(batch).polled {
                         let (expired, strangers) = &mut *polled.lock().expect("nobody panics");
@@ -362,7 +361,6 @@ pub fn drive<K: Key, Q: Driven<K>>(
                     }
                     drive.gate.wait();
                 });
-                drop(alive);
             });
         }
         // The first thread also judges, while the others wait at the gate.
@@ -416,9 +414,8 @@ mod tests {
             patience,
             seed: 1,
         };
-        let (alive, _gone) = crossbeam_channel::bounded(0);
         let began = Instant::now();
-        let judged = drive(&queue, &clock, &plan, &AtomicU64::new(0), &alive);
+        let judged = drive(&queue, &clock, &plan, &AtomicU64::new(0));
         (judged[0].clone(), began.elapsed())
     }
 

@@ -359,4 +359,4 @@ fn lateness(events: &[Event], promise: &Promise, order: &[u8], found: &mut Found
 
 #[cfg(test)]
 #[path = "history_tests.rs"]
-mod tests;
+pub mod tests;

@@ -11,7 +11,7 @@ const PROMISE: Promise = Promise {
 };
 
 /// Two handles that differ.
-fn handles() -> [Handle; 2] {
+pub fn handles() -> [Handle; 2] {
     let queue = ExpiryQueue::<u64>::builder().build().unwrap();
     [1, 2].map(|key| match queue.update(key, Duration::from_secs(1)) {
         Ok(Updated::Inserted { handle, .. }) => handle,
@@ -20,15 +20,12 @@ fn handles() -> [Handle; 2] {
 }
 
 /// An event that took from `began` to `ended`, by both clocks.
-fn event(did: Did, began: u64, ended: u64, timeout: u64) -> Event {
-    Event {
-        did,
-        began,
-        ended,
-        from: began,
-        to: ended,
-        timeout,
-    }
+pub fn event<D>(did: D, began: u64, ended: u64, timeout: u64) -> Event<D> {
+    let reading = |at| Reading {
+        real: at,
+        clock: at,
+    };
+    Event::between(did, reading(began), reading(ended), timeout)
 }
 
 /// Put in from 100 to 110 for 100: it expires at 210.

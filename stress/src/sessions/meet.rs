@@ -5,11 +5,11 @@ use super::keys::Key;
 use super::stays::Judged;
 use super::zookeeper::ZooKeeper;
 use crate::checks::{Check, Checks};
+use crate::crowd::{crowd, Work};
 use crate::error::Error;
 use crate::live::{Gauge, Live, Series};
 use crate::options::{Peer, Sessions};
 use crate::report::Report;
-use crossbeam_channel::{bounded, RecvTimeoutError};
 use expiry::ManualClock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -167,30 +167,17 @@ fn watched<K: Key, Q: Driven<K>>(
     plan: &Plan,
 ) -> (Vec<Judged>, Duration, Series) {
     let (done, began) = (AtomicU64::new(0), Instant::now());
-    let (alive, gone) = bounded::<()>(0);
-    std::thread::scope(|scope| {
-        let driver = scope.spawn(|| {
-            let judged = drive::<K, Q>(queue, clock, plan, &done, &alive);
-            drop(alive);
-            judged
+    let mut live = Live::new("sessions --contended", Some(plan.keys));
+    let work: Work<'_, _> = Box::new(|| drive::<K, Q>(queue, clock, plan, &done));
+    let judged = crowd(vec![work], &mut live, |live| {
+        let keys = done.load(Relaxed);
+        live.show(keys, || Gauge {
+            done: keys,
+            text: format!("{whose}{keys} keys shared"),
+            ..Gauge::default()
         });
-        let mut live = Live::new("sessions --contended", Some(plan.keys));
-        while gone.recv_timeout(live.pause()) == Err(RecvTimeoutError::Timeout) {
-            let keys = done.load(Relaxed);
-            live.show(keys, || Gauge {
-                done: keys,
-                text: format!("{whose}{keys} keys shared"),
-                ..Gauge::default()
-            });
-        }
-        let series = live.finish();
-        // A panic in the drive is a bug in this program: pass it on.
-        (
-            driver.join().expect("the drive panicked"),
-            began.elapsed(),
-            series,
-        )
-    })
+    });
+    (judged.concat(), began.elapsed(), live.finish())
 }
 
 fn total(judged: &[Judged]) -> Judged {

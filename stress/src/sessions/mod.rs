@@ -27,6 +27,8 @@ use crate::pin;
 use crate::report::Report;
 use crate::timeline::{Reading, Timeline};
 use expiry::ExpiryQueue;
+#[cfg(test)]
+pub use history::tests::handles;
 use history::{judge, Did, Event, Promise};
 pub use keys::Key;
 use rand::rngs::SmallRng;
@@ -198,16 +200,7 @@ fn keys(options: &Sessions) -> Result<u32, Error> {
 ///
 /// If nobody would see simulated time pass, or nothing would be there to be removed.
 fn pollers(options: &Sessions) -> Result<usize, Error> {
-    let pollers = options
-        .pollers
-        .map_or(usize::from(options.simulated), |n| n as usize);
-    if options.simulated && pollers == 0 {
-        return Err(Error::Option {
-            option: "--pollers",
-            why: "is 0, and a reaper does not notice that simulated time passes; use at least 1"
-                .into(),
-        });
-    }
+    let pollers = crate::options::pollers(options.pollers, options.simulated)?;
     if options.removes.is_some_and(|removes| removes >= 1.0) {
         return Err(Error::Option {
             option: "--removes",

@@ -1,6 +1,7 @@
 //! What may be true of a key on which threads have met, after all time has passed.
 
 use super::contended::Update;
+use crate::counts::counts;
 
 /// What one thread did on a key.
 #[derive(Debug, Clone, Copy, Default)]
@@ -62,58 +63,36 @@ pub struct Batch {
     pub left: usize,
 }
 
-/// Counts of what was found.
-#[derive(Debug, Clone, Default)]
-pub struct Judged {
-    pub keys: u64,
-    /// Keys that at least two threads came to.
-    pub shared: u64,
-    pub updates: u64,
-    pub inserted: u64,
-    pub removed: u64,
-    pub expired: u64,
-    /// Updates without a timeout that were refused.
-    pub refused: u64,
-    /// Updates whose acceptance or refusal was a mistake.
-    pub mistaken: u64,
-    /// Keys that were still there when all time had passed.
-    pub stranded: u64,
-    /// Keys that the queue still counted then.
-    pub left: u64,
-    /// Keys with a stay that has no end.
-    pub lost: u64,
-    /// Keys with more ends than stays.
-    pub twice: u64,
-    /// Keys that expired at a time that no last update had asked for.
-    pub odd: u64,
-    /// Keys on which at least two threads were timed, and those where two were at once.
-    pub timed: u64,
-    pub met: u64,
-    /// Quiet keys, and those where the results alone show that updates crossed.
-    pub quiet: u64,
-    pub crossed: u64,
-}
-
-impl Judged {
-    /// Adds another batch.
-    pub fn add(&mut self, other: &Judged) {
-        self.keys += other.keys;
-        self.shared += other.shared;
-        self.updates += other.updates;
-        self.inserted += other.inserted;
-        self.removed += other.removed;
-        self.expired += other.expired;
-        self.refused += other.refused;
-        self.mistaken += other.mistaken;
-        self.stranded += other.stranded;
-        self.left += other.left;
-        self.lost += other.lost;
-        self.twice += other.twice;
-        self.odd += other.odd;
-        self.timed += other.timed;
-        self.met += other.met;
-        self.quiet += other.quiet;
-        self.crossed += other.crossed;
+counts! {
+    /// Counts of what was found.
+    Judged {
+        keys,
+        /// Keys that at least two threads came to.
+        shared,
+        updates,
+        inserted,
+        removed,
+        expired,
+        /// Updates without a timeout that were refused.
+        refused,
+        /// Updates whose acceptance or refusal was a mistake.
+        mistaken,
+        /// Keys that were still there when all time had passed.
+        stranded,
+        /// Keys that the queue still counted then.
+        left,
+        /// Keys with a stay that has no end.
+        lost,
+        /// Keys with more ends than stays.
+        twice,
+        /// Keys that expired at a time that no last update had asked for.
+        odd,
+        /// Keys on which at least two threads were timed, and those where two were at once.
+        timed,
+        met,
+        /// Quiet keys, and those where the results alone show that updates crossed.
+        quiet,
+        crossed,
     }
 }
 

@@ -1,6 +1,7 @@
 //! A row's load: requests drawn at random, and what each does with a cache.
 
 use super::mix::{Operation, Row};
+use crate::counts::counts;
 use rand::distr::weighted::WeightedIndex;
 use rand::distr::Distribution;
 use rand::rngs::SmallRng;
@@ -112,18 +113,19 @@ pub struct Client {
     pub done: Done,
 }
 
-/// Counts of what requests did.
-#[derive(Debug, Clone, Default)]
-pub struct Done {
-    pub requests: u64,
-    pub hits: u64,
-    pub misses: u64,
-    /// Misses that inserted.
-    pub fills: u64,
-    /// Requests that inserted, and those that would have if the key had been as they wanted it.
-    pub stored: u64,
-    pub not_stored: u64,
-    pub deleted: u64,
+counts! {
+    /// Counts of what requests did.
+    Done {
+        requests,
+        hits,
+        misses,
+        /// Misses that inserted.
+        fills,
+        /// Requests that inserted, and those that would have if the key had been as they wanted it.
+        stored,
+        not_stored,
+        deleted,
+    }
 }
 
 impl Client {
@@ -208,32 +210,6 @@ impl Client {
             let seen = seen.filter(|seen| seen.rest > 0)?;
             Some((cut(length(seen.length)), seen.rest))
         });
-    }
-}
-
-impl Done {
-    /// Adds another one's.
-    pub fn add(&mut self, other: &Self) {
-        self.requests += other.requests;
-        self.hits += other.hits;
-        self.misses += other.misses;
-        self.fills += other.fills;
-        self.stored += other.stored;
-        self.not_stored += other.not_stored;
-        self.deleted += other.deleted;
-    }
-
-    /// Each count with its name.
-    pub fn named(&self) -> [(&'static str, u64); 7] {
-        [
-            ("requests", self.requests),
-            ("hits", self.hits),
-            ("misses", self.misses),
-            ("fills", self.fills),
-            ("stored", self.stored),
-            ("not_stored", self.not_stored),
-            ("deleted", self.deleted),
-        ]
     }
 }
 

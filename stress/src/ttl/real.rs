@@ -161,9 +161,15 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
         }
     }
 
-    fn timed(&mut self) -> Option<Instant> {
+    /// Does it, and of some calls notes how long that took.
+    fn timed<T>(&mut self, what: usize, act: impl FnOnce(&mut Self) -> T) -> T {
         self.calls += 1;
-        (self.calls & (TIMED - 1) == 0).then(Instant::now)
+        let timed = (self.calls & (TIMED - 1) == 0).then(Instant::now);
+        let done = act(self);
+        if let Some(timed) = timed {
+            self.times[what].record(timed.elapsed());
+        }
+        done
     }
 
     /// A value that was found by a look that began then.
@@ -237,25 +243,17 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
 
 impl<K: CacheKey> Cache for Shopper<'_, K> {
     fn get(&mut self, key: usize) -> Option<Seen> {
-        let timed = self.timed();
-        let began = self.books.time.now();
-        let found = self.map.get(&self.keys[key]);
-        if let Some(timed) = timed {
-            self.times[GET].record(timed.elapsed());
-        }
+        let (map, name, began) = (self.map, &self.keys[key], self.books.time.now());
+        let found = self.timed(GET, |_| map.get(name));
         found.map(|value| self.seen(&value, began))
     }
 
     fn insert(&mut self, key: usize, length: usize, ttl: u64) {
-        let timed = self.timed();
         let Some((value, after)) = self.value(length, ttl) else {
             return;
         };
-        let number = value.number;
-        let done = self.map.insert_with(self.keys[key].clone(), value, after);
-        if let Some(timed) = timed {
-            self.times[INSERT].record(timed.elapsed());
-        }
+        let (map, name, number) = (self.map, self.keys[key].clone(), value.number);
+        let done = self.timed(INSERT, |_| map.insert_with(name, value, after));
         match done {
             Ok(replaced) => self.inserted(number, replaced.map(|old| old.value().number)),
             Err(refused) => self.refused(refused.error),
@@ -267,40 +265,28 @@ impl<K: CacheKey> Cache for Shopper<'_, K> {
         key: usize,
         mut wanted: impl FnMut(Option<Seen>) -> Option<(usize, u64)>,
     ) -> bool {
-        let timed = self.timed();
-        let mut done = None;
-        for _ in 0..ATTEMPTS {
-            done = self.try_update(key, &mut wanted);
-            if done.is_some() {
-                break;
+        self.timed(UPDATE, |this| {
+            for _ in 0..ATTEMPTS {
+                if let Some(done) = this.try_update(key, &mut wanted) {
+                    return done;
+                }
+                this.changed += 1;
             }
-            self.changed += 1;
-        }
-        self.books
-            .checks
-            .expect("no_surprises", done.is_some(), || {
+            this.books.checks.violated("no_surprises", || {
                 format!("an entry had changed {ATTEMPTS} times in a row since it was looked at")
             });
-        let done = done.unwrap_or(false);
-        if let Some(timed) = timed {
-            self.times[UPDATE].record(timed.elapsed());
-        }
-        done
+            false
+        })
     }
 
     fn remove(&mut self, key: usize) -> bool {
-        let timed = self.timed();
-        let removed = self.map.remove(&self.keys[key]);
-        if let Some(timed) = timed {
-            self.times[REMOVE].record(timed.elapsed());
+        let (map, name, ledger) = (self.map, &self.keys[key], &self.books.ledger);
+        let removed = self.timed(REMOVE, |_| map.remove(name));
+        let number = removed.map(|old| old.value().number);
+        if let Some(number) = number {
+            ledger.returned(number, Returned::Removed);
         }
-        let Some(old) = removed else {
-            return false;
-        };
-        self.books
-            .ledger
-            .returned(old.value().number, Returned::Removed);
-        true
+        number.is_some()
     }
 }
 

@@ -2,6 +2,7 @@
 //! with the same seed hits the same tuples, whatever the threads do.
 
 use crate::error::Error;
+use crate::mix::mix;
 use crate::options::Wordcount;
 
 /// What happens to a tuple.
@@ -97,50 +98,26 @@ fn bound(rate: f64) -> u64 {
     (rate * 2f64.powi(64)) as u64
 }
 
-/// A finalizer (splitmix64's): every bit of the input moves every bit of the output.
-#[inline]
-pub fn mix(mut x: u64) -> u64 {
-    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
+    use crate::wordcount::tests::options;
 
-    fn faults(args: &[&str]) -> Result<Faults, Error> {
-        let args = ["stress", "wordcount"].iter().chain(args);
-        match crate::options::Cli::parse_from(args).scenario {
-            Some(crate::options::Scenario::Wordcount(options)) => Faults::new(&options),
-            _ => unreachable!(),
-        }
+    fn faults(args: &str) -> Result<Faults, Error> {
+        Faults::new(&options(args))
     }
 
     #[test]
     fn without_rates_nothing_happens() {
-        let faults = faults(&[]).unwrap();
+        let faults = faults("").unwrap();
         assert!(faults.off());
         assert!((0..1000).all(|line| faults.draw(line, 0, 0).is_none()));
     }
 
     #[test]
     fn each_fault_has_its_rate_and_halves_with_each_attempt() {
-        let faults = faults(&[
-            "--drop",
-            "0.1",
-            "--fail",
-            "0.2",
-            "--duplicate",
-            "0.05",
-            "--late",
-            "0.05",
-            "--stall",
-            "0.1",
-        ])
-        .unwrap();
+        let faults =
+            faults("--drop 0.1 --fail 0.2 --duplicate 0.05 --late 0.05 --stall 0.1").unwrap();
         let draws = 100_000;
         for attempt in 0..3 {
             for (fault, rate) in FAULTS.into_iter().zip([0.1, 0.2, 0.05, 0.05, 0.1]) {
@@ -159,31 +136,20 @@ mod tests {
 
     #[test]
     fn draws_depend_on_the_seed_and_nothing_else() {
-        let draw = |seed| {
-            let faults = faults(&["--drop", "0.5", "--seed", seed]).unwrap();
+        let draw = |seed: u64| {
+            let faults = faults(&format!("--drop 0.5 --seed {seed}")).unwrap();
             (0..64)
                 .map(|line| faults.draw(line, 0, LINE))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(draw("1"), draw("1"));
-        assert_ne!(draw("1"), draw("2"));
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
     }
 
     #[test]
     fn rates_above_one_are_refused() {
-        assert!(faults(&["--drop", "0.6", "--fail", "0.6"]).is_err());
-        let all = [
-            "--drop",
-            "0.2",
-            "--fail",
-            "0.2",
-            "--duplicate",
-            "0.2",
-            "--late",
-            "0.2",
-            "--stall",
-            "0.2",
-        ];
-        assert!(faults(&all).is_ok());
+        assert!(faults("--drop 0.6 --fail 0.6").is_err());
+        let all = "--drop 0.2 --fail 0.2 --duplicate 0.2 --late 0.2 --stall 0.2";
+        assert!(faults(all).is_ok());
     }
 }

@@ -21,7 +21,7 @@ mod words;
 
 use crate::checks::Checks;
 use crate::error::Error;
-use crate::latency::{human, Latency};
+use crate::latency::human;
 use crate::live::{Gauge, Live, Series};
 use crate::options::{threads, Wordcount};
 use crate::report::Report;
@@ -70,8 +70,8 @@ pub struct Run {
     /// How much text.
     max_bytes: usize,
     stats: Stats,
-    /// Of each spout, when it has stopped.
-    spouts: Mutex<Vec<SpoutTally>>,
+    /// Of all spouts, when they have stopped.
+    spouts: Mutex<SpoutTally>,
     /// Of all bolts that count, when they have stopped.
     counted: Mutex<Counts>,
 }
@@ -162,7 +162,7 @@ pub fn run(options: &Wordcount) -> Result<Report, Error> {
     let components = topology.kill();
     let took = began.elapsed();
     let spouts = std::mem::take(&mut *held(&run.spouts));
-    if spouts.iter().all(|spout| spout.lines == 0) {
+    if spouts.lines == 0 {
         return Err(run.files.no_text());
     }
     let seen = Seen {
@@ -267,13 +267,6 @@ fn gauge(run: &Run, topology: &Topology, components: &[ComponentMetrics]) -> Gau
     gauge.violations = run.checks.violations();
     run.stats.show(components, &mut gauge);
     gauge
-}
-
-/// All spouts' histograms of one kind together.
-fn together(spouts: &[SpoutTally], which: impl Fn(&SpoutTally) -> &Latency) -> Latency {
-    let mut all = Latency::new();
-    spouts.iter().for_each(|spout| all.add(which(spout)));
-    all
 }
 
 #[cfg(test)]

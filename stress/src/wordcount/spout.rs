@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// How many lines are emitted together.
 const TOGETHER: usize = 64;
 
-/// What a spout has seen.
+/// What a spout has seen, or all of them.
 #[derive(Debug, Default)]
 pub struct SpoutTally {
     /// Lines read.
@@ -36,6 +36,22 @@ pub struct SpoutTally {
     pub latency: Latency,
     /// From when a timeout was due until it was seen.
     pub lateness: Latency,
+}
+
+impl SpoutTally {
+    /// Adds another one's.
+    fn add(&mut self, other: &Self) {
+        self.lines += other.lines;
+        self.cuts += other.cuts;
+        self.bytes += other.bytes;
+        self.issued += other.issued;
+        self.acked += other.acked;
+        self.failed += other.failed;
+        self.timed_out += other.timed_out;
+        self.most_attempts = self.most_attempts.max(other.most_attempts);
+        self.latency.add(&other.latency);
+        self.lateness.add(&other.lateness);
+    }
 }
 
 /// A place for a pending line, and how many it has had.
@@ -242,7 +258,7 @@ impl Spout<Piece> for Reader {
     }
 
     fn close(&mut self) {
-        held(&self.run.spouts).push(std::mem::take(&mut self.tally));
+        held(&self.run.spouts).add(&std::mem::take(&mut self.tally));
     }
 }
 

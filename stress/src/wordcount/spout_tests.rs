@@ -148,7 +148,7 @@ fn a_line_that_times_out_comes_again_as_another_attempt() {
     assert!(topology.settle(1000));
     assert_eq!(topology.metrics()[0].replayed, 2);
     drop(topology);
-    let tally = &held(&run.spouts)[0];
+    let tally = &*held(&run.spouts);
     assert_eq!(
         (tally.timed_out, tally.issued, tally.most_attempts),
         (2, 4, 2)

@@ -1,16 +1,14 @@
 //! What the tests of this scenario share, and a run that comes to no end.
 
 use super::*;
-use crate::options::{Cli, Scenario};
-use clap::Parser;
+use crate::options::{parsed, Scenario};
 use expiry::ManualClock;
 use expiry_topology::ManualTopology;
 
 /// The options of `stress wordcount` with these arguments.
 pub fn options(args: &str) -> Wordcount {
-    let args = format!("stress wordcount {args}");
-    match Cli::parse_from(args.split_whitespace()).scenario {
-        Some(Scenario::Wordcount(options)) => options,
+    match parsed(&format!("wordcount {args}")) {
+        Scenario::Wordcount(options) => options,
         _ => unreachable!(),
     }
 }

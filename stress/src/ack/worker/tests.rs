@@ -6,7 +6,7 @@ use crate::ack::law::End;
 use crate::ack::ledger::Entry;
 use crate::ack::plan::all_edges;
 use crate::ack::verdict::NAMES;
-use clap::Parser;
+use crate::options::{parsed, Scenario};
 use crossbeam_channel::bounded;
 use expiry::AckTracker;
 use rand::SeedableRng;
@@ -17,9 +17,7 @@ fn with(f: impl FnOnce(&mut Worker<'_>)) -> Arc<Checks> {
     let checks = Arc::new(Checks::new(&NAMES));
     let ledger = Ledger::new(1, checks.clone());
     let tracker = AckTracker::builder().build_manual().unwrap();
-    let Some(crate::options::Scenario::Ack(options)) =
-        crate::options::Cli::parse_from(["stress", "ack", "--fail-rate", "0"]).scenario
-    else {
+    let Scenario::Ack(options) = parsed("ack --fail-rate 0") else {
         unreachable!()
     };
     let (stats, busy) = (Stats::default(), AtomicUsize::new(1));

@@ -1,6 +1,7 @@
 //! Sessions whose events are lawful, and each kind of wrong one.
 
 use super::*;
+use crate::sessions::history::tests::event;
 use expiry::SessionTracker;
 use std::time::Duration;
 
@@ -17,18 +18,6 @@ const PROMISE: Promise<'static> = Promise {
     late: Some(50),
     takings: &TAKINGS,
 };
-
-/// An event that took from `began` to `ended`, by both clocks.
-fn event(did: Did, began: u64, ended: u64, timeout: u64) -> Event {
-    Event {
-        did,
-        began,
-        ended,
-        from: began,
-        to: ended,
-        timeout,
-    }
-}
 
 /// Created from 100 to 110, for 100, by owner 1.
 fn created(global: bool) -> Event {

@@ -342,13 +342,11 @@ fn shut_down(shared: &Shared<'_>, before: u64) -> Log {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{Cli, Scenario};
-    use clap::Parser;
+    use crate::options::{parsed, Scenario};
 
     /// The checks that fail when `story` is told of a tracker in simulated time, with room for so many sessions.
     fn failing(capacity: usize, story: impl FnOnce(&Shared<'_>)) -> Vec<Check> {
-        let cli = Cli::parse_from(["stress", "sessions", "--tracker", "--simulated"]);
-        let Some(Scenario::Sessions(options)) = cli.scenario else {
+        let Scenario::Sessions(options) = parsed("sessions --tracker --simulated") else {
             unreachable!("it was asked for")
         };
         let (time, checks) = (Timeline::new(true), Checks::new(&NAMES));
