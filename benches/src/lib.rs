@@ -26,9 +26,9 @@
 //! They are not trees, and have a workload of their own ([`wheel`]) and peers of their own ([`timers`]), with the same
 //! rules: same deadlines in the same order, 8 bytes of value for everybody, fresh structures, interleaved rounds, checked work.
 //!
-//! # Timers that threads share, and timeouts of futures
+//! # Timeouts of futures
 //!
-//! [`shared`] and [`timeouts`] have workload, peers, and what is fair among them. `stress compare` prints them.
+//! [`timeouts`] has their workload, their peers, and what is fair among them.
 //!
 //! # Keyed stores
 //!
@@ -41,7 +41,6 @@ pub mod lab;
 pub mod peers;
 pub mod process;
 pub mod report;
-pub mod shared;
 pub mod timeouts;
 pub mod timers;
 pub mod wheel;

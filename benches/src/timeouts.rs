@@ -13,13 +13,12 @@
 //! * The work is checked: by the sum of what the futures give; and of futures that never are ready each must time out, and none
 //!   before its time (but for the millisecond that all here count in).
 
-use crate::process::{resident, settled, Took};
+use crate::process::{settled, Took};
 use expiry::Timeouts;
-use serde_json::{json, Value as Json};
 use std::future::{pending, Future};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
@@ -105,30 +104,6 @@ impl Guard for Tokio {
     }
 }
 
-/// The future and `tokio::time::sleep` in a `select!` that looks at the future first.
-pub struct TokioSleep;
-
-impl Guard for TokioSleep {
-    const NAME: &'static str = "tokio, select with sleep";
-
-    fn new() -> Self {
-        TokioSleep
-    }
-
-    #[inline]
-    async fn guard<F>(&self, within: Duration, future: F) -> Option<F::Output>
-    where
-        F: Future + Send,
-        F::Output: Send,
-    {
-        tokio::select! {
-            biased;
-            done = future => Some(done),
-            () = tokio::time::sleep(within) => None,
-        }
-    }
-}
-
 /// `pingora_timeout::timeout`: timers of each thread in a tree by deadline, in steps of 10 ms, made when the future is pending first,
 /// shared by all of a step, and left there when the future is done.
 pub struct Pingora;
@@ -147,26 +122,6 @@ impl Guard for Pingora {
         F::Output: Send,
     {
         pingora_timeout::timeout(within, future).await.ok()
-    }
-}
-
-/// `pingora_timeout::tokio_timeout`: tokio's timer, made when the future is pending first.
-pub struct PingoraTokio;
-
-impl Guard for PingoraTokio {
-    const NAME: &'static str = "pingora-timeout, tokio_timeout";
-
-    fn new() -> Self {
-        PingoraTokio
-    }
-
-    #[inline]
-    async fn guard<F>(&self, within: Duration, future: F) -> Option<F::Output>
-    where
-        F: Future + Send,
-        F::Output: Send,
-    {
-        pingora_timeout::tokio_timeout(within, future).await.ok()
     }
 }
 
@@ -303,43 +258,6 @@ async fn never<G: Guard>(guard: &Arc<G>, patience: Duration) -> usize {
     ended
 }
 
-/// In a process of its own, what so many futures take that are pending under a timeout.
-fn weigh<G: Guard>(entries: usize) -> Json {
-    let runtime = Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .expect("a runtime without I/O");
-    let _context = runtime.enter();
-    let guard = G::new();
-    let mut context = Context::from_waker(Waker::noop());
-    let mut begin = || {
-        let mut future: Pin<Box<dyn Future<Output = Option<()>> + '_>> =
-            Box::pin(guard.guard(WITHIN * 10, pending()));
-        assert!(future.as_mut().poll(&mut context).is_pending());
-        future
-    };
-    // What is there once.
-    let _first = begin();
-    let before = resident();
-    let mut all = Vec::with_capacity(entries);
-    all.extend((0..entries).map(|_| begin()));
-    json!({ "name": G::NAME, "grown": resident() - before })
-}
-
-/// The child's side.
-#[must_use]
-pub fn serve(guard: &str, entries: usize) -> Option<Json> {
-    Some(match guard {
-        "bare" => weigh::<Bare>(entries),
-        "expiry" => weigh::<Ours>(entries),
-        "tokio" => weigh::<Tokio>(entries),
-        "tokio-sleep" => weigh::<TokioSleep>(entries),
-        "pingora" => weigh::<Pingora>(entries),
-        "pingora-tokio" => weigh::<PingoraTokio>(entries),
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -357,9 +275,7 @@ mod tests {
             run::<Bare>(&LOAD),
             run::<Ours>(&LOAD),
             run::<Tokio>(&LOAD),
-            run::<TokioSleep>(&LOAD),
             run::<Pingora>(&LOAD),
-            run::<PingoraTokio>(&LOAD),
         ] {
             assert!(took.cpu > 0.0 && took.wall > 0.0);
         }

@@ -4,6 +4,7 @@ use crate::{names, NatsError};
 use async_nats::connection::State;
 use async_nats::jetstream::context::{AccountErrorKind, Context, ContextBuilder};
 use async_nats::jetstream::context::{GetStreamByNameErrorKind, PublishError};
+use async_nats::jetstream::publish::PublishAck;
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, HeaderMap, ServerAddr};
 use bytes::Bytes;
 use std::fmt;
@@ -276,12 +277,16 @@ impl Nats {
         subject: String,
         headers: HeaderMap,
         payload: Bytes,
-    ) -> Result<(), PublishError> {
+    ) -> Result<PublishAck, PublishError> {
         let sent = self
             .0
             .context
             .publish_with_headers(subject, headers, payload);
-        sent.await?.await.map(|_| ())
+        sent.await?.await
+    }
+
+    pub(crate) fn request_timeout(&self) -> Duration {
+        self.0.options.request_timeout
     }
 
     pub(crate) fn unanswered(&self, what: &'static str) -> NatsError {

@@ -51,6 +51,28 @@ pub enum NatsError {
     },
     /// The server runs without JetStream, or the account may not use it.
     NoJetStream,
+    /// The set has another number of partitions.
+    OtherCount {
+        /// The set.
+        set: String,
+        /// The number that is stored.
+        found: String,
+        /// The number that was asked for.
+        asked: u32,
+    },
+    /// Another live worker of the application has this name.
+    NameTaken {
+        /// The name.
+        worker: String,
+    },
+    /// A later owner has claimed the partition, or the worker's lease has run out. Nothing was
+    /// written.
+    Late {
+        /// Which partition.
+        partition: u32,
+        /// The epoch under which the worker owned it.
+        epoch: u64,
+    },
     /// The brokers have not answered in time: there is no majority, or the connection is lost.
     Unanswered {
         /// What was asked.
@@ -90,6 +112,16 @@ impl fmt::Display for NatsError {
                 write!(f, "nats-server is {found}; it has to be {needed} or later")
             }
             Self::NoJetStream => f.write_str("the server or the account has no JetStream"),
+            Self::OtherCount { set, found, asked } => {
+                write!(f, "the set {set:?} has {found} partitions, not {asked}")
+            }
+            Self::NameTaken { worker } => write!(f, "another live worker is named {worker:?}"),
+            Self::Late { partition, epoch } => {
+                write!(
+                    f,
+                    "partition {partition} is not this worker's any more; its epoch was {epoch}"
+                )
+            }
             Self::Unanswered { what, after } => {
                 write!(
                     f,

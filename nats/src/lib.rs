@@ -2,8 +2,9 @@
 //!
 //! [`Nats`] is a worker's connection to the brokers. It checks what the rest of this crate is to
 //! rely on: the server's version, JetStream, credentials, names. [`StreamSpout`] is a consumer of a
-//! stream as the spout of a topology, [`StreamSink`] a bolt that publishes. The guide
-//! `docs/guide/nats.md` has an example, what is promised, and how to operate it.
+//! stream as the spout of a topology, [`StreamSink`] a bolt that publishes. [`Nats::partitions`]
+//! gives each partition of a set one owner among the workers. The guide `docs/guide/nats.md` has an
+//! example, what is promised, and how to operate it.
 //!
 //! The feature `brokers` starts local servers, for tests and trials.
 #![forbid(unsafe_code)]
@@ -14,17 +15,19 @@ pub mod brokers;
 #[doc = include_str!("../../docs/guide/nats.md")]
 struct GuideDoctests;
 
+mod clock;
 mod connect;
 mod custody;
 mod error;
 mod names;
-#[cfg_attr(not(test), expect(dead_code, reason = "the driver on NATS comes next"))]
 mod ownership;
+mod partitions;
 mod sink;
 mod source;
 
 pub use connect::{Health, Nats, Options};
 pub use error::NatsError;
+pub use partitions::{Change, Held, PartitionSet, PartitionStats, Partitions, MOST_RECORDS};
 pub use sink::{Outgoing, StreamSink, StreamSinks};
 pub use source::{
     hopeless, Incoming, MessageId, SourceOptions, SourceStats, StreamSource, StreamSpout,

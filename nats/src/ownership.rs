@@ -22,6 +22,10 @@
 //!
 //! The owner of a partition should be the live member with the highest rendezvous hash.
 //!
+//! Where the beats' stream was made anew, all revisions began again: the driver begins with a new
+//! machine, which waits for a lease before its first beat, so that whoever used its name has
+//! lapsed.
+//!
 //! `now` is a duration on the worker's own monotonic clock, which counts suspended time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -103,6 +107,8 @@ pub(crate) enum Action {
     Losing { partition: u32 },
     /// Another worker has the partition, or this worker is overtaken.
     Lost { partition: u32 },
+    /// The worker has left: it holds nothing, and does nothing any more.
+    Left,
     /// Another worker uses this name. This one never began, and does nothing any more.
     NameTaken,
     /// Another worker has taken this name. This one does nothing any more.
@@ -170,6 +176,15 @@ enum Busy {
     },
 }
 
+enum Step {
+    Nothing,
+    /// Not yet: look again at the next event.
+    Wait,
+    Claim,
+    GiveUp,
+    Lose,
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum Phase {
     /// The worker learns whether its name is in use.
@@ -184,10 +199,15 @@ pub(crate) struct Ownership {
     name: String,
     incarnation: u64,
     lease: Duration,
+    anew: bool,
     rules: Rules,
     phase: Phase,
     synced: bool,
     leaving: bool,
+    /// The number of beats that the worker sent before it was to leave.
+    plain_beats: u64,
+    /// A later beat has been confirmed.
+    told_leaving: bool,
     /// When the last confirmed beat was sent.
     confirmed: Option<Duration>,
     lapsed: bool,
@@ -211,17 +231,17 @@ pub(crate) struct Ownership {
 }
 
 impl Ownership {
-    /// A worker of a set of `count` partitions. `incarnation` is random.
-    ///
-    /// # Panics
-    /// `count` is not in 1..=1024, or `lease` is below a second.
-    pub(crate) fn new(name: &str, incarnation: u64, count: u32, lease: Duration) -> Self {
-        assert!((1..=1024).contains(&count), "1 to 1024 partitions");
-        assert!(
-            lease >= Duration::from_secs(1),
-            "a lease of at least a second"
-        );
+    /// A worker of a set of `count` partitions, 1 to 1,024, with a lease of a second or more.
+    /// `incarnation` is random. A worker that begins `anew` waits for a lease first.
+    pub(crate) fn new(
+        name: &str,
+        incarnation: u64,
+        count: u32,
+        lease: Duration,
+        anew: bool,
+    ) -> Self {
         Self {
+            anew,
             name: name.to_owned(),
             incarnation,
             lease,
@@ -229,6 +249,8 @@ impl Ownership {
             phase: Phase::Waiting,
             synced: false,
             leaving: false,
+            plain_beats: 0,
+            told_leaving: false,
             confirmed: None,
             lapsed: true,
             beats: 0,
@@ -254,6 +276,18 @@ impl Ownership {
         (held.sure && self.phase != Phase::Ended && self.is_fresh(now)).then_some(held.epoch)
     }
 
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// Ends: the worker acts for nothing any more. Returns what it held.
+    pub(crate) fn abandon(&mut self) -> Vec<u32> {
+        self.phase = Phase::Ended;
+        let all = (0..).zip(&mut self.partitions);
+        let held = all.filter_map(|(partition, one)| one.held.take().map(|_| partition));
+        held.collect()
+    }
+
     fn is_fresh(&self, now: Duration) -> bool {
         self.confirmed
             .is_some_and(|sent| now < sent + self.lease * 3 / 4)
@@ -268,7 +302,10 @@ impl Ownership {
             self.lapse();
         }
         match event {
-            Event::Start => out.push(Action::Resync),
+            Event::Start => {
+                self.own_since = now;
+                out.push(Action::Resync);
+            }
             Event::Tick => self.tick(now, out),
             Event::BeatConfirmed { sent_at, revision } => {
                 self.beat_answered(sent_at, now + self.lease / 4);
@@ -279,6 +316,8 @@ impl Ownership {
                     now
                 };
                 self.confirmed = self.confirmed.max(Some(from));
+                let said = |&(beat, at): &(u64, Duration)| at == sent_at && beat > self.plain_beats;
+                self.told_leaving |= self.leaving && self.sent.iter().any(said);
                 self.lapsed = !self.is_fresh(now);
             }
             Event::BeatRefused { sent_at } | Event::BeatUnanswered { sent_at } => {
@@ -327,6 +366,7 @@ impl Ownership {
             }
             Event::Leave => {
                 self.leaving = true;
+                self.plain_beats = self.beats;
                 self.next_beat = now;
                 self.members_changed = true;
             }
@@ -361,8 +401,8 @@ impl Ownership {
 
     fn tick(&mut self, now: Duration, out: &mut Vec<Action>) {
         if self.phase == Phase::Waiting && self.synced {
-            let free = self.own_revision == 0 || now >= self.own_since + self.lease;
-            if free {
+            let at_once = self.own_revision == 0 && !self.anew;
+            if at_once || now >= self.own_since + self.lease {
                 self.phase = Phase::Beating;
             }
         }
@@ -440,12 +480,8 @@ impl Ownership {
     }
 
     fn end(&mut self, why: Action, out: &mut Vec<Action>) {
-        self.phase = Phase::Ended;
-        for (partition, one) in (0..).zip(&mut self.partitions) {
-            if one.held.take().is_some() {
-                out.push(Action::Lost { partition });
-            }
-        }
+        let lost = self.abandon().into_iter();
+        out.extend(lost.map(|partition| Action::Lost { partition }));
         out.push(why);
     }
 
@@ -561,77 +597,89 @@ impl Ownership {
         if self.members_changed && self.leaving {
             self.elect();
         }
-        let limit = if self.leaving {
-            usize::MAX
-        } else {
-            (self.partitions.len() / 8).max(1)
-        };
         for partition in std::mem::take(&mut self.todo) {
-            let one = &mut self.partitions[partition as usize];
-            if one.busy != Busy::Idle {
-                continue;
-            }
-            let (claim, give_up) = if let Some(held) = &mut one.held {
-                if !one.mine && !held.losing {
-                    if self.losing < limit {
-                        held.losing = true;
-                        self.losing += 1;
-                        out.push(Action::Losing { partition });
-                    } else {
-                        self.todo.insert(partition);
-                    }
-                }
-                (
-                    (!held.sure || held.epoch != one.revision) && !held.losing,
-                    false,
-                )
-            } else if let Some(owner) = &one.owner {
-                if *owner == self.name {
-                    let own = one.incarnation == self.incarnation;
-                    (one.mine, own && !one.mine)
-                } else {
-                    let peer = self.peers.get(owner);
-                    let alive = |peer: &Peer| !peer.dead && peer.incarnation == one.incarnation;
-                    // The beats and the records are two streams. The judgement counts only
-                    // once the worker has seen every beat from before this record.
-                    let judged = self.seen_through > one.seen;
-                    let dead = peer.is_some_and(|peer| !alive(peer));
-                    if one.mine && dead && !judged {
-                        self.todo.insert(partition);
-                    }
-                    (one.mine && dead && judged, false)
-                }
-            } else {
-                (one.mine, false)
+            let one = &self.partitions[partition as usize];
+            let step = match one.busy {
+                Busy::Idle => self.next_step(one),
+                _ => continue,
             };
-            if !claim && !give_up {
-                continue;
-            }
-            if self.under_way.len() >= UNDER_WAY {
-                self.todo.insert(partition);
-                continue;
+            let expected = one.revision;
+            let full = self.under_way.len() >= UNDER_WAY;
+            let one = &mut self.partitions[partition as usize];
+            match step {
+                Step::Nothing => continue,
+                Step::Claim if !full => {
+                    one.busy = Busy::Claiming { sure: true };
+                    out.push(Action::Claim {
+                        partition,
+                        expected,
+                    });
+                }
+                Step::GiveUp if !full => {
+                    one.busy = Busy::GivingUp;
+                    out.push(Action::GiveUp {
+                        partition,
+                        expected,
+                    });
+                }
+                Step::Wait | Step::Claim | Step::GiveUp => {
+                    self.todo.insert(partition);
+                    continue;
+                }
+                Step::Lose => {
+                    one.held.as_mut().expect("it is held").losing = true;
+                    self.losing += 1;
+                    out.push(Action::Losing { partition });
+                    continue;
+                }
             }
             self.under_way.insert(partition);
-            let expected = one.revision;
-            if claim {
-                one.busy = Busy::Claiming { sure: true };
-                out.push(Action::Claim {
-                    partition,
-                    expected,
-                });
-            } else {
-                one.busy = Busy::GivingUp;
-                out.push(Action::GiveUp {
-                    partition,
-                    expected,
-                });
+        }
+        let busy = self.losing + self.todo.len() + self.under_way.len();
+        if self.leaving && self.told_leaving && busy == 0 {
+            self.phase = Phase::Ended;
+            out.push(Action::Left);
+        }
+    }
+
+    /// What is to be done for a partition that no request is under way for.
+    fn next_step(&self, one: &Partition) -> Step {
+        if let Some(held) = one.held {
+            // A worker gives up an eighth of the set at a time, and all of it when it leaves.
+            let most = (self.partitions.len() / 8).max(1);
+            return match (held.losing, one.mine) {
+                (true, _) => Step::Nothing,
+                (false, false) if self.leaving || self.losing < most => Step::Lose,
+                _ if !held.sure || held.epoch != one.revision => Step::Claim,
+                (false, false) => Step::Wait,
+                (false, true) => Step::Nothing,
+            };
+        }
+        match (&one.owner, one.mine) {
+            (None, true) => Step::Claim,
+            (None, false) => Step::Nothing,
+            (Some(owner), true) if *owner == self.name => Step::Claim,
+            (Some(owner), false) if *owner == self.name && one.incarnation == self.incarnation => {
+                Step::GiveUp
+            }
+            (Some(_), false) => Step::Nothing,
+            (Some(owner), true) => {
+                let peer = self.peers.get(owner);
+                let dead = peer.is_some_and(|it| it.dead || it.incarnation != one.incarnation);
+                // The beats and the records are two streams. The judgement counts only once
+                // the worker has seen every beat from before this record.
+                match (dead, self.seen_through > one.seen) {
+                    (false, _) => Step::Nothing,
+                    (true, false) => Step::Wait,
+                    (true, true) => Step::Claim,
+                }
             }
         }
     }
 }
 
 /// FNV-1a: every worker finds the same hash of a name.
-fn hash_of(name: &str) -> u64 {
+pub(crate) fn hash_of(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     })

@@ -264,7 +264,7 @@ async fn until_stored(nats: &Nats, publish: Publish) -> Stored {
     loop {
         let (subject, headers) = (outgoing.subject.clone(), outgoing.headers.clone());
         match nats.store(subject, headers, payload.clone()).await {
-            Ok(()) => return (number, Ok(())),
+            Ok(_) => return (number, Ok(())),
             Err(error) if give_up_at.is_some_and(|at| Instant::now() >= at) => {
                 let why = format!("{:?} was not stored: {error}", outgoing.subject);
                 return (number, Err(why));

@@ -732,7 +732,7 @@ impl<M: Send + 'static> Task<M> {
         let (subject, payload) = (self.shared.dead_letters.clone(), message.payload.clone());
         tokio::spawn(async move {
             let stored = nats.store(subject, headers, payload).await;
-            let stored = stored.map_err(|error| error.to_string());
+            let stored = stored.map(|_| ()).map_err(|error| error.to_string());
             let _ = outcomes.send(Outcome::Buried(id, stored));
         });
     }

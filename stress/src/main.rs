@@ -3,7 +3,6 @@
 
 mod ack;
 mod checks;
-mod compare;
 mod crowd;
 mod error;
 mod faults;
@@ -24,7 +23,6 @@ mod report;
 mod sessions;
 mod soak;
 mod timeline;
-mod timers;
 mod ttl;
 mod usage;
 mod watch;
@@ -43,9 +41,6 @@ const FAILED: u8 = 1;
 const UNUSABLE: u8 = 2;
 
 fn main() -> ExitCode {
-    if let Some(done) = compare::child() {
-        return done;
-    }
     let cli = Cli::parse();
     interrupt::listen();
     if cli.pin {
@@ -92,12 +87,10 @@ fn perform(scenario: &Scenario) -> Result<Report, Error> {
         Scenario::Sessions(options) => sessions::run(options),
         Scenario::Histories(options) => histories::run(options),
         Scenario::Ttl(options) => ttl::run(options),
-        Scenario::Timers(options) => timers::run(options),
         Scenario::Growth(options) => growth::run(options),
         Scenario::MassExpiry(options) => mass_expiry::run(options),
         Scenario::Faults(options) => faults::run(options),
         Scenario::Hostile(options) => hostile::run(options),
-        Scenario::Compare(options) => compare::run(options),
         Scenario::Soak(options) => soak::run(options),
     }
 }

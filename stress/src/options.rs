@@ -1,6 +1,5 @@
 //! The command line.
 
-mod compare;
 mod faults;
 mod growth;
 mod histories;
@@ -8,10 +7,8 @@ mod hostile;
 mod mass_expiry;
 mod sessions;
 mod soak;
-mod timers;
 mod ttl;
 
-pub use compare::{Compare, Group};
 pub use faults::Faults;
 pub use growth::{Grown, Growth};
 pub use histories::{Histories, On};
@@ -19,7 +16,6 @@ pub use hostile::Hostile;
 pub use mass_expiry::MassExpiry;
 pub use sessions::{Peer, Sessions};
 pub use soak::Soak;
-pub use timers::{Deadlines, Timers};
 pub use ttl::Ttl;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -85,14 +81,11 @@ Examples:
   stress ttl --row 53 --simulated
   stress ttl --mix FILE.csv --row 9 --seconds 30
   stress histories --threads 4 --keys 1 --seconds 60
-  stress timers --pollers 2 --deadlines uniform
-  stress timers --wheel
   stress growth --entries 10000000 --on map
   stress growth --bounded
   stress mass-expiry --entries 10000000 --pollers 2 --budget 1000
   stress faults --only threads_die
   stress hostile
-  stress compare --report compare.html
   stress soak --hours 8 --log soak.jsonl --report soak.html
 
 Exit status: 0 if every check holds, 1 if one does not, 2 if the scenario could not be run.
@@ -116,9 +109,6 @@ pub enum Scenario {
     /// Records what real threads do to few keys of all faces, and checks that it is linearizable
     #[command(after_help = histories::HELP)]
     Histories(Histories),
-    /// Timeouts as a server of remote calls has them: most are cancelled, some moved, the rest fires
-    #[command(after_help = timers::HELP)]
-    Timers(Timers),
     /// From the default size to many entries, from all threads, and back
     #[command(after_help = growth::HELP)]
     Growth(Growth),
@@ -131,9 +121,6 @@ pub enum Scenario {
     /// Keys, ids, floods and deadlines chosen for the worst, beside friendly ones
     #[command(after_help = hostile::HELP)]
     Hostile(Hostile),
-    /// The same work for each peer that can do it, side by side, and on how many threads
-    #[command(after_help = compare::HELP)]
-    Compare(Compare),
     /// All of them over and over, for hours
     #[command(after_help = soak::HELP)]
     Soak(Soak),

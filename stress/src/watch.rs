@@ -36,10 +36,8 @@ pub fn over(scenario: &Arc<Scenario>, limit: Duration) -> Result<Report, Error> 
         Scenario::Sessions(_) => "sessions",
         Scenario::Ttl(_) => "ttl",
         Scenario::Histories(_) => "histories",
-        Scenario::Timers(_) => "timers",
         Scenario::Growth(_) => "growth",
         Scenario::MassExpiry(_) => "mass-expiry",
-        Scenario::Compare(_) => "compare",
         // These look after what they run.
         Scenario::Faults(_) | Scenario::Hostile(_) | Scenario::Soak(_) => return perform(scenario),
     };

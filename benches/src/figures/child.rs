@@ -2,7 +2,6 @@
 
 use super::{growth, keyed, memory, timeouts as sleeps};
 use crate::peers::{Chosen, DashRemoveIf, Issued, Papaya, Peer, Scc, Sharded};
-use crate::{shared, timeouts};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -39,11 +38,8 @@ pub fn serve(args: &[String]) -> bool {
     };
     let answer = match task.as_str() {
         "memory" => with::<memory::Memory>(peer, entries),
-        "weight" => with::<memory::Weight>(peer, entries),
         "growth" => with::<growth::Growth>(peer, entries),
         "keyed" | "course" | "drops" => keyed::serve(task, peer, entries),
-        "shared" => shared::serve(peer, entries),
-        "timeouts" => timeouts::serve(peer, entries),
         "sleeps" => sleeps::serve(peer, entries),
         _ => None,
     };

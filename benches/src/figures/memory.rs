@@ -12,9 +12,6 @@ use std::time::{Duration, Instant};
 /// Fills, measures, drains, waits for the memory to go back.
 pub struct Memory;
 
-/// Fills and measures.
-pub struct Weight;
-
 /// How long memory gets to go back: longer than the timeout, at which buckets are looked at again.
 const PATIENCE: Duration = Duration::from_secs(40);
 
@@ -75,13 +72,6 @@ impl<P: Peer> Filled<P> {
             filled: resident(),
             took,
         }
-    }
-}
-
-impl Task for Weight {
-    fn run<P: Peer>(entries: usize) -> Value {
-        let Filled { before, filled, .. } = Filled::<P>::new(entries);
-        json!({ "name": P::NAME, "grown": filled - before })
     }
 }
 

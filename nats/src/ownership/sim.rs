@@ -105,7 +105,8 @@ impl Sim {
     fn node(&mut self, i: usize) -> Node {
         let incarnation = self.random.below(u64::MAX);
         let lease = Duration::from_micros(LEASE);
-        let mut machine = Ownership::new(&format!("w{i}"), incarnation, self.partitions, lease);
+        let mut machine =
+            Ownership::new(&format!("w{i}"), incarnation, self.partitions, lease, false);
         machine.rules = Rules {
             count_from_sending: self.bug != Bug::CountFromReply,
             wait_anew: self.bug != Bug::WaitNotAnew,
@@ -217,7 +218,7 @@ impl Sim {
                     let at = self.now + self.random.below(LEASE / 4);
                     self.push(at, i, Ev::Deliver(None, Event::Released { partition }));
                 }
-                Action::NameTaken | Action::Overtaken => {
+                Action::NameTaken | Action::Overtaken | Action::Left => {
                     self.nodes[i].alive = false;
                     let at = self.now + LEASE / 4;
                     self.push(at, i, Ev::Restart);

@@ -43,10 +43,15 @@ fn worker(brokers: &Brokers, name: &str) -> Worker {
 }
 
 impl Rig {
-    pub fn start() -> Rig {
+    /// Three brokers without streams.
+    pub fn bare() -> Rig {
         let brokers = Brokers::start(3).unwrap_or_else(|error| panic!("{error}"));
         let own = worker(&brokers, "rig");
-        let rig = Rig { own, brokers };
+        Rig { own, brokers }
+    }
+
+    pub fn start() -> Rig {
+        let rig = Rig::bare();
         rig.stream("in", "in.>");
         rig.stream("out", "out.>");
         rig.stream("dead", "it.dead.in");

@@ -18,32 +18,37 @@ type Owner = u32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
     Absent,
-    /// What has come before its init.
-    Early {
-        word: u8,
-        failed: bool,
-        due: Due,
-    },
-    /// Its init has come, and has yet to take over what was early.
-    Initing {
-        word: u8,
-        failed: bool,
-        owner: Owner,
-        due: Due,
-    },
-    /// It has, and has yet to say that it is in flight.
-    Merged {
-        word: u8,
-        failed: bool,
-        owner: Owner,
-        due: Due,
-    },
-    Live {
-        word: u8,
-        owner: Owner,
-        due: Due,
-    },
+    There(Root),
 }
+
+/// What there is of a root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Root {
+    stage: Stage,
+    /// XOR of what has come.
+    word: u8,
+    /// A fail has come, which the init tells. Never of a root in flight.
+    failed: bool,
+    /// The owner that the init has named; 0 before it.
+    owner: Owner,
+    due: Due,
+}
+
+/// How far a root has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Stage {
+    /// What there is has come before the init.
+    Early,
+    /// The init has come, and has yet to take over what was early.
+    Initing,
+    /// The init has taken that over, and has yet to say that the root is in flight.
+    Merged,
+    /// The root is in flight.
+    Live,
+}
+
+use Stage::{Early, Initing, Live, Merged};
+use State::{Absent, There};
 
 /// An end, and whose.
 type Told = Option<(Kind, Owner)>;
@@ -106,10 +111,8 @@ type Next = Vec<(State, Then)>;
 impl State {
     fn owner(self) -> Option<Owner> {
         match self {
-            State::Absent | State::Early { .. } => None,
-            State::Initing { owner, .. }
-            | State::Merged { owner, .. }
-            | State::Live { owner, .. } => Some(owner),
+            There(root) if root.stage != Early => Some(root.owner),
+            _ => None,
         }
     }
 
@@ -124,82 +127,73 @@ impl State {
             return;
         };
         let due = Due::after(call, timeout);
-        let live = |word, due| State::Live { word, owner, due };
         let is_mine = self.owner() == Some(owner);
-        let failed = Some((Kind::Failed, owner));
+        let told_failed = told == Some((Kind::Failed, owner));
+        let mut becomes = |state, then| next.push((state, then));
         match (memory, self) {
-            (0, State::Absent) if told.is_none() => next.push((live(xor, due), Then::Done)),
-            (0, State::Early { failed: true, .. }) if told == failed => {
-                next.push((State::Absent, Then::Done));
-            }
-            (
-                0,
-                State::Early {
+            (0, Absent) if told.is_none() => {
+                let (stage, word, failed) = (Live, xor, false);
+                let root = Root {
+                    stage,
                     word,
-                    failed: false,
-                    ..
-                },
-            ) => {
-                let failed = false;
-                next.push((
-                    State::Initing {
-                        word,
-                        failed,
-                        owner,
-                        due,
-                    },
-                    Then::Goes(TAKEN),
-                ));
+                    failed,
+                    owner,
+                    due,
+                };
+                becomes(There(root), Then::Done);
             }
-            (
-                TAKEN,
-                State::Initing {
-                    word, failed, due, ..
-                },
-            ) => {
-                let word = word ^ xor;
+            (0, There(root)) if root.stage == Early && root.failed && told_failed => {
+                becomes(Absent, Then::Done);
+            }
+            (0, There(root)) if root.stage == Early && !root.failed => {
+                let stage = Initing;
+                let taken = Root {
+                    stage,
+                    owner,
+                    due,
+                    ..root
+                };
+                becomes(There(taken), Then::Goes(TAKEN));
+            }
+            (TAKEN, There(root)) if root.stage == Initing => {
+                let (stage, word) = (Merged, root.word ^ xor);
+                let merged = Root {
+                    stage,
+                    word,
+                    owner,
+                    ..root
+                };
                 let then = if word == 0 { COMPLETE } else { OPEN };
-                next.push((
-                    State::Merged {
-                        word,
-                        failed,
+                becomes(There(merged), Then::Goes(then));
+            }
+            (OPEN | COMPLETE, There(root))
+                if root.stage == Merged && root.failed && told_failed =>
+            {
+                becomes(Absent, Then::Done);
+            }
+            (OPEN | COMPLETE, There(root)) if root.stage == Merged && !root.failed => {
+                let stage = Live;
+                let then = match memory {
+                    OPEN => Then::Done,
+                    _ => Then::Goes(CLOSING),
+                };
+                becomes(
+                    There(Root {
+                        stage,
                         owner,
-                        due,
-                    },
-                    Then::Goes(then),
-                ));
+                        ..root
+                    }),
+                    then,
+                );
             }
-            (OPEN | COMPLETE, State::Merged { failed: true, .. }) if told == failed => {
-                next.push((State::Absent, Then::Done));
+            (CLOSING, There(root))
+                if root.stage == Live && is_mine && told == Some((Kind::Acked, owner)) =>
+            {
+                becomes(Absent, Then::Done);
             }
-            (
-                OPEN,
-                State::Merged {
-                    word,
-                    failed: false,
-                    due,
-                    ..
-                },
-            ) => {
-                next.push((live(word, due), Then::Done));
-            }
-            (
-                COMPLETE,
-                State::Merged {
-                    word,
-                    failed: false,
-                    due,
-                    ..
-                },
-            ) => {
-                next.push((live(word, due), Then::Goes(CLOSING)));
-            }
-            (CLOSING, State::Live { .. }) if is_mine && told == Some((Kind::Acked, owner)) => {
-                next.push((State::Absent, Then::Done));
-            }
-            // Somebody else has ended it.
+            // Another call has ended it.
             (OPEN | COMPLETE | CLOSING, _) if !is_mine && told.is_none() => {
-                next.push((self, Then::Done));
+                becomes(self, Then::Done);
             }
             _ => {}
         }
@@ -209,89 +203,43 @@ impl State {
         let Did::Acked { xor, answer, told } = call.did else {
             return;
         };
+        let mut becomes = |state, then| next.push((state, then));
         if memory != 0 {
             let mine = self.owner().filter(|&owner| closing(owner) == memory);
             match (self, answer) {
-                (
-                    State::Live { owner, .. }
-                    | State::Merged {
-                        owner,
-                        failed: false,
-                        ..
-                    },
-                    Answer::Completed,
-                ) if mine.is_some() && told == Some((Kind::Acked, owner)) => {
-                    next.push((State::Absent, Then::Done));
+                (There(root), Answer::Completed)
+                    if (root.stage == Live || root.stage == Merged && !root.failed)
+                        && mine.is_some()
+                        && told == Some((Kind::Acked, root.owner)) =>
+                {
+                    becomes(Absent, Then::Done);
                 }
-                // Somebody else has ended it, or failed it while its init is under way.
-                (State::Merged { failed: true, .. }, Answer::NotLive) => {
-                    next.push((self, Then::Done));
+                // Another call has ended it, or failed it while its init is under way.
+                (There(root), Answer::NotLive) if root.stage == Merged && root.failed => {
+                    becomes(self, Then::Done);
                 }
-                (_, Answer::NotLive) if mine.is_none() => next.push((self, Then::Done)),
+                (_, Answer::NotLive) if mine.is_none() => becomes(self, Then::Done),
                 _ => {}
             }
             return;
         }
-        let counted = |word: u8, owner| match (answer, word) {
-            (Answer::Pending, 1..) => Some(Then::Done),
-            (Answer::Completed | Answer::NotLive, 0) => Some(Then::Goes(closing(owner))),
-            _ => None,
+        let root = match (self, answer) {
+            (There(root), _) => root,
+            (Absent, Answer::Held) => return becomes(early(call, xor, false), Then::Done),
+            (Absent, _) => return,
         };
-        match (self, answer) {
-            (State::Absent, Answer::Held) => next.push((early(call, xor, false), Then::Done)),
-            (State::Early { failed: true, .. }, Answer::Held) => next.push((self, Then::Done)),
-            (State::Early { word, due, .. }, Answer::Held) => {
-                let (word, failed) = (word ^ xor, false);
-                next.push((State::Early { word, failed, due }, Then::Done));
-            }
-            (
-                State::Initing { failed: true, .. } | State::Merged { failed: true, .. },
-                Answer::NotLive,
-            ) => next.push((self, Then::Done)),
-            (State::Initing { failed: true, .. } | State::Merged { failed: true, .. }, _) => {}
-            // Who has seen it as early may say so still.
-            (
-                State::Initing {
-                    word,
-                    failed,
-                    owner,
-                    due,
-                },
-                Answer::Held | Answer::Pending,
-            ) => {
-                let word = word ^ xor;
-                next.push((
-                    State::Initing {
-                        word,
-                        failed,
-                        owner,
-                        due,
-                    },
-                    Then::Done,
-                ));
-            }
-            (
-                State::Merged {
-                    word,
-                    failed,
-                    owner,
-                    due,
-                },
-                _,
-            ) => {
-                let word = word ^ xor;
-                let to = State::Merged {
-                    word,
-                    failed,
-                    owner,
-                    due,
-                };
-                next.extend(counted(word, owner).map(|then| (to, then)));
-            }
-            (State::Live { word, owner, due }, _) => {
-                let word = word ^ xor;
-                let to = State::Live { word, owner, due };
-                next.extend(counted(word, owner).map(|then| (to, then)));
+        let word = root.word ^ xor;
+        let counted = There(Root { word, ..root });
+        match (root.stage, answer) {
+            (Early, Answer::Held) if root.failed => becomes(self, Then::Done),
+            (Early, Answer::Held) => becomes(counted, Then::Done),
+            (Initing | Merged, Answer::NotLive) if root.failed => becomes(self, Then::Done),
+            (Initing | Merged, _) if root.failed => {}
+            // A call that has seen it as early may say so still.
+            (Initing, Answer::Held | Answer::Pending) => becomes(counted, Then::Done),
+            (Merged | Live, Answer::Pending) if word != 0 => becomes(counted, Then::Done),
+            (Merged | Live, Answer::Completed | Answer::NotLive) if word == 0 => {
+                becomes(counted, Then::Goes(closing(root.owner)));
             }
             _ => {}
         }
@@ -301,122 +249,51 @@ impl State {
         let Did::Failed { answer, told } = call.did else {
             return None;
         };
-        match (self, answer, told) {
-            (State::Absent, Some(Done::Held), None) => Some(early(call, 0, true)),
-            (State::Early { word, due, .. }, Some(Done::Held), None) => Some(State::Early {
-                word,
-                failed: true,
-                due,
-            }),
-            (
-                State::Initing { failed: true, .. } | State::Merged { failed: true, .. },
-                None,
-                None,
-            ) => Some(self),
-            (
-                State::Initing {
-                    word,
-                    failed: false,
-                    owner,
-                    due,
-                },
-                Some(Done::Now),
-                None,
-            ) => {
-                let failed = true;
-                Some(State::Initing {
-                    word,
-                    failed,
-                    owner,
-                    due,
-                })
-            }
-            (
-                State::Merged {
-                    word,
-                    failed: false,
-                    owner,
-                    due,
-                },
-                Some(Done::Now),
-                None,
-            ) => {
-                let failed = true;
-                Some(State::Merged {
-                    word,
-                    failed,
-                    owner,
-                    due,
-                })
-            }
-            (State::Live { owner, .. }, Some(Done::Now), Some(told)) => {
-                (told == (Kind::Failed, owner)).then_some(State::Absent)
+        let root = match (self, answer, told) {
+            (There(root), ..) => root,
+            (Absent, Some(Done::Held), None) => return Some(early(call, 0, true)),
+            (Absent, ..) => return None,
+        };
+        let failed = There(Root {
+            failed: true,
+            ..root
+        });
+        match (root.stage, answer, told) {
+            (Early, Some(Done::Held), None) => Some(failed),
+            (Initing | Merged, None, None) if root.failed => Some(self),
+            (Initing | Merged, Some(Done::Now), None) if !root.failed => Some(failed),
+            (Live, Some(Done::Now), Some(told)) => {
+                (told == (Kind::Failed, root.owner)).then_some(Absent)
             }
             _ => None,
         }
     }
 
     fn reset(self, call: &Call<Did>, timeout: u32, answer: Option<Done>) -> Option<Self> {
-        match (self, answer) {
-            (State::Absent, Some(Done::Held)) => Some(early(call, 0, false)),
-            (State::Early { word, failed, due }, Some(Done::Held)) => Some(State::Early {
-                word,
-                failed,
-                due: due.renewed(call, LONGEST)?,
-            }),
-            (State::Live { word, owner, due }, Some(Done::Now)) => Some(State::Live {
-                word,
-                owner,
-                due: due.renewed(call, timeout)?,
-            }),
-            (State::Initing { failed: true, .. } | State::Merged { failed: true, .. }, None) => {
-                Some(self)
-            }
-            (
-                State::Initing {
-                    word,
-                    failed: false,
-                    owner,
-                    due,
-                },
-                Some(Done::Now),
-            ) => Some(State::Initing {
-                word,
-                failed: false,
-                owner,
-                due: due.renewed(call, timeout)?,
-            }),
-            (
-                State::Merged {
-                    word,
-                    failed: false,
-                    owner,
-                    due,
-                },
-                Some(Done::Now),
-            ) => Some(State::Merged {
-                word,
-                failed: false,
-                owner,
-                due: due.renewed(call, timeout)?,
-            }),
-            _ => None,
-        }
+        let root = match (self, answer) {
+            (There(root), _) => root,
+            (Absent, Some(Done::Held)) => return Some(early(call, 0, false)),
+            (Absent, _) => return None,
+        };
+        let ticks = match (root.stage, answer) {
+            (Early, Some(Done::Held)) => LONGEST,
+            (Initing | Merged, None) if root.failed => return Some(self),
+            (Initing | Merged | Live, Some(Done::Now)) if !root.failed => timeout,
+            _ => return None,
+        };
+        let due = root.due.renewed(call, ticks)?;
+        Some(There(Root { due, ..root }))
     }
 
     /// That a poll has gone by: it may end what is early and due, and begin again.
     fn polled(self, call: &Call<Did>, since: u64, next: &mut Next) {
         match self {
-            State::Early { word, failed, due } => {
-                if due.has_come(call).is_some() {
-                    next.push((State::Absent, Then::Goes(CLOSING)));
+            There(root) if matches!(root.stage, Early | Live) => {
+                if root.stage == Early && root.due.has_come(call).is_some() {
+                    next.push((Absent, Then::Goes(CLOSING)));
                 }
-                let left = due.is_left(call, since);
-                next.extend(left.map(|due| (State::Early { word, failed, due }, Then::Done)));
-            }
-            State::Live { word, owner, due } => {
-                let left = due.is_left(call, since);
-                next.extend(left.map(|due| (State::Live { word, owner, due }, Then::Done)));
+                let left = root.due.is_left(call, since);
+                next.extend(left.map(|due| (There(Root { due, ..root }), Then::Done)));
             }
             other => next.push((other, Then::Done)),
         }
@@ -425,11 +302,13 @@ impl State {
 
 /// The first sign of a root. Early signs wait for as long as a root, the longest timeout.
 fn early(call: &Call<Did>, word: u8, failed: bool) -> State {
-    State::Early {
+    There(Root {
+        stage: Early,
         word,
         failed,
+        owner: 0,
         due: Due::after(call, LONGEST),
-    }
+    })
 }
 
 impl Model for Acks {
@@ -447,20 +326,11 @@ impl Model for Acks {
                 next.extend(state.reset(call, timeout, answer).map(done));
             }
             (Did::Duplicate, state) if state.owner().is_some() => next.push(done(state)),
-            (
-                Did::TimedOut { owner, due: told },
-                State::Live {
-                    owner: whose, due, ..
-                },
-            ) => {
-                let right = due.at(told).and_then(|due| due.has_come(call));
-                next.extend(
-                    right
-                        .filter(|_| owner == whose)
-                        .map(|_| done(State::Absent)),
-                );
+            (Did::TimedOut { owner, due: told }, There(root)) if root.stage == Live => {
+                let right = root.due.at(told).and_then(|due| due.has_come(call));
+                next.extend(right.filter(|_| owner == root.owner).map(|_| done(Absent)));
             }
-            (Did::Over, State::Absent) => next.push(done(State::Absent)),
+            (Did::Over, Absent) => next.push(done(Absent)),
             _ => {}
         }
     }

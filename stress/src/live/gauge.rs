@@ -27,10 +27,10 @@ pub struct Gauge {
     pub text: String,
 }
 
-impl Gauge {
-    /// What a tracker says.
-    pub fn of_tracker(tracker: &AckTracker) -> Self {
-        let metrics = tracker.metrics();
+/// A reading of an engine's metrics. A tracker's and a store's are of two types with these fields.
+macro_rules! of {
+    ($metrics:expr) => {{
+        let metrics = $metrics;
         Gauge {
             live: metrics.total.live,
             expired: metrics.total.expired,
@@ -39,18 +39,18 @@ impl Gauge {
             reaper: metrics.reaper_busy,
             ..Gauge::default()
         }
+    }};
+}
+
+impl Gauge {
+    /// What a tracker says.
+    pub fn of_tracker(tracker: &AckTracker) -> Self {
+        of!(tracker.metrics())
     }
 
     /// What a keyed store says.
     pub fn of_store(metrics: StoreMetrics) -> Self {
-        Gauge {
-            live: metrics.total.live,
-            expired: metrics.total.expired,
-            lateness: metrics.lateness,
-            shards: metrics.shards.iter().map(|shard| shard.live).collect(),
-            reaper: metrics.reaper_busy,
-            ..Gauge::default()
-        }
+        of!(metrics)
     }
 
     /// The largest shard beside the mean, and the smallest. `None` where nothing is to be compared.

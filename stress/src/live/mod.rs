@@ -22,7 +22,6 @@ const LINE: Duration = Duration::from_secs(1);
 /// A run as it is shown.
 pub struct Live {
     view: Option<View>,
-    scenario: &'static str,
     /// How far it will go, if that is known.
     length: Option<u64>,
     began: Instant,
@@ -41,9 +40,7 @@ impl Live {
         let now = Instant::now();
         let terminal = std::io::stderr().is_terminal();
         Live {
-            // A terminal that cannot be drawn on gets lines.
-            view: terminal.then(View::open).and_then(Result::ok),
-            scenario,
+            view: terminal.then(|| View::open(scenario, length.is_some())),
             length,
             began: now,
             read: now,
@@ -79,7 +76,7 @@ impl Live {
         let (at, gauge) = (self.began.elapsed(), gauge());
         watch::moved(position.rotate_left(32) ^ gauge.done);
         self.series.read(at, &gauge);
-        let Some(view) = &mut self.view else {
+        let Some(view) = &self.view else {
             self.line(at, gauge.done, &gauge.text);
             return;
         };
@@ -87,8 +84,7 @@ impl Live {
         let share = self
             .length
             .map(|length| position as f64 / length.max(1) as f64);
-        // What it cannot draw now it may draw next time.
-        let _ = view.draw(self.scenario, (at, share), &gauge, self.series.samples());
+        view.draw(at, share, &gauge, self.series.samples());
     }
 
     #[allow(clippy::cast_precision_loss)] // counts below 2^53

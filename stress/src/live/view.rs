@@ -3,269 +3,135 @@
 use super::{Gauge, Sample};
 use crate::latency::human;
 use crate::report::thousands;
-use ratatui::backend::{Backend, CrosstermBackend};
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Style, Stylize};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::{LineGauge, Paragraph, Sparkline, Wrap};
-use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
-use std::io::{self, Stderr};
+use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 
-/// Rows of it.
-const ROWS: u16 = 10;
-/// Columns of what stands before a row, and of its figures.
-const NAME: u16 = 12;
-const FIGURES: u16 = 46;
+/// The length of the bar that shows how far the run is.
+const LENGTH: u64 = 1000;
+/// Columns of what a figure was like over time.
+const COLUMNS: usize = 30;
+/// The heights of a column.
+const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A terminal with the view in its last rows.
+/// The last rows of the terminal.
 pub struct View {
-    terminal: Terminal<CrosstermBackend<Stderr>>,
+    scenario: &'static str,
+    rows: ProgressBar,
 }
 
 impl View {
-    /// Takes the rows.
-    ///
-    /// # Errors
-    ///
-    /// If the terminal does not say where its cursor is.
-    pub fn open() -> io::Result<Self> {
-        let terminal = Terminal::with_options(
-            CrosstermBackend::new(io::stderr()),
-            TerminalOptions {
-                viewport: Viewport::Inline(ROWS),
-            },
-        )?;
-        Ok(View { terminal })
+    /// Takes the rows. A run that does not know how far it will go has no bar.
+    pub fn open(scenario: &'static str, has_length: bool) -> Self {
+        let bar = if has_length { " {wide_bar:.cyan}" } else { "" };
+        let style = ProgressStyle::with_template(&format!("{{prefix:.bold}}{bar}\n{{msg}}"));
+        // The template is a constant, which the library accepts.
+        let style = style.expect("a valid template");
+        View {
+            scenario,
+            rows: ProgressBar::new(LENGTH).with_style(style),
+        }
     }
 
-    /// Draws it.
-    pub fn draw(
-        &mut self,
-        scenario: &str,
-        (at, share): (Duration, Option<f64>),
-        gauge: &Gauge,
-        samples: &[Sample],
-    ) -> io::Result<()> {
-        let show = Show {
-            scenario,
-            at,
-            share,
-            gauge,
-            samples,
-        };
-        self.terminal.draw(|frame| show.draw(frame)).map(drop)
+    /// Draws them.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to LENGTH
+    pub fn draw(&self, at: Duration, share: Option<f64>, gauge: &Gauge, samples: &[Sample]) {
+        let share = share.unwrap_or(0.0).clamp(0.0, 1.0);
+        self.rows.set_position((share * LENGTH as f64) as u64);
+        let seconds = at.as_secs_f64();
+        self.rows
+            .set_prefix(format!("{} {seconds:.1} s", self.scenario));
+        self.rows.set_message(text(gauge, samples));
     }
 
     /// Gives the rows back.
-    pub fn close(mut self) {
-        let _ = self.terminal.clear();
-        let _ = self.terminal.backend_mut().flush();
+    pub fn close(self) {
+        self.rows.finish_and_clear();
     }
-}
-
-/// What is drawn.
-struct Show<'a> {
-    scenario: &'a str,
-    at: Duration,
-    share: Option<f64>,
-    gauge: &'a Gauge,
-    samples: &'a [Sample],
 }
 
 /// A row: its name, its figures, and what it was like over time.
-type Row<'a> = (
-    &'static str,
-    String,
-    Option<Box<dyn Fn(&Sample) -> f64 + 'a>>,
-);
+type Row = (&'static str, String, Option<fn(&Sample) -> f64>);
 
-impl Show<'_> {
-    fn draw(&self, frame: &mut Frame<'_>) {
-        let rows = self.rows();
-        let heights = [Constraint::Length(1)]
-            .into_iter()
-            .chain(rows.iter().map(|_| Constraint::Length(1)))
-            .chain([Constraint::Min(1)]);
-        let areas = Layout::vertical(heights).split(frame.area());
-        self.head(frame, areas[0]);
-        for (row, area) in rows.iter().zip(&areas[1..]) {
-            self.row(frame, *area, row);
-        }
-        let last = areas[areas.len() - 1];
-        frame.render_widget(
-            Paragraph::new(self.gauge.text.as_str().dim()).wrap(Wrap { trim: true }),
-            last,
-        );
-    }
-
-    /// Scenario, time, how far it is, and whether all checks hold so far.
-    fn head(&self, frame: &mut Frame<'_>, area: Rect) {
-        let verdict = match self.gauge.violations {
-            0 => " all checks hold ".black().on_green(),
-            1 => " 1 violation ".white().on_red().bold(),
-            n => format!(" {n} violations ").white().on_red().bold(),
-        };
-        let title = format!("{} {:.1} s ", self.scenario, self.at.as_secs_f64());
-        let widths = [
-            Constraint::Length(width(&title)),
-            Constraint::Min(8),
-            Constraint::Length(width(&verdict.content) + 1),
-        ];
-        let [left, middle, right] = Layout::horizontal(widths).areas(area);
-        frame.render_widget(Line::from(title.bold()), left);
-        if let Some(share) = self.share {
-            let bar = LineGauge::default()
-                .filled_style(Style::default().fg(Color::Cyan))
-                .ratio(share.clamp(0.0, 1.0));
-            frame.render_widget(bar, middle);
-        }
-        frame.render_widget(Line::from(vec![Span::raw(" "), verdict]), right);
-    }
-
-    fn rows(&self) -> Vec<Row<'_>> {
-        let Some(now) = self.samples.last() else {
-            return Vec::new();
-        };
-        let gauge = self.gauge;
-        let mut rows: Vec<Row<'_>> = vec![(
-            "throughput",
-            format!("{}/s", thousands(now.per_s)),
-            Some(Box::new(|sample| sample.per_s)),
-        )];
-        if let Some(latency) = &gauge.latency {
-            rows.push((
-                "latency",
-                format!(
-                    "p50 {}  p99 {}  p99.9 {}",
-                    human(latency.p50),
-                    human(latency.p99),
-                    human(latency.p99_9)
-                ),
-                Some(Box::new(|sample| sample.latency_p99 as f64)),
-            ));
-        }
-        if self.samples.iter().any(|sample| sample.live > 0) {
-            rows.push((
-                "live",
-                thousands(gauge.live as f64),
-                Some(Box::new(|sample| sample.live as f64)),
-            ));
-        }
-        if gauge.expired > 0 {
-            rows.push((
-                "expired",
-                format!("{}/s", thousands(now.expired_per_s)),
-                Some(Box::new(|sample| sample.expired_per_s)),
-            ));
-        }
-        if now.lateness_p99 > 0 {
-            rows.push((
-                "lateness",
-                format!(
-                    "p50 {}  p99 {}",
-                    human(now.lateness_p50),
-                    human(now.lateness_p99)
-                ),
-                Some(Box::new(|sample| sample.lateness_p99 as f64)),
-            ));
-        }
-        if let Some((least, most)) = gauge.balance() {
-            rows.push((
-                "shards",
-                format!(
-                    "{} shards, {:.0} to {:.0} % of their mean",
-                    gauge.shards.len(),
-                    least * 100.0,
-                    most * 100.0
-                ),
-                None,
-            ));
-        }
-        if !gauge.reaper.is_zero() {
-            rows.push((
-                "reaper",
-                format!("{:.1} % of a core", now.reaper * 100.0),
-                Some(Box::new(|sample| sample.reaper)),
-            ));
-        }
-        rows.push((
-            "memory",
-            format!("{:.1} MiB", now.resident as f64 / (1 << 20) as f64),
-            Some(Box::new(|sample| sample.resident as f64)),
-        ));
-        rows
-    }
-
-    fn row(&self, frame: &mut Frame<'_>, area: Rect, (name, figures, over_time): &Row<'_>) {
-        let widths = [
-            Constraint::Length(NAME),
-            Constraint::Max(FIGURES),
-            Constraint::Min(0),
-        ];
-        let [left, middle, right] = Layout::horizontal(widths).areas(area);
-        frame.render_widget(Line::from((*name).cyan()), left);
-        frame.render_widget(Line::from(figures.as_str()), middle);
-        if let Some(over_time) = over_time {
-            let values: Vec<f64> = self.samples.iter().map(over_time).collect();
-            let bars = bars(&values, usize::from(right.width));
-            frame.render_widget(
-                Sparkline::default()
-                    .data(&bars)
-                    .max(BAR)
-                    .style(Style::default().fg(Color::Cyan)),
-                right,
-            );
-        }
-    }
-}
-
-/// The height of the highest bar.
-const BAR: u64 = 1000;
-
-/// All values in so many bars, as shares of the largest.
-fn bars(values: &[f64], width: usize) -> Vec<u64> {
-    let most = values.iter().copied().fold(0.0, f64::max);
-    if most <= 0.0 || width == 0 {
-        return Vec::new();
-    }
-    let columns = width.min(values.len());
-    let column = |at: usize| {
-        let (from, to) = (
-            at * values.len() / columns,
-            (at + 1) * values.len() / columns,
-        );
-        let part = &values[from..to];
-        part.iter().sum::<f64>() / part.len() as f64
+/// Whether all checks hold so far, a row for each figure that there is, and what the scenario says.
+fn text(gauge: &Gauge, samples: &[Sample]) -> String {
+    let checks = match gauge.violations {
+        0 => "all hold".into(),
+        1 => "1 violation".into(),
+        n => format!("{n} violations"),
     };
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to 1000
-    (0..columns)
-        .map(|at| (column(at) / most * BAR as f64) as u64)
-        .collect()
+    let head = [("checks", checks, None)].into_iter();
+    let lines = head.chain(rows(gauge, samples)).map(|(name, figures, of)| {
+        let bars = of.map_or(String::new(), |of| bars(samples.iter().map(of).collect()));
+        format!("{name:<12}{figures:<46}{bars}")
+    });
+    let lines: Vec<String> = lines.chain([gauge.text.clone()]).collect();
+    lines.join("\n")
 }
 
-fn width(text: &str) -> u16 {
-    u16::try_from(text.chars().count()).unwrap_or(u16::MAX)
+#[allow(clippy::cast_precision_loss)] // for the eye
+fn rows(gauge: &Gauge, samples: &[Sample]) -> Vec<Row> {
+    let Some(now) = samples.last() else {
+        return Vec::new();
+    };
+    let mut rows: Vec<Row> = Vec::new();
+    let mut row = |name, figures, of: fn(&Sample) -> f64| rows.push((name, figures, Some(of)));
+    row(
+        "throughput",
+        format!("{}/s", thousands(now.per_s)),
+        |sample| sample.per_s,
+    );
+    if let Some(latency) = &gauge.latency {
+        let [p50, p99, p99_9] = [latency.p50, latency.p99, latency.p99_9].map(human);
+        let figures = format!("p50 {p50}  p99 {p99}  p99.9 {p99_9}");
+        row("latency", figures, |sample| sample.latency_p99 as f64);
+    }
+    if samples.iter().any(|sample| sample.live > 0) {
+        row("live", thousands(gauge.live as f64), |sample| {
+            sample.live as f64
+        });
+    }
+    if gauge.expired > 0 {
+        let rate = format!("{}/s", thousands(now.expired_per_s));
+        row("expired", rate, |sample| sample.expired_per_s);
+    }
+    if now.lateness_p99 > 0 {
+        let [p50, p99] = [now.lateness_p50, now.lateness_p99].map(human);
+        row("lateness", format!("p50 {p50}  p99 {p99}"), |sample| {
+            sample.lateness_p99 as f64
+        });
+    }
+    if !gauge.reaper.is_zero() {
+        let share = format!("{:.1} % of a core", now.reaper * 100.0);
+        row("reaper", share, |sample| sample.reaper);
+    }
+    let mib = now.resident as f64 / (1 << 20) as f64;
+    row("memory", format!("{mib:.1} MiB"), |sample| {
+        sample.resident as f64
+    });
+    if let Some((least, most)) = gauge.balance() {
+        let (shards, least, most) = (gauge.shards.len(), least * 100.0, most * 100.0);
+        let figures = format!("{shards} shards, {least:.0} to {most:.0} % of their mean");
+        rows.push(("shards", figures, None));
+    }
+    rows
+}
+
+/// All values in so many columns at most, each as high as its share of the largest.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // below the number of heights
+fn bars(values: Vec<f64>) -> String {
+    let parts = values.chunks(values.len().div_ceil(COLUMNS).max(1));
+    let means = parts.map(|part| part.iter().sum::<f64>() / part.len() as f64);
+    let most = means.clone().fold(f64::MIN_POSITIVE, f64::max);
+    let highest = (HEIGHTS.len() - 1) as f64;
+    means
+        .map(|mean| HEIGHTS[(mean / most * highest).max(0.0) as usize])
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::latency::Latency;
-    use ratatui::backend::TestBackend;
-
-    fn drawn(gauge: &Gauge, samples: &[Sample], columns: u16) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(columns, ROWS)).unwrap();
-        let show = Show {
-            scenario: "ack",
-            at: Duration::from_secs(12),
-            share: Some(0.5),
-            gauge,
-            samples,
-        };
-        terminal.draw(|frame| show.draw(frame)).unwrap();
-        terminal.backend().to_string()
-    }
 
     #[test]
     fn it_shows_what_there_is_and_nothing_else() {
@@ -287,10 +153,9 @@ mod tests {
             reaper: 0.032,
             ..Sample::default()
         };
-        let text = drawn(&gauge, &[sample], 100);
+        let shown = text(&gauge, &[sample]);
         for part in [
-            "ack 12.0 s",
-            "all checks hold",
+            "all hold",
             "3.20 M/s",
             "p99 300 ns",
             "1.20 M",
@@ -298,30 +163,39 @@ mod tests {
             "3.2 % of a core",
             "7 failed",
         ] {
-            assert!(text.contains(part), "{part} is not in\n{text}");
+            assert!(shown.contains(part), "{part} is not in\n{shown}");
         }
-        let text = drawn(&Gauge::default(), &[Sample::default()], 100);
+        let shown = text(&Gauge::default(), &[Sample::default()]);
         for part in ["latency", "shards", "reaper", "expired", "live"] {
-            assert!(!text.contains(part), "{part} is in\n{text}");
+            assert!(!shown.contains(part), "{part} is in\n{shown}");
         }
     }
 
     #[test]
-    fn violations_are_in_it_and_a_narrow_terminal_is_no_matter() {
+    fn violations_are_in_it() {
         let gauge = Gauge {
             violations: 3,
             ..Gauge::default()
         };
-        assert!(drawn(&gauge, &[Sample::default()], 100).contains("3 violations"));
-        for columns in [1, 10, 30] {
-            drawn(&gauge, &[Sample::default(); 200], columns);
-        }
+        assert!(text(&gauge, &[Sample::default()]).contains("3 violations"));
     }
 
     #[test]
     fn bars_are_shares_of_the_largest() {
-        assert_eq!(bars(&[1.0, 2.0, 4.0], 3), [250, 500, 1000]);
-        assert_eq!(bars(&[1.0, 3.0, 4.0, 4.0], 2), [500, 1000]);
-        assert!(bars(&[0.0], 5).is_empty() && bars(&[1.0], 0).is_empty());
+        assert_eq!(bars(vec![0.0, 2.0, 4.0]), "▁▄█");
+        assert_eq!(bars((0..300).map(f64::from).collect()).chars().count(), 30);
+        assert_eq!((bars(vec![]), bars(vec![0.0])), ("".into(), "▁".into()));
+    }
+
+    /// Nothing is drawn where there is no terminal, and a run may end at any time.
+    #[test]
+    fn it_is_drawn_and_closed() {
+        for has_length in [true, false] {
+            let view = View::open("ack", has_length);
+            let (gauge, samples) = (Gauge::default(), [Sample::default(); 200]);
+            view.draw(Duration::from_secs(12), Some(2.0), &gauge, &samples);
+            assert_eq!(view.rows.prefix(), "ack 12.0 s");
+            view.close();
+        }
     }
 }

@@ -7,8 +7,6 @@ use std::time::Duration;
 
 /// The size that it is drawn at, in pixels; the page scales it.
 const SIZE: (u32, u32) = (640, 340);
-/// How high a bar across is, with its name.
-const RANGE: u32 = 58;
 /// Stand-ins for the page's variables: no chart has these colours.
 const INK: RGBColor = RGBColor(1, 1, 1);
 const GRID: RGBColor = RGBColor(2, 2, 2);
@@ -29,8 +27,6 @@ pub enum Unit {
     Count,
     /// How often in a second.
     PerSecond,
-    /// Nanoseconds, on a linear scale.
-    LinearNanos,
     /// A share of all, 0 to 1, in per cent.
     Share,
     /// A share of all, in per cent, on a scale by how much is left.
@@ -53,7 +49,6 @@ impl Unit {
         match self {
             Unit::Seconds => format!("{} s", short(place)),
             Unit::Nanos => scaled(10f64.powf(place), &["ns", "us", "ms", "s"]),
-            Unit::LinearNanos => scaled(place, &["ns", "us", "ms", "s"]),
             Unit::Bytes => scaled(place, &["B", "KB", "MB", "GB"]),
             Unit::Count => scaled(place, &["", "K", "M", "G"]),
             Unit::PerSecond => scaled(place, &["/s", "K/s", "M/s", "G/s"]),
@@ -130,8 +125,6 @@ pub enum Kind {
     Lines,
     /// A bar at each x.
     Bars,
-    /// A bar across for each line: to the value in its middle, with a stroke from its least to its greatest.
-    Ranges,
 }
 
 /// A chart.
@@ -199,7 +192,7 @@ impl Chart {
     pub fn is_empty(&self) -> bool {
         let least = match self.kind {
             Kind::Lines => 2,
-            Kind::Bars | Kind::Ranges => 1,
+            Kind::Bars => 1,
         };
         self.lines.iter().all(|line| line.points.len() < least)
     }
@@ -207,82 +200,19 @@ impl Chart {
     /// The lines that need to be told apart by their colours, with their numbers.
     pub fn legend(&self) -> impl Iterator<Item = (usize, &Line)> {
         let named = self.lines.iter().enumerate();
-        // Ranges have their names in the drawing.
-        named.filter(|(_, line)| self.kind != Kind::Ranges && !line.name.is_empty())
+        named.filter(|(_, line)| !line.name.is_empty())
     }
 
     /// Its drawing: an SVG element in the page's colours.
     pub fn draw(&self) -> String {
         let mut svg = String::new();
-        let size = match self.kind {
-            Kind::Lines | Kind::Bars => SIZE,
-            Kind::Ranges => {
-                let shown = self.ranges().count();
-                (SIZE.0, u32::try_from(shown).unwrap_or(1).max(1) * RANGE)
-            }
-        };
         {
-            let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+            let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
             // Into a string: nothing to fail but our own numbers, and these are finite.
-            let drawn = match self.kind {
-                Kind::Lines | Kind::Bars => self.draw_on(&area),
-                Kind::Ranges => self.draw_ranges(&area),
-            };
+            let drawn = self.draw_on(&area);
             debug_assert!(drawn.is_ok(), "{:?}", drawn.err());
         }
-        in_colours(&svg, size)
-    }
-
-    /// Of each line that has points its number, and the least, the middle and the greatest of its values.
-    fn ranges(&self) -> impl Iterator<Item = (usize, [f64; 3])> + '_ {
-        let lines = self.lines.iter().enumerate();
-        lines.filter_map(|(at, line)| {
-            let mut values: Vec<f64> = line.points.iter().map(|point| point.1.max(0.0)).collect();
-            values.sort_by(f64::total_cmp);
-            let middle = *values.get(values.len() / 2)?;
-            Some((at, [values[0], middle, values[values.len() - 1]]))
-        })
-    }
-
-    /// A name over each bar, its value behind it.
-    #[allow(clippy::cast_possible_truncation)] // pixels
-    fn draw_ranges(
-        &self,
-        area: &DrawingArea<SVGBackend<'_>, Shift>,
-    ) -> Result<(), Box<dyn std::error::Error>> {
-        let most = self
-            .ranges()
-            .map(|(_, [.., most])| most)
-            .fold(0.0, f64::max);
-        let (left, right) = (8.0, f64::from(SIZE.0) - 120.0);
-        let x = |value: f64| (left + value / most.max(f64::MIN_POSITIVE) * (right - left)) as i32;
-        let text = ("sans-serif", 19).into_font().color(&INK);
-        for (row, (line, [least, middle, most])) in self.ranges().enumerate() {
-            let top = row as i32 * RANGE as i32 + 4;
-            let name = self.lines[line].name.clone();
-            area.draw(&Text::new(name, (left as i32, top), text.clone()))?;
-            let (upper, lower) = (top + 25, top + 41);
-            area.draw(&Rectangle::new(
-                [(x(0.0), upper), (x(middle), lower)],
-                colour(line).filled(),
-            ))?;
-            if most > least {
-                let stroke = |from, to| PathElement::new(vec![from, to], INK.stroke_width(2));
-                let half = (upper + lower) / 2;
-                area.draw(&stroke((x(least), half), (x(most), half)))?;
-                for end in [x(least), x(most)] {
-                    area.draw(&stroke((end, half - 5), (end, half + 5)))?;
-                }
-            }
-            let value = self.y.unit.label(middle);
-            area.draw(&Text::new(
-                value,
-                (x(most).max(x(middle)) + 10, upper - 2),
-                text.clone(),
-            ))?;
-        }
-        area.present()?;
-        Ok(())
+        in_colours(&svg)
     }
 
     fn placed(&self) -> Vec<Vec<(f64, f64)>> {
@@ -351,7 +281,7 @@ impl Chart {
                     points.iter().copied(),
                     colour.stroke_width(2),
                 ))?,
-                Kind::Bars | Kind::Ranges => chart.draw_series(points.iter().map(|&(x, y)| {
+                Kind::Bars => chart.draw_series(points.iter().map(|&(x, y)| {
                     Rectangle::new(
                         [(x - bar * 0.45, 0.0), (x + bar * 0.45, y)],
                         colour.filled(),
@@ -401,7 +331,8 @@ fn hex(colour: RGBColor) -> String {
 }
 
 /// Puts the page's variables where their stand-ins are, and leaves the size to the page.
-fn in_colours(svg: &str, (width, height): (u32, u32)) -> String {
+fn in_colours(svg: &str) -> String {
+    let (width, height) = SIZE;
     let mut svg = svg
         .replace(&hex(INK), "var(--ink)")
         .replace(&hex(GRID), "var(--grid)")
@@ -422,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_drawing_has_the_pages_colours_only() {
-        for kind in [Kind::Lines, Kind::Bars, Kind::Ranges] {
+        for kind in [Kind::Lines, Kind::Bars] {
             let svg = chart(kind, Unit::PerSecond)
                 .with("one", [(0.0, 1.0), (1.0, 2.0)])
                 .with("two", [(0.0, 2.0), (1.0, 1.0)])
@@ -445,41 +376,12 @@ mod tests {
             vec![(0.0, 1e18), (1e12, 0.0)],
         ] {
             for unit in [Unit::Nanos, Unit::Count, Unit::Bytes, Unit::Share] {
-                for kind in [Kind::Lines, Kind::Bars, Kind::Ranges] {
+                for kind in [Kind::Lines, Kind::Bars] {
                     let svg = chart(kind, unit).with("", points.iter().copied()).draw();
                     assert!(svg.ends_with("</svg>\n"), "{svg}");
                 }
             }
         }
-    }
-
-    #[test]
-    fn ranges_are_from_the_least_to_the_greatest() {
-        let chart = chart(Kind::Ranges, Unit::LinearNanos)
-            .with("ours", [(0.0, 50.0), (0.5, 100.0), (1.0, 200.0)])
-            .with("nobody", [])
-            .with("theirs", [(0.0, 300.0), (0.5, 400.0), (1.0, 800.0)]);
-        let ranges: Vec<_> = chart.ranges().collect();
-        assert_eq!(
-            ranges,
-            [(0, [50.0, 100.0, 200.0]), (2, [300.0, 400.0, 800.0])]
-        );
-        assert_eq!(chart.legend().count(), 0);
-        let svg = chart.draw();
-        for part in [
-            ">\nours\n<",
-            ">\n100 ns\n<",
-            ">\n400 ns\n<",
-            "var(--line-2)",
-        ] {
-            assert!(svg.contains(part), "{part}: {svg}");
-        }
-        assert!(!svg.contains("nobody") && !svg.contains("var(--line-1)"));
-        // The bars are as long as the values: half of 512 pixels, and an eighth.
-        assert!(
-            svg.contains("width=\"256\"") && svg.contains("width=\"64\""),
-            "{svg}"
-        );
     }
 
     #[test]

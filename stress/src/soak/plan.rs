@@ -20,7 +20,7 @@ impl Turn {
 type Arguments = fn(&Turn, &Path) -> String;
 
 /// The scenarios of a cycle, each with what varies.
-const RUNS: [(&str, Arguments); 18] = [
+const RUNS: [(&str, Arguments); 16] = [
     ("ack", |turn, _| {
         format!(
             "ack --ids issued --order {} --batch {} --threads {} --in-flight {} --seconds {} --timeout 500ms --allowance 2m",
@@ -102,27 +102,6 @@ const RUNS: [(&str, Arguments); 18] = [
             turn.of(&["0.0005", "0", "0.001"]),
             turn.of(&[2, 3]),
             turn.of(&[65_536, 1_000])
-        )
-    }),
-    ("timers", |turn, _| {
-        format!(
-            "timers --deadlines {} --order {} --pollers {} --threads {} --in-flight {} --seconds {} --timeout 300ms --allowance 2m",
-            turn.of(&["heavy", "uniform", "fixed"]),
-            turn.of(&["shuffled", "fifo"]),
-            turn.of(&[0, 1, 2]),
-            turn.of(&[2, 3, 8, 4]),
-            turn.of(&[1_000, 100_000, 500_000]),
-            turn.seconds
-        )
-    }),
-    ("timers", |turn, _| {
-        format!(
-            "timers --wheel --deadlines {} --cancels {} --threads {} --in-flight {} --seconds {}",
-            turn.of(&["uniform", "heavy", "fixed"]),
-            turn.of(&[0.9, 0.5]),
-            turn.of(&[1, 2, 4]),
-            turn.of(&[1_000, 100_000]),
-            turn.seconds
         )
     }),
     ("growth", |turn, _| {

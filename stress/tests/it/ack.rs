@@ -1,6 +1,6 @@
 //! `stress ack`, end to end through the binary, about a second each; and what the program says of itself.
 
-use crate::common::{count, passed, stderr, stress, with_all};
+use crate::common::{self, count, failing, refused, stress, with_all};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
@@ -10,9 +10,7 @@ const HARD: &str =
                     --timeout 100ms --interval 1ms --in-flight 4000 --threads 3 --allowance 5s";
 
 fn run(args: &str) -> serde_json::Value {
-    let mut all = vec!["ack", "--json"];
-    all.extend(args.split_whitespace());
-    passed(&stress(&all))
+    common::run(&format!("ack {args}"))
 }
 
 fn hard(args: &str) -> serde_json::Value {
@@ -76,22 +74,19 @@ fn one_edge_that_comes_before_its_init() {
 
 #[test]
 fn options_that_make_no_sense_are_refused() {
-    for (args, why) in [
-        ("--fail-rate 0.9 --timeout-rate 0.9", "at most 1"),
-        ("--early-rate 0.5", "--ids chosen"),
-        ("--seconds 0", "above 0"),
-        ("--edges 0", "edges"),
-        ("--in-flight 0", "in-flight"),
-        ("--timeout 0s", "is zero"),
-        ("--timeout 1ms --interval 1s", "above the timeout"),
-        ("--interval 1us", "too short"),
-    ] {
-        let mut all = vec!["ack"];
-        all.extend(args.split_whitespace());
-        let output = stress(&all);
-        assert_eq!(output.status.code(), Some(2), "{args}");
-        assert!(stderr(&output).contains(why), "{args}: {}", stderr(&output));
-    }
+    refused(
+        "ack",
+        &[
+            ("--fail-rate 0.9 --timeout-rate 0.9", "at most 1"),
+            ("--early-rate 0.5", "--ids chosen"),
+            ("--seconds 0", "above 0"),
+            ("--edges 0", "edges"),
+            ("--in-flight 0", "in-flight"),
+            ("--timeout 0s", "is zero"),
+            ("--timeout 1ms --interval 1s", "above the timeout"),
+            ("--interval 1us", "too short"),
+        ],
+    );
 }
 
 /// In an open loop as many roots are begun as are due, whatever becomes of them, and each is timed from then.
@@ -114,9 +109,7 @@ fn the_help_has_examples() {
         help.contains("wordcount") && help.contains("Examples:"),
         "{help}"
     );
-    let unknown = stress(&["nonsense"]);
-    assert_eq!(unknown.status.code(), Some(2));
-    assert!(stderr(&unknown).contains("--help"));
+    refused("nonsense", &[("", "--help")]);
 }
 
 /// It says so, and begins; that all of it passes is `soak`'s matter.
@@ -143,12 +136,8 @@ fn a_check_that_fails_fails_the_run() {
     // No thread is punctual to 10 microseconds thousands of times.
     let args =
         "ack --seconds 0.3 --timeout-rate 1 --fail-rate 0 --duplicate-rate 0 --timeout 10ms \
-                --interval 10us --allowance 0s --in-flight 1000 --json";
-    let output = stress(&args.split_whitespace().collect::<Vec<_>>());
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{json}");
-    assert_eq!(json["checks"]["none_late"], false);
-    assert_eq!(json["checks"]["none_early"], true);
+                --interval 10us --allowance 0s --in-flight 1000";
+    let json = failing(args, "none_late", "none_early");
     assert_eq!(json["passed"], false);
     assert!(json["violations"]
         .to_string()

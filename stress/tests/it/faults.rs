@@ -1,14 +1,10 @@
 //! `stress faults` and `stress hostile`, end to end through the binary, small.
 
-use crate::common::{count, passed, stderr, stress};
-
-fn run(args: &str) -> serde_json::Value {
-    passed(&stress(&args.split_whitespace().collect::<Vec<_>>()))
-}
+use crate::common::{count, refused, run};
 
 #[test]
 fn every_fault_is_borne() {
-    let report = run("faults --size 2000 --threads 2 --stall 50ms --json");
+    let report = run("faults --size 2000 --threads 2 --stall 50ms");
     assert_eq!(report["checks"].as_object().unwrap().len(), 10);
     assert_eq!(count(&report, "faults"), 35);
     assert!(count(&report, "operations") > 35 * 200);
@@ -19,7 +15,7 @@ fn every_fault_is_borne() {
 
 #[test]
 fn every_attack_is_borne() {
-    let report = run("hostile --size 1000 --json");
+    let report = run("hostile --size 1000");
     let attacks = report["parameters"]["attacks"].as_array().unwrap();
     assert_eq!(attacks.len(), 10);
     for attack in attacks {
@@ -30,13 +26,12 @@ fn every_attack_is_borne() {
 
 #[test]
 fn what_is_unknown_is_refused() {
-    for (args, why) in [
-        ("faults --only dancing", "they are reaper_blocked"),
-        ("hostile --only dancing", "they are weak_hasher"),
-        ("faults --size 10", "size"),
-    ] {
-        let output = stress(&args.split_whitespace().collect::<Vec<_>>());
-        assert_eq!(output.status.code(), Some(2), "{args}");
-        assert!(stderr(&output).contains(why), "{args}: {}", stderr(&output));
-    }
+    refused(
+        "",
+        &[
+            ("faults --only dancing", "they are reaper_blocked"),
+            ("hostile --only dancing", "they are weak_hasher"),
+            ("faults --size 10", "size"),
+        ],
+    );
 }

@@ -1,11 +1,9 @@
 //! `stress histories`, end to end through the binary, a few seconds in all.
 
-use crate::common::{count, passed, stderr, stress};
+use crate::common::{self, count, refused};
 
 fn run(args: &str) -> serde_json::Value {
-    let mut all = vec!["histories", "--json"];
-    all.extend(args.split_whitespace());
-    passed(&stress(&all))
+    common::run(&format!("histories {args}"))
 }
 
 #[test]
@@ -31,17 +29,14 @@ fn one_key_and_four_threads() {
 
 #[test]
 fn options_that_make_no_sense_are_refused() {
-    for (args, why) in [
-        ("--threads 0", "threads"),
-        ("--keys 0", "keys"),
-        ("--operations 0", "operations"),
-        ("--seconds 0", "above 0"),
-        ("--on wheel", "map"),
-    ] {
-        let mut all = vec!["histories"];
-        all.extend(args.split_whitespace());
-        let output = stress(&all);
-        assert_eq!(output.status.code(), Some(2), "{args}");
-        assert!(stderr(&output).contains(why), "{args}: {}", stderr(&output));
-    }
+    refused(
+        "histories",
+        &[
+            ("--threads 0", "threads"),
+            ("--keys 0", "keys"),
+            ("--operations 0", "operations"),
+            ("--seconds 0", "above 0"),
+            ("--on wheel", "map"),
+        ],
+    );
 }

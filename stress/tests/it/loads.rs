@@ -1,54 +1,6 @@
-//! `stress timers`, `stress growth` and `stress mass-expiry`, end to end through the binary, about a second each.
+//! `stress growth` and `stress mass-expiry`, end to end through the binary, about a second each.
 
-use crate::common::{count, passed, stderr, stress, with_all};
-
-fn run(args: &str) -> serde_json::Value {
-    let args = args.split_whitespace().chain(["--json"]);
-    passed(&stress(&args.collect::<Vec<_>>()))
-}
-
-/// The checks of a run that fails.
-fn failing(args: &str) -> serde_json::Value {
-    let args: Vec<_> = args.split_whitespace().chain(["--json"]).collect();
-    let output = stress(&args);
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{json}");
-    json["checks"].clone()
-}
-
-#[test]
-fn timers_end_once_each_by_reaper_and_pollers() {
-    for more in [
-        "",
-        "--pollers 2 --deadlines uniform --order fifo",
-        "--deadlines fixed --cancels 0.2 --reschedules 0.5",
-    ] {
-        let report = with_all(&["fired", "cancelled"], 0.3, |seconds| {
-            run(&format!(
-                "timers --seconds {seconds} --in-flight 300 --threads 3 --timeout 40ms \
-                 --allowance 1m {more}"
-            ))
-        });
-        let ends = count(&report, "fired") + count(&report, "cancelled");
-        assert_eq!(count(&report, "scheduled"), ends, "{more}");
-        assert!(report["latency"]["schedule"]["count"].as_u64() > Some(0));
-    }
-}
-
-#[test]
-fn wheels_agree_with_the_model() {
-    for deadlines in ["fixed", "uniform", "heavy"] {
-        let all = ["fired", "cancelled", "rescheduled"];
-        let report = with_all(&all, 0.2, |seconds| {
-            run(&format!(
-                "timers --wheel --seconds {seconds} --in-flight 600 --threads 2 --timeout 100ms \
-                 --cancels 0.4 --reschedules 0.3 --deadlines {deadlines}"
-            ))
-        });
-        let ends = count(&report, "fired") + count(&report, "cancelled");
-        assert_eq!(count(&report, "scheduled"), ends);
-    }
-}
+use crate::common::{count, failing, refused, run};
 
 #[test]
 fn growth_of_all_kinds_and_back() {
@@ -94,27 +46,18 @@ fn in_simulated_time_it_is_exact() {
 
 #[test]
 fn a_check_that_fails_fails_the_run() {
-    let checks = failing("growth --entries 500000 --on issued --bytes-issued 1");
-    assert_eq!(checks["memory_per_entry"], false);
-    assert_eq!(checks["none_lost"], true);
-    // No thread is punctual to 10 microseconds thousands of times.
-    let checks = failing("timers --seconds 0.2 --timeout 20ms --interval 10us --allowance 0s");
-    assert_eq!(checks["none_late"], false);
-    assert_eq!(checks["none_early"], true);
+    let args = "growth --entries 500000 --on issued --bytes-issued 1";
+    failing(args, "memory_per_entry", "none_lost");
 }
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    for (args, why) in [
-        ("timers --cancels 0.6 --reschedules 0.6", "add up to 1.2"),
-        ("timers --wheel --pollers 1", "cannot be used with"),
-        ("timers --timeout 10us", "shorter than the --interval"),
-        ("growth --entries 5", "not in 1000"),
-        ("mass-expiry --simulated --pollers 0", "use at least 1"),
-        ("mass-expiry --intervals 10000 --interval 1m", "use fewer"),
-    ] {
-        let output = stress(&args.split(' ').collect::<Vec<_>>());
-        assert_eq!(output.status.code(), Some(2), "{args}");
-        assert!(stderr(&output).contains(why), "{args}: {}", stderr(&output));
-    }
+    refused(
+        "",
+        &[
+            ("growth --entries 5", "not in 1000"),
+            ("mass-expiry --simulated --pollers 0", "use at least 1"),
+            ("mass-expiry --intervals 10000 --interval 1m", "use fewer"),
+        ],
+    );
 }

@@ -2,7 +2,6 @@
 
 mod ack;
 mod common;
-mod compare;
 mod faults;
 mod histories;
 mod loads;

@@ -1,11 +1,9 @@
 //! `stress sessions`, end to end through the binary, about a second each.
 
-use crate::common::{count, passed, stderr, stress, with_all};
+use crate::common::{self, count, error, failing, refused, stderr, stress, with_all};
 
 fn run(args: &str) -> serde_json::Value {
-    let mut all = vec!["sessions", "--json"];
-    all.extend(args.split_whitespace());
-    passed(&stress(&all))
+    common::run(&format!("sessions {args}"))
 }
 
 fn rounds(args: &str) -> serde_json::Value {
@@ -103,50 +101,37 @@ fn a_report_in_a_file() {
     let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     assert_eq!(json["scenario"], "sessions");
     let nowhere = folder.path().join("none").join("report.json");
-    let output = stress(&[
-        "sessions",
-        "--seconds",
-        "0.1",
-        "--json",
-        nowhere.to_str().unwrap(),
-    ]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("cannot write"));
+    let nowhere = nowhere.to_str().unwrap();
+    let output = stress(&["sessions", "--seconds", "0.1", "--json", nowhere]);
+    error(&output, "cannot write");
 }
 
 #[test]
 fn options_that_make_no_sense_are_refused() {
-    for (args, why) in [
-        ("--simulated --pollers 0", "reaper does not notice"),
-        ("--removes 1", "nothing to remove"),
-        ("--contended --threads 1", "nobody meets alone"),
-        ("--tracker --strings", "cannot be used with"),
-        (
-            "--tracker --simulated --pollers 0",
-            "reaper does not notice",
-        ),
-        ("--peer zookeeper", "--contended"),
-        ("--keys 0", "keys"),
-        ("--longest 0", "longest"),
-        ("--interval 1us", "too short"),
-    ] {
-        let mut all = vec!["sessions"];
-        all.extend(args.split_whitespace());
-        let output = stress(&all);
-        assert_eq!(output.status.code(), Some(2), "{args}");
-        assert!(stderr(&output).contains(why), "{args}: {}", stderr(&output));
-    }
+    refused(
+        "sessions",
+        &[
+            ("--simulated --pollers 0", "reaper does not notice"),
+            ("--removes 1", "nothing to remove"),
+            ("--contended --threads 1", "nobody meets alone"),
+            ("--tracker --strings", "cannot be used with"),
+            (
+                "--tracker --simulated --pollers 0",
+                "reaper does not notice",
+            ),
+            ("--peer zookeeper", "--contended"),
+            ("--keys 0", "keys"),
+            ("--longest 0", "longest"),
+            ("--interval 1us", "too short"),
+        ],
+    );
 }
 
 #[test]
 fn a_check_that_fails_fails_the_run() {
     // No thread is punctual to 10 microseconds thousands of times.
-    let args = "sessions --seconds 0.3 --interval 10us --allowance 0s --json";
-    let output = stress(&args.split_whitespace().collect::<Vec<_>>());
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{json}");
-    assert_eq!(json["checks"]["none_late"], false);
-    assert_eq!(json["checks"]["none_early"], true);
+    let args = "sessions --seconds 0.3 --interval 10us --allowance 0s";
+    let json = failing(args, "none_late", "none_early");
     assert!(json["violations"]
         .to_string()
         .contains("later than promised"));

@@ -1,11 +1,9 @@
 //! `stress ttl`, end to end through the binary, about a second each; and what it says of tables that are wrong.
 
-use crate::common::{count, passed, stderr, stress, with_all};
+use crate::common::{self, count, error, failing, stress, with_all};
 
 fn run(args: &str) -> serde_json::Value {
-    let mut all = vec!["ttl", "--json"];
-    all.extend(args.split_whitespace());
-    passed(&stress(&all))
+    common::run(&format!("ttl {args}"))
 }
 
 fn names() -> Vec<&'static str> {
@@ -85,9 +83,7 @@ fn a_table_of_ones_own() {
         std::fs::write(&file, table).unwrap();
         let mut all = vec!["ttl", "--mix", &name];
         all.extend(args);
-        let output = stress(&all);
-        assert_eq!(output.status.code(), Some(2), "{why}");
-        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+        error(&stress(&all), why);
     };
     let wrong = row.replace("5:0.5", "five:0.5");
     refused(
@@ -106,27 +102,16 @@ fn a_table_of_ones_own() {
         &[],
         "line 1, column zipf_alpha: the table has no such column",
     );
-    let output = stress(&[
-        "ttl",
-        "--mix",
-        folder.path().join("none.csv").to_str().unwrap(),
-    ]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        stderr(&output).contains("cannot read"),
-        "{}",
-        stderr(&output)
+    let none = folder.path().join("none.csv");
+    error(
+        &stress(&["ttl", "--mix", none.to_str().unwrap()]),
+        "cannot read",
     );
 }
 
 #[test]
 fn a_check_that_fails_fails_the_run() {
     // No thread is punctual to a millisecond, without any allowance, thousands of times.
-    let args =
-        "ttl --seconds 0.5 --squeeze 10000 --keys 100000 --interval 10us --allowance 0s --json";
-    let output = stress(&args.split_whitespace().collect::<Vec<_>>());
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{json}");
-    assert_eq!(json["checks"]["none_late"], false);
-    assert_eq!(json["checks"]["none_early"], true);
+    let args = "ttl --seconds 0.5 --squeeze 10000 --keys 100000 --interval 10us --allowance 0s";
+    failing(args, "none_late", "none_early");
 }

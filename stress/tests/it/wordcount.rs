@@ -1,6 +1,6 @@
 //! `stress wordcount`, end to end through the binary, on small folders.
 
-use crate::common::{count, passed, stderr, stress};
+use crate::common::{self, count, error, passed, refused, stress};
 use std::path::Path;
 
 /// A folder with a few kinds of text in it: 3000 lines, 15,003 words.
@@ -23,9 +23,7 @@ fn corpus() -> tempfile::TempDir {
 }
 
 fn run(path: &Path, args: &str) -> serde_json::Value {
-    let mut all = vec!["wordcount", path.to_str().unwrap(), "--json"];
-    all.extend(args.split_whitespace());
-    passed(&stress(&all))
+    common::run(&format!("wordcount {} {args}", path.display()))
 }
 
 #[test]
@@ -123,46 +121,36 @@ fn the_default_is_the_sources_in_cargos_home() {
             .output()
             .unwrap()
     };
-    let output = run();
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        stderr(&output).contains("has no sources"),
-        "{}",
-        stderr(&output)
-    );
+    error(&run(), "has no sources");
     let sources = home.path().join("registry/src/index/a-crate-1.0.0");
     std::fs::create_dir_all(&sources).unwrap();
     std::fs::write(sources.join("lib.rs"), "fn main() {}\n").unwrap();
     assert_eq!(count(&passed(&run()), "words_counted"), 2);
 }
 
-/// The text of the error for a path that cannot be used.
-fn refused(path: &Path) -> String {
+/// A path cannot be used, for this reason, and nothing goes to standard output.
+fn unusable(path: &Path, why: &str) {
     let output = stress(&["wordcount".as_ref(), path.as_os_str(), "--json".as_ref()]);
-    assert_eq!(output.status.code(), Some(2));
+    error(&output, why);
     assert!(output.stdout.is_empty());
-    stderr(&output)
 }
 
 #[test]
 fn a_missing_path_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
-    let error = refused(&dir.path().join("gone"));
-    assert!(
-        error.contains("cannot read") && error.contains("exists"),
-        "{error}"
-    );
+    unusable(&dir.path().join("gone"), "cannot read");
+    unusable(&dir.path().join("gone"), "exists");
 }
 
 #[test]
 fn a_folder_without_text_is_an_error_that_says_what_is_there() {
     let dir = tempfile::tempdir().unwrap();
-    assert!(refused(dir.path()).contains("no file there"));
+    unusable(dir.path(), "no file there");
     std::fs::write(dir.path().join("empty"), "").unwrap();
-    assert!(refused(dir.path()).contains("all files are empty"));
+    unusable(dir.path(), "all files are empty");
     std::fs::write(dir.path().join("binary"), b"a\0b").unwrap();
-    assert!(refused(dir.path()).contains("skipped: 1 binary"));
-    assert!(refused(&dir.path().join("binary")).contains("skipped: 1 binary"));
+    unusable(dir.path(), "skipped: 1 binary");
+    unusable(&dir.path().join("binary"), "skipped: 1 binary");
 }
 
 #[cfg(unix)]
@@ -177,7 +165,7 @@ fn unreadable_files_are_skipped_and_an_unreadable_path_is_an_error() {
         // Whoever runs this may read everything; the same is tested with a file that vanishes.
         return;
     }
-    assert!(refused(&secret).contains("cannot read"));
+    unusable(&secret, "cannot read");
     std::fs::write(dir.path().join("open"), "y\n").unwrap();
     let report = run(dir.path(), "");
     assert_eq!(
@@ -194,20 +182,17 @@ fn unreadable_files_are_skipped_and_an_unreadable_path_is_an_error() {
 fn options_that_make_no_sense_are_refused() {
     let dir = corpus();
     let path = dir.path().to_str().unwrap();
-    for (args, why) in [
-        ("--drop 1.5", "from 0 to 1"),
-        ("--drop 0.6 --late 0.6", "at most 1"),
-        ("--max-pending 0", "max-pending"),
-        ("--spouts 4 --max-pending 3", "at least 4"),
-        ("--timeout 0s", "is zero"),
-        ("--timeout 1ms --interval 1s", "above the timeout"),
-        ("--timeout 10000y --interval 1ms", "too long"),
-        ("--timeout soon", "timeout"),
-    ] {
-        let mut all = vec!["wordcount", path];
-        all.extend(args.split_whitespace());
-        let output = stress(&all);
-        assert_eq!(output.status.code(), Some(2), "{args}");
-        assert!(stderr(&output).contains(why), "{args}: {}", stderr(&output));
-    }
+    refused(
+        &format!("wordcount {path}"),
+        &[
+            ("--drop 1.5", "from 0 to 1"),
+            ("--drop 0.6 --late 0.6", "at most 1"),
+            ("--max-pending 0", "max-pending"),
+            ("--spouts 4 --max-pending 3", "at least 4"),
+            ("--timeout 0s", "is zero"),
+            ("--timeout 1ms --interval 1s", "above the timeout"),
+            ("--timeout 10000y --interval 1ms", "too long"),
+            ("--timeout soon", "timeout"),
+        ],
+    );
 }

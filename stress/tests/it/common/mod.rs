@@ -12,6 +12,38 @@ pub fn stress<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Output {
         .expect("the binary runs")
 }
 
+fn words(args: &str) -> Vec<&str> {
+    args.split_whitespace().collect()
+}
+
+/// Runs `stress` with these words and `--json`; its object, all of whose checks hold.
+pub fn run(args: &str) -> serde_json::Value {
+    passed(&stress(&words(&format!("{args} --json"))))
+}
+
+/// The object of a run that fails because `fails` does not hold, although `holds` does.
+pub fn failing(args: &str, fails: &str, holds: &str) -> serde_json::Value {
+    let output = stress(&words(&format!("{args} --json")));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!(output.status.code(), Some(1), "{json}");
+    assert_eq!(json["checks"][fails], false, "{json}");
+    assert_eq!(json["checks"][holds], true, "{json}");
+    json
+}
+
+/// `stress` refuses a scenario with each of these options, and says why.
+pub fn refused(scenario: &str, cases: &[(&str, &str)]) {
+    for (args, why) in cases {
+        error(&stress(&words(&format!("{scenario} {args}"))), why);
+    }
+}
+
+/// That a run was refused, and said why.
+pub fn error(output: &Output, why: &str) {
+    assert_eq!(output.status.code(), Some(2), "{why}: {}", stderr(output));
+    assert!(stderr(output).contains(why), "{why}: {}", stderr(output));
+}
+
 /// What it printed to standard error.
 pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()

@@ -1,0 +1,744 @@
+//! Partitions with one owner each: what users see of [`crate::ownership`].
+//!
+//! A set of partitions has two streams. `APP+SET` stores one message for each subject: the number
+//! of partitions (`APP.partitions.SET.count`), each partition's record (`.own.P`: its owner) and
+//! what the owners have written (`.data.P.KEY`). `APP+SET+beats` stores in memory the latest beat
+//! of each worker (`.beat.WORKER`).
+//!
+//! A record's stream sequence is the owner's epoch, and its fence: the server takes an owner's
+//! write only while the record still has that sequence. Everything that earlier owners have written
+//! has a lower sequence than the record, so an owner that has read as far as its own record has
+//! read all.
+
+mod driver;
+
+use crate::ownership::Ownership;
+use crate::{clock, names, Nats, NatsError};
+use async_nats::jetstream::consumer::pull::{Config as Consumer, Stream as Messages};
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
+use async_nats::jetstream::context::{
+    GetStreamError, GetStreamErrorKind, PublishError, PublishErrorKind,
+};
+use async_nats::jetstream::response::Response;
+use async_nats::jetstream::stream::{Config as StreamConfig, StorageType, Stream};
+use async_nats::jetstream::{publish::PublishAck, ErrorCode};
+use async_nats::HeaderMap;
+use bytes::Bytes;
+use driver::{Driver, Told};
+use futures_util::StreamExt;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// The largest number of records that [`Held::write`] takes, which is the server's limit of a
+/// batch.
+pub const MOST_RECORDS: usize = 1000;
+/// The longest key, in bytes.
+const LONGEST_KEY: usize = 256;
+/// The headers of a record and of a beat.
+const OWNER: &str = "Expiry-Owner";
+const INCARNATION: &str = "Expiry-Incarnation";
+/// Marks the record of a key that was deleted, until the server forgets it.
+const DELETED: &str = "Expiry-Deleted";
+const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
+
+/// A set of partitions, and how a worker takes part in it.
+///
+/// | setting | default |
+/// |---|---|
+/// | [`lease`](Self::lease) | 10 s |
+/// | [`replicas`](Self::replicas) | 3 |
+#[derive(Debug, Clone)]
+#[must_use = "a set is joined by `join`"]
+pub struct PartitionSet {
+    nats: Nats,
+    set: String,
+    count: u32,
+    lease: Duration,
+    replicas: usize,
+}
+
+impl Nats {
+    /// A set of `count` partitions, 1 to 1,024, which the workers that join it share out. The first
+    /// worker that joins creates its streams; the number of partitions never changes.
+    ///
+    /// The name takes 1 to 64 of `[A-Za-z0-9_-]`.
+    pub fn partitions(&self, set: &str, count: u32) -> PartitionSet {
+        PartitionSet {
+            nats: self.clone(),
+            set: set.to_string(),
+            count,
+            lease: Duration::from_secs(10),
+            replicas: 3,
+        }
+    }
+}
+
+/// What happens to a worker's partitions.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Change {
+    /// The worker owns the partition. Where it owned it already, it has a new epoch: its lease had
+    /// run out, and nobody else has owned the partition in between.
+    Gained(Held),
+    /// Another worker is to have the partition. The worker finishes what it does there, and then
+    /// calls [`Partitions::release`].
+    Losing(u32),
+    /// Another worker has the partition, or may have it.
+    Lost(u32),
+    /// The worker owns nothing any more, and will not: another worker uses its name.
+    Ended(NatsError),
+}
+
+/// Counts of a worker's part in a set, since it joined.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PartitionStats {
+    /// The partitions that the worker may act for.
+    pub held: usize,
+    /// Beats that the brokers took.
+    pub beats: u64,
+    /// Beats, claims and releases that were refused or had no answer.
+    pub failures: u64,
+    /// Claims and releases that the worker sent.
+    pub claims: u64,
+    /// How often the worker began to watch the set anew.
+    pub watches: u64,
+}
+
+impl PartitionSet {
+    /// The time, at least a second, after which a worker that the others hear nothing of is taken
+    /// for dead. A new owner comes within two leases. A worker sends its beat four times in a
+    /// lease. All workers of a set have to name the same lease.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// The number of brokers, 1, 3 or 5, that store the set. It counts when the set is created.
+    pub fn replicas(mut self, replicas: usize) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// Joins the set. Creates it if it does not exist. Returns when the brokers have taken the
+    /// worker's first beat: at once, or after a lease where a worker of this name was there before.
+    ///
+    /// # Errors
+    ///
+    /// [`Name`](NatsError::Name); [`Setting`](NatsError::Setting): the lease, or the number of
+    /// partitions; [`OtherCount`](NatsError::OtherCount); [`NameTaken`](NatsError::NameTaken);
+    /// [`Refused`](NatsError::Refused), [`Unanswered`](NatsError::Unanswered).
+    pub async fn join(self) -> Result<Partitions, NatsError> {
+        names::check("set", &self.set)?;
+        let setting = |what, found: &dyn fmt::Debug, needed| NatsError::Setting {
+            what,
+            found: format!("{found:?}"),
+            needed,
+        };
+        if self.lease < Duration::from_secs(1) {
+            return Err(setting("lease", &self.lease, "1 s or more"));
+        }
+        if !(1..=1024).contains(&self.count) {
+            return Err(setting(
+                "the number of partitions",
+                &self.count,
+                "1 to 1024",
+            ));
+        }
+        let streams = self.streams().await?;
+        self.agree().await?;
+        let (tell, told) = mpsc::unbounded_channel();
+        let (change, changes) = mpsc::unbounded_channel();
+        let (joined, join) = oneshot::channel();
+        let shared = Arc::new(Shared {
+            machine: Mutex::new(self.machine(false)),
+            writing: (0..self.count)
+                .map(|_| tokio::sync::Mutex::new(()))
+                .collect(),
+            set: self,
+            counts: Counts::default(),
+        });
+        let driver = Driver::new(shared.clone(), streams, tell.clone(), change, joined);
+        let task = tokio::spawn(driver.run(told)).abort_handle();
+        let partitions = Partitions {
+            shared: shared.clone(),
+            changes,
+            tell,
+            task,
+        };
+        let wait = shared.set.lease * 2 + shared.set.nats.request_timeout();
+        match tokio::time::timeout(wait, join).await {
+            Ok(Ok(Ok(()))) => Ok(partitions),
+            Ok(Ok(Err(error))) => Err(error),
+            _ => Err(NatsError::Unanswered {
+                what: "join a set of partitions",
+                after: wait,
+            }),
+        }
+    }
+
+    fn machine(&self, anew: bool) -> Ownership {
+        // The client's inbox is a random name.
+        let incarnation = crate::ownership::hash_of(&self.nats.client().new_inbox());
+        Ownership::new(
+            self.nats.worker(),
+            incarnation,
+            self.count,
+            self.lease,
+            anew,
+        )
+    }
+
+    fn subject(&self, rest: impl fmt::Display) -> String {
+        format!("{}.partitions.{}.{rest}", self.nats.app(), self.set)
+    }
+
+    fn record(&self, partition: u32) -> String {
+        self.record_of(partition)
+    }
+
+    fn record_of(&self, partition: impl fmt::Display) -> String {
+        self.subject(format_args!("own.{partition}"))
+    }
+
+    fn stream(&self) -> String {
+        format!("{}+{}", self.nats.app(), self.set)
+    }
+
+    /// The two streams, created where they do not exist.
+    async fn streams(&self) -> Result<[Stream; 2], NatsError> {
+        let config = |name: String, subjects: &[&str], storage| StreamConfig {
+            name,
+            subjects: subjects.iter().map(|rest| self.subject(rest)).collect(),
+            storage,
+            num_replicas: self.replicas,
+            max_messages_per_subject: 1,
+            allow_atomic_publish: true,
+            allow_message_ttl: true,
+            ..StreamConfig::default()
+        };
+        let data = ["own.*", "data.>", "count"];
+        let data = config(self.stream(), &data, StorageType::File);
+        let beats = format!("{}+beats", self.stream());
+        let beats = config(beats, &["beat.*"], StorageType::Memory);
+        Ok([self.one_stream(data).await?, self.one_stream(beats).await?])
+    }
+
+    async fn one_stream(&self, config: StreamConfig) -> Result<Stream, NatsError> {
+        const WHAT: &str = "create the stream of a set of partitions";
+        let context = self.nats.context();
+        match context.get_stream(&config.name).await {
+            Ok(found) => return Ok(found),
+            Err(error) if is_missing(&error) => {}
+            Err(error) if error.kind() == GetStreamErrorKind::Request => {
+                return Err(self.nats.unanswered(WHAT));
+            }
+            Err(error) => return Err(refused(WHAT, &error)),
+        }
+        context.create_stream(config).await.map_err(|error| {
+            use async_nats::jetstream::context::CreateStreamErrorKind as Kind;
+            match error.kind() {
+                Kind::TimedOut | Kind::JetStreamUnavailable => self.nats.unanswered(WHAT),
+                _ => refused(WHAT, &error),
+            }
+        })
+    }
+
+    /// Stores the number of partitions, or compares it with the stored one.
+    async fn agree(&self) -> Result<(), NatsError> {
+        const WHAT: &str = "agree on the number of partitions";
+        let subject = self.subject("count");
+        let mut headers = HeaderMap::new();
+        headers.insert(EXPECTED, "0");
+        let count = self.count.to_string();
+        let stored = self
+            .nats
+            .store(subject.clone(), headers, count.into())
+            .await;
+        match stored.map_err(|error| (error.kind(), error)) {
+            Ok(_) => return Ok(()),
+            Err((PublishErrorKind::WrongLastSequence, _)) => {}
+            Err((PublishErrorKind::Other, error)) => return Err(refused(WHAT, &error)),
+            Err(_) => return Err(self.nats.unanswered(WHAT)),
+        }
+        let stream = self.nats.context().get_stream_no_info(self.stream()).await;
+        let stream = stream.map_err(|error| refused(WHAT, &error))?;
+        let found = stream.get_last_raw_message_by_subject(&subject).await;
+        let found = found.map_err(|error| refused(WHAT, &error))?;
+        let found = String::from_utf8_lossy(&found.payload).into_owned();
+        if found == self.count.to_string() {
+            return Ok(());
+        }
+        Err(NatsError::OtherCount {
+            set: self.set.clone(),
+            found,
+            asked: self.count,
+        })
+    }
+}
+
+fn is_missing(error: &GetStreamError) -> bool {
+    matches!(error.kind(), GetStreamErrorKind::JetStream(why)
+        if why.error_code() == ErrorCode::STREAM_NOT_FOUND)
+}
+
+fn refused(what: &'static str, why: &dyn fmt::Display) -> NatsError {
+    let why = why.to_string();
+    NatsError::Refused { what, why }
+}
+
+/// Reads the last message of each subject, in the order of the stream, and then what follows. The
+/// number says how many are there already.
+async fn last_of_each<I>(
+    stream: &Stream<I>,
+    subjects: Vec<String>,
+    heartbeat: Duration,
+) -> Result<(Messages, u64), String> {
+    let config = Consumer {
+        deliver_policy: DeliverPolicy::LastPerSubject,
+        ack_policy: AckPolicy::None,
+        filter_subjects: subjects,
+        inactive_threshold: Duration::from_secs(30),
+        num_replicas: 1,
+        memory_storage: true,
+        ..Consumer::default()
+    };
+    let consumer = stream.create_consumer(config).await;
+    let consumer = consumer.map_err(|error| error.to_string())?;
+    let messages = consumer
+        .stream()
+        .heartbeat(heartbeat)
+        .expires(heartbeat * 4)
+        .messages();
+    let messages = messages.await.map_err(|error| error.to_string())?;
+    Ok((messages, consumer.cached_info().num_pending))
+}
+
+#[derive(Default)]
+struct Counts {
+    beats: AtomicU64,
+    failures: AtomicU64,
+    claims: AtomicU64,
+    watches: AtomicU64,
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+struct Shared {
+    set: PartitionSet,
+    machine: Mutex<Ownership>,
+    /// One write of a partition is under way at a time.
+    writing: Box<[tokio::sync::Mutex<()>]>,
+    counts: Counts,
+}
+
+impl Shared {
+    /// The machine does not panic between two states.
+    fn machine(&self) -> MutexGuard<'_, Ownership> {
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A worker's part in a set of partitions. When it is dropped, the worker acts for no partition any
+/// more, and the others take its partitions after a lease; [`leave`](Self::leave) hands them over
+/// at once.
+pub struct Partitions {
+    shared: Arc<Shared>,
+    changes: mpsc::UnboundedReceiver<Change>,
+    tell: mpsc::UnboundedSender<Told>,
+    task: tokio::task::AbortHandle,
+}
+
+impl fmt::Debug for Partitions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stats = self.stats();
+        f.debug_tuple("Partitions")
+            .field(&self.shared.set)
+            .field(&stats)
+            .finish()
+    }
+}
+
+impl Partitions {
+    /// The next change. It returns none after [`Change::Ended`], and after [`leave`](Self::leave).
+    /// Nothing is lost when its future is dropped.
+    pub async fn next(&mut self) -> Option<Change> {
+        self.changes.recv().await
+    }
+
+    /// Lets go of a partition, after [`Change::Losing`]. Nothing happens at any other time.
+    pub fn release(&self, partition: u32) {
+        // An error says that this worker has ended.
+        let _ = self.tell.send(Told::Released(partition));
+    }
+
+    /// Gives up all partitions: `next` says [`Change::Losing`] for each, and returns none when all
+    /// have been released and the brokers know. Without the brokers that may take until they are
+    /// back; the partitions go to others after a lease in any case.
+    pub fn leave(&self) {
+        let _ = self.tell.send(Told::Leave);
+    }
+
+    /// Counts, without asking a broker.
+    #[must_use]
+    pub fn stats(&self) -> PartitionStats {
+        let Counts {
+            beats,
+            failures,
+            claims,
+            watches,
+        } = &self.shared.counts;
+        let [beats, failures, claims, watches] =
+            [beats, failures, claims, watches].map(|n| n.load(Ordering::Relaxed));
+        let (machine, now) = (self.shared.machine(), clock::now());
+        let held = (0..self.shared.set.count).filter(|p| machine.may_act(*p, now).is_some());
+        PartitionStats {
+            held: held.count(),
+            beats,
+            failures,
+            claims,
+            watches,
+        }
+    }
+}
+
+impl Drop for Partitions {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.shared.machine().abandon();
+    }
+}
+
+/// A partition that the worker owns, under one epoch. A clone is the same.
+#[derive(Clone)]
+pub struct Held {
+    shared: Arc<Shared>,
+    partition: u32,
+    epoch: u64,
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Held({} of {:?}, epoch {})",
+            self.partition, self.shared.set.set, self.epoch
+        )
+    }
+}
+
+impl Held {
+    /// Which partition it is, counted from 0.
+    #[must_use]
+    pub fn partition(&self) -> u32 {
+        self.partition
+    }
+
+    /// The fencing token: a later owner's is higher. Other systems that compare it refuse a late
+    /// owner as the brokers do.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Whether the worker may act as the owner. It may for three quarters of a lease after it sent
+    /// its last beat that the brokers took. No other worker acts in that time, if the machines'
+    /// monotonic clocks run at the same rate, to within a quarter. Costs a lock and a reading of
+    /// the clock.
+    #[must_use]
+    pub fn may_act(&self) -> bool {
+        self.shared.machine().may_act(self.partition, clock::now()) == Some(self.epoch)
+    }
+
+    fn late(&self) -> NatsError {
+        let (partition, epoch) = (self.partition, self.epoch);
+        NatsError::Late { partition, epoch }
+    }
+
+    fn data(&self, key: impl fmt::Display) -> String {
+        self.shared
+            .set
+            .subject(format_args!("data.{}.{key}", self.partition))
+    }
+
+    /// Writes records, all or none: at most [`MOST_RECORDS`]. A record without a value is deleted.
+    /// A key is 1 to 256 bytes of any kind. The brokers refuse the write if a later owner has
+    /// claimed the partition. One write of a partition is under way at a time; others wait for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Late`](NatsError::Late): another worker has claimed the partition, or may have. Nothing
+    /// was written. [`Setting`](NatsError::Setting): too many records, a key or a value too long.
+    /// [`Unanswered`](NatsError::Unanswered): the brokers may have taken the write or not; writing
+    /// the same again is harmless. [`Refused`](NatsError::Refused).
+    pub async fn write<K: AsRef<[u8]>>(
+        &self,
+        records: impl IntoIterator<Item = (K, Option<Bytes>)>,
+    ) -> Result<(), NatsError> {
+        let messages = self.messages(records)?;
+        let _one = self.shared.writing[self.partition as usize].lock().await;
+        if !self.may_act() {
+            return Err(self.late());
+        }
+        self.send(messages).await
+    }
+
+    /// Records as messages. The first one has the fence.
+    fn messages<K: AsRef<[u8]>>(
+        &self,
+        records: impl IntoIterator<Item = (K, Option<Bytes>)>,
+    ) -> Result<Vec<(String, HeaderMap, Bytes)>, NatsError> {
+        let limit = self.shared.set.nats.client().max_payload();
+        let too_large = |what, found: usize, needed| NatsError::Setting {
+            what,
+            found: format!("{found}"),
+            needed,
+        };
+        let mut messages = Vec::new();
+        for (key, value) in records {
+            let key = key.as_ref();
+            if key.is_empty() || key.len() > LONGEST_KEY {
+                return Err(too_large(
+                    "the length of a key",
+                    key.len(),
+                    "1 to 256 bytes",
+                ));
+            }
+            let mut headers = HeaderMap::new();
+            if value.is_none() {
+                headers.insert(DELETED, "1");
+                headers.insert("Nats-TTL", "60s");
+            }
+            let value = value.unwrap_or_default();
+            if value.len() + 512 > limit {
+                let needed = "512 bytes less than the server's `max_payload`";
+                return Err(too_large("the length of a value", value.len(), needed));
+            }
+            messages.push((self.data(encoded(key)), headers, value));
+        }
+        if messages.len() > MOST_RECORDS {
+            return Err(too_large(
+                "the number of records",
+                messages.len(),
+                "1000 or fewer",
+            ));
+        }
+        if let Some((_, headers, _)) = messages.first_mut() {
+            headers.insert(EXPECTED, self.epoch.to_string());
+            let fence = self.shared.set.record(self.partition);
+            headers.insert("Nats-Expected-Last-Subject-Sequence-Subject", fence);
+        }
+        Ok(messages)
+    }
+
+    /// Sends messages as one: a batch, where there are several.
+    async fn send(&self, messages: Vec<(String, HeaderMap, Bytes)>) -> Result<(), NatsError> {
+        const WHAT: &str = "write records of a partition";
+        let nats = &self.shared.set.nats;
+        let client = nats.client();
+        let id = client.new_inbox();
+        let last = messages.len();
+        for (number, (subject, mut headers, payload)) in (1..).zip(messages) {
+            if last > 1 {
+                headers.insert("Nats-Batch-Id", &id["_INBOX.".len()..]);
+                headers.insert("Nats-Batch-Sequence", number.to_string());
+            }
+            if number < last {
+                let sent = client.publish_with_headers(subject, headers, payload).await;
+                sent.map_err(|error| refused(WHAT, &error))?;
+                continue;
+            }
+            if last > 1 {
+                headers.insert("Nats-Batch-Commit", "1");
+            }
+            let asked = client.request_with_headers(subject, headers, payload);
+            let answer = tokio::time::timeout(nats.request_timeout(), asked).await;
+            let Ok(Ok(answer)) = answer else {
+                return Err(nats.unanswered(WHAT));
+            };
+            return match serde_json::from_slice(&answer.payload) {
+                Ok(Response::<PublishAck>::Ok(_)) => Ok(()),
+                Ok(Response::Err { error }) if is_late(error.error_code()) => Err(self.late()),
+                Ok(Response::Err { error }) => Err(refused(WHAT, &error)),
+                Err(error) => Err(refused(WHAT, &error)),
+            };
+        }
+        Ok(())
+    }
+
+    /// Reads everything that this and earlier owners have written: the key and the value of each
+    /// record that is not deleted.
+    ///
+    /// # Errors
+    ///
+    /// [`Late`](NatsError::Late); [`Unanswered`](NatsError::Unanswered): the brokers have not shown
+    /// all for 4 times the request timeout.
+    pub async fn load(&self) -> Result<BTreeMap<Vec<u8>, Bytes>, NatsError> {
+        const WHAT: &str = "read the records of a partition";
+        let nats = &self.shared.set.nats;
+        let wait = nats.request_timeout() * 4;
+        let all = async {
+            loop {
+                match self.read().await {
+                    Some(answer) => return answer,
+                    None => tokio::time::sleep(Duration::from_millis(100)).await,
+                }
+            }
+        };
+        tokio::time::timeout(wait, all)
+            .await
+            .unwrap_or(Err(NatsError::Unanswered {
+                what: WHAT,
+                after: wait,
+            }))
+    }
+
+    /// None: the brokers failed, and the caller reads again.
+    async fn read(&self) -> Option<Result<BTreeMap<Vec<u8>, Bytes>, NatsError>> {
+        let set = &self.shared.set;
+        let own = set.record(self.partition);
+        let prefix = self.data("");
+        let subjects = vec![own.clone(), format!("{prefix}>")];
+        let stream = set
+            .nats
+            .context()
+            .get_stream_no_info(set.stream())
+            .await
+            .ok()?;
+        let heartbeat = Duration::from_secs(1);
+        let (mut messages, _) = last_of_each(&stream, subjects, heartbeat).await.ok()?;
+        let (mut records, mut fence, mut expected) = (BTreeMap::new(), false, 1);
+        // The consumer may be at a broker that lags: it shows everything up to the record in time.
+        while let Some(Ok(message)) = messages.next().await {
+            let info = message.info().ok()?;
+            if info.consumer_sequence != expected {
+                return None;
+            }
+            expected += 1;
+            if message.subject.as_str() == own {
+                if info.stream_sequence != self.epoch {
+                    return (info.stream_sequence > self.epoch).then(|| Err(self.late()));
+                }
+                fence = true;
+            } else if let Some(key) = message.subject.strip_prefix(&*prefix).and_then(decoded) {
+                match header(&message.headers, DELETED) {
+                    Some(_) => records.remove(&key),
+                    None => records.insert(key, message.payload.clone()),
+                };
+            }
+            if fence && info.pending == 0 {
+                return Some(Ok(records));
+            }
+        }
+        None
+    }
+}
+
+/// The stream has another last sequence for the subject: the codes of one message and of a batch.
+fn is_late(code: ErrorCode) -> bool {
+    [ErrorCode::STREAM_WRONG_LAST_SEQUENCE, ErrorCode(10164)].contains(&code)
+}
+
+fn header<'a>(headers: &'a Option<HeaderMap>, name: &str) -> Option<&'a str> {
+    headers.as_ref()?.get(name).map(|value| value.as_str())
+}
+
+/// A key as one token of a subject: what is not in `[A-Za-z0-9_-]` becomes `=XX`.
+fn encoded(key: &[u8]) -> String {
+    let mut token = String::with_capacity(key.len());
+    for &byte in key {
+        if byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-' {
+            token.push(byte.into());
+        } else {
+            token += &format!("={byte:02X}");
+        }
+    }
+    token
+}
+
+fn decoded(token: &str) -> Option<Vec<u8>> {
+    let mut bytes = token.bytes();
+    let mut key = Vec::with_capacity(token.len());
+    while let Some(byte) = bytes.next() {
+        key.push(if byte == b'=' {
+            let mut digit = || char::from(bytes.next()?).to_digit(16);
+            u8::try_from(digit()? * 16 + digit()?).ok()?
+        } else {
+            byte
+        });
+    }
+    Some(key)
+}
+
+/// What an answer to a compare-and-swap says.
+fn swapped(answer: Result<PublishAck, PublishError>) -> Result<u64, Unswapped> {
+    answer
+        .map(|ack| ack.sequence)
+        .map_err(|error| match error.kind() {
+            PublishErrorKind::WrongLastSequence => Unswapped::Refused,
+            _ => Unswapped::Unanswered,
+        })
+}
+
+enum Unswapped {
+    Refused,
+    Unanswered,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{decoded, encoded};
+
+    #[test]
+    fn every_key_is_one_token_and_comes_back() {
+        for byte in 0..=u8::MAX {
+            let key = [b'a', byte, b'-'];
+            let token = encoded(&key);
+            assert!(!token.contains([' ', '.', '*', '>']) && token.is_ascii());
+            assert_eq!(decoded(&token).as_deref(), Some(&key[..]));
+        }
+        assert_eq!((decoded("=4"), decoded("=G0")), (None, None));
+    }
+
+    /// The late owner's own check has passed already when the other one claims.
+    #[cfg(feature = "brokers")]
+    #[tokio::test]
+    async fn the_brokers_refuse_a_write_that_is_late_on_its_way() {
+        use super::{Change, NatsError, EXPECTED};
+        let brokers = crate::brokers::Brokers::start(1).unwrap_or_else(|error| panic!("{error}"));
+        let options = crate::Options::new("it", "a").servers(brokers.servers());
+        let nats = crate::Nats::connect(options).await.unwrap();
+        let set = nats.partitions("set", 1).replicas(1);
+        let mut partitions = set.clone().join().await.unwrap();
+        let Some(Change::Gained(held)) = partitions.next().await else {
+            panic!("the only worker has the only partition");
+        };
+        drop(partitions);
+        let one = || vec![("a", Some("early".into()))];
+        let two = || vec![("a", Some("late".into())), ("b", Some("late".into()))];
+        held.send(held.messages(one()).unwrap()).await.unwrap();
+        let mut headers = async_nats::HeaderMap::new();
+        headers.insert(EXPECTED, held.epoch.to_string());
+        let claim = nats.store(set.record(0), headers, Default::default());
+        let epoch = claim.await.unwrap().sequence;
+        let (partition, late_epoch) = (0, held.epoch);
+        let late = NatsError::Late {
+            partition,
+            epoch: late_epoch,
+        };
+        for records in [one(), two()] {
+            let sent = held.send(held.messages(records).unwrap()).await;
+            assert_eq!(sent, Err(late.clone()));
+        }
+        assert_eq!(held.load().await, Err(late));
+        let successor = super::Held { epoch, ..held };
+        let found = successor.load().await.unwrap();
+        assert_eq!(found, [(b"a".to_vec(), "early".into())].into());
+    }
+}

@@ -1,0 +1,403 @@
+//! Carries the actions of [`Ownership`] out on NATS, and tells it what the brokers say.
+//!
+//! One task owns the dialogue. Requests run as tasks of their own, each with a time limit, and so
+//! does the watch; all of them tell the one task through a channel. A watch that ends, for whatever
+//! reason, tells so, and the machine asks for a new one. A watch that finds a stream made anew
+//! tells so too: the stream's sequences began again, so the worker loses everything and begins
+//! anew, as a new incarnation.
+
+use super::{count, header, last_of_each, swapped, Change, Held, Shared, Unswapped};
+use super::{EXPECTED, INCARNATION, OWNER};
+use crate::ownership::{Action, Event};
+use crate::{clock, NatsError};
+use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
+use async_nats::{HeaderMap, HeaderValue};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+const BEAT: &str = "Expiry-Beat";
+const LEAVING: &str = "Expiry-Leaving";
+
+/// What the task is told.
+pub(super) enum Told {
+    /// An answer to a request of this incarnation.
+    Answer(u64, Event),
+    /// The watch of this number shows something.
+    Watch(u64, Event),
+    /// The watch of this number found a stream made anew.
+    Anew(u64),
+    Released(u32),
+    Leave,
+}
+
+type Joined = oneshot::Sender<Result<(), NatsError>>;
+
+pub(super) struct Driver {
+    shared: Arc<Shared>,
+    streams: [Stream; 2],
+    tell: mpsc::UnboundedSender<Told>,
+    changes: mpsc::UnboundedSender<Change>,
+    joined: Option<Joined>,
+    /// The number of the current watch, and its task.
+    watch: u64,
+    watching: Option<AbortHandle>,
+    leaving: bool,
+    ended: bool,
+}
+
+impl Driver {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        streams: [Stream; 2],
+        tell: mpsc::UnboundedSender<Told>,
+        changes: mpsc::UnboundedSender<Change>,
+        joined: Joined,
+    ) -> Self {
+        Driver {
+            shared,
+            streams,
+            tell,
+            changes,
+            joined: Some(joined),
+            watch: 0,
+            watching: None,
+            leaving: false,
+            ended: false,
+        }
+    }
+
+    pub(super) async fn run(mut self, mut told: mpsc::UnboundedReceiver<Told>) {
+        let mut ticks = tokio::time::interval(self.shared.set.lease / 16);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        self.give(Event::Start);
+        while !self.ended {
+            let told = tokio::select! {
+                told = told.recv() => told.expect("this task has a sender"),
+                _ = ticks.tick() => {
+                    self.give(Event::Tick);
+                    continue;
+                }
+            };
+            match told {
+                Told::Answer(incarnation, event) => {
+                    if incarnation == self.shared.machine().incarnation() {
+                        self.give(event);
+                    }
+                }
+                Told::Watch(number, event) if number == self.watch => self.give(event),
+                Told::Anew(number) if number == self.watch => self.begin_anew().await,
+                Told::Watch(..) | Told::Anew(_) => {}
+                Told::Released(partition) => self.give(Event::Released { partition }),
+                Told::Leave => {
+                    self.leaving = true;
+                    self.give(Event::Leave);
+                }
+            }
+        }
+    }
+
+    /// The streams were made anew, or have to be: the worker loses everything.
+    async fn begin_anew(&mut self) {
+        let set = &self.shared.set;
+        let made = match set.streams().await {
+            Ok(streams) => set.agree().await.map(|()| streams),
+            Err(error) => Err(error),
+        };
+        match made {
+            Ok(streams) => self.streams = streams,
+            Err(error @ NatsError::OtherCount { .. }) => return self.end(error),
+            // The watch fails once more, and finds the same.
+            Err(_) => {}
+        }
+        let lost = {
+            let mut machine = self.shared.machine();
+            let lost = machine.abandon();
+            *machine = self.shared.set.machine(true);
+            lost
+        };
+        for partition in lost {
+            self.change(Change::Lost(partition));
+        }
+        self.give(Event::Start);
+        if self.leaving {
+            self.give(Event::Leave);
+        }
+    }
+
+    fn give(&mut self, event: Event) {
+        match &event {
+            Event::BeatConfirmed { .. } => count(&self.shared.counts.beats),
+            Event::BeatRefused { .. }
+            | Event::BeatUnanswered { .. }
+            | Event::ClaimRefused { .. }
+            | Event::ClaimUnanswered { .. } => count(&self.shared.counts.failures),
+            _ => {}
+        }
+        let beats = matches!(event, Event::BeatConfirmed { .. });
+        let mut actions = Vec::new();
+        self.shared.machine().on(clock::now(), event, &mut actions);
+        if beats {
+            self.answer_join(Ok(()));
+        }
+        for action in actions {
+            self.act(action);
+        }
+    }
+
+    fn answer_join(&mut self, answer: Result<(), NatsError>) -> bool {
+        self.joined
+            .take()
+            .is_some_and(|joined| joined.send(answer).is_ok())
+    }
+
+    fn change(&self, change: Change) {
+        // An error says that the user has dropped the receiver: this task is about to be aborted.
+        let _ = self.changes.send(change);
+    }
+
+    fn end(&mut self, error: NatsError) {
+        self.ended = true;
+        let lost = self.shared.machine().abandon();
+        for partition in lost {
+            self.change(Change::Lost(partition));
+        }
+        if !self.answer_join(Err(error.clone())) {
+            self.change(Change::Ended(error));
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Resync => self.watch_anew(),
+            Action::SendBeat {
+                expected,
+                beat,
+                leaving,
+                sent_at,
+            } => self.beat(expected, beat, leaving, sent_at),
+            Action::Claim {
+                partition,
+                expected,
+            } => self.claim(partition, expected, self.shared.set.nats.worker()),
+            Action::GiveUp {
+                partition,
+                expected,
+            } => self.claim(partition, expected, ""),
+            Action::ReadBack { partition } => self.read_back(partition),
+            Action::Gained { partition, epoch } => self.change(Change::Gained(Held {
+                shared: self.shared.clone(),
+                partition,
+                epoch,
+            })),
+            Action::Losing { partition } => self.change(Change::Losing(partition)),
+            Action::Lost { partition } => self.change(Change::Lost(partition)),
+            Action::Left => self.ended = true,
+            Action::NameTaken | Action::Overtaken => {
+                let worker = self.shared.set.nats.worker().to_string();
+                self.end(NatsError::NameTaken { worker });
+            }
+        }
+    }
+
+    /// Asks the brokers, in a task of its own.
+    fn ask(&self, request: impl std::future::Future<Output = Option<Event>> + Send + 'static) {
+        let (tell, incarnation) = (self.tell.clone(), self.shared.machine().incarnation());
+        tokio::spawn(async move {
+            if let Some(event) = request.await {
+                let _ = tell.send(Told::Answer(incarnation, event));
+            }
+        });
+    }
+
+    /// Writes a message, if its subject's last sequence is the expected one.
+    fn swap(
+        &self,
+        subject: String,
+        expected: u64,
+        headers: impl IntoIterator<Item = (&'static str, HeaderValue)>,
+        event: impl FnOnce(Result<u64, Unswapped>) -> Event + Send + 'static,
+    ) {
+        let mut all = HeaderMap::new();
+        all.insert(EXPECTED, expected.to_string());
+        for (name, value) in headers {
+            all.insert(name, value);
+        }
+        let (nats, limit) = (self.shared.set.nats.clone(), self.shared.set.lease / 2);
+        self.ask(async move {
+            let stored = nats.store(subject, all, Bytes::new());
+            let stored = tokio::time::timeout(limit, stored).await;
+            Some(event(stored.map_or(Err(Unswapped::Unanswered), swapped)))
+        });
+    }
+
+    fn beat(&self, expected: u64, beat: u64, leaving: bool, sent_at: Duration) {
+        let set = &self.shared.set;
+        let subject = set.subject(format_args!("beat.{}", set.nats.worker()));
+        let incarnation = self.shared.machine().incarnation();
+        let headers = [
+            (INCARNATION, incarnation.into()),
+            (BEAT, beat.into()),
+            (LEAVING, u64::from(leaving).into()),
+        ];
+        self.swap(subject, expected, headers, move |answer| match answer {
+            Ok(revision) => Event::BeatConfirmed { sent_at, revision },
+            Err(Unswapped::Refused) => Event::BeatRefused { sent_at },
+            Err(Unswapped::Unanswered) => Event::BeatUnanswered { sent_at },
+        });
+    }
+
+    fn claim(&self, partition: u32, expected: u64, owner: &str) {
+        count(&self.shared.counts.claims);
+        let subject = self.shared.set.record(partition);
+        let incarnation = self.shared.machine().incarnation();
+        let headers = [
+            (OWNER, HeaderValue::from(owner)),
+            (INCARNATION, incarnation.into()),
+        ];
+        self.swap(subject, expected, headers, move |answer| match answer {
+            Ok(revision) => Event::ClaimConfirmed {
+                partition,
+                revision,
+            },
+            Err(Unswapped::Refused) => Event::ClaimRefused { partition },
+            Err(Unswapped::Unanswered) => Event::ClaimUnanswered { partition },
+        });
+    }
+
+    /// The stream's leader answers. The machine asks again where there is no answer.
+    fn read_back(&self, partition: u32) {
+        let (stream, subject) = (self.streams[0].clone(), self.shared.set.record(partition));
+        self.ask(async move {
+            match stream.get_last_raw_message_by_subject(&subject).await {
+                Ok(found) => Some(record(partition, &Some(found.headers), found.sequence)),
+                Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => {
+                    Some(record(partition, &None, 0))
+                }
+                Err(_) => None,
+            }
+        });
+    }
+
+    fn watch_anew(&mut self) {
+        count(&self.shared.counts.watches);
+        self.watch += 1;
+        let (shared, streams) = (self.shared.clone(), self.streams.clone());
+        let (tell, number) = (self.tell.clone(), self.watch);
+        let told = tell.clone();
+        let watch = async move {
+            let show = |event| {
+                let _ = tell.send(Told::Watch(number, event));
+            };
+            let ended = watch(&shared, &streams, show).await;
+            if ended == Ended::Anew {
+                let _ = told.send(Told::Anew(number));
+            } else {
+                // What fails at once is not tried at once.
+                tokio::time::sleep(shared.set.lease / 16).await;
+                let _ = told.send(Told::Watch(number, Event::WatchLost));
+            }
+        };
+        let watching = tokio::spawn(watch).abort_handle();
+        if let Some(before) = self.watching.replace(watching) {
+            before.abort();
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Some(watching) = self.watching.take() {
+            watching.abort();
+        }
+    }
+}
+
+#[derive(PartialEq)]
+enum Ended {
+    Anew,
+    Failed,
+}
+
+/// Shows the records and the beats, until something fails.
+async fn watch(shared: &Shared, known: &[Stream; 2], show: impl Fn(Event)) -> Ended {
+    let set = &shared.set;
+    for known in known {
+        let known = known.cached_info();
+        match set.nats.context().get_stream(&known.config.name).await {
+            Ok(found) if found.cached_info().created == known.created => {}
+            Ok(_) => return Ended::Anew,
+            Err(error) if super::is_missing(&error) => return Ended::Anew,
+            Err(_) => return Ended::Failed,
+        }
+    }
+    let silence = set.lease;
+    let heartbeat = (set.lease / 4).min(Duration::from_secs(5));
+    let records = last_of_each(&known[0], vec![set.record_of("*")], heartbeat).await;
+    let beats = last_of_each(&known[1], vec![set.subject("beat.*")], heartbeat).await;
+    let (Ok((mut records, records_left)), Ok((mut beats, beats_left))) = (records, beats) else {
+        return Ended::Failed;
+    };
+    let mut left = [records_left, beats_left];
+    let mut expected = [1, 1];
+    let mut synced = false;
+    let own = set.nats.worker();
+    let mut own_seen = tokio::time::Instant::now();
+    loop {
+        if !synced && left == [0, 0] {
+            synced = true;
+            show(Event::Synced);
+        }
+        let (which, message) = tokio::select! {
+            message = records.next() => (0, message),
+            message = beats.next() => (1, message),
+            () = tokio::time::sleep_until(own_seen + silence) => return Ended::Failed,
+        };
+        let Some(Ok(message)) = message else {
+            return Ended::Failed;
+        };
+        let Ok(info) = message.info() else {
+            return Ended::Failed;
+        };
+        if info.consumer_sequence != expected[which] {
+            return Ended::Failed;
+        }
+        expected[which] += 1;
+        left[which] = left[which].min(info.pending);
+        let last = message.subject.rsplit('.').next().unwrap_or_default();
+        if which == 0 {
+            if let Ok(partition) = last.parse() {
+                show(record(partition, &message.headers, info.stream_sequence));
+            }
+        } else {
+            if last == own {
+                own_seen = tokio::time::Instant::now();
+            }
+            let number = |name| header(&message.headers, name).and_then(|text| text.parse().ok());
+            if let (Some(incarnation), Some(beat)) = (number(INCARNATION), number(BEAT)) {
+                show(Event::Watched {
+                    worker: last.to_string(),
+                    incarnation,
+                    beat,
+                    leaving: number(LEAVING) == Some(1),
+                    revision: info.stream_sequence,
+                });
+            }
+        }
+    }
+}
+
+/// A record as the machine knows it. What does not parse names nobody, and may be claimed.
+fn record(partition: u32, headers: &Option<HeaderMap>, revision: u64) -> Event {
+    let owner = header(headers, OWNER).filter(|owner| !owner.is_empty());
+    let incarnation = header(headers, INCARNATION).and_then(|text| text.parse().ok());
+    Event::Record {
+        partition,
+        owner: owner.map(String::from),
+        incarnation: incarnation.unwrap_or(0),
+        revision,
+    }
+}

@@ -1,0 +1,279 @@
+//! Partitions and their owners on three brokers.
+
+use crate::rig::{Rig, Worker};
+use expiry_nats::{Change, Held, NatsError, PartitionSet, Partitions};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+const LEASE: Duration = Duration::from_secs(2);
+const COUNT: u32 = 16;
+
+fn set(worker: &Worker) -> PartitionSet {
+    worker.nats.partitions("set", COUNT).lease(LEASE)
+}
+
+/// A worker that has joined, and what it was told.
+struct Member {
+    worker: Worker,
+    partitions: Partitions,
+    held: BTreeMap<u32, Held>,
+    lost: u32,
+    ended: Option<NatsError>,
+    /// Whether it lets go at once of what it is losing.
+    lets_go: bool,
+}
+
+impl Member {
+    fn join(rig: &Rig, name: &str) -> Member {
+        let worker = rig.worker(name);
+        let began = Instant::now();
+        loop {
+            match worker.runtime.block_on(set(&worker).join()) {
+                Ok(partitions) => {
+                    return Member {
+                        worker,
+                        partitions,
+                        held: BTreeMap::new(),
+                        lost: 0,
+                        ended: None,
+                        lets_go: true,
+                    }
+                }
+                Err(error) => assert!(began.elapsed() < 20 * LEASE, "{error}"),
+            }
+        }
+    }
+
+    /// Takes what it was told by now.
+    fn look(&mut self) {
+        let now = Duration::from_millis(1);
+        let next = |partitions: &mut Partitions| {
+            self.worker
+                .runtime
+                .block_on(async { tokio::time::timeout(now, partitions.next()).await })
+        };
+        while let Ok(Some(change)) = next(&mut self.partitions) {
+            match change {
+                Change::Gained(held) => {
+                    let before = self.held.insert(held.partition(), held.clone());
+                    assert!(before.is_none_or(|before| before.epoch() < held.epoch()));
+                }
+                Change::Losing(partition) if self.lets_go => {
+                    self.held.remove(&partition);
+                    self.partitions.release(partition);
+                }
+                Change::Lost(partition) => {
+                    self.lost += 1;
+                    self.held.remove(&partition);
+                }
+                Change::Ended(error) => self.ended = Some(error),
+                _ => {}
+            }
+        }
+    }
+
+    fn acting(&self) -> impl Iterator<Item = &Held> {
+        self.held.values().filter(|held| held.may_act())
+    }
+
+    fn write(
+        &self,
+        held: &Held,
+        records: &[(&str, Option<&'static str>)],
+    ) -> Result<(), NatsError> {
+        let records = records
+            .iter()
+            .map(|(key, value)| (key, value.map(Into::into)));
+        self.worker.runtime.block_on(held.write(records))
+    }
+
+    fn load(&self, held: &Held) -> Vec<(String, String)> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let found = self.worker.runtime.block_on(held.load()).unwrap();
+        found
+            .iter()
+            .map(|(key, value)| (text(key), text(value)))
+            .collect()
+    }
+
+    /// Stops the worker's only thread, as a suspended process would be.
+    fn stop(&self, time: Duration) {
+        self.worker
+            .runtime
+            .spawn(async move { std::thread::sleep(time) });
+    }
+}
+
+/// Whether each partition has one owner that acts, and each worker has some.
+fn shared_out(members: &mut [Member]) -> bool {
+    members.iter_mut().for_each(Member::look);
+    let mut owners = vec![0; COUNT as usize];
+    for held in members.iter().flat_map(Member::acting) {
+        owners[held.partition() as usize] += 1;
+    }
+    assert!(owners.iter().all(|n| *n <= 1), "{owners:?}");
+    owners.iter().all(|n| *n == 1) && members.iter().all(|m| m.acting().next().is_some())
+}
+
+#[test]
+fn what_an_owner_wrote_its_successor_reads_and_the_late_one_is_refused() {
+    let rig = Rig::bare();
+    let mut members = vec![Member::join(&rig, "a"), Member::join(&rig, "b")];
+    rig.until("both have some", || shared_out(&mut members));
+    let old: Vec<Held> = members[0].acting().cloned().collect();
+    for held in &old {
+        let many = [
+            ("one", Some("1")),
+            ("a.b *>", Some("2")),
+            ("gone", Some("3")),
+        ];
+        members[0].write(held, &many).unwrap();
+        members[0].write(held, &[("gone", None)]).unwrap();
+        members[0]
+            .write(held, &[("one", Some("4")), ("gone again", None)])
+            .unwrap();
+    }
+    // A worker is stopped for three leases. The other one has all after two.
+    let stopped = Instant::now();
+    members[0].stop(3 * LEASE);
+    let alone = std::slice::from_mut(&mut members[1]);
+    rig.until("the other has all", || shared_out(alone));
+    assert!(
+        stopped.elapsed() < 2 * LEASE + LEASE / 2,
+        "{:?}",
+        stopped.elapsed()
+    );
+    for held in &old {
+        let new = &members[1].held[&held.partition()];
+        assert!(new.epoch() > held.epoch() && !held.may_act());
+        let expected = [("a.b *>", "2"), ("one", "4")].map(|(k, v)| (k.into(), v.into()));
+        assert_eq!(members[1].load(new), expected);
+        members[1].write(new, &[("one", Some("5"))]).unwrap();
+    }
+    let (partition, epoch) = (old[0].partition(), old[0].epoch());
+    let late = Err(NatsError::Late { partition, epoch });
+    assert_eq!(members[0].write(&old[0], &[("one", Some("late"))]), late);
+    rig.until("both have some again", || shared_out(&mut members));
+    // One leaves: the other has all at once.
+    members[0].partitions.leave();
+    rig.until("it has left", || {
+        members[0].look();
+        members[1].look();
+        members[0].held.is_empty() && members[1].acting().count() == COUNT as usize
+    });
+    assert_eq!(members[0].ended, None);
+}
+
+#[test]
+fn an_engine_that_was_away_makes_no_owner_lose_anything() {
+    let rig = Rig::bare();
+    let mut members = vec![Member::join(&rig, "a"), Member::join(&rig, "b")];
+    rig.until("both have some", || shared_out(&mut members));
+    let before: Vec<Vec<u32>> = members
+        .iter()
+        .map(|m| m.held.keys().copied().collect())
+        .collect();
+    rig.brokers.kill(0);
+    rig.brokers.kill(1);
+    std::thread::sleep(3 * LEASE);
+    members.iter_mut().for_each(Member::look);
+    assert!(
+        members.iter().all(|m| m.acting().next().is_none()),
+        "a lease has run out"
+    );
+    rig.brokers.restart(0).unwrap();
+    rig.brokers.restart(1).unwrap();
+    rig.until("both act again", || shared_out(&mut members));
+    let after: Vec<Vec<u32>> = members
+        .iter()
+        .map(|m| m.held.keys().copied().collect())
+        .collect();
+    assert_eq!(before, after);
+    assert_eq!(members.iter().map(|m| m.lost).sum::<u32>(), 0);
+    // The beats' stream is deleted: both begin anew.
+    rig.delete_stream("it+set+beats");
+    rig.until("both have lost all", || {
+        members.iter_mut().for_each(Member::look);
+        members.iter().all(|m| m.lost > 0)
+    });
+    rig.until("both act again", || shared_out(&mut members));
+    // And all that was stored.
+    rig.delete_stream("it+set");
+    rig.until("both have lost all again", || {
+        members.iter_mut().for_each(Member::look);
+        members
+            .iter()
+            .all(|m| m.lost > COUNT / 2 || m.held.is_empty())
+    });
+    rig.until("both act once more", || shared_out(&mut members));
+}
+
+#[test]
+fn ten_workers_share_and_half_of_them_die() {
+    let rig = Rig::bare();
+    let names = (0..10).map(|n| format!("w{n}"));
+    let mut members: Vec<Member> = names.map(|name| Member::join(&rig, &name)).collect();
+    let one_owner_each = |members: &mut [Member]| {
+        members.iter_mut().for_each(Member::look);
+        members.iter().flat_map(Member::acting).count() == COUNT as usize
+    };
+    rig.until("one owner each", || one_owner_each(&mut members));
+    let killed = Instant::now();
+    members.truncate(5);
+    rig.until("one owner each", || one_owner_each(&mut members));
+    assert!(
+        killed.elapsed() < 2 * LEASE + LEASE / 2,
+        "{:?}",
+        killed.elapsed()
+    );
+    shared_out(&mut members);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let rig = Rig::bare();
+    let mut first = Member::join(&rig, "a");
+    rig.until("it has all", || {
+        shared_out(std::slice::from_mut(&mut first))
+    });
+    let asked = |set: PartitionSet| first.worker.runtime.block_on(set.join()).unwrap_err();
+    let nats = &first.worker.nats;
+    let setting = |error| matches!(error, NatsError::Setting { .. });
+    assert!(setting(asked(
+        nats.partitions("set", COUNT).lease(LEASE / 4)
+    )));
+    assert!(setting(asked(nats.partitions("set", 0))));
+    assert!(setting(asked(nats.partitions("set", 1025))));
+    assert!(matches!(
+        asked(nats.partitions("a.b", 1)),
+        NatsError::Name { .. }
+    ));
+    let (set_name, found) = ("set".to_string(), COUNT.to_string());
+    let other = NatsError::OtherCount {
+        set: set_name,
+        found,
+        asked: 17,
+    };
+    assert_eq!(asked(nats.partitions("set", 17)), other);
+    let worker = "a".to_string();
+    assert_eq!(asked(set(&first.worker)), NatsError::NameTaken { worker });
+    first.look();
+    assert_eq!((first.ended.clone(), first.lost), (None, 0));
+    let held = first.acting().next().unwrap();
+    let write = |records: Vec<(String, Option<bytes::Bytes>)>| {
+        first.worker.runtime.block_on(held.write(records))
+    };
+    let many = (0..1001)
+        .map(|n| (n.to_string(), Some("x".into())))
+        .collect::<Vec<_>>();
+    assert!(setting(write(many.clone()).unwrap_err()));
+    assert!(setting(write(vec![(String::new(), None)]).unwrap_err()));
+    assert!(setting(write(vec![("k".repeat(257), None)]).unwrap_err()));
+    let large = vec![0; first.worker.nats.client().max_payload()];
+    assert!(setting(
+        write(vec![("k".into(), Some(large.into()))]).unwrap_err()
+    ));
+    write(many[..1000].to_vec()).unwrap();
+    assert_eq!(first.load(held).len(), 1000);
+    write(Vec::new()).unwrap();
+}
