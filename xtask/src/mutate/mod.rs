@@ -167,7 +167,8 @@ fn changed() -> Result<HashSet<String>, String> {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     };
     let base = git(&["merge-base", "main", "HEAD"]).unwrap_or_else(|_| "HEAD".into());
-    let files = git(&["diff", "--name-only", base.trim()])?;
+    let mut files = git(&["diff", "--name-only", base.trim()])?;
+    files += &git(&["ls-files", "--others", "--exclude-standard"])?;
     Ok(files.lines().map(String::from).collect())
 }
 

@@ -25,9 +25,9 @@ fn differs(number: usize) {
         let path = std::env::var_os("EXPIRY_MUTANT_SEEN")?;
         Some((std::fs::File::create(path).unwrap(), Mutex::default()))
     });
-    if let Some((mut file, numbers)) = seen.as_ref() {
+    if let Some((file, numbers)) = seen {
         if numbers.lock().unwrap().insert(number) {
-            file.write_all(format!("{number}\n").as_bytes()).unwrap();
+            (&*file).write_all(format!("{number}\n").as_bytes()).unwrap();
         }
     }
 }
