@@ -75,19 +75,14 @@ pub enum WhenFull {
 /// A `None` of [`next_within`](Self::next_within) is both: nothing has come yet, or nothing will. A thread that must part the two is
 /// told by the program, which shuts down first: from then on [`try_next`](Self::try_next) until `None` gets what is left.
 pub struct Receiver<T> {
-    ends: Own<(
-        crossbeam_channel::Receiver<T>,
-        crossbeam_channel::Receiver<T>,
-    )>,
+    ends: Own<(crossbeam_channel::Receiver<T>, crossbeam_channel::Receiver<T>)>,
     #[cfg(feature = "async")]
     pub(crate) listeners: Arc<Listeners>,
 }
 
 impl<T> fmt::Debug for Receiver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receiver")
-            .field("len", &self.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Receiver").field("len", &self.len()).finish_non_exhaustive()
     }
 }
 
@@ -376,10 +371,7 @@ struct Own<T> {
 
 impl<T> Own<T> {
     fn new(ends: T) -> Self {
-        Own {
-            ends: ManuallyDrop::new(ends),
-            process: process::current(),
-        }
+        Own { ends: ManuallyDrop::new(ends), process: process::current() }
     }
 
     /// `None` in the child of a fork.
@@ -390,10 +382,7 @@ impl<T> Own<T> {
 
 impl<T: Clone> Clone for Own<T> {
     fn clone(&self) -> Self {
-        Own {
-            ends: self.ends.clone(),
-            process: self.process,
-        }
+        Own { ends: self.ends.clone(), process: self.process }
     }
 }
 

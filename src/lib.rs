@@ -104,10 +104,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The models reach what they need, not everything, and some of the sizes are 1.
-#![cfg_attr(
-    expiry_loom,
-    allow(dead_code, clippy::modulo_one, clippy::unnecessary_min_or_max)
-)]
+#![cfg_attr(expiry_loom, allow(dead_code, clippy::modulo_one, clippy::unnecessary_min_or_max))]
 
 #[cfg(all(doctest, feature = "async"))]
 #[doc = include_str!("../README.md")]
@@ -207,10 +204,7 @@ pub mod guide {
     pub mod timeouts {}
 
     #[cfg(all(feature = "metrics", feature = "serde", feature = "tracing"))]
-    #[cfg_attr(
-        docsrs,
-        doc(cfg(all(feature = "metrics", feature = "serde", feature = "tracing")))
-    )]
+    #[cfg_attr(docsrs, doc(cfg(all(feature = "metrics", feature = "serde", feature = "tracing"))))]
     #[doc = include_str!("../docs/guide/operations.md")]
     pub mod operations {}
 

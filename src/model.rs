@@ -53,10 +53,7 @@ impl Index {
     /// Publishes `slot` under `hash` unless `accept` takes one that is there.
     pub fn insert(&self, hash: u32, slot: u32, mut accept: impl FnMut(u32) -> bool) -> Inserted {
         let mut crowded = false;
-        match self
-            .0
-            .insert(&self.1.pin(), hash, slot, &mut crowded, &mut accept)
-        {
+        match self.0.insert(&self.1.pin(), hash, slot, &mut crowded, &mut accept) {
             Insert::Done => Inserted::Done,
             Insert::Found => Inserted::Found,
             Insert::Full => Inserted::Full,
@@ -114,9 +111,7 @@ impl Index {
 
     /// Takes the word of a slot away. True if a copy may be on its way, so that the slot must rest.
     pub fn remove(&self, hash: u32, slot: u32) -> bool {
-        self.0
-            .remove(&self.1.pin(), hash, slot, ANYWHERE, |_| false)
-            == Removed::Copied
+        self.0.remove(&self.1.pin(), hash, slot, ANYWHERE, |_| false) == Removed::Copied
     }
 
     /// As [`remove`](Self::remove), by who has found the slot by its candidate.
@@ -124,9 +119,7 @@ impl Index {
         let candidate = self.0.candidate(hash);
         let found = candidate.filter(|candidate| candidate.slot() == slot);
         let position = found.map_or(ANYWHERE, |candidate| candidate.position());
-        self.0
-            .remove(&self.1.pin(), hash, slot, position, |_| false)
-            == Removed::Copied
+        self.0.remove(&self.1.pin(), hash, slot, position, |_| false) == Removed::Copied
     }
 
     /// Installs a successor of twice the size.
@@ -159,8 +152,7 @@ impl Index {
         tail: impl Fn(u32) -> u32,
         is_live: impl Fn() -> bool,
     ) {
-        self.0
-            .swing(&self.1.pin(), hash, seen, target, tail, is_live);
+        self.0.swing(&self.1.pin(), hash, seen, target, tail, is_live);
     }
 
     /// The slot that the likeliest word under `hash` names, and where in its home that word is.
@@ -243,13 +235,7 @@ struct Pair {
     word: AtomicU64,
 }
 
-fields!(
-    Pair,
-    AtomicU32 {
-        key: AtomicU64::new(0),
-        word: AtomicU64::new(0),
-    }
-);
+fields!(Pair, AtomicU32 { key: AtomicU64::new(0), word: AtomicU64::new(0) });
 
 impl Store {
     /// A store of one shard, with memory for its first chunk.
@@ -289,10 +275,7 @@ impl Store {
     #[must_use]
     pub fn tenant(&self, id: u32) -> (u64, u64) {
         let slot = self.0.slot(id).expect("a slot");
-        (
-            slot.fields().key.load(Ordering::Acquire),
-            slot.fields().word.load(Ordering::Acquire),
-        )
+        (slot.fields().key.load(Ordering::Acquire), slot.fields().word.load(Ordering::Acquire))
     }
 
     /// Frees a slot that the caller owns.
@@ -321,10 +304,7 @@ impl Mail {
         for chunk in 0..chunks {
             slots.ensure(chunk).expect("memory for a chunk");
         }
-        Mail {
-            slots,
-            inbox: Inbox::new(),
-        }
+        Mail { slots, inbox: Inbox::new() }
     }
 
     /// Lowers the next expiration of a bucket, and pushes the bucket if that lowered it. False if it was closed.

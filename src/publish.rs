@@ -35,11 +35,7 @@ impl Labels {
     /// overwrite each other.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
-        Labels {
-            own: Vec::new(),
-            all: vec![Label::new("name", name.into())],
-            by_shard: false,
-        }
+        Labels { own: Vec::new(), all: vec![Label::new("name", name.into())], by_shard: false }
     }
 
     /// One more label. Not `name`, `shard` or `le`, which are taken.
@@ -105,16 +101,12 @@ impl Out<'_> {
     }
 
     fn counter(&self, counter: &Counter, value: u64) {
-        self.recorder
-            .register_counter(&self.labelled(counter.0, None), &METADATA)
-            .absolute(value);
+        self.recorder.register_counter(&self.labelled(counter.0, None), &METADATA).absolute(value);
     }
 
     fn gauge(&self, gauge: &Gauge, value: u64) {
         #[allow(clippy::cast_precision_loss)] // beyond 2^53
-        self.recorder
-            .register_gauge(&self.labelled(gauge.0, None), &METADATA)
-            .set(value as f64);
+        self.recorder.register_gauge(&self.labelled(gauge.0, None), &METADATA).set(value as f64);
     }
 
     fn lateness(&self, lateness: &Lateness) {
@@ -133,9 +125,7 @@ impl Out<'_> {
 
     fn up_to(&self, le: String, count: u64) {
         let key = self.labelled(LATENESS_BUCKET.0, Some(Label::new("le", le)));
-        self.recorder
-            .register_counter(&key, &METADATA)
-            .absolute(count);
+        self.recorder.register_counter(&key, &METADATA).absolute(count);
     }
 
     fn room(&self, capacity: Option<u64>, refused: u64) {

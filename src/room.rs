@@ -67,10 +67,7 @@ pub struct Room<'a> {
 
 impl<'a> Room<'a> {
     pub(crate) fn new(door: Door<'a>) -> Self {
-        Room {
-            door,
-            place: Place::default(),
-        }
+        Room { door, place: Place::default() }
     }
 }
 

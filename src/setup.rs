@@ -65,10 +65,7 @@ impl Setup {
         if self.budget == 0 {
             return Err(BuildError::ZeroBudget);
         }
-        if self
-            .pause_grace
-            .is_some_and(|threshold| threshold.is_zero())
-        {
+        if self.pause_grace.is_some_and(|threshold| threshold.is_zero()) {
             return Err(BuildError::ZeroPauseGrace);
         }
         let mut random = match self.seed {
@@ -91,8 +88,7 @@ impl Setup {
 
     /// The hasher of keys for which the caller has chosen none: that of the seed, if there is one.
     pub(crate) fn hasher(&self) -> RandomState {
-        self.seed
-            .map_or_else(RandomState::default, RandomState::seeded)
+        self.seed.map_or_else(RandomState::default, RandomState::seeded)
     }
 
     /// The interval, by default a 300th of the first timeout and no more than any, with which the

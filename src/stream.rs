@@ -17,10 +17,7 @@ pub(crate) struct Listeners {
 
 impl Listeners {
     pub(crate) fn new() -> Self {
-        Listeners {
-            tasks: Crowd::new(),
-            finished: AtomicBool::new(false),
-        }
+        Listeners { tasks: Crowd::new(), finished: AtomicBool::new(false) }
     }
 
     /// Whether tasks wait for something, for who has just sent it.
@@ -100,10 +97,7 @@ pub struct ReceiverStream<T> {
 
 impl<T> ReceiverStream<T> {
     pub(crate) fn new(receiver: Receiver<T>) -> Self {
-        ReceiverStream {
-            receiver,
-            place: Place::default(),
-        }
+        ReceiverStream { receiver, place: Place::default() }
     }
 
     /// The next item; `None` if it was the last one. May be dropped at any time: nothing is lost.
@@ -174,8 +168,6 @@ impl<T> Drop for ReceiverStream<T> {
 
 impl<T> fmt::Debug for ReceiverStream<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReceiverStream")
-            .field("len", &self.receiver.len())
-            .finish_non_exhaustive()
+        f.debug_struct("ReceiverStream").field("len", &self.receiver.len()).finish_non_exhaustive()
     }
 }

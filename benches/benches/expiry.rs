@@ -18,12 +18,7 @@ fn all(c: &mut Criterion) {
                 .sample_size(10)
                 .warm_up_time(Duration::from_millis(1));
             for chosen in [false, true] {
-                let expiry = Expiry {
-                    entries,
-                    due,
-                    chosen,
-                    interval: Duration::from_millis(100),
-                };
+                let expiry = Expiry { entries, due, chosen, interval: Duration::from_millis(100) };
                 let ids = if chosen { "chosen" } else { "issued" };
                 group.bench_function(BenchmarkId::new(ids, entries), |bencher| {
                     bencher.iter_custom(|iters| (0..iters).map(|_| expiry.run()).sum());

@@ -13,10 +13,8 @@ use std::cell::OnceCell;
 use std::time::Duration;
 
 fn one<P: Peer>(c: &mut Criterion, load: &Load, keys: Keys, batch: bool) {
-    let mut group = c.benchmark_group(format!(
-        "lifecycle/{}/{:?}/{}",
-        load.in_flight, load.order, load.threads
-    ));
+    let mut group = c
+        .benchmark_group(format!("lifecycle/{}/{:?}/{}", load.in_flight, load.order, load.threads));
     // Short enough that nothing which is in flight times out.
     group
         .throughput(Throughput::Elements(1))

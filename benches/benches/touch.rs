@@ -27,11 +27,7 @@ fn one<P: Touch>(c: &mut Criterion, load: &Load) {
 }
 
 fn all(c: &mut Criterion) {
-    let in_flight = if std::env::args().any(|arg| arg == "--test") {
-        10_000
-    } else {
-        1_000_000
-    };
+    let in_flight = if std::env::args().any(|arg| arg == "--test") { 10_000 } else { 1_000_000 };
     for order in [Order::Fifo, Order::Random] {
         let load = &Load::standard(in_flight, 1, order);
         one::<Issued>(c, load);

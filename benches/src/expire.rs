@@ -61,9 +61,7 @@ impl Expiry {
         for n in 0..self.entries as u64 {
             let timeout = self.timeout(n);
             if self.chosen {
-                tracker
-                    .init_with(mix(n), 1, n, timeout)
-                    .expect("not in flight");
+                tracker.init_with(mix(n), 1, n, timeout).expect("not in flight");
             } else {
                 tracker.issue_with(1, n, timeout).expect("room");
             }

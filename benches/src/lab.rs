@@ -32,23 +32,9 @@ impl Load {
         let round = |n: usize| (n / threads / GROUP).max(1) * GROUP * threads;
         let (in_flight, trees, warm) = (round(in_flight), round(trees), round(warm));
         let positions = (0..threads as u64)
-            .map(|thread| {
-                draw(
-                    order,
-                    in_flight / threads,
-                    trees.max(warm) / threads,
-                    thread,
-                )
-            })
+            .map(|thread| draw(order, in_flight / threads, trees.max(warm) / threads, thread))
             .collect();
-        Load {
-            in_flight,
-            threads,
-            order,
-            trees,
-            warm,
-            positions,
-        }
+        Load { in_flight, threads, order, trees, warm, positions }
     }
 
     /// A load for this many trees in flight. A round repeats its passes until it is long enough.
@@ -78,9 +64,8 @@ pub fn at_once<T: Send, R: Send>(
         let threads: Vec<_> = work.iter_mut().enumerate().map(spawn).collect();
         let (mut slowest, mut done) = (Duration::ZERO, Vec::new());
         for thread in threads {
-            let (took, one) = thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let (took, one) =
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             slowest = slowest.max(took);
             done.push(one);
         }
@@ -171,8 +156,5 @@ fn round<P: Peer>(load: &Load, keys: Keys, work: impl Fn(&mut Lab<P>, usize) -> 
         trees += load.trees;
     }
     let cpu = settled() - before;
-    Round {
-        took: Took::of(cpu, wall, load.threads, trees),
-        slots: lab.peer.slots(),
-    }
+    Round { took: Took::of(cpu, wall, load.threads, trees), slots: lab.peer.slots() }
 }

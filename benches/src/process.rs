@@ -55,11 +55,8 @@ pub struct Reaper {
 /// Looks the reaper up; `None` if there is none, or no `/proc`.
 #[must_use]
 pub fn reaper() -> Option<Reaper> {
-    let task = fs::read_dir("/proc/self/task")
-        .ok()?
-        .flatten()
-        .map(|task| task.path())
-        .find(|task| {
+    let task =
+        fs::read_dir("/proc/self/task").ok()?.flatten().map(|task| task.path()).find(|task| {
             fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "expiry-reaper")
         })?;
     let read = |file| fs::read_to_string(task.join(file)).ok();
@@ -76,9 +73,7 @@ pub fn reaper() -> Option<Reaper> {
         }
     };
     let sleeps = read("status").and_then(|status| {
-        let line = status
-            .lines()
-            .find(|line| line.starts_with("voluntary_ctxt_switches:"))?;
+        let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches:"))?;
         line.split_whitespace().nth(1)?.parse().ok()
     })?;
     Some(Reaper { cpu, sleeps })

@@ -29,22 +29,14 @@ impl Spread {
         } else {
             f64::midpoint(rounds[half - 1], rounds[half])
         };
-        Spread {
-            median,
-            min: rounds[0],
-            max: rounds[rounds.len() - 1],
-        }
+        Spread { median, min: rounds[0], max: rounds[rounds.len() - 1] }
     }
 
     /// What `f` makes of it, a monotonic function.
     #[must_use]
     pub fn map(self, f: impl Fn(f64) -> f64) -> Self {
         let (a, b) = (f(self.min), f(self.max));
-        Spread {
-            median: f(self.median),
-            min: a.min(b),
-            max: a.max(b),
-        }
+        Spread { median: f(self.median), min: a.min(b), max: a.max(b) }
     }
 
     /// As an object.
@@ -104,11 +96,7 @@ impl Report {
     /// A report that prints text as it goes, or one object at the end.
     #[must_use]
     pub fn new(json: bool) -> Self {
-        Report {
-            json,
-            figures: Vec::new(),
-            checks: Vec::new(),
-        }
+        Report { json, figures: Vec::new(), checks: Vec::new() }
     }
 
     /// Opens a table.
@@ -139,10 +127,8 @@ impl Report {
         for column in columns {
             let mut cell = String::new();
             if let Some((column, nanos, wall, times)) = column {
-                let ratios: Map<String, Value> = times
-                    .iter()
-                    .map(|(ours, times)| (ours.clone(), times.json()))
-                    .collect();
+                let ratios: Map<String, Value> =
+                    times.iter().map(|(ours, times)| (ours.clone(), times.json())).collect();
                 self.figures.push(json!({
                     "table": table, "name": name, "column": column, "unit": "ns",
                     "figure": nanos.json(), "wall_ns": wall, "ours_over_this": ratios,
@@ -232,12 +218,7 @@ impl Report {
             );
             for check in &self.checks {
                 let verdict = if is_met(check) { "met" } else { "SHORT" };
-                let Check {
-                    name,
-                    figure,
-                    unit,
-                    target,
-                } = check;
+                let Check { name, figure, unit, target } = check;
                 println!("   {verdict:<5} {figure:>9.2} {unit:<8} {target:<9}  {name}");
             }
         }

@@ -211,10 +211,7 @@ fn futures<G: Guard>(runtime: &Runtime, guard: &Arc<G>, tasks: usize, each: usiz
         runtime.spawn(async move {
             let mut sum = 0_u64;
             for n in 0..each {
-                let once = Once {
-                    number: (task * each + n + 1) as u64,
-                    yielded: false,
-                };
+                let once = Once { number: (task * each + n + 1) as u64, yielded: false };
                 let done = guard.guard(WITHIN, once).await;
                 sum = sum.wrapping_add(done.unwrap_or(0));
             }
@@ -230,12 +227,7 @@ fn futures<G: Guard>(runtime: &Runtime, guard: &Arc<G>, tasks: usize, each: usiz
         }
         sum
     });
-    assert_eq!(
-        sum,
-        n * (n + 1) / 2,
-        "{}: sum of what the futures give",
-        G::NAME
-    );
+    assert_eq!(sum, n * (n + 1) / 2, "{}: sum of what the futures give", G::NAME);
 }
 
 /// How many of the futures that never are ready time out, and none before its time.
@@ -263,20 +255,13 @@ mod tests {
     use super::*;
     use std::panic::catch_unwind;
 
-    const LOAD: Load = Load {
-        tasks: 50,
-        threads: 2,
-        each: 20,
-    };
+    const LOAD: Load = Load { tasks: 50, threads: 2, each: 20 };
 
     #[test]
     fn everybody_does_the_work() {
-        for took in [
-            run::<Bare>(&LOAD),
-            run::<Ours>(&LOAD),
-            run::<Tokio>(&LOAD),
-            run::<Pingora>(&LOAD),
-        ] {
+        for took in
+            [run::<Bare>(&LOAD), run::<Ours>(&LOAD), run::<Tokio>(&LOAD), run::<Pingora>(&LOAD)]
+        {
             assert!(took.cpu > 0.0 && took.wall > 0.0);
         }
     }

@@ -220,9 +220,7 @@ impl<T: Timers> Lab<'_, T> {
         let base = self.base;
         self.timed(op, |lab| {
             for (value, &deadline) in lab.load.deadlines.iter().enumerate() {
-                let id = lab
-                    .timers
-                    .schedule(base + u64::from(deadline), value as u64);
+                let id = lab.timers.schedule(base + u64::from(deadline), value as u64);
                 lab.ids.push(id);
             }
         });
@@ -344,10 +342,7 @@ pub fn operations<T: Timers>(load: &Load, ops: &[Op]) -> Course {
             lab.schedule(None);
             lab.fire(Op::FireMillis, 1);
         }
-        Course(
-            lab.took
-                .map(|(took, count)| took.as_nanos() as f64 / count.max(1) as f64),
-        )
+        Course(lab.took.map(|(took, count)| took.as_nanos() as f64 / count.max(1) as f64))
     })
 }
 
@@ -477,10 +472,7 @@ pub fn empty<T: Timers>(one_far: bool) -> Empty {
             let took = timers.account().map_or(took, |account| account.own);
             took.as_nanos() as f64 / steps as f64
         };
-        let empty = Empty {
-            milli: time(MILLIS, 1),
-            hour: time(HOURS, HOUR),
-        };
+        let empty = Empty { milli: time(MILLIS, 1), hour: time(HOURS, HOUR) };
         assert!(!T::WORKS || fired == 1000, "{}", T::NAME);
         empty
     })

@@ -107,15 +107,7 @@ impl<P: Peer> Window<P> {
                 edges: [1, 2, 3].map(|edge| mix(base + at * 4 + edge)),
             })
             .collect();
-        Window {
-            entries,
-            order,
-            at: 0,
-            begun: 0,
-            thread,
-            keys,
-            scratch: P::Scratch::default(),
-        }
+        Window { entries, order, at: 0, begun: 0, thread, keys, scratch: P::Scratch::default() }
     }
 
     #[inline]
@@ -159,10 +151,7 @@ impl<P: Peer> Window<P> {
         let base = self.thread * self.entries.len();
         finished_owners();
         let (mut owners, mut completed) = (0u64, 0);
-        let blank = Entry {
-            id: P::blank(),
-            edges: [0; 3],
-        };
+        let blank = Entry { id: P::blank(), edges: [0; 3] };
         let mut held = [blank; GROUP];
         let mut acks = [(P::blank(), 0); GROUP * 3];
         let mut trees = [(0, 0, 0); GROUP];
@@ -182,10 +171,8 @@ impl<P: Peer> Window<P> {
                     }
                 }
                 completed += peer.ack_many(&acks);
-                for ((tree, place), (entry, at)) in trees
-                    .iter_mut()
-                    .zip(&mut places)
-                    .zip(held.iter().zip(&positions))
+                for ((tree, place), (entry, at)) in
+                    trees.iter_mut().zip(&mut places).zip(held.iter().zip(&positions))
                 {
                     *tree = entry.tree(self.key());
                     *place = base + at;
@@ -207,17 +194,10 @@ impl<P: Peer> Window<P> {
         let told = finished_owners();
         if P::PROOF != Proof::None {
             let name = P::NAME;
-            assert!(
-                completed == count,
-                "{name}: trees completed: {completed}, not {count}"
-            );
+            assert!(completed == count, "{name}: trees completed: {completed}, not {count}");
         }
         if P::PROOF == Proof::Owners {
-            assert!(
-                told == owners,
-                "{}: sum of owners: {told}, not {owners}",
-                P::NAME
-            );
+            assert!(told == owners, "{}: sum of owners: {told}, not {owners}", P::NAME);
         }
     }
 

@@ -4,10 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 
 fn run(program: &str, args: &[&str]) -> Output {
-    Command::new(program)
-        .args(args)
-        .output()
-        .unwrap_or_else(|error| panic!("{program}: {error}"))
+    Command::new(program).args(args).output().unwrap_or_else(|error| panic!("{program}: {error}"))
 }
 
 /// What it prints, if it succeeds.
@@ -15,11 +12,7 @@ fn well(program: &str, args: &[&str]) -> String {
     let output = run(program, args);
     let printed = String::from_utf8(output.stdout).unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{args:?}: {}\n{printed}\n{errors}",
-        output.status
-    );
+    assert!(output.status.success(), "{args:?}: {}\n{printed}\n{errors}", output.status);
     printed
 }
 
@@ -27,11 +20,9 @@ fn well(program: &str, args: &[&str]) -> String {
 fn echo_disconnects_who_is_silent_and_who_is_slow() {
     let echo = env!("CARGO_BIN_EXE_echo");
     let printed = well(echo, &["both", "--connections", "8", "--for", "200ms"]);
-    for line in [
-        "the silent client was disconnected",
-        "the slow client was disconnected",
-        "verdict: ok",
-    ] {
+    for line in
+        ["the silent client was disconnected", "the slow client was disconnected", "verdict: ok"]
+    {
         assert!(printed.contains(line), "{printed}");
     }
 }
@@ -56,24 +47,13 @@ fn echo_serves_a_load_of_another_process() {
     printed.read_line(&mut first).unwrap();
     let address = first.trim().strip_prefix("listening on ").expect(&first);
     let printed = well(echo, &["load", address, "--connections=4", "--for=100ms"]);
-    assert!(
-        printed.contains(" a second") && !printed.starts_with("0 "),
-        "{printed}"
-    );
+    assert!(printed.contains(" a second") && !printed.starts_with("0 "), "{printed}");
 }
 
 #[test]
 fn echo_compares_and_fails_where_that_is_asked() {
     let echo = env!("CARGO_BIN_EXE_echo");
-    let args = [
-        "compare",
-        "--rounds",
-        "2",
-        "--connections",
-        "4",
-        "--for",
-        "50ms",
-    ];
+    let args = ["compare", "--rounds", "2", "--connections", "4", "--for", "50ms"];
     let printed = well(echo, &args);
     assert!(printed.contains("loss by round, %"), "{printed}");
     let strict = [&args[..], &["--at-most=-1000"]].concat();
@@ -83,14 +63,8 @@ fn echo_compares_and_fails_where_that_is_asked() {
 #[test]
 fn sessions_expire_renew_and_close() {
     let printed = well(env!("CARGO_BIN_EXE_sessions"), &[]);
-    let expired: Vec<_> = printed
-        .lines()
-        .filter(|line| line.contains("expired"))
-        .collect();
-    assert!(
-        matches!(expired[..], [one] if one.ends_with("of owner 2")),
-        "{printed}"
-    );
+    let expired: Vec<_> = printed.lines().filter(|line| line.contains("expired")).collect();
+    assert!(matches!(expired[..], [one] if one.ends_with("of owner 2")), "{printed}");
 }
 
 #[test]
@@ -152,14 +126,8 @@ fn what_cannot_be_is_refused_with_a_reason() {
     for (program, args) in [
         (env!("CARGO_BIN_EXE_echo"), ["compare", "--rounds=0"]),
         (env!("CARGO_BIN_EXE_rpc"), ["--callers=0", "--calls=1"]),
-        (
-            env!("CARGO_BIN_EXE_leases"),
-            ["--resources=0", "--workers=1"],
-        ),
-        (
-            env!("CARGO_BIN_EXE_work_queue"),
-            ["--workers=0", "--jobs=1"],
-        ),
+        (env!("CARGO_BIN_EXE_leases"), ["--resources=0", "--workers=1"]),
+        (env!("CARGO_BIN_EXE_work_queue"), ["--workers=0", "--jobs=1"]),
         (env!("CARGO_BIN_EXE_pipeline"), ["--lose=2", "--fail=0"]),
         (env!("CARGO_BIN_EXE_pipeline"), ["--most=0", "--fail=0"]),
     ] {

@@ -75,13 +75,7 @@ fn op(bytes: &mut Unstructured<'_>) -> Result<Op> {
 }
 
 fn setup(bytes: &mut Unstructured<'_>) -> Result<Setup> {
-    let intervals = [
-        10_000,
-        1_000_000,
-        12_345_678,
-        1_000_000_000,
-        3_600_000_000_000,
-    ];
+    let intervals = [10_000, 1_000_000, 12_345_678, 1_000_000_000, 3_600_000_000_000];
     let ticks = |bytes: &mut Unstructured<'_>| {
         let most = *bytes.choose(&[1, 5, 999, 999_999_999])?;
         Ok((bytes.int_in_range(1..=most)?, bytes.int_in_range(0..=999)?))

@@ -68,11 +68,7 @@ impl Run {
         match found {
             Some(value) => {
                 assert_eq!(value, put.value, "of {key}");
-                assert!(
-                    !put.gone && !self.must_have_gone(&put),
-                    "{put:?} at {}",
-                    self.now
-                );
+                assert!(!put.gone && !self.must_have_gone(&put), "{put:?} at {}", self.now);
             }
             None => {
                 assert!(self.may_have_gone(&put), "{put:?} at {}", self.now);

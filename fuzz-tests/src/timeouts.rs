@@ -278,14 +278,9 @@ impl<'t> Run<'t> {
         let waits = here.filter(|place| place.waits.is_some());
         for (_, latest) in waits.filter_map(|place| place.over) {
             assert!(self.now < latest, "not woken at {}: {latest}", self.now);
-            let next = polled
-                .next
-                .expect("somebody waits, and nobody would come back");
+            let next = polled.next.expect("somebody waits, and nobody would come back");
             let next = u128::from(self.now) + next.as_nanos();
-            assert!(
-                next <= u128::from(latest),
-                "back at {next}, {latest} is due"
-            );
+            assert!(next <= u128::from(latest), "back at {next}, {latest} is due");
         }
     }
 

@@ -263,13 +263,7 @@ impl Part {
             names.dedup();
         }
         match &mut self.kind {
-            Kind::Spout {
-                max_pending,
-                timeout,
-                attempts,
-                stream,
-                ..
-            } => {
+            Kind::Spout { max_pending, timeout, attempts, stream, .. } => {
                 *max_pending = (*max_pending).clamp(1, 64);
                 *timeout = timeout.map(|timeout| timeout.max(1));
                 *attempts = attempts.map(|attempts| attempts.max(1));
@@ -448,10 +442,7 @@ fn build(
 ) -> std::result::Result<ManualTopology<Message>, BuildError> {
     let mut builder = TopologyBuilder::new();
     builder.clock(clock.clone()).seed(plan.seed);
-    builder
-        .acking(plan.acking)
-        .queue(plan.queue)
-        .batch(plan.batch);
+    builder.acking(plan.acking).queue(plan.queue).batch(plan.batch);
     if let Some(timeout) = plan.timeout {
         builder.timeout(SECOND * timeout);
     }
@@ -464,15 +455,7 @@ fn build(
     for (at, part) in plan.parts.iter().enumerate() {
         let (name, at) = (name(&NAMES, part.name), at as u8);
         match &part.kind {
-            &Kind::Spout {
-                messages,
-                at_once,
-                max_pending,
-                timeout,
-                attempts,
-                stream,
-                panics,
-            } => {
+            &Kind::Spout { messages, at_once, max_pending, timeout, attempts, stream, panics } => {
                 let books = books.clone();
                 let mut spec = builder.spout(name, move |context: &Context| {
                     let book = (at, context.task());
@@ -496,11 +479,7 @@ fn build(
                     spec.replay(Replay::default().attempts(attempts));
                 }
             }
-            Kind::Bolt {
-                inputs,
-                tick,
-                deeds,
-            } => {
+            Kind::Bolt { inputs, tick, deeds } => {
                 let deeds = deeds.clone();
                 let mut spec = builder.bolt(name, move |_: &Context| Worker {
                     deeds: deeds.clone(),
@@ -530,17 +509,10 @@ pub fn topology(bytes: &[u8]) {
     topology.activate();
     // Every message times out in the end, is emitted again a few times, and what is derived has a shorter way to go.
     let rests = topology.run(1_000_000, |due| clock.advance(due));
-    assert!(
-        rests && topology.is_finished(),
-        "never at rest: {plan:?}\n{:?}",
-        topology.metrics()
-    );
+    assert!(rests && topology.is_finished(), "never at rest: {plan:?}\n{:?}", topology.metrics());
     let books = books.lock().unwrap();
     for (at, book) in &*books {
-        assert!(
-            book.pending.is_empty() && book.wrong.is_none(),
-            "{at:?}: {book:?}\n{plan:?}"
-        );
+        assert!(book.pending.is_empty() && book.wrong.is_none(), "{at:?}: {book:?}\n{plan:?}");
         assert_eq!(book.emitted, book.acked + book.given_up, "{at:?}\n{plan:?}");
     }
     // The metrics say the same.
@@ -548,15 +520,8 @@ pub fn topology(bytes: &[u8]) {
         let own = books.iter().filter(|((of, _), _)| *of == at);
         let acked: u64 = own.map(|(_, book)| book.acked).sum();
         let is_spout = matches!(plan.parts[usize::from(at)].kind, Kind::Spout { .. });
-        assert!(
-            !is_spout || metrics.acked == acked,
-            "{acked}: {metrics:?}\n{plan:?}"
-        );
-        assert_eq!(
-            (metrics.pending, metrics.queued),
-            (0, 0),
-            "{metrics:?}\n{plan:?}"
-        );
+        assert!(!is_spout || metrics.acked == acked, "{acked}: {metrics:?}\n{plan:?}");
+        assert_eq!((metrics.pending, metrics.queued), (0, 0), "{metrics:?}\n{plan:?}");
     }
 }
 
@@ -572,9 +537,7 @@ mod tests {
         for _ in 0..1000 {
             let bytes: Vec<u8> = (0..200)
                 .map(|_| {
-                    random = random
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1);
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                     (random >> 56) as u8
                 })
                 .collect();

@@ -30,9 +30,7 @@ use std::time::{Duration, Instant};
 #[must_use]
 pub fn setting(name: &str, default: usize) -> usize {
     std::env::var(name).map_or(default, |value| {
-        value
-            .parse()
-            .unwrap_or_else(|_| panic!("{name}={value} is not a number"))
+        value.parse().unwrap_or_else(|_| panic!("{name}={value} is not a number"))
     })
 }
 
@@ -135,10 +133,7 @@ pub fn deep(name: &str, preemptions: usize, f: impl Fn() + Send + Sync + 'static
     if self::preemptions() > USUAL {
         bounded(name, preemptions, f);
     } else {
-        println!(
-            "{name}: left out; it runs with EXPIRY_LOOM_PREEMPTIONS={}",
-            USUAL + 1
-        );
+        println!("{name}: left out; it runs with EXPIRY_LOOM_PREEMPTIONS={}", USUAL + 1);
     }
 }
 
@@ -202,11 +197,7 @@ impl Rig {
         let builder = builder(&clock)
             .on_outcome(move |outcome: &Outcome| into.lock().unwrap().push(*outcome));
         let tracker = settings(builder).build_manual().unwrap();
-        Arc::new(Rig {
-            tracker: ManuallyDrop::new(tracker),
-            clock,
-            told,
-        })
+        Arc::new(Rig { tracker: ManuallyDrop::new(tracker), clock, told })
     }
 
     /// One that has had an entry, so that its first chunk and the table of its index are there. For models of what
@@ -279,17 +270,11 @@ impl MapRig {
         let clock = ManualClock::new();
         let told = Arc::new(Mutex::new(Vec::new()));
         let into = told.clone();
-        let builder = ExpiringMap::builder()
-            .interval(TICK)
-            .shards(1)
-            .seed(7)
-            .clock(clock.clone())
-            .on_end(move |_: &u64, value: &u64, cause| into.lock().unwrap().push((*value, cause)));
-        MapRig {
-            map: Arc::new(settings(builder).build_manual().unwrap()),
-            clock,
-            told,
-        }
+        let builder =
+            ExpiringMap::builder().interval(TICK).shards(1).seed(7).clock(clock.clone()).on_end(
+                move |_: &u64, value: &u64, cause| into.lock().unwrap().push((*value, cause)),
+            );
+        MapRig { map: Arc::new(settings(builder).build_manual().unwrap()), clock, told }
     }
 
     /// With these settings, and as [`Rig::used`]: it has had an entry, which nobody was told of.
@@ -365,11 +350,7 @@ impl Awake {
         let tracker = settings(builder).build().unwrap();
         let made = setup(&tracker);
         loom::explore();
-        let rig = Awake {
-            tracker: ManuallyDrop::new(tracker),
-            clock,
-            told,
-        };
+        let rig = Awake { tracker: ManuallyDrop::new(tracker), clock, told };
         (Arc::new(rig), made)
     }
 

@@ -50,13 +50,7 @@ async fn empty(nats: &Nats) -> Result<()> {
     };
     nats.context().create_stream(config).await?;
     // Until the client's broker knows the stream's leader.
-    while nats
-        .context()
-        .publish("s.first", "".into())
-        .await?
-        .await
-        .is_err()
-    {
+    while nats.context().publish("s.first", "".into()).await?.await.is_err() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     Ok(())
@@ -69,14 +63,10 @@ async fn bare_publish(nats: &Nats, count: u64, size: usize) -> Result<f64> {
         let mut headers = HeaderMap::new();
         headers.insert("Nats-Msg-Id", n.to_string()); // as the sink does
         let context = nats.context();
-        let sent = context
-            .publish_with_headers("s.x", headers, vec![7; size].into())
-            .await;
+        let sent = context.publish_with_headers("s.x", headers, vec![7; size].into()).await;
         sent.expect("it is sent").await.expect("it is stored");
     };
-    stream::iter(0..count)
-        .for_each_concurrent(WINDOW, publish)
-        .await;
+    stream::iter(0..count).for_each_concurrent(WINDOW, publish).await;
     Ok(count as f64 / began.elapsed().as_secs_f64())
 }
 
@@ -84,21 +74,13 @@ async fn sink(nats: &Nats, count: u64, size: usize) -> Result<f64> {
     empty(nats).await?;
     let sinks = nats.sink(|payload: &Vec<u8>| -> Result<Outgoing, Infallible> {
         let (subject, payload) = ("s.x".into(), payload.clone());
-        Ok(Outgoing {
-            subject,
-            payload,
-            ..Outgoing::default()
-        })
+        Ok(Outgoing { subject, payload, ..Outgoing::default() })
     });
     let sinks = sinks.window(WINDOW);
     let began = Instant::now();
     let mut topology = TopologyBuilder::new();
-    topology
-        .spout("numbers", move |_| Numbers(count, size))
-        .max_pending(4 * WINDOW);
-    topology
-        .bolt("sink", move |context| sinks.bolt(context))
-        .shuffle("numbers");
+    topology.spout("numbers", move |_| Numbers(count, size)).max_pending(4 * WINDOW);
+    topology.bolt("sink", move |context| sinks.bolt(context)).shuffle("numbers");
     let topology = topology.start()?;
     while topology.metrics()[0].acked < count {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -117,25 +99,11 @@ async fn bare_pull(nats: &Nats, count: u64) -> Result<f64> {
         max_ack_pending: -1,
         ..Default::default()
     };
-    let consumer = nats
-        .context()
-        .get_stream("s")
-        .await?
-        .create_consumer(config)
-        .await?;
+    let consumer = nats.context().get_stream("s").await?.create_consumer(config).await?;
     let began = Instant::now();
-    let mut messages = consumer
-        .stream()
-        .max_messages_per_batch(WINDOW)
-        .messages()
-        .await?;
+    let mut messages = consumer.stream().max_messages_per_batch(WINDOW).messages().await?;
     for _ in 0..count {
-        messages
-            .next()
-            .await
-            .ok_or("the stream ended")??
-            .ack()
-            .await?;
+        messages.next().await.ok_or("the stream ended")??.ack().await?;
     }
     nats.client().flush().await?;
     Ok(count as f64 / began.elapsed().as_secs_f64())
@@ -143,19 +111,13 @@ async fn bare_pull(nats: &Nats, count: u64) -> Result<f64> {
 
 async fn spout(nats: &Nats, count: u64) -> Result<f64> {
     let decode = |incoming: &Incoming<'_>| Ok::<_, Infallible>(incoming.payload.to_vec());
-    let options = SourceOptions::new("s", "spout")
-        .window(4 * WINDOW)
-        .dead_letters("s.dead");
+    let options = SourceOptions::new("s", "spout").window(4 * WINDOW).dead_letters("s.dead");
     let source = std::sync::Arc::new(nats.source(options, decode).await?);
     let began = Instant::now();
     let mut topology = TopologyBuilder::new();
     let spouts = source.clone();
-    topology
-        .spout("s", move |context| spouts.spout(context))
-        .max_pending(4 * WINDOW);
-    topology
-        .bolt("sink", |_| basic(|_: &Vec<u8>, _| ()))
-        .shuffle("s");
+    topology.spout("s", move |context| spouts.spout(context)).max_pending(4 * WINDOW);
+    topology.bolt("sink", |_| basic(|_: &Vec<u8>, _| ())).shuffle("s");
     let topology = topology.start()?;
     while source.stats().acked < count {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -183,14 +145,8 @@ async fn main() -> Result<()> {
             rates[3].push(spout(&nats, count).await?);
         }
         let [publish, sink, pull, spout] = rates.each_mut().map(|rates| median(rates));
-        println!(
-            "{size} B: publish {publish:.0}/s, sink {sink:.0}/s: {:.2}",
-            sink / publish
-        );
-        println!(
-            "{size} B: pull {pull:.0}/s, spout {spout:.0}/s: {:.2}",
-            spout / pull
-        );
+        println!("{size} B: publish {publish:.0}/s, sink {sink:.0}/s: {:.2}", sink / publish);
+        println!("{size} B: pull {pull:.0}/s, spout {spout:.0}/s: {:.2}", spout / pull);
     }
     drop(brokers);
     Ok(())

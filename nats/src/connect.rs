@@ -178,10 +178,7 @@ impl Nats {
     /// Outside a tokio runtime.
     pub async fn connect(options: Options) -> Result<Nats, NatsError> {
         options.check()?;
-        let unreachable = |why: String| NatsError::Unreachable {
-            servers: options.shown(),
-            why,
-        };
+        let unreachable = |why: String| NatsError::Unreachable { servers: options.shown(), why };
         let servers = options.servers.iter().map(|server| server.parse());
         let servers: Vec<ServerAddr> = servers
             .collect::<Result<_, _>>()
@@ -218,10 +215,7 @@ impl Nats {
         })?;
         let found = client.server_info().version;
         if !client.is_server_compatible(2, 12, 0) {
-            return Err(NatsError::TooOld {
-                found,
-                needed: NEEDED,
-            });
+            return Err(NatsError::TooOld { found, needed: NEEDED });
         }
         let context = ContextBuilder::new()
             .timeout(options.request_timeout)
@@ -231,20 +225,12 @@ impl Nats {
         let asked = context.query_account().await;
         asked.map_err(|error| match error.kind() {
             AccountErrorKind::JetStreamUnavailable => NatsError::NoJetStream,
-            AccountErrorKind::TimedOut => NatsError::Unanswered {
-                what: "connect",
-                after: options.request_timeout,
-            },
-            _ => NatsError::Refused {
-                what: "connect",
-                why: error.to_string(),
-            },
+            AccountErrorKind::TimedOut => {
+                NatsError::Unanswered { what: "connect", after: options.request_timeout }
+            }
+            _ => NatsError::Refused { what: "connect", why: error.to_string() },
         })?;
-        Ok(Nats(Arc::new(Inner {
-            client,
-            context,
-            options,
-        })))
+        Ok(Nats(Arc::new(Inner { client, context, options })))
     }
 
     /// The application's name.
@@ -278,10 +264,7 @@ impl Nats {
         headers: HeaderMap,
         payload: Bytes,
     ) -> Result<PublishAck, PublishError> {
-        let sent = self
-            .0
-            .context
-            .publish_with_headers(subject, headers, payload);
+        let sent = self.0.context.publish_with_headers(subject, headers, payload);
         sent.await?.await
     }
 
@@ -307,18 +290,13 @@ impl Nats {
                 NatsError::NoStream { what, name }
             }
             GetStreamByNameErrorKind::Request => self.unanswered(what),
-            _ => NatsError::Refused {
-                what,
-                why: error.to_string(),
-            },
+            _ => NatsError::Refused { what, why: error.to_string() },
         })
     }
 
     /// What is known of the connection. Asks no broker.
     #[must_use]
     pub fn health(&self) -> Health {
-        Health {
-            connected: self.0.client.connection_state() == State::Connected,
-        }
+        Health { connected: self.0.client.connection_state() == State::Connected }
     }
 }

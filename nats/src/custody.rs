@@ -365,17 +365,12 @@ mod tests {
                     broker[usize::try_from(id).unwrap()].lapses_at = now + 9 * SECOND;
                 }
             }
-            if broker
-                .iter()
-                .any(|m| m.is_gone && !m.was_done && !m.has_letter)
-            {
+            if broker.iter().any(|m| m.is_gone && !m.was_done && !m.has_letter) {
                 return Err(format!("lost at step {step}"));
             }
         }
         let left = broker.iter().filter(|message| !message.is_gone).count();
-        (left == 0)
-            .then_some(())
-            .ok_or(format!("{left} left, {} held", custody.len()))
+        (left == 0).then_some(()).ok_or(format!("{left} left, {} held", custody.len()))
     }
 
     #[test]

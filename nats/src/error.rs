@@ -93,16 +93,11 @@ impl fmt::Display for NatsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name { what, name } => {
-                write!(
-                    f,
-                    "the {what} is named {name:?}; it takes 1 to 64 of [A-Za-z0-9_-]"
-                )
+                write!(f, "the {what} is named {name:?}; it takes 1 to 64 of [A-Za-z0-9_-]")
             }
-            Self::Setting {
-                what,
-                found,
-                needed,
-            } => write!(f, "{what} is {found}; it takes {needed}"),
+            Self::Setting { what, found, needed } => {
+                write!(f, "{what} is {found}; it takes {needed}")
+            }
             Self::NoStream { what, name } => write!(f, "{what}: no stream is or takes {name:?}"),
             Self::Unreachable { servers, why } => {
                 write!(f, "no server of {servers} answers: {why}")

@@ -53,20 +53,9 @@ pub(crate) enum Event {
     /// The beat has no answer: the store may have taken it, or may still take it.
     BeatUnanswered { sent_at: Duration },
     /// The watch shows a beat, the worker's own ones included, in the order of the stream.
-    Watched {
-        worker: String,
-        incarnation: u64,
-        beat: u64,
-        leaving: bool,
-        revision: u64,
-    },
+    Watched { worker: String, incarnation: u64, beat: u64, leaving: bool, revision: u64 },
     /// The watch, or a read at the leader, shows a record. One without a message has revision 0.
-    Record {
-        partition: u32,
-        owner: Option<String>,
-        incarnation: u64,
-        revision: u64,
-    },
+    Record { partition: u32, owner: Option<String>, incarnation: u64, revision: u64 },
     /// The watch has delivered everything that was stored when it began.
     Synced,
     /// The store took a `Claim` or `GiveUp`.
@@ -87,12 +76,7 @@ pub(crate) enum Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Write the worker's beat. The answer names `sent_at`.
-    SendBeat {
-        expected: u64,
-        beat: u64,
-        leaving: bool,
-        sent_at: Duration,
-    },
+    SendBeat { expected: u64, beat: u64, leaving: bool, sent_at: Duration },
     /// Write the worker's name and incarnation into the record.
     Claim { partition: u32, expected: u64 },
     /// Write the record with no owner. It is never deleted, so that epochs rise.
@@ -124,10 +108,7 @@ struct Rules {
 
 impl Default for Rules {
     fn default() -> Self {
-        Self {
-            count_from_sending: true,
-            wait_anew: true,
-        }
+        Self { count_from_sending: true, wait_anew: true }
     }
 }
 
@@ -289,8 +270,7 @@ impl Ownership {
     }
 
     fn is_fresh(&self, now: Duration) -> bool {
-        self.confirmed
-            .is_some_and(|sent| now < sent + self.lease * 3 / 4)
+        self.confirmed.is_some_and(|sent| now < sent + self.lease * 3 / 4)
     }
 
     /// Takes an event and appends what the driver is to do, in order.
@@ -310,11 +290,7 @@ impl Ownership {
             Event::BeatConfirmed { sent_at, revision } => {
                 self.beat_answered(sent_at, now + self.lease / 4);
                 self.own_revision = self.own_revision.max(revision);
-                let from = if self.rules.count_from_sending {
-                    sent_at
-                } else {
-                    now
-                };
+                let from = if self.rules.count_from_sending { sent_at } else { now };
                 self.confirmed = self.confirmed.max(Some(from));
                 let said = |&(beat, at): &(u64, Duration)| at == sent_at && beat > self.plain_beats;
                 self.told_leaving |= self.leaving && self.sent.iter().any(said);
@@ -323,32 +299,18 @@ impl Ownership {
             Event::BeatRefused { sent_at } | Event::BeatUnanswered { sent_at } => {
                 self.beat_answered(sent_at, now + self.lease / 16);
             }
-            Event::Watched {
-                worker,
-                incarnation,
-                beat,
-                leaving,
-                revision,
-            } => {
+            Event::Watched { worker, incarnation, beat, leaving, revision } => {
                 if worker == self.name {
                     self.watched_own(now, incarnation, beat, revision, out);
                 } else {
                     self.watched_peer(now, worker, incarnation, leaving, revision);
                 }
             }
-            Event::Record {
-                partition,
-                owner,
-                incarnation,
-                revision,
-            } => {
+            Event::Record { partition, owner, incarnation, revision } => {
                 self.record(now, partition, owner, incarnation, revision, out);
             }
             Event::Synced => self.synced = true,
-            Event::ClaimConfirmed {
-                partition,
-                revision,
-            } => {
+            Event::ClaimConfirmed { partition, revision } => {
                 self.confirmed_write(partition, revision, out);
             }
             Event::ClaimRefused { partition } | Event::ClaimUnanswered { partition } => {
@@ -436,9 +398,7 @@ impl Ownership {
     fn beat_answered(&mut self, sent_at: Duration, next: Duration) {
         if self.beat_under_way == Some(sent_at) {
             self.beat_under_way = None;
-            self.next_beat = next
-                .min(sent_at + self.lease / 4)
-                .max(sent_at + self.lease / 16);
+            self.next_beat = next.min(sent_at + self.lease / 4).max(sent_at + self.lease / 16);
         }
     }
 
@@ -461,9 +421,7 @@ impl Ownership {
         let Some(&(_, sent_at)) = self.sent.iter().find(|sent| sent.0 == beat) else {
             return;
         };
-        let alive = self
-            .seen_own
-            .is_some_and(|seen| now <= seen + self.lease / 2);
+        let alive = self.seen_own.is_some_and(|seen| now <= seen + self.lease / 2);
         self.seen_own = Some(now);
         self.seen_through = self.seen_through.max(sent_at);
         for peer in self.peers.values_mut().filter(|peer| !peer.dead) {
@@ -499,10 +457,7 @@ impl Ownership {
         if rev > peer.revision {
             let other = peer.incarnation != inc || peer.leaving != leaving;
             self.members_changed |= peer.dead || other;
-            *peer = Peer {
-                revision: rev,
-                ..new
-            };
+            *peer = Peer { revision: rev, ..new };
         }
     }
 
@@ -517,9 +472,7 @@ impl Ownership {
         for (partition, one) in (0..).zip(&mut self.partitions) {
             let mine = (weight(own, partition), &self.name);
             one.mine = !self.leaving
-                && others
-                    .iter()
-                    .all(|&(hash, name)| (weight(hash, partition), name) < mine);
+                && others.iter().all(|&(hash, name)| (weight(hash, partition), name) < mine);
             self.todo.insert(partition);
         }
     }
@@ -579,15 +532,8 @@ impl Ownership {
             one.incarnation = self.incarnation;
             if sure {
                 let losing = one.held.is_some_and(|held| held.losing);
-                one.held = Some(Held {
-                    epoch: revision,
-                    losing,
-                    sure,
-                });
-                out.push(Action::Gained {
-                    partition,
-                    epoch: revision,
-                });
+                one.held = Some(Held { epoch: revision, losing, sure });
+                out.push(Action::Gained { partition, epoch: revision });
             }
         }
     }
@@ -610,17 +556,11 @@ impl Ownership {
                 Step::Nothing => continue,
                 Step::Claim if !full => {
                     one.busy = Busy::Claiming { sure: true };
-                    out.push(Action::Claim {
-                        partition,
-                        expected,
-                    });
+                    out.push(Action::Claim { partition, expected });
                 }
                 Step::GiveUp if !full => {
                     one.busy = Busy::GivingUp;
-                    out.push(Action::GiveUp {
-                        partition,
-                        expected,
-                    });
+                    out.push(Action::GiveUp { partition, expected });
                 }
                 Step::Wait | Step::Claim | Step::GiveUp => {
                     self.todo.insert(partition);

@@ -143,11 +143,7 @@ impl PartitionSet {
             return Err(setting("lease", &self.lease, "1 s or more"));
         }
         if !(1..=1024).contains(&self.count) {
-            return Err(setting(
-                "the number of partitions",
-                &self.count,
-                "1 to 1024",
-            ));
+            return Err(setting("the number of partitions", &self.count, "1 to 1024"));
         }
         let streams = self.streams().await?;
         self.agree().await?;
@@ -156,41 +152,25 @@ impl PartitionSet {
         let (joined, join) = oneshot::channel();
         let shared = Arc::new(Shared {
             machine: Mutex::new(self.machine(false)),
-            writing: (0..self.count)
-                .map(|_| tokio::sync::Mutex::new(()))
-                .collect(),
+            writing: (0..self.count).map(|_| tokio::sync::Mutex::new(())).collect(),
             set: self,
             counts: Counts::default(),
         });
         let driver = Driver::new(shared.clone(), streams, tell.clone(), change, joined);
         let task = tokio::spawn(driver.run(told)).abort_handle();
-        let partitions = Partitions {
-            shared: shared.clone(),
-            changes,
-            tell,
-            task,
-        };
+        let partitions = Partitions { shared: shared.clone(), changes, tell, task };
         let wait = shared.set.lease * 2 + shared.set.nats.request_timeout();
         match tokio::time::timeout(wait, join).await {
             Ok(Ok(Ok(()))) => Ok(partitions),
             Ok(Ok(Err(error))) => Err(error),
-            _ => Err(NatsError::Unanswered {
-                what: "join a set of partitions",
-                after: wait,
-            }),
+            _ => Err(NatsError::Unanswered { what: "join a set of partitions", after: wait }),
         }
     }
 
     fn machine(&self, anew: bool) -> Ownership {
         // The client's inbox is a random name.
         let incarnation = crate::ownership::hash_of(&self.nats.client().new_inbox());
-        Ownership::new(
-            self.nats.worker(),
-            incarnation,
-            self.count,
-            self.lease,
-            anew,
-        )
+        Ownership::new(self.nats.worker(), incarnation, self.count, self.lease, anew)
     }
 
     fn subject(&self, rest: impl fmt::Display) -> String {
@@ -255,10 +235,7 @@ impl PartitionSet {
         let mut headers = HeaderMap::new();
         headers.insert(EXPECTED, "0");
         let count = self.count.to_string();
-        let stored = self
-            .nats
-            .store(subject.clone(), headers, count.into())
-            .await;
+        let stored = self.nats.store(subject.clone(), headers, count.into()).await;
         match stored.map_err(|error| (error.kind(), error)) {
             Ok(_) => return Ok(()),
             Err((PublishErrorKind::WrongLastSequence, _)) => {}
@@ -273,11 +250,7 @@ impl PartitionSet {
         if found == self.count.to_string() {
             return Ok(());
         }
-        Err(NatsError::OtherCount {
-            set: self.set.clone(),
-            found,
-            asked: self.count,
-        })
+        Err(NatsError::OtherCount { set: self.set.clone(), found, asked: self.count })
     }
 }
 
@@ -309,11 +282,7 @@ async fn last_of_each<I>(
     };
     let consumer = stream.create_consumer(config).await;
     let consumer = consumer.map_err(|error| error.to_string())?;
-    let messages = consumer
-        .stream()
-        .heartbeat(heartbeat)
-        .expires(heartbeat * 4)
-        .messages();
+    let messages = consumer.stream().heartbeat(heartbeat).expires(heartbeat * 4).messages();
     let messages = messages.await.map_err(|error| error.to_string())?;
     Ok((messages, consumer.cached_info().num_pending))
 }
@@ -358,10 +327,7 @@ pub struct Partitions {
 impl fmt::Debug for Partitions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stats = self.stats();
-        f.debug_tuple("Partitions")
-            .field(&self.shared.set)
-            .field(&stats)
-            .finish()
+        f.debug_tuple("Partitions").field(&self.shared.set).field(&stats).finish()
     }
 }
 
@@ -388,23 +354,12 @@ impl Partitions {
     /// Counts, without asking a broker.
     #[must_use]
     pub fn stats(&self) -> PartitionStats {
-        let Counts {
-            beats,
-            failures,
-            claims,
-            watches,
-        } = &self.shared.counts;
+        let Counts { beats, failures, claims, watches } = &self.shared.counts;
         let [beats, failures, claims, watches] =
             [beats, failures, claims, watches].map(|n| n.load(Ordering::Relaxed));
         let (machine, now) = (self.shared.machine(), clock::now());
         let held = (0..self.shared.set.count).filter(|p| machine.may_act(*p, now).is_some());
-        PartitionStats {
-            held: held.count(),
-            beats,
-            failures,
-            claims,
-            watches,
-        }
+        PartitionStats { held: held.count(), beats, failures, claims, watches }
     }
 }
 
@@ -425,11 +380,7 @@ pub struct Held {
 
 impl fmt::Debug for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Held({} of {:?}, epoch {})",
-            self.partition, self.shared.set.set, self.epoch
-        )
+        write!(f, "Held({} of {:?}, epoch {})", self.partition, self.shared.set.set, self.epoch)
     }
 }
 
@@ -462,9 +413,7 @@ impl Held {
     }
 
     fn data(&self, key: impl fmt::Display) -> String {
-        self.shared
-            .set
-            .subject(format_args!("data.{}.{key}", self.partition))
+        self.shared.set.subject(format_args!("data.{}.{key}", self.partition))
     }
 
     /// Writes records, all or none: at most [`MOST_RECORDS`]. A record without a value is deleted.
@@ -504,11 +453,7 @@ impl Held {
         for (key, value) in records {
             let key = key.as_ref();
             if key.is_empty() || key.len() > LONGEST_KEY {
-                return Err(too_large(
-                    "the length of a key",
-                    key.len(),
-                    "1 to 256 bytes",
-                ));
+                return Err(too_large("the length of a key", key.len(), "1 to 256 bytes"));
             }
             let mut headers = HeaderMap::new();
             if value.is_none() {
@@ -523,11 +468,7 @@ impl Held {
             messages.push((self.data(encoded(key)), headers, value));
         }
         if messages.len() > MOST_RECORDS {
-            return Err(too_large(
-                "the number of records",
-                messages.len(),
-                "1000 or fewer",
-            ));
+            return Err(too_large("the number of records", messages.len(), "1000 or fewer"));
         }
         if let Some((_, headers, _)) = messages.first_mut() {
             headers.insert(EXPECTED, self.epoch.to_string());
@@ -593,10 +534,7 @@ impl Held {
         };
         tokio::time::timeout(wait, all)
             .await
-            .unwrap_or(Err(NatsError::Unanswered {
-                what: WHAT,
-                after: wait,
-            }))
+            .unwrap_or(Err(NatsError::Unanswered { what: WHAT, after: wait }))
     }
 
     /// None: the brokers failed, and the caller reads again.
@@ -605,12 +543,7 @@ impl Held {
         let own = set.record(self.partition);
         let prefix = self.data("");
         let subjects = vec![own.clone(), format!("{prefix}>")];
-        let stream = set
-            .nats
-            .context()
-            .get_stream_no_info(set.stream())
-            .await
-            .ok()?;
+        let stream = set.nats.context().get_stream_no_info(set.stream()).await.ok()?;
         let heartbeat = Duration::from_secs(1);
         let (mut messages, _) = last_of_each(&stream, subjects, heartbeat).await.ok()?;
         let (mut records, mut fence, mut expected) = (BTreeMap::new(), false, 1);
@@ -678,12 +611,10 @@ fn decoded(token: &str) -> Option<Vec<u8>> {
 
 /// What an answer to a compare-and-swap says.
 fn swapped(answer: Result<PublishAck, PublishError>) -> Result<u64, Unswapped> {
-    answer
-        .map(|ack| ack.sequence)
-        .map_err(|error| match error.kind() {
-            PublishErrorKind::WrongLastSequence => Unswapped::Refused,
-            _ => Unswapped::Unanswered,
-        })
+    answer.map(|ack| ack.sequence).map_err(|error| match error.kind() {
+        PublishErrorKind::WrongLastSequence => Unswapped::Refused,
+        _ => Unswapped::Unanswered,
+    })
 }
 
 enum Unswapped {
@@ -728,10 +659,7 @@ mod tests {
         let claim = nats.store(set.record(0), headers, Default::default());
         let epoch = claim.await.unwrap().sequence;
         let (partition, late_epoch) = (0, held.epoch);
-        let late = NatsError::Late {
-            partition,
-            epoch: late_epoch,
-        };
+        let late = NatsError::Late { partition, epoch: late_epoch };
         for records in [one(), two()] {
             let sent = held.send(held.messages(records).unwrap()).await;
             assert_eq!(sent, Err(late.clone()));

@@ -97,8 +97,7 @@ impl<M> StreamSinks<M> {
     pub fn bolt(&self, context: &Context) -> StreamSink<M> {
         let (done, stored) = mpsc::channel();
         let (publishes, asked) = unbounded::unbounded_channel();
-        self.runtime
-            .spawn(publisher(self.nats.clone(), asked, done, context.waker()));
+        self.runtime.spawn(publisher(self.nats.clone(), asked, done, context.waker()));
         let instance = self.made.fetch_add(1, Ordering::Relaxed);
         StreamSink {
             nats: self.nats.clone(),
@@ -180,14 +179,9 @@ impl<M: Clone> StreamSink<M> {
                 values.iter().map(value).sum::<usize>()
             })
             .sum();
-        let (size, limit) = (
-            size + 16 + outgoing.payload.len(),
-            self.nats.client().max_payload(),
-        );
+        let (size, limit) = (size + 16 + outgoing.payload.len(), self.nats.client().max_payload());
         if size > limit {
-            return Err(format!(
-                "the message has {size} bytes; the server takes {limit}"
-            ));
+            return Err(format!("the message has {size} bytes; the server takes {limit}"));
         }
         Ok(outgoing)
     }
@@ -215,11 +209,7 @@ impl<M: Clone + Send + 'static> Bolt<M> for StreamSink<M> {
         self.held.insert(number, tuple);
         let give_up_at = Instant::now().checked_add(self.give_up_after);
         // Without a runtime there is no I/O task: the tuple times out.
-        let _ = self.publishes.send(Publish {
-            number,
-            outgoing,
-            give_up_at,
-        });
+        let _ = self.publishes.send(Publish { number, outgoing, give_up_at });
     }
 
     fn woken(&mut self, out: &mut BoltCollector<'_, M>) {
@@ -255,11 +245,7 @@ async fn publisher(
 
 /// Publishes a message until the stream has stored it.
 async fn until_stored(nats: &Nats, publish: Publish) -> Stored {
-    let Publish {
-        number,
-        outgoing,
-        give_up_at,
-    } = publish;
+    let Publish { number, outgoing, give_up_at } = publish;
     let payload = Bytes::from(outgoing.payload);
     loop {
         let (subject, headers) = (outgoing.subject.clone(), outgoing.headers.clone());

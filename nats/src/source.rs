@@ -118,13 +118,7 @@ impl SourceOptions {
     fn check(&self) -> Result<(), NatsError> {
         names::check("stream", &self.stream)?;
         names::check("consumer", &self.consumer)?;
-        let refuse = |what, found: String, needed| {
-            Err(NatsError::Setting {
-                what,
-                found,
-                needed,
-            })
-        };
+        let refuse = |what, found: String, needed| Err(NatsError::Setting { what, found, needed });
         if self.attempts == 0 {
             return refuse("attempts", self.attempts.to_string(), "1 or more");
         }
@@ -319,10 +313,7 @@ impl<M: Send + 'static> StreamSource<M> {
             let (outcomes, told) = mpsc::unbounded_channel();
             let task = Task::new(self.shared.clone(), give, context.waker(), &outcomes);
             self.runtime.spawn(task.run(told));
-            Arc::new(Link {
-                messages: Mutex::new(messages),
-                outcomes,
-            })
+            Arc::new(Link { messages: Mutex::new(messages), outcomes })
         });
         StreamSpout { link: link.clone() }
     }
@@ -383,15 +374,9 @@ impl<M> Shared<M> {
                 if why.error_code() == ErrorCode::STREAM_NOT_FOUND =>
             {
                 let name = stream.clone();
-                NatsError::NoStream {
-                    what: "source",
-                    name,
-                }
+                NatsError::NoStream { what: "source", name }
             }
-            _ => NatsError::Refused {
-                what: "consumer",
-                why: error.to_string(),
-            },
+            _ => NatsError::Refused { what: "consumer", why: error.to_string() },
         })
     }
 }

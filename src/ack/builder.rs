@@ -66,10 +66,7 @@ impl std::fmt::Debug for AckTrackerBuilder {
 impl Default for AckTrackerBuilder {
     fn default() -> Self {
         AckTrackerBuilder {
-            setup: Setup {
-                asymmetric: true,
-                ..Setup::default()
-            },
+            setup: Setup { asymmetric: true, ..Setup::default() },
             timeout: Some(Duration::from_secs(30)),
             early_capacity: 65_536,
             early_timeout: None,
@@ -244,11 +241,7 @@ impl AckTrackerBuilder {
         let (trees, on_drop) = self.trees(target)?;
         let trees = Arc::new(trees);
         let reaper = Reaper::start(&trees, |trees| &trees.engine, budget)?;
-        Ok(AckTracker {
-            trees,
-            reaper: Some(reaper),
-            on_drop,
-        })
+        Ok(AckTracker { trees, reaper: Some(reaper), on_drop })
     }
 
     fn trees(self, target: Target) -> Result<(Trees, OnDrop), BuildError> {
@@ -276,9 +269,6 @@ impl AckTrackerBuilder {
         let shards = config.shards;
         let engine =
             Engine::new(config, Trees::share(shards)).map_err(|_| BuildError::OutOfMemory)?;
-        Ok((
-            Trees::new(engine, settings, Deliver::new(target)),
-            self.on_drop,
-        ))
+        Ok((Trees::new(engine, settings, Deliver::new(target)), self.on_drop))
     }
 }

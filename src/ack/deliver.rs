@@ -54,10 +54,7 @@ pub(crate) struct Deliver {
 
 impl Deliver {
     pub(crate) fn new(target: Target) -> Self {
-        Deliver {
-            target,
-            panics: AtomicU64::new(0),
-        }
+        Deliver { target, panics: AtomicU64::new(0) }
     }
 
     /// Closes the channel's waiting: the tracker is being shut down, and no thread waits for room

@@ -170,24 +170,22 @@ impl Trees {
                 sum
             })
             .collect();
-        let total = shards
-            .iter()
-            .fold(ShardMetrics::default(), |a, b| ShardMetrics {
-                live: a.live + b.live,
-                slots: a.slots + b.slots,
-                tables: a.tables + b.tables,
-                inserted: a.inserted + b.inserted,
-                acked: a.acked + b.acked,
-                failed: a.failed + b.failed,
-                expired: a.expired + b.expired,
-                cancelled: a.cancelled + b.cancelled,
-                late: a.late + b.late,
-                duplicate: a.duplicate + b.duplicate,
-                early_held: a.early_held + b.early_held,
-                early_merged: a.early_merged + b.early_merged,
-                early_expired: a.early_expired + b.early_expired,
-                early_refused: a.early_refused + b.early_refused,
-            });
+        let total = shards.iter().fold(ShardMetrics::default(), |a, b| ShardMetrics {
+            live: a.live + b.live,
+            slots: a.slots + b.slots,
+            tables: a.tables + b.tables,
+            inserted: a.inserted + b.inserted,
+            acked: a.acked + b.acked,
+            failed: a.failed + b.failed,
+            expired: a.expired + b.expired,
+            cancelled: a.cancelled + b.cancelled,
+            late: a.late + b.late,
+            duplicate: a.duplicate + b.duplicate,
+            early_held: a.early_held + b.early_held,
+            early_merged: a.early_merged + b.early_merged,
+            early_expired: a.early_expired + b.early_expired,
+            early_refused: a.early_refused + b.early_refused,
+        });
         let relaxed = std::sync::atomic::Ordering::Relaxed;
         let (spilled, undelivered) = self.deliver.astray();
         Metrics {
@@ -223,17 +221,9 @@ impl Trees {
                 return;
             }
             let deadline = self.engine.deadline_of(claim.id, again, tick);
-            let seen = Seen {
-                id: claim.id,
-                lease: again,
-                key,
-            };
+            let seen = Seen { id: claim.id, lease: again, key };
             let root = InFlight {
-                root: if issued {
-                    RootId::Issued(Root(key))
-                } else {
-                    RootId::Chosen(key)
-                },
+                root: if issued { RootId::Issued(Root(key)) } else { RootId::Chosen(key) },
                 owner,
                 age,
                 remaining: (deadline != NEVER).then(|| self.engine.ticks().until(now, deadline)),
@@ -287,10 +277,7 @@ impl AckTracker {
                 heap.pop();
             }
         });
-        heap.into_sorted_vec()
-            .into_iter()
-            .map(|Reverse(ByAge(root))| root)
-            .collect()
+        heap.into_sorted_vec().into_iter().map(|Reverse(ByAge(root))| root).collect()
     }
 
     /// All roots in flight of one owner. O(capacity).

@@ -48,10 +48,7 @@ fn roots_with_one_hash_are_told_apart() {
 /// waits for it all the same.
 #[test]
 fn what_the_counts_miss_is_waited_for() {
-    let tracker = AckTracker::builder()
-        .shards(1)
-        .build_manual()
-        .expect("settings");
+    let tracker = AckTracker::builder().shards(1).build_manual().expect("settings");
     let root = tracker.issue(3, 42).expect("room");
     // As an end whose beginning was looked for too early.
     let engine = &tracker.trees.engine;
@@ -67,11 +64,8 @@ fn what_the_counts_miss_is_waited_for() {
 
 #[test]
 fn the_driver_carries_what_has_grown() {
-    let tracker = AckTracker::builder()
-        .shards(1)
-        .clock(ManualClock::new())
-        .build_manual()
-        .expect("settings");
+    let tracker =
+        AckTracker::builder().shards(1).clock(ManualClock::new()).build_manual().expect("settings");
     let index = tracker.trees.engine.index(0);
     let mut key = 0;
     while index.tables_to_carry() == 0 {

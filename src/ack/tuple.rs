@@ -65,9 +65,7 @@ pub struct Tuple<T: Borrow<AckTracker>> {
 
 impl<T: Borrow<AckTracker>> std::fmt::Debug for Tuple<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tuple")
-            .field("roots", &self.roots().collect::<Vec<_>>())
-            .finish()
+        f.debug_struct("Tuple").field("roots", &self.roots().collect::<Vec<_>>()).finish()
     }
 }
 
@@ -93,20 +91,12 @@ impl<T: Borrow<AckTracker> + Clone> Tuple<T> {
     ) -> Result<Self, AckError> {
         let share = edge();
         let root = tracker.borrow().issue_with(share, owner, timeout)?;
-        Ok(Tuple {
-            tracker,
-            first: Some(Anchor { root, share }),
-            more: Vec::new(),
-        })
+        Ok(Tuple { tracker, first: Some(Anchor { root, share }), more: Vec::new() })
     }
 
     /// A tuple that belongs to no tree: acking it does nothing, and so do its children's.
     pub fn unanchored(tracker: T) -> Self {
-        Tuple {
-            tracker,
-            first: None,
-            more: Vec::new(),
-        }
+        Tuple { tracker, first: None, more: Vec::new() }
     }
 
     /// Derives a child from this tuple, in all its trees. No message, no atomic operation: the tree
@@ -157,11 +147,8 @@ impl<T: Borrow<AckTracker> + Clone> Tuple<T> {
     fn absorb(&mut self, mut other: Self) {
         let anchors = other.first.take().into_iter().chain(other.more.drain(..));
         for anchor in anchors {
-            let same = self
-                .first
-                .iter_mut()
-                .chain(&mut self.more)
-                .find(|mine| mine.root == anchor.root);
+            let same =
+                self.first.iter_mut().chain(&mut self.more).find(|mine| mine.root == anchor.root);
             match same {
                 Some(mine) => mine.share ^= anchor.share,
                 // `first` is filled before `more` is, so the anchors stay in order.
@@ -178,19 +165,13 @@ impl<T: Borrow<AckTracker> + Clone> Tuple<T> {
 fn child(parent: &mut Anchor) -> Anchor {
     let share = edge();
     parent.share ^= share;
-    Anchor {
-        root: parent.root,
-        share,
-    }
+    Anchor { root: parent.root, share }
 }
 
 impl<T: Borrow<AckTracker>> Tuple<T> {
     /// The roots of the trees that this tuple belongs to.
     pub fn roots(&self) -> impl Iterator<Item = Root> + '_ {
-        self.first
-            .iter()
-            .chain(&self.more)
-            .map(|anchor| anchor.root)
+        self.first.iter().chain(&self.more).map(|anchor| anchor.root)
     }
 
     /// It has been processed: settles its edge and registers its children's, in each of its trees.
@@ -276,10 +257,7 @@ impl<T: Borrow<AckTracker>> Tuple<T> {
 
     /// The anchors; none are left.
     fn settle(&mut self) -> impl Iterator<Item = Anchor> {
-        self.first
-            .take()
-            .into_iter()
-            .chain(std::mem::take(&mut self.more))
+        self.first.take().into_iter().chain(std::mem::take(&mut self.more))
     }
 }
 

@@ -23,9 +23,7 @@ pub(crate) struct Chain(u32);
 
 impl Deferred {
     pub(crate) fn new() -> Self {
-        Deferred {
-            head: AtomicU64::new(0),
-        }
+        Deferred { head: AtomicU64::new(0) }
     }
 
     /// Puts a slot in, which the caller has ended and owns. Whether the list was empty. Lock-free.
@@ -86,11 +84,7 @@ impl Chain {
         }
         let spot = slots.spot(id)?;
         let lease: Lease = spot.slot.lease();
-        self.0 = if lease.state() == State::Forward {
-            spot.note.link()
-        } else {
-            lease.link()
-        };
+        self.0 = if lease.state() == State::Forward { spot.note.link() } else { lease.link() };
         Some((id, spot.slot))
     }
 

@@ -144,10 +144,7 @@ impl NextExpiration {
                 return None;
             }
             let next = Self::tick(seen)?;
-            match self
-                .0
-                .compare_exchange_weak(seen, 0, Ordering::AcqRel, Ordering::Relaxed)
-            {
+            match self.0.compare_exchange_weak(seen, 0, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
                     let news = seen & NEWS != 0;
                     return Some(Look { next, news });
@@ -165,8 +162,7 @@ impl NextExpiration {
         // this, takes the inbox by a swap: loom reads the newest value there, hardware may not
         // (W4). Holds for both.
         self.0.fetch_or(NEWS, Ordering::AcqRel);
-        self.0
-            .fetch_max(Self::urgency(tick) | NEWS, Ordering::AcqRel);
+        self.0.fetch_max(Self::urgency(tick) | NEWS, Ordering::AcqRel);
     }
 
     /// Of a shard, its driver's: whether `tick` is later than the next expiration that it has heard of.
@@ -184,10 +180,7 @@ impl NextExpiration {
         // Also if nothing changes: it fails if there was news.
         // survives: stronger than needed: where it succeeds there was no news to see, and no thread
         // reads behind it.
-        match self
-            .0
-            .compare_exchange(*heard, urgency, Ordering::AcqRel, Ordering::Relaxed)
-        {
+        match self.0.compare_exchange(*heard, urgency, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => {
                 *heard = urgency;
                 Some(next)

@@ -31,9 +31,7 @@ pub(crate) struct Taken {
 
 impl Inbox {
     pub(crate) fn new() -> Self {
-        Inbox {
-            head: AtomicU32::new(0),
-        }
+        Inbox { head: AtomicU32::new(0) }
     }
 
     /// Puts `bucket` in, unless it is in or on its way in. Lock-free.
@@ -61,9 +59,7 @@ impl Inbox {
     /// Takes all that is in it. A read-modify-write even when it is empty: after announcing how long it
     /// will sleep the driver looks here once more, and either sees a push or the pusher sees the announcement (W4).
     pub(crate) fn take(&self) -> Taken {
-        Taken {
-            next: self.head.swap(0, Ordering::AcqRel),
-        }
+        Taken { next: self.head.swap(0, Ordering::AcqRel) }
     }
 }
 

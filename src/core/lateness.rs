@@ -47,9 +47,7 @@ impl fmt::Debug for Lateness {
 impl Default for Lateness {
     /// An empty one.
     fn default() -> Self {
-        Lateness {
-            counts: vec![0; BUCKETS],
-        }
+        Lateness { counts: vec![0; BUCKETS] }
     }
 }
 
@@ -66,18 +64,12 @@ impl Lateness {
         let before = earlier.counts.iter().chain(std::iter::repeat(&0));
         let pairs = self.counts.iter().zip(before);
         let counts = pairs.map(|(now, before)| now.saturating_sub(*before));
-        Lateness {
-            counts: counts.collect(),
-        }
+        Lateness { counts: counts.collect() }
     }
 
     /// An upper bound of the given quantile (0.0 to 1.0), to a factor of two. `None` if nothing has expired.
     #[must_use]
-    #[allow(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss
-    )]
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
         let rank = (self.total() as f64 * quantile.clamp(0.0, 1.0)).ceil() as u64;
         let mut seen = 0;

@@ -116,10 +116,7 @@ impl State {
     /// Those of what others have told of before it has begun.
     #[inline]
     pub(crate) fn is_early(self) -> bool {
-        matches!(
-            self,
-            State::Early | State::EarlyFailed | State::EarlyFailedBy
-        )
+        matches!(self, State::Early | State::EarlyFailed | State::EarlyFailedBy)
     }
 }
 
@@ -140,13 +137,7 @@ pub(crate) struct Lease(pub(crate) u64);
 
 impl std::fmt::Debug for Lease {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{:?}#{}@{}",
-            self.state(),
-            self.incarnation(),
-            self.0 >> DEADLINE_SHIFT
-        )
+        write!(f, "{:?}#{}@{}", self.state(), self.incarnation(), self.0 >> DEADLINE_SHIFT)
     }
 }
 
@@ -381,10 +372,7 @@ mod tests {
                 seen.push(lowered.with_deadline(first));
                 let back = seen[seen.len() - 1];
                 assert!(!seen[..seen.len() - 1].contains(&back));
-                assert_eq!(
-                    (back.state(), back.incarnation()),
-                    (State::LiveIdle, 0xFFFF)
-                );
+                assert_eq!((back.state(), back.incarnation()), (State::LiveIdle, 0xFFFF));
                 assert_eq!(back.deadline_near(nearer), first);
                 // What is not nearer does not count.
                 assert_eq!(back.with_deadline(first), back);

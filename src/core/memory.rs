@@ -47,16 +47,10 @@ mod imp {
 
     impl<T: ZeroValid> Zeroed<T> {
         pub(crate) fn map(length: usize) -> Result<Self, OutOfMemory> {
-            let bytes = length
-                .checked_mul(std::mem::size_of::<T>())
-                .ok_or(OutOfMemory)?;
+            let bytes = length.checked_mul(std::mem::size_of::<T>()).ok_or(OutOfMemory)?;
             let map = MmapMut::map_anon(bytes.max(1)).map_err(|_| OutOfMemory)?;
             debug_assert_eq!(map.as_ptr() as usize % std::mem::align_of::<T>(), 0);
-            let zeroed = Zeroed {
-                map,
-                length,
-                of: PhantomData,
-            };
+            let zeroed = Zeroed { map, length, of: PhantomData };
             zeroed.use_huge_pages(true);
             Ok(zeroed)
         }
@@ -139,18 +133,9 @@ mod imp {
         fn only_the_range_is_zeroed_where_pages_are_large() {
             const LENGTH: usize = 200_000;
             for page in [4 << 10, 16 << 10, 64 << 10] {
-                for range in [
-                    0..LENGTH,
-                    1..LENGTH - 1,
-                    70_000..150_001,
-                    100..164,
-                    16_000..33_000,
-                ] {
+                for range in [0..LENGTH, 1..LENGTH - 1, 70_000..150_001, 100..164, 16_000..33_000] {
                     let values = Zeroed::<AtomicU32>::map(LENGTH).unwrap();
-                    values
-                        .as_slice()
-                        .iter()
-                        .for_each(|value| value.store(7, Relaxed));
+                    values.as_slice().iter().for_each(|value| value.store(7, Relaxed));
                     values.release_pages(range.clone(), page);
                     for (at, value) in values.as_slice().iter().enumerate() {
                         let expected = if range.contains(&at) { 0 } else { 7 };
@@ -173,9 +158,7 @@ mod imp {
 
     impl<T: ZeroValid> Zeroed<T> {
         pub(crate) fn map(length: usize) -> Result<Self, OutOfMemory> {
-            Ok(Zeroed {
-                values: (0..length).map(|_| T::zeroed()).collect(),
-            })
+            Ok(Zeroed { values: (0..length).map(|_| T::zeroed()).collect() })
         }
 
         pub(crate) fn use_huge_pages(&self, _: bool) {}

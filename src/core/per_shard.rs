@@ -23,10 +23,7 @@ impl<C> PerShard<C> {
     /// For so many shards, a power of two, at most 256.
     pub(crate) fn new(shards: usize) -> Self {
         assert!(shards <= GROUP * GROUPS && shards.is_power_of_two());
-        PerShard {
-            shards,
-            groups: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
-        }
+        PerShard { shards, groups: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())) }
     }
 
     /// The number of values in each group: all groups are whole, or there is one only.

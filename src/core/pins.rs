@@ -29,10 +29,7 @@ impl Pin {
 
 impl Pins {
     pub(crate) fn new() -> Self {
-        Pins {
-            seats: Stripes::new(Seat::new),
-            grace: Grace::new(),
-        }
+        Pins { seats: Stripes::new(Seat::new), grace: Grace::new() }
     }
 
     /// Keeps what this thread finds from here on: no slot that another thread can find now is freed while this lives. One pin
@@ -42,10 +39,7 @@ impl Pins {
         let (holding, index) = Holding::begin();
         // SAFETY: the seat is this thread's, as is the index, which the pin keeps.
         let guard = unsafe { self.grace.pin(self.seats.get(index)) };
-        Pin {
-            guard,
-            _index: holding,
-        }
+        Pin { guard, _index: holding }
     }
 
     /// Empties the seats of threads that have ended: each turn looks at all seats that are not empty.

@@ -48,8 +48,7 @@ impl Orders {
     #[cfg_attr(not(feature = "async"), allow(dead_code))]
     pub(crate) fn drain(&self, limit: Duration) {
         let until = nanos(self.began.elapsed().saturating_add(limit)).min(NEVER - 1);
-        self.drain
-            .fetch_min(until, std::sync::atomic::Ordering::Release);
+        self.drain.fetch_min(until, std::sync::atomic::Ordering::Release);
     }
 
     /// What is left of the time to drain, if it is to.

@@ -103,10 +103,7 @@ pub(crate) struct Unit<P: Payload> {
 unsafe impl<P: Payload> ZeroValid for Unit<P> {
     #[cfg(expiry_loom)]
     fn zeroed() -> Self {
-        Unit {
-            lease: AtomicU64::new(0),
-            cell: P::Cell::zeroed(),
-        }
+        Unit { lease: AtomicU64::new(0), cell: P::Cell::zeroed() }
     }
     fn zero(&self) {
         // survives: as `AtomicU32::zero`. A thread that still holds the slot's place reads a free
@@ -153,10 +150,7 @@ impl<'a, P: Payload> Slot<'a, P> {
     /// At `at` begin the units of a slot, which stay for `'a`.
     #[inline(always)]
     pub(super) unsafe fn at(at: *const Unit<P>) -> Self {
-        Slot {
-            at,
-            _slots: PhantomData,
-        }
+        Slot { at, _slots: PhantomData }
     }
 
     /// Its address, to be fetched into the cache.
@@ -349,16 +343,10 @@ impl<T, X> Owned<T, X> {
 // has no payload.
 #[cfg(not(expiry_loom))]
 unsafe impl<T: 'static, X: ZeroValid + 'static> Payload for Owned<T, X> {
-    const SIZE: usize = if Self::BOXED {
-        std::mem::size_of::<*mut T>()
-    } else {
-        std::mem::size_of::<T>()
-    };
-    const ALIGN: usize = if Self::BOXED {
-        std::mem::align_of::<*mut T>()
-    } else {
-        std::mem::align_of::<T>()
-    };
+    const SIZE: usize =
+        if Self::BOXED { std::mem::size_of::<*mut T>() } else { std::mem::size_of::<T>() };
+    const ALIGN: usize =
+        if Self::BOXED { std::mem::align_of::<*mut T>() } else { std::mem::align_of::<T>() };
     type Note = AtomicU32;
     type Term = X;
 }
@@ -378,9 +366,7 @@ impl<'a, T: 'static, X: ZeroValid + 'static> Slot<'a, Owned<T, X>> {
         // SAFETY: the caller's alone; of that size and alignment.
         unsafe {
             if Owned::<T, X>::BOXED {
-                self.payload()
-                    .cast::<*mut T>()
-                    .write(Box::into_raw(Box::new(value)));
+                self.payload().cast::<*mut T>().write(Box::into_raw(Box::new(value)));
             } else {
                 self.payload().cast::<T>().write(value);
             }

@@ -68,11 +68,7 @@ unsafe impl<P: Payload> Sync for Run<'_, P> {}
 impl<'a, P: Payload> Run<'a, P> {
     /// No slots.
     pub(crate) fn empty() -> Self {
-        Run {
-            first: std::ptr::null(),
-            length: 0,
-            _slots: PhantomData,
-        }
+        Run { first: std::ptr::null(), length: 0, _slots: PhantomData }
     }
 
     /// The slot at a place.
@@ -228,10 +224,7 @@ impl<P: Payload> Slots<P> {
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // no greater than the bucket's number
     pub(crate) fn local_bucket(&self, bucket: u32) -> u32 {
-        let (chunk, at) = (
-            bucket as usize / CHUNK_BUCKETS,
-            bucket as usize % CHUNK_BUCKETS,
-        );
+        let (chunk, at) = (bucket as usize / CHUNK_BUCKETS, bucket as usize % CHUNK_BUCKETS);
         (chunk / self.shards * CHUNK_BUCKETS + at) as u32
     }
 
@@ -239,10 +232,7 @@ impl<P: Payload> Slots<P> {
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // a bucket's number
     pub(crate) fn bucket_of(&self, shard: usize, local: u32) -> u32 {
-        let (chunk, at) = (
-            local as usize / CHUNK_BUCKETS,
-            local as usize % CHUNK_BUCKETS,
-        );
+        let (chunk, at) = (local as usize / CHUNK_BUCKETS, local as usize % CHUNK_BUCKETS);
         ((chunk * self.shards + shard) * CHUNK_BUCKETS + at) as u32
     }
 
@@ -312,11 +302,7 @@ impl<P: Payload> Slots<P> {
         let at = (chunk * CHUNK + first % CHUNK) * units::<P>();
         let slots = &self.segment(segment)?.slots;
         debug_assert!(at + length * units::<P>() <= slots.as_slice().len());
-        Some(Run {
-            first: slots.as_ptr().wrapping_add(at),
-            length,
-            _slots: PhantomData,
-        })
+        Some(Run { first: slots.as_ptr().wrapping_add(at), length, _slots: PhantomData })
     }
 
     /// The slots of the bucket that begins with slot `first`.
@@ -333,10 +319,7 @@ impl<P: Payload> Slots<P> {
     /// The bucket headers of a chunk.
     pub(crate) fn headers(&self, chunk: usize) -> Option<&[Header]> {
         let (segment, at) = self.place(chunk);
-        self.segment(segment)?
-            .headers
-            .as_slice()
-            .get(at * CHUNK_BUCKETS..(at + 1) * CHUNK_BUCKETS)
+        self.segment(segment)?.headers.as_slice().get(at * CHUNK_BUCKETS..(at + 1) * CHUNK_BUCKETS)
     }
 
     /// Makes the segment of `chunk` exist. One mapping if it does not: O(1), whatever its size.
@@ -438,11 +421,7 @@ impl<P: Payload> Slots<P> {
     pub(crate) fn tenancy(slot: Slot<'_, P>, base: u32) -> u32 {
         let last = slot.lease_relaxed();
         // A zeroed slot's memory has been given back, or is new.
-        let last = if last.0 == 0 {
-            base
-        } else {
-            last.incarnation()
-        };
+        let last = if last.0 == 0 { base } else { last.incarnation() };
         next_incarnation(last)
     }
 
@@ -517,12 +496,7 @@ mod tests {
         word: AtomicU64,
     }
 
-    fields!(
-        Plain,
-        AtomicU32 {
-            word: AtomicU64::new(0)
-        }
-    );
+    fields!(Plain, AtomicU32 { word: AtomicU64::new(0) });
 
     #[test]
     fn every_chunk_has_a_place_of_its_own() {

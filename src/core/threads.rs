@@ -23,10 +23,7 @@ const NONE_TAKEN: AtomicU64 = AtomicU64::new(0);
 
 impl Block {
     const fn new() -> Self {
-        Block {
-            taken: [NONE_TAKEN; WORDS],
-            next: AtomicPtr::new(std::ptr::null_mut()),
-        }
+        Block { taken: [NONE_TAKEN; WORDS], next: AtomicPtr::new(std::ptr::null_mut()) }
     }
 }
 
@@ -223,10 +220,7 @@ pub(crate) fn index() -> Index {
         let digits = id.trim_matches(|c: char| !c.is_ascii_digit());
         digits.parse().expect("loom prints the number of a thread")
     });
-    Index {
-        index: NUMBER.with(|&number| number),
-        _borrowed: None,
-    }
+    Index { index: NUMBER.with(|&number| number), _borrowed: None }
 }
 
 /// This thread's index. Wait-free but for a thread's first call.
@@ -237,10 +231,7 @@ pub(crate) fn index() -> Index {
     if index == UNKNOWN {
         return fresh_index();
     }
-    Index {
-        index,
-        _borrowed: None,
-    }
+    Index { index, _borrowed: None }
 }
 
 #[cold]
@@ -248,18 +239,12 @@ pub(crate) fn index() -> Index {
 fn fresh_index() -> Index {
     if let Ok(index) = OWNED.try_with(|owned| owned.0) {
         let _ = INDEX.try_with(|cached| cached.set(index));
-        return Index {
-            index,
-            _borrowed: None,
-        };
+        return Index { index, _borrowed: None };
     }
     let borrowed = Owned::take();
     // What the call calls finds the same one, until it is given back.
     let _ = INDEX.try_with(|cached| cached.set(borrowed.0));
-    Index {
-        index: borrowed.0,
-        _borrowed: Some(borrowed),
-    }
+    Index { index: borrowed.0, _borrowed: Some(borrowed) }
 }
 
 /// One `T` per thread index, each made when its thread first asks for it, never moved, freed with the engine.
@@ -302,12 +287,7 @@ pub(super) fn publish<P>(
 ) -> *mut P {
     // Release: a thread that loads the pointer sees what it points to. Acquire: so does the one that comes too late.
     // survives: both orderings: loom does not see this standard atomic.
-    match place.compare_exchange(
-        std::ptr::null_mut(),
-        fresh,
-        Ordering::AcqRel,
-        Ordering::Acquire,
-    ) {
+    match place.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => fresh,
         Err(theirs) => {
             take_back(fresh);
@@ -464,10 +444,7 @@ pub(crate) struct Counter(AtomicU64);
 impl Counter {
     #[inline]
     pub(crate) fn add(&self, n: u64) {
-        self.0.store(
-            self.0.load(Ordering::Relaxed).wrapping_add(n),
-            Ordering::Relaxed,
-        );
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
     /// As `add`, of a counter that may be less than nothing.

@@ -117,9 +117,7 @@ impl<K, V> InsertError<K, V> {
 
 impl<K, V> fmt::Debug for InsertError<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InsertError")
-            .field("error", &self.error)
-            .finish_non_exhaustive()
+        f.debug_struct("InsertError").field("error", &self.error).finish_non_exhaustive()
     }
 }
 

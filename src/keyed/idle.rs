@@ -58,10 +58,7 @@ impl Bound {
 unsafe impl ZeroValid for Policy {
     #[cfg(expiry_loom)]
     fn zeroed() -> Self {
-        Policy {
-            idle: AtomicU64::new(0),
-            bound: AtomicU64::new(0),
-        }
+        Policy { idle: AtomicU64::new(0), bound: AtomicU64::new(0) }
     }
     fn zero(&self) {
         self.idle.store(0, Ordering::Release);

@@ -26,10 +26,7 @@ impl Lifetime {
     /// As the map says.
     #[must_use]
     pub const fn new() -> Self {
-        Lifetime {
-            live: Timeout::Default,
-            idle: Timeout::Default,
-        }
+        Lifetime { live: Timeout::Default, idle: Timeout::Default }
     }
 
     /// From its insertion, or its last touch.

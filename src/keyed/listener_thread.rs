@@ -170,15 +170,8 @@ impl ListenerThread {
             let (key, value) = ended.pair();
             return store.call_listener(key, value, cause);
         }
-        let item = Item::Ended {
-            id: ended.share(),
-            cause,
-        };
-        let sent = if is_inside() {
-            self.sender.put_back(item)
-        } else {
-            self.sender.put(item)
-        };
+        let item = Item::Ended { id: ended.share(), cause };
+        let sent = if is_inside() { self.sender.put_back(item) } else { self.sender.put(item) };
         if !sent {
             return ended.unshare();
         }

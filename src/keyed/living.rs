@@ -83,10 +83,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     fn idle_term(&self, idle: Timeout, bound: u64) -> Result<Term, StoreError> {
         let idle = self.engine.nanos(idle, self.idle)?;
         let deadline = idle.map_or(bound, |idle| self.idle_until(idle).min(bound));
-        Ok(Term {
-            deadline,
-            idle: idle.map(|idle| (idle, bound)),
-        })
+        Ok(Term { deadline, idle: idle.map(|idle| (idle, bound)) })
     }
 
     /// The entry of a key, if its time is not up. An entry that is not living does not come back.
@@ -183,11 +180,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         // The one clock reading, after the look at the lease.
         let (term, now) = self.term(lifetime)?;
         let is_living = found.is_some_and(|found| self.is_living_at(&found, now));
-        Ok(Aim {
-            found,
-            is_living,
-            term,
-        })
+        Ok(Aim { found, is_living, term })
     }
 
     /// The second half: puts an entry in where there was none, or in the place of the one that lives
@@ -255,11 +248,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     {
         loop {
             let found = self.find(pin, wanted)?;
-            let cause = if self.is_living(&found) {
-                Cause::Removed
-            } else {
-                Cause::Expired
-            };
+            let cause = if self.is_living(&found) { Cause::Removed } else { Cause::Expired };
             if let Some(ended) = self.end(pin, &found, cause) {
                 return Some(Notice { ended, cause });
             }

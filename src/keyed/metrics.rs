@@ -123,21 +123,18 @@ impl<K: 'static, V: 'static> Store<K, V> {
     }
 
     pub(super) fn metrics(&self) -> StoreMetrics {
-        let shards: Vec<_> = (0..self.engine.shards())
-            .map(|shard| self.shard_metrics(shard))
-            .collect();
-        let total = shards
-            .iter()
-            .fold(StoreShardMetrics::default(), |a, b| StoreShardMetrics {
-                live: a.live + b.live,
-                slots: a.slots + b.slots,
-                tables: a.tables + b.tables,
-                inserted: a.inserted + b.inserted,
-                replaced: a.replaced + b.replaced,
-                removed: a.removed + b.removed,
-                expired: a.expired + b.expired,
-                closed: a.closed + b.closed,
-            });
+        let shards: Vec<_> =
+            (0..self.engine.shards()).map(|shard| self.shard_metrics(shard)).collect();
+        let total = shards.iter().fold(StoreShardMetrics::default(), |a, b| StoreShardMetrics {
+            live: a.live + b.live,
+            slots: a.slots + b.slots,
+            tables: a.tables + b.tables,
+            inserted: a.inserted + b.inserted,
+            replaced: a.replaced + b.replaced,
+            removed: a.removed + b.removed,
+            expired: a.expired + b.expired,
+            closed: a.closed + b.closed,
+        });
         let astray = self.listener_thread.as_ref().map(ListenerThread::astray);
         let (spilled, undelivered) = astray.unwrap_or_default();
         StoreMetrics {
@@ -149,10 +146,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             reaper_busy: Duration::from_nanos(self.engine.busy.get()),
             reaper_rounds: self.engine.rounds.get(),
             listener_panics: self.panics.load(Relaxed) + self.engine.clock_panics.get(),
-            listener_waiting: self
-                .listener_thread
-                .as_ref()
-                .map_or(0, ListenerThread::waiting),
+            listener_waiting: self.listener_thread.as_ref().map_or(0, ListenerThread::waiting),
             spilled,
             undelivered,
             drop_panics: self.drop_panics.load(Relaxed),

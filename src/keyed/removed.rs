@@ -98,10 +98,7 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
     /// The slot, while this holds it.
     #[inline]
     pub(super) fn held(&self) -> Held<'_, K, V> {
-        Held {
-            id: self.id,
-            slot: self.slot,
-        }
+        Held { id: self.id, slot: self.slot }
     }
 
     fn pair(&self) -> &(K, V) {
@@ -292,10 +289,7 @@ impl<K: 'static, V: 'static> Deref for Ended<'_, K, V> {
 
 impl<K: fmt::Debug + 'static, V: fmt::Debug + 'static> fmt::Debug for Ended<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ended")
-            .field("key", self.key())
-            .field("value", self.value())
-            .finish()
+        f.debug_struct("Ended").field("key", self.key()).field("value", self.value()).finish()
     }
 }
 
@@ -308,10 +302,6 @@ impl<'a, K: 'static, V: 'static> EndedSlot<&'a Store<K, V>, K, V> {
     fn kept_by<'k>(self, store: Keeps<'k, K, V>) -> Ended<'k, K, V> {
         debug_assert!(std::ptr::eq(self.store, &*store));
         let this = ManuallyDrop::new(self);
-        Ended(EndedSlot {
-            store,
-            id: this.id,
-            slot: this.slot,
-        })
+        Ended(EndedSlot { store, id: this.id, slot: this.slot })
     }
 }

@@ -156,11 +156,7 @@ where
 
     /// Settings with defaults.
     pub fn builder(expiration: Duration) -> TimeCacheMapBuilder<K, V> {
-        TimeCacheMapBuilder {
-            expiration,
-            buckets: 3,
-            map: ExpiringMap::builder(),
-        }
+        TimeCacheMapBuilder { expiration, buckets: 3, map: ExpiringMap::builder() }
     }
 
     /// Puts a value, in the place of what the key has. It lives for the expiration from now.

@@ -16,17 +16,12 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
     pub fn put(&mut self, key: K, value: V) -> Option<V> {
         let hash = self.hash(&key);
         let cell = self.cell(hash, &key);
-        let known = cell
-            .map(|cell| self.index.at(cell))
-            .filter(|&at| self.entries.is_live(at));
+        let known = cell.map(|cell| self.index.at(cell)).filter(|&at| self.entries.is_live(at));
         if let Some(at) = known {
             // First: if the drop panics, nothing has changed, and no old value is on its way out.
             drop(key);
             self.entries.renew(at);
-            return self
-                .entries
-                .entry_mut(at)
-                .map(|entry| mem::replace(&mut entry.1, value));
+            return self.entries.entry_mut(at).map(|entry| mem::replace(&mut entry.1, value));
         }
         // All that can fail comes before all that changes anything.
         self.entries.reserve(1);

@@ -101,8 +101,7 @@ impl<K, V> Generations<K, V> {
     #[inline]
     pub(super) fn add(&mut self, hash: u32, entry: (K, V)) -> u32 {
         let at = self.nodes.place(hash, entry);
-        self.nodes
-            .push(&mut self.lists[self.youngest], at, self.rotations);
+        self.nodes.push(&mut self.lists[self.youngest], at, self.rotations);
         self.len += 1;
         at
     }

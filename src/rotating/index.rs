@@ -144,10 +144,7 @@ impl Index {
             0
         } else {
             let cells = entries.checked_mul(4).map(|cells| cells.div_ceil(3));
-            cells
-                .and_then(usize::checked_next_power_of_two)
-                .expect("capacity overflow")
-                .max(LEAST)
+            cells.and_then(usize::checked_next_power_of_two).expect("capacity overflow").max(LEAST)
         };
         if cells == self.cells.len() {
             return;

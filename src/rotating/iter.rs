@@ -44,12 +44,7 @@ impl<'a, K, V> Iter<'a, K, V> {
     }
 
     pub(super) fn of_one(nodes: &'a Nodes<K, V>, list: List) -> Self {
-        Iter {
-            nodes,
-            lists: [].iter().chain(&[]),
-            at: list.first,
-            left: list.len,
-        }
+        Iter { nodes, lists: [].iter().chain(&[]), at: list.first, left: list.len }
     }
 }
 
@@ -77,12 +72,7 @@ impl<K, V> FusedIterator for Iter<'_, K, V> {}
 
 impl<K, V> Clone for Iter<'_, K, V> {
     fn clone(&self) -> Self {
-        Iter {
-            nodes: self.nodes,
-            lists: self.lists.clone(),
-            at: self.at,
-            left: self.left,
-        }
+        Iter { nodes: self.nodes, lists: self.lists.clone(), at: self.at, left: self.left }
     }
 }
 
@@ -128,9 +118,7 @@ impl<K, V, S> IntoIterator for RotatingMap<K, V, S> {
     type IntoIter = IntoIter<K, V>;
 
     fn into_iter(self) -> Self::IntoIter {
-        IntoIter {
-            entries: self.entries.into_live().into_iter(),
-        }
+        IntoIter { entries: self.entries.into_live().into_iter() }
     }
 }
 

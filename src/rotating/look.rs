@@ -61,11 +61,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> RotatingMap<K, V, S> {
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        self.index.find(hash, |at| {
-            self.entries
-                .entry(at)
-                .is_some_and(|entry| entry.0.borrow() == key)
-        })
+        self.index
+            .find(hash, |at| self.entries.entry(at).is_some_and(|entry| entry.0.borrow() == key))
     }
 
     /// The cell and the place of a live key.

@@ -168,11 +168,7 @@ impl<K, V, S> RotatingMap<K, V, S> {
     }
 
     fn of(generations: usize, hasher: S) -> Self {
-        RotatingMap {
-            index: Index::default(),
-            entries: Generations::new(generations),
-            hasher,
-        }
+        RotatingMap { index: Index::default(), entries: Generations::new(generations), hasher }
     }
 
     /// How many generations there are, `n`.

@@ -23,11 +23,7 @@ pub(super) struct List {
 }
 
 impl List {
-    pub(super) const EMPTY: List = List {
-        first: NONE,
-        last: NONE,
-        len: 0,
-    };
+    pub(super) const EMPTY: List = List { first: NONE, last: NONE, len: 0 };
 }
 
 /// Most entries there can be: what an index of 2^32 cells has room for is more.
@@ -45,11 +41,7 @@ pub(super) struct Nodes<K, V> {
 
 impl<K, V> Nodes<K, V> {
     pub(super) const fn new() -> Self {
-        Nodes {
-            nodes: Vec::new(),
-            free: NONE,
-            vacant: 0,
-        }
+        Nodes { nodes: Vec::new(), free: NONE, vacant: 0 }
     }
 
     pub(super) fn capacity(&self) -> usize {
@@ -75,23 +67,14 @@ impl<K, V> Nodes<K, V> {
     #[cold]
     fn grow(&mut self, additional: usize) {
         let len = self.len().checked_add(additional);
-        assert!(
-            len.is_some_and(|len| len <= MOST),
-            "a RotatingMap has room for 2^31 entries"
-        );
+        assert!(len.is_some_and(|len| len <= MOST), "a RotatingMap has room for 2^31 entries");
         self.nodes.reserve(additional - self.vacant);
     }
 
     /// Places an entry, in no list yet.
     #[inline]
     pub(super) fn place(&mut self, hash: u32, entry: (K, V)) -> u32 {
-        let node = Node {
-            prev: NONE,
-            next: NONE,
-            hash,
-            born: 0,
-            entry: Some(entry),
-        };
+        let node = Node { prev: NONE, next: NONE, hash, born: 0, entry: Some(entry) };
         let at = self.free;
         if at == NONE {
             self.nodes.push(node);
@@ -209,16 +192,12 @@ impl<K, V> Nodes<K, V> {
 
     /// All entries, in no order, with when they were born.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut (K, V))> {
-        self.nodes
-            .iter_mut()
-            .filter_map(|node| Some((node.born, node.entry.as_mut()?)))
+        self.nodes.iter_mut().filter_map(|node| Some((node.born, node.entry.as_mut()?)))
     }
 
     /// All entries by value, in no order, with when they were born.
     pub(super) fn into_entries(self) -> impl Iterator<Item = (u64, (K, V))> {
-        self.nodes
-            .into_iter()
-            .filter_map(|node| Some((node.born, node.entry?)))
+        self.nodes.into_iter().filter_map(|node| Some((node.born, node.entry?)))
     }
 
     /// Drops all entries and keeps their room. Nothing refers to any of them any more.

@@ -138,8 +138,6 @@ impl<K, V, S> Drop for Dead<'_, K, V, S> {
 
 impl<K, V, S> fmt::Debug for Dead<'_, K, V, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dead")
-            .field("len", &self.map.dead_len())
-            .finish_non_exhaustive()
+        f.debug_struct("Dead").field("len", &self.map.dead_len()).finish_non_exhaustive()
     }
 }

@@ -27,11 +27,7 @@ pub(crate) struct Barrier {
 impl Barrier {
     pub(crate) fn new(wanted: bool) -> Self {
         let on = wanted && system::register();
-        Barrier {
-            on: AtomicBool::new(on),
-            was_on: on,
-            off: OnceLock::new(),
-        }
+        Barrier { on: AtomicBool::new(on), was_on: on, off: OnceLock::new() }
     }
 
     /// Whether the light side will do.
@@ -68,10 +64,7 @@ impl Barrier {
         // here on. Who does so already and runs has written what he has to write within microseconds; who does not run has passed a fence.
         self.on.store(false, Relaxed);
         let off = self.off.get_or_init(Instant::now);
-        while let Some(left) = GRACE
-            .checked_sub(off.elapsed())
-            .filter(|left| !left.is_zero())
-        {
+        while let Some(left) = GRACE.checked_sub(off.elapsed()).filter(|left| !left.is_zero()) {
             std::thread::sleep(left);
         }
         crate::sync::fence(crate::sync::Ordering::SeqCst);
@@ -128,11 +121,7 @@ mod tests {
 
     #[test]
     fn a_system_that_refuses_later_turns_it_off_for_good() {
-        let barrier = Barrier {
-            on: true.into(),
-            was_on: true,
-            off: OnceLock::new(),
-        };
+        let barrier = Barrier { on: true.into(), was_on: true, off: OnceLock::new() };
         barrier.heavy_by(|| true);
         assert!(barrier.is_on());
         barrier.heavy_by(|| false);
@@ -143,11 +132,7 @@ mod tests {
     /// Of several at the heavy side the first may be turning it off.
     #[test]
     fn who_comes_while_it_is_turned_off_waits_too() {
-        let barrier = Barrier {
-            on: false.into(),
-            was_on: true,
-            off: Instant::now().into(),
-        };
+        let barrier = Barrier { on: false.into(), was_on: true, off: Instant::now().into() };
         barrier.heavy();
         assert!(barrier.off.get().unwrap().elapsed() >= GRACE);
     }

@@ -26,10 +26,7 @@ unsafe impl<T: Send> Sync for Exclusive<T> {}
 
 impl<T> Exclusive<T> {
     pub(crate) fn new(value: T) -> Self {
-        Exclusive {
-            taken: AtomicU32::new(0),
-            value: UnsafeCell::new(value),
-        }
+        Exclusive { taken: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 
     /// Whether somebody is inside. By the time that the caller knows it may be otherwise.

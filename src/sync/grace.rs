@@ -171,10 +171,7 @@ mod imp {
     impl Guard {
         pub(crate) fn after(&self, f: impl FnOnce() + Send + 'static) {
             let mut deferred = self.domain.deferred.lock().unwrap();
-            deferred.push(Deferred {
-                pins: self.domain.pins(),
-                run: Box::new(f),
-            });
+            deferred.push(Deferred { pins: self.domain.pins(), run: Box::new(f) });
         }
     }
 
@@ -218,10 +215,7 @@ mod imp {
                 local.turns.fetch_add(1, Ordering::Relaxed);
                 fence(Ordering::SeqCst);
             }
-            Guard {
-                domain: self.0.clone(),
-                local: at,
-            }
+            Guard { domain: self.0.clone(), local: at }
         }
 
         pub(crate) unsafe fn turn(&self, _: &Seat) {

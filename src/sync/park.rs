@@ -14,9 +14,7 @@ pub(crate) struct Waker {
 
 impl Waker {
     pub(crate) fn new() -> Self {
-        Waker {
-            thread: OnceLock::new(),
-        }
+        Waker { thread: OnceLock::new() }
     }
 
     /// Names the thread that [`wake`](Self::wake) wakes. The first call counts.

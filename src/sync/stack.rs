@@ -25,10 +25,7 @@ struct Link<T> {
 
 impl<T> Stack<T> {
     pub(crate) fn new() -> Self {
-        Stack {
-            head: AtomicPtr::new(ptr::null_mut()),
-            _items: PhantomData,
-        }
+        Stack { head: AtomicPtr::new(ptr::null_mut()), _items: PhantomData }
     }
 
     pub(crate) fn push(&self, item: T) {
@@ -38,8 +35,7 @@ impl<T> Stack<T> {
         loop {
             // Release publishes the link to the taking swap; those below it are published by the swaps that this one follows.
             let pushed =
-                self.head
-                    .compare_exchange_weak(head, link, Ordering::Release, Ordering::Relaxed);
+                self.head.compare_exchange_weak(head, link, Ordering::Release, Ordering::Relaxed);
             match pushed {
                 Ok(_) => return,
                 Err(now) => head = now,
@@ -58,9 +54,7 @@ impl<T> Stack<T> {
 
     /// All of it, the last one first.
     pub(crate) fn take(&self) -> Taken<T> {
-        Taken {
-            next: self.head.swap(ptr::null_mut(), Ordering::Acquire),
-        }
+        Taken { next: self.head.swap(ptr::null_mut(), Ordering::Acquire) }
     }
 }
 

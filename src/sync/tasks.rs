@@ -47,10 +47,7 @@ struct Task {
 
 impl Task {
     fn new(waker: &Waker) -> Arc<Self> {
-        Arc::new(Task {
-            waker: ManuallyDrop::new(waker.clone()),
-            state: AtomicU32::new(WAITING),
-        })
+        Arc::new(Task { waker: ManuallyDrop::new(waker.clone()), state: AtomicU32::new(WAITING) })
     }
 
     fn is_waiting(&self) -> bool {
@@ -99,10 +96,7 @@ pub(crate) struct Crowd {
 
 impl Crowd {
     pub(crate) fn new() -> Self {
-        Crowd {
-            pile: Stack::new(),
-            left: Hint::new(0),
-        }
+        Crowd { pile: Stack::new(), left: Hint::new(0) }
     }
 
     /// Registers `waker` in the place of who waits there. True if the caller has to look again; otherwise it was there, as it
@@ -151,11 +145,7 @@ impl Crowd {
 impl Crowd {
     /// Ends with what `done` finds, which is asked at first and whenever the crowd has been woken.
     pub(crate) fn until<R, F: FnMut() -> Option<R>>(&self, done: F) -> Until<'_, F> {
-        Until {
-            crowd: self,
-            done,
-            place: Place::default(),
-        }
+        Until { crowd: self, done, place: Place::default() }
     }
 }
 

@@ -88,9 +88,7 @@ impl MonotonicClock {
     /// A clock whose origin is now.
     #[must_use]
     pub fn new() -> Self {
-        MonotonicClock {
-            origin: Instant::now(),
-        }
+        MonotonicClock { origin: Instant::now() }
     }
 }
 
@@ -172,9 +170,7 @@ mod linux {
     #[inline(always)]
     pub(super) fn recent() -> u64 {
         // It has no destructor, so that it is there as long as the thread.
-        RECENT
-            .try_with(|recent| recent.reading(&SPAN, &System))
-            .unwrap_or_else(|_| exact())
+        RECENT.try_with(|recent| recent.reading(&SPAN, &System)).unwrap_or_else(|_| exact())
     }
 
     /// How old what is [`recent`] may be; 0 if it must not be asked.
@@ -197,9 +193,7 @@ impl CoarseClock {
             }
         }
         #[cfg(not(target_os = "linux"))]
-        CoarseClock {
-            exact: MonotonicClock::new(),
-        }
+        CoarseClock { exact: MonotonicClock::new() }
     }
 }
 
@@ -265,11 +259,9 @@ impl ManualClock {
     /// Moves the clock forwards; it saturates at `u64::MAX` nanoseconds, 584 years.
     pub fn advance(&self, by: Duration) {
         // AcqRel: who reads the new time sees what was done before it was set, as with a real clock.
-        let _ = self
-            .now
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
-                Some(now.saturating_add(nanos(by)))
-            });
+        let _ = self.now.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
+            Some(now.saturating_add(nanos(by)))
+        });
     }
 
     /// Sets the clock to an absolute time, backwards too if that is what a test is about.

@@ -58,11 +58,7 @@ pub(super) struct Recent(Cell<Memory>);
 
 impl Recent {
     pub(super) const fn new() -> Self {
-        Recent(Cell::new(Memory {
-            time: 0,
-            at: 0,
-            from: (0, 0, 0),
-        }))
+        Recent(Cell::new(Memory { time: 0, at: 0, from: (0, 0, 0) }))
     }
 
     /// The time, in nanoseconds of the exact clock, or what it was at most [`RECENT`] ago.

@@ -20,10 +20,7 @@ pub(crate) struct Ticks {
 impl Ticks {
     /// `interval` is at least 1 ns; the builder has checked it.
     pub(crate) fn new(start: u64, interval: u64) -> Self {
-        Ticks {
-            start,
-            interval: interval.max(1),
-        }
+        Ticks { start, interval: interval.max(1) }
     }
 
     /// The tick that has begun at clock reading `now`: what has a deadline up to it is due.
@@ -52,14 +49,12 @@ impl Ticks {
     #[inline]
     pub(crate) fn same_deadline_until(&self, deadline: u64, after: u64) -> u64 {
         // The last `now` for which ceil((now - start + after) / interval) is still `deadline`.
-        self.start
-            .saturating_add(deadline.saturating_mul(self.interval).saturating_sub(after))
+        self.start.saturating_add(deadline.saturating_mul(self.interval).saturating_sub(after))
     }
 
     /// The clock reading at which `tick` begins; saturates.
     pub(crate) fn begins(&self, tick: u64) -> u64 {
-        self.start
-            .saturating_add(tick.saturating_mul(self.interval))
+        self.start.saturating_add(tick.saturating_mul(self.interval))
     }
 
     /// How long after `now` the tick begins; zero if it has.
@@ -125,16 +120,7 @@ mod tests {
             let readings = (0..200).chain([interval * 3 + 16, interval * 3 + 17, u64::MAX]);
             for now in readings {
                 let at = ticks.at(now);
-                for tick in [
-                    0,
-                    1,
-                    2,
-                    3,
-                    at.saturating_sub(1),
-                    at,
-                    at.saturating_add(1),
-                    NEVER,
-                ] {
+                for tick in [0, 1, 2, 3, at.saturating_sub(1), at, at.saturating_add(1), NEVER] {
                     assert_eq!(ticks.has_begun(tick, now), tick <= at, "{tick} at {now}");
                 }
             }

@@ -58,11 +58,7 @@ impl fmt::Debug for TimeoutsBuilder {
 impl Default for TimeoutsBuilder {
     fn default() -> Self {
         TimeoutsBuilder {
-            setup: Setup {
-                interval: Some(INTERVAL),
-                asymmetric: true,
-                ..Setup::default()
-            },
+            setup: Setup { interval: Some(INTERVAL), asymmetric: true, ..Setup::default() },
         }
     }
 }
@@ -97,10 +93,7 @@ impl TimeoutsBuilder {
     /// As [`build`](Self::build).
     pub fn build_manual(self) -> Result<Timeouts, BuildError> {
         let (config, _) = self.setup.config(&[])?;
-        Ok(Timeouts {
-            waiters: Arc::new(Waiters::new(config)?),
-            reaper: None,
-        })
+        Ok(Timeouts { waiters: Arc::new(Waiters::new(config)?), reaper: None })
     }
 
     /// As where the system has no fence of two sides.

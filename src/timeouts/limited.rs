@@ -135,9 +135,6 @@ impl<F: Future> Future for Limited<'_, F> {
 
 impl<F: fmt::Debug> fmt::Debug for Limited<'_, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Limited")
-            .field("future", &self.future)
-            .field("sleep", &self.sleep)
-            .finish()
+        f.debug_struct("Limited").field("future", &self.future).field("sleep", &self.sleep).finish()
     }
 }

@@ -81,9 +81,7 @@ impl<'t> Sleep<'t> {
     pub(super) fn from_now(waiters: &'t Waiters, after: Duration) -> Self {
         let state = match nanos(after) {
             0 => State::Fresh { after: 0 },
-            after => State::Set {
-                due: waiters.due(after),
-            },
+            after => State::Set { due: waiters.due(after) },
         };
         Sleep { waiters, state }
     }
@@ -91,20 +89,12 @@ impl<'t> Sleep<'t> {
     /// From the first poll on.
     #[inline(always)]
     pub(super) fn fresh(waiters: &'t Waiters, after: Duration) -> Self {
-        Sleep {
-            waiters,
-            state: State::Fresh {
-                after: nanos(after),
-            },
-        }
+        Sleep { waiters, state: State::Fresh { after: nanos(after) } }
     }
 
     /// Over.
     pub(super) fn over(waiters: &'t Waiters) -> Self {
-        Sleep {
-            waiters,
-            state: State::Over,
-        }
+        Sleep { waiters, state: State::Over }
     }
 
     pub(super) fn waiters(&self) -> &'t Waiters {
@@ -233,9 +223,7 @@ impl Drop for Sleep<'_> {
 
 impl fmt::Debug for Sleep<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sleep")
-            .field("state", &self.state)
-            .finish_non_exhaustive()
+        f.debug_struct("Sleep").field("state", &self.state).finish_non_exhaustive()
     }
 }
 

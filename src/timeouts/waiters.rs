@@ -119,21 +119,14 @@ impl Drop for Claimed<'_> {
 impl Waiters {
     pub(super) fn new(config: Config) -> Result<Self, BuildError> {
         let shards = config.shards;
-        let share = move || Share {
-            counts: PerShard::new(shards),
-        };
+        let share = move || Share { counts: PerShard::new(shards) };
         let engine = Engine::new(config, share).map_err(|_| BuildError::OutOfMemory)?;
-        Ok(Waiters {
-            longest: nanos(engine.ticks().longest()),
-            engine,
-            panics: Statistic::new(0),
-        })
+        Ok(Waiters { longest: nanos(engine.ticks().longest()), engine, panics: Statistic::new(0) })
     }
 
     /// The tick at which `after` nanoseconds from now on are over.
     pub(super) fn due(&self, after: u64) -> u64 {
-        self.engine
-            .with_stripe(|mine, _| self.engine.due(mine, after.max(1)))
+        self.engine.with_stripe(|mine, _| self.engine.due(mine, after.max(1)))
     }
 
     /// Whether that tick has come.
@@ -339,9 +332,8 @@ impl Waiters {
     /// what was due before goes first: the new deadline could not be told from one that has long passed.
     pub(super) fn renewal(&self, after: u64) -> u64 {
         let after = after.max(1);
-        let (due, lapsed) = self
-            .engine
-            .with_stripe(|mine, _| (self.engine.due(mine, after), mine.has_lapsed()));
+        let (due, lapsed) =
+            self.engine.with_stripe(|mine, _| (self.engine.due(mine, after), mine.has_lapsed()));
         if !lapsed {
             return due;
         }
@@ -376,9 +368,8 @@ impl Waiters {
         let Waiter { id, lease } = waiter;
         let waker = self.engine.with_stripe(|mine, _| {
             // SAFETY: it is called once, by who alone ends the entry.
-            let waker = self
-                .engine
-                .end_own(mine, (id, lease, due), |slot| unsafe { take(slot) })?;
+            let waker =
+                self.engine.end_own(mine, (id, lease, due), |slot| unsafe { take(slot) })?;
             self.count_end(mine, id, end);
             if self.engine.freed(mine) {
                 self.maybe_tend();
@@ -423,11 +414,9 @@ impl Waiters {
     fn wake(&self, claim: &Claim<'_, Held>, end: End) {
         // SAFETY: ended by the caller, who comes here once.
         let waker = unsafe { take(claim.slot) };
-        self.engine
-            .with_stripe(|mine, _| self.finish(mine, claim, end));
+        self.engine.with_stripe(|mine, _| self.finish(mine, claim, end));
         if caught(|| waker.wake()) {
-            self.panics
-                .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.panics.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
     }
 }
@@ -442,8 +431,7 @@ impl Face<Held> for Waiters {
     fn prepare(&self, _: u32, _: Slot<'_, Held>, _: Lease) {}
 
     fn close(&self) {
-        self.engine
-            .close(self, |claim, (), _| self.wake(&claim, End::Closed));
+        self.engine.close(self, |claim, (), _| self.wake(&claim, End::Closed));
     }
 
     fn expired(&self, claim: Claim<'_, Held>, (): (), _: Lease, _: u64, _: u64) {

@@ -86,10 +86,7 @@ impl<'a, T> Iter<'a, T> {
             let at = at(wheel, due);
             // The clock may have gone on so far that what is overdue looks like the future.
             let wrapped = known && at >= 1 << 63;
-            Seen {
-                at: if wrapped { 0 } else { at },
-                index,
-            }
+            Seen { at: if wrapped { 0 } else { at }, index }
         });
         Iter {
             wheel,
@@ -104,10 +101,7 @@ impl<'a, T> Iter<'a, T> {
 
     fn bucket(&self, head: u32) -> IntoIter<Seen> {
         let timers = self.wheel.bucket(head);
-        sorted(timers.map(|(index, due)| Seen {
-            at: at(self.wheel, due),
-            index,
-        }))
+        sorted(timers.map(|(index, due)| Seen { at: at(self.wheel, due), index }))
     }
 
     /// The timers that the earliest of the buckets' is next in.
@@ -143,14 +137,7 @@ impl<'a, T> Iter<'a, T> {
         match self.wheel.payload(index)? {
             Place::Live { serial, value } => {
                 self.left -= 1;
-                Some(Timer {
-                    id: TimerId {
-                        serial: *serial,
-                        index,
-                    },
-                    deadline,
-                    value,
-                })
+                Some(Timer { id: TimerId { serial: *serial, index }, deadline, value })
             }
             Place::Free => None,
         }
@@ -223,8 +210,6 @@ impl<T> Clone for Iter<'_, T> {
 impl<T> fmt::Debug for Iter<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let left = &self.left;
-        f.debug_struct("Iter")
-            .field("left", left)
-            .finish_non_exhaustive()
+        f.debug_struct("Iter").field("left", left).finish_non_exhaustive()
     }
 }

@@ -35,12 +35,7 @@ impl Places {
     /// No places.
     pub(super) const fn new() -> Places {
         const NO_WORDS: Vec<u64> = Vec::new();
-        Places {
-            levels: [NO_WORDS; LEVELS],
-            warm: NONE,
-            batch: 0,
-            at: 0,
-        }
+        Places { levels: [NO_WORDS; LEVELS], warm: NONE, batch: 0, at: 0 }
     }
 
     /// A free place, which is not any more.
@@ -114,10 +109,7 @@ impl Places {
         debug_assert!(from >> BITS == (to - 1) >> BITS && self.warm == NONE && self.batch == 0);
         self.grow(to as usize);
         self.at = from >> BITS;
-        let (below, above) = (
-            u64::MAX >> (63 - (to - 1) % 64),
-            u64::MAX << (from % 64) << 1,
-        );
+        let (below, above) = (u64::MAX >> (63 - (to - 1) % 64), u64::MAX << (from % 64) << 1);
         self.batch = below & above;
     }
 
@@ -180,14 +172,9 @@ impl Places {
     /// Every free place, once.
     #[cfg(any(test, fuzzing))]
     pub(super) fn free(&self) -> Vec<u32> {
-        let mut free: Vec<u32> = (self.warm != NONE)
-            .then_some(self.warm)
-            .into_iter()
-            .collect();
+        let mut free: Vec<u32> = (self.warm != NONE).then_some(self.warm).into_iter().collect();
         let bits = |at: usize, word: u64| {
-            (0..64)
-                .filter(move |bit| word >> bit & 1 == 1)
-                .map(move |bit| at as u32 * 64 + bit)
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at as u32 * 64 + bit)
         };
         free.extend(bits(self.at as usize, self.batch));
         for (at, word) in self.levels[0].iter().enumerate() {
@@ -196,11 +183,7 @@ impl Places {
         for pair in self.levels.windows(2) {
             for (at, word) in pair[0].iter().enumerate() {
                 if let Some(above) = pair[1].get(at / 64) {
-                    assert_eq!(
-                        above >> (at % 64) & 1 == 1,
-                        *word != 0,
-                        "T-free: a bit above"
-                    );
+                    assert_eq!(above >> (at % 64) & 1 == 1, *word != 0, "T-free: a bit above");
                 }
             }
             assert!(pair[0].len() < 2 || !pair[1].is_empty(), "T-free: no top");

@@ -25,10 +25,7 @@ impl Checks {
     /// All the checks that the run makes. They hold until somebody says otherwise.
     pub fn new(names: &[Check]) -> Self {
         Checks {
-            counts: names
-                .iter()
-                .map(|&name| (name, AtomicU64::new(0)))
-                .collect(),
+            counts: names.iter().map(|&name| (name, AtomicU64::new(0))).collect(),
             texts: Mutex::new(Vec::new()),
         }
     }
@@ -60,9 +57,7 @@ impl Checks {
 
     /// Reports a violation unless the two are equal.
     pub fn equal(&self, check: Check, what: &str, is: u64, should: u64) {
-        self.expect(check, is == should, || {
-            format!("{what}: {is}, should be {should}")
-        });
+        self.expect(check, is == should, || format!("{what}: {is}, should be {should}"));
     }
 
     /// Holds a tracker's counters against each other and against what was counted from outside: roots issued, acked, failed and timed
@@ -99,10 +94,7 @@ impl Checks {
 
     /// How many violations have been reported.
     pub fn violations(&self) -> u64 {
-        self.counts
-            .values()
-            .map(|count| count.load(Ordering::Relaxed))
-            .sum()
+        self.counts.values().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
     /// Each check and whether it holds; the violations in words; how many there were in all.

@@ -30,9 +30,7 @@ pub fn crowd<'a, T: Send>(
             show(live);
         }
         // A panic in a worker is a bug in this program: pass it on.
-        let brought = threads
-            .into_iter()
-            .map(|thread| thread.join().expect("a worker panicked"));
+        let brought = threads.into_iter().map(|thread| thread.join().expect("a worker panicked"));
         brought.collect()
     })
 }

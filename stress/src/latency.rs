@@ -126,10 +126,7 @@ pub struct Times {
 impl Times {
     /// An empty one.
     pub fn new() -> Self {
-        Times {
-            all: empty().into(),
-            seen: empty(),
-        }
+        Times { all: empty().into(), seen: empty() }
     }
 
     /// A thread's part.

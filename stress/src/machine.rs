@@ -37,16 +37,8 @@ impl Machine {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             memory: kib.unwrap_or(0) * 1024,
             system: format!("{} {}", std::env::consts::OS, release.trim()),
-            load: load
-                .split(' ')
-                .next()
-                .and_then(|load| load.parse().ok())
-                .unwrap_or(0.0),
-            build: if cfg!(debug_assertions) {
-                "debug"
-            } else {
-                "release"
-            },
+            load: load.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0),
+            build: if cfg!(debug_assertions) { "debug" } else { "release" },
         }
     }
 }
@@ -61,10 +53,7 @@ pub fn command() -> String {
         }
     };
     let arguments = std::env::args().skip(1).map(quoted);
-    std::iter::once("stress".into())
-        .chain(arguments)
-        .collect::<Vec<_>>()
-        .join(" ")
+    std::iter::once("stress".into()).chain(arguments).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -58,16 +58,7 @@ pub struct Output {
 }
 
 /// Runs all scenarios, for those who name none.
-pub const TOUR: [&str; 8] = [
-    "stress",
-    "soak",
-    "--minutes",
-    "1",
-    "--cycles",
-    "1",
-    "--each",
-    "1s",
-];
+pub const TOUR: [&str; 8] = ["stress", "soak", "--minutes", "1", "--cycles", "1", "--each", "1s"];
 
 const EXAMPLES: &str = "\
 Without a scenario each of them runs for a moment.
@@ -382,10 +373,7 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-        assert!(matches!(
-            Cli::parse_from(TOUR).scenario,
-            Some(Scenario::Soak(_))
-        ));
+        assert!(matches!(Cli::parse_from(TOUR).scenario, Some(Scenario::Soak(_))));
     }
 
     #[test]

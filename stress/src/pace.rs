@@ -21,11 +21,7 @@ impl Pace {
     #[allow(clippy::cast_precision_loss)] // to the microsecond in 100 days
     pub fn new(per_second: f64, began: u64, seed: u64) -> Option<Self> {
         let gaps = Exp::new(per_second / 1e9).ok()?;
-        let mut pace = Pace {
-            gaps,
-            rng: SmallRng::seed_from_u64(seed),
-            next: began as f64,
-        };
+        let mut pace = Pace { gaps, rng: SmallRng::seed_from_u64(seed), next: began as f64 };
         pace.skip();
         let possible = per_second > 0.0 && per_second.is_finite();
         (possible && pace.next.is_finite()).then_some(pace)
@@ -48,11 +44,7 @@ impl Pace {
 
     /// When the next operation was due, if that is by `now`; the one after it is next then.
     #[inline]
-    #[allow(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss
-    )] // not below zero
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // not below zero
     pub fn due(&mut self, now: u64) -> Option<u64> {
         let due = self.next;
         (due <= now as f64).then(|| {

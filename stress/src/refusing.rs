@@ -70,8 +70,7 @@ impl Drop for Refused {
 
 /// Whether this is refused to this thread. An ending one has no such cell any more: it gets what it asks for.
 fn to_me(what: What) -> bool {
-    MINE.try_with(|mine| mine.get() == Some(what))
-        .unwrap_or(false)
+    MINE.try_with(|mine| mine.get() == Some(what)).unwrap_or(false)
 }
 
 struct Allocator;

@@ -120,10 +120,7 @@ impl Report {
         self.charts = charts;
         // Strings, numbers and maps with string keys: always has a JSON form.
         let object = || serde_json::to_string(&self).unwrap_or_default();
-        let to_stdout = output
-            .json
-            .as_deref()
-            .is_some_and(|file| file.as_os_str() == "-");
+        let to_stdout = output.json.as_deref().is_some_and(|file| file.as_os_str() == "-");
         let text = if to_stdout { object() } else { self.text() };
         // A reader that has gone away is not the run's fault.
         let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
@@ -167,25 +164,14 @@ impl Report {
         }
         out.extend(self.notes.iter().map(|note| format!("  note: {note}")));
         for (name, holds) in &self.checks {
-            out.push(format!(
-                "  {:<4} {name}",
-                if *holds { "ok" } else { "FAIL" }
-            ));
+            out.push(format!("  {:<4} {name}", if *holds { "ok" } else { "FAIL" }));
         }
-        out.extend(
-            self.violations
-                .iter()
-                .map(|text| format!("  violation: {text}")),
-        );
+        out.extend(self.violations.iter().map(|text| format!("  violation: {text}")));
         let more = self.violations_total - self.violations.len() as u64;
         if more > 0 {
             out.push(format!("  and {more} violations more"));
         }
-        out.push(if self.passed {
-            "PASSED".into()
-        } else {
-            "FAILED".into()
-        });
+        out.push(if self.passed { "PASSED".into() } else { "FAILED".into() });
         out.join("\n")
     }
 }
@@ -221,10 +207,8 @@ impl Table {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Error> {
-    std::fs::write(path, text).map_err(|why| Error::Unwritable {
-        path: path.into(),
-        why: why.to_string(),
-    })
+    std::fs::write(path, text)
+        .map_err(|why| Error::Unwritable { path: path.into(), why: why.to_string() })
 }
 
 /// A rate with a unit that fits.
@@ -264,24 +248,15 @@ mod tests {
             rows: vec![cells(["one", "1"]), cells(["two more", "1000"])],
         };
         let text = table.text();
-        assert_eq!(
-            text,
-            "\n  t\n              ns\n  one          1\n  two more  1000\n"
-        );
+        assert_eq!(text, "\n  t\n              ns\n  one          1\n  two more  1000\n");
     }
 
     #[test]
     fn the_json_has_what_is_promised() {
         let json = serde_json::to_value(report(&Checks::new(&["sound"]))).unwrap();
-        for key in [
-            "scenario",
-            "seconds",
-            "ops_per_s",
-            "checks",
-            "violations",
-            "seed",
-            "parameters",
-        ] {
+        for key in
+            ["scenario", "seconds", "ops_per_s", "checks", "violations", "seed", "parameters"]
+        {
             assert!(json.get(key).is_some(), "{key}");
         }
         assert_eq!(json["checks"]["sound"], true);

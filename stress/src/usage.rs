@@ -5,10 +5,7 @@ use std::time::Duration;
 /// Resident memory in bytes; 0 where the system does not say.
 pub fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm
-        .split(' ')
-        .nth(1)
-        .and_then(|pages| pages.parse::<u64>().ok());
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
     pages.unwrap_or(0) * page()
 }
 
@@ -47,10 +44,7 @@ pub fn trim() {
 pub fn thread_time() -> Duration {
     #[cfg(target_os = "linux")]
     {
-        let mut time = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: it writes to what it is given, which is valid.
         if unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) } == 0 {
             let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

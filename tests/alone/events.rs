@@ -132,11 +132,7 @@ pub fn a_handler_that_panics() {
 
 pub fn an_index_that_grows_and_shrinks() {
     let clock = ManualClock::new();
-    let map = ExpiringMap::builder()
-        .shards(1)
-        .clock(clock.clone())
-        .build_manual()
-        .unwrap();
+    let map = ExpiringMap::builder().shards(1).clock(clock.clone()).build_manual().unwrap();
     let poll = || {
         for _ in 0..100 {
             clock.advance(SECOND);
@@ -209,9 +205,7 @@ pub fn a_shutdown_and_what_was_left() {
 }
 
 pub fn a_channel_that_begins_to_spill() {
-    let (tracker, outcomes) = AckTracker::builder()
-        .build_with_channel(2, WhenFull::Spill)
-        .unwrap();
+    let (tracker, outcomes) = AckTracker::builder().build_with_channel(2, WhenFull::Spill).unwrap();
     let events = seen(|| {
         for _ in 0..2 {
             for owner in 0..6 {
@@ -271,9 +265,8 @@ pub fn a_subscriber_may_use_the_store() {
             let _ = map.metrics();
         };
         let builder = ExpiringMap::builder().shards(1).time_to_live(100 * SECOND);
-        let builder = builder
-            .on_end(|&key, _, _: Cause| assert!(key != 7, "7"))
-            .clock(clock.clone());
+        let builder =
+            builder.on_end(|&key, _, _: Cause| assert!(key != 7, "7")).clock(clock.clone());
         assert!(map.set(builder.build_manual().unwrap()).is_ok());
         let map_of = map.clone();
         let events = seen_then(uses, move || {
@@ -287,12 +280,7 @@ pub fn a_subscriber_may_use_the_store() {
             map.shutdown();
         });
         let had = |what: &str| events.iter().any(|event| event.contains(what));
-        for what in [
-            "index grew",
-            "a handler panicked",
-            "index shrank",
-            "shut down left=",
-        ] {
+        for what in ["index grew", "a handler panicked", "index shrank", "shut down left="] {
             assert!(had(what), "{what}: {events:?}");
         }
     });
@@ -335,9 +323,8 @@ pub fn a_subscriber_may_shut_the_store_down() {
         assert_eq!(events.len(), 1, "{events:?}");
     });
     ends(|| {
-        let (tracker, outcomes) = AckTracker::builder()
-            .build_with_channel(1, WhenFull::Spill)
-            .unwrap();
+        let (tracker, outcomes) =
+            AckTracker::builder().build_with_channel(1, WhenFull::Spill).unwrap();
         let tracker = Arc::new(tracker);
         let shut = tracker.clone();
         let events = seen_then(

@@ -23,10 +23,7 @@ impl Subscriber for Levels {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        self.0
-            .lock()
-            .unwrap()
-            .push(event.metadata().level().to_string());
+        self.0.lock().unwrap().push(event.metadata().level().to_string());
     }
 
     fn enter(&self, _: &Id) {}
@@ -45,10 +42,7 @@ pub fn no_memory_is_said_once_until_there_is_some() {
     let free = getrlimit(Resource::As);
     let limit = |room: Option<u64>| {
         let current = room.map_or(free.current, |room| Some(mapped() + room));
-        let limits = Rlimit {
-            current,
-            maximum: free.maximum,
-        };
+        let limits = Rlimit { current, maximum: free.maximum };
         setrlimit(Resource::As, limits).unwrap();
     };
     let events = Arc::new(Mutex::new(Vec::with_capacity(64)));
@@ -91,10 +85,7 @@ pub fn a_replacement_without_memory_frees_what_waits() {
     let map = ExpiringMap::builder().shards(1).build_manual().unwrap();
     map.insert(1, Dropped).unwrap();
     let free = getrlimit(Resource::As);
-    let limits = Rlimit {
-        current: Some(mapped() + (4 << 20)),
-        maximum: free.maximum,
-    };
+    let limits = Rlimit { current: Some(mapped() + (4 << 20)), maximum: free.maximum };
     setrlimit(Resource::As, limits).unwrap();
     let replace = |nth| {
         if nth % 2 == 0 {

@@ -114,11 +114,7 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
                 let removed = map.remove(&key).unwrap();
                 assert_eq!(removed.into_value().ok().as_deref(), Some("child"));
             }
-            assert_eq!(
-                told.load(Ordering::SeqCst),
-                9,
-                "by the thread that removed them"
-            );
+            assert_eq!(told.load(Ordering::SeqCst), 9, "by the thread that removed them");
             if as_a_future {
                 support::Task::new().block_on(map.shutdown_async());
             }
@@ -136,9 +132,7 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
     queue.update(1, SECOND).unwrap();
     in_child("a queue", || {
         assert_eq!(queue.shutdown().len(), 1);
-        assert!(support::Task::new()
-            .block_on(queue.shutdown_async())
-            .is_empty());
+        assert!(support::Task::new().block_on(queue.shutdown_async()).is_empty());
     });
     let sessions = SessionTracker::builder().build_with_handler(|_: &SessionInfo| ());
     let sessions = sessions.unwrap();
@@ -149,13 +143,9 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
         // SAFETY: as above.
         drop(unsafe { std::ptr::read(&sessions) });
     });
-    let (tracker, _outcomes) = AckTracker::builder()
-        .build_with_channel(10, WhenFull::Wait)
-        .unwrap();
-    for (nth, fate) in [Fate::Cancel, Fate::Return, Fate::Drain(10 * MS)]
-        .into_iter()
-        .enumerate()
-    {
+    let (tracker, _outcomes) =
+        AckTracker::builder().build_with_channel(10, WhenFull::Wait).unwrap();
+    for (nth, fate) in [Fate::Cancel, Fate::Return, Fate::Drain(10 * MS)].into_iter().enumerate() {
         tracker.issue(1, nth as u64).unwrap();
         in_child("a tracker", || {
             let left = tracker.shutdown(fate).len();
@@ -168,9 +158,7 @@ pub fn a_store_built_before_a_fork_can_be_used_and_dropped_in_the_child() {
             continue;
         }
         in_child("a tracker, async", || {
-            let left = support::Task::new()
-                .block_on(tracker.shutdown_async(fate))
-                .len();
+            let left = support::Task::new().block_on(tracker.shutdown_async(fate)).len();
             // The channel is the parent's.
             let told = usize::try_from(tracker.metrics().undelivered).unwrap();
             assert_eq!(left + told, nth + 1, "{fate:?}");
@@ -237,9 +225,7 @@ pub fn a_child_draws_other_edges_than_its_parent() {
 /// child never gets, so nothing in the child touches the channel.
 pub fn a_channel_is_the_parents() {
     let builder = AckTracker::builder().timeout(100 * SECOND);
-    let (tracker, outcomes) = builder
-        .build_manual_with_channel(4, WhenFull::Spill)
-        .unwrap();
+    let (tracker, outcomes) = builder.build_manual_with_channel(4, WhenFull::Spill).unwrap();
     struct Stops<'a>(&'a AtomicUsize);
     impl Drop for Stops<'_> {
         fn drop(&mut self) {
@@ -263,11 +249,7 @@ pub fn a_channel_is_the_parents() {
             in_child("an ack", || {
                 let before = tracker.metrics().undelivered;
                 assert!(tracker.ack(root, 1).is_ok());
-                assert_eq!(
-                    tracker.metrics().undelivered,
-                    before + 1,
-                    "the metrics say so"
-                );
+                assert_eq!(tracker.metrics().undelivered, before + 1, "the metrics say so");
                 assert!(outcomes.try_next().is_none() && outcomes.is_empty());
                 drop(outcomes.clone());
             });

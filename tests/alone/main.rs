@@ -82,9 +82,7 @@ fn tests() -> Vec<(&'static str, fn())> {
 
 /// Runs one test in a process of its own.
 fn alone(test: &str) -> Result<(), Failed> {
-    let output = Command::new(env::current_exe()?)
-        .env(ALONE, test)
-        .output()?;
+    let output = Command::new(env::current_exe()?).env(ALONE, test).output()?;
     if output.status.success() {
         return Ok(());
     }
@@ -95,10 +93,7 @@ fn alone(test: &str) -> Result<(), Failed> {
 
 fn main() {
     if let Ok(name) = env::var(ALONE) {
-        let (_, test) = tests()
-            .into_iter()
-            .find(|(known, _)| *known == name)
-            .expect("a test");
+        let (_, test) = tests().into_iter().find(|(known, _)| *known == name).expect("a test");
         return test();
     }
     let trial = |(name, _)| Trial::test(name, move || alone(name));

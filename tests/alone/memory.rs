@@ -44,11 +44,7 @@ pub fn f08_a_burst_that_has_drained_gives_its_memory_back() {
     let given_back = |peak: f64, what: &str| {
         let after = resident();
         println!("{what}: {before:.0} MiB before, {peak:.0} at the peak, {after:.0} after");
-        assert!(
-            peak - before > 12.0,
-            "{what}: the burst took only {:.0} MiB",
-            peak - before
-        );
+        assert!(peak - before > 12.0, "{what}: the burst took only {:.0} MiB", peak - before);
         assert!(
             after - before < (peak - before) / 4.0,
             "{what}: of {:.0} MiB {:.0} were kept",
@@ -65,10 +61,7 @@ pub fn f08_a_burst_that_has_drained_gives_its_memory_back() {
     // last chunk.
     let each = (peak - before) * f64::from(1 << 20) / ISSUED as f64;
     println!("{each:.1} bytes an issued root");
-    assert!(
-        (40.0..42.0).contains(&each),
-        "{each:.1} bytes an issued root"
-    );
+    assert!((40.0..42.0).contains(&each), "{each:.1} bytes an issued root");
     for &root in &roots {
         tracker.ack(root, 1).unwrap();
     }

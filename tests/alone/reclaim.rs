@@ -51,8 +51,7 @@ fn a_polled_map(many: usize) {
         .build_manual()
         .unwrap();
     for key in 0..many as u64 {
-        map.insert(Counted::new(key, &there), Counted::new(key, &there))
-            .unwrap();
+        map.insert(Counted::new(key, &there), Counted::new(key, &there)).unwrap();
     }
     assert_eq!(there.load(Relaxed), 2 * many);
     for _ in 0..10 {
@@ -64,22 +63,14 @@ fn a_polled_map(many: usize) {
 
 fn a_polled_queue(many: usize) {
     let (clock, there) = (ManualClock::new(), Arc::default());
-    let queue = ExpiryQueue::builder()
-        .interval(SECOND)
-        .shards(4)
-        .clock(clock.clone())
-        .build()
-        .unwrap();
+    let queue =
+        ExpiryQueue::builder().interval(SECOND).shards(4).clock(clock.clone()).build().unwrap();
     for key in 0..many as u64 {
         queue.update(Counted::new(key, &there), SECOND).unwrap();
     }
     clock.advance(SECOND);
     let expired = queue.poll();
-    assert_eq!(
-        (expired.len(), there.load(Relaxed)),
-        (many, many),
-        "lent until they are dropped"
-    );
+    assert_eq!((expired.len(), there.load(Relaxed)), (many, many), "lent until they are dropped");
     drop(expired);
     for _ in 0..10 {
         clock.advance(SECOND);
@@ -100,11 +91,7 @@ fn a_map_with_a_reaper(many: usize) {
     }
     let began = Instant::now();
     while there.load(Relaxed) != 0 {
-        assert!(
-            began.elapsed() < SECOND * 20,
-            "{} of {many} are there",
-            there.load(Relaxed)
-        );
+        assert!(began.elapsed() < SECOND * 20, "{} of {many} are there", there.load(Relaxed));
         std::thread::yield_now();
     }
 }

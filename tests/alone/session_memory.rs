@@ -22,9 +22,7 @@ pub fn touches_of_ended_sessions_are_not_kept_for_ever() {
         for at_once in [1, SESSIONS] {
             let before = heap::process();
             for _ in 0..SESSIONS / at_once {
-                let some: Vec<_> = (0..at_once)
-                    .map(|_| sessions.create(ten, 7).unwrap())
-                    .collect();
+                let some: Vec<_> = (0..at_once).map(|_| sessions.create(ten, 7).unwrap()).collect();
                 for session in &some {
                     sessions.touch_by(session).unwrap();
                 }

@@ -9,9 +9,7 @@ use std::time::Duration;
 fn resident() -> usize {
     let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap();
     let line = rollup.lines().find(|line| line.starts_with("Rss:"));
-    let kib = line
-        .and_then(|line| line.split_whitespace().nth(1))
-        .unwrap();
+    let kib = line.and_then(|line| line.split_whitespace().nth(1)).unwrap();
     kib.parse::<usize>().unwrap() << 10
 }
 
@@ -26,11 +24,7 @@ fn cost<S>(what: &str, make: impl Fn() -> S) -> usize {
     stores.extend((0..STORES).map(|_| make()));
     let (heap, cost) = (heap::process() - heap, resident() - before);
     let (heap, cost) = (heap / STORES, cost / STORES);
-    println!(
-        "{what}: {} KiB resident, {} KiB on the heap",
-        cost >> 10,
-        heap >> 10
-    );
+    println!("{what}: {} KiB resident, {} KiB on the heap", cost >> 10, heap >> 10);
     cost.max(heap)
 }
 
@@ -80,12 +74,9 @@ pub fn a_store_of_sixteen_shards_with_one_entry_is_small() {
         tracker
     });
     assert!(costs[1] < 300_000, "a map: {}", costs[1]);
-    for (what, cost) in [
-        ("polled", polled),
-        ("queue", queue),
-        ("sessions", sessions),
-        ("tracker", tracker),
-    ] {
+    for (what, cost) in
+        [("polled", polled), ("queue", queue), ("sessions", sessions), ("tracker", tracker)]
+    {
         assert!(cost < 300_000, "{what}: {cost}");
     }
 }

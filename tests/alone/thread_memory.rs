@@ -43,10 +43,7 @@ pub fn a_thread_of_a_high_index_costs_a_store_its_own_stripe_only() {
         let warm = ExpiringMap::builder().shards(1).build_manual().unwrap();
         warm.insert(1, 1).unwrap();
         [1, 16, 256].map(|shards| {
-            let map = ExpiringMap::builder()
-                .shards(shards)
-                .build_manual()
-                .unwrap();
+            let map = ExpiringMap::builder().shards(shards).build_manual().unwrap();
             let of_map = allocated(|| drop(map.insert(1_u64, 1_u64).unwrap()));
             let builder = AckTracker::builder().shards(shards);
             let tracker = builder.build_manual().unwrap();
@@ -58,9 +55,6 @@ pub fn a_thread_of_a_high_index_costs_a_store_its_own_stripe_only() {
     for (shards, of_map, of_tracker) in costs {
         // The stripe, the counters of sixteen shards, and pointers to the stripes of 512 threads.
         assert!(of_map < 12_000, "a map of {shards} shards: {of_map} bytes");
-        assert!(
-            of_tracker < 12_000,
-            "a tracker of {shards} shards: {of_tracker} bytes"
-        );
+        assert!(of_tracker < 12_000, "a tracker of {shards} shards: {of_tracker} bytes");
     }
 }

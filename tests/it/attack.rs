@@ -5,10 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 fn manual(shards: usize) -> AckTracker {
-    AckTracker::builder()
-        .shards(shards)
-        .build_manual()
-        .expect("settings are in range")
+    AckTracker::builder().shards(shards).build_manual().expect("settings are in range")
 }
 
 /// A chunk that had room further on, but began with long-lived roots, was entered at its beginning again and
@@ -94,16 +91,14 @@ fn a_shutdown_in_a_handler_of_a_shutdown_returns() {
 /// A shutdown on the thread that reads a full channel waited for itself.
 #[test]
 fn a_shutdown_on_the_receiving_thread_returns() {
-    let (tracker, outcomes) = AckTracker::builder()
-        .build_with_channel(1, WhenFull::Wait)
-        .expect("settings are in range");
+    let (tracker, outcomes) =
+        AckTracker::builder().build_with_channel(1, WhenFull::Wait).expect("settings are in range");
     for owner in 0..5 {
         tracker.issue(edge(), owner).expect("room");
     }
     tracker.shutdown(Fate::Cancel);
-    let mut owners: Vec<u64> = std::iter::from_fn(|| outcomes.try_next())
-        .map(|outcome| outcome.owner)
-        .collect();
+    let mut owners: Vec<u64> =
+        std::iter::from_fn(|| outcomes.try_next()).map(|outcome| outcome.owner).collect();
     owners.sort_unstable();
     assert_eq!(owners, [0, 1, 2, 3, 4]);
 }

@@ -46,122 +46,64 @@ fn refused(set: impl FnOnce(AckTrackerBuilder) -> AckTrackerBuilder) -> BuildErr
 
 #[test]
 fn zero_timeouts() {
-    assert_eq!(
-        refused(|b| b.timeout(Duration::ZERO)),
-        BuildError::ZeroTimeout
-    );
-    assert_eq!(
-        refused(|b| b.early_timeout(Duration::ZERO)),
-        BuildError::ZeroTimeout
-    );
+    assert_eq!(refused(|b| b.timeout(Duration::ZERO)), BuildError::ZeroTimeout);
+    assert_eq!(refused(|b| b.early_timeout(Duration::ZERO)), BuildError::ZeroTimeout);
 }
 
 #[test]
 fn absurd_timeouts() {
     let timeout = Duration::from_secs(365 * 24 * 3600 * 20);
     let error = refused(|b| b.timeout(timeout).interval(MS));
-    let BuildError::TimeoutTooLong {
-        timeout: of,
-        longest,
-    } = error
-    else {
-        panic!("{error:?}")
-    };
+    let BuildError::TimeoutTooLong { timeout: of, longest } = error else { panic!("{error:?}") };
     assert_eq!(of, timeout);
     // The error's advice works, to the nanosecond.
     assert_eq!(longest, MS * 2u32.pow(30) * 2u32.pow(9) - 2 * MS);
-    assert!(AckTracker::builder()
-        .timeout(longest)
-        .interval(MS)
-        .build_manual()
-        .is_ok());
+    assert!(AckTracker::builder().timeout(longest).interval(MS).build_manual().is_ok());
     let more = longest + Duration::from_nanos(1);
     refused(|b| b.timeout(more).interval(MS));
-    let built = AckTracker::builder()
-        .timeout(timeout)
-        .interval(Duration::from_secs(1))
-        .build_manual();
+    let built =
+        AckTracker::builder().timeout(timeout).interval(Duration::from_secs(1)).build_manual();
     assert!(built.is_ok());
     let error = refused(|b| b.early_timeout(timeout).interval(MS));
-    assert!(
-        matches!(error, BuildError::TimeoutTooLong { .. }),
-        "{error:?}"
-    );
+    assert!(matches!(error, BuildError::TimeoutTooLong { .. }), "{error:?}");
     let error = refused(|b| b.timeout(Duration::MAX).interval(MS));
-    assert!(
-        matches!(error, BuildError::TimeoutTooLong { .. }),
-        "{error:?}"
-    );
+    assert!(matches!(error, BuildError::TimeoutTooLong { .. }), "{error:?}");
 }
 
 #[test]
 fn absurd_intervals() {
-    for interval in [
-        Duration::ZERO,
-        Duration::from_nanos(1),
-        Duration::from_nanos(9_999),
-    ] {
-        assert_eq!(
-            refused(|b| b.interval(interval)),
-            BuildError::IntervalTooShort { interval }
-        );
+    for interval in [Duration::ZERO, Duration::from_nanos(1), Duration::from_nanos(9_999)] {
+        assert_eq!(refused(|b| b.interval(interval)), BuildError::IntervalTooShort { interval });
     }
-    assert!(AckTracker::builder()
-        .interval(Duration::from_micros(10))
-        .build_manual()
-        .is_ok());
+    assert!(AckTracker::builder().interval(Duration::from_micros(10)).build_manual().is_ok());
     let error = refused(|b| b.timeout(10 * MS).interval(11 * MS));
-    let expected = BuildError::IntervalAboveTimeout {
-        interval: 11 * MS,
-        timeout: 10 * MS,
-    };
+    let expected = BuildError::IntervalAboveTimeout { interval: 11 * MS, timeout: 10 * MS };
     assert_eq!(error, expected);
-    assert!(AckTracker::builder()
-        .timeout(10 * MS)
-        .interval(10 * MS)
-        .build_manual()
-        .is_ok());
+    assert!(AckTracker::builder().timeout(10 * MS).interval(10 * MS).build_manual().is_ok());
     let error = refused(|b| b.early_timeout(10 * MS).interval(11 * MS));
     assert_eq!(error, expected);
     let error = refused(|b| b.interval(Duration::MAX));
-    assert!(
-        matches!(error, BuildError::IntervalAboveTimeout { .. }),
-        "{error:?}"
-    );
+    assert!(matches!(error, BuildError::IntervalAboveTimeout { .. }), "{error:?}");
 }
 
 #[test]
 fn absurd_counts() {
     for shards in [0, 3, 12, 257, 512, usize::MAX] {
-        assert_eq!(
-            refused(|b| b.shards(shards)),
-            BuildError::BadShards { shards }
-        );
+        assert_eq!(refused(|b| b.shards(shards)), BuildError::BadShards { shards });
     }
     for shards in [1, 2, 256] {
         assert!(AckTracker::builder().shards(shards).build_manual().is_ok());
     }
     assert_eq!(refused(|b| b.capacity(0)), BuildError::ZeroCapacity);
     let capacity = usize::MAX;
-    assert_eq!(
-        refused(|b| b.capacity(capacity)),
-        BuildError::CapacityTooLarge { capacity }
-    );
-    assert!(AckTracker::builder()
-        .capacity(1 << 31)
-        .build_manual()
-        .is_ok());
+    assert_eq!(refused(|b| b.capacity(capacity)), BuildError::CapacityTooLarge { capacity });
+    assert!(AckTracker::builder().capacity(1 << 31).build_manual().is_ok());
     assert_eq!(refused(|b| b.reaper_budget(0)), BuildError::ZeroBudget);
     for rate in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
-        assert_eq!(
-            refused(|b| b.latency_sampling(rate)),
-            BuildError::BadSamplingRate
-        );
+        assert_eq!(refused(|b| b.latency_sampling(rate)), BuildError::BadSamplingRate);
     }
     for when_full in [WhenFull::Wait, WhenFull::Spill, WhenFull::Drop] {
-        let error = AckTracker::builder()
-            .build_with_channel(0, when_full)
-            .unwrap_err();
+        let error = AckTracker::builder().build_with_channel(0, when_full).unwrap_err();
         assert_eq!(error, BuildError::ZeroChannel);
         says_what_to_do(&error);
         for length in [(1 << 31) + 1, 1_000_000_000_000, usize::MAX] {
@@ -216,23 +158,13 @@ fn zero_edges() {
 fn unknown_roots() {
     let (tracker, _, told) = manual();
     let live = tracker.issue(5, 0).unwrap();
-    for bits in [
-        0,
-        1,
-        u64::MAX,
-        1 << 63,
-        live.to_bits() ^ 1,
-        live.to_bits() ^ 1 << 63,
-    ] {
+    for bits in [0, 1, u64::MAX, 1 << 63, live.to_bits() ^ 1, live.to_bits() ^ 1 << 63] {
         let root = Root::from_bits(bits);
         assert_eq!(tracker.ack(root, 5), Err(AckError::NotLive), "{root:?}");
         assert_eq!(tracker.fail(root), Err(AckError::NotLive));
         assert_eq!(tracker.fail_by(root, 1), Err(AckError::NotLive));
         assert_eq!(tracker.reset_timeout(root), Err(AckError::NotLive));
-        assert_eq!(
-            tracker.reset_timeout_to(root, Timeout::Never),
-            Err(AckError::NotLive)
-        );
+        assert_eq!(tracker.reset_timeout_to(root, Timeout::Never), Err(AckError::NotLive));
         tracker.ack_batch(&[(root, 5)], |_, result| {
             assert_eq!(result, Err(AckError::NotLive));
         });
@@ -259,14 +191,9 @@ fn duplicates_full_tables_and_too_many_early_arrivals() {
     assert_eq!(tracker.issue(5, 0), Err(AckError::Full));
     assert_eq!(tracker.init(4, 5, 0), Err(AckError::Full));
     let mut into = Vec::new();
-    assert_eq!(
-        tracker.issue_batch(&[(5, 0)], &mut into),
-        Err(AckError::Full)
-    );
+    assert_eq!(tracker.issue_batch(&[(5, 0)], &mut into), Err(AckError::Full));
     assert!(into.is_empty());
-    tracker.init_batch(&[(4, 5, 0)], |_, result| {
-        assert_eq!(result, Err(AckError::Full))
-    });
+    tracker.init_batch(&[(4, 5, 0)], |_, result| assert_eq!(result, Err(AckError::Full)));
     assert_eq!(Tuple::root(&tracker, 0).err(), Some(AckError::Full));
     for error in [AckError::Duplicate, AckError::EarlyFull, AckError::Full] {
         says_what_to_do(&error);
@@ -274,10 +201,7 @@ fn duplicates_full_tables_and_too_many_early_arrivals() {
     assert_eq!(tracker.len(), 3);
     let metrics = tracker.metrics();
     assert_eq!((metrics.capacity, metrics.refused), (Some(3), 5));
-    assert_eq!(
-        (metrics.total.early_refused, metrics.total.duplicate),
-        (1, 1)
-    );
+    assert_eq!((metrics.total.early_refused, metrics.total.duplicate), (1, 1));
     assert_eq!(tracker.ack(1, 5), Ok(Ack::Completed));
     assert_eq!(tracker.init(2, 5, 0), Ok(()));
     assert_eq!(told.take().len(), 2);
@@ -296,15 +220,9 @@ fn the_longest_timeout_is_the_longest() {
     let (tracker, ..) = manual();
     let longest = tracker.longest_timeout();
     let mut into = Vec::new();
-    for (timeout, issued) in [
-        (longest, Ok(())),
-        (longest + MS, Err(AckError::TimeoutTooLong)),
-    ] {
+    for (timeout, issued) in [(longest, Ok(())), (longest + MS, Err(AckError::TimeoutTooLong))] {
         assert_eq!(tracker.issue_with(5, 0, after(timeout)).map(|_| ()), issued);
-        assert_eq!(
-            tracker.issue_batch_with(&[(5, 0)], after(timeout), &mut into),
-            issued
-        );
+        assert_eq!(tracker.issue_batch_with(&[(5, 0)], after(timeout), &mut into), issued);
     }
     assert_eq!((tracker.len(), into.len()), (2, 1));
 }
@@ -319,10 +237,7 @@ fn bad_timeouts_of_single_roots() {
     for (timeout, error) in [
         (after(Duration::ZERO), AckError::ZeroTimeout),
         (after(Duration::MAX), AckError::TimeoutTooLong),
-        (
-            after(MS * 2u32.pow(30) * 2u32.pow(9) - MS),
-            AckError::TimeoutTooLong,
-        ),
+        (after(MS * 2u32.pow(30) * 2u32.pow(9) - MS), AckError::TimeoutTooLong),
     ] {
         assert_eq!(tracker.issue_with(5, 0, timeout), Err(error));
         assert_eq!(tracker.init_with(9, 5, 0, timeout), Err(error));
@@ -355,12 +270,7 @@ fn use_after_shutdown() {
     for manual in [true, false] {
         let told = support::Told::default();
         let builder = AckTracker::builder().on_outcome(told.handler());
-        let tracker = if manual {
-            builder.build_manual()
-        } else {
-            builder.build()
-        }
-        .unwrap();
+        let tracker = if manual { builder.build_manual() } else { builder.build() }.unwrap();
         let root = tracker.issue(5, 0).unwrap();
         tracker.init(1, 5, 0).unwrap();
         tracker.ack(2, 5).unwrap();
@@ -373,13 +283,8 @@ fn use_after_shutdown() {
         assert_eq!(tracker.init(3, 5, 0), Err(AckError::Closed));
         assert_eq!(tracker.init(2, 5, 0), Err(AckError::Closed));
         let mut into = Vec::new();
-        assert_eq!(
-            tracker.issue_batch(&[(5, 0)], &mut into),
-            Err(AckError::Closed)
-        );
-        tracker.init_batch(&[(3, 5, 0)], |_, result| {
-            assert_eq!(result, Err(AckError::Closed))
-        });
+        assert_eq!(tracker.issue_batch(&[(5, 0)], &mut into), Err(AckError::Closed));
+        tracker.init_batch(&[(3, 5, 0)], |_, result| assert_eq!(result, Err(AckError::Closed)));
         assert_eq!(tracker.ack(root, 5), Err(AckError::NotLive));
         assert_eq!(tracker.fail(root), Err(AckError::NotLive));
         assert_eq!(tracker.reset_timeout(root), Err(AckError::NotLive));
@@ -389,10 +294,7 @@ fn use_after_shutdown() {
             tracker.reset_timeout(1).err(),
             tracker.ack(7, 5).err(),
         ] {
-            assert!(
-                matches!(gone, Some(AckError::Closed | AckError::NotLive)),
-                "{gone:?}"
-            );
+            assert!(matches!(gone, Some(AckError::Closed | AckError::NotLive)), "{gone:?}");
         }
         assert_eq!(word.ack(), Err(AckError::NotLive));
         assert_eq!(line.fail(), Err(AckError::NotLive));

@@ -30,9 +30,7 @@ fn within(test: impl FnOnce() + Send + 'static) {
     match done.recv_timeout(2 * GENEROUS) {
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test hangs"),
         // Its panic, if it had one.
-        _ => thread
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        _ => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
     }
 }
 
@@ -115,9 +113,7 @@ fn maps_with_reapers_that_expire_together_do_not_join_each_other() {
                 inner.insert_with(0, Counted::new(&census), MS).unwrap();
                 for later in 1..50 {
                     let time = later as u32 * 10 * MS;
-                    inner
-                        .insert_with(later, Counted::new(&census), time)
-                        .unwrap();
+                    inner.insert_with(later, Counted::new(&census), time).unwrap();
                 }
                 outer.insert(key, inner).unwrap();
             }
@@ -153,22 +149,10 @@ impl Drop for Locks {
 fn a_value_is_not_dropped_in_a_call_of_a_thread_that_holds_a_lock() {
     for (reaper, capacity) in [(false, 10_000), (true, 10_000), (false, 48), (true, 48)] {
         let (census, under_lock) = (Census::new(), Arc::new(AtomicUsize::new(0)));
-        let value = || Locks {
-            under_lock: under_lock.clone(),
-            _counted: Counted::new(&census),
-        };
-        let builder = || {
-            ExpiringMap::builder()
-                .time_to_live(MS)
-                .interval(MS)
-                .capacity(capacity)
-                .shards(2)
-        };
-        let first = if reaper {
-            builder().build()
-        } else {
-            builder().build_manual()
-        };
+        let value = || Locks { under_lock: under_lock.clone(), _counted: Counted::new(&census) };
+        let builder =
+            || ExpiringMap::builder().time_to_live(MS).interval(MS).capacity(capacity).shards(2);
+        let first = if reaper { builder().build() } else { builder().build_manual() };
         let first = first.unwrap();
         let second = ExpiringMap::builder().build().unwrap();
         second.insert(1, 1).unwrap();
@@ -231,17 +215,9 @@ fn slow_drops_delay_no_other_map() {
     let (census, by) = (Census::new(), Arc::new(Mutex::new(Vec::new())));
     let slow = ExpiringMap::builder().interval(MS).build().unwrap();
     for key in 0..SLOW {
-        let value = Slow {
-            by: by.clone(),
-            time: 10 * MS,
-            _counted: Counted::new(&census),
-        };
+        let value = Slow { by: by.clone(), time: 10 * MS, _counted: Counted::new(&census) };
         // Half of them expire, the others are removed.
-        let time = if key % 2 == 0 {
-            Timeout::Never
-        } else {
-            (20 * MS).into()
-        };
+        let time = if key % 2 == 0 { Timeout::Never } else { (20 * MS).into() };
         slow.insert_with(key, value, time).unwrap();
     }
     let reapers = Arc::new(Mutex::new(Vec::new()));
@@ -301,20 +277,14 @@ fn a_drop_that_is_stuck_holds_back_no_other_store() {
     let stuck = ExpiringMap::builder().interval(MS).build().unwrap();
     // Dropped before the map, which waits for its reaper.
     let _opens = Opens(door.clone());
-    let value = Stuck {
-        door,
-        entered: entered.clone(),
-    };
+    let value = Stuck { door, entered: entered.clone() };
     stuck.insert(1, value).unwrap();
     drop(stuck.remove(&1));
     // With the old code it is other calls that come to drop it, on a thread of theirs.
     let (clock, census) = (ManualClock::new(), Census::new());
     let map = ExpiringMap::builder().interval(MS).build().unwrap();
-    let manual = ExpiringMap::builder()
-        .time_to_live(SECOND)
-        .clock(clock.clone())
-        .build_manual()
-        .unwrap();
+    let manual =
+        ExpiringMap::builder().time_to_live(SECOND).clock(clock.clone()).build_manual().unwrap();
     let queue = ExpiryQueue::builder().interval(MS).build().unwrap();
     wait_for("the stuck one is being dropped", || entered.load(SeqCst));
     for _ in 0..20 {
@@ -364,8 +334,7 @@ fn listener_holds_nothing_back(what: &str, call: impl FnOnce(&Listened) + Send +
         })
         .build_manual()
         .unwrap();
-    map.insert_with(0, Counted::new(&census), 10 * SECOND)
-        .unwrap();
+    map.insert_with(0, Counted::new(&census), 10 * SECOND).unwrap();
     let map = Arc::new(map);
     let (theirs, opens) = (map.clone(), Opens(door));
     if what == "expired" {
@@ -411,9 +380,7 @@ fn a_listener_that_is_stuck_holds_back_nothing() {
     listener_holds_nothing_back("expired", move |map| {
         drop(map.entry(0).or_insert(value()).unwrap())
     });
-    listener_holds_nothing_back("expired", move |map| {
-        map.upsert(0, |_| (value(), ())).unwrap()
-    });
+    listener_holds_nothing_back("expired", move |map| map.upsert(0, |_| (value(), ())).unwrap());
 }
 
 /// The same for updates.
@@ -421,9 +388,7 @@ fn a_listener_that_is_stuck_holds_back_nothing() {
 fn a_listener_of_an_upsert_that_is_stuck_holds_back_nothing() {
     use expiry::expiring_map::Entry;
     let value = || Counted::new(&Census::new());
-    listener_holds_nothing_back("upsert", move |map| {
-        map.upsert(0, |_| (value(), ())).unwrap()
-    });
+    listener_holds_nothing_back("upsert", move |map| map.upsert(0, |_| (value(), ())).unwrap());
     listener_holds_nothing_back("entry's insert", move |map| match map.entry(0) {
         Entry::Occupied(entry) => drop(entry.insert(value()).unwrap()),
         Entry::Vacant(_) => unreachable!("it is there"),
@@ -465,10 +430,7 @@ fn the_listener_of_an_insertion_that_a_shutdown_overtakes_runs_unpinned() {
                 if (value.id(), cause, thread::current().id()) == (2, Cause::Closed, caller) {
                     let map: &std::sync::Weak<Overtaken> = theirs.get().unwrap();
                     let map = map.upgrade().unwrap();
-                    assert!(
-                        map.metrics().unreclaimed > 0,
-                        "there is something to wait for"
-                    );
+                    assert!(map.metrics().unreclaimed > 0, "there is something to wait for");
                     assert!(map.flush(GENEROUS), "the caller is not pinned");
                     flushes.fetch_add(1, SeqCst);
                 }
@@ -553,11 +515,7 @@ struct Bad {
 
 impl Bad {
     fn new(key: u64, armed: bool, census: &Arc<Census>) -> Self {
-        Bad {
-            key,
-            armed,
-            _counted: Counted::new(census),
-        }
+        Bad { key, armed, _counted: Counted::new(census) }
     }
 }
 
@@ -621,10 +579,7 @@ fn a_drop_that_panics_beside_a_reference_leaves_no_pin() {
     });
     still_reclaims("or_insert_with, occupied", |map, census| {
         let value = Bad::new(0, true, census);
-        drop(
-            map.entry(Bad::new(0, false, census))
-                .or_insert_with(|| value),
-        );
+        drop(map.entry(Bad::new(0, false, census)).or_insert_with(|| value));
     });
     still_reclaims("into_ref", |map, census| {
         let Entry::Occupied(entry) = map.entry(Bad::new(0, true, census)) else {
@@ -633,10 +588,7 @@ fn a_drop_that_panics_beside_a_reference_leaves_no_pin() {
         drop(entry.into_ref());
     });
     still_reclaims("or_insert, the key", |map, census| {
-        drop(
-            map.entry(Bad::new(0, true, census))
-                .or_insert(Bad::new(0, false, census)),
-        );
+        drop(map.entry(Bad::new(0, true, census)).or_insert(Bad::new(0, false, census)));
     });
     // Another thread inserts between the look and the insertion: the value made here is the loser.
     for by_key in [false, true] {
@@ -649,9 +601,8 @@ fn a_drop_that_panics_beside_a_reference_leaves_no_pin() {
         });
     }
     still_reclaims("upsert, the closure", |map, census| {
-        let _ = map.upsert(Bad::new(0, false, census), |_| -> (Bad, ()) {
-            panic!("as it is meant to")
-        });
+        let _ = map
+            .upsert(Bad::new(0, false, census), |_| -> (Bad, ()) { panic!("as it is meant to") });
     });
     // What the closures hold is dropped before the result is on its way out.
     for key in [0, 1] {
@@ -699,8 +650,7 @@ fn a_drop_that_panics_in_the_driver_is_counted() {
     let census = Census::new();
     let map = ExpiringMap::builder().build_manual().unwrap();
     for key in 0..100 {
-        map.insert(key, Bad::new(key, key % 10 == 0, &census))
-            .unwrap();
+        map.insert(key, Bad::new(key, key % 10 == 0, &census)).unwrap();
     }
     map.clear();
     assert!(map.flush(GENEROUS));
@@ -735,11 +685,7 @@ fn a_flush_has_dropped_all_that_had_ended() {
     for reaper in [false, true] {
         let census = Census::new();
         let builder = ExpiringMap::builder().interval(SECOND);
-        let map = if reaper {
-            builder.build()
-        } else {
-            builder.build_manual()
-        };
+        let map = if reaper { builder.build() } else { builder.build_manual() };
         let map = map.unwrap();
         for key in 0..5000 {
             map.insert(key, Counted::new(&census)).unwrap();
@@ -809,10 +755,7 @@ fn a_flush_does_not_take_what_ended_later_for_what_had_ended() {
     let this = Arc::new(OnceLock::new());
     let map = Arc::new(ExpiringMap::builder().build_manual().unwrap());
     this.set(Arc::downgrade(&map)).unwrap();
-    let stuck = Stuck {
-        door: door.clone(),
-        entered: entered.clone(),
-    };
+    let stuck = Stuck { door: door.clone(), entered: entered.clone() };
     map.insert(0, Acts::Waits { _until: stuck }).unwrap();
     map.insert(1, Acts::Removes(this.clone(), 2)).unwrap();
     map.insert(2, Acts::Removes(this.clone(), 3)).unwrap();
@@ -823,10 +766,7 @@ fn a_flush_does_not_take_what_ended_later_for_what_had_ended() {
     let other = thread::spawn(move || theirs.flush(GENEROUS));
     wait_for("the other flush drops it", || entered.load(SeqCst));
     drop(map.remove(&1));
-    assert!(
-        !map.flush(50 * MS),
-        "the other thread has not dropped it yet"
-    );
+    assert!(!map.flush(50 * MS), "the other thread has not dropped it yet");
     drop(opens);
     assert!(other.join().unwrap());
     assert!(map.flush(GENEROUS));
@@ -868,18 +808,11 @@ fn a_drop_may_call_its_own_map() {
         within(move || {
             let (census, this) = (Census::new(), Arc::new(OnceLock::new()));
             let builder = ExpiringMap::builder().interval(MS);
-            let map = if reaper {
-                builder.build()
-            } else {
-                builder.build_manual()
-            };
+            let map = if reaper { builder.build() } else { builder.build_manual() };
             let map = Arc::new(map.unwrap());
             this.set(Arc::downgrade(&map)).unwrap();
-            let value = |again| Reenters {
-                map: this.clone(),
-                again,
-                _counted: Counted::new(&census),
-            };
+            let value =
+                |again| Reenters { map: this.clone(), again, _counted: Counted::new(&census) };
             map.insert(0, value(0)).unwrap();
             for key in 2..50 {
                 map.insert(key, value(key % 5)).unwrap();
@@ -909,10 +842,7 @@ fn a_map_may_go_with_one_of_its_own_values() {
     within(|| {
         for turn in 0..50 {
             let census = Census::new();
-            let owner = |map| Owner {
-                _map: Mutex::new(map),
-                _counted: Counted::new(&census),
-            };
+            let owner = |map| Owner { _map: Mutex::new(map), _counted: Counted::new(&census) };
             let map = Arc::new(ExpiringMap::builder().interval(MS).build().unwrap());
             for key in 0..10 {
                 map.insert(key, owner(None)).unwrap();
@@ -1030,11 +960,7 @@ fn a_kept_reference_does_not_wake_the_reaper_each_tick() {
     const LOOKS: u64 = 40;
     let clock = ManualClock::new();
     let interval = MS;
-    let map = ExpiringMap::builder()
-        .interval(interval)
-        .clock(clock.clone())
-        .build()
-        .unwrap();
+    let map = ExpiringMap::builder().interval(interval).clock(clock.clone()).build().unwrap();
     for key in 0..3 {
         map.insert(key, key).unwrap();
     }

@@ -60,10 +60,7 @@ fn acks(event: Event, polled: bool) -> Box<dyn Subject> {
             event();
         }
     };
-    let builder = AckTracker::builder()
-        .timeout(HOUR)
-        .interval(MS)
-        .on_outcome(handler);
+    let builder = AckTracker::builder().timeout(HOUR).interval(MS).on_outcome(handler);
     let tracker = match polled {
         true => builder.build_manual(),
         false => builder.build(),
@@ -77,16 +74,11 @@ fn acks(event: Event, polled: bool) -> Box<dyn Subject> {
 /// Its event is the waker of a task that waits for an outcome in the channel.
 fn acks_with_a_channel(event: Event) -> Box<dyn Subject> {
     let builder = AckTracker::builder().timeout(HOUR).interval(MS);
-    let (tracker, outcomes) = builder
-        .build_manual_with_channel(8, WhenFull::Wait)
-        .unwrap();
+    let (tracker, outcomes) = builder.build_manual_with_channel(8, WhenFull::Wait).unwrap();
     let mut outcomes = outcomes.into_stream();
     let waker = Waker::from(Arc::new(Calls(event)));
     let mut next = Box::pin(async move { outcomes.recv().await });
-    assert!(next
-        .as_mut()
-        .poll(&mut Context::from_waker(&waker))
-        .is_pending());
+    assert!(next.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     std::mem::forget(next);
     tracker.issue(edge(), 1).unwrap();
     tracker.issue_with(edge(), 2, Timeout::After(MS)).unwrap();
@@ -123,9 +115,7 @@ impl Subject for SessionTracker {
 
 fn sessions(event: Event) -> Box<dyn Subject> {
     let builder = SessionTracker::builder().interval(MS);
-    let sessions = builder
-        .build_with_handler(move |_: &SessionInfo| event())
-        .unwrap();
+    let sessions = builder.build_with_handler(move |_: &SessionInfo| event()).unwrap();
     sessions.create(HOUR, 1).unwrap();
     sessions.create(MS, 2).unwrap();
     Box::new(sessions)
@@ -162,8 +152,7 @@ fn map(event: Event, polled: bool) -> Box<dyn Subject> {
     };
     let map = map.unwrap();
     map.insert(1, 1).unwrap();
-    map.insert_with(2, 2, Lifetime::new().live(Timeout::After(MS)))
-        .unwrap();
+    map.insert_with(2, 2, Lifetime::new().live(Timeout::After(MS))).unwrap();
     Box::new(Map(map, polled))
 }
 
@@ -192,10 +181,7 @@ fn timeouts(event: Event) -> Box<dyn Subject> {
         (MS, Waker::from(Arc::new(Calls(event)))),
     ] {
         let sleep = Box::leak(Box::new(Box::pin(timeouts.sleep(after))));
-        assert!(sleep
-            .as_mut()
-            .poll(&mut Context::from_waker(&waker))
-            .is_pending());
+        assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     }
     struct Leaked(&'static Timeouts);
     impl Subject for Leaked {
@@ -300,11 +286,7 @@ fn listeners_that_touch_each_others_maps_after_a_jump_of_years_come_to_their_end
         });
     }
     for _ in 0..2 {
-        assert_eq!(
-            done.recv_timeout(GENEROUS),
-            Ok(Ok(true)),
-            "they wait for each other"
-        );
+        assert_eq!(done.recv_timeout(GENEROUS), Ok(Ok(true)), "they wait for each other");
     }
 }
 

@@ -87,10 +87,7 @@ fn an_entry_has_a_lifetime_of_its_own() {
     assert_eq!(left(3), Some(SECOND * 2));
     clock.advance(SECOND * 1000);
     drive(&map);
-    assert_eq!(
-        map.iter().map(|entry| *entry.key()).collect::<Vec<_>>(),
-        [2]
-    );
+    assert_eq!(map.iter().map(|entry| *entry.key()).collect::<Vec<_>>(), [2]);
 }
 
 #[test]
@@ -105,22 +102,13 @@ fn bad_times_are_refused_and_nothing_is_lost() {
     let cases = [
         (Lifetime::from(Duration::ZERO), StoreError::ZeroTimeout),
         (Lifetime::from(Duration::MAX), StoreError::TimeoutTooLong),
-        (
-            Lifetime::new().idle(after(Duration::ZERO)),
-            StoreError::ZeroTimeout,
-        ),
-        (
-            Lifetime::new().idle(after(Duration::MAX)),
-            StoreError::TimeoutTooLong,
-        ),
+        (Lifetime::new().idle(after(Duration::ZERO)), StoreError::ZeroTimeout),
+        (Lifetime::new().idle(after(Duration::MAX)), StoreError::TimeoutTooLong),
     ];
     for (lifetime, error) in cases {
         for key in ["a", "b"] {
             let refused = map.insert_with(key.to_string(), 7, lifetime).unwrap_err();
-            assert_eq!(
-                (refused.key.as_str(), refused.value, refused.error),
-                (key, 7, error)
-            );
+            assert_eq!((refused.key.as_str(), refused.value, refused.error), (key, 7, error));
         }
         match map.entry("a".to_string()) {
             Entry::Occupied(entry) => {
@@ -130,14 +118,8 @@ fn bad_times_are_refused_and_nothing_is_lost() {
             Entry::Vacant(_) => panic!("it is there"),
         }
     }
-    assert_eq!(
-        map.touch_with("a", after(Duration::ZERO)),
-        Err(StoreError::ZeroTimeout)
-    );
-    assert_eq!(
-        map.touch_with("a", after(Duration::MAX)),
-        Err(StoreError::TimeoutTooLong)
-    );
+    assert_eq!(map.touch_with("a", after(Duration::ZERO)), Err(StoreError::ZeroTimeout));
+    assert_eq!(map.touch_with("a", after(Duration::MAX)), Err(StoreError::TimeoutTooLong));
     assert_eq!((map.get_cloned("a"), map.len()), (Some(1), 1));
     let builder = || ExpiringMap::<u8, u8>::builder();
     assert_eq!(
@@ -149,11 +131,7 @@ fn bad_times_are_refused_and_nothing_is_lost() {
         Some(BuildError::ZeroTimeout)
     );
     assert!(matches!(
-        builder()
-            .time_to_live(SECOND)
-            .interval(SECOND * 2)
-            .build_manual()
-            .err(),
+        builder().time_to_live(SECOND).interval(SECOND * 2).build_manual().err(),
         Some(BuildError::IntervalAboveTimeout { .. })
     ));
     assert!(matches!(
@@ -169,11 +147,7 @@ fn bad_times_are_refused_and_nothing_is_lost() {
 #[test]
 fn a_full_map_refuses_keys_and_replaces_values() {
     let clock = ManualClock::new();
-    let map = ExpiringMap::builder()
-        .capacity(100)
-        .clock(clock.clone())
-        .build_manual()
-        .unwrap();
+    let map = ExpiringMap::builder().capacity(100).clock(clock.clone()).build_manual().unwrap();
     for key in 0..100u64 {
         map.insert(key, key.to_string()).unwrap();
     }
@@ -184,13 +158,9 @@ fn a_full_map_refuses_keys_and_replaces_values() {
     );
     let refused = map.entry(100).or_insert("late".to_string()).unwrap_err();
     assert_eq!(refused.error, StoreError::Full);
+    assert_eq!(*map.insert(7, "new".to_string()).unwrap().unwrap().value(), "7");
     assert_eq!(
-        *map.insert(7, "new".to_string()).unwrap().unwrap().value(),
-        "7"
-    );
-    assert_eq!(
-        map.upsert(7, |old| (format!("{} again", old.unwrap()), "result"))
-            .unwrap(),
+        map.upsert(7, |old| (format!("{} again", old.unwrap()), "result")).unwrap(),
         "result"
     );
     assert_eq!(map.get_cloned(&7).unwrap(), "new again");
@@ -200,10 +170,7 @@ fn a_full_map_refuses_keys_and_replaces_values() {
     let metrics = map.metrics();
     assert_eq!((metrics.capacity, metrics.refused), (Some(100), 2));
     map.shutdown();
-    assert_eq!(
-        map.insert(1, String::new()).unwrap_err().error,
-        StoreError::Closed
-    );
+    assert_eq!(map.insert(1, String::new()).unwrap_err().error, StoreError::Closed);
     assert_eq!(map.metrics().refused, 2);
 }
 
@@ -245,9 +212,7 @@ fn a_panic_of_a_key_is_its_callers_and_changes_nothing() {
         assert!(panics(&|| drop(map.insert(Touchy(1), held.clone()))));
         assert!(panics(&|| drop(map.remove(&Touchy(1)))));
         assert!(panics(&|| assert!(map.touch(&Touchy(1)))));
-        assert!(panics(&|| drop(
-            map.entry(Touchy(1)).or_insert(held.clone())
-        )));
+        assert!(panics(&|| drop(map.entry(Touchy(1)).or_insert(held.clone()))));
         bad.set(false);
         assert_eq!(map.len(), 1);
         assert!(map.touch(&Touchy(1)));
@@ -351,14 +316,13 @@ fn reentrant(
 ) -> Arc<Shared> {
     let own: Arc<OnceLock<Weak<Shared>>> = Arc::default();
     let listener = own.clone();
-    let mut builder = ExpiringMap::builder()
-        .time_to_live(SECOND * 10)
-        .interval(SECOND)
-        .on_end(move |key: &u64, _: &u64, cause| {
+    let mut builder = ExpiringMap::builder().time_to_live(SECOND * 10).interval(SECOND).on_end(
+        move |key: &u64, _: &u64, cause| {
             if let Some(map) = listener.get().and_then(Weak::upgrade) {
                 f(&map, *key, cause);
             }
-        });
+        },
+    );
     if let Some(clock) = clock {
         builder = builder.clock(clock.clone());
     }
@@ -396,12 +360,7 @@ fn a_listener_may_call_the_map() {
     clock.advance(SECOND * 11);
     drive(&map);
     assert_eq!(map.len(), 99);
-    assert_eq!(
-        map.iter()
-            .map(|entry| *entry - (*entry.key() - 1000))
-            .sum::<u64>(),
-        0
-    );
+    assert_eq!(map.iter().map(|entry| *entry - (*entry.key() - 1000)).sum::<u64>(), 0);
 }
 
 #[test]
@@ -463,10 +422,7 @@ fn after_its_end_a_map_refuses_and_finds_nothing() {
         (refused.key, refused.value.as_str(), refused.error),
         (2, "two", StoreError::Closed)
     );
-    assert_eq!(
-        map.upsert(2, |_| (String::new(), ())).unwrap_err().error,
-        StoreError::Closed
-    );
+    assert_eq!(map.upsert(2, |_| (String::new(), ())).unwrap_err().error, StoreError::Closed);
     assert_eq!(map.metrics().total.closed, 1);
 }
 
@@ -494,8 +450,7 @@ fn no_increment_is_lost() {
             scope.spawn(move || {
                 for at in 0..EACH {
                     let key = (at * 7 + thread) % 5;
-                    map.upsert(key, |old| (old.map_or(1, |old| old + 1), ()))
-                        .unwrap();
+                    map.upsert(key, |old| (old.map_or(1, |old| old + 1), ())).unwrap();
                     if at % 64 == thread {
                         map.remove_if(&key, |_, count| count % 2 == 0);
                     }
@@ -539,14 +494,8 @@ fn a_time_cache_keeps_its_window_whatever_its_callbacks_take() {
             map.poll();
             for &(key, at) in &put {
                 let age = now() - at;
-                assert!(
-                    age >= expiration || map.contains_key(&key),
-                    "{age:?} of {expiration:?}"
-                );
-                assert!(
-                    age < window || map.get(&key).is_none(),
-                    "{age:?} of {window:?}"
-                );
+                assert!(age >= expiration || map.contains_key(&key), "{age:?} of {expiration:?}");
+                assert!(age < window || map.get(&key).is_none(), "{age:?} of {window:?}");
             }
             if now() > at {
                 // The callbacks have taken time: what comes later is put later.
@@ -558,10 +507,7 @@ fn a_time_cache_keeps_its_window_whatever_its_callbacks_take() {
             map.poll();
             for &(key, at) in &put {
                 let age = now() - at;
-                assert!(
-                    age < window || map.get(&key).is_none(),
-                    "{age:?} of {window:?}"
-                );
+                assert!(age < window || map.get(&key).is_none(), "{age:?} of {window:?}");
             }
         }
         assert_eq!(expired.lock().unwrap().len(), put.len());
@@ -591,23 +537,12 @@ fn a_time_cache_does_what_the_old_one_did() {
     assert_eq!(*expired.lock().unwrap(), ["read"], "reading does not renew");
     assert!(map.contains_key("renewed") && !map.contains_key("read") && map.len() == 1);
     assert_eq!(
-        TimeCacheMap::<u8, u8>::builder(SECOND)
-            .buckets(1)
-            .build()
-            .err(),
+        TimeCacheMap::<u8, u8>::builder(SECOND).buckets(1).build().err(),
         Some(BuildError::TooFewBuckets { buckets: 1 })
     );
-    assert_eq!(
-        TimeCacheMap::<u8, u8>::new(Duration::ZERO).err(),
-        Some(BuildError::ZeroTimeout)
-    );
-    let fine = TimeCacheMap::<u8, u8>::builder(SECOND)
-        .buckets(usize::MAX)
-        .build();
-    assert!(matches!(
-        fine.err(),
-        Some(BuildError::IntervalTooShort { .. })
-    ));
+    assert_eq!(TimeCacheMap::<u8, u8>::new(Duration::ZERO).err(), Some(BuildError::ZeroTimeout));
+    let fine = TimeCacheMap::<u8, u8>::builder(SECOND).buckets(usize::MAX).build();
+    assert!(matches!(fine.err(), Some(BuildError::IntervalTooShort { .. })));
 }
 
 #[test]
@@ -621,14 +556,12 @@ fn entries_and_upserts_may_have_lifetimes_of_their_own() {
         .unwrap();
     map.entry(1).or_insert_for(SECOND * 3, || 10).unwrap();
     map.entry(1).or_insert_for(SECOND * 100, || 11).unwrap();
-    map.upsert_for(2, SECOND * 3, |old| (old.map_or(20, |old| old + 1), ()))
-        .unwrap();
+    map.upsert_for(2, SECOND * 3, |old| (old.map_or(20, |old| old + 1), ())).unwrap();
     let left = |key: u64| map.remaining(&key).map(|left| left.as_secs());
     assert_eq!((left(1), left(2)), (Some(3), Some(3)));
     assert_eq!(map.get_cloned(&1), Some(10));
     clock.advance(SECOND * 2);
-    map.upsert_for(2, SECOND * 5, |old| (old.map_or(20, |old| old + 1), ()))
-        .unwrap();
+    map.upsert_for(2, SECOND * 5, |old| (old.map_or(20, |old| old + 1), ())).unwrap();
     clock.advance(SECOND * 2);
     assert_eq!((left(1), left(2)), (None, Some(3)));
     assert_eq!(map.get_cloned(&2), Some(21));
@@ -769,9 +702,8 @@ fn missed_and_met_again(met: impl IntoIterator<Item = u64>) -> (usize, usize) {
 #[test]
 fn a_walk_beside_writers_meets_each_key_once() {
     beside_writers(|map| {
-        let walks: Vec<_> = (0..10)
-            .map(|_| missed_and_met_again(map.iter().map(|entry| *entry.key())))
-            .collect();
+        let walks: Vec<_> =
+            (0..10).map(|_| missed_and_met_again(map.iter().map(|entry| *entry.key()))).collect();
         assert_eq!(walks, [(0, 0); 10], "keys missed, keys met again");
     });
 }

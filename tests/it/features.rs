@@ -51,10 +51,7 @@ fn a01_fail_ends_and_reset_renews() {
     clock.advance(99 * MS);
     assert_eq!(tracker.reset_timeout(issued), Ok(Done::Now));
     assert_eq!(tracker.reset_timeout(5), Ok(Done::Now));
-    assert_eq!(
-        tracker.reset_timeout_to(short, after(50 * MS)),
-        Ok(Done::Now)
-    );
+    assert_eq!(tracker.reset_timeout_to(short, after(50 * MS)), Ok(Done::Now));
     clock.advance(49 * MS);
     settle(&tracker);
     assert!(told.take().is_empty());
@@ -89,16 +86,8 @@ fn a02_any_order_of_arrival() {
     let (tracker, _, told) = manual();
     let (a, b) = (edge(), edge());
     // 0 is the init; at each place in turn.
-    for (id, order) in [
-        [0, 1, 2],
-        [1, 0, 2],
-        [1, 2, 0],
-        [0, 2, 1],
-        [2, 0, 1],
-        [2, 1, 0],
-    ]
-    .into_iter()
-    .enumerate()
+    for (id, order) in
+        [[0, 1, 2], [1, 0, 2], [1, 2, 0], [0, 2, 1], [2, 0, 1], [2, 1, 0]].into_iter().enumerate()
     {
         let id = id as u64;
         for (at, step) in order.into_iter().enumerate() {
@@ -184,9 +173,7 @@ fn a03_a_large_tree_is_one_entry() {
 #[test]
 fn a04_each_root_has_exactly_one_outcome() {
     let (tracker, clock, told) = manual();
-    let roots: Vec<Root> = (0..3)
-        .map(|owner| tracker.issue(9, owner).unwrap())
-        .collect();
+    let roots: Vec<Root> = (0..3).map(|owner| tracker.issue(9, owner).unwrap()).collect();
     tracker.ack(roots[0], 9).unwrap();
     tracker.fail(roots[1]).unwrap();
     clock.advance(100 * MS);
@@ -194,9 +181,7 @@ fn a04_each_root_has_exactly_one_outcome() {
     let told_once = told.take();
     assert_eq!(told_once.len(), 3);
     for outcome in told_once {
-        let owner = roots
-            .iter()
-            .position(|&root| RootId::from(root) == outcome.root);
+        let owner = roots.iter().position(|&root| RootId::from(root) == outcome.root);
         assert_eq!(Some(outcome.owner as usize), owner);
         match owner {
             Some(0) => assert!(outcome.is_acked()),
@@ -217,12 +202,7 @@ fn a04_each_root_has_exactly_one_outcome() {
 /// A5: latency from init to outcome, for all roots, none, or a share of them.
 #[test]
 fn a05_latency_sampling() {
-    for (rate, least, most) in [
-        (0.0, 0, 0),
-        (1.0, 1000, 1000),
-        (0.5, 350, 650),
-        (0.05, 10, 120),
-    ] {
+    for (rate, least, most) in [(0.0, 0, 0), (1.0, 1000, 1000), (0.5, 350, 650), (0.05, 10, 120)] {
         let (tracker, clock, told) = manual_with(|builder| builder.latency_sampling(rate));
         let roots: Vec<RootId> = (0..1000)
             .map(|n| match n % 2 {
@@ -237,21 +217,11 @@ fn a05_latency_sampling() {
         for root in roots {
             tracker.ack(root, 1).unwrap();
         }
-        let latencies: Vec<Duration> = told
-            .take()
-            .iter()
-            .filter_map(|outcome| outcome.latency)
-            .collect();
-        assert!(
-            (least..=most).contains(&latencies.len()),
-            "{rate}: {}",
-            latencies.len()
-        );
+        let latencies: Vec<Duration> =
+            told.take().iter().filter_map(|outcome| outcome.latency).collect();
+        assert!((least..=most).contains(&latencies.len()), "{rate}: {}", latencies.len());
         for latency in latencies {
-            assert!(
-                latency.abs_diff(10 * MS) < Duration::from_micros(5),
-                "{latency:?}"
-            );
+            assert!(latency.abs_diff(10 * MS) < Duration::from_micros(5), "{latency:?}");
         }
     }
 }
@@ -263,10 +233,7 @@ fn a05_latency_comes_with_every_outcome() {
         manual_with(|builder| builder.latency_sampling(1.0).timeout(40 * MS));
     let near = |outcome: Outcome, expected: Duration| {
         let latency = outcome.latency.unwrap();
-        assert!(
-            latency.abs_diff(expected) < Duration::from_micros(5),
-            "{outcome:?}"
-        );
+        assert!(latency.abs_diff(expected) < Duration::from_micros(5), "{outcome:?}");
     };
     let failed = tracker.issue(1, 0).unwrap();
     tracker.issue(1, 0).unwrap();
@@ -327,10 +294,7 @@ fn a06_edge_ids() {
     assert_eq!(distinct.len(), all.len());
     for bit in 0..64 {
         let set = all.iter().filter(|&id| id >> bit & 1 == 1).count();
-        assert!(
-            (45_000..55_000).contains(&set),
-            "bit {bit}: {set} of 100,000"
-        );
+        assert!((45_000..55_000).contains(&set), "bit {bit}: {set} of 100,000");
     }
 }
 
@@ -429,9 +393,7 @@ fn a10_timeouts() {
     // Off the grid of intervals on purpose.
     clock.advance(Duration::from_micros(300));
     tracker.issue(1, 0).unwrap();
-    tracker
-        .issue_with(1, 1, after(Duration::from_micros(2500)))
-        .unwrap();
+    tracker.issue_with(1, 1, after(Duration::from_micros(2500))).unwrap();
     tracker.issue_with(1, 2, Timeout::Never).unwrap();
     tracker.init_with(7, 1, 3, after(200 * MS)).unwrap();
     let mut seen = Vec::new();
@@ -443,11 +405,7 @@ fn a10_timeouts() {
         settle(&tracker);
         clock.set(micros * 1000 + 300_000);
         settle(&tracker);
-        seen.extend(
-            told.take()
-                .iter()
-                .map(|outcome| (outcome.owner, clock.now() / 1000)),
-        );
+        seen.extend(told.take().iter().map(|outcome| (outcome.owner, clock.now() / 1000)));
     }
     assert_eq!(seen, [(1, 3000), (0, 101_000), (3, 201_000)]);
     assert_eq!(tracker.len(), 1);
@@ -510,10 +468,7 @@ fn a12_duplicate_init_is_refused_without_harm() {
     tracker.init(5, 9, 1).unwrap();
     assert_eq!(tracker.init(5, 9, 2), Err(AckError::Duplicate));
     assert_eq!(tracker.init(5, 0, 2), Err(AckError::Duplicate));
-    assert_eq!(
-        tracker.init_with(5, 1, 2, Timeout::Never),
-        Err(AckError::Duplicate)
-    );
+    assert_eq!(tracker.init_with(5, 1, 2, Timeout::Never), Err(AckError::Duplicate));
     assert!(told.take().is_empty());
     assert_eq!(tracker.metrics().total.duplicate, 3);
     assert_eq!(tracker.ack(5, 9), Ok(Ack::Completed));
@@ -627,15 +582,10 @@ fn a16_reasons() {
     tracker.fail_by(6, 0).unwrap();
     tracker.init(6, 1, 0).unwrap();
     assert_eq!(told.only().reason, Reason::Failed { by: Some(0) });
-    tracker
-        .issue_with(1, 0, after(Duration::from_micros(1500)))
-        .unwrap();
+    tracker.issue_with(1, 0, after(Duration::from_micros(1500))).unwrap();
     clock.advance(7 * MS);
     settle(&tracker);
-    let expected = Reason::TimedOut {
-        due: 2 * MS,
-        seen: 7 * MS,
-    };
+    let expected = Reason::TimedOut { due: 2 * MS, seen: 7 * MS };
     assert_eq!(told.only().reason, expected);
 }
 
@@ -670,16 +620,12 @@ fn a17_batches_equal_singles() {
         assert_eq!(at, results.len());
         results.push(result);
     });
-    let singles: Vec<_> = inits
-        .iter()
-        .map(|&(id, xor, owner)| one.init(id, xor, owner))
-        .collect();
+    let singles: Vec<_> = inits.iter().map(|&(id, xor, owner)| one.init(id, xor, owner)).collect();
     assert_eq!(results, singles);
     assert!(singles.contains(&Err(AckError::Duplicate)));
     // Completing ones, pending ones, zero edges, early ones up to the cap and beyond.
-    let acks: Vec<(u64, u64)> = (0..100)
-        .map(|n| (n % 70, if n % 11 == 1 { 8 } else { n % 5 }))
-        .collect();
+    let acks: Vec<(u64, u64)> =
+        (0..100).map(|n| (n % 70, if n % 11 == 1 { 8 } else { n % 5 })).collect();
     let mut results = Vec::new();
     many.ack_batch(&acks, |at, result| {
         assert_eq!(at, results.len());
@@ -729,10 +675,7 @@ fn a18_operators_can_look() {
     tracker.ack(99, 1).unwrap(); // an early arrival is nobody's
     let oldest = tracker.oldest(4);
     let set = |roots: &[RootId]| roots.iter().copied().collect::<HashSet<_>>();
-    assert_eq!(
-        oldest.iter().map(|root| root.root).collect::<HashSet<_>>(),
-        set(&roots[..4])
-    );
+    assert_eq!(oldest.iter().map(|root| root.root).collect::<HashSet<_>>(), set(&roots[..4]));
     assert!(oldest[0].age.abs_diff(60 * MS) < Duration::from_micros(5));
     assert_eq!(oldest[0].remaining, Some(40 * MS));
     assert!(oldest.windows(2).all(|two| two[0].age >= two[1].age));
@@ -744,9 +687,7 @@ fn a18_operators_can_look() {
     assert_eq!(tracker.fail_all(1), 6);
     let told = told.take();
     assert_eq!(told.len(), 6);
-    assert!(told
-        .iter()
-        .all(|outcome| outcome.owner == 1 && outcome.is_failed()));
+    assert!(told.iter().all(|outcome| outcome.owner == 1 && outcome.is_failed()));
     assert_eq!(tracker.oldest(100).len(), 6);
     assert_eq!(tracker.fail_all(1), 0);
     let never = tracker.issue_with(1, 9, Timeout::Never).unwrap();
@@ -772,10 +713,7 @@ fn a_dropped_tuple_lets_its_tree_time_out() {
 #[test]
 fn a_dropped_tuple_fails_its_trees() {
     let (tracker, _, told) = manual_with(|builder| builder.on_drop(OnDrop::Fail));
-    let mut parents = [
-        Tuple::root(&tracker, 1).unwrap(),
-        Tuple::root(&tracker, 2).unwrap(),
-    ];
+    let mut parents = [Tuple::root(&tracker, 1).unwrap(), Tuple::root(&tracker, 2).unwrap()];
     let child = Tuple::join(&mut parents).unwrap();
     drop(child);
     let told_now = told.take();
@@ -803,12 +741,7 @@ fn a_dropped_tracker_cancels_what_is_in_flight() {
     for manual in [true, false] {
         let told = Told::default();
         let builder = AckTracker::builder().on_outcome(told.handler());
-        let tracker = if manual {
-            builder.build_manual()
-        } else {
-            builder.build()
-        }
-        .unwrap();
+        let tracker = if manual { builder.build_manual() } else { builder.build() }.unwrap();
         let mut live = HashSet::new();
         for n in 0..10_000 {
             live.insert(RootId::from(tracker.issue(1, n).unwrap()));
@@ -874,10 +807,7 @@ fn a_handler_may_call_the_tracker() {
     settle(&tracker);
     let told = told.take();
     assert_eq!(told.len(), 7);
-    assert_eq!(
-        told.iter().filter(|outcome| outcome.is_timed_out()).count(),
-        1
-    );
+    assert_eq!(told.iter().filter(|outcome| outcome.is_timed_out()).count(), 1);
     assert!(tracker.is_empty());
 }
 
@@ -911,19 +841,15 @@ fn a_handler_that_panics_in_an_ack() {
 /// F2: with a reaper, roots time out without anybody polling.
 #[test]
 fn f02_the_reaper_expires_without_a_poll() {
-    let (tracker, outcomes) = AckTracker::builder()
-        .timeout(20 * MS)
-        .build_with_channel(1000, WhenFull::Wait)
-        .unwrap();
+    let (tracker, outcomes) =
+        AckTracker::builder().timeout(20 * MS).build_with_channel(1000, WhenFull::Wait).unwrap();
     for owner in 0..500 {
         tracker.issue(1, owner).unwrap();
         tracker.init(owner, 1, owner).unwrap();
     }
     for _ in 0..1000 {
         let outcome = outcomes.next_within(GENEROUS).expect("an outcome");
-        let Reason::TimedOut { due, seen } = outcome.reason else {
-            panic!("{outcome:?}")
-        };
+        let Reason::TimedOut { due, seen } = outcome.reason else { panic!("{outcome:?}") };
         assert!(seen >= due && due >= 20 * MS);
     }
     assert!(tracker.is_empty());
@@ -967,11 +893,7 @@ fn rests(tracker: &AckTracker, why: &str) {
 /// F2: nothing wakes up when nothing is live, neither before the first root nor once all have ended.
 #[test]
 fn f02_an_idle_reaper_does_not_wake_up() {
-    let tracker = AckTracker::builder()
-        .timeout(30 * MS)
-        .interval(MS)
-        .build()
-        .unwrap();
+    let tracker = AckTracker::builder().timeout(30 * MS).interval(MS).build().unwrap();
     rests(&tracker, "before there was anything");
     for n in 0..20_000 {
         // Late ones may be held as early arrivals: those expire, and are gone too.
@@ -1016,14 +938,11 @@ fn f02_the_reaper_survives_panicking_handlers() {
         for n in 0..50 {
             tracker.issue(1, 50 * round + n).unwrap();
         }
-        let seen: HashSet<u64> = (0..50)
-            .map(|_| receiver.recv_timeout(GENEROUS).unwrap())
-            .collect();
+        let seen: HashSet<u64> =
+            (0..50).map(|_| receiver.recv_timeout(GENEROUS).unwrap()).collect();
         assert_eq!(seen, (50 * round..50 * round + 50).collect());
     }
-    wait_for("the last panic to be counted", || {
-        tracker.metrics().handler_panics == 75
-    });
+    wait_for("the last panic to be counted", || tracker.metrics().handler_panics == 75);
     assert_eq!(tracker.metrics().total.expired, 150);
 }
 
@@ -1058,29 +977,16 @@ fn f02_a_shutdown_finds_all_chunks() {
 #[test]
 fn f02_shutdown_settles_the_stated_fate() {
     for manual in [true, false] {
-        for fate in [
-            Fate::Cancel,
-            Fate::Return,
-            Fate::Drain(Duration::ZERO),
-            Fate::Drain(GENEROUS),
-        ] {
+        for fate in [Fate::Cancel, Fate::Return, Fate::Drain(Duration::ZERO), Fate::Drain(GENEROUS)]
+        {
             let told = Told::default();
             let builder = AckTracker::builder()
                 .timeout(Duration::from_secs(3600))
                 .interval(MS)
                 .on_outcome(told.handler());
-            let tracker = if manual {
-                builder.build_manual()
-            } else {
-                builder.build()
-            }
-            .unwrap();
+            let tracker = if manual { builder.build_manual() } else { builder.build() }.unwrap();
             let drains = fate == Fate::Drain(GENEROUS);
-            let timeout = if drains {
-                after(30 * MS)
-            } else {
-                Timeout::Default
-            };
+            let timeout = if drains { after(30 * MS) } else { Timeout::Default };
             for n in 0..1000 {
                 tracker.issue_with(1, n, timeout).unwrap();
                 tracker.init_with(n, 1, n, timeout).unwrap();
@@ -1094,13 +1000,7 @@ fn f02_shutdown_settles_the_stated_fate() {
             };
             assert!(none.is_empty(), "{fate:?}");
             assert_eq!(list.len(), 2000, "{fate:?}");
-            assert_eq!(
-                list.iter()
-                    .map(|outcome| outcome.root)
-                    .collect::<HashSet<_>>()
-                    .len(),
-                2000
-            );
+            assert_eq!(list.iter().map(|outcome| outcome.root).collect::<HashSet<_>>().len(), 2000);
             for outcome in list {
                 if drains {
                     assert!(outcome.is_timed_out());
@@ -1168,17 +1068,10 @@ fn f02_acks_count_while_draining() {
         }
         assert!(drain.join().unwrap().is_empty());
     });
-    let told: Vec<Outcome> = told
-        .take()
-        .into_iter()
-        .filter(|told| told.owner < 1000)
-        .collect();
+    let told: Vec<Outcome> = told.take().into_iter().filter(|told| told.owner < 1000).collect();
     assert_eq!(told.len(), 100);
     assert_eq!(told.iter().filter(|outcome| outcome.is_acked()).count(), 50);
-    assert_eq!(
-        told.iter().filter(|outcome| outcome.is_failed()).count(),
-        50
-    );
+    assert_eq!(told.iter().filter(|outcome| outcome.is_failed()).count(), 50);
 }
 
 /// F3: driven by the caller: nothing expires but in `poll`, with a budget, and `next` says when to come back.
@@ -1229,9 +1122,7 @@ fn f03_a_poll_sees_what_came_after_one_that_ran_out_of_budget() {
         // Enough for several buckets, so that a budget of 1 leaves some of the news unread.
         let roots: Vec<Root> = (0..200).map(|n| tracker.issue(1, n).unwrap()).collect();
         assert!(tracker.poll(1).more);
-        tracker
-            .reset_timeout_to(roots[which], after(10 * MS))
-            .unwrap();
+        tracker.reset_timeout_to(roots[which], after(10 * MS)).unwrap();
         let polled = tracker.poll(usize::MAX);
         assert!(!polled.more);
         assert_eq!(polled.next, Some(10 * MS), "for root {which}");
@@ -1286,10 +1177,7 @@ fn f03_nothing_is_early_after_the_clock_went_backwards() {
     clock.set(0);
     let root = tracker.issue(1, 0).unwrap();
     settle(&tracker);
-    assert!(
-        told.take().is_empty(),
-        "a root has expired at the instant of its init"
-    );
+    assert!(told.take().is_empty(), "a root has expired at the instant of its init");
     assert_eq!(tracker.ack(root, 1), Ok(Ack::Completed));
     told.only();
     // Nothing is lost either.
@@ -1309,10 +1197,7 @@ fn f03_a_reset_after_the_clock_went_backwards_does_not_expire_it() {
     clock.set(0);
     assert_eq!(tracker.reset_timeout(root), Ok(Done::Now));
     settle(&tracker);
-    assert!(
-        told.take().is_empty(),
-        "a root has expired at the instant of its renewal"
-    );
+    assert!(told.take().is_empty(), "a root has expired at the instant of its renewal");
 }
 
 /// F3: an interval that nobody has set is a 300th of the timeout, but a millisecond to a second.
@@ -1328,9 +1213,7 @@ fn f03_the_interval_follows_the_timeout() {
 /// F4: a full channel that waits holds up who ends roots, and loses nothing.
 #[test]
 fn f04_a_full_channel_may_wait() {
-    let (tracker, outcomes) = AckTracker::builder()
-        .build_with_channel(2, WhenFull::Wait)
-        .unwrap();
+    let (tracker, outcomes) = AckTracker::builder().build_with_channel(2, WhenFull::Wait).unwrap();
     let sent = AtomicU64::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -1355,9 +1238,8 @@ fn f04_a_full_channel_may_wait() {
 /// F4: or spill into a second queue: nobody waits, nothing is lost, it is counted.
 #[test]
 fn f04_a_full_channel_may_spill() {
-    let (tracker, outcomes) = AckTracker::builder()
-        .build_with_channel(10, WhenFull::Spill)
-        .unwrap();
+    let (tracker, outcomes) =
+        AckTracker::builder().build_with_channel(10, WhenFull::Spill).unwrap();
     for owner in 0..100 {
         tracker.issue(0, owner).unwrap();
     }
@@ -1374,9 +1256,7 @@ fn f04_a_full_channel_may_spill() {
 /// F4: or drop, which is counted, as is what comes when the receiver has gone.
 #[test]
 fn f04_a_full_channel_may_drop() {
-    let (tracker, outcomes) = AckTracker::builder()
-        .build_with_channel(10, WhenFull::Drop)
-        .unwrap();
+    let (tracker, outcomes) = AckTracker::builder().build_with_channel(10, WhenFull::Drop).unwrap();
     for owner in 0..100 {
         tracker.issue(0, owner).unwrap();
     }
@@ -1385,9 +1265,7 @@ fn f04_a_full_channel_may_drop() {
     assert_eq!(tracker.metrics().total.acked, 100);
     drop(outcomes);
     for when_full in [WhenFull::Wait, WhenFull::Spill, WhenFull::Drop] {
-        let (tracker, outcomes) = AckTracker::builder()
-            .build_with_channel(1, when_full)
-            .unwrap();
+        let (tracker, outcomes) = AckTracker::builder().build_with_channel(1, when_full).unwrap();
         drop(outcomes);
         for owner in 0..5 {
             tracker.issue(0, owner).unwrap();
@@ -1436,9 +1314,7 @@ fn f05_growth() {
         }
         let told = told.take();
         assert_eq!(told.len(), 100_000);
-        assert!(told
-            .iter()
-            .all(|told| told.root == RootId::Chosen(told.owner)));
+        assert!(told.iter().all(|told| told.root == RootId::Chosen(told.owner)));
         assert!(tracker.is_empty());
     }
 }
@@ -1530,9 +1406,7 @@ fn f06_hostile_keys() {
         }
         let told = told.take();
         assert_eq!(told.len(), keys.len());
-        assert!(told
-            .iter()
-            .all(|told| told.root == RootId::Chosen(told.owner)));
+        assert!(told.iter().all(|told| told.root == RootId::Chosen(told.owner)));
         assert!(tracker.is_empty());
     }
     // An issued root's bits as a chosen id: the two kinds never meet.
@@ -1569,32 +1443,14 @@ fn f07_metrics() {
     assert_eq!(total.inserted, 13);
     assert_eq!((total.acked, total.failed, total.expired), (2, 1, 9));
     assert_eq!((total.late, total.duplicate), (1, 1));
-    assert_eq!(
-        (total.early_held, total.early_merged, total.early_expired),
-        (2, 1, 1)
-    );
+    assert_eq!((total.early_held, total.early_merged, total.early_expired), (2, 1, 1));
     assert_eq!(metrics.lateness.total(), 9);
     assert!(metrics.lateness.quantile(0.0).unwrap() >= 3 * MS);
     assert!(metrics.lateness.quantile(1.0).unwrap() <= 6 * MS);
+    assert_eq!(metrics.shards.iter().map(|shard| shard.inserted).sum::<u64>(), 13);
+    assert_eq!(metrics.shards.iter().map(|shard| shard.live).sum::<u64>(), 1);
     assert_eq!(
-        metrics
-            .shards
-            .iter()
-            .map(|shard| shard.inserted)
-            .sum::<u64>(),
-        13
-    );
-    assert_eq!(
-        metrics.shards.iter().map(|shard| shard.live).sum::<u64>(),
-        1
-    );
-    assert_eq!(
-        AckTracker::builder()
-            .build_manual()
-            .unwrap()
-            .metrics()
-            .lateness
-            .quantile(0.5),
+        AckTracker::builder().build_manual().unwrap().metrics().lateness.quantile(0.5),
         None
     );
 }
@@ -1602,19 +1458,15 @@ fn f07_metrics() {
 /// F7: what the reaper works is counted, and stays a small share.
 #[test]
 fn f07_the_reaper_reports_its_work() {
-    let (tracker, outcomes) = AckTracker::builder()
-        .timeout(10 * MS)
-        .build_with_channel(4000, WhenFull::Wait)
-        .unwrap();
+    let (tracker, outcomes) =
+        AckTracker::builder().timeout(10 * MS).build_with_channel(4000, WhenFull::Wait).unwrap();
     for owner in 0..2000 {
         tracker.issue(1, owner).unwrap();
     }
     for _ in 0..2000 {
         assert!(outcomes.next_within(GENEROUS).is_some());
     }
-    wait_for("the round to be counted", || {
-        tracker.metrics().reaper_busy > Duration::ZERO
-    });
+    wait_for("the round to be counted", || tracker.metrics().reaper_busy > Duration::ZERO);
     assert!(tracker.metrics().reaper_rounds > 0);
 }
 

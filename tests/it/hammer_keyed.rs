@@ -83,10 +83,7 @@ impl Value for Large {
     fn check(&self, key: u64) -> u64 {
         let (own, count) = (self.0[0], self.0[24]);
         assert_eq!(own, key, "another key's value");
-        assert!(
-            self.0[1..24].iter().all(|part| *part == own ^ count),
-            "torn: {self:?}"
-        );
+        assert!(self.0[1..24].iter().all(|part| *part == own ^ count), "torn: {self:?}");
         count
     }
 }
@@ -112,12 +109,7 @@ impl Body {
     fn new(key: u64, count: u64, alive: &Arc<Alive>) -> Box<Self> {
         alive.made.fetch_add(1, Relaxed);
         let (canary, alive) = (AtomicU64::new(CANARY), alive.clone());
-        Box::new(Body {
-            canary,
-            key,
-            count,
-            alive,
-        })
+        Box::new(Body { canary, key, count, alive })
     }
     fn seen(&self) -> &Self {
         let canary = self.canary.load(Relaxed);
@@ -329,9 +321,7 @@ impl<K: Key, V: Value> Ground<K, V> {
                     value.check(number);
                 } else {
                     let old = map.insert_with(key, self.value(number, 5), forever());
-                    let old = old
-                        .expect("room")
-                        .expect("a key that is always there is replaced");
+                    let old = old.expect("room").expect("a key that is always there is replaced");
                     old.value().check(number);
                 }
             }
@@ -339,13 +329,9 @@ impl<K: Key, V: Value> Ground<K, V> {
                 let at = next(seed) % COUNTED;
                 let number = HOT + KEPT + at;
                 let more = |old: Option<&V>| {
-                    (
-                        self.value(number, old.map_or(0, |old| old.check(number)) + 1),
-                        (),
-                    )
+                    (self.value(number, old.map_or(0, |old| old.check(number)) + 1), ())
                 };
-                map.upsert_for(self.key(number), forever(), more)
-                    .expect("room");
+                map.upsert_for(self.key(number), forever(), more).expect("room");
                 self.counted[at as usize].fetch_add(1, Relaxed);
             }
             _ => {
@@ -424,18 +410,9 @@ fn hammer<K: Key, V: Value>(case: Case) {
             // Never one that stays: its end would be told of here.
             let number = count % HOT;
             match count % 5 {
-                0 => drop(
-                    ground
-                        .map
-                        .get(&ground.key(number))
-                        .map(|value| value.check(number)),
-                ),
+                0 => drop(ground.map.get(&ground.key(number)).map(|value| value.check(number))),
                 1 if cause == Cause::Expired => {
-                    drop(
-                        ground
-                            .map
-                            .insert(ground.key(number), ground.value(number, 7)),
-                    );
+                    drop(ground.map.insert(ground.key(number), ground.value(number, 7)));
                 }
                 2 if count % 64 == 2 => drop(ground.map.remove(&ground.key(number))),
                 3 if count % 4096 == 3 => {
@@ -447,11 +424,7 @@ fn hammer<K: Key, V: Value>(case: Case) {
             }
         });
     }
-    let map = if case.manual {
-        builder.build_manual()
-    } else {
-        builder.build()
-    };
+    let map = if case.manual { builder.build_manual() } else { builder.build() };
     let ground = Arc::new(Ground {
         map: map.unwrap(),
         case,
@@ -465,9 +438,7 @@ fn hammer<K: Key, V: Value>(case: Case) {
     if case.capacity.is_none() {
         for number in HOT..HOT + KEPT {
             let put =
-                ground
-                    .map
-                    .insert_with(ground.key(number), ground.value(number, 0), forever());
+                ground.map.insert_with(ground.key(number), ground.value(number, 0), forever());
             assert!(put.unwrap().is_none());
         }
     }
@@ -523,23 +494,13 @@ fn hammer<K: Key, V: Value>(case: Case) {
     for at in 0..COUNTED {
         let counted = ground.counted[at as usize].load(Relaxed);
         let number = HOT + KEPT + at;
-        let found = ground
-            .map
-            .get(&ground.key(number))
-            .map_or(0, |value| value.check(number));
+        let found = ground.map.get(&ground.key(number)).map_or(0, |value| value.check(number));
         assert_eq!(found, counted, "an increment was lost");
     }
     // No key is there twice.
-    let mut keys: Vec<u64> = ground
-        .map
-        .iter()
-        .map(|entry| entry.key().number())
-        .collect();
+    let mut keys: Vec<u64> = ground.map.iter().map(|entry| entry.key().number()).collect();
     keys.sort_unstable();
-    assert!(
-        keys.windows(2).all(|two| two[0] != two[1]),
-        "a key is there twice: {keys:?}"
-    );
+    assert!(keys.windows(2).all(|two| two[0] != two[1]), "a key is there twice: {keys:?}");
     let (operations, told) = (ground.operations.load(Relaxed), ground.told.load(Relaxed));
     if operations % 2 == 0 {
         ground.map.shutdown();
@@ -557,51 +518,32 @@ fn hammer<K: Key, V: Value>(case: Case) {
 #[test]
 fn integers() {
     hammer::<u64, u64>(Case::new());
-    hammer::<u64, u64>(Case {
-        shards: 8,
-        ..Case::new()
-    });
+    hammer::<u64, u64>(Case { shards: 8, ..Case::new() });
 }
 
 #[test]
 fn strings() {
     hammer::<String, u64>(Case::new());
-    hammer::<String, Boxed>(Case {
-        shards: 8,
-        ..Case::new()
-    });
+    hammer::<String, Boxed>(Case { shards: 8, ..Case::new() });
 }
 
 #[test]
 fn large_values() {
     hammer::<u64, Large>(Case::new());
-    hammer::<String, Large>(Case {
-        shards: 8,
-        ..Case::new()
-    });
+    hammer::<String, Large>(Case { shards: 8, ..Case::new() });
 }
 
 #[test]
 fn dropped_once() {
     hammer::<BoxedKey, Boxed>(Case::new());
-    hammer::<BoxedKey, Boxed>(Case {
-        shards: 8,
-        ..Case::new()
-    });
+    hammer::<BoxedKey, Boxed>(Case { shards: 8, ..Case::new() });
 }
 
 #[test]
 fn idle() {
     let idle = Some(Duration::from_millis(1));
-    hammer::<BoxedKey, Boxed>(Case {
-        idle,
-        ..Case::new()
-    });
-    hammer::<u64, u64>(Case {
-        idle,
-        shards: 8,
-        ..Case::new()
-    });
+    hammer::<BoxedKey, Boxed>(Case { idle, ..Case::new() });
+    hammer::<u64, u64>(Case { idle, shards: 8, ..Case::new() });
 }
 
 #[test]
@@ -609,55 +551,25 @@ fn bounded() {
     for capacity in [1, 2, 3, 4, 1000] {
         let cold = if capacity > 4 { 2000 } else { 0 };
         let capacity = Some(capacity);
-        hammer::<BoxedKey, Boxed>(Case {
-            capacity,
-            cold,
-            ..Case::new()
-        });
-        hammer::<u64, u64>(Case {
-            capacity,
-            cold,
-            ..Case::new()
-        });
+        hammer::<BoxedKey, Boxed>(Case { capacity, cold, ..Case::new() });
+        hammer::<u64, u64>(Case { capacity, cold, ..Case::new() });
     }
 }
 
 #[test]
 fn threads_that_end() {
-    hammer::<BoxedKey, Boxed>(Case {
-        churn: Some(10),
-        ..Case::new()
-    });
+    hammer::<BoxedKey, Boxed>(Case { churn: Some(10), ..Case::new() });
 }
 
 #[test]
 fn polled() {
-    hammer::<BoxedKey, Boxed>(Case {
-        manual: true,
-        ..Case::new()
-    });
-    hammer::<u64, u64>(Case {
-        manual: true,
-        shards: 8,
-        ..Case::new()
-    });
-    hammer::<String, Large>(Case {
-        manual: true,
-        churn: Some(10),
-        ..Case::new()
-    });
+    hammer::<BoxedKey, Boxed>(Case { manual: true, ..Case::new() });
+    hammer::<u64, u64>(Case { manual: true, shards: 8, ..Case::new() });
+    hammer::<String, Large>(Case { manual: true, churn: Some(10), ..Case::new() });
 }
 
 #[test]
 fn listeners_call_back() {
-    hammer::<BoxedKey, Boxed>(Case {
-        listener: true,
-        ..Case::new()
-    });
-    hammer::<BoxedKey, Boxed>(Case {
-        listener: true,
-        manual: true,
-        shards: 8,
-        ..Case::new()
-    });
+    hammer::<BoxedKey, Boxed>(Case { listener: true, ..Case::new() });
+    hammer::<BoxedKey, Boxed>(Case { listener: true, manual: true, shards: 8, ..Case::new() });
 }

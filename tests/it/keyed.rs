@@ -110,11 +110,7 @@ fn every_value_ends_exactly_once() {
 }
 
 fn queue<K: std::hash::Hash + Eq + Send + Sync + 'static>(clock: &ManualClock) -> ExpiryQueue<K> {
-    ExpiryQueue::builder()
-        .interval(SECOND)
-        .clock(clock.clone())
-        .build()
-        .unwrap()
+    ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build().unwrap()
 }
 
 fn a_queue_of<K: std::hash::Hash + Ord + Clone + Send + Sync + std::fmt::Debug + 'static>(
@@ -123,9 +119,7 @@ fn a_queue_of<K: std::hash::Hash + Ord + Clone + Send + Sync + std::fmt::Debug +
     let clock = ManualClock::new();
     let queue = queue(&clock);
     let inserted = queue.update(a.clone(), SECOND * 5).unwrap();
-    let Updated::Inserted { expiry, handle } = inserted else {
-        panic!("{inserted:?}")
-    };
+    let Updated::Inserted { expiry, handle } = inserted else { panic!("{inserted:?}") };
     assert_eq!(expiry, SECOND * 5);
     let again = queue.update(a.clone(), SECOND * 5).unwrap();
     assert_eq!(again, Updated::Unchanged);
@@ -149,10 +143,7 @@ fn a_queue_of<K: std::hash::Hash + Ord + Clone + Send + Sync + std::fmt::Debug +
     assert_eq!(queue.remove(&a), None);
     assert!(!queue.touch_by(handle, SECOND).unwrap());
     assert!(queue.is_empty() && queue.poll().is_empty());
-    assert_eq!(
-        queue.touch(&a, Duration::ZERO),
-        Err(StoreError::ZeroTimeout)
-    );
+    assert_eq!(queue.touch(&a, Duration::ZERO), Err(StoreError::ZeroTimeout));
     // Centuries are cut to what 64 bits of nanoseconds hold.
     assert!(queue.update(a.clone(), Duration::MAX).is_ok());
     clock.advance(SECOND * 1_000_000_000);
@@ -178,10 +169,7 @@ fn no_key_is_stranded() {
     for (polls, removes) in [(false, false), (true, false), (true, true)] {
         const KEYS: u64 = 100_000;
         let interval = Duration::from_millis(1);
-        let queue = ExpiryQueue::<u64>::builder()
-            .interval(interval)
-            .build()
-            .unwrap();
+        let queue = ExpiryQueue::<u64>::builder().interval(interval).build().unwrap();
         let expired = AtomicUsize::new(0);
         let removed = AtomicUsize::new(0);
         let inserted = AtomicUsize::new(0);
@@ -231,10 +219,6 @@ fn no_key_is_stranded() {
             assert!(began.elapsed() < SECOND * 120, "{} stranded", queue.len());
         }
         let ends = expired.load(Relaxed) + removed.load(Relaxed);
-        assert_eq!(
-            ends,
-            inserted.load(Relaxed),
-            "polls {polls}, removes {removes}"
-        );
+        assert_eq!(ends, inserted.load(Relaxed), "polls {polls}, removes {removes}");
     }
 }

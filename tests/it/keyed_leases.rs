@@ -137,10 +137,8 @@ fn map(kind: Kind, interval: Duration, clock: impl Clock) -> Subject {
 }
 
 fn sessions(kind: Kind, interval: Duration, clock: impl Clock) -> Subject {
-    let builder = SessionTracker::builder()
-        .interval(interval)
-        .maximum_timeout(9 * TIME)
-        .clock(clock);
+    let builder =
+        SessionTracker::builder().interval(interval).maximum_timeout(9 * TIME).clock(clock);
     let builder = match kind {
         CollectedTouchFor | CollectedTouchByFor => builder.collect_touches(),
         _ => builder,
@@ -406,9 +404,7 @@ const PUTS: [(&str, Puts); 9] = [
         assert_eq!(*put, 2);
     }),
     ("the vacant entry's insert", |map, _| {
-        let Entry::Vacant(entry) = map.entry(1) else {
-            unreachable!("its time is up")
-        };
+        let Entry::Vacant(entry) = map.entry(1) else { unreachable!("its time is up") };
         assert_eq!(*entry.insert(2).unwrap(), 2);
     }),
 ];
@@ -552,15 +548,7 @@ fn a_key_that_room_is_made_for_in_a_queue_lives_its_full_time() {
 #[test]
 fn an_entry_with_a_time_to_idle_alone_lives_its_full_time_after_a_jump_of_years() {
     let at_most = u64::MAX / 1_000_000 - 100_000;
-    for jump in [
-        1 << 38,
-        1 << 39,
-        (1 << 39) + 77,
-        3 << 38,
-        1 << 40,
-        5 << 39,
-        1 << 43,
-    ] {
+    for jump in [1 << 38, 1 << 39, (1 << 39) + 77, 3 << 38, 1 << 40, 5 << 39, 1 << 43] {
         let clock = ManualClock::new();
         let map = ExpiringMap::builder()
             .time_to_idle(10 * SECOND)
@@ -569,8 +557,7 @@ fn an_entry_with_a_time_to_idle_alone_lives_its_full_time_after_a_jump_of_years(
             .build_manual()
             .unwrap();
         map.insert(1, 0).unwrap();
-        map.insert_with(2, 0, Lifetime::new().idle(Timeout::Never))
-            .unwrap();
+        map.insert_with(2, 0, Lifetime::new().idle(Timeout::Never)).unwrap();
         clock.advance(Duration::from_millis(jump.min(at_most)));
         assert!(map.get(&1).is_none(), "{jump}");
         assert!(map.get(&2).is_some(), "{jump}");
@@ -584,11 +571,7 @@ fn an_entry_with_a_time_to_idle_alone_lives_its_full_time_after_a_jump_of_years(
         assert!(map.get(&3).is_some());
         clock.advance(MS);
         while map.poll(1000) {}
-        assert_eq!(
-            [1, 2, 3].map(|key| map.contains_key(&key)),
-            [false, true, true],
-            "{jump}"
-        );
+        assert_eq!([1, 2, 3].map(|key| map.contains_key(&key)), [false, true, true], "{jump}");
         assert_eq!(map.len(), 2, "{jump}");
     }
 }
@@ -597,11 +580,7 @@ fn an_entry_with_a_time_to_idle_alone_lives_its_full_time_after_a_jump_of_years(
 #[test]
 fn a_session_that_is_created_after_a_jump_of_years_lives_its_full_time() {
     let clock = ManualClock::new();
-    let sessions = SessionTracker::builder()
-        .interval(MS)
-        .clock(clock.clone())
-        .build()
-        .unwrap();
+    let sessions = SessionTracker::builder().interval(MS).clock(clock.clone()).build().unwrap();
     let old = sessions.create(10 * SECOND, 7).unwrap();
     clock.advance(Duration::from_millis(1 << 38));
     let new = sessions.create(10 * SECOND, 7).unwrap();

@@ -49,19 +49,12 @@ impl Gate {
 
 /// A map, with a reaper or without.
 fn built<V: Send + Sync + 'static>(builder: ExpiringMapBuilder<u64, V>, reaper: bool) -> Map<V> {
-    let map = if reaper {
-        builder.build()
-    } else {
-        builder.build_manual()
-    };
+    let map = if reaper { builder.build() } else { builder.build_manual() };
     map.unwrap()
 }
 
 fn manual(clock: &ManualClock) -> ExpiringMapBuilder<u64, u64> {
-    ExpiringMap::builder()
-        .interval(MS)
-        .time_to_live(10 * MS)
-        .clock(clock.clone())
+    ExpiringMap::builder().interval(MS).time_to_live(10 * MS).clock(clock.clone())
 }
 
 /// Runs `work` on a thread of its own, and fails if it does not come to its end.
@@ -104,9 +97,7 @@ fn a_slow_listener_delays_no_expiry_and_no_removal() {
         assert!(told[..10].iter().copied().eq(order), "{told:?}");
         let mut expired = told[10..].to_vec();
         expired.sort_unstable_by_key(|&(key, _)| key);
-        assert!(expired
-            .into_iter()
-            .eq((6..=20).map(|key| (key, Cause::Expired))));
+        assert!(expired.into_iter().eq((6..=20).map(|key| (key, Cause::Expired))));
     }
 }
 
@@ -133,12 +124,9 @@ fn the_reaper_ends_what_is_due_beside_a_slow_listener() {
 fn every_end_is_delivered_once() {
     const THREADS: u64 = 4;
     const EACH: u64 = if cfg!(miri) { 20 } else { 5_000 };
-    for (length, when_full) in [
-        (1, WhenFull::Wait),
-        (1, WhenFull::Spill),
-        (100, WhenFull::Wait),
-        (100, WhenFull::Spill),
-    ] {
+    for (length, when_full) in
+        [(1, WhenFull::Wait), (1, WhenFull::Spill), (100, WhenFull::Wait), (100, WhenFull::Spill)]
+    {
         let told = Arc::new(Mutex::new(BTreeMap::new()));
         let tells = told.clone();
         let map = ExpiringMap::builder()
@@ -464,11 +452,7 @@ fn two_listeners_may_drop_each_others_maps() {
                     }
                 })
                 .listener_thread(10, WhenFull::Wait);
-            let map = if reapers {
-                builder.build()
-            } else {
-                builder.build_manual()
-            };
+            let map = if reapers { builder.build() } else { builder.build_manual() };
             let map = map.unwrap();
             map.insert(1, 1).unwrap();
             map.insert(2, 2).unwrap();
@@ -582,10 +566,7 @@ fn a_listener_may_insert_after_a_jump_of_the_clock_while_a_poller_waits_for_room
     wait_for("two to expire", || map.metrics().total.expired == 2);
     go_on.send(()).unwrap();
     for _ in 1..5 {
-        assert!(
-            entered.recv_timeout(GENEROUS).is_ok(),
-            "they wait for each other"
-        );
+        assert!(entered.recv_timeout(GENEROUS).is_ok(), "they wait for each other");
     }
     poller.join().unwrap();
 }
@@ -669,10 +650,7 @@ fn two_listener_threads_do_not_wait_for_each_others_room() {
         assert!(map.get().unwrap().remove(&0).is_some());
     }
     for _ in 0..22 {
-        assert!(
-            ends.recv_timeout(GENEROUS).is_ok(),
-            "they wait for each other"
-        );
+        assert!(ends.recv_timeout(GENEROUS).is_ok(), "they wait for each other");
     }
 }
 
@@ -702,9 +680,7 @@ fn a_shutdown_as_a_future_ends_when_all_has_been_delivered() {
 #[test]
 fn a_thread_without_work_ends() {
     for when_full in POLICIES {
-        let map = ExpiringMap::<u64, u64>::builder()
-            .listener_thread(1, when_full)
-            .build();
+        let map = ExpiringMap::<u64, u64>::builder().listener_thread(1, when_full).build();
         map.unwrap().shutdown();
         let map = ExpiringMap::<u64, u64>::builder()
             .on_end(|_, _, _| unreachable!("nothing ends"))

@@ -9,9 +9,7 @@ const SECOND: Duration = Duration::from_secs(1);
 #[test]
 fn a_guard_finds_what_a_look_up_finds() {
     let map = ExpiringMap::builder().build().unwrap();
-    assert!(map
-        .insert_many((0..1000_u64).map(|key| (key, key)))
-        .is_empty());
+    assert!(map.insert_many((0..1000_u64).map(|key| (key, key))).is_empty());
     let guard = map.guard();
     let keys: Vec<u64> = (0..2000).collect();
     let expected = |key: &u64| (*key < 1000).then_some(*key);
@@ -32,17 +30,10 @@ fn time_stands_still_for_a_guard_and_ends_do_not() {
     let one = guard.get(&1);
     map.remove(&1).unwrap();
     clock.advance(11 * SECOND);
-    assert_eq!(
-        map.get_cloned(&2),
-        None,
-        "its time is up, and it has been told"
-    );
+    assert_eq!(map.get_cloned(&2), None, "its time is up, and it has been told");
     assert_eq!(one, Some(&"one"), "what is lent stays");
     assert_eq!(guard.get_many(&[1, 2, 3]), [None, None, Some(&"three")]);
-    assert!(
-        map.guard().get(&3).is_none(),
-        "a later guard has a later time"
-    );
+    assert!(map.guard().get(&3).is_none(), "a later guard has a later time");
     while map.poll(usize::MAX) {}
     assert_eq!(guard.get(&3), None, "the driver has ended it");
 }
@@ -87,10 +78,7 @@ fn touches_in_order() {
     assert_eq!(touched, expected);
     clock.advance(6 * SECOND);
     let left: Vec<bool> = (0..40).map(|key| map.contains_key(&key)).collect();
-    assert!(left
-        .iter()
-        .enumerate()
-        .all(|(key, left)| *left == (key >= 20)));
+    assert!(left.iter().enumerate().all(|(key, left)| *left == (key >= 20)));
 }
 
 #[test]
@@ -105,18 +93,12 @@ fn what_is_refused_comes_back_and_what_ends_is_heard_of() {
         .build_manual()
         .unwrap();
     let refused = map.insert_many((0..50).map(|key| (key, 1)));
-    assert!(refused
-        .iter()
-        .all(|refused| refused.error == StoreError::Full));
+    assert!(refused.iter().all(|refused| refused.error == StoreError::Full));
     let keys: Vec<u32> = refused.iter().map(|refused| refused.key).collect();
     assert_eq!(keys, (30..50).collect::<Vec<_>>());
     assert!(map.insert_many([(3, 2), (4, 2)]).is_empty());
     assert_eq!(map.remove_many(&[3, 3, 40]), 1);
-    let expected = [
-        (3, 1, Cause::Replaced),
-        (4, 1, Cause::Replaced),
-        (3, 2, Cause::Removed),
-    ];
+    let expected = [(3, 1, Cause::Replaced), (4, 1, Cause::Replaced), (3, 2, Cause::Removed)];
     assert_eq!(*heard.lock().unwrap(), expected);
 }
 

@@ -22,10 +22,8 @@ struct Kept {
 }
 
 fn written(key: &Key) -> String {
-    let labels: Vec<String> = key
-        .labels()
-        .map(|label| format!("{}={:?}", label.key(), label.value()))
-        .collect();
+    let labels: Vec<String> =
+        key.labels().map(|label| format!("{}={:?}", label.key(), label.value())).collect();
     format!("{}{{{}}}", key.name(), labels.join(","))
 }
 
@@ -111,11 +109,7 @@ fn a_tracker_s_counters_are_set_and_never_added() {
         ("closed_total", 0),
         ("lateness_seconds_count", 1),
     ] {
-        assert_eq!(
-            kept.counter(&format!("expiry_{series}{{name=\"acks\"}}")),
-            value,
-            "{series}"
-        );
+        assert_eq!(kept.counter(&format!("expiry_{series}{{name=\"acks\"}}")), value, "{series}");
     }
     assert_eq!(kept.gauge("expiry_live{name=\"acks\"}"), 0.0);
     assert!(kept.gauge("expiry_slots{name=\"acks\"}") >= 16.0);
@@ -125,11 +119,7 @@ fn a_tracker_s_counters_are_set_and_never_added() {
 #[test]
 fn lateness_is_cumulative_and_in_seconds() {
     let (kept, clock) = (Kept::default(), ManualClock::new());
-    let queue = ExpiryQueue::builder()
-        .interval(SECOND)
-        .clock(clock.clone())
-        .build()
-        .unwrap();
+    let queue = ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build().unwrap();
     for late in [0, 3, 3, 200] {
         queue.update("key", SECOND).unwrap();
         let due = queue.wait_time().unwrap();
@@ -138,9 +128,7 @@ fn lateness_is_cumulative_and_in_seconds() {
         with_local_recorder(&kept, || queue.metrics().publish("leases"));
     }
     let up_to = |le: &str| {
-        kept.counter(&format!(
-            "expiry_lateness_seconds_bucket{{name=\"leases\",le=\"{le}\"}}"
-        ))
+        kept.counter(&format!("expiry_lateness_seconds_bucket{{name=\"leases\",le=\"{le}\"}}"))
     };
     assert_eq!(up_to("0.000016384"), 1);
     assert_eq!(up_to("2.147483648"), 1);
@@ -239,11 +227,7 @@ fn each_series_is_described_with_its_kind_and_unit() {
         let (kind, unit) = described.get(&name).unwrap_or_else(|| panic!("{name}"));
         let counts = name.ends_with("_total") || name.contains("_seconds_");
         assert_eq!(*kind, if counts { "counter" } else { "gauge" }, "{name}");
-        assert_eq!(
-            *unit == Unit::Nanoseconds,
-            name.contains("nanoseconds"),
-            "{name}"
-        );
+        assert_eq!(*unit == Unit::Nanoseconds, name.contains("nanoseconds"), "{name}");
     }
     assert!(kept.names().len() > described.len());
 }

@@ -27,15 +27,7 @@ struct Mix {
     years: u32,
 }
 
-const PLAIN: Mix = Mix {
-    issued: 4,
-    chosen: 4,
-    early: 2,
-    batches: 0,
-    clock: 4,
-    back: 0,
-    years: 0,
-};
+const PLAIN: Mix = Mix { issued: 4, chosen: 4, early: 2, batches: 0, clock: 4, back: 0, years: 0 };
 
 fn pick() -> impl Strategy<Value = Pick> {
     prop_oneof![
@@ -78,10 +70,7 @@ fn clock(mix: Mix) -> impl Strategy<Value = Move> {
         (6, Just(Move::Due(0)).boxed()),
         (6, Just(Move::Due(1)).boxed()),
         (mix.years, (1..9u64).prop_map(Move::Years).boxed()),
-        (
-            mix.back,
-            (0..1_000_000_000_000u64).prop_map(Move::Back).boxed(),
-        ),
+        (mix.back, (0..1_000_000_000_000u64).prop_map(Move::Back).boxed()),
         (mix.back, (0..5_000u64).prop_map(Move::BackTicks).boxed()),
     ])
 }
@@ -167,43 +156,30 @@ fn setup() -> impl Strategy<Value = Setup> {
     let early_capacity = prop_oneof![1 => 0..3usize, 1 => 3..40usize, 4 => Just(65_536usize)];
     let shards = prop_oneof![Just(1usize), Just(2), Just(8)];
     let sampling = prop_oneof![1 => Just(0.0), 1 => Just(0.5), 2 => Just(1.0)];
-    let start = prop_oneof![
-        Just(0u64),
-        any::<u32>().prop_map(u64::from),
-        Just(1u64 << 60)
-    ];
-    let end = prop_oneof![
-        Just(Fate::Cancel),
-        Just(Fate::Return),
-        Just(Fate::Drain(Duration::ZERO))
-    ];
+    let start = prop_oneof![Just(0u64), any::<u32>().prop_map(u64::from), Just(1u64 << 60)];
+    let end =
+        prop_oneof![Just(Fate::Cancel), Just(Fate::Return), Just(Fate::Drain(Duration::ZERO))];
     (
-        (
-            interval,
-            prop_oneof![1 => Just(None), 7 => ticks().prop_map(Some)],
-            ticks(),
-        ),
+        (interval, prop_oneof![1 => Just(None), 7 => ticks().prop_map(Some)], ticks()),
         (early_capacity, capacity, shards, sampling),
         (start, any::<u64>(), keys, end),
     )
-        .prop_map(
-            |((interval, timeout, early_timeout), counts, (start, seed, keys, end))| {
-                let (early_capacity, capacity, shards, sampling) = counts;
-                Setup {
-                    interval,
-                    timeout,
-                    early_timeout,
-                    early_capacity,
-                    capacity,
-                    shards,
-                    sampling,
-                    start,
-                    seed,
-                    keys,
-                    end,
-                }
-            },
-        )
+        .prop_map(|((interval, timeout, early_timeout), counts, (start, seed, keys, end))| {
+            let (early_capacity, capacity, shards, sampling) = counts;
+            Setup {
+                interval,
+                timeout,
+                early_timeout,
+                early_capacity,
+                capacity,
+                shards,
+                sampling,
+                start,
+                seed,
+                keys,
+                end,
+            }
+        })
 }
 
 fn histories(cases: u32, length: usize, mix: Mix, setup: impl Strategy<Value = Setup>) {
@@ -225,34 +201,21 @@ fn mixed_histories_match_the_oracle() {
 /// A13: issued roots alone, many of them late or doubled.
 #[test]
 fn histories_of_issued_roots_match_the_oracle() {
-    let mix = Mix {
-        issued: 10,
-        chosen: 0,
-        early: 0,
-        ..PLAIN
-    };
+    let mix = Mix { issued: 10, chosen: 0, early: 0, ..PLAIN };
     histories(10, 3000, mix, setup());
 }
 
 /// A2, A14: mostly early arrivals, with small caps.
 #[test]
 fn histories_of_early_arrivals_match_the_oracle() {
-    let mix = Mix {
-        issued: 0,
-        chosen: 1,
-        early: 12,
-        ..PLAIN
-    };
+    let mix = Mix { issued: 0, chosen: 1, early: 12, ..PLAIN };
     histories(14, 3000, mix, setup());
 }
 
 /// F5, F6, F8: thousands of roots at once from a tiny table, drained, and filled again.
 #[test]
 fn histories_with_growth_and_drains_match_the_oracle() {
-    let mix = Mix {
-        batches: 2,
-        ..PLAIN
-    };
+    let mix = Mix { batches: 2, ..PLAIN };
     histories(10, 300, mix, setup());
 }
 
@@ -274,9 +237,7 @@ fn histories_with_a_clock_that_goes_backwards_match_the_oracle() {
 #[test]
 fn histories_at_the_capacity_match_the_oracle() {
     let mix = Mix { early: 4, ..PLAIN };
-    let bounded = (setup(), 1..24usize).prop_map(|(setup, capacity)| Setup {
-        capacity: Some(capacity),
-        ..setup
-    });
+    let bounded = (setup(), 1..24usize)
+        .prop_map(|(setup, capacity)| Setup { capacity: Some(capacity), ..setup });
     histories(14, 3000, mix, bounded);
 }

@@ -31,10 +31,7 @@ impl Random {
 
 /// Keys and expiry times in seconds, as polled.
 fn seconds(expired: &[Expired<u64>]) -> Vec<(u64, u64)> {
-    expired
-        .iter()
-        .map(|key| (key.expiry().as_secs(), **key))
-        .collect()
+    expired.iter().map(|key| (key.expiry().as_secs(), **key)).collect()
 }
 
 /// The clock has gone back, and nobody has polled: what begins then goes by the clock as it is, not by what was computed before.
@@ -45,9 +42,7 @@ fn an_expiry_goes_by_a_clock_that_has_gone_back() {
     for (now, key) in [(1000, 1), (5, 2), (1000, 3), (999, 4)] {
         clock.set(now * 1_000_000_000);
         let updated = queue.update(key, SECOND * 10).unwrap();
-        let expiry::Updated::Inserted { expiry, .. } = updated else {
-            panic!("{updated:?}")
-        };
+        let expiry::Updated::Inserted { expiry, .. } = updated else { panic!("{updated:?}") };
         assert_eq!(expiry.as_secs(), now + 10);
     }
 }
@@ -60,20 +55,14 @@ fn a_poll_is_sorted_by_expiry() {
     let mut due = HashMap::new();
     let mut random = Random(7);
     for key in 0..50_000 {
-        let updated = queue
-            .update(key, SECOND * (1 + (random.next() % 100) as u32))
-            .unwrap();
-        let expiry::Updated::Inserted { expiry, .. } = updated else {
-            panic!("{updated:?}")
-        };
+        let updated = queue.update(key, SECOND * (1 + (random.next() % 100) as u32)).unwrap();
+        let expiry::Updated::Inserted { expiry, .. } = updated else { panic!("{updated:?}") };
         due.insert(key, expiry);
     }
     clock.advance(SECOND * 1000);
     let expired = queue.poll();
     assert_eq!(expired.len(), due.len());
-    assert!(expired
-        .windows(2)
-        .all(|two| two[0].expiry() <= two[1].expiry()));
+    assert!(expired.windows(2).all(|two| two[0].expiry() <= two[1].expiry()));
     assert!(expired.iter().all(|key| due[&**key] == key.expiry()));
 }
 
@@ -94,9 +83,7 @@ fn a_poll_with_a_budget_carries_the_rest_forward() {
         let fresh = &expired[before..];
         assert!(
             fresh.len() <= 100 + 16
-                && fresh
-                    .windows(2)
-                    .all(|two| two[0].expiry() <= two[1].expiry())
+                && fresh.windows(2).all(|two| two[0].expiry() <= two[1].expiry())
         );
         if !more {
             break;
@@ -123,9 +110,7 @@ fn a_handle_of_an_earlier_stay_renews_nothing() {
         assert!(queue.remove(&7).is_some());
     }
     let last = insert();
-    assert!(handles
-        .iter()
-        .all(|&old| queue.touch_by(old, SECOND * 2) == Ok(false)));
+    assert!(handles.iter().all(|&old| queue.touch_by(old, SECOND * 2) == Ok(false)));
     assert_eq!(queue.touch_by(last, SECOND * 2), Ok(true));
 }
 
@@ -169,11 +154,7 @@ fn a_slow_poller_holds_up_one_shard_only() {
         meet.wait();
         // All but what the other one is at; and there is no more to be had.
         let first = map.poll(usize::MAX);
-        let mine = told
-            .lock()
-            .unwrap()
-            .get(&std::thread::current().id())
-            .copied();
+        let mine = told.lock().unwrap().get(&std::thread::current().id()).copied();
         let second = map.poll(usize::MAX);
         let left = map.len();
         meet.wait();
@@ -238,11 +219,7 @@ fn pollers_share_and_lose_nothing() {
     const UPDATERS: u64 = 3;
     const EACH: u64 = 30_000;
     let clock = ManualClock::new();
-    let queue = builder(&clock)
-        .interval(Duration::from_millis(1))
-        .shards(4)
-        .build()
-        .unwrap();
+    let queue = builder(&clock).interval(Duration::from_millis(1)).shards(4).build().unwrap();
     let working = AtomicUsize::new(UPDATERS as usize);
     let polled = std::thread::scope(|scope| {
         for updater in 0..UPDATERS {
@@ -308,26 +285,14 @@ fn metrics_are_by_shard_and_say_how_late() {
     while !queue.poll().is_empty() {}
     let metrics = queue.metrics();
     let sum = |of: fn(&StoreShardMetrics) -> u64| metrics.shards.iter().map(of).sum::<u64>();
-    assert_eq!(
-        (sum(|shard| shard.inserted), metrics.total.inserted),
-        (400, 400)
-    );
-    assert_eq!(
-        (sum(|shard| shard.removed), metrics.total.removed),
-        (10, 10)
-    );
-    assert_eq!(
-        (sum(|shard| shard.expired), metrics.total.expired),
-        (390, 390)
-    );
+    assert_eq!((sum(|shard| shard.inserted), metrics.total.inserted), (400, 400));
+    assert_eq!((sum(|shard| shard.removed), metrics.total.removed), (10, 10));
+    assert_eq!((sum(|shard| shard.expired), metrics.total.expired), (390, 390));
     assert_eq!((sum(|shard| shard.live), metrics.total.live), (0, 0));
     // Three seconds are between 2^31 and 2^32 ns.
     assert_eq!(metrics.lateness.counts[31], 390);
     assert_eq!(metrics.lateness.total(), 390);
-    assert_eq!(
-        (metrics.reaper_rounds, metrics.reaper_busy),
-        (0, Duration::ZERO)
-    );
+    assert_eq!((metrics.reaper_rounds, metrics.reaper_busy), (0, Duration::ZERO));
 }
 
 /// `wait_time` against a model: never later than the next expiry, zero where something is due, and who goes by it misses nothing.
@@ -373,10 +338,7 @@ fn the_wait_time_is_never_too_long() {
                     }
                 }
             }
-            let truth = model
-                .values()
-                .min()
-                .map(|due| SECOND * due.saturating_sub(now) as u32);
+            let truth = model.values().min().map(|due| SECOND * due.saturating_sub(now) as u32);
             match (queue.wait_time(), truth) {
                 (Some(wait), Some(truth)) => {
                     assert!(wait <= truth, "{wait:?} > {truth:?}, seed {seed}")
@@ -412,11 +374,7 @@ fn with_nothing_to_wait_for_there_is_no_wait_time() {
 
 /// A queue that takes five seconds for a stall, polled at second 1, with keys due at 10, 12, 20 and 40.
 fn to_be_stalled(clock: &ManualClock) -> ExpiryQueue<u64> {
-    let queue = builder(clock)
-        .shards(4)
-        .pause_grace(SECOND * 5)
-        .build()
-        .unwrap();
+    let queue = builder(clock).shards(4).pause_grace(SECOND * 5).build().unwrap();
     for due in [10, 12, 20, 40] {
         queue.update(due, SECOND * due as u32).unwrap();
     }
@@ -452,10 +410,7 @@ fn a_stall_is_added_once() {
     assert_eq!(queue.len(), 4);
     assert_eq!(queue.wait_time(), Some(SECOND), "10 + 21 - 30");
     let dump = queue.dump();
-    assert_eq!(
-        dump.keys().map(Duration::as_secs).collect::<Vec<_>>(),
-        [31, 33, 40, 41]
-    );
+    assert_eq!(dump.keys().map(Duration::as_secs).collect::<Vec<_>>(), [31, 33, 40, 41]);
     assert!(queue.touch(&12, SECOND * 60).unwrap(), "it lives");
     at(&clock, 31);
     assert_eq!(seconds(&queue.poll()), [(31, 10)]);
@@ -489,11 +444,7 @@ fn a_touch_after_the_stall_succeeds() {
 fn a_small_budget_does_not_shorten_the_grace() {
     const KEYS: u64 = 5000;
     let clock = ManualClock::new();
-    let queue = builder(&clock)
-        .shards(4)
-        .pause_grace(SECOND * 5)
-        .build()
-        .unwrap();
+    let queue = builder(&clock).shards(4).pause_grace(SECOND * 5).build().unwrap();
     for key in 0..KEYS {
         queue.update(key, SECOND * (10 + key as u32 % 20)).unwrap();
     }
@@ -514,9 +465,7 @@ fn a_small_budget_does_not_shorten_the_grace() {
     }
     let mut polled = seconds(&expired);
     polled.sort_unstable_by_key(|&(_, key)| key);
-    assert!(polled
-        .into_iter()
-        .eq((0..KEYS).map(|key| (50 + key % 20, key))));
+    assert!(polled.into_iter().eq((0..KEYS).map(|key| (50 + key % 20, key))));
     assert!(queue.is_empty());
 }
 
@@ -524,11 +473,7 @@ fn a_small_budget_does_not_shorten_the_grace() {
 #[test]
 fn stalls_add_up() {
     let clock = ManualClock::new();
-    let queue = builder(&clock)
-        .shards(1)
-        .pause_grace(SECOND * 5)
-        .build()
-        .unwrap();
+    let queue = builder(&clock).shards(1).pause_grace(SECOND * 5).build().unwrap();
     for key in 0..1000 {
         queue.update(key, SECOND * 10).unwrap();
     }
@@ -540,14 +485,7 @@ fn stalls_add_up() {
     assert!(queue.poll_into(&mut expired, 16));
     while queue.poll_into(&mut expired, 16) {}
     assert!(expired.is_empty());
-    assert_eq!(
-        queue
-            .dump()
-            .keys()
-            .map(Duration::as_secs)
-            .collect::<Vec<_>>(),
-        [31]
-    );
+    assert_eq!(queue.dump().keys().map(Duration::as_secs).collect::<Vec<_>>(), [31]);
     at(&clock, 31);
     assert_eq!(queue.poll().len(), 1000);
 }
@@ -566,16 +504,11 @@ fn a_backlog_of_slow_handlers_is_not_extended() {
         }
     };
     // Its reaper sleeps by the machine's time; all is polled from here, or there: it is the same.
-    let queue = builder(&clock)
-        .shards(4)
-        .pause_grace(SECOND * 5)
-        .build_with_handler(handler)
-        .unwrap();
+    let queue =
+        builder(&clock).shards(4).pause_grace(SECOND * 5).build_with_handler(handler).unwrap();
     let began = std::time::Instant::now();
     for key in 0..6 {
-        queue
-            .update(key, SECOND * 100 + SECOND * 15 * key as u32)
-            .unwrap();
+        queue.update(key, SECOND * 100 + SECOND * 15 * key as u32).unwrap();
     }
     at(&clock, 100);
     while !queue.is_empty() {
@@ -605,15 +538,10 @@ fn others_expire_while_a_handler_is_slow() {
             told.fetch_add(1, Relaxed);
         }
     };
-    let queue = builder(&clock)
-        .shards(2)
-        .pause_grace(SECOND * 5)
-        .build_with_handler(handler)
-        .unwrap();
+    let queue =
+        builder(&clock).shards(2).pause_grace(SECOND * 5).build_with_handler(handler).unwrap();
     for key in 0..KEYS as u64 {
-        queue
-            .update(key, SECOND * (100 + 10 * u32::from(key > 0)))
-            .unwrap();
+        queue.update(key, SECOND * (100 + 10 * u32::from(key > 0))).unwrap();
     }
     at(&clock, 100);
     let others = std::thread::scope(|scope| {
@@ -676,10 +604,7 @@ fn a_caller_that_polls_more_rarely_than_the_threshold_expires_keys() {
         }
         polled.sort_unstable_by_key(|&(_, key)| key);
         let due = (0..9).map(|key| (10 * (key + 1).max(3), key));
-        assert!(
-            polled.iter().copied().eq(due),
-            "{drains} {asks}: {polled:?}"
-        );
+        assert!(polled.iter().copied().eq(due), "{drains} {asks}: {polled:?}");
     }
 }
 
@@ -722,9 +647,7 @@ fn a_caller_that_goes_by_the_wait_time_is_seen_to_stall() {
 
 #[test]
 fn a_pause_grace_of_zero_is_refused() {
-    let built = builder(&ManualClock::new())
-        .pause_grace(Duration::ZERO)
-        .build();
+    let built = builder(&ManualClock::new()).pause_grace(Duration::ZERO).build();
     assert_eq!(built.unwrap_err(), BuildError::ZeroPauseGrace);
 }
 
@@ -744,11 +667,7 @@ fn what_a_touch_has_ended_after_a_jump_is_polled() {
     assert_eq!(queue.touch(&"a", Duration::from_secs(1)), Ok(false));
     assert_eq!(queue.wait_time(), Some(Duration::ZERO));
     queue.update("b", Duration::from_secs(1)).unwrap();
-    let expired: Vec<_> = queue
-        .poll()
-        .iter()
-        .map(|key| (**key, key.expiry()))
-        .collect();
+    let expired: Vec<_> = queue.poll().iter().map(|key| (**key, key.expiry())).collect();
     assert_eq!(expired, [("a", Duration::from_secs(1))]);
     clock.advance(month);
     queue.update("c", Duration::from_secs(1)).unwrap();
@@ -760,12 +679,7 @@ fn what_a_touch_has_ended_after_a_jump_is_polled() {
 
 /// What comes out of a channel by then, which is long.
 fn received(channel: &Receiver<Expired<u64>>, keys: usize) -> Vec<u64> {
-    let next = |_| {
-        *channel
-            .next_within(Duration::from_secs(60))
-            .expect("a key")
-            .key()
-    };
+    let next = |_| *channel.next_within(Duration::from_secs(60)).expect("a key").key();
     let mut keys: Vec<u64> = (0..keys).map(next).collect();
     keys.sort_unstable();
     keys
@@ -785,10 +699,7 @@ fn with_channel(when_full: WhenFull, keys: u64) -> (ExpiryQueue<u64>, Receiver<E
 fn a_full_channel_waits_spills_or_drops_as_it_was_told() {
     let (queue, mut channel) = with_channel(WhenFull::Wait, 100);
     assert_eq!(received(&channel, 100), (0..100).collect::<Vec<_>>());
-    assert_eq!(
-        (queue.metrics().spilled, queue.metrics().undelivered),
-        (0, 0)
-    );
+    assert_eq!((queue.metrics().spilled, queue.metrics().undelivered), (0, 0));
     drop(queue);
     assert!(channel.next().is_none());
 
@@ -837,10 +748,7 @@ fn a_shutdown_returns_what_there_was() {
     queue.remove(&3);
     let handle = queue.get(&1).unwrap().1;
     assert_eq!(seconds(&queue.shutdown()), [(3, 2), (5, 1)]);
-    assert_eq!(
-        queue.update(4, Duration::from_secs(1)),
-        Err(StoreError::Closed)
-    );
+    assert_eq!(queue.update(4, Duration::from_secs(1)), Err(StoreError::Closed));
     assert_eq!(queue.touch(&1, Duration::from_secs(1)), Ok(false));
     assert_eq!(queue.touch_by(handle, Duration::from_secs(1)), Ok(false));
     assert!(queue.is_empty() && queue.poll().is_empty());
@@ -874,9 +782,7 @@ fn what_a_poll_finds_goes_where_it_was_to_go() {
             into.fetch_add(1, Relaxed);
         })
         .unwrap();
-    let (sent, channel) = builder(&clock)
-        .build_with_channel(10, WhenFull::Wait)
-        .unwrap();
+    let (sent, channel) = builder(&clock).build_with_channel(10, WhenFull::Wait).unwrap();
     handled.update(1, SECOND).unwrap();
     sent.update(1, SECOND).unwrap();
     clock.advance(SECOND * 2);
@@ -1000,12 +906,7 @@ fn a_dump_has_a_key_that_comes_again_once() {
     for key in 0..100 {
         queue.update(Moving(key), SECOND * 10).unwrap();
     }
-    let mut keys: Vec<u64> = queue
-        .dump()
-        .into_values()
-        .flatten()
-        .map(|key| key.0)
-        .collect();
+    let mut keys: Vec<u64> = queue.dump().into_values().flatten().map(|key| key.0).collect();
     keys.sort_unstable();
     assert_eq!(keys, Vec::from_iter(0..100));
 }

@@ -78,8 +78,7 @@ fn histories<K: Key>(cases: u32) {
     histories::run((cases, 13), setup(), (op(), 400), |setup, ops| {
         let mut run = Run::<K>::new(setup);
         for &op in ops {
-            run.step(op)
-                .map_err(|why| TestCaseError::fail(format!("{op:?}: {why}")))?;
+            run.step(op).map_err(|why| TestCaseError::fail(format!("{op:?}: {why}")))?;
         }
         run.finish()
     });

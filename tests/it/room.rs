@@ -289,12 +289,8 @@ fn many_wakers_whose_drops_panic_are_let_go() {
 /// One that cannot be cloned: the place stays what it was.
 #[test]
 fn a_waker_whose_clone_panics_changes_nothing() {
-    const TABLE: RawWakerVTable = RawWakerVTable::new(
-        |_| panic!("this waker's clone does"),
-        |_| (),
-        |_| (),
-        |_| (),
-    );
+    const TABLE: RawWakerVTable =
+        RawWakerVTable::new(|_| panic!("this waker's clone does"), |_| (), |_| (), |_| ());
     // SAFETY: no function of the table looks at the data.
     let bad = unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &TABLE)) };
     let queue = full(1);
@@ -395,11 +391,7 @@ fn a_waker_may_shut_a_tracker_without_a_channel_down() {
 #[test]
 fn what_expires_makes_room() {
     let (clock, task) = (ManualClock::new(), Task::new());
-    let queue = ExpiryQueue::builder()
-        .capacity(1)
-        .clock(clock.clone())
-        .build()
-        .unwrap();
+    let queue = ExpiryQueue::builder().capacity(1).clock(clock.clone()).build().unwrap();
     enter(&queue, 0);
     let mut room = queue.room();
     assert!(task.poll(&mut room).is_pending());
@@ -416,11 +408,7 @@ fn trackers_have_room_when_roots_end() {
     let chosen = |id: u64| tracker.init(id, edge(), 0).map(|()| id.into());
     let issued = |_| tracker.issue(edge(), 0).map(expiry::RootId::from);
     for round in 0..20 {
-        let root = if round % 2 == 0 {
-            chosen(round)
-        } else {
-            issued(round)
-        };
+        let root = if round % 2 == 0 { chosen(round) } else { issued(round) };
         let root = root.unwrap();
         assert_eq!(tracker.issue(edge(), 0), Err(AckError::Full));
         let (task, mut room) = (Task::new(), tracker.room());

@@ -19,11 +19,8 @@ fn polled_with(
     set: impl FnOnce(SessionTrackerBuilder) -> SessionTrackerBuilder,
 ) -> (SessionTracker, ManualClock) {
     let clock = ManualClock::new();
-    let builder = SessionTracker::builder()
-        .interval(SECOND)
-        .first_id(1)
-        .shards(2)
-        .clock(clock.clone());
+    let builder =
+        SessionTracker::builder().interval(SECOND).first_id(1).shards(2).clock(clock.clone());
     (set(builder).build().unwrap(), clock)
 }
 
@@ -76,10 +73,7 @@ fn who_comes_first_has_it() {
     let (sessions, clock) = polled();
     let session = sessions.create(SECOND * 3, 7).unwrap();
     clock.advance(SECOND * 10);
-    assert_eq!(
-        sessions.get(session.id()).unwrap().remaining,
-        Some(Duration::ZERO)
-    );
+    assert_eq!(sessions.get(session.id()).unwrap().remaining, Some(Duration::ZERO));
     assert_eq!(sessions.touch(session.id()), Ok(()));
     assert!(sessions.poll().is_empty());
     clock.advance(SECOND * 3);
@@ -106,11 +100,8 @@ fn a_touch_with_another_timeout() {
 /// Requests are clamped, and what was granted is said.
 #[test]
 fn timeouts_are_negotiated() {
-    let (sessions, clock) = polled_with(|builder| {
-        builder
-            .minimum_timeout(SECOND * 4)
-            .maximum_timeout(SECOND * 40)
-    });
+    let (sessions, clock) =
+        polled_with(|builder| builder.minimum_timeout(SECOND * 4).maximum_timeout(SECOND * 40));
     let granted = |asked| sessions.create(asked, 0).unwrap().timeout();
     assert_eq!(granted(Duration::ZERO), SECOND * 4);
     assert_eq!(granted(Duration::from_nanos(1)), SECOND * 4);
@@ -198,9 +189,7 @@ fn a_session_is_removed_at_once() {
 #[test]
 fn ids_go_up_and_have_the_server_on_top() {
     let (sessions, _) = polled_with(|builder| builder.server_id(0x80).first_id(41));
-    let ids: Vec<_> = (0..3)
-        .map(|_| sessions.create(SECOND, 0).unwrap().id())
-        .collect();
+    let ids: Vec<_> = (0..3).map(|_| sessions.create(SECOND, 0).unwrap().id()).collect();
     assert_eq!(ids, [41, 42, 43].map(|id| SessionId(0x80 << 56 | id)));
     assert!(ids.iter().all(|id| id.server() == 0x80));
     // One that somebody has brought along is passed over, whatever its state.
@@ -238,10 +227,7 @@ fn a_known_session_is_adopted_or_renewed() {
     clock.advance(SECOND * 5);
     assert_eq!(ids(&sessions.poll()), [id]);
     // Another stay of the same id: the old handle is not its.
-    assert!(matches!(
-        sessions.track(id, SECOND, 4).unwrap(),
-        Tracked::Added(_)
-    ));
+    assert!(matches!(sessions.track(id, SECOND, 4).unwrap(), Tracked::Added(_)));
     assert_eq!(sessions.touch_by(&renewed), Err(SessionError::Unknown));
     assert_eq!(sessions.touch(id), Ok(()));
 }
@@ -262,10 +248,7 @@ fn a_session_has_one_owner() {
     assert_eq!(sessions.check(id, u64::MAX), Ok(()));
     assert_eq!(sessions.get(id).unwrap().owner, u64::MAX);
     assert_eq!(sessions.check(SessionId(99), 4), Err(SessionError::Unknown));
-    assert_eq!(
-        sessions.set_owner(SessionId(99), 4),
-        Err(SessionError::Unknown)
-    );
+    assert_eq!(sessions.set_owner(SessionId(99), 4), Err(SessionError::Unknown));
     // Being closed counts for more than being somebody else's.
     sessions.set_closing(id).unwrap();
     assert_eq!(sessions.check(id, 5), Err(SessionError::Closing));
@@ -300,9 +283,7 @@ fn a_local_session_becomes_global_once() {
 #[test]
 fn touches_are_collected() {
     let (sessions, clock) = polled_with(SessionTrackerBuilder::collect_touches);
-    let all: Vec<_> = (0..5)
-        .map(|_| sessions.create(SECOND * 10, 0).unwrap())
-        .collect();
+    let all: Vec<_> = (0..5).map(|_| sessions.create(SECOND * 10, 0).unwrap()).collect();
     let local = sessions.create_local(SECOND * 10, 0).unwrap();
     assert!(sessions.take_touched().is_empty(), "a creation is no touch");
     for _ in 0..3 {
@@ -323,10 +304,7 @@ fn touches_are_collected() {
     assert!(sessions.take_touched().is_empty());
     // Again, by a batch, by adoption; and a local one once it is global.
     let items = [(all[0].id(), SECOND * 5), (all[3].id(), SECOND * 5)];
-    assert_eq!(
-        sessions.touch_batch(&items),
-        [Ok(()), Err(SessionError::Unknown)]
-    );
+    assert_eq!(sessions.touch_batch(&items), [Ok(()), Err(SessionError::Unknown)]);
     sessions.track(all[1].id(), SECOND * 6, 0).unwrap();
     sessions.upgrade(local.id()).unwrap();
     sessions.touch(local.id()).unwrap();
@@ -346,9 +324,7 @@ fn no_touch_is_lost() {
     const SESSIONS: usize = 64;
     const TOUCHES: usize = 200_000;
     let (sessions, _) = polled_with(SessionTrackerBuilder::collect_touches);
-    let all: Vec<_> = (0..SESSIONS)
-        .map(|_| sessions.create(SECOND, 0).unwrap())
-        .collect();
+    let all: Vec<_> = (0..SESSIONS).map(|_| sessions.create(SECOND, 0).unwrap()).collect();
     let (done, mut told) = (AtomicBool::new(false), std::collections::HashMap::new());
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..2usize)
@@ -393,9 +369,7 @@ fn no_touch_is_lost() {
 #[test]
 fn a_batch_says_what_became_of_each() {
     let (sessions, clock) = polled();
-    let all: Vec<_> = (0..200)
-        .map(|n| sessions.create(SECOND * 5, n).unwrap().id())
-        .collect();
+    let all: Vec<_> = (0..200).map(|n| sessions.create(SECOND * 5, n).unwrap().id()).collect();
     sessions.set_closing(all[70]).unwrap();
     sessions.remove(all[71]).unwrap();
     let mut items: Vec<_> = all.iter().map(|&id| (id, SECOND * 9)).collect();
@@ -440,23 +414,13 @@ fn sessions_are_looked_at() {
     sessions.for_each(|session| {
         // It may use the tracker.
         assert_eq!(sessions.get(session.id).as_ref(), Some(session));
-        seen.push((
-            session.id,
-            session.owner,
-            session.is_global,
-            session.remaining,
-        ));
+        seen.push((session.id, session.owner, session.is_global, session.remaining));
     });
     seen.sort_unstable();
     let left = |seconds| Some(SECOND * seconds);
     assert_eq!(
         seen,
-        [
-            (a, 1, true, left(4)),
-            (b, 2, false, left(4)),
-            (c, 3, true, left(7)),
-            (d, 4, true, None)
-        ]
+        [(a, 1, true, left(4)), (b, 2, false, left(4)), (c, 3, true, left(7)), (d, 4, true, None)]
     );
     assert_eq!((sessions.len(), sessions.closing()), (4, vec![d]));
     assert_eq!(sessions.get(SessionId(77)), None);
@@ -479,9 +443,7 @@ fn foreign_and_stale_ids() {
     assert_eq!(sessions.touch_by(&theirs), Err(SessionError::Unknown));
     sessions.remove(mine.id()).unwrap();
     // The slot is another's by now, and then the same id's.
-    let next: Vec<_> = (0..100)
-        .map(|_| sessions.create(SECOND * 5, 1).unwrap())
-        .collect();
+    let next: Vec<_> = (0..100).map(|_| sessions.create(SECOND * 5, 1).unwrap()).collect();
     assert_eq!(sessions.touch_by(&mine), Err(SessionError::Unknown));
     sessions.track(mine.id(), SECOND * 5, 1).unwrap();
     assert_eq!(sessions.touch_by(&mine), Err(SessionError::Unknown));
@@ -537,43 +499,22 @@ fn what_is_not_built() {
     let refused = |set: fn(SessionTrackerBuilder) -> SessionTrackerBuilder| {
         set(SessionTracker::builder()).build().unwrap_err()
     };
-    assert_eq!(
-        refused(|b| b.minimum_timeout(Duration::ZERO)),
-        BuildError::ZeroTimeout
-    );
-    assert_eq!(
-        refused(|b| b.maximum_timeout(Duration::ZERO)),
-        BuildError::ZeroTimeout
-    );
+    assert_eq!(refused(|b| b.minimum_timeout(Duration::ZERO)), BuildError::ZeroTimeout);
+    assert_eq!(refused(|b| b.maximum_timeout(Duration::ZERO)), BuildError::ZeroTimeout);
     let error = refused(|b| b.minimum_timeout(SECOND * 9).maximum_timeout(SECOND * 8));
     let (minimum, maximum) = (SECOND * 9, SECOND * 8);
     assert_eq!(error, BuildError::MinimumAboveMaximum { minimum, maximum });
     assert!(error.to_string().contains("use a minimum of at most"));
     let error = refused(|b| b.minimum_timeout(SECOND / 100));
     let (interval, timeout) = (SECOND / 10, SECOND / 100);
-    assert_eq!(
-        error,
-        BuildError::IntervalAboveTimeout { interval, timeout }
-    );
+    assert_eq!(error, BuildError::IntervalAboveTimeout { interval, timeout });
     let error = refused(|b| b.maximum_timeout(Duration::MAX).interval(SECOND / 1000));
-    assert!(
-        matches!(error, BuildError::TimeoutTooLong { .. }),
-        "{error:?}"
-    );
+    assert!(matches!(error, BuildError::TimeoutTooLong { .. }), "{error:?}");
     let error = refused(|b| b.interval(Duration::ZERO));
-    assert!(
-        matches!(error, BuildError::IntervalTooShort { .. }),
-        "{error:?}"
-    );
-    assert_eq!(
-        refused(|b| b.shards(3)),
-        BuildError::BadShards { shards: 3 }
-    );
+    assert!(matches!(error, BuildError::IntervalTooShort { .. }), "{error:?}");
+    assert_eq!(refused(|b| b.shards(3)), BuildError::BadShards { shards: 3 });
     assert_eq!(refused(|b| b.capacity(0)), BuildError::ZeroCapacity);
-    assert_eq!(
-        refused(|b| b.pause_grace(Duration::ZERO)),
-        BuildError::ZeroPauseGrace
-    );
+    assert_eq!(refused(|b| b.pause_grace(Duration::ZERO)), BuildError::ZeroPauseGrace);
     let one = SessionTracker::builder().minimum_timeout(SECOND);
     assert!(one.maximum_timeout(SECOND).build().is_ok());
     assert_eq!(refused(|b| b.reaper_budget(0)), BuildError::ZeroBudget);
@@ -596,10 +537,7 @@ fn a_shutdown_returns_what_there_is() {
     assert_eq!((left[0].owner, left[1].is_global), (1, false));
     assert!(sessions.shutdown().is_empty());
     assert_eq!(sessions.create(SECOND, 0), Err(StoreError::Closed));
-    assert_eq!(
-        sessions.track(lives.id(), SECOND, 0),
-        Err(StoreError::Closed)
-    );
+    assert_eq!(sessions.track(lives.id(), SECOND, 0), Err(StoreError::Closed));
     assert_eq!(sessions.touch(lives.id()), Err(SessionError::Unknown));
     assert_eq!(sessions.touch_by(&lives), Err(SessionError::Unknown));
     assert_eq!(sessions.set_closing(closing), Err(SessionError::Unknown));
@@ -608,8 +546,7 @@ fn a_shutdown_returns_what_there_is() {
     // Another one takes over.
     let (next, clock) = polled();
     for session in &left {
-        next.track(session.id, session.timeout, session.owner)
-            .unwrap();
+        next.track(session.id, session.timeout, session.owner).unwrap();
     }
     clock.advance(SECOND * 5);
     assert_eq!(ids(&next.poll()), [lives.id(), closing, overdue]);
@@ -631,10 +568,7 @@ fn ids_are_issued_once() {
                 })
             })
             .collect();
-        threads
-            .into_iter()
-            .flat_map(|thread| thread.join().unwrap())
-            .collect()
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
     all.sort_unstable();
     let expected: Vec<_> = (1..=4 * EACH as u64).map(SessionId).collect();
@@ -666,13 +600,10 @@ fn a_panicking_handler_strands_nothing() {
         std::panic::resume_unwind(Box::new("a handler's panic, which is part of this test"));
     });
     let millis = Duration::from_millis;
-    let mut all: Vec<_> = (1..200)
-        .map(|n| sessions.create(millis(n % 7), n).unwrap().id())
-        .collect();
+    let mut all: Vec<_> =
+        (1..200).map(|n| sessions.create(millis(n % 7), n).unwrap().id()).collect();
     wait_for("all to expire", || told.lock().unwrap().len() >= all.len());
-    wait_for("the panics", || {
-        sessions.metrics().listener_panics == all.len() as u64
-    });
+    wait_for("the panics", || sessions.metrics().listener_panics == all.len() as u64);
     let mut told = told.lock().unwrap().clone();
     told.sort_unstable();
     all.sort_unstable();

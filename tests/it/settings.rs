@@ -24,11 +24,7 @@ fn round_trip<T: Serialize + DeserializeOwned + PartialEq + Debug>(settings: &T)
     let text = toml::to_string(settings).unwrap();
     assert_eq!(read::<T>(&text), *settings, "{text}");
     let text = serde_json::to_string(settings).unwrap();
-    assert_eq!(
-        serde_json::from_str::<T>(&text).unwrap(),
-        *settings,
-        "{text}"
-    );
+    assert_eq!(serde_json::from_str::<T>(&text).unwrap(), *settings, "{text}");
 }
 
 const TRACKER: &str = r#"
@@ -83,10 +79,7 @@ fn what_is_left_out_stays_as_it_is() {
 fn a_timeout_may_be_never() {
     let settings: AckTrackerSettings = read(r#"timeout = "never""#);
     assert_eq!(settings.timeout, Timeout::Never);
-    let tracker = AckTracker::builder()
-        .settings(&settings)
-        .build_manual()
-        .unwrap();
+    let tracker = AckTracker::builder().settings(&settings).build_manual().unwrap();
     tracker.issue(edge(), 1).unwrap();
     assert_eq!(tracker.owned_by(1)[0].remaining, None);
     round_trip(&settings);
@@ -104,10 +97,7 @@ fn a_map_is_as_its_settings_say() {
         reaper_budget = 5
         "#,
     );
-    let map = ExpiringMap::builder()
-        .settings(&settings)
-        .build_manual()
-        .unwrap();
+    let map = ExpiringMap::builder().settings(&settings).build_manual().unwrap();
     map.insert(1, 1).unwrap();
     assert!(map.remaining(&1).unwrap() <= 11 * SECOND);
     assert_eq!(map.metrics().shards.len(), 2);
@@ -146,10 +136,7 @@ fn sessions_are_as_their_settings_say() {
         collect_touches = true
         "#,
     );
-    let sessions = SessionTracker::builder()
-        .settings(&settings)
-        .build()
-        .unwrap();
+    let sessions = SessionTracker::builder().settings(&settings).build().unwrap();
     assert_eq!(sessions.grant(SECOND), 4 * SECOND);
     assert_eq!(sessions.grant(100 * SECOND), 40 * SECOND);
     let session = sessions.create(10 * SECOND, 7).unwrap();
@@ -165,15 +152,9 @@ fn timeouts_are_as_their_settings_say() {
     let settings: expiry::settings::TimeoutsSettings =
         read("interval = \"5ms\"\nshards = 1\ncapacity = 7\nreaper_budget = 6");
     let builder = expiry::Timeouts::builder().settings(&settings);
-    assert!(
-        format!("{builder:?}").contains("capacity: Some(7)"),
-        "{builder:?}"
-    );
+    assert!(format!("{builder:?}").contains("capacity: Some(7)"), "{builder:?}");
     let timeouts = builder.build().unwrap();
-    assert!(
-        format!("{timeouts:?}").contains("interval: 5ms"),
-        "{timeouts:?}"
-    );
+    assert!(format!("{timeouts:?}").contains("interval: 5ms"), "{timeouts:?}");
     round_trip(&settings);
 }
 
@@ -207,22 +188,11 @@ fn a_file_that_is_wrong_is_refused_and_says_why() {
 fn what_makes_no_sense_is_refused_by_the_builder() {
     for (text, error) in [
         ("timeout = \"0s\"", BuildError::ZeroTimeout),
-        (
-            "timeout = \"1us\"",
-            BuildError::TimeoutTooShort { timeout: MS / 1000 },
-        ),
-        (
-            "interval = \"1us\"",
-            BuildError::IntervalTooShort {
-                interval: MS / 1000,
-            },
-        ),
+        ("timeout = \"1us\"", BuildError::TimeoutTooShort { timeout: MS / 1000 }),
+        ("interval = \"1us\"", BuildError::IntervalTooShort { interval: MS / 1000 }),
         (
             "interval = \"2m\"",
-            BuildError::IntervalAboveTimeout {
-                interval: 120 * SECOND,
-                timeout: 30 * SECOND,
-            },
+            BuildError::IntervalAboveTimeout { interval: 120 * SECOND, timeout: 30 * SECOND },
         ),
         ("shards = 3", BuildError::BadShards { shards: 3 }),
         ("capacity = 0", BuildError::ZeroCapacity),
@@ -248,10 +218,7 @@ fn durations_and_enums_are_words() {
         assert_eq!(back, timeout);
     }
     assert_eq!(serde_json::to_value(WhenFull::Spill).unwrap(), "spill");
-    assert_eq!(
-        serde_json::to_value(OnDrop::LetTimeOut).unwrap(),
-        "let_time_out"
-    );
+    assert_eq!(serde_json::to_value(OnDrop::LetTimeOut).unwrap(), "let_time_out");
 }
 
 #[test]

@@ -66,9 +66,7 @@ fn what_is_in_flight_is_returned_once() {
 
 #[test]
 fn draining_ends_with_the_last_root() {
-    let (tracker, outcomes) = AckTracker::builder()
-        .build_with_channel(8, WhenFull::Wait)
-        .unwrap();
+    let (tracker, outcomes) = AckTracker::builder().build_with_channel(8, WhenFull::Wait).unwrap();
     let edges = [edge(), edge()];
     let roots = edges.map(|edge| tracker.issue(edge, 42).unwrap());
     let task = Task::new();
@@ -192,21 +190,14 @@ fn a_tracker_that_is_polled_drains_as_it_is_polled() {
 
 #[test]
 fn a_queue_gives_back_what_there_was() {
-    let (queue, expired) = ExpiryQueue::builder()
-        .build_with_channel(8, WhenFull::Wait)
-        .unwrap();
+    let (queue, expired) = ExpiryQueue::builder().build_with_channel(8, WhenFull::Wait).unwrap();
     for key in [2, 1, 3] {
-        queue
-            .update(key, LONG * u32::try_from(key).unwrap())
-            .unwrap();
+        queue.update(key, LONG * u32::try_from(key).unwrap()).unwrap();
     }
     drop(queue.shutdown_async());
     assert_eq!(queue.update(4, LONG).err(), Some(StoreError::Closed));
     let left = block_on(queue.shutdown_async());
-    assert_eq!(
-        left.iter().map(|key| **key).collect::<Vec<u64>>(),
-        [1, 2, 3]
-    );
+    assert_eq!(left.iter().map(|key| **key).collect::<Vec<u64>>(), [1, 2, 3]);
     assert!(block_on(queue.shutdown_async()).is_empty());
     assert!(block_on(expired.into_stream().recv()).is_none());
 
@@ -222,11 +213,7 @@ fn a_queue_gives_back_what_there_was() {
 fn what_a_dropped_future_leaves_goes_to_the_next_shutdown() {
     let queue = |reaper: bool| {
         let builder = ExpiryQueue::builder();
-        let queue = if reaper {
-            builder.build_with_handler(|_: &u64| ())
-        } else {
-            builder.build()
-        };
+        let queue = if reaper { builder.build_with_handler(|_: &u64| ()) } else { builder.build() };
         let queue = queue.unwrap();
         queue.update(7, LONG).unwrap();
         drop(queue.shutdown_async());
@@ -234,11 +221,7 @@ fn what_a_dropped_future_leaves_goes_to_the_next_shutdown() {
     };
     let sessions = |reaper: bool| {
         let builder = SessionTracker::builder();
-        let sessions = if reaper {
-            builder.build_with_handler(|_| ())
-        } else {
-            builder.build()
-        };
+        let sessions = if reaper { builder.build_with_handler(|_| ()) } else { builder.build() };
         let sessions = sessions.unwrap();
         sessions.create(LONG, 7).unwrap();
         drop(sessions.shutdown_async());
@@ -246,11 +229,7 @@ fn what_a_dropped_future_leaves_goes_to_the_next_shutdown() {
     };
     let tracker = |reaper: bool| {
         let builder = AckTracker::builder();
-        let tracker = if reaper {
-            builder.build()
-        } else {
-            builder.build_manual()
-        };
+        let tracker = if reaper { builder.build() } else { builder.build_manual() };
         let tracker = tracker.unwrap();
         tracker.issue(edge(), 7).unwrap();
         drop(tracker.shutdown_async(Fate::Return));
@@ -324,9 +303,7 @@ fn what_is_kept_is_given_once_or_dropped() {
 
 #[test]
 fn sessions_are_given_back() {
-    let sessions = SessionTracker::builder()
-        .build_with_handler(|_: &SessionInfo| {})
-        .unwrap();
+    let sessions = SessionTracker::builder().build_with_handler(|_: &SessionInfo| {}).unwrap();
     let ids = [7, 8].map(|owner| sessions.create(SECOND * 60, owner).unwrap().id());
     let ended = sessions.shutdown_async();
     assert!(sessions.create(SECOND * 60, 9).is_err());
@@ -344,17 +321,11 @@ fn a_maps_listener_is_told_before_the_end() {
         let ends = Arc::new(AtomicUsize::new(0));
         let told = ends.clone();
         let builder =
-            ExpiringMap::builder()
-                .time_to_live(LONG)
-                .on_end(move |_: &u64, _: &u64, cause| {
-                    assert_eq!(cause, Cause::Closed);
-                    told.fetch_add(1, Ordering::SeqCst);
-                });
-        let map = if manual {
-            builder.build_manual()
-        } else {
-            builder.build()
-        };
+            ExpiringMap::builder().time_to_live(LONG).on_end(move |_: &u64, _: &u64, cause| {
+                assert_eq!(cause, Cause::Closed);
+                told.fetch_add(1, Ordering::SeqCst);
+            });
+        let map = if manual { builder.build_manual() } else { builder.build() };
         let map = map.unwrap();
         (0..10).for_each(|key| drop(map.insert(key, key).unwrap()));
         let ended = map.shutdown_async();
@@ -380,14 +351,10 @@ fn what_waits_in_timeouts_is_told() {
 /// A server: tasks that work, one that hears of outcomes, and an end that waits for both, all on one thread.
 #[test]
 fn a_server_comes_to_its_end_on_one_thread() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        let (tracker, outcomes) = AckTracker::builder()
-            .capacity(4)
-            .build_with_channel(2, WhenFull::Spill)
-            .unwrap();
+        let (tracker, outcomes) =
+            AckTracker::builder().capacity(4).build_with_channel(2, WhenFull::Spill).unwrap();
         let tracker = Arc::new(tracker);
         let workers: Vec<_> = (0..10u64)
             .map(|owner| {
@@ -441,14 +408,9 @@ fn slept_and_ran(thread: u32) -> (u64, Duration) {
         std::fs::read_to_string(path).unwrap()
     };
     let (status, ran) = (read("status"), read("schedstat"));
-    let slept = status
-        .lines()
-        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    let slept = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
     let ran = ran.split(' ').next().unwrap().parse().unwrap();
-    (
-        slept.unwrap().trim().parse().unwrap(),
-        Duration::from_nanos(ran),
-    )
+    (slept.unwrap().trim().parse().unwrap(), Duration::from_nanos(ran))
 }
 
 /// The thread that shuts down waits for a handler that takes its time, without a processor of its own.
@@ -461,9 +423,7 @@ fn a_shutdown_beside_a_slow_handler_sleeps() {
     // Until the other thread has slept a few times since it began to wait, or has run for long.
     let slow = move |_: &u64, _: &u64, _: Cause| {
         entered.send(()).unwrap();
-        support::wait_for("a thread that waits", || {
-            of_handler.load(Ordering::SeqCst) != 0
-        });
+        support::wait_for("a thread that waits", || of_handler.load(Ordering::SeqCst) != 0);
         let thread = u32::try_from(of_handler.load(Ordering::SeqCst)).unwrap();
         let (slept, ran) = slept_and_ran(thread);
         support::wait_for("sleep", || {

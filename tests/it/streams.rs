@@ -83,13 +83,9 @@ fn who_waits_is_woken_once() {
 fn without_a_reaper_a_poll_wakes() {
     let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
     let builder = AckTracker::builder().timeout(second).clock(clock.clone());
-    let (tracker, outcomes) = builder
-        .build_manual_with_channel(8, WhenFull::Spill)
-        .unwrap();
+    let (tracker, outcomes) = builder.build_manual_with_channel(8, WhenFull::Spill).unwrap();
     let builder = ExpiryQueue::builder().clock(clock.clone());
-    let (queue, expired) = builder
-        .build_manual_with_channel(8, WhenFull::Spill)
-        .unwrap();
+    let (queue, expired) = builder.build_manual_with_channel(8, WhenFull::Spill).unwrap();
     let (task, other) = (Task::new(), Task::new());
     let (mut outcomes, mut expired) = (outcomes.into_stream(), expired.into_stream());
     issue(&tracker, 7);
@@ -500,9 +496,7 @@ fn all_are_told_before_the_end(runtime: &tokio::runtime::Runtime) {
         for taker in takers {
             told.extend(runtime.block_on(taker).unwrap());
         }
-        threads
-            .into_iter()
-            .for_each(|thread| thread.join().unwrap());
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
         let mut begun = begun.lock().unwrap();
         let unique: HashSet<_> = told.iter().collect();
         assert_eq!(unique.len(), told.len(), "none twice");
@@ -527,9 +521,7 @@ fn all_are_told_before_the_end_on_one_thread() {
 /// Whoever waits in `recv` may be given up, and begun again.
 #[test]
 fn a_recv_that_was_given_up_loses_nothing() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (tracker, outcomes) = tracker(256, WhenFull::Spill);
     let mut stream = outcomes.into_stream();
     let thread = std::thread::spawn(move || {

@@ -44,12 +44,7 @@ impl Ledger {
 
     fn told(&self) -> usize {
         (0..self.0.len())
-            .map(|owner| {
-                self.of(owner)
-                    .iter()
-                    .map(|&n| usize::from(n))
-                    .sum::<usize>()
-            })
+            .map(|owner| self.of(owner).iter().map(|&n| usize::from(n)).sum::<usize>())
             .sum()
     }
 }
@@ -68,9 +63,8 @@ fn each_root_has_one_outcome_across_threads() {
         .build()
         .unwrap();
     // What thread n begins, thread n + 1 ends.
-    let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS)
-        .map(|_| std::sync::mpsc::channel::<(RootId, [u64; 3], usize)>())
-        .unzip();
+    let (senders, receivers): (Vec<_>, Vec<_>) =
+        (0..THREADS).map(|_| std::sync::mpsc::channel::<(RootId, [u64; 3], usize)>()).unzip();
     let mut senders = senders.into_iter();
     let first = senders.next().unwrap();
     let senders = senders.chain([first]);
@@ -83,11 +77,7 @@ fn each_root_has_one_outcome_across_threads() {
                     let edges = [edge(), edge(), edge()];
                     let xor = edges[0] ^ edges[1] ^ edges[2];
                     // A sixth is left to time out, and must not do so for an hour otherwise.
-                    let timeout = if n % 6 == 5 {
-                        after(30 * MS)
-                    } else {
-                        Timeout::Default
-                    };
+                    let timeout = if n % 6 == 5 { after(30 * MS) } else { Timeout::Default };
                     let root = if n % 2 == 0 {
                         let root = tracker.issue_with(xor, owner as u64, timeout).unwrap();
                         sender.send((root.into(), edges, owner)).unwrap();
@@ -97,9 +87,7 @@ fn each_root_has_one_outcome_across_threads() {
                     };
                     // The acks of chosen roots may overtake their inits.
                     sender.send((root, edges, owner)).unwrap();
-                    tracker
-                        .init_with(owner as u64, xor, owner as u64, timeout)
-                        .unwrap();
+                    tracker.init_with(owner as u64, xor, owner as u64, timeout).unwrap();
                 }
                 drop(sender);
                 for (root, edges, owner) in receiver {
@@ -181,17 +169,11 @@ fn racing_ends_have_one_winner() {
             });
         }
     });
-    wait_for("every root to end", || {
-        ledger.told() >= ALL && tracker.is_empty()
-    });
+    wait_for("every root to end", || ledger.told() >= ALL && tracker.is_empty());
     for (owner, claimed) in claimed.iter().enumerate() {
         let [acked, failed, expired, cancelled] = ledger.of(owner);
         assert_eq!(acked + failed + expired + cancelled, 1, "owner {owner}");
-        assert_eq!(
-            claimed.load(Ordering::SeqCst),
-            acked + failed,
-            "owner {owner}"
-        );
+        assert_eq!(claimed.load(Ordering::SeqCst), acked + failed, "owner {owner}");
     }
 }
 
@@ -200,11 +182,7 @@ fn racing_ends_have_one_winner() {
 fn concurrent_inits_of_one_id_have_one_winner() {
     const IDS: u64 = 3000;
     let ledger = Ledger::new(IDS as usize * THREADS);
-    let tracker = AckTracker::builder()
-        .shards(1)
-        .on_outcome(ledger.handler())
-        .build()
-        .unwrap();
+    let tracker = AckTracker::builder().shards(1).on_outcome(ledger.handler()).build().unwrap();
     let start = Barrier::new(THREADS);
     let winners: Vec<AtomicUsize> = (0..IDS).map(|_| AtomicUsize::new(0)).collect();
     let owner_of: Vec<AtomicU64> = (0..IDS).map(|_| AtomicU64::new(u64::MAX)).collect();
@@ -282,22 +260,14 @@ fn growth_under_all_threads() {
 /// A bounded capacity is exact under all threads: never more than it, and not one less either.
 /// An index that has outgrown its table is carried over by the reaper at once, not when something next expires.
 fn wait_for_one_table(tracker: &AckTracker) {
-    let settled = || {
-        tracker
-            .metrics()
-            .shards
-            .iter()
-            .all(|shard| shard.tables == 1)
-    };
+    let settled = || tracker.metrics().shards.iter().all(|shard| shard.tables == 1);
     wait_for("the index to be carried over", settled);
 }
 
 #[test]
 fn growth_wakes_the_reaper() {
-    let tracker = AckTracker::builder()
-        .timeout(std::time::Duration::from_secs(3600))
-        .build()
-        .unwrap();
+    let tracker =
+        AckTracker::builder().timeout(std::time::Duration::from_secs(3600)).build().unwrap();
     for round in 0..20 {
         for id in round * 10_000..(round + 1) * 10_000 {
             tracker.init(id, 1, 0).unwrap();
@@ -321,11 +291,7 @@ fn growth_wakes_the_reaper_in_the_first_interval() {
 #[test]
 fn a_bounded_capacity_under_all_threads() {
     const CAPACITY: usize = 500;
-    let tracker = AckTracker::builder()
-        .capacity(CAPACITY)
-        .shards(2)
-        .build_manual()
-        .unwrap();
+    let tracker = AckTracker::builder().capacity(CAPACITY).shards(2).build_manual().unwrap();
     for _ in 0..5 {
         let taken = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
@@ -356,12 +322,7 @@ fn a_bounded_capacity_under_all_threads() {
 fn tuples_travel_between_threads() {
     const ROOTS: usize = 1000;
     let ledger = Ledger::new(ROOTS);
-    let tracker = Arc::new(
-        AckTracker::builder()
-            .on_outcome(ledger.handler())
-            .build()
-            .unwrap(),
-    );
+    let tracker = Arc::new(AckTracker::builder().on_outcome(ledger.handler()).build().unwrap());
     let (sender, receiver) = std::sync::mpsc::channel::<Tuple<Arc<AckTracker>>>();
     let receiver = Arc::new(Mutex::new(receiver));
     let workers: Vec<_> = (0..THREADS)
@@ -394,19 +355,13 @@ fn tuples_travel_between_threads() {
 /// Shutdown in the midst of everything, from two threads at once: what was begun has its outcome, the rest is refused.
 #[test]
 fn a_shutdown_in_the_midst_of_everything() {
-    for (fate, round) in [Fate::Cancel, Fate::Return, Fate::Drain(5 * MS)]
-        .into_iter()
-        .cycle()
-        .zip(0..9)
+    for (fate, round) in
+        [Fate::Cancel, Fate::Return, Fate::Drain(5 * MS)].into_iter().cycle().zip(0..9)
     {
         let told = Arc::new(Mutex::new(Vec::<Outcome>::new()));
         let record = told.clone();
         let tracker = AckTracker::builder()
-            .timeout(if round < 3 {
-                2 * MS
-            } else {
-                Duration::from_secs(60)
-            })
+            .timeout(if round < 3 { 2 * MS } else { Duration::from_secs(60) })
             .interval(MS)
             .shards(2)
             .on_outcome(move |outcome: &Outcome| record.lock().unwrap().push(*outcome))
@@ -456,9 +411,7 @@ fn a_shutdown_in_the_midst_of_everything() {
                     begun.lock().unwrap().extend(mine);
                 });
             }
-            wait_for("some thousand roots", || {
-                count.load(Ordering::Relaxed) > 3000
-            });
+            wait_for("some thousand roots", || count.load(Ordering::Relaxed) > 3000);
             let other = scope.spawn(|| tracker.shutdown(fate));
             returned = tracker.shutdown(fate);
             returned.extend(other.join().unwrap());
@@ -470,18 +423,12 @@ fn a_shutdown_in_the_midst_of_everything() {
         let told = std::mem::take(&mut *told.lock().unwrap());
         assert!(fate == Fate::Return || returned.is_empty());
         for outcome in told.iter().chain(&returned) {
-            assert!(
-                seen.insert(outcome.root),
-                "{outcome:?} is the second ({fate:?})"
-            );
+            assert!(seen.insert(outcome.root), "{outcome:?} is the second ({fate:?})");
         }
         let lost: Vec<_> = begun.difference(&seen).take(3).collect();
         assert!(lost.is_empty(), "lost: {lost:?} ({fate:?})");
         let ghosts: Vec<_> = seen.difference(&begun).take(3).collect();
-        assert!(
-            ghosts.is_empty(),
-            "refused, and told of: {ghosts:?} ({fate:?})"
-        );
+        assert!(ghosts.is_empty(), "refused, and told of: {ghosts:?} ({fate:?})");
     }
 }
 
@@ -490,11 +437,7 @@ fn a_shutdown_in_the_midst_of_everything() {
 fn late_acks_from_other_threads_touch_nothing() {
     const ATTEMPTS: usize = 20_000;
     let ledger = Ledger::new(ATTEMPTS);
-    let tracker = AckTracker::builder()
-        .shards(1)
-        .on_outcome(ledger.handler())
-        .build()
-        .unwrap();
+    let tracker = AckTracker::builder().shards(1).on_outcome(ledger.handler()).build().unwrap();
     let latest = AtomicU64::new(0);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -83,11 +83,7 @@ fn an_entry_is_there_from_the_first_pending_poll_to_the_end() {
     assert!(task.poll(&mut limited).is_pending());
     assert_eq!((timeouts.len(), task.held()), (1, 1), "the same waker");
     assert_eq!(task.poll(&mut limited), Poll::Ready(Ok("done")));
-    assert_eq!(
-        (timeouts.len(), task.held()),
-        (0, 0),
-        "not only when dropped"
-    );
+    assert_eq!((timeouts.len(), task.held()), (0, 0), "not only when dropped");
     drop(limited);
     let metrics = timeouts.metrics();
     assert_eq!((metrics.registered, metrics.cancelled), (1, 1));
@@ -110,9 +106,7 @@ fn a_drop_frees_at_once() {
 fn nothing_is_early_and_nothing_later_than_an_interval() {
     let (timeouts, clock) = manual(|settings| settings.interval(10 * MS));
     clock.advance(Duration::from_micros(3_700));
-    for micros in [
-        1, 9, 6_299, 6_300, 6_301, 10_000, 16_300, 123_456, 1_000_001,
-    ] {
+    for micros in [1, 9, 6_299, 6_300, 6_301, 10_000, 16_300, 123_456, 1_000_001] {
         let after = Duration::from_micros(micros);
         let (task, begun) = (Task::new(), clock.now());
         let mut limited = timeouts.timeout(after, never());
@@ -125,10 +119,7 @@ fn nothing_is_early_and_nothing_later_than_an_interval() {
         assert_eq!(task.woken(), 2);
         let took = Duration::from_nanos(clock.now() - begun);
         assert!(took >= after && took < after + 10 * MS + Duration::from_micros(100));
-        assert_eq!(
-            task.poll(&mut limited),
-            Poll::Ready(Err(TimeoutError::Elapsed))
-        );
+        assert_eq!(task.poll(&mut limited), Poll::Ready(Err(TimeoutError::Elapsed)));
         assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
         assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())), "it stays ready");
         assert!(sleep.is_elapsed());
@@ -146,22 +137,14 @@ fn when_time_begins() {
     assert!(task.poll(&mut sleep).is_pending());
     assert!(task.poll(&mut limited).is_pending());
     pass(&timeouts, &clock, 4 * MS);
-    assert_eq!(
-        task.poll(&mut sleep),
-        Poll::Ready(Ok(())),
-        "from its creation"
-    );
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())), "from its creation");
     pass(&timeouts, &clock, 5 * MS);
     assert!(task.poll(&mut limited).is_pending(), "from its first poll");
     pass(&timeouts, &clock, MS);
     assert!(task.poll(&mut limited).is_ready());
     let mut late = timeouts.sleep(10 * MS);
     clock.advance(20 * MS);
-    assert_eq!(
-        task.poll(&mut late),
-        Poll::Ready(Ok(())),
-        "not registered any more"
-    );
+    assert_eq!(task.poll(&mut late), Poll::Ready(Ok(())), "not registered any more");
 }
 
 #[test]
@@ -250,10 +233,7 @@ fn a_reset_counts_from_now() {
     let mut limited = timeouts.timeout(10 * MS, Polls(3));
     assert!(task.poll(&mut limited).is_pending());
     pass(&timeouts, &clock, 10 * MS);
-    assert_eq!(
-        task.poll(&mut limited),
-        Poll::Ready(Err(TimeoutError::Elapsed))
-    );
+    assert_eq!(task.poll(&mut limited), Poll::Ready(Err(TimeoutError::Elapsed)));
     Pin::new(&mut limited).reset(10 * MS);
     assert!(task.poll(&mut limited).is_pending());
     assert_eq!(task.poll(&mut limited), Poll::Ready(Ok("done")));
@@ -398,10 +378,7 @@ fn a_shutdown_wakes_what_waits() {
     let mut late = timeouts.timeout(MS, never());
     let closed = Err(TimeoutError::Timer(TimerError::Closed));
     assert_eq!(task.poll(&mut late), Poll::Ready(closed));
-    assert_eq!(
-        task.poll(&mut timeouts.timeout(MS, Polls(0))),
-        Poll::Ready(Ok("done"))
-    );
+    assert_eq!(task.poll(&mut timeouts.timeout(MS, Polls(0))), Poll::Ready(Ok("done")));
     let metrics = timeouts.metrics();
     assert_eq!((metrics.closed, metrics.fired, metrics.waiting), (2, 1, 0));
 }
@@ -410,15 +387,9 @@ fn a_shutdown_wakes_what_waits() {
 fn zero_is_over_at_once() {
     let (timeouts, _) = manual(|settings| settings);
     let task = Task::new();
-    assert_eq!(
-        task.poll(&mut timeouts.sleep(Duration::ZERO)),
-        Poll::Ready(Ok(()))
-    );
+    assert_eq!(task.poll(&mut timeouts.sleep(Duration::ZERO)), Poll::Ready(Ok(())));
     let mut limited = timeouts.timeout(Duration::ZERO, Polls(1));
-    assert_eq!(
-        task.poll(&mut limited),
-        Poll::Ready(Err(TimeoutError::Elapsed))
-    );
+    assert_eq!(task.poll(&mut limited), Poll::Ready(Err(TimeoutError::Elapsed)));
     assert_eq!(task.poll(&mut limited), Poll::Ready(Ok("done")));
     assert_eq!(timeouts.metrics().registered, 0);
 }
@@ -444,11 +415,7 @@ fn what_is_further_off_than_a_lease_can_say() {
         pass(&timeouts, &clock, DAY);
         woken = woken.max(task.woken());
     }
-    assert_eq!(
-        woken,
-        3 * 4 + 3,
-        "each for as long as can be said, and again"
-    );
+    assert_eq!(woken, 3 * 4 + 3, "each for as long as can be said, and again");
     assert_eq!(task.held(), 1);
 }
 
@@ -657,10 +624,7 @@ fn a_clock_that_goes_back() {
     drive(&timeouts);
     clock.set(119_000_000);
     drive(&timeouts);
-    assert!(
-        task.poll(&mut sleep).is_pending(),
-        "from the driver's time on"
-    );
+    assert!(task.poll(&mut sleep).is_pending(), "from the driver's time on");
     pass(&timeouts, &clock, MS);
     assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
 }
@@ -675,9 +639,8 @@ fn who_comes_late_does_not_end_a_strangers_entry() {
         assert!(task.poll(sleep).is_pending());
     }
     pass(&timeouts, &clock, MS);
-    let mut tenants: Vec<Limited<'_, _>> = (0..3 * 4096)
-        .map(|_| timeouts.timeout(MS, never()))
-        .collect();
+    let mut tenants: Vec<Limited<'_, _>> =
+        (0..3 * 4096).map(|_| timeouts.timeout(MS, never())).collect();
     for tenant in &mut tenants {
         assert!(other.poll(tenant).is_pending());
     }
@@ -686,10 +649,7 @@ fn who_comes_late_does_not_end_a_strangers_entry() {
         assert!(task.poll(sleep).is_pending());
     }
     drop(fired);
-    assert_eq!(
-        (timeouts.len(), other.held()),
-        (tenants.len(), tenants.len())
-    );
+    assert_eq!((timeouts.len(), other.held()), (tenants.len(), tenants.len()));
     pass(&timeouts, &clock, MS);
     assert_eq!(other.woken(), tenants.len());
 }
@@ -720,10 +680,7 @@ fn a_waker_that_panics_costs_nobody_else_anything() {
     pass(&timeouts, &clock, MS);
     let _ = std::panic::take_hook();
     let metrics = timeouts.metrics();
-    assert_eq!(
-        (task.woken(), metrics.waker_panics, metrics.fired),
-        (90, 10, 100)
-    );
+    assert_eq!((task.woken(), metrics.waker_panics, metrics.fired), (90, 10, 100));
     for sleep in &mut all {
         assert_eq!(task.poll(sleep), Poll::Ready(Ok(())));
     }
@@ -741,11 +698,7 @@ impl InPlace {
         let waker = Waker::from(self.clone());
         let mut slot = self.task.lock().unwrap();
         if let Some(task) = &mut *slot {
-            if task
-                .as_mut()
-                .poll(&mut Context::from_waker(&waker))
-                .is_ready()
-            {
+            if task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
                 *slot = None;
             }
         }
@@ -813,11 +766,7 @@ fn a_waker_may_use_what_wakes_it() {
     assert!(runner.task.lock().unwrap().is_none());
     assert!(timeouts.is_empty());
     let late = Task::new().poll(&mut timeouts.sleep(MS));
-    assert_eq!(
-        late,
-        Poll::Ready(Err(TimerError::Closed)),
-        "the waker has shut it down"
-    );
+    assert_eq!(late, Poll::Ready(Err(TimerError::Closed)), "the waker has shut it down");
 }
 
 /// Without a reaper the round in which a waker asks for the shutdown is followed by it: others that wait, for hours, hear of it.
@@ -832,11 +781,8 @@ fn a_waker_that_shuts_down_in_a_poll_closes_all() {
     let (timeouts, clock) = manual(|settings| settings);
     let timeouts = Arc::new(timeouts);
     let waker = Waker::from(Arc::new(Last(timeouts.clone())));
-    let (task, mut first, mut second) = (
-        Task::new(),
-        timeouts.sleep(MS),
-        timeouts.sleep(10_000_000 * MS),
-    );
+    let (task, mut first, mut second) =
+        (Task::new(), timeouts.sleep(MS), timeouts.sleep(10_000_000 * MS));
     let mut context = Context::from_waker(&waker);
     assert!(Pin::new(&mut first).poll(&mut context).is_pending());
     assert!(task.poll(&mut second).is_pending());
@@ -870,9 +816,7 @@ fn a_waker_that_shuts_down_in_the_reapers_round_closes_all() {
     let poll = |sleep: &mut Sleep<'_>, waker| Pin::new(sleep).poll(&mut Context::from_waker(waker));
     assert!(poll(&mut second, &tells).is_pending());
     assert!(poll(&mut first, &last).is_pending());
-    receiver
-        .recv_timeout(Duration::from_secs(60))
-        .expect("within an hour");
+    receiver.recv_timeout(Duration::from_secs(60)).expect("within an hour");
     let closed = Poll::Ready(Err(TimerError::Closed));
     assert_eq!(poll(&mut second, &tells), closed);
 }
@@ -940,11 +884,7 @@ fn a_tick_that_is_abandoned_comes_later() {
     for _ in 0..50 {
         pass(&timeouts, &clock, MS);
         let mut tick = pin!(interval.tick());
-        ticks += usize::from(
-            tick.as_mut()
-                .poll(&mut Context::from_waker(&waker))
-                .is_ready(),
-        );
+        ticks += usize::from(tick.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
     }
     assert_eq!(ticks, 10);
 }
@@ -1053,10 +993,7 @@ async fn work(timeouts: &Timeouts, rounds: u32) {
     for round in 0..rounds {
         let began = Instant::now();
         let after = MS * (1 + round % 3);
-        assert_eq!(
-            timeouts.timeout(after, never()).await,
-            Err(TimeoutError::Elapsed)
-        );
+        assert_eq!(timeouts.timeout(after, never()).await, Err(TimeoutError::Elapsed));
         assert!(began.elapsed() >= after);
         let ready = timeouts.timeout(Duration::from_secs(600), timeouts.sleep(after));
         assert_eq!(ready.await, Ok(Ok(())));
@@ -1094,9 +1031,7 @@ fn without_any_runtime() {
 
 #[test]
 fn under_tokio_on_one_thread() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let timeouts = Arc::new(Timeouts::new().unwrap());
     runtime.block_on(async {
         let tasks: Vec<_> = (0..100)
@@ -1114,10 +1049,7 @@ fn under_tokio_on_one_thread() {
 
 #[test]
 fn under_tokio_on_many_threads() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(4)
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().unwrap();
     let timeouts = Arc::new(Timeouts::new().unwrap());
     runtime.block_on(async {
         let tasks: Vec<_> = (0..500)
@@ -1141,10 +1073,7 @@ fn under_tokio_on_many_threads() {
 
 #[test]
 fn a_shutdown_under_tokio() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     let timeouts = Arc::new(Timeouts::new().unwrap());
     let tasks: Vec<_> = (0..100)
         .map(|_| {
@@ -1189,9 +1118,7 @@ fn dropped_by_a_waker() {
     let (sender, receiver) = mpsc::channel();
     let waker = Waker::from(Arc::new(Drops(Mutex::new(Some(timeouts.clone())), sender)));
     let mut sleep = timeouts.sleep(MS);
-    assert!(Pin::new(&mut sleep)
-        .poll(&mut Context::from_waker(&waker))
-        .is_pending());
+    assert!(Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker)).is_pending());
     // Forgotten: nobody looks at it any more, and its waker is woken all the same.
     std::mem::forget(sleep);
     drop(timeouts);

@@ -54,11 +54,7 @@ const FAILED: Reason = Reason::Failed { by: None };
 #[test]
 fn fail_all_leaves_a_chosen_root_alone_that_ends_before_its_turn() {
     let (scene, tracker) = Scene::new(|tracker, failed| {
-        let other = if failed == RootId::Chosen(1) {
-            2_u64
-        } else {
-            1
-        };
+        let other = if failed == RootId::Chosen(1) { 2_u64 } else { 1 };
         assert_eq!(tracker.ack(other, 7), Ok(Ack::Completed));
     });
     for id in [1_u64, 2] {
@@ -76,11 +72,7 @@ fn fail_all_leaves_a_chosen_root_alone_that_ends_before_its_turn() {
 #[test]
 fn fail_all_leaves_a_later_attempt_under_the_same_id_alone() {
     let (scene, tracker) = Scene::new(|tracker, failed| {
-        let other = if failed == RootId::Chosen(1) {
-            2_u64
-        } else {
-            1
-        };
+        let other = if failed == RootId::Chosen(1) { 2_u64 } else { 1 };
         assert_eq!(tracker.ack(other, 7), Ok(Ack::Completed));
         // The slots of both are free, and the new attempts may have them.
         tracker.init(other, 7, 42).unwrap();
@@ -97,10 +89,7 @@ fn fail_all_leaves_a_later_attempt_under_the_same_id_alone() {
 #[test]
 fn fail_all_counts_the_issued_roots_that_it_ends() {
     let (scene, tracker) = Scene::new(|tracker, failed| {
-        let other = tracker
-            .owned_by(42)
-            .into_iter()
-            .find(|one| one.root != failed);
+        let other = tracker.owned_by(42).into_iter().find(|one| one.root != failed);
         assert_eq!(tracker.ack(other.unwrap().root, 7), Ok(Ack::Completed));
     });
     for _ in 0..3 {
@@ -118,11 +107,7 @@ fn fail_all_counts_the_issued_roots_that_it_ends() {
 #[test]
 fn fail_all_ends_a_root_that_was_renewed_meanwhile() {
     let (scene, tracker) = Scene::new(|tracker, failed| {
-        let other = if failed == RootId::Chosen(1) {
-            2_u64
-        } else {
-            1
-        };
+        let other = if failed == RootId::Chosen(1) { 2_u64 } else { 1 };
         let hour = 3600 * SECOND;
         assert_eq!(tracker.reset_timeout_to(other, hour), Ok(Done::Now));
     });
@@ -141,12 +126,7 @@ fn settings() -> Vec<(&'static str, expiry::AckTrackerBuilder)> {
         ("short", builder().timeout(Duration::from_millis(10))),
         ("long", builder().timeout(YEAR)),
         ("no timeout", builder().timeouts_off()),
-        (
-            "exact",
-            builder()
-                .timeout(SECOND)
-                .interval(Duration::from_micros(10)),
-        ),
+        ("exact", builder().timeout(SECOND).interval(Duration::from_micros(10))),
     ]
 }
 
@@ -160,12 +140,7 @@ fn ages_are_right_for_ten_years() {
         let mut age = Duration::ZERO;
         // The second step is where 32 bits of 1024 ns, the unit of the default timeout, began
         // again.
-        for step in [
-            SECOND,
-            4409 * SECOND,
-            YEAR,
-            9 * YEAR + Duration::from_nanos(1),
-        ] {
+        for step in [SECOND, 4409 * SECOND, YEAR, 9 * YEAR + Duration::from_nanos(1)] {
             clock.advance(step);
             age += step;
             let ages: Vec<_> = tracker.oldest(9).iter().map(|root| root.age).collect();
@@ -279,9 +254,7 @@ fn a_delayed_renewal_shortens_nothing_that_was_renewed_meanwhile() {
 /// first.
 #[test]
 fn a_delayed_renewal_for_less_shortens_nothing_that_was_renewed_meanwhile() {
-    left_after_any(&[Kind::Issued, Kind::Chosen], 10, &[200], |left| {
-        left == 200
-    });
+    left_after_any(&[Kind::Issued, Kind::Chosen], 10, &[200], |left| left == 200);
 }
 
 /// So did a call that asked for less if the lease has come back to the tick that the call saw: of
@@ -296,9 +269,7 @@ fn a_delayed_renewal_for_less_shortens_nothing_that_came_back_to_the_same_tick()
 /// What asks for more and was delayed counts from when it was through.
 #[test]
 fn a_delayed_renewal_for_more_is_the_last_one() {
-    left_after_any(&[Kind::Issued, Kind::Chosen], 300, &[200], |left| {
-        left >= 295
-    });
+    left_after_any(&[Kind::Issued, Kind::Chosen], 300, &[200], |left| left >= 295);
 }
 
 /// A renewal that asks for less and is not disturbed is one.
@@ -318,10 +289,7 @@ fn what_asks_for_less_gets_it() {
             (Timeout::After(99 * SECOND), Some(99 * SECOND)),
         ] {
             assert_eq!(tracker.reset_timeout_to(root, timeout), Ok(Done::Now));
-            let found = tracker
-                .owned_by(42)
-                .into_iter()
-                .find(|one| one.root == root);
+            let found = tracker.owned_by(42).into_iter().find(|one| one.root == root);
             assert_eq!(found.unwrap().remaining, wanted, "{root:?}");
         }
     }
@@ -405,9 +373,7 @@ fn a_thread_whose_clock_lags_shortens_nothing() {
                 });
             });
             // The first renewal has had this deadline, counted from when the tracker was built.
-            let due = (now + LAG + SECOND)
-                .as_nanos()
-                .div_ceil(interval.as_nanos());
+            let due = (now + LAG + SECOND).as_nanos().div_ceil(interval.as_nanos());
             let due = interval * u32::try_from(due).unwrap();
             clock.0.advance(due - now - Duration::from_nanos(1));
             while tracker.poll(1000).more {}

@@ -64,9 +64,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let metrics = topology.drain(Duration::from_secs(60))?;
     let tail = &metrics[0];
-    eprintln!(
-        "{} lines counted, {} given up",
-        tail.acked, tail.dead_letters
-    );
+    eprintln!("{} lines counted, {} given up", tail.acked, tail.dead_letters);
     Ok(())
 }

@@ -34,9 +34,7 @@ impl Bolt<String> for Count {
     }
 
     fn cleanup(&mut self) {
-        self.0
-            .iter()
-            .for_each(|(word, count)| println!("{count:6} {word}"));
+        self.0.iter().for_each(|(word, count)| println!("{count:6} {word}"));
     }
 }
 
@@ -46,16 +44,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     topology
         .bolt("split", |_| {
             basic(|line: &String, out| {
-                line.split_whitespace()
-                    .for_each(|word| out.emit(word.into()))
+                line.split_whitespace().for_each(|word| out.emit(word.into()))
             })
         })
         .shuffle("input")
         .field("word", |word: &String| word);
-    topology
-        .bolt("count", |_| Count::default())
-        .parallelism(2)
-        .fields("split", ["word"]);
+    topology.bolt("count", |_| Count::default()).parallelism(2).fields("split", ["word"]);
     let topology = topology.start()?;
     // Until the input is at its end, and every line has been acked.
     topology.wait(Duration::MAX)?;

@@ -133,13 +133,7 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         BoltTask {
             bolt: Instance::new(),
             factory,
-            bench: Bench {
-                emitter,
-                shared,
-                acks: Vec::new(),
-                component: component as u64,
-                now,
-            },
+            bench: Bench { emitter, shared, acks: Vec::new(), component: component as u64, now },
             inbox,
             batch: Vec::new().into_iter(),
             jams,
@@ -156,24 +150,13 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
 
     /// Whether there is an instance; if not, one is made, unless that panics, or has a moment ago.
     fn is_made(&mut self) -> bool {
-        let BoltTask {
-            bolt,
-            factory,
-            bench,
-            ..
-        } = self;
-        bolt.is_made(
-            bench,
-            |context| factory(context),
-            |bolt, context| bolt.prepare(context),
-        )
+        let BoltTask { bolt, factory, bench, .. } = self;
+        bolt.is_made(bench, |context| factory(context), |bolt, context| bolt.prepare(context))
     }
 
     /// Calls the bolt, if there is one.
     fn call(&mut self, f: impl FnOnce(&mut dyn Bolt<M>, &mut Bench<M>)) -> Result<(), Panicked> {
-        let done = self
-            .bolt
-            .call(&mut self.bench, |bolt, bench| f(bolt, bench));
+        let done = self.bolt.call(&mut self.bench, |bolt, bench| f(bolt, bench));
         done.unwrap_or(Ok(()))
     }
 
@@ -184,11 +167,7 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
         let stats = &self.bench.emitter.stats;
         let sampled = (stats.executed.get() + self.executed) % SAMPLED == 0;
         let timed = sampled || !self.bench.emitter.hooks.is_empty();
-        let began = if timed {
-            self.bench.shared.clock.now()
-        } else {
-            0
-        };
+        let began = if timed { self.bench.shared.clock.now() } else { 0 };
         let done = self.call(|bolt, bench| {
             bolt.execute(tuple, &mut crate::BoltCollector { bench });
         });
@@ -290,19 +269,14 @@ impl<M: Clone + Send + 'static> BoltTask<M> {
 impl<M: Clone + Send + 'static> Task for BoltTask<M> {
     fn step(&mut self) -> Step {
         self.bench.now = self.bench.shared.clock.now();
-        let since = self
-            .bench
-            .now
-            .saturating_sub(std::mem::replace(&mut self.last, self.bench.now));
+        let since =
+            self.bench.now.saturating_sub(std::mem::replace(&mut self.last, self.bench.now));
         let (sent, waits) = self.bench.emitter.retry();
         if waits && self.jams.is_none() {
             self.bench.emitter.stats.skipped_back_pressure.add(since);
             // What others have room for does not wait too.
             self.bench.emitter.flush();
-            return Step {
-                worked: sent,
-                due: None,
-            };
+            return Step { worked: sent, due: None };
         }
         let mut worked = sent;
         if self.is_made() {

@@ -45,18 +45,8 @@ pub(crate) struct Outbox<M> {
 
 impl<M> Outbox<M> {
     pub(crate) fn new(inboxes: impl Iterator<Item = Arc<Inbox<Batch<M>>>>, batch: usize) -> Self {
-        let lane = |inbox| Lane {
-            inbox,
-            filling: Vec::new(),
-            last: 1,
-            overflow: VecDeque::new(),
-        };
-        Outbox {
-            lanes: inboxes.map(lane).collect(),
-            batch,
-            filled: Vec::new(),
-            overflow: 0,
-        }
+        let lane = |inbox| Lane { inbox, filling: Vec::new(), last: 1, overflow: VecDeque::new() };
+        Outbox { lanes: inboxes.map(lane).collect(), batch, filled: Vec::new(), overflow: 0 }
     }
 
     #[inline]
@@ -66,11 +56,7 @@ impl<M> Outbox<M> {
             self.filled.push(at);
             lane.filling.reserve_exact(lane.last);
         }
-        lane.filling.push(Tuple {
-            message,
-            anchors,
-            origin,
-        });
+        lane.filling.push(Tuple { message, anchors, origin });
         if lane.filling.len() >= self.batch {
             self.send(at);
         }
@@ -83,11 +69,8 @@ impl<M> Outbox<M> {
             return;
         }
         lane.last = batch.len();
-        let refused = if lane.overflow.is_empty() {
-            lane.inbox.push(batch).err()
-        } else {
-            Some(batch)
-        };
+        let refused =
+            if lane.overflow.is_empty() { lane.inbox.push(batch).err() } else { Some(batch) };
         if let Some(batch) = refused {
             lane.overflow.push_back(batch);
             self.overflow += 1;
@@ -151,11 +134,7 @@ fn choose<M>(
     let task = match &route.choice {
         Choice::Local => own % route.tasks,
         Choice::Shuffle => {
-            *turn = if *turn + 1 < route.tasks {
-                *turn + 1
-            } else {
-                0
-            };
+            *turn = if *turn + 1 < route.tasks { *turn + 1 } else { 0 };
             *turn
         }
         Choice::Fields(fields) => {
@@ -205,16 +184,10 @@ impl<M: Clone> Emitter<M> {
     ) -> Self {
         // Tasks do not all begin with the same one.
         let mut turn = |route: &Route<M>| random.next_u32() as usize % route.tasks;
-        let turns = streams
-            .iter()
-            .map(|stream| stream.routes.iter().map(&mut turn).collect())
-            .collect();
+        let turns =
+            streams.iter().map(|stream| stream.routes.iter().map(&mut turn).collect()).collect();
         #[allow(clippy::cast_possible_truncation)] // checked by the builder
-        let origin = Origin {
-            component: component as u32,
-            stream: 0,
-            task: context.task as u32,
-        };
+        let origin = Origin { component: component as u32, stream: 0, task: context.task as u32 };
         Emitter {
             context,
             outbox,
@@ -297,8 +270,7 @@ impl<M: Clone> Emitter<M> {
         }
         // Hashing and copying may panic: until here nothing has been counted, issued or sent.
         self.copies.clear();
-        self.copies
-            .extend((1..found.len()).map(|_| message.clone()));
+        self.copies.extend((1..found.len()).map(|_| message.clone()));
         Ok(())
     }
 
@@ -340,10 +312,7 @@ impl<M: Clone> Emitter<M> {
     #[inline]
     fn origin(&self, stream: usize) -> Origin {
         #[allow(clippy::cast_possible_truncation)] // nobody declares 2^32 streams
-        Origin {
-            stream: stream as u32,
-            ..self.origin
-        }
+        Origin { stream: stream as u32, ..self.origin }
     }
 
     /// Counts a message as sent to the tasks that were [found](Self::find) for it, and calls `each`

@@ -262,9 +262,7 @@ impl<M> EmitError<M> {
 
 impl<M, Id> fmt::Debug for EmitError<M, Id> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EmitError")
-            .field("why", &self.why)
-            .finish_non_exhaustive()
+        f.debug_struct("EmitError").field("why", &self.why).finish_non_exhaustive()
     }
 }
 

@@ -20,9 +20,7 @@ pub(crate) struct Visitor {
 
 impl Gate {
     pub(crate) fn new(open: bool) -> Self {
-        Gate {
-            open: AtomicBool::new(open),
-        }
+        Gate { open: AtomicBool::new(open) }
     }
 
     pub(crate) fn set(&self, open: bool) {

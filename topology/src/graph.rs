@@ -114,9 +114,7 @@ impl<M> Graph<M> {
             streams: streams.into_iter().map(Into::into).collect(),
             first_lane,
             lanes: to,
-            in_cycle: (0..specs.len())
-                .map(|at| in_cycle(at, specs, &sources))
-                .collect(),
+            in_cycle: (0..specs.len()).map(|at| in_cycle(at, specs, &sources)).collect(),
             senders: sources.into_iter().map(each_once).collect(),
         })
     }
@@ -222,10 +220,7 @@ fn choose<M>(
     input: &Input,
     source: &Spec<M>,
 ) -> Result<(usize, Choice<M>), BuildError> {
-    let at = source
-        .streams
-        .iter()
-        .position(|stream| stream.name == input.stream);
+    let at = source.streams.iter().position(|stream| stream.name == input.stream);
     let Some(at) = at else {
         return Err(BuildError::UnknownStream {
             component: spec.name.clone(),
@@ -244,10 +239,7 @@ fn choose<M>(
                 return Err(BuildError::NoFields(spec.name.clone()));
             }
             let hash = |field: &String| {
-                let declared = source.streams[at]
-                    .fields
-                    .iter()
-                    .find(|(name, _)| name == field);
+                let declared = source.streams[at].fields.iter().find(|(name, _)| name == field);
                 let unknown = || BuildError::UnknownField {
                     component: spec.name.clone(),
                     source: source.name.clone(),

@@ -16,10 +16,7 @@ pub(crate) struct Bell {
 impl Bell {
     pub(crate) fn new() -> (Arc<Self>, Parker) {
         let parker = Parker::new();
-        let bell = Bell {
-            asleep: AtomicBool::new(false),
-            unparker: parker.unparker().clone(),
-        };
+        let bell = Bell { asleep: AtomicBool::new(false), unparker: parker.unparker().clone() };
         (Arc::new(bell), parker)
     }
 
@@ -63,10 +60,7 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn new(bell: Arc<Bell>) -> Self {
-        Call {
-            is_there: AtomicBool::new(false),
-            bell,
-        }
+        Call { is_there: AtomicBool::new(false), bell }
     }
 
     pub(crate) fn call(&self) {
@@ -119,10 +113,7 @@ pub(crate) struct Jam {
 
 impl Jam {
     pub(crate) fn new(spouts: Vec<Arc<Bell>>) -> Self {
-        Jam {
-            tasks: AtomicUsize::new(0),
-            spouts,
-        }
+        Jam { tasks: AtomicUsize::new(0), spouts }
     }
 
     /// A task has overflow.
@@ -155,12 +146,7 @@ pub(crate) struct Inbox<T> {
 impl<T> Inbox<T> {
     /// `senders` are those who may have to wait for room.
     pub(crate) fn new(length: usize, bell: Arc<Bell>, senders: Vec<Arc<Bell>>) -> Self {
-        Inbox {
-            queue: ArrayQueue::new(length),
-            bell,
-            room: Room::default(),
-            senders,
-        }
+        Inbox { queue: ArrayQueue::new(length), bell, room: Room::default(), senders }
     }
 
     /// Puts an item in; if there is no room, it comes back.

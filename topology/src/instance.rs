@@ -42,11 +42,7 @@ pub(crate) struct Instance<C: ?Sized> {
 impl<C: ?Sized> Instance<C> {
     /// None yet.
     pub(crate) fn new() -> Self {
-        Instance {
-            alive: None,
-            pause: 0,
-            due: 0,
-        }
+        Instance { alive: None, pause: 0, due: 0 }
     }
 
     pub(crate) fn is_alive(&self) -> bool {
@@ -76,11 +72,8 @@ impl<C: ?Sized> Instance<C> {
             // Kept before it begins: one that panics there is not dropped while that panic goes on.
             begin(alive.insert(make(context)), context);
         });
-        self.pause = if made.is_ok() {
-            0
-        } else {
-            (self.pause * 2).clamp(1_000_000, 1_000_000_000)
-        };
+        self.pause =
+            if made.is_ok() { 0 } else { (self.pause * 2).clamp(1_000_000, 1_000_000_000) };
         self.due = now.saturating_add(self.pause);
         self.outlives(at, made).is_ok()
     }

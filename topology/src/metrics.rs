@@ -136,10 +136,7 @@ pub(crate) struct Stats {
 
 impl Stats {
     pub(crate) fn new(is_spout: bool) -> Self {
-        Stats {
-            is_spout,
-            ..Stats::default()
-        }
+        Stats { is_spout, ..Stats::default() }
     }
 
     /// Notes how long something took.
@@ -234,10 +231,7 @@ pub struct ComponentMetrics {
 
 impl ComponentMetrics {
     pub(crate) fn new(name: &str) -> Self {
-        ComponentMetrics {
-            name: name.to_string(),
-            ..ComponentMetrics::default()
-        }
+        ComponentMetrics { name: name.to_string(), ..ComponentMetrics::default() }
     }
 
     pub(crate) fn add(&mut self, stats: &Stats, queued: usize) {
@@ -270,10 +264,7 @@ impl ComponentMetrics {
         for (sum, count) in [
             (&mut self.skipped_max_pending, &stats.skipped_max_pending),
             (&mut self.skipped_inactive, &stats.skipped_inactive),
-            (
-                &mut self.skipped_back_pressure,
-                &stats.skipped_back_pressure,
-            ),
+            (&mut self.skipped_back_pressure, &stats.skipped_back_pressure),
         ] {
             *sum += Duration::from_nanos(count.get());
         }

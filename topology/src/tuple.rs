@@ -225,10 +225,7 @@ pub(crate) mod sealed {
         from.each(&mut |anchor| {
             let edge = edge();
             anchor.xor.set(anchor.xor.get() ^ edge);
-            anchors.push(Anchor {
-                root: anchor.root,
-                xor: Cell::new(edge),
-            });
+            anchors.push(Anchor { root: anchor.root, xor: Cell::new(edge) });
         });
         anchors
     }

@@ -152,10 +152,7 @@ pub struct Progressive {
 
 impl Default for Progressive {
     fn default() -> Self {
-        Progressive {
-            spins: 32,
-            yields: 32,
-        }
+        Progressive { spins: 32, yields: 32 }
     }
 }
 

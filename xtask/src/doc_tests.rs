@@ -14,14 +14,9 @@ use std::process::{Command, ExitCode};
 const AS_RUSTDOC: &str = "EXPIRY_AS_RUSTDOC";
 
 pub fn step() -> Step {
-    let step = cargo(
-        "doc tests",
-        "test --locked --workspace --all-features --doc",
-    );
+    let step = cargo("doc tests", "test --locked --workspace --all-features --doc");
     match env::current_exe() {
-        Ok(exe) => step
-            .with("RUSTDOC", exe.display().to_string())
-            .with(AS_RUSTDOC, "1"),
+        Ok(exe) => step.with("RUSTDOC", exe.display().to_string()).with(AS_RUSTDOC, "1"),
         Err(_) => step,
     }
 }
@@ -33,13 +28,7 @@ pub fn as_rustdoc() -> Option<ExitCode> {
         Some("--edition=2021") => "--edition=2024".into(),
         _ => arg,
     };
-    let status = Command::new("rustdoc")
-        .args(env::args_os().skip(1).map(newer))
-        .status();
+    let status = Command::new("rustdoc").args(env::args_os().skip(1).map(newer)).status();
     let passed = status.is_ok_and(|status| status.success());
-    Some(if passed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Some(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -103,16 +103,10 @@ impl Step {
 }
 
 fn loom(name: &str, args: &str) -> Step {
-    cargo(
-        name,
-        &format!("test --locked --release -p loom-tests --tests {args}"),
-    )
-    .with("RUSTFLAGS", "--cfg expiry_loom -D warnings")
-    // Flags for the whole build would rebuild everything each time, were it one target directory.
-    .with(
-        "CARGO_TARGET_DIR",
-        Path::new("target").join("loom").display().to_string(),
-    )
+    cargo(name, &format!("test --locked --release -p loom-tests --tests {args}"))
+        .with("RUSTFLAGS", "--cfg expiry_loom -D warnings")
+        // Flags for the whole build would rebuild everything each time, were it one target directory.
+        .with("CARGO_TARGET_DIR", Path::new("target").join("loom").display().to_string())
 }
 
 fn deep_loom() -> Step {
@@ -165,39 +159,24 @@ fn quick(with_nats: bool) -> Vec<Step> {
 fn nightly() -> Vec<Step> {
     let crates = "-p expiry -p expiry-topology";
     let mut steps = vec![
-        cargo(
-            "package",
-            &format!("package --locked --allow-dirty {crates} -p expiry-nats"),
-        ),
+        cargo("package", &format!("package --locked --allow-dirty {crates} -p expiry-nats")),
         cargo("licences and advisories", "deny check"),
         cargo(
             "oldest compiler",
-            &format!(
-                "+{} check --locked --all-features {crates}",
-                env!("CARGO_PKG_RUST_VERSION")
-            ),
+            &format!("+{} check --locked --all-features {crates}", env!("CARGO_PKG_RUST_VERSION")),
         ),
         // The client of NATS needs a later one.
-        cargo(
-            "oldest compiler, NATS",
-            "+1.89 check --locked --all-features -p expiry-nats",
-        ),
+        cargo("oldest compiler, NATS", "+1.89 check --locked --all-features -p expiry-nats"),
         cargo(
             "lowest versions",
             &format!("minimal-versions check --direct --all-features {crates}"),
         ),
         cargo("tests of the tools", "test --locked -p xtask"),
-        Step {
-            own: Some(|| inject::main(&[])),
-            ..cargo("seeded bugs", "xtask inject")
-        },
+        Step { own: Some(|| inject::main(&[])), ..cargo("seeded bugs", "xtask inject") },
         deep_loom(),
     ];
     steps.extend(TARGETS.map(|target| {
-        cargo(
-            target,
-            &format!("check --locked --all-features --target {target} {crates}"),
-        )
+        cargo(target, &format!("check --locked --all-features --target {target} {crates}"))
     }));
     steps
 }
@@ -273,11 +252,8 @@ fn main() -> ExitCode {
     };
     say_what_is_left_out();
     // Runs all of them, so that one failure does not hide another.
-    let failed: Vec<&str> = steps
-        .iter()
-        .filter(|step| !step.run())
-        .map(|step| step.name.as_str())
-        .collect();
+    let failed: Vec<&str> =
+        steps.iter().filter(|step| !step.run()).map(|step| step.name.as_str()).collect();
     say_what_is_left_out();
     if failed.is_empty() {
         println!("all passed");

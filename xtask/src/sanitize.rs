@@ -95,23 +95,14 @@ impl Tool {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
         let root = root.unwrap_or(Path::new("")).display().to_string();
         let suppressed = |of: &str| format!("suppressions={root}/xtask/canaries/{of}.supp");
-        let mut step = cargo(
-            &format!("{}: {what}", self.name),
-            &format!("{} {args}", self.cargo),
-        )
-        .with("RUSTFLAGS", self.flags)
-        .with("CARGO_TARGET_DIR", format!("target/sanitize/{}", self.name))
-        .with("EXPIRY_PROP_CASES", self.prop_cases)
-        .with("MIRIFLAGS", "-Zmiri-disable-isolation")
-        .with(
-            "ASAN_OPTIONS",
-            "detect_leaks=1:detect_stack_use_after_return=1",
-        )
-        .with("LSAN_OPTIONS", suppressed("lsan"))
-        .with(
-            "TSAN_OPTIONS",
-            format!("second_deadlock_stack=1:{}", suppressed("tsan")),
-        );
+        let mut step = cargo(&format!("{}: {what}", self.name), &format!("{} {args}", self.cargo))
+            .with("RUSTFLAGS", self.flags)
+            .with("CARGO_TARGET_DIR", format!("target/sanitize/{}", self.name))
+            .with("EXPIRY_PROP_CASES", self.prop_cases)
+            .with("MIRIFLAGS", "-Zmiri-disable-isolation")
+            .with("ASAN_OPTIONS", "detect_leaks=1:detect_stack_use_after_return=1")
+            .with("LSAN_OPTIONS", suppressed("lsan"))
+            .with("TSAN_OPTIONS", format!("second_deadlock_stack=1:{}", suppressed("tsan")));
         if !self.runner.is_empty() {
             step = step.with("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER", self.runner);
         }
@@ -122,19 +113,13 @@ impl Tool {
     fn steps(&self) -> Vec<Step> {
         let canary = |name: &str| {
             let manifest = "--manifest-path xtask/canaries/Cargo.toml";
-            let args = format!(
-                "run --quiet {manifest} {} {TARGET} --bin {name}",
-                self.options
-            );
+            let args = format!("run --quiet {manifest} {} {TARGET} --bin {name}", self.options);
             self.step(&format!("canary {name}"), &args)
         };
         let mut steps = vec![canary(CLEAN)];
         steps.extend(self.catches.iter().map(|name| canary(name).must_fail()));
         steps.extend(self.tests.iter().map(|tests| {
-            let args = format!(
-                "test --locked --no-fail-fast {} {TARGET} {tests}",
-                self.options
-            );
+            let args = format!("test --locked --no-fail-fast {} {TARGET} {tests}", self.options);
             self.step("tests", &args)
         }));
         steps
@@ -148,9 +133,5 @@ pub fn steps(asked: &[String]) -> Result<Vec<Step>, String> {
         return Err(format!("unknown tool: {other}"));
     }
     let is_asked = |tool: &&Tool| asked.is_empty() || asked.iter().any(|name| name == tool.name);
-    Ok(TOOLS
-        .iter()
-        .filter(is_asked)
-        .flat_map(Tool::steps)
-        .collect())
+    Ok(TOOLS.iter().filter(is_asked).flat_map(Tool::steps).collect())
 }

@@ -109,9 +109,7 @@ fn put(path: &Path, content: &[u8]) -> Result<(), String> {
         return Ok(());
     }
     let folder = path.parent().unwrap_or(Path::new(""));
-    fs::create_dir_all(folder)
-        .and_then(|()| fs::write(path, content))
-        .map_err(failed(path))
+    fs::create_dir_all(folder).and_then(|()| fs::write(path, content)).map_err(failed(path))
 }
 
 /// Says which file an error is about.

@@ -101,13 +101,8 @@ enum Ordered {
 
 /// A number above zero, such as 1_000_000.
 fn count(text: &str) -> Result<usize, String> {
-    let number: usize = text
-        .replace('_', "")
-        .parse()
-        .map_err(|error| format!("{error}"))?;
-    (number > 0)
-        .then_some(number)
-        .ok_or_else(|| "it has to be above zero".into())
+    let number: usize = text.replace('_', "").parse().map_err(|error| format!("{error}"))?;
+    (number > 0).then_some(number).ok_or_else(|| "it has to be above zero".into())
 }
 
 impl Command {
@@ -140,22 +135,14 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.first().is_some_and(|arg| arg == "child") {
         let served = child::serve(&args[1..]);
-        return if served {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::from(2)
-        };
+        return if served { ExitCode::SUCCESS } else { ExitCode::from(2) };
     }
     let command = Command::parse();
     let options = &command.options();
     let began = Instant::now();
     let mut report = Report::new(options.json);
     type Run = fn(&Options, &mut Report);
-    let memory: Run = if command.hundred_million {
-        memory::hundred_million
-    } else {
-        memory::run
-    };
+    let memory: Run = if command.hundred_million { memory::hundred_million } else { memory::run };
     let figures: [(Figure, Run); 16] = [
         // First: once a clock of tokio's has been paused in this process, as those of `DelayQueue` are, its timers are slower.
         (Figure::Timeouts, timeouts::run),

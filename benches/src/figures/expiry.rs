@@ -16,10 +16,7 @@ pub fn run(options: &Options, report: &mut Report) {
     for entries in options.loads(&[1_000_000, 10_000_000]) {
         let rounds = options.rounds_at(entries);
         let table = format!("expiry, {} entries", count(entries));
-        report.head(
-            &table,
-            &format!("{rounds} rounds, one thread, poll by hand"),
-        );
+        report.head(&table, &format!("{rounds} rounds, one thread, poll by hand"));
         let mut cells = Vec::new();
         for due in [Due::Mass, Due::Spread] {
             for interval in INTERVALS {
@@ -27,12 +24,7 @@ pub fn run(options: &Options, report: &mut Report) {
                     if due == Due::Mass && interval != INTERVALS[0] {
                         continue;
                     }
-                    let expiry = Expiry {
-                        entries,
-                        due,
-                        chosen,
-                        interval,
-                    };
+                    let expiry = Expiry { entries, due, chosen, interval };
                     cells.push((expiry, Vec::new()));
                 }
             }

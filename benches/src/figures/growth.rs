@@ -49,12 +49,7 @@ fn latencies<P: Peer>(entries: usize) -> Latencies {
     }
     if max_running == 0 {
         // None was slow: then the slowest is what it is.
-        max_running = nanos
-            .iter()
-            .copied()
-            .filter(|&n| n < SLOW)
-            .max()
-            .unwrap_or(0);
+        max_running = nanos.iter().copied().filter(|&n| n < SLOW).max().unwrap_or(0);
     }
     Latencies { nanos, max_running }
 }

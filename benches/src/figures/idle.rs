@@ -123,9 +123,8 @@ fn busy(options: &Options, report: &mut Report, in_flight: usize) {
             .on_outcome(|outcome: &Outcome| finished(outcome.owner))
             .build()
             .expect("valid settings");
-        let mut window: Vec<Root> = (0..in_flight as u64)
-            .map(|owner| tracker.issue(EDGE, owner).expect("room"))
-            .collect();
+        let mut window: Vec<Root> =
+            (0..in_flight as u64).map(|owner| tracker.issue(EDGE, owner).expect("room")).collect();
         let before = used(&tracker);
         let began = Instant::now();
         let done = keep_full(&tracker, &mut window, pace, options.watch);
@@ -144,13 +143,7 @@ fn busy(options: &Options, report: &mut Report, in_flight: usize) {
         let own = format!("{name}: by its own account");
         report.figure(&table, &own, "% of a core", one(share), &load);
         let kernel = format!("{name}: by the kernel's account");
-        report.check(
-            &table,
-            &kernel,
-            "% of a core",
-            one(by_kernel),
-            Target::AtMost(1.0),
-        );
+        report.check(&table, &kernel, "% of a core", one(by_kernel), Target::AtMost(1.0));
     }
 }
 
@@ -159,10 +152,7 @@ fn idle(options: &Options, report: &mut Report) {
     let table = "wake-ups with nothing live";
     let watch = Duration::from_secs(5);
     report.head(table, &format!("rounds of the reaper within {watch:?}"));
-    let tracker = AckTracker::builder()
-        .timeout(TIMEOUT)
-        .build()
-        .expect("valid settings");
+    let tracker = AckTracker::builder().timeout(TIMEOUT).build().expect("valid settings");
     let mut look = |name: &str| {
         let before = used(&tracker);
         std::thread::sleep(watch);
@@ -176,9 +166,8 @@ fn idle(options: &Options, report: &mut Report) {
     options.say("a fresh tracker");
     let _ = quiet(&tracker, Duration::from_secs(5));
     look("a fresh tracker");
-    let roots: Vec<Root> = (0..1_000_000)
-        .map(|owner| tracker.issue(EDGE, owner).expect("room"))
-        .collect();
+    let roots: Vec<Root> =
+        (0..1_000_000).map(|owner| tracker.issue(EDGE, owner).expect("room")).collect();
     for root in roots {
         tracker.ack(root, EDGE).expect("acked in time");
     }

@@ -104,10 +104,8 @@ pub fn run(options: &Options, report: &mut Report) {
 }
 
 fn cell(options: &Options, report: &mut Report, in_flight: usize, threads: usize, order: Order) {
-    let table = format!(
-        "lifecycle, {} in flight, {order:?}, {threads} thread(s)",
-        count(in_flight)
-    );
+    let table =
+        format!("lifecycle, {} in flight, {order:?}, {threads} thread(s)", count(in_flight));
     let load = Load::standard(in_flight, threads, order);
     let rounds = options.rounds_at(in_flight);
     report.head(
@@ -126,14 +124,8 @@ fn cell(options: &Options, report: &mut Report, in_flight: usize, threads: usize
     }
     for round in 0..rounds {
         for contestant in &mut all {
-            options.say(&format!(
-                "round {} of {rounds}: {}",
-                round + 1,
-                contestant.name
-            ));
-            contestant
-                .rounds
-                .push((contestant.run)(&load, contestant.keys, contestant.batch));
+            options.say(&format!("round {} of {rounds}: {}", round + 1, contestant.name));
+            contestant.rounds.push((contestant.run)(&load, contestant.keys, contestant.batch));
         }
     }
     for contestant in &all {
@@ -200,10 +192,7 @@ fn judge(report: &mut Report, table: &str, all: &[Contestant], load: &Load) {
     );
     for (name, floor) in [
         ("issued: share of the floor's time", FLOOR),
-        (
-            "issued: share of the floor's with its word used",
-            FLOOR_WORD,
-        ),
+        ("issued: share of the floor's with its word used", FLOOR_WORD),
     ] {
         let above = all[ISSUED].times(&all[floor]).map(|times| 1.0 / times);
         if in_flight == 1_000_000 {

@@ -65,26 +65,14 @@ impl<P: Peer> Filled<P> {
         }
         let took = began.elapsed();
         peer.settle();
-        Filled {
-            peer,
-            ids,
-            before,
-            filled: resident(),
-            took,
-        }
+        Filled { peer, ids, before, filled: resident(), took }
     }
 }
 
 impl Task for Memory {
     #[allow(clippy::cast_precision_loss)]
     fn run<P: Peer>(entries: usize) -> Value {
-        let Filled {
-            peer,
-            ids,
-            before,
-            filled,
-            took: fill,
-        } = Filled::<P>::new(entries);
+        let Filled { peer, ids, before, filled, took: fill } = Filled::<P>::new(entries);
         let peak = peak();
         let slots = peer.slots();
         let began = Instant::now();

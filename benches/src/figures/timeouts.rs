@@ -24,11 +24,7 @@ pub fn run(options: &Options, report: &mut Report) {
     let loads = [1, 64].map(|tasks| options.threads.iter().map(move |&threads| (tasks, threads)));
     for (tasks, threads) in loads.into_iter().flatten() {
         let table = format!("timeouts, {threads} worker(s), {tasks} task(s) each");
-        let load = Load {
-            tasks: tasks * threads,
-            threads,
-            each: EACH / tasks,
-        };
+        let load = Load { tasks: tasks * threads, threads, each: EACH / tasks };
         let rounds = options.rounds;
         report.head(
             &table,
@@ -38,12 +34,7 @@ pub fn run(options: &Options, report: &mut Report) {
                 load.tasks
             ),
         );
-        let mut all = [
-            entry::<Bare>(),
-            entry::<Ours>(),
-            entry::<Tokio>(),
-            entry::<Pingora>(),
-        ];
+        let mut all = [entry::<Bare>(), entry::<Ours>(), entry::<Tokio>(), entry::<Pingora>()];
         for _ in 0..rounds {
             for (_, run, tooks) in &mut all {
                 tooks.push(run(&load));
@@ -55,11 +46,7 @@ pub fn run(options: &Options, report: &mut Report) {
             let name = format!("{}, {what}", bare.0);
             report.figure(&table, &name, "ns/future", harness, &json!({}));
             let added = |tooks: &[Took]| -> Vec<f64> {
-                tooks
-                    .iter()
-                    .zip(&bare.2)
-                    .map(|(took, bare)| of(took) - of(bare))
-                    .collect()
+                tooks.iter().zip(&bare.2).map(|(took, bare)| of(took) - of(bare)).collect()
             };
             let [ours, tokio, pingora] = [0, 1, 2].map(|peer: usize| added(&peers[peer].2));
             for ((name, ..), added) in peers.iter().zip([&ours, &tokio, &pingora]) {
@@ -75,21 +62,9 @@ pub fn run(options: &Options, report: &mut Report) {
             let beside = |theirs: &[f64]| Spread::of(ours.iter().zip(theirs).map(|(a, b)| a / b));
             let limit = if threads == 1 { 1.0 / 3.0 } else { 1.0 / 5.0 };
             let name = format!("added, of tokio's, {what}");
-            report.check(
-                &table,
-                &name,
-                "times",
-                beside(&tokio),
-                Target::AtMost(limit),
-            );
+            report.check(&table, &name, "times", beside(&tokio), Target::AtMost(limit));
             let name = format!("added, of pingora's, {what}");
-            report.check(
-                &table,
-                &name,
-                "times",
-                beside(&pingora),
-                Target::AtMost(1.0),
-            );
+            report.check(&table, &name, "times", beside(&pingora), Target::AtMost(1.0));
         }
     }
 }
@@ -221,10 +196,7 @@ fn measure<S: Sleeper>(entries: usize) -> Value {
     if S::WAKES {
         reached(1, first + OVER + Duration::from_secs(60));
         let fired = settled();
-        let mut late: Vec<u32> = late
-            .iter()
-            .map(|late| late.load(Ordering::Relaxed))
-            .collect();
+        let mut late: Vec<u32> = late.iter().map(|late| late.load(Ordering::Relaxed)).collect();
         late.sort_unstable();
         let quantile = |of: f64| f64::from(late[((late.len() - 1) as f64 * of) as usize]) / 1000.0;
         let early = counts[2].load(Ordering::Relaxed);

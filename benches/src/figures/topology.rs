@@ -47,11 +47,7 @@ fn turns_of_a_microsecond() -> u64 {
         began.elapsed()
     });
     let fastest = fastest.min().unwrap_or_default().as_secs_f64();
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss
-    )]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     let turns = (turns as f64 / (fastest * 1e6)) as u64;
     turns.max(1)
 }
@@ -69,19 +65,11 @@ struct Pipeline {
 
 /// Runs a pipeline to its end. Messages per second, and how long they took.
 fn run_once(pipeline: Pipeline, acking: bool) -> (f64, Latency) {
-    let Pipeline {
-        bolts,
-        tasks,
-        turns,
-        messages,
-    } = pipeline;
+    let Pipeline { bolts, tasks, turns, messages } = pipeline;
     let mut builder = TopologyBuilder::new();
     builder.acking(acking);
     let each = messages / tasks as u64;
-    builder
-        .spout("source", move |_| Source { left: each })
-        .parallelism(tasks)
-        .max_pending(4096);
+    builder.spout("source", move |_| Source { left: each }).parallelism(tasks).max_pending(4096);
     let names: Vec<String> = (0..bolts).map(|nth| format!("bolt {nth}")).collect();
     for (nth, name) in names.iter().enumerate() {
         let is_last = nth + 1 == bolts;
@@ -98,9 +86,7 @@ fn run_once(pipeline: Pipeline, acking: bool) -> (f64, Latency) {
     }
     let began = Instant::now();
     let topology = builder.start().expect("a pipeline");
-    topology
-        .wait(Duration::from_secs(600))
-        .expect("it comes to its end");
+    topology.wait(Duration::from_secs(600)).expect("it comes to its end");
     let took = began.elapsed().as_secs_f64();
     let metrics = topology.kill();
     assert_eq!(metrics[0].acked, each * tasks as u64);
@@ -111,18 +97,12 @@ fn run_once(pipeline: Pipeline, acking: bool) -> (f64, Latency) {
 /// Runs the figure.
 pub fn run(options: &Options, report: &mut Report) {
     let microsecond = turns_of_a_microsecond();
-    for (what, turns, messages, asked) in [
-        ("empty tuples", 0, 4_000_000, 0.4),
-        ("1 us of work", microsecond, 1_000_000, 0.15),
-    ] {
+    for (what, turns, messages, asked) in
+        [("empty tuples", 0, 4_000_000, 0.4), ("1 us of work", microsecond, 1_000_000, 0.15)]
+    {
         for bolts in [1, 2] {
             for &tasks in &options.threads {
-                let pipeline = Pipeline {
-                    bolts,
-                    tasks,
-                    turns,
-                    messages,
-                };
+                let pipeline = Pipeline { bolts, tasks, turns, messages };
                 let shape = ["spout -> bolt", "spout -> bolt -> bolt"][bolts - 1];
                 let table = format!("topology, {shape}, {tasks} thread(s) each, {what}");
                 let rounds = options.rounds;
@@ -148,20 +128,8 @@ pub fn run(options: &Options, report: &mut Report) {
                 }
                 let load =
                     json!({ "messages": messages, "bolts": bolts, "tasks": tasks, "turns": turns });
-                report.figure(
-                    &table,
-                    "without acking",
-                    "M messages/s",
-                    Spread::of(without),
-                    &load,
-                );
-                report.figure(
-                    &table,
-                    "with acking",
-                    "M messages/s",
-                    Spread::of(with),
-                    &load,
-                );
+                report.figure(&table, "without acking", "M messages/s", Spread::of(without), &load);
+                report.figure(&table, "with acking", "M messages/s", Spread::of(with), &load);
                 for (percent, all) in latency {
                     let name = format!("from emission to ack, p{percent}");
                     report.figure(&table, &name, "us", Spread::of(all), &load);

@@ -22,17 +22,10 @@ pub fn run(options: &Options, report: &mut Report) {
             let rounds = options.rounds_at(in_flight);
             report.head(
                 &table,
-                &format!(
-                    "{} in flight, {rounds} rounds of {} touches",
-                    load.in_flight, load.trees
-                ),
+                &format!("{} in flight, {rounds} rounds of {} touches", load.in_flight, load.trees),
             );
-            let mut all = [
-                entry::<Issued>(),
-                entry::<Chosen>(),
-                entry::<DashRemoveIf>(),
-                entry::<Nothing>(),
-            ];
+            let mut all =
+                [entry::<Issued>(), entry::<Chosen>(), entry::<DashRemoveIf>(), entry::<Nothing>()];
             for _ in 0..rounds {
                 for (_, run, nanos) in &mut all {
                     nanos.push(run(&load, Keys::Random).took.wall);

@@ -206,18 +206,11 @@ fn operations(
             "schedule, move, cancel and clear away",
             &[Op::Schedule, Op::Reschedule, Op::Cancel, Op::Clear],
         ),
-        (
-            "schedule and fire, 1 s steps",
-            &[Op::Schedule, Op::FireSeconds],
-        ),
+        ("schedule and fire, 1 s steps", &[Op::Schedule, Op::FireSeconds]),
     ];
     for (name, ops) in sums {
-        let table = Table {
-            name: format!("{title}: {name}"),
-            unit: "ns",
-            all,
-            rounds: rounds(ops),
-        };
+        let table =
+            Table { name: format!("{title}: {name}"), unit: "ns", all, rounds: rounds(ops) };
         if options.is_text() {
             println!("   {name}");
         }
@@ -237,12 +230,8 @@ fn lives(options: &Options, report: &mut Report, all: &[Contestant], entries: us
             load.lives
         ),
     );
-    let mut table = Table {
-        name: title,
-        unit: "ns/life",
-        all,
-        rounds: vec![Vec::new(); all.len()],
-    };
+    let mut table =
+        Table { name: title, unit: "ns/life", all, rounds: vec![Vec::new(); all.len()] };
     for round in 0..rounds {
         for (one, nanos) in all.iter().zip(&mut table.rounds) {
             options.say(&format!("round {} of {rounds}: {}", round + 1, one.name));
@@ -255,11 +244,7 @@ fn lives(options: &Options, report: &mut Report, all: &[Contestant], entries: us
 
 fn empty(options: &Options, report: &mut Report, all: &[Contestant]) {
     for one_far in [false, true] {
-        let what = if one_far {
-            "one timer weeks ahead"
-        } else {
-            "no timer at all"
-        };
+        let what = if one_far { "one timer weeks ahead" } else { "no timer at all" };
         report.head(
             &format!("timers, empty time: {what}"),
             &format!("{} rounds; ns per call", options.rounds),
@@ -272,14 +257,10 @@ fn empty(options: &Options, report: &mut Report, all: &[Contestant]) {
             }
         }
         type Time = fn(&Empty) -> f64;
-        let times: [(&str, Time); 2] = [
-            ("an hour in one call", |empty| empty.hour),
-            ("a millisecond", |empty| empty.milli),
-        ];
+        let times: [(&str, Time); 2] =
+            [("an hour in one call", |empty| empty.hour), ("a millisecond", |empty| empty.milli)];
         for (name, time) in times {
-            let rounds = rounds
-                .iter()
-                .map(|rounds| rounds.iter().map(time).collect());
+            let rounds = rounds.iter().map(|rounds| rounds.iter().map(time).collect());
             let table = Table {
                 name: format!("timers, {what}: {name}"),
                 unit: "ns",

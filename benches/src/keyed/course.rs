@@ -64,15 +64,8 @@ pub enum Op {
 
 impl Op {
     /// Operations of maps, in the order of the tables.
-    pub const MAPS: [Op; 7] = [
-        Op::Grow,
-        Op::Insert,
-        Op::Get,
-        Op::Touch,
-        Op::Replace,
-        Op::Remove,
-        Op::Mixed,
-    ];
+    pub const MAPS: [Op; 7] =
+        [Op::Grow, Op::Insert, Op::Get, Op::Touch, Op::Replace, Op::Remove, Op::Mixed];
 
     /// Operations of queues, in the order of the tables.
     pub const QUEUES: [Op; 5] = [Op::Grow, Op::Insert, Op::Touch, Op::Unchanged, Op::Remove];
@@ -168,16 +161,9 @@ impl Load {
         let walk = |thread: usize| {
             let seed = |turn: usize| ((thread as u64) << 40) + ((turn as u64) << 48);
             let turns = 0..PASS.div_ceil(share);
-            turns
-                .flat_map(|turn| permutation(share, seed(turn)))
-                .collect()
+            turns.flat_map(|turn| permutation(share, seed(turn))).collect()
         };
-        Load {
-            entries: share * threads,
-            threads,
-            kind,
-            walks: (0..threads).map(walk).collect(),
-        }
+        Load { entries: share * threads, threads, kind, walks: (0..threads).map(walk).collect() }
     }
 
     fn share(&self) -> usize {
@@ -248,11 +234,7 @@ impl<K: Key, H: Copy + Default> Worker<K, H> {
             .chain(absent..absent + chunk as u32)
             .chain(load.walks[thread].iter().map(|&at| base + at));
         let steps: Vec<_> = all
-            .map(|entry| Step {
-                key: K::make(u64::from(entry)),
-                entry,
-                handle: H::default(),
-            })
+            .map(|entry| Step { key: K::make(u64::from(entry)), entry, handle: H::default() })
             .collect();
         let passes = |within: Range<usize>, length: usize| -> Vec<Pass> {
             let starts = within.clone().step_by(length);
@@ -263,9 +245,7 @@ impl<K: Key, H: Copy + Default> Worker<K, H> {
         Worker {
             fill: passes(0..share, PASS),
             ring: passes(share..share + chunk + share, chunk),
-            walk: turns
-                .flat_map(|from| passes(from..from + share, PASS))
-                .collect(),
+            walk: turns.flat_map(|from| passes(from..from + share, PASS)).collect(),
             steps,
             absent: 0,
             turn: 0,
@@ -354,13 +334,7 @@ impl Pass {
         Pass {
             values: entries().map(value).sum(),
             mixed: entries()
-                .map(|entry| {
-                    if mixed(entry) == Op::Touch {
-                        1
-                    } else {
-                        value(entry)
-                    }
-                })
+                .map(|entry| if mixed(entry) == Op::Touch { 1 } else { value(entry) })
                 .sum(),
             steps,
         }
@@ -489,11 +463,7 @@ impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
         let absent: usize = self.workers.iter().map(absent).sum();
         let expected = self.load.entries + self.load.threads * self.load.chunk() - absent;
         let live = store.live();
-        assert!(
-            !S::WORKS || live == expected,
-            "{}: {live} live, not {expected}",
-            S::NAME
-        );
+        assert!(!S::WORKS || live == expected, "{}: {live} live, not {expected}", S::NAME);
     }
 }
 
@@ -510,9 +480,7 @@ pub fn run<K: Key, V: Value, S: Store<K, V>>(load: &Load) -> Course {
     let mut lab: Lab<'_, K, V, S> = Lab {
         load,
         time,
-        workers: (0..load.threads)
-            .map(|thread| Worker::new(load, thread))
-            .collect(),
+        workers: (0..load.threads).map(|thread| Worker::new(load, thread)).collect(),
         tallies: [Tally::default(); OPS * 2],
         _values: PhantomData,
     };
@@ -527,24 +495,16 @@ pub fn run<K: Key, V: Value, S: Store<K, V>>(load: &Load) -> Course {
     }
     lab.check_live(&store[0]);
     let cells: &[&[Op]] = match load.kind {
-        Kind::Maps => &[
-            &[Op::Get],
-            &[Op::Touch],
-            &[Op::Replace],
-            &[Op::Mixed],
-            &[Op::Remove, Op::Insert],
-        ],
+        Kind::Maps => {
+            &[&[Op::Get], &[Op::Touch], &[Op::Replace], &[Op::Mixed], &[Op::Remove, Op::Insert]]
+        }
         Kind::Queues => &[&[Op::Touch], &[Op::Unchanged], &[Op::Remove, Op::Insert]],
     };
     for &ops in cells {
         if ops == [Op::Unchanged] {
             lab.level(&store[0]);
         }
-        let orders = if ops == [Op::Mixed] {
-            &Order::ALL[..1]
-        } else {
-            &Order::ALL
-        };
+        let orders = if ops == [Op::Mixed] { &Order::ALL[..1] } else { &Order::ALL };
         for &order in orders {
             lab.cell(&store, ops, order);
         }
@@ -554,10 +514,7 @@ pub fn run<K: Key, V: Value, S: Store<K, V>>(load: &Load) -> Course {
     for order in Order::ALL {
         lab.grow(order);
     }
-    lab.tallies.map(|tally| Took {
-        cpu: tally.cpu / tally.steps,
-        wall: tally.wall / tally.steps,
-    })
+    lab.tallies.map(|tally| Took { cpu: tally.cpu / tally.steps, wall: tally.wall / tally.steps })
 }
 
 impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {

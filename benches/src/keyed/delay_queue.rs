@@ -53,12 +53,7 @@ impl<K: Key, V: Value> Store<K, V> for DelayQueue<K, V> {
         let context = runtime.enter();
         let (timers, start) = (Timers::new(), Instant::now());
         drop(context);
-        DelayQueue {
-            map: DashMap::default(),
-            timers: Mutex::new((timers, 0)),
-            start,
-            runtime,
-        }
+        DelayQueue { map: DashMap::default(), timers: Mutex::new((timers, 0)), start, runtime }
     }
 
     fn on_thread<R>(&self, f: impl FnOnce() -> R) -> R {

@@ -98,11 +98,7 @@ pub fn run<K: Key, V: Value, S: Store<K, V>>(entries: usize, due: Due) -> Expiry
 }
 
 /// As [`run`], with nothing due before `first`. `None` if by the machine's time it was before the store was full.
-#[allow(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap
-)] // seconds, in nanoseconds
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_possible_wrap)] // seconds, in nanoseconds
 fn attempt<K: Key, V: Value, S: Store<K, V>>(
     entries: usize,
     due: Due,
@@ -110,12 +106,7 @@ fn attempt<K: Key, V: Value, S: Store<K, V>>(
 ) -> Option<Expiry> {
     let clock = ManualClock::new();
     let time = Time::Simulated(clock.clone());
-    let store = S::new(&Setup {
-        time: &time,
-        entries,
-        timeout: first,
-        interval: due.step(),
-    });
+    let store = S::new(&Setup { time: &time, entries, timeout: first, interval: due.step() });
     let nanos = |time: Duration| time.as_nanos() as u64;
     let alive = Counted::alive();
     let took = store.on_thread(|| {
@@ -178,11 +169,7 @@ fn attempt<K: Key, V: Value, S: Store<K, V>>(
         }
         took += more;
         assert!(!S::WORKS || store.live() == 0, "{}: immortal", S::NAME);
-        assert!(
-            !S::WORKS || expired == entries,
-            "{}: expired {expired}",
-            S::NAME
-        );
+        assert!(!S::WORKS || expired == entries, "{}: expired {expired}", S::NAME);
         Some(took)
     });
     took.map(|took| Expiry {

@@ -209,14 +209,8 @@ impl Time {
     #[must_use]
     pub fn now(&self) -> Now<'_> {
         match self {
-            Time::Real(clock) => Now {
-                real: Some(clock),
-                told: 0,
-            },
-            Time::Simulated(clock) => Now {
-                real: None,
-                told: clock.now(),
-            },
+            Time::Real(clock) => Now { real: Some(clock), told: 0 },
+            Time::Simulated(clock) => Now { real: None, told: clock.now() },
         }
     }
 }

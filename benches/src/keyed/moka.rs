@@ -109,8 +109,7 @@ impl<K: Key> Store<K, Counted> for MokaEach<K> {
     }
 
     fn insert(&self, key: K, value: Counted, _now: Now<'_>, timeout: u64) -> (Option<u64>, ()) {
-        self.0
-            .insert(key, Timed(value, Duration::from_nanos(timeout)));
+        self.0.insert(key, Timed(value, Duration::from_nanos(timeout)));
         (None, ())
     }
 

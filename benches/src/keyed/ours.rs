@@ -22,17 +22,12 @@ impl<K: Key, V: Value> Store<K, V> for Map<K, V> {
     type Handle = ();
 
     fn new(setup: &Setup<'_>) -> Self {
-        let builder = ExpiringMap::builder()
-            .time_to_live(setup.timeout)
-            .interval(setup.interval);
+        let builder = ExpiringMap::builder().time_to_live(setup.timeout).interval(setup.interval);
         let map = match setup.time {
             Time::Real(_) => builder.build(),
             Time::Simulated(clock) => builder.clock(clock.clone()).build_manual(),
         };
-        Map {
-            map: map.expect("valid settings"),
-            timeout: setup.timeout,
-        }
+        Map { map: map.expect("valid settings"), timeout: setup.timeout }
     }
 
     #[inline]

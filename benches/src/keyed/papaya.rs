@@ -40,16 +40,11 @@ impl<K: Key, V: Value> Store<K, V> for Papaya<K, V> {
         let now = now.get();
         let renew = |(value, deadline): &(V, u64)| {
             // An entry that has expired keeps its deadline.
-            let deadline = if *deadline > now {
-                now + timeout
-            } else {
-                *deadline
-            };
+            let deadline = if *deadline > now { now + timeout } else { *deadline };
             (value.clone(), deadline)
         };
         let map = self.0.pin();
-        map.update(key.clone(), renew)
-            .is_some_and(|&(_, at)| at > now)
+        map.update(key.clone(), renew).is_some_and(|&(_, at)| at > now)
     }
 
     #[inline]

@@ -62,10 +62,7 @@ impl<K: Key, V: Value> Store<K, V> for Sharded<K, V> {
                 serial: 0,
             }))
         };
-        Sharded {
-            shards: (0..SHARDS).map(shard).collect(),
-            hasher: Hasher::default(),
-        }
+        Sharded { shards: (0..SHARDS).map(shard).collect(), hasher: Hasher::default() }
     }
 
     #[inline]
@@ -76,11 +73,8 @@ impl<K: Key, V: Value> Store<K, V> for Sharded<K, V> {
         let Shard { table, due, serial } = &mut *shard;
         *serial += 1;
         let place = (deadline, *serial);
-        let found = table.entry(
-            hash,
-            |entry| entry.key == key,
-            |entry| self.hasher.hash_one(&entry.key),
-        );
+        let found =
+            table.entry(hash, |entry| entry.key == key, |entry| self.hasher.hash_one(&entry.key));
         let old = match found {
             Found::Vacant(vacant) => {
                 due.insert(place, key.clone());
@@ -160,9 +154,6 @@ impl<K: Key, V: Value> Store<K, V> for Sharded<K, V> {
     }
 
     fn live(&self) -> usize {
-        self.shards
-            .iter()
-            .map(|shard| lock(shard).table.len())
-            .sum()
+        self.shards.iter().map(|shard| lock(shard).table.len()).sum()
     }
 }

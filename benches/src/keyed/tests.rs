@@ -11,12 +11,8 @@ fn story<K: Key, V: Value, S: Store<K, V>>() {
     let interval = u64::try_from(INTERVAL.as_nanos()).unwrap();
     let clock = ManualClock::new();
     let time = Time::Simulated(clock.clone());
-    let store = S::new(&Setup {
-        time: &time,
-        entries: KEYS,
-        timeout: INTERVAL * 50,
-        interval: INTERVAL,
-    });
+    let store =
+        S::new(&Setup { time: &time, entries: KEYS, timeout: INTERVAL * 50, interval: INTERVAL });
     let has_values = size_of::<V>() != 0;
     // For each key, in which interval it is due, and how to renew it.
     let mut live: Vec<Option<(u64, S::Handle)>> = vec![None; KEYS];

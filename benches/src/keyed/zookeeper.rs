@@ -60,9 +60,7 @@ impl<K: Key, V> ZooKeeper<K, V> {
 
     /// Until the next expiration.
     fn wait_time(&self, now: u64) -> u64 {
-        self.next_expiration
-            .load(Ordering::Acquire)
-            .saturating_sub(now)
+        self.next_expiration.load(Ordering::Acquire).saturating_sub(now)
     }
 
     fn poll(&self, now: u64) -> Option<DashSet<K, Hasher>> {

@@ -93,9 +93,7 @@ pub trait Peer: Sync + Send + Sized + 'static {
     /// The edges of a group of trees are done with. Returns how many trees that completed.
     #[inline]
     fn ack_many(&self, acks: &[(Self::Id, u64)]) -> usize {
-        acks.iter()
-            .map(|&(id, edge)| usize::from(self.ack(id, edge)))
-            .sum()
+        acks.iter().map(|&(id, edge)| usize::from(self.ack(id, edge))).sum()
     }
 
     /// Waits, with a deadline, until what growing has left to do in the background is done.

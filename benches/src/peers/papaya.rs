@@ -74,8 +74,6 @@ impl Peer for Papaya {
     #[inline]
     fn ack_many(&self, acks: &[(u64, u64)]) -> usize {
         let map = self.0.pin();
-        acks.iter()
-            .map(|&(id, edge)| usize::from(ack(&map, id, edge)))
-            .sum()
+        acks.iter().map(|&(id, edge)| usize::from(ack(&map, id, edge))).sum()
     }
 }

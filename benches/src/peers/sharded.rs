@@ -24,9 +24,7 @@ impl Sharded {
     /// Neither the low bits, which are the place in the table, nor the top seven, which are its tag.
     #[inline]
     fn shard(&self, hash: u64) -> MutexGuard<'_, HashTable<Tree>> {
-        self.shards[(hash >> 48) as usize % SHARDS]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shards[(hash >> 48) as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -50,11 +48,8 @@ impl Peer for Sharded {
     fn begin(&self, _at: usize, (key, xor, owner): New) -> u64 {
         let hash = self.hasher.hash_one(key);
         let mut shard = self.shard(hash);
-        let entry = shard.entry(
-            hash,
-            |tree| tree.key == key,
-            |tree| self.hasher.hash_one(tree.key),
-        );
+        let entry =
+            shard.entry(hash, |tree| tree.key == key, |tree| self.hasher.hash_one(tree.key));
         match entry {
             Entry::Vacant(place) => place.insert(Tree { key, xor, owner }),
             Entry::Occupied(_) => panic!("in flight already"),
@@ -81,12 +76,7 @@ impl Peer for Sharded {
         Some(
             self.shards
                 .iter()
-                .map(|shard| {
-                    shard
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .capacity()
-                })
+                .map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).capacity())
                 .sum(),
         )
     }

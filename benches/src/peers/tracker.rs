@@ -12,11 +12,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(30);
 const MANY: usize = 20_000_000;
 
 fn tracker(in_flight: usize) -> AckTracker {
-    let timeout = if in_flight > MANY {
-        TIMEOUT * 40
-    } else {
-        TIMEOUT
-    };
+    let timeout = if in_flight > MANY { TIMEOUT * 40 } else { TIMEOUT };
     AckTracker::builder()
         .timeout(timeout)
         .on_outcome(|outcome: &Outcome| finished(outcome.owner))
@@ -69,9 +65,7 @@ impl Peer for Issued {
 
     #[inline]
     fn begin(&self, _at: usize, (_, xor, owner): New) -> Root {
-        self.0
-            .issue(xor, owner)
-            .unwrap_or_else(|error| refused(error))
+        self.0.issue(xor, owner).unwrap_or_else(|error| refused(error))
     }
 
     #[inline]
@@ -99,8 +93,7 @@ impl Peer for Issued {
     #[inline]
     fn ack_many(&self, acks: &[(Root, u64)]) -> usize {
         let mut done = 0;
-        self.0
-            .ack_batch(acks, |_, ack| done += usize::from(completed(ack)));
+        self.0.ack_batch(acks, |_, ack| done += usize::from(completed(ack)));
         done
     }
 
@@ -169,8 +162,7 @@ impl Peer for Chosen {
     #[inline]
     fn ack_many(&self, acks: &[(u64, u64)]) -> usize {
         let mut done = 0;
-        self.0
-            .ack_batch(acks, |_, ack| done += usize::from(completed(ack)));
+        self.0.ack_batch(acks, |_, ack| done += usize::from(completed(ack)));
         done
     }
 

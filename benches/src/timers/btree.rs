@@ -14,10 +14,7 @@ impl Timers for BTree {
     type Id = (u64, u64);
 
     fn with<R>(f: impl FnOnce(Self) -> R) -> R {
-        f(BTree {
-            timers: BTreeMap::new(),
-            next: 0,
-        })
+        f(BTree { timers: BTreeMap::new(), next: 0 })
     }
 
     #[inline]

@@ -51,10 +51,7 @@ pub struct DelayQueue {
 }
 
 fn paused() -> Rc<Runtime> {
-    let runtime = Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build();
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     Rc::new(runtime.expect("a runtime without threads or I/O"))
 }
 

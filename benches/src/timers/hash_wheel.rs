@@ -48,11 +48,7 @@ impl Timers for HashWheel {
     type Id = u64;
 
     fn with<R>(f: impl FnOnce(Self) -> R) -> R {
-        f(HashWheel {
-            wheel: QuadWheelWithOverflow::new(),
-            now: 0,
-            next: 0,
-        })
+        f(HashWheel { wheel: QuadWheelWithOverflow::new(), now: 0, next: 0 })
     }
 
     #[inline]

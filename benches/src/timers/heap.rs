@@ -48,12 +48,7 @@ impl Timers for Heap {
     type Id = (u32, u32);
 
     fn with<R>(f: impl FnOnce(Self) -> R) -> R {
-        f(Heap {
-            heap: BinaryHeap::new(),
-            places: Vec::new(),
-            free: END,
-            live: 0,
-        })
+        f(Heap { heap: BinaryHeap::new(), places: Vec::new(), free: END, live: 0 })
     }
 
     #[inline]
@@ -63,11 +58,7 @@ impl Timers for Heap {
         let at = self.free;
         if at == END {
             let at = self.places.len() as u32;
-            self.places.push(Place {
-                value,
-                generation: 1,
-                next_free: END,
-            });
+            self.places.push(Place { value, generation: 1, next_free: END });
             return self.push(deadline, at, 1);
         }
         let place = &mut self.places[at as usize];

@@ -11,19 +11,11 @@ use std::time::Duration;
 fn main() -> Result<(), Box<dyn Error>> {
     let second = Duration::from_secs(1);
     let clock = ManualClock::new();
-    let sessions = SessionTracker::builder()
-        .interval(second * 2)
-        .clock(clock.clone())
-        .build()?;
+    let sessions = SessionTracker::builder().interval(second * 2).clock(clock.clone()).build()?;
     let renews = sessions.create(second * 10, 1)?;
     let silent = sessions.create(second * 10, 2)?;
     let leaves = sessions.create(second * 10, 3)?;
-    println!(
-        " 0 s: created: {}, {}, {}",
-        renews.id(),
-        silent.id(),
-        leaves.id()
-    );
+    println!(" 0 s: created: {}, {}, {}", renews.id(), silent.id(), leaves.id());
     for now in (3..=15).step_by(3) {
         clock.advance(second * 3);
         sessions.touch_by(&renews)?;

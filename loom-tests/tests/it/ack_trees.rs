@@ -260,10 +260,9 @@ fn s05_duplicate_ack_before_completion() {
         rig.pass(11);
         let after = rig.outcomes(root);
         match last {
-            Ok(Ack::Completed) => assert_eq!(
-                (before, after.as_slice()),
-                (vec![Reason::Acked], &[Reason::Acked][..])
-            ),
+            Ok(Ack::Completed) => {
+                assert_eq!((before, after.as_slice()), (vec![Reason::Acked], &[Reason::Acked][..]))
+            }
             Ok(Ack::Pending) => {
                 assert_eq!(duplicate, Ok(Ack::Pending));
                 assert!(before.is_empty() && timed_out(&after), "{after:?}");
@@ -289,22 +288,16 @@ fn s06_replay_under_the_same_root() {
         let second = rig.tracker.issue(3, 20).unwrap();
         let late = late.join().unwrap();
         match failed {
-            Ok(Done::Now) => assert_eq!(
-                rig.outcomes(first),
-                [Reason::Failed { by: None }],
-                "{late:?}"
-            ),
+            Ok(Done::Now) => {
+                assert_eq!(rig.outcomes(first), [Reason::Failed { by: None }], "{late:?}")
+            }
             Err(AckError::NotLive) => {
                 assert_eq!(late, Ok(Ack::Completed));
                 assert_eq!(rig.outcomes(first), [Reason::Acked]);
             }
             other => panic!("{other:?}"),
         }
-        assert_eq!(
-            rig.outcomes(second),
-            [],
-            "attempt 2 was ended by attempt 1's ack"
-        );
+        assert_eq!(rig.outcomes(second), [], "attempt 2 was ended by attempt 1's ack");
         assert_eq!(
             rig.tracker.ack(second, 3),
             Ok(Ack::Completed),
@@ -338,16 +331,9 @@ fn s06_late_fail_and_reset_of_an_earlier_attempt() {
             "{acked:?} {failed:?}"
         );
         assert_eq!(rig.outcomes(first).len(), 1);
-        assert_eq!(
-            rig.outcomes(second),
-            [],
-            "attempt 2 was failed by attempt 1's fail"
-        );
+        assert_eq!(rig.outcomes(second), [], "attempt 2 was failed by attempt 1's fail");
         rig.pass(11);
-        assert!(
-            timed_out(&rig.outcomes(second)),
-            "attempt 2 was renewed by attempt 1's reset"
-        );
+        assert!(timed_out(&rig.outcomes(second)), "attempt 2 was renewed by attempt 1's reset");
     });
 }
 
@@ -565,11 +551,7 @@ fn s10_merge_against_fail_and_ack() {
         rig.pass(11);
         rig.pass(11);
         assert_eq!(rig.outcomes(1).len(), 1, "{acked:?} {failed:?} {before:?}");
-        assert_eq!(
-            before.len(),
-            1,
-            "acked or failed, so it has ended: {acked:?} {failed:?}"
-        );
+        assert_eq!(before.len(), 1, "acked or failed, so it has ended: {acked:?} {failed:?}");
         assert_eq!(rig.told()[0].owner, 10);
         // What came after the end looks like an early arrival, and was one entry at most.
         assert!(held <= 1);
@@ -593,10 +575,7 @@ fn s10_merge_against_the_last_ack() {
         let init = thread::spawn(move || other.tracker.init(1, 3 ^ 5, 10));
         let acked = rig.tracker.ack(1, 5);
         assert_eq!(init.join().unwrap(), Ok(()));
-        assert!(
-            matches!(acked, Ok(Ack::Completed | Ack::Pending | Ack::Held)),
-            "{acked:?}"
-        );
+        assert!(matches!(acked, Ok(Ack::Completed | Ack::Pending | Ack::Held)), "{acked:?}");
         assert_eq!(rig.outcomes(1), [Reason::Acked]);
         assert_eq!(rig.told()[0].owner, 10);
         assert!(rig.tracker.is_empty());
@@ -636,10 +615,7 @@ fn s12_late_reset() {
         let a = thread::spawn(move || other.tracker.reset_timeout_to(root, longer));
         assert_eq!(rig.tracker.ack(root, 3), Ok(Ack::Completed));
         let reset = a.join().unwrap();
-        assert!(
-            matches!(reset, Ok(Done::Now) | Err(AckError::NotLive)),
-            "{reset:?}"
-        );
+        assert!(matches!(reset, Ok(Done::Now) | Err(AckError::NotLive)), "{reset:?}");
         assert!(rig.tracker.is_empty(), "the reset created an entry");
         rig.pass(30);
         assert_eq!(rig.outcomes(root), [Reason::Acked]);
@@ -652,10 +628,7 @@ fn s14_one_tick_delivered_twice() {
     model("s14_one_tick_delivered_twice", || {
         let rig = Rig::new();
         let soon = rig.tracker.issue_with(3, 10, Timeout::After(TICK)).unwrap();
-        let later = rig
-            .tracker
-            .issue_with(3, 11, Timeout::After(TICK * 2))
-            .unwrap();
+        let later = rig.tracker.issue_with(3, 11, Timeout::After(TICK * 2)).unwrap();
         rig.clock.advance(TICK);
         let other = rig.clone();
         let a = thread::spawn(move || {
@@ -714,10 +687,7 @@ fn w06_init_merges_into_its_own_entry() {
         );
         assert_eq!(rig.tracker.ack(2, 9), Ok(Ack::Completed));
         rig.pass(10);
-        assert_eq!(
-            (rig.outcomes(1).len(), rig.outcomes(2)),
-            (1, vec![Reason::Acked])
-        );
+        assert_eq!((rig.outcomes(1).len(), rig.outcomes(2)), (1, vec![Reason::Acked]));
     });
 }
 
@@ -737,26 +707,12 @@ fn w14_stale_share() {
         assert_eq!(again, Ok(()));
         if late != Ok(Ack::Completed) {
             // It took effect on attempt 1, or on none: attempt 2 has its edge open.
-            assert_eq!(
-                rig.outcomes(1),
-                [Reason::Failed { by: None }],
-                "{ended:?} {late:?}"
-            );
-            assert_eq!(
-                rig.tracker.ack(1, 3),
-                Ok(Ack::Completed),
-                "{ended:?} {late:?}"
-            );
+            assert_eq!(rig.outcomes(1), [Reason::Failed { by: None }], "{ended:?} {late:?}");
+            assert_eq!(rig.tracker.ack(1, 3), Ok(Ack::Completed), "{ended:?} {late:?}");
         }
         rig.pass(11);
         assert_eq!(rig.outcomes(1).len(), 2, "{ended:?} {late:?}");
-        assert_eq!(
-            rig.outcomes(1)
-                .iter()
-                .filter(|reason| **reason == Reason::Acked)
-                .count(),
-            1
-        );
+        assert_eq!(rig.outcomes(1).iter().filter(|reason| **reason == Reason::Acked).count(), 1);
     });
 }
 
@@ -807,11 +763,7 @@ fn w14_refused_before_it_is_published() {
         let (late, rival) = (late.join().unwrap(), rival.join().unwrap());
         let begun = 1 + usize::from(again.is_ok()) + usize::from(rival.is_ok());
         rig.pass(11);
-        assert_eq!(
-            rig.outcomes(1).len(),
-            begun,
-            "{ended:?} {again:?} {late:?} {rival:?}"
-        );
+        assert_eq!(rig.outcomes(1).len(), begun, "{ended:?} {again:?} {late:?} {rival:?}");
         assert!(rig.tracker.is_empty());
     });
 }
@@ -830,9 +782,7 @@ fn an_early_ack_beside_a_root_of_the_same_hash() {
         let &(first, second) = ALIKE.get_or_init(|| {
             let mut seen = HashMap::new();
             let alike = |key| Some((seen.insert(rig.tracker.hash_of(key), key)?, key));
-            (1..)
-                .find_map(alike)
-                .expect("a key that is like an earlier one")
+            (1..).find_map(alike).expect("a key that is like an earlier one")
         });
         rig.tracker.init(first, 3, 10).unwrap();
         rig.tracker.issue(7, 0).unwrap();

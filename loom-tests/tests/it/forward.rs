@@ -26,10 +26,7 @@ impl Rig {
         let clock = ManualClock::new();
         let builder = ExpiringMap::builder().interval(TICK).shards(1).seed(7);
         let builder = settings(builder.clock(clock.clone()));
-        Rig {
-            map: Arc::new(builder.build_manual().unwrap()),
-            clock,
-        }
+        Rig { map: Arc::new(builder.build_manual().unwrap()), clock }
     }
 
     fn grown(keys: [u64; 3], ticks: u32) -> Self {

@@ -14,10 +14,7 @@ use std::sync::{Arc, Mutex};
 
 fn one_of_two(a: Inserted, b: Inserted) {
     assert!(
-        matches!(
-            (a, b),
-            (Inserted::Done, Inserted::Found) | (Inserted::Found, Inserted::Done)
-        ),
+        matches!((a, b), (Inserted::Done, Inserted::Found) | (Inserted::Found, Inserted::Done)),
         "{a:?} {b:?}"
     );
 }
@@ -322,10 +319,7 @@ fn w13_reserved_is_not_glanced_at() {
         let b = index.insert(5, 1, EITHER);
         one_of_two(a.join().unwrap(), b);
         let (seen, published) = (seen.join().unwrap(), all(&index, 5));
-        assert!(
-            seen.into_iter().all(|seen| published == [seen]),
-            "{seen:?} {published:?}"
-        );
+        assert!(seen.into_iter().all(|seen| published == [seen]), "{seen:?} {published:?}");
     });
 }
 
@@ -480,11 +474,7 @@ fn limbo_the_same_key_again() {
         });
         index.carry(8);
         assert_eq!(a.join().unwrap(), Inserted::Done);
-        let expected = if limbo.lock().unwrap().is_empty() {
-            1
-        } else {
-            2
-        };
+        let expected = if limbo.lock().unwrap().is_empty() { 1 } else { 2 };
         assert_eq!(all(&index, 5), [expected]);
         index.carry(100);
         assert_eq!(all(&index, 5), [expected]);

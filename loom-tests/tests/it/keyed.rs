@@ -226,12 +226,8 @@ fn m2_two_inserts_of_a_fresh_key() {
 
 /// A queue of one shard.
 fn queue(clock: &ManualClock) -> Arc<ExpiryQueue<u64>> {
-    let queue = ExpiryQueue::builder()
-        .interval(TICK)
-        .shards(1)
-        .seed(7)
-        .clock(clock.clone())
-        .build();
+    let queue =
+        ExpiryQueue::builder().interval(TICK).shards(1).seed(7).clock(clock.clone()).build();
     Arc::new(queue.unwrap())
 }
 

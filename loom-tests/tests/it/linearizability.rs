@@ -110,13 +110,8 @@ impl Program {
             &[Op::Fail(Object::Chosen)],
             &[Op::Init(3 ^ 5), Op::Ack(Object::Chosen, 3)],
         ]);
-        let lengths = random.one_of(&[
-            [1, 1, 0].as_slice(),
-            &[2, 1, 0],
-            &[2, 2, 0],
-            &[3, 1, 0],
-            &[1, 1, 1],
-        ]);
+        let lengths =
+            random.one_of(&[[1, 1, 0].as_slice(), &[2, 1, 0], &[2, 2, 0], &[3, 1, 0], &[1, 1, 1]]);
         // Most programs are about one object, or nothing would meet.
         let objects = random.one_of(&[
             [Object::Chosen].as_slice(),
@@ -127,16 +122,9 @@ impl Program {
         let threads = lengths
             .iter()
             .filter(|length| **length > 0)
-            .map(|length| {
-                (0..*length)
-                    .map(|_| Op::generate(&mut random, objects))
-                    .collect()
-            })
+            .map(|length| (0..*length).map(|_| Op::generate(&mut random, objects)).collect())
             .collect();
-        Program {
-            setup: setup.to_vec(),
-            threads,
-        }
+        Program { setup: setup.to_vec(), threads }
     }
 }
 
@@ -207,12 +195,7 @@ impl Op {
                 Answer::Ok
             }
         };
-        Seen {
-            op: self,
-            answer,
-            began,
-            ended: rig.tick(),
-        }
+        Seen { op: self, answer, began, ended: rig.tick() }
     }
 }
 
@@ -254,23 +237,10 @@ struct Place {
 
 fn step(object: Object, state: State, seen: &Seen) -> Vec<Step> {
     let due = seen.began + TIMEOUT;
-    let gone = if object == Object::Issued {
-        State::Ended
-    } else {
-        State::Absent
-    };
-    let plain = |state, answer| Step {
-        state,
-        answer: Some(answer),
-        closing: false,
-        end: None,
-    };
-    let ending = |end, answer| Step {
-        state: gone,
-        answer: Some(answer),
-        closing: false,
-        end: Some(end),
-    };
+    let gone = if object == Object::Issued { State::Ended } else { State::Absent };
+    let plain = |state, answer| Step { state, answer: Some(answer), closing: false, end: None };
+    let ending =
+        |end, answer| Step { state: gone, answer: Some(answer), closing: false, end: Some(end) };
     let mut steps = Vec::new();
     // Of a chosen root it may be that the operation found it ending: it does nothing then.
     if object == Object::Chosen && seen.answer == Answer::NotLive {
@@ -301,75 +271,30 @@ fn step(object: Object, state: State, seen: &Seen) -> Vec<Step> {
             let word = word ^ xor;
             let closing = word == 0;
             let answer = (!closing).then_some(Answer::Ok);
-            steps.push(Step {
-                state: State::Live { word, due },
-                answer,
-                closing,
-                end: None,
-            });
+            steps.push(Step { state: State::Live { word, due }, answer, closing, end: None });
         }
         (Op::Init(_), State::Live { .. }) => steps.push(plain(state, Answer::Duplicate)),
         (Op::Ack(_, xor), State::Absent) => {
-            steps.push(plain(
-                State::Early {
-                    word: xor,
-                    failed: false,
-                    due,
-                },
-                Answer::Counted,
-            ));
+            steps.push(plain(State::Early { word: xor, failed: false, due }, Answer::Counted));
         }
         (Op::Ack(_, xor), State::Early { word, failed, due }) => {
-            steps.push(plain(
-                State::Early {
-                    word: word ^ xor,
-                    failed,
-                    due,
-                },
-                Answer::Counted,
-            ));
+            steps.push(plain(State::Early { word: word ^ xor, failed, due }, Answer::Counted));
         }
         (Op::Ack(_, xor), State::Live { word, due }) => {
             let word = word ^ xor;
             let closing = word == 0;
             let answer = (!closing).then_some(Answer::Counted);
-            steps.push(Step {
-                state: State::Live { word, due },
-                answer,
-                closing,
-                end: None,
-            });
+            steps.push(Step { state: State::Live { word, due }, answer, closing, end: None });
         }
         (Op::Fail(_), State::Absent) => {
-            steps.push(plain(
-                State::Early {
-                    word: 0,
-                    failed: true,
-                    due,
-                },
-                Answer::Held,
-            ));
+            steps.push(plain(State::Early { word: 0, failed: true, due }, Answer::Held));
         }
         (Op::Fail(_), State::Early { word, due, .. }) => {
-            steps.push(plain(
-                State::Early {
-                    word,
-                    failed: true,
-                    due,
-                },
-                Answer::Held,
-            ));
+            steps.push(plain(State::Early { word, failed: true, due }, Answer::Held));
         }
         (Op::Fail(_), State::Live { .. }) => steps.push(ending(End::Failed, Answer::Now)),
         (Op::Reset(_), State::Absent) => {
-            steps.push(plain(
-                State::Early {
-                    word: 0,
-                    failed: false,
-                    due,
-                },
-                Answer::Held,
-            ));
+            steps.push(plain(State::Early { word: 0, failed: false, due }, Answer::Held));
         }
         (Op::Reset(_), State::Early { word, failed, .. }) => {
             steps.push(plain(State::Early { word, failed, due }, Answer::Held));
@@ -383,11 +308,8 @@ fn step(object: Object, state: State, seen: &Seen) -> Vec<Step> {
 
 /// Whether some order of the operations gives these answers and these ends.
 fn explained(object: Object, initial: State, threads: &[Vec<Seen>], told: &[End]) -> bool {
-    let mut open = vec![Place {
-        state: initial,
-        done: vec![(0, false); threads.len()],
-        ends: Vec::new(),
-    }];
+    let mut open =
+        vec![Place { state: initial, done: vec![(0, false); threads.len()], ends: Vec::new() }];
     let mut known = HashSet::new();
     while let Some(place) = open.pop() {
         if !known.insert(place.clone()) {
@@ -409,21 +331,11 @@ fn explained(object: Object, initial: State, threads: &[Vec<Seen>], told: &[End]
             };
             if closing {
                 // The second half of a completion.
-                let gone = if object == Object::Issued {
-                    State::Ended
-                } else {
-                    State::Absent
-                };
-                let won = if matches!(seen.op, Op::Init(_)) {
-                    Answer::Ok
-                } else {
-                    Answer::Completed
-                };
-                let lost = if matches!(seen.op, Op::Init(_)) {
-                    Answer::Ok
-                } else {
-                    Answer::NotLive
-                };
+                let gone = if object == Object::Issued { State::Ended } else { State::Absent };
+                let won =
+                    if matches!(seen.op, Op::Init(_)) { Answer::Ok } else { Answer::Completed };
+                let lost =
+                    if matches!(seen.op, Op::Init(_)) { Answer::Ok } else { Answer::NotLive };
                 if matches!(place.state, State::Live { .. }) && seen.answer == won {
                     go(gone, Some(End::Acked), (done + 1, false));
                 }
@@ -462,11 +374,7 @@ fn explained(object: Object, initial: State, threads: &[Vec<Seen>], told: &[End]
 fn check(program: &Program) {
     let rig = Rig::new();
     let issued = rig.tracker.issue(3 ^ 5, 2).unwrap();
-    let setup: Vec<Seen> = program
-        .setup
-        .iter()
-        .map(|op| op.run(&rig, issued))
-        .collect();
+    let setup: Vec<Seen> = program.setup.iter().map(|op| op.run(&rig, issued)).collect();
     let handles: Vec<_> = program.threads[1..]
         .iter()
         .map(|ops| {
@@ -476,39 +384,23 @@ fn check(program: &Program) {
             })
         })
         .collect();
-    let mut threads = vec![program.threads[0]
-        .iter()
-        .map(|op| op.run(&rig, issued))
-        .collect::<Vec<_>>()];
+    let mut threads =
+        vec![program.threads[0].iter().map(|op| op.run(&rig, issued)).collect::<Vec<_>>()];
     threads.extend(handles.into_iter().map(|handle| handle.join().unwrap()));
     rig.pass(11);
     rig.pass(11);
-    assert!(
-        rig.tracker.is_empty(),
-        "{program:?}: something is left: {threads:?}"
-    );
+    assert!(rig.tracker.is_empty(), "{program:?}: something is left: {threads:?}");
     for (object, root, initial) in [
-        (
-            Object::Issued,
-            RootId::Issued(issued),
-            State::Live {
-                word: 3 ^ 5,
-                due: TIMEOUT,
-            },
-        ),
+        (Object::Issued, RootId::Issued(issued), State::Live { word: 3 ^ 5, due: TIMEOUT }),
         (Object::Chosen, RootId::Chosen(KEY), State::Absent),
     ] {
         let about = |seen: &[Seen]| -> Vec<Seen> {
-            seen.iter()
-                .filter(|seen| seen.op.is_about(object))
-                .copied()
-                .collect()
+            seen.iter().filter(|seen| seen.op.is_about(object)).copied().collect()
         };
         let mut histories: Vec<Vec<Seen>> = threads.iter().map(|thread| about(thread)).collect();
         // The setup comes before everything, so it is the beginning of the first thread, and of the others too.
-        let initial = about(&setup)
-            .iter()
-            .fold(initial, |state, seen| step(object, state, seen)[0].state);
+        let initial =
+            about(&setup).iter().fold(initial, |state, seen| step(object, state, seen)[0].state);
         histories.retain(|history| !history.is_empty());
         let mut told: Vec<End> = rig
             .outcomes(root)
@@ -559,16 +451,8 @@ fn generated_programs_of_odd_seeds() {
 /// The checker itself: it explains what is right, and not what is wrong.
 #[test]
 fn the_checker_tells_right_from_wrong() {
-    let seen = |op, answer| Seen {
-        op,
-        answer,
-        began: 0,
-        ended: 0,
-    };
-    let live = State::Live {
-        word: 3,
-        due: TIMEOUT,
-    };
+    let seen = |op, answer| Seen { op, answer, began: 0, ended: 0 };
+    let live = State::Live { word: 3, due: TIMEOUT };
     let ack = |answer| vec![seen(Op::Ack(Object::Issued, 3), answer)];
     let fail = |answer| vec![seen(Op::Fail(Object::Issued), answer)];
     let object = Object::Issued;
@@ -578,18 +462,8 @@ fn the_checker_tells_right_from_wrong() {
         &[ack(Answer::Completed), fail(Answer::NotLive)],
         &[End::Acked]
     ));
-    assert!(explained(
-        object,
-        live,
-        &[ack(Answer::NotLive), fail(Answer::Now)],
-        &[End::Failed]
-    ));
-    assert!(!explained(
-        object,
-        live,
-        &[ack(Answer::Completed), fail(Answer::Now)],
-        &[End::Acked]
-    ));
+    assert!(explained(object, live, &[ack(Answer::NotLive), fail(Answer::Now)], &[End::Failed]));
+    assert!(!explained(object, live, &[ack(Answer::Completed), fail(Answer::Now)], &[End::Acked]));
     assert!(!explained(
         object,
         live,
@@ -608,10 +482,5 @@ fn the_checker_tells_right_from_wrong() {
         &[ack(Answer::Completed), ack(Answer::Completed)],
         &[End::Acked]
     ));
-    assert!(!explained(
-        object,
-        live,
-        &[vec![seen(Op::Poll(1), Answer::Polled)]],
-        &[]
-    ));
+    assert!(!explained(object, live, &[vec![seen(Op::Poll(1), Answer::Polled)]], &[]));
 }

@@ -43,11 +43,7 @@ impl Rig {
             .listener_thread(1, WhenFull::Spill)
             .build_manual()
             .unwrap();
-        let rig = Rig {
-            map: Arc::new(map),
-            told,
-            dropped: Arc::new(AtomicUsize::new(0)),
-        };
+        let rig = Rig { map: Arc::new(map), told, dropped: Arc::new(AtomicUsize::new(0)) };
         assert!(rig.map.insert(1, rig.value(10)).unwrap().is_none());
         rig
     }
@@ -81,9 +77,7 @@ type Ends = fn(&Rig) -> Ended<'_, u64, Counted>;
 /// The slot of a replaced value is forwarded: its lease has a link.
 const ENDS: [(&str, Ends); 2] = [
     ("removed", |rig| rig.map.remove(&1).unwrap()),
-    ("replaced", |rig| {
-        rig.map.insert(1, rig.value(20)).unwrap().unwrap()
-    }),
+    ("replaced", |rig| rig.map.insert(1, rig.value(20)).unwrap().unwrap()),
 ];
 
 /// Two holders of an ended slot let go of it at the same time: the caller, to which the call has returned the entry, and the listener
@@ -110,18 +104,15 @@ fn two_holders_let_go() {
 #[test]
 fn a_value_taken_out_beside_its_listener() {
     for (what, ends) in ENDS {
-        model(
-            &format!("a_value_taken_out_beside_its_listener, {what}"),
-            move || {
-                let rig = Rig::new();
-                let listener = rig.clone();
-                let ended = ends(&rig);
-                let a = thread::spawn(move || assert!(listener.map.deliver_next()));
-                drop(ended.into_value());
-                a.join().unwrap();
-                rig.check();
-            },
-        );
+        model(&format!("a_value_taken_out_beside_its_listener, {what}"), move || {
+            let rig = Rig::new();
+            let listener = rig.clone();
+            let ended = ends(&rig);
+            let a = thread::spawn(move || assert!(listener.map.deliver_next()));
+            drop(ended.into_value());
+            a.join().unwrap();
+            rig.check();
+        });
     }
 }
 
@@ -144,27 +135,21 @@ fn an_end_beside_the_end_of_the_listener_thread() {
 /// told that end itself when it ends.
 #[test]
 fn an_end_before_a_shutdown_beside_one_that_overtakes_it() {
-    model(
-        "an_end_before_a_shutdown_beside_one_that_overtakes_it",
-        || {
-            let rig = Rig::new();
-            assert!(rig.map.insert(2, rig.value(20)).unwrap().is_none());
-            drop(rig.map.remove(&1));
-            let other = rig.clone();
-            stop_at(|step| step == "over");
-            let a = thread::spawn(move || {
-                other.map.finish_listener();
-                assert!(
-                    other.told().contains(&(10, Cause::Removed)),
-                    "it goes before"
-                );
-            });
-            drop(rig.map.remove(&2));
-            a.join().unwrap();
-            stop_at(|_| false);
-            let mut told = rig.told();
-            told.sort_unstable_by_key(|&(value, _)| value);
-            assert_eq!(told, [(10, Cause::Removed), (20, Cause::Removed)]);
-        },
-    );
+    model("an_end_before_a_shutdown_beside_one_that_overtakes_it", || {
+        let rig = Rig::new();
+        assert!(rig.map.insert(2, rig.value(20)).unwrap().is_none());
+        drop(rig.map.remove(&1));
+        let other = rig.clone();
+        stop_at(|step| step == "over");
+        let a = thread::spawn(move || {
+            other.map.finish_listener();
+            assert!(other.told().contains(&(10, Cause::Removed)), "it goes before");
+        });
+        drop(rig.map.remove(&2));
+        a.join().unwrap();
+        stop_at(|_| false);
+        let mut told = rig.told();
+        told.sort_unstable_by_key(|&(value, _)| value);
+        assert_eq!(told, [(10, Cause::Removed), (20, Cause::Removed)]);
+    });
 }

@@ -220,9 +220,7 @@ fn a_value_is_removed_by_its_identity() {
     });
     large("a_value_is_removed_by_its_identity, replaced", || {
         let rig = with(live(10));
-        let Entry::Occupied(entry) = rig.map.entry(1) else {
-            panic!("it is there")
-        };
+        let Entry::Occupied(entry) = rig.map.entry(1) else { panic!("it is there") };
         let other = rig.clone();
         let a = thread::spawn(move || other.map.insert(1, 20).unwrap().map(|old| *old.value()));
         let removed = entry.remove().map(|ended| *ended.value());

@@ -113,9 +113,8 @@ fn a_chunk_that_is_left_goes_back() {
     model("a_chunk_that_is_left_goes_back", || {
         let rig = Rig::new();
         // This thread's roots fill several chunks, and end: it sits in the last one.
-        let roots: Vec<_> = (0..6 * CHUNK)
-            .map(|owner| rig.tracker.issue(3, owner.into()).unwrap())
-            .collect();
+        let roots: Vec<_> =
+            (0..6 * CHUNK).map(|owner| rig.tracker.issue(3, owner.into()).unwrap()).collect();
         for root in roots {
             assert_eq!(rig.tracker.ack(root, 3), Ok(Ack::Completed));
         }
@@ -341,10 +340,8 @@ fn the_first_chunk_is_added_once() {
 fn a_grace_period_that_another_thread_ends() {
     bounded("a_grace_period_that_another_thread_ends", 2, || {
         let index = Arc::new(Index::new());
-        let shared = Arc::new(Shared {
-            is_there: AtomicBool::new(true),
-            value: UnsafeCell::new(7),
-        });
+        let shared =
+            Arc::new(Shared { is_there: AtomicBool::new(true), value: UnsafeCell::new(7) });
         let (theirs, pins) = (shared.clone(), index.clone());
         let reader = thread::spawn(move || {
             let _pin = pins.pin();

@@ -14,11 +14,7 @@ fn queue(
 ) -> (Queue, ManualClock) {
     loom::stop_exploring();
     let clock = ManualClock::new();
-    let builder = ExpiryQueue::builder()
-        .interval(TICK)
-        .shards(1)
-        .seed(7)
-        .clock(clock.clone());
+    let builder = ExpiryQueue::builder().interval(TICK).shards(1).seed(7).clock(clock.clone());
     let queue = settings(builder).build().unwrap();
     for &(key, ticks) in keys {
         queue.update(key, TICK * ticks).unwrap();
@@ -90,9 +86,7 @@ fn w04_a_shard_left_to_a_poller() {
         let poll = thread::spawn(move || {
             other.tracker.poll(100);
         });
-        rig.tracker
-            .issue_with(3, 10, Timeout::After(TICK * 2))
-            .unwrap();
+        rig.tracker.issue_with(3, 10, Timeout::After(TICK * 2)).unwrap();
         rig.pass(2);
         assert_eq!(rig.wait_for(1)[0].owner, 10);
         poll.join().unwrap();
@@ -243,23 +237,20 @@ fn q12_wait_time_when_a_poll_has_looked_before() {
 #[test]
 fn q12_wait_time_for_what_another_has_yet_to_tell() {
     for ticks in [3, 5] {
-        model(
-            "q12_wait_time_for_what_another_has_yet_to_tell",
-            move || {
-                let (queue, clock) = queue(|builder| builder, &[(3, 1)]);
-                let other = queue.clone();
-                let a = thread::spawn(move || {
-                    other.update(1, TICK * 3).unwrap();
-                });
-                if queue.touch(&1, TICK * ticks).unwrap() {
-                    clock.advance(TICK);
-                    assert_eq!(keys(&queue.poll()), [3]);
-                    let wait = queue.wait_time().expect("there is something to wait for");
-                    assert!(wait <= TICK * (ticks - 1), "{wait:?}");
-                }
-                a.join().unwrap();
-            },
-        );
+        model("q12_wait_time_for_what_another_has_yet_to_tell", move || {
+            let (queue, clock) = queue(|builder| builder, &[(3, 1)]);
+            let other = queue.clone();
+            let a = thread::spawn(move || {
+                other.update(1, TICK * 3).unwrap();
+            });
+            if queue.touch(&1, TICK * ticks).unwrap() {
+                clock.advance(TICK);
+                assert_eq!(keys(&queue.poll()), [3]);
+                let wait = queue.wait_time().expect("there is something to wait for");
+                assert!(wait <= TICK * (ticks - 1), "{wait:?}");
+            }
+            a.join().unwrap();
+        });
     }
 }
 

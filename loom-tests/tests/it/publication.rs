@@ -15,11 +15,7 @@ fn a_completion_sees_what_was_done(rig: Arc<Rig>, ack: impl Fn(&Rig, u64) -> Ack
     let work = move |rig: &Rig, done: &[AtomicU32; 2], mine: usize| {
         done[mine].store(1, Ordering::Relaxed);
         if ack(rig, [3, 5][mine]) == Ack::Completed {
-            assert_eq!(
-                done[1 - mine].load(Ordering::Relaxed),
-                1,
-                "completed before"
-            );
+            assert_eq!(done[1 - mine].load(Ordering::Relaxed), 1, "completed before");
         }
     };
     let other = (rig.clone(), done.clone());
@@ -64,15 +60,9 @@ fn an_id_that_comes_without_an_edge() {
             let root = Root::from_bits(come);
             let soon = Timeout::After(TICK);
             let reset = rig.tracker.reset_timeout_to(root, soon);
-            assert!(
-                matches!(reset, Ok(Done::Now) | Err(AckError::NotLive)),
-                "{reset:?}"
-            );
+            assert!(matches!(reset, Ok(Done::Now) | Err(AckError::NotLive)), "{reset:?}");
             let acked = rig.tracker.ack(root, 3);
-            assert!(
-                matches!(acked, Ok(Ack::Completed) | Err(AckError::NotLive)),
-                "{acked:?}"
-            );
+            assert!(matches!(acked, Ok(Ack::Completed) | Err(AckError::NotLive)), "{acked:?}");
         }
         a.join().unwrap();
     });
@@ -102,11 +92,7 @@ fn s10_a_culprit_of_an_early_root() {
             }
         }
         if first.iter().any(|outcome| outcome.reason != Reason::Acked) {
-            assert_eq!(
-                acked,
-                Ok(Ack::Completed),
-                "another tenant's word was changed"
-            );
+            assert_eq!(acked, Ok(Ack::Completed), "another tenant's word was changed");
         }
     });
 }
@@ -156,10 +142,9 @@ fn w12_carry_over_of_a_spilled_word() {
 fn w12_carry_over_beside_a_reservation() {
     let name = "w12_carry_over_beside_a_reservation";
     // The word lies in a line that the other home, which is full, has too: that of the second key, and of the third.
-    for (keys, sought, inserted) in [
-        ([(2, 20), (4, 7), (5, 21), (3, 22)], 4, 5),
-        ([(3, 20), (5, 7), (4, 21), (2, 22)], 5, 4),
-    ] {
+    for (keys, sought, inserted) in
+        [([(2, 20), (4, 7), (5, 21), (3, 22)], 4, 5), ([(3, 20), (5, 7), (4, 21), (2, 22)], 5, 4)]
+    {
         bounded(name, preemptions().saturating_sub(2), move || {
             let index = index();
             index.grow();
@@ -257,10 +242,7 @@ fn w07_growth_closed_by_a_third() {
         let a = a.join().unwrap();
         assert_eq!(c.join().unwrap(), Inserted::Done);
         assert!(
-            matches!(
-                (a, b),
-                (Inserted::Done, Inserted::Found) | (Inserted::Found, Inserted::Done)
-            ),
+            matches!((a, b), (Inserted::Done, Inserted::Found) | (Inserted::Found, Inserted::Done)),
             "{a:?} {b:?}"
         );
         assert_eq!(all(&index, 5).len(), 1);
@@ -354,28 +336,21 @@ fn limbo_is_emptied_meanwhile() {
 /// it asks for the lease: or a helper of the first would let the second's value move in before its time.
 #[test]
 fn three_replacements() {
-    bounded(
-        "three_replacements",
-        preemptions().saturating_sub(2),
-        || {
-            let rig = MapRig::new(|builder| builder);
-            let insert = |rig: &MapRig, value| rig.map.insert(1, value).map(drop).unwrap();
-            insert(&rig, 10);
-            let other = rig.clone();
-            let a = thread::spawn(move || [20, 30].map(|value| insert(&other, value)));
-            insert(&rig, 40);
-            a.join().unwrap();
-            let there = rig.get().expect("nobody removes it");
-            let mut values: Vec<u64> = rig.told().iter().map(|&(value, _)| value).collect();
-            values.push(there);
-            values.sort_unstable();
-            assert_eq!(values, [10, 20, 30, 40]);
-            assert!(rig
-                .told()
-                .iter()
-                .all(|&(_, cause)| cause == Cause::Replaced));
-        },
-    );
+    bounded("three_replacements", preemptions().saturating_sub(2), || {
+        let rig = MapRig::new(|builder| builder);
+        let insert = |rig: &MapRig, value| rig.map.insert(1, value).map(drop).unwrap();
+        insert(&rig, 10);
+        let other = rig.clone();
+        let a = thread::spawn(move || [20, 30].map(|value| insert(&other, value)));
+        insert(&rig, 40);
+        a.join().unwrap();
+        let there = rig.get().expect("nobody removes it");
+        let mut values: Vec<u64> = rig.told().iter().map(|&(value, _)| value).collect();
+        values.push(there);
+        values.sort_unstable();
+        assert_eq!(values, [10, 20, 30, 40]);
+        assert!(rig.told().iter().all(|&(_, cause)| cause == Cause::Replaced));
+    });
 }
 
 /// Two buckets are pushed at once: the driver finds both. Guards: the swap that pushes expects the head that was linked.

@@ -73,9 +73,7 @@ impl Rig {
 
     fn swap(&self, slot: u32, to: u32) -> bool {
         let lease = &self.leases[slot as usize];
-        lease
-            .compare_exchange(0, to, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
+        lease.compare_exchange(0, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     fn swing(&self, target: u32) {
@@ -84,8 +82,7 @@ impl Rig {
 
     fn swing_seen(&self, seen: Option<(u32, usize)>, target: u32) {
         let tail = |slot| self.tail(slot);
-        self.index
-            .swing(HASH, seen, target, tail, || self.is_live(target));
+        self.index.swing(HASH, seen, target, tail, || self.is_live(target));
     }
 
     /// The slot that the index names, once that is a live one: as the keyed stores look a key up.
@@ -134,8 +131,7 @@ impl Rig {
     fn remove(&self) -> bool {
         while let Some(slot) = self.find() {
             if self.swap(slot, DEAD) {
-                self.index
-                    .remove_forwarded(HASH, slot, |slot| self.tail(slot));
+                self.index.remove_forwarded(HASH, slot, |slot| self.tail(slot));
                 return true;
             }
         }

@@ -158,9 +158,7 @@ fn p3_two_get_free() {
         let full = Full::new(2);
         let mut waiters = [full.waiting(), full.waiting()];
         let threads = [0, 1].map(|root| full.ends(root));
-        threads
-            .into_iter()
-            .for_each(|thread| thread.join().unwrap());
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
         // Each has its own, whether the first is polled or not.
         let woken = |waiter: &Waiter| waiter.task.woken();
         assert_eq!(waiters.each_ref().map(woken), [1, 1]);

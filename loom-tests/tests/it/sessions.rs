@@ -41,10 +41,7 @@ impl Rig {
             .shards(1)
             .seed(7)
             .clock(clock.clone());
-        Rig {
-            sessions: Arc::new(settings(builder).build().unwrap()),
-            clock,
-        }
+        Rig { sessions: Arc::new(settings(builder).build().unwrap()), clock }
     }
 
     /// One that lives for ten ticks, and is owner 1's.
@@ -126,11 +123,7 @@ fn q07_touch_closing_and_expiry() {
             assert_eq!(after, Err(SessionError::Closing));
         }
         expired.extend(rig.drain());
-        assert_eq!(
-            expired.len() + usize::from(closed.is_ok()),
-            1,
-            "{touched:?}"
-        );
+        assert_eq!(expired.len() + usize::from(closed.is_ok()), 1, "{touched:?}");
         assert_eq!(rig.sessions.remove(id).is_some(), closed.is_ok());
     });
 }

@@ -29,10 +29,7 @@ impl Wake for Task {
 
 fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
-    let task = Arc::new(Task {
-        thread: current(),
-        woken: AtomicBool::new(false),
-    });
+    let task = Arc::new(Task { thread: current(), woken: AtomicBool::new(false) });
     let waker = Waker::from(task.clone());
     loop {
         let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
@@ -100,9 +97,7 @@ fn e2_drained_and_polled() {
         let rig = Rig::new();
         let root = rig.tracker.issue(EDGE, 42).unwrap();
         let other = rig.clone();
-        let ended = pin!(rig
-            .tracker
-            .shutdown_async(Fate::Drain(std::time::Duration::MAX)));
+        let ended = pin!(rig.tracker.shutdown_async(Fate::Drain(std::time::Duration::MAX)));
         let a = thread::spawn(move || {
             assert_eq!(other.tracker.ack(root, EDGE), Ok(Ack::Completed));
             other.tracker.poll(1 << 20);

@@ -64,9 +64,7 @@ fn r1_two_are_told() {
             thread::spawn(move || told.tell(item))
         });
         let polls = [(); 2].map(|()| (task.woken(), task.next(&mut stream)));
-        threads
-            .into_iter()
-            .for_each(|thread| thread.join().unwrap());
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
         let [first, second] = polls.map(|(before, polled)| match polled {
             Poll::Ready(item) => item,
             Poll::Pending => finds(&task, Poll::Pending, before, &mut stream),
@@ -274,26 +272,17 @@ fn r5_init_and_shutdown() {
 /// R6: a root whose init is under way as the tracker is shut down is ended by somebody else when that has returned. Nothing is told after the
 /// end. Guards: that who ends a chosen root looks first whether its bucket has been closed, by a read-modify-write.
 fn init_and_shutdown_then(name: &str, then: fn(&AckTracker) -> bool) {
-    shutdown_beside(
-        name,
-        |_| 7.into(),
-        |tracker, _| tracker.init(7, EDGE, 42).is_ok(),
-        Some(then),
-    );
+    shutdown_beside(name, |_| 7.into(), |tracker, _| tracker.init(7, EDGE, 42).is_ok(), Some(then));
 }
 
 #[test]
 fn r6_init_and_shutdown_then_ack() {
-    init_and_shutdown_then("r6_init_and_shutdown_then_ack", |tracker| {
-        tracker.ack(7, EDGE).is_ok()
-    });
+    init_and_shutdown_then("r6_init_and_shutdown_then_ack", |tracker| tracker.ack(7, EDGE).is_ok());
 }
 
 #[test]
 fn r6_init_and_shutdown_then_fail() {
-    init_and_shutdown_then("r6_init_and_shutdown_then_fail", |tracker| {
-        tracker.fail(7).is_ok()
-    });
+    init_and_shutdown_then("r6_init_and_shutdown_then_fail", |tracker| tracker.fail(7).is_ok());
 }
 
 /// R6: as before, where another thread acks the root beside the shutdown, with the fence of two sides

@@ -24,11 +24,7 @@ impl Rig {
     /// With the fence of two sides that owners lean on, or as where the system has none.
     fn new(fence: bool) -> Self {
         let clock = ManualClock::new();
-        let mut builder = Timeouts::builder()
-            .interval(TICK)
-            .shards(1)
-            .seed(7)
-            .clock(clock.clone());
+        let mut builder = Timeouts::builder().interval(TICK).shards(1).seed(7).clock(clock.clone());
         if !fence {
             builder = builder.without_fence();
         }
@@ -401,10 +397,7 @@ fn t7_register_beside_a_scan_by_a_plan() {
         drop((sleep, neighbour));
         rig.end();
     });
-    assert!(
-        reused.load(Ordering::Relaxed),
-        "it was never in that bucket"
-    );
+    assert!(reused.load(Ordering::Relaxed), "it was never in that bucket");
 }
 
 /// T7 (W6): two let go of what waits in one bucket, as it is looked through. Each ends once.
@@ -441,10 +434,7 @@ fn reusing(name: &str, f: impl Fn(bool) -> bool + Clone + Send + Sync + 'static)
     large_both(name, move |fence| {
         seen.fetch_or(f(fence), Ordering::Relaxed);
     });
-    assert!(
-        reused.load(Ordering::Relaxed),
-        "the slot was never another's"
-    );
+    assert!(reused.load(Ordering::Relaxed), "the slot was never another's");
 }
 
 /// What a late owner comes to: four others, of `tenant`, that were registered when its entry, of `task`, had fired.
@@ -472,11 +462,7 @@ impl Rig {
         drop(more);
         let tenants = [(); 4].map(|()| self.waiting(tenant));
         let same = tenants.iter().any(|tenant| slot(tenant) == place);
-        Late {
-            owner,
-            tenants,
-            same,
-        }
+        Late { owner, tenants, same }
     }
 }
 
@@ -524,9 +510,7 @@ fn t5_the_next_tenant_has_this_waker() {
         let rig = Rig::new(fence);
         let (first, second) = (Task::new(), Task::new());
         let polling = second.clone();
-        let late = rig.late((&first, &second), move |mut sleep| {
-            (polling.poll(&mut sleep), sleep)
-        });
+        let late = rig.late((&first, &second), move |mut sleep| (polling.poll(&mut sleep), sleep));
         let (polled, sleep) = late.owner.join().unwrap();
         // If it had changed its waker after the round had looked.
         rig.pass(0);
@@ -565,34 +549,31 @@ fn poll_with(sleep: &mut Sleep<'_>, waker: &Waker) -> Poll<Result<(), TimerError
 /// T5 (W6): as before, and the two wakers differ in one of their two words only. Guards: both words are read before the lease.
 #[test]
 fn t5_the_next_tenant_has_a_twin_of_this_waker() {
-    large_both(
-        "t5_the_next_tenant_has_a_twin_of_this_waker",
-        move |fence| {
-            let rig = Rig::new(fence);
-            let (first, second, woken) = twins();
-            let waiting = |waker: &Waker| {
-                let mut sleep = rig.sleep();
-                assert!(poll_with(&mut sleep, waker).is_pending());
-                sleep
-            };
-            let mut sleep = waiting(&first);
-            let more = [waiting(&first), waiting(&first)];
-            rig.clock.advance(TICK * LIMIT);
-            let polling = second.clone();
-            let a = thread::spawn(move || (poll_with(&mut sleep, &polling), sleep));
-            rig.poll();
-            drop(more);
-            let tenants = [(); 4].map(|()| waiting(&second));
-            let (polled, sleep) = a.join().unwrap();
-            rig.pass(0);
-            if polled.is_pending() {
-                let woken = woken.load(Ordering::Relaxed);
-                assert_eq!(woken, 1, "told to wait, and forgotten");
-            }
-            drop((sleep, tenants));
-            rig.end();
-        },
-    );
+    large_both("t5_the_next_tenant_has_a_twin_of_this_waker", move |fence| {
+        let rig = Rig::new(fence);
+        let (first, second, woken) = twins();
+        let waiting = |waker: &Waker| {
+            let mut sleep = rig.sleep();
+            assert!(poll_with(&mut sleep, waker).is_pending());
+            sleep
+        };
+        let mut sleep = waiting(&first);
+        let more = [waiting(&first), waiting(&first)];
+        rig.clock.advance(TICK * LIMIT);
+        let polling = second.clone();
+        let a = thread::spawn(move || (poll_with(&mut sleep, &polling), sleep));
+        rig.poll();
+        drop(more);
+        let tenants = [(); 4].map(|()| waiting(&second));
+        let (polled, sleep) = a.join().unwrap();
+        rig.pass(0);
+        if polled.is_pending() {
+            let woken = woken.load(Ordering::Relaxed);
+            assert_eq!(woken, 1, "told to wait, and forgotten");
+        }
+        drop((sleep, tenants));
+        rig.end();
+    });
 }
 
 /// Whose poll finds that the time is up finds what was done before that, also if nobody has woken it.

@@ -21,9 +21,7 @@ impl Queue {
     /// Puts something in if it holds less than `full`.
     fn push_up_to(&self, full: u32) {
         let put = |len| (len < full).then_some(len + 1);
-        let _ = self
-            .0
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, put);
+        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, put);
     }
 
     fn len(&self) -> u32 {
@@ -52,9 +50,7 @@ fn no_bell_is_missed() {
             bell.sleep(&sleeper, || queue.len() > seen);
             seen = queue.len();
         }
-        senders
-            .into_iter()
-            .for_each(|sender| sender.join().unwrap());
+        senders.into_iter().for_each(|sender| sender.join().unwrap());
     });
 }
 
@@ -82,9 +78,7 @@ fn no_call_is_missed() {
                 bell.sleep(&sleeper, || call.is_there());
             }
         }
-        senders
-            .into_iter()
-            .for_each(|sender| sender.join().unwrap());
+        senders.into_iter().for_each(|sender| sender.join().unwrap());
     });
 }
 

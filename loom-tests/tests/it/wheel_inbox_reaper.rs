@@ -86,9 +86,7 @@ fn w04_lost_wake_up_for_a_nearer_deadline() {
     model("w04_lost_wake_up_for_a_nearer_deadline", || {
         let rig = Awake::new();
         rig.tracker.issue(5, 11).unwrap();
-        rig.tracker
-            .issue_with(3, 10, Timeout::After(TICK * 2))
-            .unwrap();
+        rig.tracker.issue_with(3, 10, Timeout::After(TICK * 2)).unwrap();
         rig.pass(2);
         assert_eq!(rig.wait_for(1)[0].owner, 10);
     });
@@ -104,9 +102,7 @@ fn w04_a_poll_beside_the_reaper() {
         let poll = thread::spawn(move || {
             other.tracker.poll(100);
         });
-        rig.tracker
-            .issue_with(3, 10, Timeout::After(TICK * 2))
-            .unwrap();
+        rig.tracker.issue_with(3, 10, Timeout::After(TICK * 2)).unwrap();
         poll.join().unwrap();
         rig.pass(2);
         assert_eq!(rig.wait_for(1)[0].owner, 10);
@@ -127,9 +123,7 @@ fn w04_a_poll_scans_beside_the_reaper() {
             other.tracker.reset_timeout(b).unwrap();
             other.tracker.poll(100);
         });
-        rig.tracker
-            .reset_timeout_to(a, Timeout::After(TICK))
-            .unwrap();
+        rig.tracker.reset_timeout_to(a, Timeout::After(TICK)).unwrap();
         poll.join().unwrap();
         stop_at(|_| false);
         at_once(|| rig.pass(11));
@@ -174,10 +168,7 @@ fn w05_lost_summary() {
         let scan = thread::spawn(move || {
             other.tracker.poll(100);
         });
-        let later = rig
-            .tracker
-            .issue_with(3, 11, Timeout::After(TICK * 2))
-            .unwrap();
+        let later = rig.tracker.issue_with(3, 11, Timeout::After(TICK * 2)).unwrap();
         scan.join().unwrap();
         rig.pass(2);
         assert!(timed_out(&rig.outcomes(soon)));
@@ -191,20 +182,14 @@ fn w05_the_scan_writes_a_minimum() {
     model("w05_the_scan_writes_a_minimum", || {
         let rig = Rig::new();
         let soon = rig.tracker.issue_with(3, 10, Timeout::After(TICK)).unwrap();
-        let never_touched = rig
-            .tracker
-            .issue_with(3, 12, Timeout::After(TICK * 20))
-            .unwrap();
+        let never_touched = rig.tracker.issue_with(3, 12, Timeout::After(TICK * 20)).unwrap();
         rig.clock.advance(TICK);
         rig.tracker.fail(soon).unwrap();
         let other = rig.clone();
         let scan = thread::spawn(move || {
             other.tracker.poll(100);
         });
-        let later = rig
-            .tracker
-            .issue_with(3, 11, Timeout::After(TICK * 2))
-            .unwrap();
+        let later = rig.tracker.issue_with(3, 11, Timeout::After(TICK * 2)).unwrap();
         scan.join().unwrap();
         rig.pass(2);
         assert!(timed_out(&rig.outcomes(later)), "the bucket has lost it");
@@ -247,10 +232,7 @@ fn w09_flag_and_link() {
         let mut seen = take.join().unwrap();
         seen.extend(mail.take());
         for (bucket, tick) in [(0, 50), (1, 40)] {
-            assert!(
-                seen.contains(&(bucket, Some(tick))),
-                "{bucket} is lost: {seen:?}"
-            );
+            assert!(seen.contains(&(bucket, Some(tick))), "{bucket} is lost: {seen:?}");
         }
     });
 }
@@ -273,9 +255,7 @@ fn w10_stale_wake_up() {
         let a = thread::spawn(move || {
             other.tracker.reset_timeout(late).unwrap();
         });
-        rig.tracker
-            .reset_timeout_to(soon, Timeout::After(TICK * 2))
-            .unwrap();
+        rig.tracker.reset_timeout_to(soon, Timeout::After(TICK * 2)).unwrap();
         a.join().unwrap();
         rig.pass(2);
         assert_eq!(rig.wait_for(1)[0].root, soon.into());
@@ -288,26 +268,18 @@ fn w10_stale_wake_up() {
 fn w11_shortening_touch() {
     model("w11_shortening_touch", || {
         let rig = Rig::new();
-        let root = rig
-            .tracker
-            .issue_with(3, 10, Timeout::After(TICK * 20))
-            .unwrap();
+        let root = rig.tracker.issue_with(3, 10, Timeout::After(TICK * 20)).unwrap();
         let soon = rig.tracker.issue_with(3, 11, Timeout::After(TICK)).unwrap();
         rig.clock.advance(TICK);
         let other = rig.clone();
         let scan = thread::spawn(move || {
             other.tracker.poll(100);
         });
-        rig.tracker
-            .reset_timeout_to(root, Timeout::After(TICK))
-            .unwrap();
+        rig.tracker.reset_timeout_to(root, Timeout::After(TICK)).unwrap();
         scan.join().unwrap();
         rig.pass(1);
         assert!(timed_out(&rig.outcomes(soon)));
-        assert!(
-            timed_out(&rig.outcomes(root)),
-            "it expires by its old deadline"
-        );
+        assert!(timed_out(&rig.outcomes(root)), "it expires by its old deadline");
     });
 }
 
@@ -412,9 +384,7 @@ fn planned(late: u32) -> (Arc<Rig>, [Root; 2]) {
         rig.tracker.issue_with(3, owner, timeout).unwrap()
     };
     let both = [issue(10, 1), issue(11, late)];
-    rig.tracker
-        .reset_timeout_to(both[0], Timeout::After(TICK * 3))
-        .unwrap();
+    rig.tracker.reset_timeout_to(both[0], Timeout::After(TICK * 3)).unwrap();
     // The driver comes by the first deadline, and finds nothing due.
     rig.pass(1);
     assert_eq!(rig.told(), []);
@@ -444,10 +414,7 @@ fn w05_news_that_lowers_nothing() {
         driver.join().unwrap();
         rig.pass(4);
         assert!(timed_out(&rig.outcomes(later)));
-        assert!(
-            timed_out(&rig.outcomes(third)),
-            "the plan knew nothing of it"
-        );
+        assert!(timed_out(&rig.outcomes(third)), "the plan knew nothing of it");
     });
 }
 
@@ -459,16 +426,11 @@ fn w11_a_touch_that_lowers_nothing() {
         let (rig, [soon, later]) = planned(20);
         rig.clock.advance(TICK * 2);
         let driver = drive(&rig, 0);
-        rig.tracker
-            .reset_timeout_to(later, Timeout::After(TICK * 2))
-            .unwrap();
+        rig.tracker.reset_timeout_to(later, Timeout::After(TICK * 2)).unwrap();
         driver.join().unwrap();
         rig.pass(2);
         assert!(timed_out(&rig.outcomes(soon)));
-        assert!(
-            timed_out(&rig.outcomes(later)),
-            "it expires by the plan's deadline"
-        );
+        assert!(timed_out(&rig.outcomes(later)), "it expires by the plan's deadline");
     });
 }
 
@@ -522,10 +484,7 @@ fn w06_a_noted_slot_changes_hands() {
         assert!(timed_out(&rig.outcomes(later)));
         assert_eq!(rig.outcomes(third), [], "early, by its predecessor's note");
         rig.pass(1);
-        assert!(
-            timed_out(&rig.outcomes(third)),
-            "the plan knew nothing of it"
-        );
+        assert!(timed_out(&rig.outcomes(third)), "the plan knew nothing of it");
     });
 }
 
@@ -591,9 +550,7 @@ fn w11_two_touches() {
         let root = rig.tracker.issue_with(3, 10, long).unwrap();
         let other = rig.clone();
         let a = thread::spawn(move || {
-            let touched = other
-                .tracker
-                .reset_timeout_to(root, Timeout::After(TICK * 3));
+            let touched = other.tracker.reset_timeout_to(root, Timeout::After(TICK * 3));
             assert_eq!(touched, Ok(Done::Now));
         });
         let touched = rig.tracker.reset_timeout_to(root, Timeout::After(TICK * 6));
@@ -650,11 +607,7 @@ fn w08_shutdown_beside_a_batch() {
         for &root in &roots {
             assert_eq!(rig.outcomes(root), [Reason::Cancelled]);
         }
-        assert_eq!(
-            rig.told().len(),
-            roots.len(),
-            "told of what was never issued"
-        );
+        assert_eq!(rig.told().len(), roots.len(), "told of what was never issued");
         assert!(rig.tracker.is_empty());
     });
 }

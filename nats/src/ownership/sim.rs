@@ -110,13 +110,8 @@ impl Sim {
     fn node(&mut self, name: usize) -> Node {
         let incarnation = self.random.below(u64::MAX);
         let lease = Duration::from_micros(LEASE);
-        let mut machine = Ownership::new(
-            &format!("w{name}"),
-            incarnation,
-            self.partitions,
-            lease,
-            false,
-        );
+        let mut machine =
+            Ownership::new(&format!("w{name}"), incarnation, self.partitions, lease, false);
         machine.rules = Rules {
             count_from_sending: self.bug != Bug::CountFromReply,
             wait_anew: self.bug != Bug::WaitNotAnew,
@@ -147,8 +142,7 @@ impl Sim {
     fn push(&mut self, at: u64, i: usize, ev: Ev) {
         self.serial += 1;
         let incarnation = self.nodes[i].incarnation;
-        self.queue
-            .insert(Reverse((at, self.serial)), (i, incarnation, ev));
+        self.queue.insert(Reverse((at, self.serial)), (i, incarnation, ev));
     }
 
     fn clock(&self, i: usize) -> Duration {
@@ -158,9 +152,7 @@ impl Sim {
     fn acts(&self, i: usize, partition: u32) -> Option<u64> {
         let node = &self.nodes[i];
         let running = node.alive && node.paused_until <= self.now;
-        node.machine
-            .may_act(partition, self.clock(i))
-            .filter(|_| running)
+        node.machine.may_act(partition, self.clock(i)).filter(|_| running)
     }
 
     fn run_until(&mut self, end: u64) -> Result<(), String> {
@@ -200,11 +192,7 @@ impl Sim {
                     let partition = self.random.below(self.partitions.into()) as u32;
                     if let Some(epoch) = self.acts(i, partition) {
                         // Some writes are long on their way, past the owner's time.
-                        let late = if self.random.below(8) == 0 {
-                            2 * LEASE
-                        } else {
-                            20 * MS
-                        };
+                        let late = if self.random.below(8) == 0 { 2 * LEASE } else { 20 * MS };
                         let at = self.now + self.random.below(late);
                         self.push(at, i, Ev::Write(partition, epoch));
                     }
@@ -272,10 +260,7 @@ impl Sim {
         let name = self.nodes[i].name;
         if revision != epoch || owner != Some(name) || incarnation != inc || epoch < self.written[p]
         {
-            return Err(format!(
-                "{}: late write of w{i} to {p}, epoch {epoch}",
-                self.now
-            ));
+            return Err(format!("{}: late write of w{i} to {p}, epoch {epoch}", self.now));
         }
         self.written[p] = epoch;
         Ok(())
@@ -287,16 +272,10 @@ impl Sim {
         }
         let slow = self.now < self.nodes[i].slow_until;
         let lost = self.random.below(100) == 0 && !self.frozen;
-        let delay = if slow {
-            self.random.below(LEASE * 6 / 10)
-        } else {
-            self.random.below(20 * MS)
-        };
-        let (event, at) = if lost {
-            (unanswered, self.now + LEASE / 8)
-        } else {
-            (event, self.now + MS + delay)
-        };
+        let delay =
+            if slow { self.random.below(LEASE * 6 / 10) } else { self.random.below(20 * MS) };
+        let (event, at) =
+            if lost { (unanswered, self.now + LEASE / 8) } else { (event, self.now + MS + delay) };
         self.push(at, i, Ev::Deliver(None, event));
     }
 
@@ -305,9 +284,7 @@ impl Sim {
         let unanswered = match &action {
             Action::SendBeat { sent_at, .. } => Event::BeatUnanswered { sent_at: *sent_at },
             Action::Claim { partition, .. } | Action::GiveUp { partition, .. } => {
-                Event::ClaimUnanswered {
-                    partition: *partition,
-                }
+                Event::ClaimUnanswered { partition: *partition }
             }
             _ if away => {
                 if self.nodes[i].incarnation == inc {
@@ -324,12 +301,7 @@ impl Sim {
             return Ok(());
         }
         let event = match action {
-            Action::SendBeat {
-                expected,
-                beat,
-                leaving,
-                sent_at,
-            } => {
+            Action::SendBeat { expected, beat, leaving, sent_at } => {
                 self.swaps += 1;
                 let name = self.nodes[i].name;
                 if self.beats.get(&name).map_or(0, |beat| beat.3) == expected {
@@ -337,22 +309,12 @@ impl Sim {
                     self.beats.insert(name, (inc, beat, leaving, self.revision));
                     let event = self.beat(name);
                     self.publish(0, &event);
-                    Event::BeatConfirmed {
-                        sent_at,
-                        revision: self.revision,
-                    }
+                    Event::BeatConfirmed { sent_at, revision: self.revision }
                 } else {
                     Event::BeatRefused { sent_at }
                 }
             }
-            Action::Claim {
-                partition,
-                expected,
-            }
-            | Action::GiveUp {
-                partition,
-                expected,
-            } => {
+            Action::Claim { partition, expected } | Action::GiveUp { partition, expected } => {
                 self.swaps += 1;
                 self.claims += 1;
                 // The server sometimes refuses although no other worker wrote.
@@ -365,10 +327,7 @@ impl Sim {
                     self.records[partition as usize] = (owner, inc, self.revision);
                     let event = self.record(partition);
                     self.publish(1, &event);
-                    Event::ClaimConfirmed {
-                        partition,
-                        revision: self.revision,
-                    }
+                    Event::ClaimConfirmed { partition, revision: self.revision }
                 } else {
                     Event::ClaimRefused { partition }
                 }
@@ -396,10 +355,7 @@ impl Sim {
             (j != i || self.nodes[j].incarnation != inc) && self.acts(j, partition).is_some()
         });
         match acting {
-            Some(j) => Err(format!(
-                "{}: w{i} took {partition} from acting w{j}",
-                self.now
-            )),
+            Some(j) => Err(format!("{}: w{i} took {partition} from acting w{j}", self.now)),
             None if self.frozen => Err(format!("{}: w{i} took {partition}", self.now)),
             None => Ok(()),
         }
@@ -407,24 +363,13 @@ impl Sim {
 
     fn beat(&self, i: usize) -> Event {
         let (incarnation, beat, leaving, revision) = self.beats[&i];
-        Event::Watched {
-            worker: format!("w{i}"),
-            incarnation,
-            beat,
-            leaving,
-            revision,
-        }
+        Event::Watched { worker: format!("w{i}"), incarnation, beat, leaving, revision }
     }
 
     fn record(&self, partition: u32) -> Event {
         let (owner, incarnation, revision) = self.records[partition as usize];
         let owner = owner.map(|owner| format!("w{owner}"));
-        Event::Record {
-            partition,
-            owner,
-            incarnation,
-            revision,
-        }
+        Event::Record { partition, owner, incarnation, revision }
     }
 
     fn publish(&mut self, stream: usize, event: &Event) {
@@ -451,9 +396,7 @@ impl Sim {
         }
         self.nodes[i].watching = true;
         let beats: Vec<usize> = self.beats.keys().copied().collect();
-        beats
-            .into_iter()
-            .for_each(|j| self.deliver(i, 0, self.beat(j)));
+        beats.into_iter().for_each(|j| self.deliver(i, 0, self.beat(j)));
         (0..self.partitions).for_each(|p| self.deliver(i, 1, self.record(p)));
         let at = self.nodes[i].last.into_iter().max().expect("two");
         let watch = Some(self.nodes[i].watch);
@@ -471,15 +414,11 @@ impl Sim {
 
     fn settled(&self) -> Result<(), String> {
         for partition in 0..self.partitions {
-            let owners: Vec<_> = (0..self.nodes.len())
-                .filter_map(|i| self.acts(i, partition))
-                .collect();
+            let owners: Vec<_> =
+                (0..self.nodes.len()).filter_map(|i| self.acts(i, partition)).collect();
             if owners != [self.records[partition as usize].2] {
                 let record = self.records[partition as usize];
-                return Err(format!(
-                    "{}: {partition} has {owners:?}, {record:?}",
-                    self.now
-                ));
+                return Err(format!("{}: {partition} has {owners:?}, {record:?}", self.now));
             }
         }
         Ok(())
@@ -526,11 +465,7 @@ fn run(seed: u64, bug: Bug) -> Result<Sim, String> {
     // A worker that left, or that failed, starts again; then nothing fails any more.
     sim.out_until = 0;
     for i in 0..4 {
-        (
-            sim.nodes[i].cut_until,
-            sim.nodes[i].paused_until,
-            sim.nodes[i].slow_until,
-        ) = (0, 0, 0);
+        (sim.nodes[i].cut_until, sim.nodes[i].paused_until, sim.nodes[i].slow_until) = (0, 0, 0);
         sim.kill(i);
         sim.push(sim.now + LEASE / 4, i, Ev::Restart);
     }
@@ -588,17 +523,9 @@ fn a_worker_alone_claims_a_limited_number_at_a_time() {
     let mut machine = Ownership::new("w", 7, 256, lease, false);
     let (now, mut out) = (lease, Vec::new());
     let sent_at = now;
-    let beat = Event::Watched {
-        worker: "w".into(),
-        incarnation: 7,
-        beat: 1,
-        leaving: false,
-        revision: 1,
-    };
-    let confirmed = Event::BeatConfirmed {
-        sent_at,
-        revision: 1,
-    };
+    let beat =
+        Event::Watched { worker: "w".into(), incarnation: 7, beat: 1, leaving: false, revision: 1 };
+    let confirmed = Event::BeatConfirmed { sent_at, revision: 1 };
     for event in [Event::Start, Event::Synced, Event::Tick, confirmed, beat] {
         machine.on(now, event, &mut out);
     }
@@ -607,10 +534,7 @@ fn a_worker_alone_claims_a_limited_number_at_a_time() {
         claims.count()
     };
     assert_eq!(claims(&out), super::UNDER_WAY);
-    let answer = Event::ClaimConfirmed {
-        partition: 0,
-        revision: 2,
-    };
+    let answer = Event::ClaimConfirmed { partition: 0, revision: 2 };
     machine.on(now, answer, &mut out);
     assert_eq!(claims(&out), super::UNDER_WAY + 1);
 }
@@ -623,13 +547,9 @@ fn half_of_two_hundred_workers_die() {
     (0..100).for_each(|i| sim.kill(2 * i));
     (sim.swaps, sim.claims) = (0, 0);
     let killed = sim.now;
-    sim.run_until(killed + 2 * LEASE)
-        .expect("no rule is broken");
+    sim.run_until(killed + 2 * LEASE).expect("no rule is broken");
     let each_second = sim.swaps * 1_000_000 / (2 * LEASE);
-    println!(
-        "{each_second} swaps/s, {} claims, of 256 partitions",
-        sim.claims
-    );
+    println!("{each_second} swaps/s, {} claims, of 256 partitions", sim.claims);
     sim.settled().expect("one owner each");
     assert!(each_second < 200, "{each_second}");
 }

@@ -149,9 +149,7 @@ impl Driver {
     }
 
     fn answer_join(&mut self, answer: Result<(), NatsError>) -> bool {
-        self.joined
-            .take()
-            .is_some_and(|joined| joined.send(answer).is_ok())
+        self.joined.take().is_some_and(|joined| joined.send(answer).is_ok())
     }
 
     fn change(&self, change: Change) {
@@ -173,26 +171,17 @@ impl Driver {
     fn act(&mut self, action: Action) {
         match action {
             Action::Resync => self.watch_anew(),
-            Action::SendBeat {
-                expected,
-                beat,
-                leaving,
-                sent_at,
-            } => self.beat(expected, beat, leaving, sent_at),
-            Action::Claim {
-                partition,
-                expected,
-            } => self.claim(partition, expected, self.shared.set.nats.worker()),
-            Action::GiveUp {
-                partition,
-                expected,
-            } => self.claim(partition, expected, ""),
+            Action::SendBeat { expected, beat, leaving, sent_at } => {
+                self.beat(expected, beat, leaving, sent_at)
+            }
+            Action::Claim { partition, expected } => {
+                self.claim(partition, expected, self.shared.set.nats.worker())
+            }
+            Action::GiveUp { partition, expected } => self.claim(partition, expected, ""),
             Action::ReadBack { partition } => self.read_back(partition),
-            Action::Gained { partition, epoch } => self.change(Change::Gained(Held {
-                shared: self.shared.clone(),
-                partition,
-                epoch,
-            })),
+            Action::Gained { partition, epoch } => {
+                self.change(Change::Gained(Held { shared: self.shared.clone(), partition, epoch }))
+            }
             Action::Losing { partition } => self.change(Change::Losing(partition)),
             Action::Lost { partition } => self.change(Change::Lost(partition)),
             Action::Left => self.ended = true,
@@ -254,15 +243,9 @@ impl Driver {
         count(&self.shared.counts.claims);
         let subject = self.shared.set.record(partition);
         let incarnation = self.shared.machine().incarnation();
-        let headers = [
-            (OWNER, HeaderValue::from(owner)),
-            (INCARNATION, incarnation.into()),
-        ];
+        let headers = [(OWNER, HeaderValue::from(owner)), (INCARNATION, incarnation.into())];
         self.swap(subject, expected, headers, move |answer| match answer {
-            Ok(revision) => Event::ClaimConfirmed {
-                partition,
-                revision,
-            },
+            Ok(revision) => Event::ClaimConfirmed { partition, revision },
             Err(Unswapped::Refused) => Event::ClaimRefused { partition },
             Err(Unswapped::Unanswered) => Event::ClaimUnanswered { partition },
         });

@@ -169,10 +169,7 @@ impl<M: Send + 'static> Task<M> {
                     let _ = self.give.send((id, decoded));
                     self.waker.wake();
                 }
-                Err(why) => {
-                    self.fail(id, &format!("it does not decode: {why}"), true)
-                        .await
-                }
+                Err(why) => self.fail(id, &format!("it does not decode: {why}"), true).await,
             },
             Delivered::Kept => count(&counters.redelivered_held),
             Delivered::AckAgain(message) => {
@@ -266,10 +263,7 @@ impl<M: Send + 'static> Task<M> {
                 headers.append(name.clone(), value.clone());
             }
         }
-        let MessageId {
-            sequence,
-            published,
-        } = id;
+        let MessageId { sequence, published } = id;
         headers.insert("Nats-Msg-Id", format!("{stream}-{sequence}-{published}"));
         headers.insert("Expiry-Stream", stream.as_str());
         headers.insert("Expiry-Sequence", sequence.to_string());
@@ -304,12 +298,8 @@ async fn answer(message: &Message, kind: AckKind) {
 
 /// A reason as the value of a header: one line, cut to [`LONGEST_REASON`].
 fn one_line(why: &str) -> HeaderValue {
-    let end = (0..=LONGEST_REASON.min(why.len()))
-        .rev()
-        .find(|end| why.is_char_boundary(*end));
-    let line: String = why[..end.unwrap_or(0)]
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
+    let end = (0..=LONGEST_REASON.min(why.len())).rev().find(|end| why.is_char_boundary(*end));
+    let line: String =
+        why[..end.unwrap_or(0)].chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     HeaderValue::from(line)
 }

@@ -37,9 +37,8 @@ fn server(version: &str, answer: &'static str) -> String {
 }
 
 async fn refused(app: &str, worker: &str, server: &str) -> NatsError {
-    let options = Options::new(app, worker)
-        .servers([server])
-        .request_timeout(Duration::from_millis(500));
+    let options =
+        Options::new(app, worker).servers([server]).request_timeout(Duration::from_millis(500));
     Nats::connect(options).await.unwrap_err()
 }
 
@@ -48,21 +47,9 @@ async fn names_are_checked_before_a_server_is_asked() {
     for name in ["", "a.b", "a b", "*", ">", "ä", &"x".repeat(65)] {
         let (what, name) = ("worker", name.to_string());
         let found = refused("app", &name, "127.0.0.1:1").await;
-        assert_eq!(
-            found,
-            NatsError::Name {
-                what,
-                name: name.clone()
-            }
-        );
+        assert_eq!(found, NatsError::Name { what, name: name.clone() });
         let found = refused(&name, "worker", "127.0.0.1:1").await;
-        assert_eq!(
-            found,
-            NatsError::Name {
-                what: "application",
-                name
-            }
-        );
+        assert_eq!(found, NatsError::Name { what: "application", name });
     }
 }
 
@@ -73,11 +60,7 @@ async fn a_server_that_does_not_answer_is_named_without_its_password() {
         let found = refused("app", "worker", &server).await;
         assert!(matches!(found, NatsError::Unreachable { .. }), "{found:?}");
         let options = Options::new("app", "worker").servers([server]);
-        for text in [
-            found.to_string(),
-            format!("{found:?}"),
-            format!("{options:?}"),
-        ] {
+        for text in [found.to_string(), format!("{found:?}"), format!("{options:?}")] {
             let hides = !text.contains("sec") && !text.contains("ret");
             assert!(text.contains(shown) && hides, "{text}");
         }
@@ -89,13 +72,7 @@ async fn an_old_server_is_named() {
     let old = server("2.11.9", "PONG\r\n");
     let found = refused("app", "worker", &old).await;
     let (found_version, needed) = ("2.11.9".to_string(), "2.12.0");
-    assert_eq!(
-        found,
-        NatsError::TooOld {
-            found: found_version,
-            needed
-        }
-    );
+    assert_eq!(found, NatsError::TooOld { found: found_version, needed });
 }
 
 #[tokio::test]

@@ -81,26 +81,19 @@ impl Member {
         held: &Held,
         records: &[(&str, Option<&'static str>)],
     ) -> Result<(), NatsError> {
-        let records = records
-            .iter()
-            .map(|(key, value)| (key, value.map(Into::into)));
+        let records = records.iter().map(|(key, value)| (key, value.map(Into::into)));
         self.worker.runtime.block_on(held.write(records))
     }
 
     fn load(&self, held: &Held) -> Vec<(String, String)> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let found = self.worker.runtime.block_on(held.load()).unwrap();
-        found
-            .iter()
-            .map(|(key, value)| (text(key), text(value)))
-            .collect()
+        found.iter().map(|(key, value)| (text(key), text(value))).collect()
     }
 
     /// Stops the worker's only thread, as a suspended process would be.
     fn stop(&self, time: Duration) {
-        self.worker
-            .runtime
-            .spawn(async move { std::thread::sleep(time) });
+        self.worker.runtime.spawn(async move { std::thread::sleep(time) });
     }
 }
 
@@ -122,27 +115,17 @@ fn what_an_owner_wrote_its_successor_reads_and_the_late_one_is_refused() {
     rig.until("both have some", || shared_out(&mut members));
     let old: Vec<Held> = members[0].acting().cloned().collect();
     for held in &old {
-        let many = [
-            ("one", Some("1")),
-            ("a.b *>", Some("2")),
-            ("gone", Some("3")),
-        ];
+        let many = [("one", Some("1")), ("a.b *>", Some("2")), ("gone", Some("3"))];
         members[0].write(held, &many).unwrap();
         members[0].write(held, &[("gone", None)]).unwrap();
-        members[0]
-            .write(held, &[("one", Some("4")), ("gone again", None)])
-            .unwrap();
+        members[0].write(held, &[("one", Some("4")), ("gone again", None)]).unwrap();
     }
     // A worker is stopped for three leases. The other one has all after two.
     let stopped = Instant::now();
     members[0].stop(3 * LEASE);
     let alone = std::slice::from_mut(&mut members[1]);
     rig.until("the other has all", || shared_out(alone));
-    assert!(
-        stopped.elapsed() < 2 * LEASE + LEASE / 2,
-        "{:?}",
-        stopped.elapsed()
-    );
+    assert!(stopped.elapsed() < 2 * LEASE + LEASE / 2, "{:?}", stopped.elapsed());
     for held in &old {
         let new = &members[1].held[&held.partition()];
         assert!(new.epoch() > held.epoch() && !held.may_act());
@@ -169,25 +152,16 @@ fn an_engine_that_was_away_makes_no_owner_lose_anything() {
     let rig = Rig::bare();
     let mut members = vec![Member::join(&rig, "a"), Member::join(&rig, "b")];
     rig.until("both have some", || shared_out(&mut members));
-    let before: Vec<Vec<u32>> = members
-        .iter()
-        .map(|m| m.held.keys().copied().collect())
-        .collect();
+    let before: Vec<Vec<u32>> = members.iter().map(|m| m.held.keys().copied().collect()).collect();
     rig.brokers.kill(0);
     rig.brokers.kill(1);
     std::thread::sleep(3 * LEASE);
     members.iter_mut().for_each(Member::look);
-    assert!(
-        members.iter().all(|m| m.acting().next().is_none()),
-        "a lease has run out"
-    );
+    assert!(members.iter().all(|m| m.acting().next().is_none()), "a lease has run out");
     rig.brokers.restart(0).unwrap();
     rig.brokers.restart(1).unwrap();
     rig.until("both act again", || shared_out(&mut members));
-    let after: Vec<Vec<u32>> = members
-        .iter()
-        .map(|m| m.held.keys().copied().collect())
-        .collect();
+    let after: Vec<Vec<u32>> = members.iter().map(|m| m.held.keys().copied().collect()).collect();
     assert_eq!(before, after);
     assert_eq!(members.iter().map(|m| m.lost).sum::<u32>(), 0);
     // The beats' stream is deleted: both begin anew.
@@ -201,9 +175,7 @@ fn an_engine_that_was_away_makes_no_owner_lose_anything() {
     rig.delete_stream("it+set");
     rig.until("both have lost all again", || {
         members.iter_mut().for_each(Member::look);
-        members
-            .iter()
-            .all(|m| m.lost > COUNT / 2 || m.held.is_empty())
+        members.iter().all(|m| m.lost > COUNT / 2 || m.held.is_empty())
     });
     rig.until("both act once more", || shared_out(&mut members));
 }
@@ -221,11 +193,7 @@ fn ten_workers_share_and_half_of_them_die() {
     let killed = Instant::now();
     members.truncate(5);
     rig.until("one owner each", || one_owner_each(&mut members));
-    assert!(
-        killed.elapsed() < 2 * LEASE + LEASE / 2,
-        "{:?}",
-        killed.elapsed()
-    );
+    assert!(killed.elapsed() < 2 * LEASE + LEASE / 2, "{:?}", killed.elapsed());
     shared_out(&mut members);
 }
 
@@ -233,27 +201,16 @@ fn ten_workers_share_and_half_of_them_die() {
 fn what_cannot_be_is_refused() {
     let rig = Rig::bare();
     let mut first = Member::join(&rig, "a");
-    rig.until("it has all", || {
-        shared_out(std::slice::from_mut(&mut first))
-    });
+    rig.until("it has all", || shared_out(std::slice::from_mut(&mut first)));
     let asked = |set: PartitionSet| first.worker.runtime.block_on(set.join()).unwrap_err();
     let nats = &first.worker.nats;
     let setting = |error| matches!(error, NatsError::Setting { .. });
-    assert!(setting(asked(
-        nats.partitions("set", COUNT).lease(LEASE / 4)
-    )));
+    assert!(setting(asked(nats.partitions("set", COUNT).lease(LEASE / 4))));
     assert!(setting(asked(nats.partitions("set", 0))));
     assert!(setting(asked(nats.partitions("set", 1025))));
-    assert!(matches!(
-        asked(nats.partitions("a.b", 1)),
-        NatsError::Name { .. }
-    ));
+    assert!(matches!(asked(nats.partitions("a.b", 1)), NatsError::Name { .. }));
     let (set_name, found) = ("set".to_string(), COUNT.to_string());
-    let other = NatsError::OtherCount {
-        set: set_name,
-        found,
-        asked: 17,
-    };
+    let other = NatsError::OtherCount { set: set_name, found, asked: 17 };
     assert_eq!(asked(nats.partitions("set", 17)), other);
     let worker = "a".to_string();
     assert_eq!(asked(set(&first.worker)), NatsError::NameTaken { worker });
@@ -263,16 +220,12 @@ fn what_cannot_be_is_refused() {
     let write = |records: Vec<(String, Option<bytes::Bytes>)>| {
         first.worker.runtime.block_on(held.write(records))
     };
-    let many = (0..1001)
-        .map(|n| (n.to_string(), Some("x".into())))
-        .collect::<Vec<_>>();
+    let many = (0..1001).map(|n| (n.to_string(), Some("x".into()))).collect::<Vec<_>>();
     assert!(setting(write(many.clone()).unwrap_err()));
     assert!(setting(write(vec![(String::new(), None)]).unwrap_err()));
     assert!(setting(write(vec![("k".repeat(257), None)]).unwrap_err()));
     let large = vec![0; first.worker.nats.client().max_payload()];
-    assert!(setting(
-        write(vec![("k".into(), Some(large.into()))]).unwrap_err()
-    ));
+    assert!(setting(write(vec![("k".into(), Some(large.into()))]).unwrap_err()));
     write(many[..1000].to_vec()).unwrap();
     assert_eq!(first.load(held).len(), 1000);
     write(Vec::new()).unwrap();

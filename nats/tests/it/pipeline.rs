@@ -19,10 +19,7 @@ fn number(payload: &[u8]) -> Result<u64, String> {
 }
 
 fn options() -> SourceOptions {
-    SourceOptions::new("in", "work")
-        .ack_wait(2 * SECOND)
-        .attempts(3)
-        .window(400)
+    SourceOptions::new("in", "work").ack_wait(2 * SECOND).attempts(3).window(400)
 }
 
 /// Tries again while the brokers do not answer.
@@ -55,12 +52,8 @@ fn stage<D: expiry_topology::Done + 'static>(
     topology.timeout(20 * SECOND);
     let spouts = source.clone();
     topology.spout("in", move |context| spouts.spout(context));
-    topology
-        .bolt("step", move |_| basic(bolt.clone()))
-        .shuffle("in");
-    topology
-        .bolt("out", move |context| sinks.bolt(context))
-        .shuffle("step");
+    topology.bolt("step", move |_| basic(bolt.clone())).shuffle("in");
+    topology.bolt("out", move |context| sinks.bolt(context)).shuffle("step");
     (topology.start().unwrap(), source)
 }
 
@@ -87,10 +80,7 @@ fn a_stage_acks_what_it_has_passed_on_and_buries_what_it_cannot_do() {
     let (topology, source) = stage(&worker, options(), step);
     rig.until("the stream is empty", || rig.messages("in") == 0);
     topology.kill();
-    let numbers = rig
-        .read("out")
-        .into_iter()
-        .map(|m| number(&m.payload).unwrap());
+    let numbers = rig.read("out").into_iter().map(|m| number(&m.payload).unwrap());
     let mut numbers: Vec<u64> = numbers.collect();
     numbers.sort_unstable();
     let expected: Vec<u64> = (1..=1000).filter(|n| ![500, 600].contains(n)).collect();
@@ -117,10 +107,7 @@ fn a_stage_acks_what_it_has_passed_on_and_buries_what_it_cannot_do() {
     assert_eq!(letter("panic"), ("1".into(), reason.into()));
     assert!(letters.is_empty());
     let stats = source.stats();
-    assert_eq!(
-        (stats.acked, stats.dead, stats.naks, stats.held),
-        (998, 4, 2, 0)
-    );
+    assert_eq!((stats.acked, stats.dead, stats.naks, stats.held), (998, 4, 2, 0));
 }
 
 #[test]
@@ -128,10 +115,8 @@ fn nothing_is_lost_when_workers_and_brokers_die() {
     let rig = Rig::start();
     let step = |n: &u64, out: &mut Derive<'_, '_, u64>| out.emit(*n);
     let workers = ["a", "b"].map(|name| rig.worker(name));
-    let mut running: Vec<_> = workers
-        .iter()
-        .map(|worker| stage(worker, options().attempts(50), step))
-        .collect();
+    let mut running: Vec<_> =
+        workers.iter().map(|worker| stage(worker, options().attempts(50), step)).collect();
     rig.publish(1..=3000);
     rig.brokers.kill(0);
     rig.publish(3001..=6000);
@@ -173,10 +158,7 @@ fn a_slow_bolt_holds_a_window_which_the_broker_does_not_deliver_again() {
     });
     topology.kill();
     let stats = source.stats();
-    assert!(
-        most <= 60 && stats.in_progress > 0,
-        "{most} held, {stats:?}"
-    );
+    assert!(most <= 60 && stats.in_progress > 0, "{most} held, {stats:?}");
     assert!(executed.lock().unwrap().values().all(|times| *times == 1));
     assert_eq!(stats.redelivered_held, 0);
 }
@@ -196,11 +178,8 @@ fn without_a_majority_nothing_is_acked_and_all_goes_on_afterwards() {
     rig.brokers.go_on(2);
     rig.until("all are acked", || rig.unacked("in", "work") == 0);
     topology.kill();
-    let mut numbers: Vec<u64> = rig
-        .read("out")
-        .iter()
-        .map(|m| number(&m.payload).unwrap())
-        .collect();
+    let mut numbers: Vec<u64> =
+        rig.read("out").iter().map(|m| number(&m.payload).unwrap()).collect();
     numbers.sort_unstable();
     numbers.dedup();
     assert_eq!((numbers.len(), rig.messages("dead")), (1000, 0));
@@ -223,9 +202,7 @@ fn a_deleted_consumer_is_made_again_and_a_dead_letter_without_a_stream_stays() {
     rig.delete_consumer("in", "work");
     rig.delete_stream("dead");
     rig.publish(6..=20);
-    rig.until("the dead letter is refused", || {
-        source.stats().dead_refused > 1
-    });
+    rig.until("the dead letter is refused", || source.stats().dead_refused > 1);
     rig.until("the others are acked", || rig.messages("in") == 1);
     assert!(source.trouble().unwrap().contains("dead letter"));
     rig.stream("dead", "it.dead.in");
@@ -279,22 +256,10 @@ fn bad_settings_and_missing_streams_are_typed_errors() {
         matches!(&no_letters, NatsError::NoStream { name, .. } if name == "nowhere"),
         "{no_letters}"
     );
-    assert!(matches!(
-        refused(SourceOptions::new("a.b", "work")),
-        NatsError::Name { .. }
-    ));
-    assert!(matches!(
-        refused(SourceOptions::new("in", "")),
-        NatsError::Name { .. }
-    ));
-    assert_eq!(
-        shown(&refused(options().attempts(0))),
-        "attempts is 0; it takes 1 or more"
-    );
-    assert_eq!(
-        shown(&refused(options().window(0))),
-        "window is 0; it takes 1 or more"
-    );
+    assert!(matches!(refused(SourceOptions::new("a.b", "work")), NatsError::Name { .. }));
+    assert!(matches!(refused(SourceOptions::new("in", "")), NatsError::Name { .. }));
+    assert_eq!(shown(&refused(options().attempts(0))), "attempts is 0; it takes 1 or more");
+    assert_eq!(shown(&refused(options().window(0))), "window is 0; it takes 1 or more");
     let short = refused(options().ack_wait(SECOND / 2));
     assert_eq!(shown(&short), "ack_wait is 500ms; it takes 1s or more");
     // A consumer of this name that is not ours.
@@ -312,18 +277,12 @@ fn a_message_that_is_too_large_for_the_server_is_a_dead_letter() {
     let sinks = worker.enter(|nats| {
         nats.sink(|number: &u64| -> Result<Outgoing, &str> {
             let size = if *number == 2 { 2 << 20 } else { 8 };
-            Ok(Outgoing {
-                subject: "out.x".into(),
-                payload: vec![0; size],
-                ..Outgoing::default()
-            })
+            Ok(Outgoing { subject: "out.x".into(), payload: vec![0; size], ..Outgoing::default() })
         })
     });
     let mut topology = TopologyBuilder::new();
     topology.spout("in", move |context| source.spout(context));
-    topology
-        .bolt("out", move |context| sinks.bolt(context))
-        .shuffle("in");
+    topology.bolt("out", move |context| sinks.bolt(context)).shuffle("in");
     let topology = topology.start().unwrap();
     rig.until("the stream is empty", || rig.messages("in") == 0);
     topology.kill();

@@ -31,11 +31,8 @@ impl Worker {
 }
 
 fn worker(brokers: &Brokers, name: &str) -> Worker {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let options = Options::new("it", name).servers(brokers.servers());
     let options = options.request_timeout(Duration::from_secs(2));
     let nats = runtime.block_on(Nats::connect(options)).unwrap();
@@ -93,10 +90,7 @@ impl Rig {
     pub fn put(&self, subject: &str, payload: &str) {
         self.call(async |context| {
             let subject = subject.to_string();
-            context
-                .publish(subject, payload.to_string().into())
-                .await?
-                .await
+            context.publish(subject, payload.to_string().into()).await?.await
         });
     }
 
@@ -124,10 +118,7 @@ impl Rig {
     }
 
     pub fn messages(&self, stream: &str) -> u64 {
-        self.call(async |context| context.get_stream(stream).await)
-            .cached_info()
-            .state
-            .messages
+        self.call(async |context| context.get_stream(stream).await).cached_info().state.messages
     }
 
     /// The number of messages that a consumer has not delivered or has no ack for. After an outage a
@@ -145,16 +136,12 @@ impl Rig {
         let found = self.call(async |context| context.get_stream(stream).await);
         let state = found.cached_info().state.clone();
         let all = state.first_sequence..=state.last_sequence;
-        all.map(|n| self.call(async |_| found.get_raw_message(n).await))
-            .collect()
+        all.map(|n| self.call(async |_| found.get_raw_message(n).await)).collect()
     }
 
     pub fn consumer(&self, stream: &str, name: &str, ack_policy: AckPolicy) {
-        let config = pull::Config {
-            durable_name: Some(name.into()),
-            ack_policy,
-            ..Default::default()
-        };
+        let config =
+            pull::Config { durable_name: Some(name.into()), ack_policy, ..Default::default() };
         let found = self.call(async |context| context.get_stream(stream).await);
         self.call(async |_| found.create_consumer(config.clone()).await);
     }
@@ -171,10 +158,7 @@ impl Rig {
     pub fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let began = Instant::now();
         while !holds() {
-            assert!(
-                began.elapsed() < Duration::from_secs(60),
-                "not within a minute: {what}"
-            );
+            assert!(began.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }

@@ -20,13 +20,8 @@ impl Face<Tree> for Trees {
         // Until the index has the slot, its claimer owns it, and may withdraw it.
         // survives: the driver read `lease` first, with Acquire, so the key is not older than that
         // occupant. If it is a later occupant's, the swap of that lease fails.
-        let hash = self
-            .engine
-            .hash(claim.slot.fields().key.load(Ordering::Acquire));
-        self.engine
-            .index_of(hash)
-            .find(hash, &mut |id| id == claim.id)
-            .map(drop)
+        let hash = self.engine.hash(claim.slot.fields().key.load(Ordering::Acquire));
+        self.engine.index_of(hash).find(hash, &mut |id| id == claim.id).map(drop)
     }
 
     fn prepare(&self, _: u32, slot: Slot<'_, Tree>, lease: Lease) {
@@ -55,8 +50,7 @@ impl Face<Tree> for Trees {
             }
             _ => (None, 0),
         };
-        self.engine
-            .with_stripe(|mine, _| self.finish(mine, claim, lease, target, reason));
+        self.engine.with_stripe(|mine, _| self.finish(mine, claim, lease, target, reason));
     }
 
     fn close(&self) {
@@ -77,10 +71,7 @@ impl Face<Tree> for Trees {
                 &counts.early_expired,
             ];
             let slots = Counter::balance(&[&counts.begun, &counts.early_held], &ended);
-            (
-                slots,
-                Counter::balance(&[&counts.keys_in], &[&counts.keys_out]),
-            )
+            (slots, Counter::balance(&[&counts.keys_in], &[&counts.keys_out]))
         })
     }
 }

@@ -129,11 +129,7 @@ impl Trees {
     ) {
         let key = claim.slot.fields().key.load(Ordering::Relaxed);
         let owner = claim.slot.fields().owner.load(Ordering::Relaxed);
-        let latency = if reason.is_some() {
-            self.latency(target, claim.id)
-        } else {
-            None
-        };
+        let latency = if reason.is_some() { self.latency(target, claim.id) } else { None };
         let counts = &mine.face.counts[self.engine.shard_of(claim.id)];
         match reason {
             Some(Reason::Acked) => counts.acked.add(1),
@@ -144,8 +140,7 @@ impl Trees {
                 counts.cancelled.add(1);
             }
             None => {
-                self.early
-                    .fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+                self.early.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
                 counts.early_expired.add(1);
             }
         }
@@ -155,10 +150,8 @@ impl Trees {
             }
             RootId::Issued(Root(key))
         } else {
-            let At { hash, position } = at.unwrap_or_else(|| At {
-                hash: self.engine.hash(key),
-                position: ANYWHERE,
-            });
+            let At { hash, position } =
+                at.unwrap_or_else(|| At { hash: self.engine.hash(key), position: ANYWHERE });
             let counts = &mine.face.counts[self.engine.shard_of_hash(hash)];
             counts.keys_out.add(1);
             // Before the slot is freed: no slot is reused while the index has a word for it.
@@ -170,12 +163,7 @@ impl Trees {
             RootId::Chosen(key)
         };
         if let Some(reason) = reason {
-            let outcome = Outcome {
-                root,
-                owner,
-                reason,
-                latency,
-            };
+            let outcome = Outcome { root, owner, reason, latency };
             self.deliver.tell(&outcome);
             #[cfg(feature = "async")]
             if self.deliver.is_awaited() {

@@ -63,13 +63,8 @@ impl Trees {
         let lease = Lease::new(State::LiveIssued, claim.incarnation, deadline);
         spot.note.store(self.born(target, now), Ordering::Relaxed);
         occupy(&spot, root, owner, target ^ xor, lease);
-        mine.face.counts[self.engine.shard_of(claim.id)]
-            .begun
-            .add(1);
-        Some(Issued {
-            root,
-            header: spot.header,
-        })
+        mine.face.counts[self.engine.shard_of(claim.id)].begun.add(1);
+        Some(Issued { root, header: spot.header })
     }
 
     /// The slot and the lease of a root that is live just now.

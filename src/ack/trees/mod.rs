@@ -152,13 +152,7 @@ impl From<BadTimeout> for AckError {
 
 impl Trees {
     pub(crate) fn new(engine: Engine<Tree, Share>, settings: Settings, deliver: Deliver) -> Self {
-        Trees {
-            engine,
-            settings,
-            early: AtomicU64::new(0),
-            deliver,
-            returned: Leftovers::new(),
-        }
+        Trees { engine, settings, early: AtomicU64::new(0), deliver, returned: Leftovers::new() }
     }
 
     /// Makes the error for a caller whose entry has no room, or comes after a shutdown. The former

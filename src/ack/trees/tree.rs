@@ -28,11 +28,7 @@ pub(crate) struct Tree {
 
 fields!(
     Tree,
-    AtomicU64 {
-        key: AtomicU64::new(0),
-        word: AtomicU64::new(0),
-        owner: AtomicU64::new(0),
-    }
+    AtomicU64 { key: AtomicU64::new(0), word: AtomicU64::new(0), owner: AtomicU64::new(0) }
 );
 
 impl Tree {

@@ -184,10 +184,7 @@ impl Admission {
     #[allow(clippy::unused_self)] // but for the event
     pub(super) fn starves(&self) {
         #[cfg(feature = "tracing")]
-        if !self
-            .starves
-            .swap(true, std::sync::atomic::Ordering::Relaxed)
-        {
+        if !self.starves.swap(true, std::sync::atomic::Ordering::Relaxed) {
             crate::trace::event!(ERROR, "out of memory");
         }
     }
@@ -196,8 +193,7 @@ impl Admission {
     #[allow(clippy::unused_self)] // but for the event
     pub(super) fn has_memory(&self) {
         #[cfg(feature = "tracing")]
-        self.starves
-            .store(false, std::sync::atomic::Ordering::Relaxed);
+        self.starves.store(false, std::sync::atomic::Ordering::Relaxed);
     }
 }
 

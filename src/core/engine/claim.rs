@@ -64,11 +64,8 @@ impl<P: Payload, C> Engine<P, C> {
         };
         let spot = self.slots.spot(taken.id)?;
         let slot = spot.slot;
-        let claim = Claim {
-            id: taken.id,
-            incarnation: Slots::<P>::tenancy(slot, taken.base),
-            slot,
-        };
+        let claim =
+            Claim { id: taken.id, incarnation: Slots::<P>::tenancy(slot, taken.base), slot };
         Some((claim, spot))
     }
 
@@ -145,11 +142,7 @@ impl<P: Payload, C> Engine<P, C> {
         let ring = &self.shards[at].ring;
         // A chunk that samples as roomy may be taken by others, or may have waited for the driver
         // too long. A fresh one ends that.
-        let found = if fresh {
-            None
-        } else {
-            ring.roomy(&self.slots, turn)
-        };
+        let found = if fresh { None } else { ring.roomy(&self.slots, turn) };
         let (local, start) = match found {
             Some(place) => place,
             None => {

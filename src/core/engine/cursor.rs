@@ -300,9 +300,7 @@ mod tests {
         let cell = cursor.cell(0);
         let take = |fresh: usize| {
             let is_stale = |bucket| (bucket as usize) < fresh * BUCKET;
-            cursor
-                .advance(&slots, cell, is_stale, |_| ())
-                .map(|taken| taken.id as usize)
+            cursor.advance(&slots, cell, is_stale, |_| ()).map(|taken| taken.id as usize)
         };
         assert_eq!(take(2), Some(2 * BUCKET));
         assert_eq!(take(2), Some(2 * BUCKET + 1));

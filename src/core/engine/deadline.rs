@@ -193,10 +193,7 @@ impl Deadlines {
         if fresh && !matches!(timeout, Timeout::After(after) if nanos(after) != last.after.get()) {
             return Ok((last.deadline.get(), now));
         }
-        Ok((
-            self.deadline_from(mine, last, timeout, default, (now, lag))?,
-            now,
-        ))
+        Ok((self.deadline_from(mine, last, timeout, default, (now, lag))?, now))
     }
 
     #[cold]
@@ -233,11 +230,7 @@ impl Deadlines {
     #[inline(always)]
     pub(super) fn due(&self, mine: &LastDeadlines, after: u64) -> u64 {
         let lag = self.clock.lag();
-        let (now, lag) = if lag <= after >> 6 {
-            (self.coarse_now(), lag)
-        } else {
-            (self.now(), 0)
-        };
+        let (now, lag) = if lag <= after >> 6 { (self.coarse_now(), lag) } else { (self.now(), 0) };
         let last = &mine.own;
         let until = last.until.get();
         let fresh = now < until && until - now <= self.ticks.interval_nanos();
@@ -272,11 +265,7 @@ impl Deadlines {
             Timeout::Never => Ok(None),
             Timeout::Default => Ok(default),
             Timeout::After(after) if after.is_zero() => Err(BadTimeout::Zero),
-            Timeout::After(after) => self
-                .ticks
-                .timeout(after)
-                .map(Some)
-                .ok_or(BadTimeout::TooLong),
+            Timeout::After(after) => self.ticks.timeout(after).map(Some).ok_or(BadTimeout::TooLong),
         }
     }
 
@@ -334,8 +323,7 @@ impl Deadlines {
     pub(super) fn note_lapse(&self, mine: &LastDeadlines, now: u64) {
         let tick = self.ticks.at(now);
         mine.now.set(tick);
-        mine.lapsed
-            .set(if self.is_long_ago(tick) { tick } else { 0 });
+        mine.lapsed.set(if self.is_long_ago(tick) { tick } else { 0 });
     }
 }
 

@@ -39,11 +39,7 @@ impl<'a, P: Payload> Claim<'a, P> {
     /// Of the occupancy that `lease` is of.
     #[inline(always)]
     pub(crate) fn of(id: u32, slot: Slot<'a, P>, lease: Lease) -> Self {
-        Claim {
-            id,
-            incarnation: lease.incarnation(),
-            slot,
-        }
+        Claim { id, incarnation: lease.incarnation(), slot }
     }
 }
 

@@ -15,9 +15,7 @@ impl Keys {
     /// `shards` is a power of two.
     pub(super) fn new(shards: usize, seed: u64) -> Result<Self, OutOfMemory> {
         Ok(Keys {
-            indexes: (0..shards)
-                .map(|_| Index::new())
-                .collect::<Result<_, _>>()?,
+            indexes: (0..shards).map(|_| Index::new()).collect::<Result<_, _>>()?,
             seed,
             factor: (seed.rotate_left(32) ^ 0x9E37_79B9_7F4A_7C15) | 1,
         })

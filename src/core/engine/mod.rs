@@ -152,9 +152,7 @@ impl<P: Payload, C> Engine<P, C> {
         let shards = config.shards;
         Ok(Engine {
             slots: Slots::new(shards),
-            shards: (0..shards)
-                .map(|at| CachePadded::new(Shard::new(at, now)))
-                .collect(),
+            shards: (0..shards).map(|at| CachePadded::new(Shard::new(at, now))).collect(),
             keys: Keys::new(shards, config.seed)?,
             stripes: Stripes::new(move || CachePadded::new(Stripe::new(stripe()))),
             deadlines,
@@ -392,10 +390,7 @@ impl<P: Payload, C> Engine<P, C> {
     fn driving(&self) -> Driving<'_, P, C> {
         let index = index();
         self.stripes.get(index.get()).driving.add(1);
-        Driving {
-            engine: self,
-            index,
-        }
+        Driving { engine: self, index }
     }
 
     /// Whether this thread is in a round of the driver: in a handler that one has called.
@@ -477,10 +472,7 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// When something next expires, or earlier.
     pub(crate) fn next_expiration(&self) -> Option<u64> {
-        self.shards
-            .iter()
-            .filter_map(|shard| shard.notices.next())
-            .min()
+        self.shards.iter().filter_map(|shard| shard.notices.next()).min()
     }
 
     /// How long until then.
@@ -489,10 +481,7 @@ impl<P: Payload, C> Engine<P, C> {
         // First: a thread that has reported since has named the tick at its shard before, and a
         // caller that depends on it finds one or the other (Q12).
         let unreported = self.unreported(0);
-        let told = self
-            .shards
-            .iter()
-            .filter_map(|shard| shard.notices.next_reported());
+        let told = self.shards.iter().filter_map(|shard| shard.notices.next_reported());
         let next = told.min().unwrap_or(NEVER);
         // Read after them: a stall in between makes the wait shorter (Q12).
         let now = self.clock().now();

@@ -55,10 +55,7 @@ pub(super) struct Notices {
 
 impl Notices {
     pub(super) fn new() -> Self {
-        Notices {
-            inbox: Inbox::new(),
-            next: NextExpiration::never(),
-        }
+        Notices { inbox: Inbox::new(), next: NextExpiration::never() }
     }
 
     /// Notifies the driver of a bucket whose next expiration the caller has lowered. Returns the
@@ -146,9 +143,7 @@ pub(super) struct Unreported {
 
 impl Unreported {
     pub(super) fn none() -> Self {
-        Unreported {
-            nearness: AtomicU64::new(0),
-        }
+        Unreported { nearness: AtomicU64::new(0) }
     }
 
     /// Says that this thread is about to make a lease that expires at `tick`, of which the driver
@@ -162,10 +157,7 @@ impl Unreported {
         let before = self.nearness.load(Ordering::Relaxed);
         let nearness = before.max(NEVER - tick);
         self.nearness.store(nearness, Ordering::Relaxed);
-        Telling {
-            unreported: self,
-            before,
-        }
+        Telling { unreported: self, before }
     }
 
     /// The nearest tick of all threads', or the one after `now` if that has passed; [`NEVER`] if
@@ -189,8 +181,6 @@ impl Drop for Telling<'_> {
     fn drop(&mut self) {
         // Release: a thread that finds it gone finds the shard's next expiration named.
         // survives: loom does not see this standard atomic.
-        self.unreported
-            .nearness
-            .store(self.before, Ordering::Release);
+        self.unreported.nearness.store(self.before, Ordering::Release);
     }
 }

@@ -89,10 +89,7 @@ pub(super) struct Ending {
 
 impl Ending {
     pub(super) fn none() -> Self {
-        Ending {
-            slot: AtomicU64::new(0),
-            lease: AtomicU64::new(0),
-        }
+        Ending { slot: AtomicU64::new(0), lease: AtomicU64::new(0) }
     }
 
     /// Release, both: who finds one of these finds what this thread has ended before; and with the
@@ -143,9 +140,7 @@ pub(super) struct Own {
 
 impl Owners {
     pub(super) fn new(wanted: bool) -> Self {
-        Owners {
-            barrier: Barrier::new(wanted),
-        }
+        Owners { barrier: Barrier::new(wanted) }
     }
 
     /// Whether a driver has to [meet](Self::meet) owners before it scans.
@@ -222,11 +217,7 @@ impl Owners {
         Barrier::light();
         // Acquire: if a scan is over, then with what it has ended.
         let alone = self.barrier.is_on() && !spot.header.scanned.load(Ordering::Acquire);
-        let ended = if alone {
-            spot.slot.lease() == own.lease
-        } else {
-            end()
-        };
+        let ended = if alone { spot.slot.lease() == own.lease } else { end() };
         let freed = ended.then(free);
         ending.unname();
         freed

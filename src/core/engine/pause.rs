@@ -152,9 +152,7 @@ impl Rhythm {
 impl Stalls {
     /// A stall is longer than `threshold` nanoseconds; `None`: stalls are not looked out for.
     pub(super) fn new(threshold: Option<u64>) -> Self {
-        Stalls {
-            watch: threshold.map(Watch::new),
-        }
+        Stalls { watch: threshold.map(Watch::new) }
     }
 
     /// The stalls that a round is to allow for, which begins now, in this tick. `None` if another
@@ -196,19 +194,13 @@ impl Stalls {
                 }
             }
             watch.standing.store(!pauses.is_empty(), Ordering::Release);
-            watch
-                .expected
-                .fetch_max(now.saturating_add(1), Ordering::AcqRel);
+            watch.expected.fetch_max(now.saturating_add(1), Ordering::AcqRel);
             pauses.clone()
         });
         if let Some(ticks) = stalled {
             #[allow(clippy::cast_precision_loss)] // for people
             let seconds = deadlines.ticks().interval().as_secs_f64() * ticks as f64;
-            event!(
-                WARN,
-                "process was stalled: leases are extended",
-                seconds = seconds
-            );
+            event!(WARN, "process was stalled: leases are extended", seconds = seconds);
         }
         standing
     }
@@ -226,9 +218,7 @@ impl Stalls {
             // survives: the thread gives its shard back after this, with Release; the deciding
             // thread looks there first. A read-modify-write passes on what earlier threads
             // released.
-            watch
-                .expected
-                .fetch_max(now.saturating_add(1), Ordering::AcqRel);
+            watch.expected.fetch_max(now.saturating_add(1), Ordering::AcqRel);
         }
     }
 
@@ -246,11 +236,7 @@ impl Stalls {
         watch.pauses.enter(|_| {
             let due = next().map_or(u64::MAX, |next| deadlines.ticks().begins(next));
             let now = deadlines.clock().now();
-            let habit = if has_reaper {
-                0
-            } else {
-                watch.habit_after((began, now))
-            };
+            let habit = if has_reaper { 0 } else { watch.habit_after((began, now)) };
             let soonest = now.saturating_add(1).saturating_add(habit);
             watch.expected.store(soonest.max(due), Ordering::Release);
         });
@@ -270,9 +256,7 @@ impl Stalls {
         let Some(watch) = &self.watch else { return };
         let habit = watch.rhythm.enter(|rhythm| rhythm.habit()).unwrap_or(0);
         let due = until.max(now.saturating_add(1)).saturating_add(habit);
-        let set = watch
-            .expected
-            .compare_exchange(before, due, Ordering::AcqRel, Ordering::Relaxed);
+        let set = watch.expected.compare_exchange(before, due, Ordering::AcqRel, Ordering::Relaxed);
         if set.is_ok() {
             watch.told.store(until, Relaxed);
         }

@@ -82,10 +82,7 @@ impl Plans {
         let (chunk, at) = Self::place(bucket);
         let chunk = self.0.get_mut(chunk)?.as_mut()?;
         let count = chunk.count.get_mut(at).filter(|count| **count != 0)?;
-        Some(Plan {
-            notes: &mut chunk.notes[at],
-            count,
-        })
+        Some(Plan { notes: &mut chunk.notes[at], count })
     }
 
     /// Starts fetching a bucket's plan. False if its chunk has none.
@@ -122,10 +119,7 @@ impl Plans {
             notes: vec![[Note::default(); BUCKET]; CHUNK_BUCKETS].into(),
             count: vec![0; CHUNK_BUCKETS].into(),
         });
-        let mut plan = Plan {
-            notes: &mut chunk.notes[at],
-            count: &mut chunk.count[at],
-        };
+        let mut plan = Plan { notes: &mut chunk.notes[at], count: &mut chunk.count[at] };
         *plan.count = 0;
         for (slot, &deadline) in deadlines.iter().enumerate() {
             plan.note(slot, now, deadline);

@@ -54,11 +54,7 @@ impl<P: Payload, C> Engine<P, C> {
         face: &impl Face<P>,
         left: impl Fn(usize),
     ) -> Round {
-        let mut round = Round {
-            more: false,
-            busy: true,
-            next: None,
-        };
+        let mut round = Round { more: false, busy: true, next: None };
         if self.is_driving() {
             return round;
         }
@@ -108,8 +104,7 @@ impl<P: Payload, C> Engine<P, C> {
         let at_once = work.ended > 0 && self.gathers_for() == 1;
         round.more |= self.reclaim(tick, at_once, budget, face);
         let has_reaper = self.wakeup.has_reaper();
-        self.stalls
-            .expect(&self.deadlines, now, has_reaper, || self.next_expiration());
+        self.stalls.expect(&self.deadlines, now, has_reaper, || self.next_expiration());
         next = next.min(self.reclaim.wanted());
         round.next = (next != NEVER).then_some(next);
         round
@@ -160,20 +155,14 @@ impl<P: Payload, C> Engine<P, C> {
     /// Whether something is due at `now` that this thread could find: in a shard that nobody is at.
     pub(crate) fn is_due(&self, now: u64) -> bool {
         let tick = self.ticks().at(now);
-        let due = |at: usize| {
-            self.shards[at]
-                .notices
-                .next()
-                .is_some_and(|next| next <= tick)
-        };
+        let due = |at: usize| self.shards[at].notices.next().is_some_and(|next| next <= tick);
         !self.is_driving() && !self.stalls.is_deciding() && self.unattended().any(due)
     }
 
     /// This thread has left a shard. If the reaper sleeps, or is about to, it has left that shard
     /// to this thread.
     pub(super) fn depart(&self, at: usize) {
-        self.wakeup
-            .depart(|| self.wanted(at).min(self.reclaim.wanted()));
+        self.wakeup.depart(|| self.wanted(at).min(self.reclaim.wanted()));
     }
 
     /// The reaper, awake, would sleep until `tick`. Returns whether it may.

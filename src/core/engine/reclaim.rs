@@ -77,11 +77,7 @@ pub(super) struct Pushed {
 
 impl Mine {
     pub(super) fn new() -> Self {
-        Mine {
-            list: Deferred::new(),
-            pushed: Counter::default(),
-            freed: Counter::default(),
-        }
+        Mine { list: Deferred::new(), pushed: Counter::default(), freed: Counter::default() }
     }
 
     /// Hands over a slot that the caller has ended, and whose word is out of the index.
@@ -133,18 +129,14 @@ impl Waiting {
         // Acquire: a later flush does not ask for the flags dropped here. It enters `waiting` after
         // this thread, and so sees the drops by way of this load.
         // survives: loom does not see the flag, a standard atomic.
-        self.taken
-            .retain(|done| !done.load(std::sync::atomic::Ordering::Acquire));
-        self.taken
-            .extend(due.iter().map(|batch| batch.done.clone()));
+        self.taken.retain(|done| !done.load(std::sync::atomic::Ordering::Acquire));
+        self.taken.extend(due.iter().map(|batch| batch.done.clone()));
     }
 
     /// Takes batches back, which go first: their grace periods are over.
     fn take_back(&mut self, due: &mut Vec<Batch>) {
-        let is_back = |done: &Done| {
-            due.iter()
-                .any(|batch| std::sync::Arc::ptr_eq(done, &batch.done))
-        };
+        let is_back =
+            |done: &Done| due.iter().any(|batch| std::sync::Arc::ptr_eq(done, &batch.done));
         self.taken.retain(|done| !is_back(done));
         self.batches.splice(..0, due.drain(..).rev());
     }
@@ -168,8 +160,7 @@ impl Wait {
     pub(crate) fn begin(pins: &Pins) -> Self {
         let passed = Arc::new(AtomicBool::new(false));
         let flag = passed.clone();
-        pins.pin()
-            .after(move || flag.store(true, Ordering::Release));
+        pins.pin().after(move || flag.store(true, Ordering::Release));
         Wait { over: 0, passed }
     }
 
@@ -386,11 +377,7 @@ impl Reclaim {
         self.patience.store(0, Relaxed);
         // After the lists were taken: these slots have left the index before.
         let waits = Wait::begin(&self.pins);
-        batches.push(Batch {
-            chains,
-            waits,
-            done: Done::default(),
-        });
+        batches.push(Batch { chains, waits, done: Done::default() });
     }
 
     /// Advances the epoch, and takes the batches whose grace periods are over.
@@ -482,10 +469,7 @@ mod tests {
             assert!(!is_due(), "the migrating thread is pinned");
             let reader = hold(scope, &reclaim);
             drop(migrating);
-            assert!(
-                (0..TURNS).all(|_| !is_due()),
-                "a slot is freed that a reader has found"
-            );
+            assert!((0..TURNS).all(|_| !is_due()), "a slot is freed that a reader has found");
             drop(reader);
             assert!((0..TURNS).any(|_| is_due()));
         });

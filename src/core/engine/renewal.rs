@@ -142,9 +142,7 @@ impl<P: Payload, C> Engine<P, C> {
     ) -> Result<Option<u64>, BadTimeout> {
         let (cheap, _) = self.renewal(timeout, default, face)?;
         Ok(renewed(found(self), look, cheap, || {
-            self.deadlines
-                .exact_deadline(timeout, default)
-                .unwrap_or(cheap)
+            self.deadlines.exact_deadline(timeout, default).unwrap_or(cheap)
         }))
     }
 

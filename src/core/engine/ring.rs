@@ -136,10 +136,8 @@ impl Ring {
                 position.wrapping_add(look) % active
             } else {
                 // Any of them; which does not matter, so a multiplicative hash will do.
-                (turn
-                    .wrapping_add(u64::from(look))
-                    .wrapping_mul(0x9E37_79B9_7F4A_7C15)
-                    >> 33) as u32
+                (turn.wrapping_add(u64::from(look)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33)
+                    as u32
                     % active
             };
             if look >= active && look < LOOKS {
@@ -242,9 +240,7 @@ impl Ring {
     /// How many chunks to keep of so many, if most of them are free. Asks for the number of slots in
     /// use, which sums what all threads have counted, only where chunks could go.
     fn shrunk(active: u32, live: impl FnOnce() -> u64) -> Option<u32> {
-        (active >= 4)
-            .then(|| Self::wanted(live()))
-            .filter(|&wanted| wanted < active / 2)
+        (active >= 4).then(|| Self::wanted(live())).filter(|&wanted| wanted < active / 2)
     }
 
     /// Whether memory can go back of a shard with so many slots in use; about.
@@ -269,8 +265,7 @@ impl Ring {
             // Fails if a thread adds a chunk just now: then it is not mostly free after all.
             // survives: as `leave`, its other side. The driver owns buckets after it, by swaps.
             let _ =
-                self.active
-                    .compare_exchange(active, wanted, Ordering::AcqRel, Ordering::Relaxed);
+                self.active.compare_exchange(active, wanted, Ordering::AcqRel, Ordering::Relaxed);
         }
         let active = self.active.load(Ordering::Acquire);
         // Mostly no thread has left any: the load saves the swap.
@@ -314,8 +309,7 @@ impl Ring {
         resident.aside = aside;
         #[allow(clippy::cast_possible_truncation)] // fewer than chunks
         let lingering = resident.end - active + resident.aside.len() as u32;
-        self.lingering
-            .store(lingering, std::sync::atomic::Ordering::Relaxed);
+        self.lingering.store(lingering, std::sync::atomic::Ordering::Relaxed);
         let tended = if released == RELEASE_AT_ONCE {
             Tended::More
         } else if resident.end > active || in_use {

@@ -141,10 +141,7 @@ impl<P: Payload, C> Engine<P, C> {
         #[cfg(feature = "tracing")]
         self.tell_of_growth(driver, at);
         self.stalls.attended(&self.deadlines);
-        Visit {
-            more,
-            next: next.unwrap_or(NEVER).min(chores),
-        }
+        Visit { more, next: next.unwrap_or(NEVER).min(chores) }
     }
 
     /// Says so if a shard's index has another size than it had when that was looked at last.
@@ -295,9 +292,8 @@ impl<P: Payload, C> Engine<P, C> {
         let mut candidates = [0; MET_AT_ONCE];
         for (&(local, bucket), candidates) in due.iter().zip(&mut candidates) {
             let plan = driver.plans.get(local);
-            *candidates = plan.map_or(ALL_SLOTS, |plan| {
-                plan.due(tick).fold(0, |all, at| all | 1 << at)
-            });
+            *candidates =
+                plan.map_or(ALL_SLOTS, |plan| plan.due(tick).fold(0, |all, at| all | 1 << at));
             for at in bits(*candidates) {
                 if let Some(spot) = self.slots.spot(bucket * BUCKET_U32 + at) {
                     prefetch_at(spot.slot.address());
@@ -326,12 +322,7 @@ impl<P: Payload, C> Engine<P, C> {
         let header = self.slots.header(first)?;
         let look = header.next.take()?;
         step("taken");
-        Some(Taking {
-            slots: self.slots.bucket(first)?,
-            header,
-            look,
-            owned: 0,
-        })
+        Some(Taking { slots: self.slots.bucket(first)?, header, look, owned: 0 })
     }
 
     /// [Scans](Self::scan) buckets in which owners end what is theirs.
@@ -383,12 +374,7 @@ impl<P: Payload, C> Engine<P, C> {
         face: &impl Face<P>,
     ) {
         let first = bucket * BUCKET_U32;
-        let Taking {
-            header,
-            slots,
-            look,
-            owned,
-        } = taken;
+        let Taking { header, slots, look, owned } = taken;
         let Look { next: base, news } = look;
         let now = instant.tick;
         let plan = driver.plans.get(local).filter(|_| {
@@ -460,9 +446,7 @@ impl<P: Payload, C> Engine<P, C> {
                 work.budget = work.budget.saturating_sub(1);
                 // By the swap of a touch: of the two one comes first, and neither is lost.
                 let renewed = lease.with_deadline(graced);
-                lease = slot
-                    .swap_lease(lease, renewed)
-                    .map_or_else(|now| now, |()| renewed);
+                lease = slot.swap_lease(lease, renewed).map_or_else(|now| now, |()| renewed);
                 continue;
             }
             match self.end(slot, lease) {
@@ -496,16 +480,9 @@ impl<P: Payload, C> Engine<P, C> {
     /// Takes chunks off a ring that is mostly free, and gives back what has drained.
     fn tend(&self, driver: &mut DriverShard, at: usize, face: &impl Face<P>) -> Tended {
         self.keys.at(at).shrink_if_empty(|| face.live(at).1);
-        let DriverShard {
-            wheel,
-            plans,
-            resident,
-            ..
-        } = driver;
+        let DriverShard { wheel, plans, resident, .. } = driver;
         let let_go = |local| self.let_go(wheel, plans, at, local);
-        let (tended, left) = self.shards[at]
-            .ring
-            .release(resident, || face.live(at).0, let_go);
+        let (tended, left) = self.shards[at].ring.release(resident, || face.live(at).0, let_go);
         if let Some(chunks) = left {
             wheel.shrink_to(chunks as usize * CHUNK_BUCKETS);
         }

@@ -81,8 +81,7 @@ impl Wakeup {
     pub(super) fn announce(&self, tick: u64, is_quiet: impl FnOnce() -> bool) -> bool {
         self.announced.swap(tick, Ordering::AcqRel);
         #[cfg(expiry_loom)]
-        self.sleeps_until
-            .store(tick, std::sync::atomic::Ordering::Relaxed);
+        self.sleeps_until.store(tick, std::sync::atomic::Ordering::Relaxed);
         is_quiet()
     }
 
@@ -92,8 +91,7 @@ impl Wakeup {
         // and there is one more round.
         self.announced.swap(0, Ordering::AcqRel);
         #[cfg(expiry_loom)]
-        self.sleeps_until
-            .store(0, std::sync::atomic::Ordering::Relaxed);
+        self.sleeps_until.store(0, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// This thread has left a shard, at which something is `wanted` by the tick that this returns.

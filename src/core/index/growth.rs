@@ -66,12 +66,7 @@ impl Index {
         }
         if self
             .directory
-            .compare_exchange(
-                seen.0,
-                seen.with(class).0,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            )
+            .compare_exchange(seen.0, seen.with(class).0, Ordering::AcqRel, Ordering::Relaxed)
             .is_err()
         {
             // Somebody else's came first. Ours was never listed, so nobody has been in it.

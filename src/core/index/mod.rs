@@ -204,10 +204,7 @@ impl Published {
         if !seen.was_published() {
             return Glance::Unclear;
         }
-        Glance::There(Published {
-            slot: seen.slot(),
-            position: seen.position,
-        })
+        Glance::There(Published { slot: seen.slot(), position: seen.position })
     }
 }
 
@@ -333,11 +330,7 @@ impl Index {
             return Glance::Unclear;
         };
         match self.table(class).glance(hash) {
-            Glance::There(inner) => Glance::There(Candidate {
-                inner,
-                index: self,
-                directory,
-            }),
+            Glance::There(inner) => Glance::There(Candidate { inner, index: self, directory }),
             // As `find` for what it has not found (W12).
             Glance::Absent if self.directory() == directory => Glance::Absent,
             _ => Glance::Unclear,
@@ -500,10 +493,7 @@ impl Index {
         is_live: impl Fn() -> bool,
     ) {
         if let Some((from, position)) = seen {
-            if self
-                .oldest(pin)
-                .swing_at(word(hash, from), target, position)
-            {
+            if self.oldest(pin).swing_at(word(hash, from), target, position) {
                 return;
             }
         }
@@ -554,10 +544,7 @@ impl TwoWords {
     /// Publishes `slot` under `hash`, at home if that is simple, unless `accept` takes one that is there. Whether it did.
     pub fn init(&self, hash: u32, slot: u32, mut accept: impl FnMut(u32) -> bool) -> bool {
         matches!(self.0.publish_simply(word(hash, slot)), Publish::Done)
-            || matches!(
-                self.0.publish(word(hash, slot), &mut 0, ALIKE, &mut accept),
-                Publish::Done
-            )
+            || matches!(self.0.publish(word(hash, slot), &mut 0, ALIKE, &mut accept), Publish::Done)
     }
 
     /// Takes the word of a slot away, which has been seen at this place of its home.

@@ -30,12 +30,7 @@ impl<const OWN: usize> Table<OWN> {
         };
         // The orderings are those of `swing`.
         place
-            .compare_exchange(
-                from,
-                word(hash, target),
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            )
+            .compare_exchange(from, word(hash, target), Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
 

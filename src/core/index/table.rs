@@ -43,9 +43,7 @@ impl<const OWN: usize> Home<OWN> {
     #[inline(always)]
     fn believe(&self, header: u64, position: usize) -> bool {
         let next = (header | 1 << position).wrapping_add(VERSION);
-        self.header
-            .compare_exchange(header, next, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+        self.header.compare_exchange(header, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Takes the word at `position` away, if the header still is the one that it was believed under: then the bit is still
@@ -53,9 +51,7 @@ impl<const OWN: usize> Home<OWN> {
     #[inline(always)]
     pub(super) fn disown(&self, header: u64, position: usize) -> bool {
         let next = header & !(1 << position);
-        self.header
-            .compare_exchange(header, next, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+        self.header.compare_exchange(header, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }
 
@@ -81,10 +77,7 @@ impl Overflow {
 unsafe impl<const OWN: usize> ZeroValid for Home<OWN> {
     #[cfg(expiry_loom)]
     fn zeroed() -> Self {
-        Home {
-            header: AtomicU64::new(0),
-            words: std::array::from_fn(|_| AtomicU64::new(0)),
-        }
+        Home { header: AtomicU64::new(0), words: std::array::from_fn(|_| AtomicU64::new(0)) }
     }
     fn zero(&self) {
         self.header.store(0, Ordering::Release);
@@ -98,9 +91,7 @@ unsafe impl<const OWN: usize> ZeroValid for Home<OWN> {
 unsafe impl ZeroValid for Overflow {
     #[cfg(expiry_loom)]
     fn zeroed() -> Self {
-        Overflow {
-            words: std::array::from_fn(|_| AtomicU64::new(0)),
-        }
+        Overflow { words: std::array::from_fn(|_| AtomicU64::new(0)) }
     }
     fn zero(&self) {
         for word in &self.words {
@@ -452,9 +443,7 @@ impl<const OWN: usize> Table<OWN> {
             free &= free - 1;
             let word = self.word_at(at, home, position);
             if word.load(Ordering::Relaxed) == 0
-                && word
-                    .compare_exchange(0, value, Ordering::AcqRel, Ordering::Relaxed)
-                    .is_ok()
+                && word.compare_exchange(0, value, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             {
                 return Some(position);
             }

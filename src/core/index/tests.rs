@@ -28,20 +28,15 @@ struct Alone {
 
 impl Alone {
     fn new() -> Self {
-        Alone {
-            index: Index::new().expect("memory"),
-            pins: Pins::new(),
-        }
+        Alone { index: Index::new().expect("memory"), pins: Pins::new() }
     }
 
     fn remove(&self, hash: u32, slot: u32) -> Removed {
-        self.index
-            .remove(&self.pins.pin(), hash, slot, ANYWHERE, |_| false)
+        self.index.remove(&self.pins.pin(), hash, slot, ANYWHERE, |_| false)
     }
 
     fn carry(&self, budget: usize) -> bool {
-        self.index
-            .carry(&self.pins.pin(), &mut { budget }, |slot| slot)
+        self.index.carry(&self.pins.pin(), &mut { budget }, |slot| slot)
     }
 
     fn turn(&self) -> bool {
@@ -61,8 +56,7 @@ fn insert(index: &Alone, slot: u32) -> bool {
     let mut crowded = false;
     let pin = index.pins.pin();
     matches!(
-        index.insert(&pin, hash(slot), slot, &mut crowded, &mut |found| found
-            == slot),
+        index.insert(&pin, hash(slot), slot, &mut crowded, &mut |found| found == slot),
         Insert::Done
     )
 }
@@ -147,10 +141,7 @@ fn growth_passes_over_a_table_that_somebody_may_be_in() {
     drop(pin);
     carry(&index);
     assert!(found(&index, 1));
-    assert!(
-        index.shrink_if_empty(|| 0),
-        "class 0 or 2 has been given back"
-    );
+    assert!(index.shrink_if_empty(|| 0), "class 0 or 2 has been given back");
 }
 
 /// A class is in the directory once, however it came there.
@@ -184,9 +175,7 @@ fn a_removal_from_a_closed_home_says_so() {
     let mut seen = HashMap::new();
     for old in 0..slot {
         assert!(!insert(&index, old));
-        *seen
-            .entry(index.remove(hash(old), old) == Removed::Copied)
-            .or_insert(0) += 1;
+        *seen.entry(index.remove(hash(old), old) == Removed::Copied).or_insert(0) += 1;
     }
     assert!(seen[&true] > 0, "no removal met a closed home");
 }
@@ -198,9 +187,8 @@ fn keys_of_one_home_spill_and_make_the_table_grow() {
     for slot in 0..64u32 {
         let hash = slot << 20 | 5;
         let mut crowded = false;
-        let done = index.insert(&index.pins.pin(), hash, slot, &mut crowded, &mut |found| {
-            found == slot
-        });
+        let done =
+            index.insert(&index.pins.pin(), hash, slot, &mut crowded, &mut |found| found == slot);
         assert!(matches!(done, Insert::Done));
     }
     for slot in 0..64u32 {
@@ -222,25 +210,15 @@ fn keys_of_one_home_spill_and_make_the_table_grow() {
 fn keys_of_one_hash_do_not_make_the_table_grow() {
     let index = Alone::new();
     let alike = |slot: u32| {
-        index.insert(&index.pins.pin(), 5, slot, &mut false, &mut |found| {
-            found == slot
-        })
+        index.insert(&index.pins.pin(), 5, slot, &mut false, &mut |found| found == slot)
     };
     let beside = |slot: u32| {
-        index.insert(
-            &index.pins.pin(),
-            slot << 24 | 5,
-            slot,
-            &mut false,
-            &mut |_| false,
-        )
+        index.insert(&index.pins.pin(), slot << 24 | 5, slot, &mut false, &mut |_| false)
     };
     let (_, words) = index.shape();
     let most = ALIKE as u32;
     let odd = |slot: &u32| slot % 2 == 1;
-    assert!((0..most)
-        .filter(odd)
-        .all(|slot| matches!(alike(slot), Insert::Done)));
+    assert!((0..most).filter(odd).all(|slot| matches!(alike(slot), Insert::Done)));
     assert!((30..38).all(|slot| matches!(beside(slot), Insert::Done)));
     for slot in 0..100 {
         match alike(slot) {

@@ -68,15 +68,13 @@ impl Index {
         }
         let (next, end) = loop {
             let directory = self.directory();
-            let masks = directory
-                .classes()
-                .map(|class| self.table(class).mask as u64);
+            let masks = directory.classes().map(|class| self.table(class).mask as u64);
             let span = END / (masks.fold(0, u64::max) + 1);
             let end = (*place | (span - 1)) + 1;
             let bucket = (*place as u32).reverse_bits();
-            let next = directory.classes().fold(end, |next, class| {
-                self.table(class).least(bucket, *place..next)
-            });
+            let next = directory
+                .classes()
+                .fold(end, |next, class| self.table(class).least(bucket, *place..next));
             // Models `a_walk_beside_growth` and `a_walk_beside_shrinking`.
             if self.directory() == directory {
                 if cfg!(not(expiry_loom)) && *place & (span - 1) == 0 {

@@ -274,22 +274,14 @@ where
             Hashing::Chosen(hasher) => hasher,
             Hashing::ByDefault(make) => make(&self.setup),
         };
-        let mut store = Store::build(
-            &self.setup,
-            self.time_to_live,
-            self.time_to_idle,
-            self.listener,
-        )?;
+        let mut store =
+            Store::build(&self.setup, self.time_to_live, self.time_to_idle, self.listener)?;
         if let Some((length, when_full)) = self.listener_thread {
             let thread = ListenerThread::new(length, when_full)?;
             store.listener_thread = store.listener.is_some().then_some(thread);
         }
         let store = Arc::new(store);
         ListenerThread::start(&store)?;
-        Ok(ExpiringMap {
-            store,
-            hasher,
-            reaper: None,
-        })
+        Ok(ExpiringMap { store, hasher, reaper: None })
     }
 }

@@ -35,9 +35,7 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn poll(&self, budget: usize) -> bool {
-        self.store
-            .engine
-            .poll_shared(budget, &*self.store, || false)
+        self.store.engine.poll_shared(budget, &*self.store, || false)
     }
 
     /// Number of entries now, with those whose time is up but which no driver has ended yet.

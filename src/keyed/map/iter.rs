@@ -35,12 +35,7 @@ pub struct Iter<'a, K: 'static, V: 'static, S> {
 
 impl<'a, K: 'static, V: 'static, S> Iter<'a, K, V, S> {
     pub(super) fn new(map: &'a ExpiringMap<K, V, S>) -> Self {
-        Iter {
-            map,
-            walk: Walk::default(),
-            met: Vec::new(),
-            pin: None,
-        }
+        Iter { map, walk: Walk::default(), met: Vec::new(), pin: None }
     }
 }
 

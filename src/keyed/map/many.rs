@@ -158,10 +158,7 @@ where
         K: Borrow<Q>,
     {
         let (mut keys, mut group, mut values) = (keys.into_iter(), Vec::new(), Vec::new());
-        while self
-            .map
-            .fetch(&mut keys, |key| self.map.hash(*key), &mut group)
-        {
+        while self.map.fetch(&mut keys, |key| self.map.hash(*key), &mut group) {
             let value = |(hash, key)| self.value(Wanted::new(hash, key), true);
             values.extend(group.drain(..).map(value));
         }

@@ -25,12 +25,7 @@ impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
     #[inline(always)]
     pub(super) fn new(store: &'a Store<K, V>, pin: Pin, entry: Entered<'a, K, V>) -> Self {
         let refused = None;
-        Settled {
-            store,
-            pin,
-            entry,
-            refused,
-        }
+        Settled { store, pin, entry, refused }
     }
 
     /// Calls the listener, unpinned. Returns the entry, of a call that replaces none.
@@ -196,18 +191,9 @@ where
             let pair = match put {
                 Put::Done(entry) => return Ok(Settled::new(store, pin, entry)),
                 Put::Kept(found, pair) if self.is_used(&found) => {
-                    let entry = Entered {
-                        new: found,
-                        old: None,
-                        closed: None,
-                    };
+                    let entry = Entered { new: found, old: None, closed: None };
                     let refused = Some(pair);
-                    return Ok(Settled {
-                        store,
-                        pin,
-                        entry,
-                        refused,
-                    });
+                    return Ok(Settled { store, pin, entry, refused });
                 }
                 Put::Kept(_, pair) | Put::Hindered(Hindered::Overtaken, pair) => {
                     drop(pin);

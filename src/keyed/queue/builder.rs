@@ -43,10 +43,7 @@ pub struct ExpiryQueueBuilder<K> {
 impl<K> ExpiryQueueBuilder<K> {
     /// Settings with defaults.
     pub(super) fn new() -> Self {
-        ExpiryQueueBuilder {
-            setup: Setup::default(),
-            _keys: std::marker::PhantomData,
-        }
+        ExpiryQueueBuilder { setup: Setup::default(), _keys: std::marker::PhantomData }
     }
 }
 
@@ -161,8 +158,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
         handler: impl Fn(&K) + Send + Sync + 'static,
     ) -> Result<ExpiryQueue<K>, BuildError> {
         let budget = self.setup.budget;
-        self.told_to(Target::Handler(Box::new(handler)))?
-            .started(budget)
+        self.told_to(Target::Handler(Box::new(handler)))?.started(budget)
     }
 
     /// Builds a queue whose reaper thread sends expired keys into a channel of `length`.
@@ -200,11 +196,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     fn told_to(self, target: Target<K>) -> Result<ExpiryQueue<K>, BuildError> {
         let store = Arc::new(Store::build(&self.setup, None, None, None)?);
         Ok(ExpiryQueue {
-            shared: Arc::new(Shared {
-                store,
-                target,
-                kept: crate::lifecycle::Leftovers::new(),
-            }),
+            shared: Arc::new(Shared { store, target, kept: crate::lifecycle::Leftovers::new() }),
             hasher: self.setup.hasher(),
             reaper: None,
         })

@@ -40,9 +40,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         self.store().each(|_pin, found| {
             // SAFETY: found after the pin.
             let (key, ()) = unsafe { found.pair() };
-            dump.entry(self.expiry(found.lease))
-                .or_default()
-                .push(key.clone());
+            dump.entry(self.expiry(found.lease)).or_default().push(key.clone());
         });
         dump
     }

@@ -60,10 +60,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         };
         into.extend(lapsed.take());
         let into = RefCell::new(into);
-        let poll = Poll {
-            shared,
-            into: |key| into.borrow_mut().push(key),
-        };
+        let poll = Poll { shared, into: |key| into.borrow_mut().push(key) };
         engine.poll_shared(budget, &poll, || into.borrow().len() > before)
     }
 

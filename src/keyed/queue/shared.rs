@@ -36,10 +36,7 @@ impl<K: 'static> Shared<K> {
 
     /// A key that a shutdown has ended, as it would have expired.
     pub(super) fn left(&self, ended: EndedSlot<&Inner<K>, K, ()>, lease: Lease) -> Expired<K> {
-        Expired {
-            ended: Ended::kept(ended, &self.store),
-            expiry: self.expiry(lease),
-        }
+        Expired { ended: Ended::kept(ended, &self.store), expiry: self.expiry(lease) }
     }
 
     /// When a key is due.
@@ -50,10 +47,7 @@ impl<K: 'static> Shared<K> {
     /// The key that has expired in this slot, which the caller has ended.
     fn expired(&self, claim: &Claim<'_, Pair<K, ()>>, named: Named, deadline: u64) -> Expired<K> {
         let ended = self.store.ended_by_driver(claim, named, Cause::Expired);
-        Expired {
-            ended: Ended::kept(ended, &self.store),
-            expiry: self.since_start(deadline),
-        }
+        Expired { ended: Ended::kept(ended, &self.store), expiry: self.since_start(deadline) }
     }
 }
 

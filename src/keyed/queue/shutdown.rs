@@ -62,11 +62,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
 impl<K: 'static> ExpiryQueue<K> {
     fn shut(&self) {
         self.close_channel();
-        shut(
-            &self.shared.store.engine,
-            self.reaper.as_ref(),
-            &*self.shared,
-        );
+        shut(&self.shared.store.engine, self.reaper.as_ref(), &*self.shared);
     }
 
     /// What shutdowns have ended, and what has expired and was not polled.

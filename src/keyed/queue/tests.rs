@@ -19,9 +19,7 @@ fn empty<K: Hash + Eq + Send + Sync + 'static>() -> ExpiryQueue<K> {
 /// Ends so many keys by a round; the tick to come back at.
 fn expire(queue: &ExpiryQueue<String>, keys: usize) -> Option<u64> {
     for key in 0..keys {
-        queue
-            .update(key.to_string(), Duration::from_secs(1))
-            .unwrap();
+        queue.update(key.to_string(), Duration::from_secs(1)).unwrap();
     }
     let store = queue.store();
     let round = store.engine.poll(SECOND, usize::MAX, store);

@@ -26,9 +26,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
             if let Some(found) = store.find(&pin, Wanted::new(hash, &pair.0)) {
                 match store.renew(&found, &mut lost, timeout, false, &*self.shared)? {
                     Some(Touched::Renewed(deadline)) => {
-                        return Ok(Updated::Renewed {
-                            expiry: self.shared.since_start(deadline),
-                        })
+                        return Ok(Updated::Renewed { expiry: self.shared.since_start(deadline) })
                     }
                     Some(_) => return Ok(Updated::Unchanged),
                     None => continue,
@@ -36,10 +34,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
             }
             // The clock is read for each attempt: what went before may have taken its time.
             let deadline = store.deadline(timeout, &*self.shared)?;
-            let term = Term {
-                deadline,
-                idle: None,
-            };
+            let term = Term { deadline, idle: None };
             match store.enter(&pin, hash, pair, term) {
                 Ok(Entered { new, closed, .. }) => {
                     drop(pin);
@@ -81,12 +76,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     {
         let store = self.store();
         let wanted = Wanted::new(self.hash(key), key);
-        let touched = store.touch(
-            &store.engine.pin(),
-            wanted,
-            Timeout::After(timeout),
-            &*self.shared,
-        )?;
+        let touched =
+            store.touch(&store.engine.pin(), wanted, Timeout::After(timeout), &*self.shared)?;
         Ok(touched.is_alive())
     }
 
@@ -109,9 +100,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// As [`touch`](Self::touch).
     #[inline]
     pub fn touch_by(&self, handle: Handle, timeout: Duration) -> Result<bool, StoreError> {
-        let touched = self
-            .store()
-            .touch_at(handle.0, Timeout::After(timeout), &*self.shared)?;
+        let touched = self.store().touch_at(handle.0, Timeout::After(timeout), &*self.shared)?;
         Ok(touched.is_alive())
     }
 

@@ -73,10 +73,7 @@ impl fmt::Debug for SessionTrackerBuilder {
 impl Default for SessionTrackerBuilder {
     fn default() -> Self {
         SessionTrackerBuilder {
-            setup: Setup {
-                interval: Some(INTERVAL),
-                ..Setup::default()
-            },
+            setup: Setup { interval: Some(INTERVAL), ..Setup::default() },
             minimum: None,
             maximum: None,
             server: 0,
@@ -190,9 +187,7 @@ impl SessionTrackerBuilder {
         };
         let touched = self.collects.then(|| {
             let shards = 0..store.engine.shards();
-            Touches {
-                piles: shards.map(|_| CachePadded::new(Pile::new())).collect(),
-            }
+            Touches { piles: shards.map(|_| CachePadded::new(Pile::new())).collect() }
         });
         Ok(SessionTracker {
             store: Arc::new(store),

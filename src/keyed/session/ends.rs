@@ -49,11 +49,7 @@ impl SessionTracker {
     #[must_use]
     pub fn wait_time(&self) -> Option<Duration> {
         // Ended in a touch or a creation, or by a poll that is about to take it.
-        if self
-            .expired
-            .as_ref()
-            .is_some_and(|expired| !expired.is_empty())
-        {
+        if self.expired.as_ref().is_some_and(|expired| !expired.is_empty()) {
             return Some(Duration::ZERO);
         }
         self.store.engine.wait_time()
@@ -82,12 +78,10 @@ impl SessionTracker {
     pub fn set_closing(&self, id: SessionId) -> Result<(), SessionError> {
         let pin = self.store.engine.pin();
         let wanted = Wanted::new(self.hash(id), &id);
-        self.store
-            .set_closing(&pin, wanted)
-            .map_err(|found| match found {
-                Touched::Gone => SessionError::Unknown,
-                _ => SessionError::Closing,
-            })
+        self.store.set_closing(&pin, wanted).map_err(|found| match found {
+            Touched::Gone => SessionError::Unknown,
+            _ => SessionError::Closing,
+        })
     }
 
     /// Ends a session, whether it lives or is being closed. Returns it, to one of several who remove it; `None` if there is none.
@@ -184,8 +178,7 @@ impl super::Inner {
         let remaining = self.remaining(lease, self.engine.clock().now());
         let (info, is_piled) = ended.value().end(*ended.key(), remaining);
         if is_piled {
-            self.ended_on_pile
-                .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.ended_on_pile.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
         info
     }

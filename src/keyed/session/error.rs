@@ -39,10 +39,9 @@ impl fmt::Display for SessionError {
             SessionError::Closing => {
                 f.write_str("the session is being closed; make the client create another one")
             }
-            SessionError::Moved { owner } => write!(
-                f,
-                "the session has moved to owner {owner}; drop this client's connection"
-            ),
+            SessionError::Moved { owner } => {
+                write!(f, "the session has moved to owner {owner}; drop this client's connection")
+            }
         }
     }
 }

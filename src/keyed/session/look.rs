@@ -71,9 +71,7 @@ impl SessionTracker {
     /// The session, as it is just now. One whose time is up is there until the reaper, or a poll, has come to it.
     #[must_use]
     pub fn get(&self, id: SessionId) -> Option<SessionInfo> {
-        self.with(id, |pin, found| {
-            self.look(pin, found, self.store.engine.clock().now())
-        })
+        self.with(id, |pin, found| self.look(pin, found, self.store.engine.clock().now()))
     }
 
     /// Whether there is such a session, be it about to be closed.

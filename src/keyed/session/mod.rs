@@ -138,10 +138,7 @@ pub struct Session {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session")
-            .field("id", &self.id())
-            .field("timeout", &self.timeout)
-            .finish()
+        f.debug_struct("Session").field("id", &self.id()).field("timeout", &self.timeout).finish()
     }
 }
 
@@ -282,9 +279,7 @@ impl SessionTracker {
 
     /// The deadline of what is granted `timeout` now.
     fn deadline(&self, timeout: Duration) -> u64 {
-        self.store
-            .deadline(self.granted(timeout), &*self.store)
-            .expect(touch::GRANTED)
+        self.store.deadline(self.granted(timeout), &*self.store).expect(touch::GRANTED)
     }
 
     fn granted(&self, timeout: Duration) -> Timeout {
@@ -337,9 +332,8 @@ impl SessionTracker {
         global: bool,
     ) -> Result<Session, StoreError> {
         loop {
-            let added = self.add(self.issuer.issue(), timeout, owner, global, |_, _, _| {
-                Some(())
-            })?;
+            let added =
+                self.add(self.issuer.issue(), timeout, owner, global, |_, _, _| Some(()))?;
             if let Ok(session) = added {
                 return Ok(session);
             }
@@ -427,10 +421,7 @@ impl SessionTracker {
         loop {
             let pin = store.engine.pin();
             // The clock is read for each attempt: what went before may have taken its time.
-            let term = super::idle::Term {
-                deadline: self.deadline(timeout),
-                idle: None,
-            };
+            let term = super::idle::Term { deadline: self.deadline(timeout), idle: None };
             let wanted = Wanted::new(hash, &id);
             if let Some(found) = store.find(&pin, wanted) {
                 match there(&pin, &found, &mut lost) {

@@ -65,8 +65,7 @@ impl Pile {
         loop {
             // Release publishes the link to takings and prunings; those below it are published by the swaps that this one follows.
             let pushed =
-                self.head
-                    .compare_exchange_weak(head, link, Ordering::Release, Ordering::Relaxed);
+                self.head.compare_exchange_weak(head, link, Ordering::Release, Ordering::Relaxed);
             match pushed {
                 Ok(_) => break,
                 Err(now) => head = now,
@@ -125,8 +124,7 @@ impl Pile {
             }
             // Release publishes the copies.
             let swapped =
-                self.head
-                    .compare_exchange(head, copies, Ordering::AcqRel, Ordering::Relaxed);
+                self.head.compare_exchange(head, copies, Ordering::AcqRel, Ordering::Relaxed);
             if swapped.is_ok() {
                 self.shrink(dropped);
                 self.limit.store(2 * left + SLACK, Relaxed);

@@ -83,9 +83,7 @@ impl SessionTracker {
     /// As [`touch`](Self::touch).
     pub fn touch_by_for(&self, session: &Session, timeout: Duration) -> Result<(), SessionError> {
         if self.touched.is_none() {
-            let touched = self
-                .store
-                .touch_at(session.place, self.granted(timeout), &*self.store);
+            let touched = self.store.touch_at(session.place, self.granted(timeout), &*self.store);
             return match touched.expect(GRANTED) {
                 Touched::Renewed(_) | Touched::Unchanged => Ok(()),
                 Touched::Gone => Err(SessionError::Unknown),
@@ -95,10 +93,7 @@ impl SessionTracker {
         let pin = self.store.engine.pin();
         let mut lost = None;
         loop {
-            let found = self
-                .store
-                .stay(&pin, session.place)
-                .ok_or(SessionError::Unknown)?;
+            let found = self.store.stay(&pin, session.place).ok_or(SessionError::Unknown)?;
             if let Some(touched) = self.renew(&pin, &found, &mut lost, timeout) {
                 return touched;
             }
@@ -153,9 +148,7 @@ impl SessionTracker {
         lost: &mut Option<Place>,
         timeout: Duration,
     ) -> Option<Result<(), SessionError>> {
-        let renewed = self
-            .store
-            .renew(found, lost, self.granted(timeout), false, &*self.store);
+        let renewed = self.store.renew(found, lost, self.granted(timeout), false, &*self.store);
         if !renewed.expect(GRANTED)?.is_alive() {
             return Some(Err(SessionError::Closing));
         }

@@ -31,11 +31,7 @@ impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
         if position == ANYWHERE && !self.is_named(&pin, claim.id, hash) {
             return None;
         }
-        Some(Named {
-            pin,
-            hash,
-            position,
-        })
+        Some(Named { pin, hash, position })
     }
 
     fn runs_users_code(&self) -> bool {
@@ -66,12 +62,7 @@ impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
                 return (0, 0);
             };
             let come = [&counts.inserted, &counts.replacing];
-            let gone = [
-                &counts.removed,
-                &counts.expired,
-                &counts.closed,
-                &counts.replaced,
-            ];
+            let gone = [&counts.removed, &counts.expired, &counts.closed, &counts.replaced];
             (Counter::balance(&come, &gone), counts.keys.get())
         })
     }
@@ -86,8 +77,7 @@ impl<K: 'static, V: 'static> Face<Pair<K, V>> for Store<K, V> {
         let pair = unsafe { slot.take() };
         free();
         if std::mem::needs_drop::<(K, V)>() && caught(|| drop(pair)) {
-            self.drop_panics
-                .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.drop_panics.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
     }
 }

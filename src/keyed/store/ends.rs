@@ -168,8 +168,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline]
     pub(in crate::keyed) fn guard(&self, call: impl FnOnce()) {
         if caught(call) {
-            self.panics
-                .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.panics.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
     }
 }

@@ -121,19 +121,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 self.enter_anywhere(pin, mine, hash, claim)?;
             }
             self.count(mine, claim.id).inserted.add(1);
-            let new = Found {
-                id: claim.id,
-                slot: claim.slot,
-                lease,
-                hash,
-                position: ANYWHERE,
-            };
+            let new = Found { id: claim.id, slot: claim.slot, lease, hash, position: ANYWHERE };
             let closed = self.enforce(pin, mine, &new, spot, term.deadline);
-            Ok(Entered {
-                new,
-                old: None,
-                closed,
-            })
+            Ok(Entered { new, old: None, closed })
         })
     }
 
@@ -150,12 +140,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     where
         K: Eq,
     {
-        let entering = Entering {
-            store: self,
-            mine,
-            hash,
-            claim,
-        };
+        let entering = Entering { store: self, mine, hash, claim };
         // SAFETY: this thread's until it is published; from then on this thread is pinned.
         let key = unsafe { &claim.slot.value().0 };
         let mut seek = self.seek(Wanted::new(hash, key));
@@ -235,10 +220,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     where
         K: Eq,
     {
-        if !matches!(
-            error,
-            StoreError::Full | StoreError::OutOfMemory | StoreError::Collisions
-        ) {
+        if !matches!(error, StoreError::Full | StoreError::OutOfMemory | StoreError::Collisions) {
             return false;
         }
         let now = self.engine.clock().now();

@@ -15,9 +15,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline]
     fn free_later(&self, id: u32) {
         let drops = std::mem::needs_drop::<(K, V)>();
-        let owed = self
-            .engine
-            .with_stripe(|mine, _| self.engine.free_later(mine, id, drops));
+        let owed = self.engine.with_stripe(|mine, _| self.engine.free_later(mine, id, drops));
         if owed == 0 {
             return;
         }

@@ -94,13 +94,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         };
         let lease = slot.lease();
         if lease.is_in(HELD) {
-            return Seen::Entry(Found {
-                id,
-                slot,
-                lease,
-                hash,
-                position,
-            });
+            return Seen::Entry(Found { id, slot, lease, hash, position });
         }
         if lease.state() == State::Forward {
             // By the lease that ended the way there: loaded again, it could be a forwarded one. A
@@ -207,9 +201,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     {
         loop {
             let mut seek = self.seek(wanted);
-            self.engine
-                .index_of(wanted.hash)
-                .find(wanted.hash, &mut seek)?;
+            self.engine.index_of(wanted.hash).find(wanted.hash, &mut seek)?;
             // The slot that the look-up returned is the one that it has seen last.
             match seek.seen {
                 Seen::Entry(found) => return Some(found),
@@ -220,11 +212,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     }
 
     pub(super) fn seek<'q, Q: ?Sized>(&self, wanted: Wanted<'q, Q>) -> Seek<'_, 'q, K, V, Q> {
-        Seek {
-            store: self,
-            wanted,
-            seen: Seen::Nothing,
-        }
+        Seek { store: self, wanted, seen: Seen::Nothing }
     }
 
     /// Makes the index name slot `target`, to which another slot has been forwarded. `seen` is that
@@ -237,8 +225,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
             step("led");
             tail
         };
-        self.engine
-            .index_of(hash)
-            .swing(pin, hash, seen, target, tail, is_live);
+        self.engine.index_of(hash).swing(pin, hash, seen, target, tail, is_live);
     }
 }

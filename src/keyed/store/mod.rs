@@ -138,11 +138,7 @@ impl<'a, K: 'static, V: 'static> Found<'a, K, V> {
 
     /// Where the entry lies.
     pub(super) fn place(&self) -> Place {
-        Place {
-            id: self.id,
-            generation: self.lease.incarnation(),
-            hash: self.hash,
-        }
+        Place { id: self.id, generation: self.lease.incarnation(), hash: self.hash }
     }
 
     pub(super) fn claim(&self) -> Claim<'a, Pair<K, V>> {
@@ -184,9 +180,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         timeouts.sort_unstable();
         let (config, _) = setup.config(&timeouts)?;
         let shards = config.shards;
-        let share = move || Share {
-            counts: PerShard::new(shards),
-        };
+        let share = move || Share { counts: PerShard::new(shards) };
         Ok(Store {
             engine: Engine::new(config, share).map_err(|_| BuildError::OutOfMemory)?,
             timeout: timeout.map(nanos),

@@ -101,9 +101,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             return Ok(Some(Touched::Closing));
         }
         let look = Look::after(*lost == Some(found.place()));
-        let renewed = self
-            .engine
-            .renewed(found.lease, look, timeout, self.timeout, face)?;
+        let renewed = self.engine.renewed(found.lease, look, timeout, self.timeout, face)?;
         let Some(deadline) = renewed else {
             // Another thread has renewed it since: this renewal took effect just before that one.
             return Ok(Some(Touched::Renewed(self.deadline(timeout, face)?)));

@@ -29,9 +29,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.engine.with_stripe(|mine, stripe| {
             let mut refused = Refused::OutOfMemory;
             // The new entry takes over the old one's share of the capacity.
-            let place = self
-                .engine
-                .claim_instead(mine, stripe, term.deadline, &mut refused);
+            let place = self.engine.claim_instead(mine, stripe, term.deadline, &mut refused);
             let Some((claim, spot)) = place else {
                 return Err((Hindered::Refused(refused.into()), pair));
             };
@@ -59,11 +57,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 position: ANYWHERE,
             };
             let closed = self.enforce(pin, mine, &new, spot, term.deadline);
-            Ok(Entered {
-                new,
-                old: Some(old),
-                closed,
-            })
+            Ok(Entered { new, old: Some(old), closed })
         })
     }
 }

@@ -35,10 +35,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         };
         let index = self.engine.index(walk.shard);
         if !index.next(pin, &mut walk.place, met, ahead) {
-            *walk = Walk {
-                shard: walk.shard + 1,
-                place: 0,
-            };
+            *walk = Walk { shard: walk.shard + 1, place: 0 };
         }
         if met.len() > 1 {
             // A slot that leads to another of them has had the same key. Of two slots of one key

@@ -52,10 +52,7 @@ impl Drop for Token {
 
 pub fn token(ledger: &Ledger) -> Token {
     ledger.borrow_mut().push(0);
-    Token {
-        number: ledger.borrow().len() - 1,
-        ledger: ledger.clone(),
-    }
+    Token { number: ledger.borrow().len() - 1, ledger: ledger.clone() }
 }
 
 /// Storm's definition: a bucket for each generation, the youngest in front. In order, so that order
@@ -67,10 +64,7 @@ struct Model {
 
 impl Model {
     fn new(generations: usize) -> Self {
-        Model {
-            buckets: (0..generations).map(|_| Vec::new()).collect(),
-            dead: VecDeque::new(),
-        }
+        Model { buckets: (0..generations).map(|_| Vec::new()).collect(), dead: VecDeque::new() }
     }
 
     fn age(&self, key: u8) -> Option<usize> {
@@ -107,8 +101,7 @@ impl Model {
     }
 
     fn rotate(&mut self) {
-        self.dead
-            .extend(self.buckets.pop_back().expect("two or more"));
+        self.dead.extend(self.buckets.pop_back().expect("two or more"));
         self.buckets.push_front(Vec::new());
     }
 }
@@ -326,8 +319,5 @@ pub fn run<S: BuildHasher>(
     } else {
         drop(pair.map);
     }
-    assert!(
-        ledger.borrow().iter().all(|&drops| drops == 1),
-        "a value was not dropped once"
-    );
+    assert!(ledger.borrow().iter().all(|&drops| drops == 1), "a value was not dropped once");
 }

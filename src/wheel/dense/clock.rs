@@ -23,12 +23,7 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn new(geometry: Geometry, now: u64) -> Clock {
-        Clock {
-            cursor: geometry.floor(now),
-            geometry,
-            now,
-            wake: now,
-        }
+        Clock { cursor: geometry.floor(now), geometry, now, wake: now }
     }
 
     pub(super) fn geometry(&self) -> &Geometry {
@@ -79,11 +74,7 @@ impl Clock {
     #[inline]
     pub(super) fn step_to(&mut self, head: u32, bound: u64) -> bool {
         let now_bucket = self.geometry.floor(self.now);
-        self.cursor = if self.reached(bound) {
-            self.geometry.floor(bound)
-        } else {
-            now_bucket
-        };
+        self.cursor = if self.reached(bound) { self.geometry.floor(bound) } else { now_bucket };
         // A finest bucket that now has left behind, or that is one unit wide, is due as a whole.
         records::row(head) == 1 && (self.cursor != now_bucket || self.geometry.granularity() == 1)
     }

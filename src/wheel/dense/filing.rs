@@ -17,11 +17,7 @@ impl<P: Payload> Wheel<P> {
             self.len += 1;
         }
         let generation = self.nodes.begin(id, due);
-        self.enter(Record {
-            due,
-            id,
-            generation,
-        });
+        self.enter(Record { due, id, generation });
     }
 
     /// Puts a new record where it belongs.

@@ -34,11 +34,7 @@ impl<P: Payload> Wheel<P> {
             head = self.lists.first_head_from(head + 1)?;
         }
         let bound = self.lists.bound(head);
-        Some(if self.clock.reached(bound) {
-            self.clock.now()
-        } else {
-            bound
-        })
+        Some(if self.clock.reached(bound) { self.clock.now() } else { bound })
     }
 
     /// What time has brought and pops have not taken yet: each id, its due, and whether it is known

@@ -260,11 +260,7 @@ impl<P: Payload> Wheel<P> {
         if generation == 1 {
             self.come_round(id);
         }
-        self.enter(Record {
-            due,
-            id,
-            generation,
-        });
+        self.enter(Record { due, id, generation });
         true
     }
 

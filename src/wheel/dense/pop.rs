@@ -178,11 +178,7 @@ impl<P: Payload> Wheel<P> {
         if let Some(ahead) = self.lists.ahead(head) {
             self.nodes.fetch(ahead);
         }
-        let Record {
-            due,
-            id,
-            generation,
-        } = self.lists.pop(head)?;
+        let Record { due, id, generation } = self.lists.pop(head)?;
         if !self.nodes.is_live(id, generation) {
             return None;
         }
@@ -210,8 +206,7 @@ impl<P: Payload> Wheel<P> {
     #[inline]
     fn visit(&mut self, head: u32) {
         let all_due = self.clock.step_to(head, self.lists.bound(head));
-        self.lists
-            .splice(head, if all_due { READY } else { PENDING });
+        self.lists.splice(head, if all_due { READY } else { PENDING });
     }
 }
 

@@ -44,11 +44,7 @@ pub(in crate::wheel) fn validate<P: Payload>(wheel: &Wheel<P>) {
             for record in &records {
                 let ahead = record.due.wrapping_sub(cursor);
                 assert!(ahead <= (1 << 63) + lag, "W-order");
-                assert_eq!(
-                    place(geometry, record.due, cursor),
-                    (row, bucket),
-                    "W-place"
-                );
+                assert_eq!(place(geometry, record.due, cursor), (row, bucket), "W-place");
                 assert!(bound.wrapping_sub(cursor) <= ahead, "W-bound");
             }
             if row + 1 < rows {

@@ -101,10 +101,7 @@ impl Oracle {
     fn value(&mut self) -> Value {
         self.values += 1;
         self.alive.set(self.alive.get() + 1);
-        Value {
-            n: self.values,
-            alive: self.alive.clone(),
-        }
+        Value { n: self.values, alive: self.alive.clone() }
     }
 
     fn insert(&mut self, n: u64, id: TimerId, due: i128) {
@@ -371,9 +368,8 @@ fn geometry(bytes: &mut Bytes) -> Geometry {
         _ => {
             // Anything; absurd ones are refused and replaced.
             let shift = bytes.byte() % 66;
-            let levels: Vec<u32> = (0..bytes.byte() % 10)
-                .map(|_| u32::from(bytes.byte() % 8))
-                .collect();
+            let levels: Vec<u32> =
+                (0..bytes.byte() % 10).map(|_| u32::from(bytes.byte() % 8)).collect();
             Geometry::new(shift.into(), &levels).unwrap_or(Geometry::TICKS)
         }
     }

@@ -5,22 +5,11 @@
 use super::{Fired, Geometry, NotScheduled, Popped, TimerId, TimerWheel};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 
-const PRESETS: [Geometry; 4] = [
-    Geometry::TICKS,
-    Geometry::MICROS,
-    Geometry::MILLIS,
-    Geometry::CAFFEINE,
-];
+const PRESETS: [Geometry; 4] =
+    [Geometry::TICKS, Geometry::MICROS, Geometry::MILLIS, Geometry::CAFFEINE];
 
-const ORIGINS: [u64; 7] = [
-    i64::MIN as u64,
-    i64::MIN as u64 - 3,
-    0_u64.wrapping_sub(7),
-    0,
-    7,
-    i64::MAX as u64,
-    u64::MAX,
-];
+const ORIGINS: [u64; 7] =
+    [i64::MIN as u64, i64::MIN as u64 - 3, 0_u64.wrapping_sub(7), 0, 7, i64::MAX as u64, u64::MAX];
 
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 24 * 3600 * SECOND;
@@ -478,10 +467,7 @@ fn empty_time_costs_one_look_at_each_level() {
         let mut wheel = TimerWheel::new(geometry, 0);
         wheel.schedule(150 * YEAR, ());
         let mut limit = 0;
-        assert!(matches!(
-            wheel.pop_limited(SECOND, &mut limit),
-            Popped::Idle
-        ));
+        assert!(matches!(wheel.pop_limited(SECOND, &mut limit), Popped::Idle));
         for now in [SECOND, 3600 * SECOND, DAY, 10 * YEAR, 140 * YEAR] {
             let progress = wheel.advance_limited(now, 2 * geometry.levels() + 2, |_, _| ());
             assert!(!progress.more && progress.fired == 0, "{geometry:?}");
@@ -509,10 +495,7 @@ fn iteration_is_by_deadline_also_in_the_middle_of_a_backlog() {
     assert_eq!(up, down);
     let copy = wheel.iter();
     assert_eq!(copy.clone().count(), copy.len());
-    assert_eq!(
-        format!("{copy:?}"),
-        format!("Iter {{ left: {}, .. }}", up.len())
-    );
+    assert_eq!(format!("{copy:?}"), format!("Iter {{ left: {}, .. }}", up.len()));
     let total: u64 = (&wheel).into_iter().map(|timer| *timer.value).sum();
     assert!(total > 3000);
 }

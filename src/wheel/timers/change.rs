@@ -45,8 +45,7 @@ impl<T> TimerWheel<T> {
     pub fn schedule(&mut self, deadline: u64, value: T) -> TimerId {
         let index = self.take_place();
         let serial = self.serials.take();
-        self.wheel
-            .schedule_with(index, deadline, Place::Live { serial, value });
+        self.wheel.schedule_with(index, deadline, Place::Live { serial, value });
         TimerId { serial, index }
     }
 
@@ -58,9 +57,7 @@ impl<T> TimerWheel<T> {
     /// has just been given, that is [`rearm`](TimerWheel::rearm)'s work.
     #[inline]
     pub fn reschedule(&mut self, id: TimerId, deadline: u64) -> Result<(), NotScheduled> {
-        let moved = self
-            .wheel
-            .reschedule_if(id.index, deadline, |place| place.is(id));
+        let moved = self.wheel.reschedule_if(id.index, deadline, |place| place.is(id));
         if moved {
             Ok(())
         } else {

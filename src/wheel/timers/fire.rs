@@ -226,11 +226,7 @@ impl<T> TimerWheel<T> {
         limit: usize,
         mut on_fire: impl FnMut(&mut TimerWheel<T>, Fired<T>),
     ) -> Progress {
-        let mut progress = Progress {
-            fired: 0,
-            unused: limit,
-            more: false,
-        };
+        let mut progress = Progress { fired: 0, unused: limit, more: false };
         loop {
             match self.pop_limited(now, &mut progress.unused) {
                 Popped::Fired(next) => {
@@ -272,8 +268,7 @@ impl<T> TimerWheel<T> {
         self.last = None;
         let TimerId { serial, index } = fired.id;
         let value = fired.value;
-        self.wheel
-            .schedule_with(index, deadline, Place::Live { serial, value });
+        self.wheel.schedule_with(index, deadline, Place::Live { serial, value });
         fired.id
     }
 
@@ -288,10 +283,6 @@ impl<T> TimerWheel<T> {
         if let Some(last) = self.last.replace(id) {
             self.free.give(last.index);
         }
-        Popped::Fired(Fired {
-            id,
-            deadline,
-            value,
-        })
+        Popped::Fired(Fired { id, deadline, value })
     }
 }

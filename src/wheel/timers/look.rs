@@ -16,8 +16,7 @@ impl<T> TimerWheel<T> {
     /// never only to cascade.
     #[must_use]
     pub fn expiration_delay(&self) -> Option<u64> {
-        self.next_expiration()
-            .map(|next| next.wrapping_sub(self.now()))
+        self.next_expiration().map(|next| next.wrapping_sub(self.now()))
     }
 
     /// Returns [`expiration_delay`](TimerWheel::expiration_delay) as a point in time.

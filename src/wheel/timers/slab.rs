@@ -65,10 +65,7 @@ impl<T> TimerWheel<T> {
     #[cold]
     fn add_places(&mut self) -> u32 {
         let places = self.wheel.ids();
-        assert!(
-            places < Self::MAX_TIMERS,
-            "a wheel holds TimerWheel::MAX_TIMERS timers at most"
-        );
+        assert!(places < Self::MAX_TIMERS, "a wheel holds TimerWheel::MAX_TIMERS timers at most");
         let (from, to) = (places, Self::MAX_TIMERS.min((places | 63) + 1));
         // Fit: they are ids.
         let (from, to) = (from as u32, to as u32);

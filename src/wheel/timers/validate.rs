@@ -25,17 +25,11 @@ impl<T> TimerWheel<T> {
             free[index as usize] = !scheduled;
         }
         if let Some(last) = self.last {
-            assert!(
-                std::mem::take(&mut free[last.index as usize]),
-                "T-last: in use"
-            );
+            assert!(std::mem::take(&mut free[last.index as usize]), "T-last: in use");
             assert!(!serials.contains(&last.serial), "T-last: used again");
         }
         for index in self.free.free() {
-            assert!(
-                std::mem::take(&mut free[index as usize]),
-                "T-free: {index} in use or twice"
-            );
+            assert!(std::mem::take(&mut free[index as usize]), "T-free: {index} in use or twice");
         }
         assert!(!free.contains(&true), "T-free: a place is lost");
     }

@@ -61,31 +61,15 @@ pub fn breaches(life: &Life, promise: &Promise) -> Vec<(&'static str, &'static s
     };
     let all = life.accepted == life.init;
     let (acked, failed) = (life.end == End::Acked, life.end == End::Failed);
-    law(
-        "no_surprises",
-        life.end != End::Other,
-        "ended for no reason that it can have",
-    );
-    law(
-        "completions_true",
-        !acked || all,
-        "acked, though not all of its edges were",
-    );
+    law("no_surprises", life.end != End::Other, "ended for no reason that it can have");
+    law("completions_true", !acked || all, "acked, though not all of its edges were");
     law(
         "completions_true",
         !all || acked || life.early_lost,
         "all of its edges were acked, and it was not",
     );
-    law(
-        "one_outcome_each",
-        life.completed <= 1,
-        "two acks completed it",
-    );
-    law(
-        "one_outcome_each",
-        life.failed <= 1,
-        "two fails took effect",
-    );
+    law("one_outcome_each", life.completed <= 1, "two acks completed it");
+    law("one_outcome_each", life.failed <= 1, "two fails took effect");
     law(
         "one_outcome_each",
         acked || life.completed == 0,
@@ -105,17 +89,9 @@ pub fn breaches(life: &Life, promise: &Promise) -> Vec<(&'static str, &'static s
     if life.end == End::TimedOut {
         let (due, seen) = life.due_and_seen;
         law("none_early", seen >= due, "seen before it was due");
-        law(
-            "none_early",
-            life.at_least >= promise.timeout,
-            "timed out before its timeout",
-        );
+        law("none_early", life.at_least >= promise.timeout, "timed out before its timeout");
         let latest = promise.timeout.saturating_add(promise.late);
-        law(
-            "none_late",
-            life.at_most <= latest,
-            "timed out later than promised",
-        );
+        law("none_late", life.at_most <= latest, "timed out later than promised");
     }
     wrong
 }
@@ -124,10 +100,8 @@ pub fn breaches(life: &Life, promise: &Promise) -> Vec<(&'static str, &'static s
 mod tests {
     use super::*;
 
-    const PROMISE: Promise = Promise {
-        timeout: Duration::from_millis(100),
-        late: Duration::from_millis(10),
-    };
+    const PROMISE: Promise =
+        Promise { timeout: Duration::from_millis(100), late: Duration::from_millis(10) };
 
     fn life(end: End) -> Life {
         let ms = Duration::from_millis;
@@ -149,10 +123,8 @@ mod tests {
     fn failing(end: End, spoil: impl FnOnce(&mut Life)) -> Vec<&'static str> {
         let mut life = life(end);
         spoil(&mut life);
-        let mut checks: Vec<_> = breaches(&life, &PROMISE)
-            .into_iter()
-            .map(|(check, _)| check)
-            .collect();
+        let mut checks: Vec<_> =
+            breaches(&life, &PROMISE).into_iter().map(|(check, _)| check).collect();
         checks.dedup();
         checks
     }
@@ -168,20 +140,11 @@ mod tests {
 
     #[test]
     fn false_and_missing_completions() {
-        assert_eq!(
-            failing(End::Acked, |life| life.accepted = 6),
-            ["completions_true"]
-        );
-        assert_eq!(
-            failing(End::TimedOut, |life| life.accepted = 7),
-            ["completions_true"]
-        );
+        assert_eq!(failing(End::Acked, |life| life.accepted = 6), ["completions_true"]);
+        assert_eq!(failing(End::TimedOut, |life| life.accepted = 7), ["completions_true"]);
         let lost = |life: &mut Life| (life.accepted, life.early, life.early_lost) = (7, true, true);
         assert!(failing(End::TimedOut, lost).is_empty());
-        assert_eq!(
-            failing(End::Failed, |life| life.accepted = 7),
-            ["completions_true"]
-        );
+        assert_eq!(failing(End::Failed, |life| life.accepted = 7), ["completions_true"]);
     }
 
     #[test]
@@ -201,18 +164,9 @@ mod tests {
     #[test]
     fn timeouts_out_of_time() {
         let ms = Duration::from_millis;
-        assert_eq!(
-            failing(End::TimedOut, |life| life.at_least = ms(99)),
-            ["none_early"]
-        );
-        assert_eq!(
-            failing(End::TimedOut, |life| life.due_and_seen.1 = ms(99)),
-            ["none_early"]
-        );
-        assert_eq!(
-            failing(End::TimedOut, |life| life.at_most = ms(111)),
-            ["none_late"]
-        );
+        assert_eq!(failing(End::TimedOut, |life| life.at_least = ms(99)), ["none_early"]);
+        assert_eq!(failing(End::TimedOut, |life| life.due_and_seen.1 = ms(99)), ["none_early"]);
+        assert_eq!(failing(End::TimedOut, |life| life.at_most = ms(111)), ["none_late"]);
         // Times of other ends are not looked at.
         assert!(failing(End::Acked, |life| life.at_least = ms(0)).is_empty());
     }

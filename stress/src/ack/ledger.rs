@@ -99,16 +99,12 @@ impl Ledger {
         place.accepted.store(0, Ordering::Relaxed);
         place.completed.store(0, Ordering::Relaxed);
         // Release: whoever sees the tenant sees a clean place.
-        place
-            .state
-            .store(u64::from(tenant) << BITS | LIVE, Ordering::Release);
+        place.state.store(u64::from(tenant) << BITS | LIVE, Ordering::Release);
     }
 
     /// The tenant's root was refused: there will be no outcome.
     pub fn cancel(&self, place: usize, tenant: u32) {
-        self.places[place]
-            .state
-            .store(u64::from(tenant) << BITS | FREE, Ordering::Release);
+        self.places[place].state.store(u64::from(tenant) << BITS | FREE, Ordering::Release);
     }
 
     /// The tenant's outcome, if it is there.
@@ -141,9 +137,7 @@ impl Ledger {
         let live = tenant << BITS | LIVE;
         let ending = tenant << BITS | ENDING;
         // Whoever wins this has the place to itself until it says that it has ended.
-        let won = place
-            .state
-            .compare_exchange(live, ending, Ordering::Acquire, Ordering::Relaxed);
+        let won = place.state.compare_exchange(live, ending, Ordering::Acquire, Ordering::Relaxed);
         if won.is_err() {
             return self.too_many(outcome, "of a root that has had one");
         }
@@ -159,9 +153,7 @@ impl Ledger {
             _ => End::Other,
         };
         place.root.store(bits(outcome.root), Ordering::Relaxed);
-        place
-            .state
-            .store(tenant << BITS | (ENDED + end as u64), Ordering::Release);
+        place.state.store(tenant << BITS | (ENDED + end as u64), Ordering::Release);
         if let Some(latency) = outcome.latency {
             if let Ok(mut all) = self.latency.lock() {
                 all.record(latency);
@@ -171,9 +163,7 @@ impl Ledger {
 
     #[cold]
     fn too_many(&self, outcome: &Outcome, whose: &str) {
-        self.checks.violated("one_outcome_each", || {
-            format!("an outcome {whose}: {outcome:?}")
-        });
+        self.checks.violated("one_outcome_each", || format!("an outcome {whose}: {outcome:?}"));
     }
 }
 
@@ -203,9 +193,8 @@ mod tests {
     use expiry::AckTracker;
 
     fn outcome(owner: u64, reason: Reason) -> Outcome {
-        let (tracker, outcomes) = AckTracker::builder()
-            .build_with_channel(1, expiry::WhenFull::Wait)
-            .unwrap();
+        let (tracker, outcomes) =
+            AckTracker::builder().build_with_channel(1, expiry::WhenFull::Wait).unwrap();
         tracker.issue(0, owner).unwrap();
         let mut outcome = outcomes.try_next().unwrap();
         outcome.reason = reason;
@@ -240,10 +229,7 @@ mod tests {
         ledger.begin(1, 6);
         ledger.enter(&outcome(owner(1, 5), Reason::Acked));
         assert_eq!(checks.violations(), 1);
-        assert!(
-            ledger.entry(1).is_none(),
-            "the tenant's own is still to come"
-        );
+        assert!(ledger.entry(1).is_none(), "the tenant's own is still to come");
         ledger.enter(&outcome(owner(0, 0), Reason::Acked));
         ledger.enter(&outcome(owner(2, 0), Reason::Acked));
         assert_eq!(checks.violations(), 3);
@@ -259,10 +245,7 @@ mod tests {
         let (due, seen) = (Duration::from_millis(3), Duration::from_millis(4));
         ledger.enter(&outcome(owner(0, 0), Reason::TimedOut { due, seen }));
         let entry = ledger.entry(0).unwrap();
-        assert_eq!(
-            (entry.end, entry.due_and_seen),
-            (End::TimedOut, (due, seen))
-        );
+        assert_eq!((entry.end, entry.due_and_seen), (End::TimedOut, (due, seen)));
         assert!(entry.at <= ledger.now());
     }
 }

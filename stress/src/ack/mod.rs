@@ -52,9 +52,8 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
     let each = (options.in_flight as usize / threads).max(1);
     let checks = Arc::new(Checks::new(&verdict::NAMES));
     let ledger = Arc::new(Ledger::new(each * threads, checks.clone()));
-    let mut builder = AckTracker::builder()
-        .timeout(options.timeout)
-        .on_outcome(Clerk(ledger.clone()));
+    let mut builder =
+        AckTracker::builder().timeout(options.timeout).on_outcome(Clerk(ledger.clone()));
     if let Some(interval) = options.interval {
         builder = builder.interval(interval);
     }
@@ -115,15 +114,11 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
         ("timeout_lateness", lateness.percentiles()),
     ]);
     if let Some(rate) = options.rate {
-        report
-            .latency
-            .insert("issue_since_due", times[2].percentiles());
+        report.latency.insert("issue_since_due", times[2].percentiles());
         report.figures.insert("asked_trees_per_s", rate);
     }
     if let Ok(latency) = ledger.latency.lock() {
-        report
-            .latency
-            .insert("init_to_outcome", latency.percentiles());
+        report.latency.insert("init_to_outcome", latency.percentiles());
     }
     Ok(report)
 }
@@ -141,10 +136,7 @@ fn load(
     let began = ledger.now();
     let stop = began.saturating_add(nanos(Duration::from_secs_f64(options.seconds)));
     // A root may have its timeout twice, if it is reset; the last one is as late as is allowed.
-    let longest = options
-        .timeout
-        .saturating_mul(3)
-        .saturating_add(promise.late);
+    let longest = options.timeout.saturating_mul(3).saturating_add(promise.late);
     let shared = Shared {
         ledger,
         checks,
@@ -186,9 +178,7 @@ fn load(
         if now - began >= (stop - began) / 2 && ages.is_none() {
             ages = Some(by_age(tracker, options.timeout));
         }
-        live.show(now - began, || {
-            gauge(&stats, tracker, checks, &mut times[shown])
-        });
+        live.show(now - began, || gauge(&stats, tracker, checks, &mut times[shown]));
     });
     let ages = ages.unwrap_or_else(|| by_age(tracker, options.timeout));
     let last = brought.iter().map(|one| one.until).max().unwrap_or(stop);

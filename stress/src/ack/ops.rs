@@ -114,15 +114,12 @@ impl<'t> Ops<'t> {
                     self.issued_acks.clear();
                     self.issued_acks
                         .extend(acks.iter().map(|ack| (Root::from_bits(ack.root), ack.xor)));
-                    self.tracker
-                        .ack_batch(&self.issued_acks, |at, done| each(&acks[at], done));
+                    self.tracker.ack_batch(&self.issued_acks, |at, done| each(&acks[at], done));
                 }
                 Ids::Chosen => {
                     self.chosen_acks.clear();
-                    self.chosen_acks
-                        .extend(acks.iter().map(|ack| (ack.root, ack.xor)));
-                    self.tracker
-                        .ack_batch(&self.chosen_acks, |at, done| each(&acks[at], done));
+                    self.chosen_acks.extend(acks.iter().map(|ack| (ack.root, ack.xor)));
+                    self.tracker.ack_batch(&self.chosen_acks, |at, done| each(&acks[at], done));
                 }
             }
             if let Some(began) = began {
@@ -142,10 +139,9 @@ impl<'t> Ops<'t> {
                 let began = self.timed(TIMED);
                 let done = match self.ids {
                     Ids::Issued => self.tracker.issue(root.xor, root.owner).map(Root::to_bits),
-                    Ids::Chosen => self
-                        .tracker
-                        .init(root.id, root.xor, root.owner)
-                        .map(|()| root.id),
+                    Ids::Chosen => {
+                        self.tracker.init(root.id, root.xor, root.owner).map(|()| root.id)
+                    }
                 };
                 if let Some(began) = began {
                     self.issue_time.record(began.elapsed());
@@ -159,22 +155,17 @@ impl<'t> Ops<'t> {
             match self.ids {
                 Ids::Issued => {
                     self.issues.clear();
-                    self.issues
-                        .extend(roots.iter().map(|root| (root.xor, root.owner)));
+                    self.issues.extend(roots.iter().map(|root| (root.xor, root.owner)));
                     self.roots.clear();
                     let done = self.tracker.issue_batch(&self.issues, &mut self.roots);
                     for (at, root) in roots.iter().enumerate() {
                         let error = done.err().unwrap_or(AckError::OutOfMemory);
-                        each(
-                            root,
-                            self.roots.get(at).map(|root| root.to_bits()).ok_or(error),
-                        );
+                        each(root, self.roots.get(at).map(|root| root.to_bits()).ok_or(error));
                     }
                 }
                 Ids::Chosen => {
                     self.inits.clear();
-                    self.inits
-                        .extend(roots.iter().map(|root| (root.id, root.xor, root.owner)));
+                    self.inits.extend(roots.iter().map(|root| (root.id, root.xor, root.owner)));
                     self.tracker.init_batch(&self.inits, |at, done| {
                         each(&roots[at], done.map(|()| roots[at].id));
                     });

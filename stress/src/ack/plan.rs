@@ -72,11 +72,7 @@ impl Planner {
             timeout: options.timeout_rate,
             duplicate: options.duplicate_rate,
             reset: options.reset_rate,
-            handoff: if threads > 1 {
-                options.handoff_rate
-            } else {
-                0.0
-            },
+            handoff: if threads > 1 { options.handoff_rate } else { 0.0 },
             early: options.early_rate,
             edges: options.edges,
         })
@@ -97,11 +93,7 @@ impl Planner {
             return plan;
         } else if main < self.fail + self.timeout + self.duplicate {
             let last = self.edges == 1 || rng.random();
-            plan.kind = if last {
-                Kind::RepeatLast
-            } else {
-                Kind::RepeatOther
-            };
+            plan.kind = if last { Kind::RepeatLast } else { Kind::RepeatOther };
             return plan;
         }
         plan.handoff = self.edges > 1 && self.handoff > 0.0 && rng.random_bool(self.handoff);
@@ -129,9 +121,7 @@ mod tests {
     use rand::SeedableRng;
 
     fn planner(args: &str, threads: usize) -> Result<Planner, Error> {
-        let Scenario::Ack(options) = parsed(&format!("ack {args}")) else {
-            unreachable!()
-        };
+        let Scenario::Ack(options) = parsed(&format!("ack {args}")) else { unreachable!() };
         Planner::new(&options, threads)
     }
 
@@ -153,10 +143,7 @@ mod tests {
             (Kind::RepeatLast, 0.05),
             (Kind::RepeatOther, 0.05),
         ] {
-            assert!(
-                (share(&|plan| plan.kind == kind) - rate).abs() < 0.01,
-                "{kind:?}"
-            );
+            assert!((share(&|plan| plan.kind == kind) - rate).abs() < 0.01, "{kind:?}");
         }
         assert!((share(&|plan| plan.reset > 0) - 0.1).abs() < 0.01);
         assert!((share(&|plan| plan.handoff) - 0.35).abs() < 0.01);

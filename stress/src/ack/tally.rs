@@ -69,10 +69,8 @@ impl Stats {
     /// Adds what has come to `now` since `before`.
     pub fn advance(&self, before: &Tally, now: &Tally) {
         self.issued.fetch_add(now.issued - before.issued, Relaxed);
-        self.operations
-            .fetch_add(now.operations() - before.operations(), Relaxed);
+        self.operations.fetch_add(now.operations() - before.operations(), Relaxed);
         self.failed.fetch_add(now.failed - before.failed, Relaxed);
-        self.timed_out
-            .fetch_add(now.timed_out - before.timed_out, Relaxed);
+        self.timed_out.fetch_add(now.timed_out - before.timed_out, Relaxed);
     }
 }

@@ -25,44 +25,23 @@ pub fn verdict(tally: &Tally, metrics: &Metrics, left: u64, checks: &Checks) {
     // An init that finds all acks there completes the root itself.
     let by_init = tally.acked.wrapping_sub(tally.completed);
     checks.expect("one_outcome_each", by_init <= tally.early, || {
-        format!(
-            "{} roots acked, {} acks that completed",
-            tally.acked, tally.completed
-        )
+        format!("{} roots acked, {} acks that completed", tally.acked, tally.completed)
     });
-    checks.equal(
-        "one_outcome_each",
-        "fails that took effect",
-        tally.fails_done,
-        tally.failed,
-    );
+    checks.equal("one_outcome_each", "fails that took effect", tally.fails_done, tally.failed);
     checks.equal("nothing_left", "entries at the end", total.live, 0);
     checks.equal("nothing_left", "roots returned at shutdown", left, 0);
-    let counted = [
-        tally.issued,
-        tally.acked,
-        tally.failed,
-        tally.timed_out,
-        tally.refused,
-    ];
+    let counted = [tally.issued, tally.acked, tally.failed, tally.timed_out, tally.refused];
     checks.metrics_add_up(metrics, counted);
     let early = total.early_merged + total.early_expired;
     for (what, is, should) in [
         ("duplicate inits", total.duplicate, 0),
         ("early arrivals merged and expired", early, total.early_held),
-        (
-            "early arrivals refused",
-            total.early_refused,
-            tally.early_full,
-        ),
+        ("early arrivals refused", total.early_refused, tally.early_full),
     ] {
         checks.equal(METRICS_ADD_UP, what, is, should);
     }
     checks.expect("metrics_add_up", total.early_merged <= tally.early, || {
-        format!(
-            "{} early arrivals merged, {} sent",
-            total.early_merged, tally.early
-        )
+        format!("{} early arrivals merged, {} sent", total.early_merged, tally.early)
     });
 }
 
@@ -102,27 +81,15 @@ mod tests {
     fn outcomes_that_are_missing_or_doubled_are_seen() {
         let lost = failing(|tally, _, _| tally.issued += 1);
         assert!(lost.contains(&"every_root_ended"));
-        assert_eq!(
-            failing(|tally, _, _| tally.completed += 1),
-            ["one_outcome_each"]
-        );
-        assert_eq!(
-            failing(|tally, _, _| tally.completed -= 1),
-            ["one_outcome_each"]
-        );
-        assert_eq!(
-            failing(|tally, _, _| tally.fails_done += 1),
-            ["one_outcome_each"]
-        );
+        assert_eq!(failing(|tally, _, _| tally.completed += 1), ["one_outcome_each"]);
+        assert_eq!(failing(|tally, _, _| tally.completed -= 1), ["one_outcome_each"]);
+        assert_eq!(failing(|tally, _, _| tally.fails_done += 1), ["one_outcome_each"]);
     }
 
     #[test]
     fn what_is_left_is_seen() {
         assert_eq!(failing(|_, _, left| *left = 1), ["nothing_left"]);
-        assert_eq!(
-            failing(|_, metrics, _| metrics.total.live = 1),
-            ["nothing_left"]
-        );
+        assert_eq!(failing(|_, metrics, _| metrics.total.live = 1), ["nothing_left"]);
     }
 
     #[test]

@@ -186,12 +186,7 @@ impl<'a> Worker<'a> {
             }
         }
         self.shared.stats.advance(&self.told, &self.tally);
-        Brought {
-            tally: self.tally,
-            during,
-            until,
-            lateness: self.lateness,
-        }
+        Brought { tally: self.tally, during, until, lateness: self.lateness }
     }
 
     /// Looks at some places: acts out plans, judges what has ended, fills what is free.
@@ -285,16 +280,9 @@ impl<'a> Worker<'a> {
 
     /// Does the acks of this step.
     fn send_acks(&mut self) {
-        let Shared {
-            ledger,
-            checks,
-            ids,
-            ..
-        } = self.shared;
+        let Shared { ledger, checks, ids, .. } = self.shared;
         let (tally, acks) = (&mut self.tally, &self.acks);
-        self.ops.ack(acks, |ack, done| {
-            acked((tally, ledger, checks, ids), ack, done)
-        });
+        self.ops.ack(acks, |ack, done| acked((tally, ledger, checks, ids), ack, done));
     }
 
     /// Hands over what is to be acked by the next thread, or does it if that one has enough to do.
@@ -317,30 +305,18 @@ impl<'a> Worker<'a> {
     }
 
     fn ack_for_others(&mut self, acks: &[ToAck]) {
-        let Shared {
-            ledger,
-            checks,
-            ids,
-            ..
-        } = self.shared;
+        let Shared { ledger, checks, ids, .. } = self.shared;
         let tally = &mut self.tally;
         self.ops.ack(acks, |ack, done| {
             acked((tally, ledger, checks, ids), ack, done);
             // Release: what has been noted comes before.
-            ledger
-                .place(ack.place as usize)
-                .elsewhere
-                .fetch_sub(1, Ordering::Release);
+            ledger.place(ack.place as usize).elsewhere.fetch_sub(1, Ordering::Release);
         });
     }
 
     /// What has no outcome by now will not get one.
     fn give_up(&mut self) {
-        for tenant in self
-            .tenants
-            .iter()
-            .filter(|tenant| tenant.phase != Phase::Free)
-        {
+        for tenant in self.tenants.iter().filter(|tenant| tenant.phase != Phase::Free) {
             self.shared.checks.violated("every_root_ended", || {
                 format!(
                     "{:#x} has no outcome long after its timeout: {:?}",
@@ -382,9 +358,7 @@ fn refused((tally, checks): (&mut Tally, &Checks), error: AckError) {
     match error {
         AckError::NotLive => tally.refused += 1,
         AckError::EarlyFull => tally.early_full += 1,
-        other => checks.violated("no_surprises", || {
-            format!("an operation was refused: {other}")
-        }),
+        other => checks.violated("no_surprises", || format!("an operation was refused: {other}")),
     }
 }
 

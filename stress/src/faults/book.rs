@@ -67,9 +67,7 @@ impl Book {
 
     /// It was renewed, and must not expire before this clock reading.
     pub fn renewed(&self, number: u64, not_before: u64) {
-        self.lines[number as usize]
-            .not_before
-            .fetch_max(not_before, AcqRel);
+        self.lines[number as usize].not_before.fetch_max(not_before, AcqRel);
     }
 
     /// It was told to have ended.
@@ -130,9 +128,7 @@ impl Book {
         }
         let early = self.early.load(Acquire);
         if early > 0 {
-            wrong.push(format!(
-                "{early} entries expired before their time, or were nobody's"
-            ));
+            wrong.push(format!("{early} entries expired before their time, or were nobody's"));
         }
         wrong
     }

@@ -31,10 +31,7 @@ impl Sender {
         // Settings that a builder accepts.
         const BUILT: &str = "a channel is built";
         if kind == Kind::Queue {
-            let builder = ExpiryQueue::builder()
-                .interval(INTERVAL)
-                .shards(4)
-                .clock(clock);
+            let builder = ExpiryQueue::builder().interval(INTERVAL).shards(4).clock(clock);
             let (queue, expired) = builder.build_with_channel(LENGTH, when_full).expect(BUILT);
             (Sender::Queue(queue), Reader::Expired(expired))
         } else {
@@ -111,9 +108,7 @@ impl Reader {
         match self {
             Reader::Outcomes(outcomes) => {
                 while let Some(outcome) = outcomes.try_next() {
-                    ground
-                        .book
-                        .ended(outcome.owner, end_of(&outcome, clock.now()));
+                    ground.book.ended(outcome.owner, end_of(&outcome, clock.now()));
                 }
             }
             Reader::Expired(expired) => {
@@ -143,9 +138,7 @@ fn begin(ground: &Ground, sender: &Sender, clock: &dyn Clock, many: usize) {
         let Some(number) = ground.book.begin(clock.now() + nanos(timeout)) else {
             return;
         };
-        ground
-            .operations
-            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        ground.operations.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         match sender.put(ground.kind, number, timeout) {
             Ok(()) => ground.book.accepted(number),
             Err(why) => ground.expect(false, || format!("refused: {why:?}")),
@@ -224,12 +217,8 @@ fn goes_away(ground: &Ground, when_full: WhenFull) {
     drop(reader);
     let many = ground.options.size as usize / 10;
     begin(ground, &sender, &*clock, many);
-    ground.wait("the end of everything, with no reader", || {
-        sender.len() == 0
-    });
-    ground.wait("the count of what nobody got", || {
-        sender.astray() == (0, many)
-    });
+    ground.wait("the end of everything, with no reader", || sender.len() == 0);
+    ground.wait("the count of what nobody got", || sender.astray() == (0, many));
     empty(ground, &sender);
     sender.shutdown(ground);
 }

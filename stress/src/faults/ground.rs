@@ -55,10 +55,7 @@ impl Ground {
 
     /// The same with a book of its own for this many entries.
     pub fn with_room(&self, entries: usize) -> Self {
-        Ground {
-            book: Arc::new(Book::new(entries)),
-            ..self.clone()
-        }
+        Ground { book: Arc::new(Book::new(entries)), ..self.clone() }
     }
 
     /// A generator of its own for each `place`.
@@ -78,21 +75,14 @@ impl Ground {
             book.ended(number, end);
             then(number, end);
         });
-        let setting = Setting {
-            kind: self.kind,
-            clock,
-            reaper,
-            shards: 4,
-            told,
-        };
+        let setting = Setting { kind: self.kind, clock, reaper, shards: 4, told };
         // The settings are constants that a builder accepts; without memory there is nothing to be tested.
         build(setting, self.book.lines()).expect("a subject is built")
     }
 
     /// Reports a violation unless `holds`.
     pub fn expect(&self, holds: bool, text: impl FnOnce() -> String) {
-        self.checks
-            .expect(self.fault, holds, || format!("{:?}: {}", self.kind, text()));
+        self.checks.expect(self.fault, holds, || format!("{:?}: {}", self.kind, text()));
     }
 
     /// Waits until `done`, or for the limit of a fault: then something is stuck, and is said to be.
@@ -110,9 +100,7 @@ impl Ground {
 
     /// Begins an entry.
     pub fn put(&self, subject: &dyn Subject, clock: &dyn Clock, timeout: Duration) -> Option<Put> {
-        let number = self
-            .book
-            .begin(clock.now().saturating_add(nanos(timeout)))?;
+        let number = self.book.begin(clock.now().saturating_add(nanos(timeout)))?;
         self.operations.fetch_add(1, Relaxed);
         Some(match subject.put(number, timeout) {
             Ok(()) => {
@@ -213,14 +201,7 @@ impl Ground {
         clock: &'a dyn Clock,
         (place, timeout): (u64, Duration),
     ) -> Way<'a> {
-        Way {
-            subject,
-            clock,
-            rng: self.rng(place),
-            own: Vec::new(),
-            timeout,
-            expects: None,
-        }
+        Way { subject, clock, rng: self.rng(place), own: Vec::new(), timeout, expects: None }
     }
 
     /// The end of a run on simulated time: all that is left expires, and memory comes back.
@@ -335,10 +316,7 @@ pub struct Stoppable {
 impl Stoppable {
     /// One that goes.
     pub fn new() -> Self {
-        Stoppable {
-            real: MonotonicClock::new(),
-            stands: Arc::default(),
-        }
+        Stoppable { real: MonotonicClock::new(), stands: Arc::default() }
     }
 
     /// It stands still from now on.

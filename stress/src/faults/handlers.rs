@@ -204,9 +204,7 @@ pub fn handlers_shut_down(ground: &Ground) {
             let ended = sums.told - sums.closed + closed;
             let refused = next.book.refused();
             let right = (sums.accepted..=sums.accepted + refused).contains(&ended);
-            next.expect(right, || {
-                format!("{closed} closed, {refused} refused, {sums:?}")
-            });
+            next.expect(right, || format!("{closed} closed, {refused} refused, {sums:?}"));
             next.expect(next.book.told_again() == 0, || "told twice".into());
         } else {
             next.balanced();

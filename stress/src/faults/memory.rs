@@ -55,13 +55,10 @@ fn alone(ground: &Ground, entries: usize, what: What) {
             break;
         }
     }
-    ground.expect(refused > 0, || {
-        "growth without memory was not refused".into()
-    });
+    ground.expect(refused > 0, || "growth without memory was not refused".into());
     let live = subject.len();
-    ground.expect(live == own.len(), || {
-        format!("{live} entries are live, should be {}", own.len())
-    });
+    ground
+        .expect(live == own.len(), || format!("{live} entries are live, should be {}", own.len()));
     {
         let _no_memory = Refused::to_me(What::Pages);
         // What there is, is there; and what ends makes room.
@@ -72,13 +69,9 @@ fn alone(ground: &Ground, entries: usize, what: What) {
         }
         for number in own.drain(..own.len() / 2) {
             let ended = subject.end(number);
-            ground.expect(ended, || {
-                format!("entry {number} cannot be ended without memory")
-            });
+            ground.expect(ended, || format!("entry {number} cannot be ended without memory"));
         }
-        let room = (0..100)
-            .filter(|_| matches!(put(&*subject), Some(Put::In(_))))
-            .count();
+        let room = (0..100).filter(|_| matches!(put(&*subject), Some(Put::In(_)))).count();
         ground.expect(room > 50, || {
             format!("of 100 entries {room} found the room of those that have ended")
         });

@@ -38,11 +38,7 @@ const FAULTS: [Fault; 9] = [
     ("handlers_shut_down", |_| true, handlers::handlers_shut_down),
     ("threads_die", |_| true, deaths::threads_die),
     ("memory_refused", |_| true, memory::memory_refused),
-    (
-        "consumers_stop",
-        channels::has_channel,
-        channels::consumers_stop,
-    ),
+    ("consumers_stop", channels::has_channel, channels::consumers_stop),
 ];
 
 /// The check that no fault gets stuck, and no thread of this program panics.
@@ -55,11 +51,7 @@ const NOBODY_STUCK: Check = "nobody_stuck";
 /// If there is no such fault.
 pub fn run(options: &Faults) -> Result<Report, Error> {
     let faults = chosen(&options.only)?;
-    let names: Vec<Check> = faults
-        .iter()
-        .map(|fault| fault.0)
-        .chain([NOBODY_STUCK])
-        .collect();
+    let names: Vec<Check> = faults.iter().map(|fault| fault.0).chain([NOBODY_STUCK]).collect();
     let checks = Arc::new(Checks::new(&names));
     let shared = Arc::new(options.clone());
     let runs: Vec<(Fault, Kind)> = faults
@@ -93,14 +85,8 @@ pub fn run(options: &Faults) -> Result<Report, Error> {
         );
     }
     let operations = ("operations", operations.into_inner());
-    let mut report = Report::new(
-        "faults",
-        operations,
-        began.elapsed(),
-        options.seed,
-        &checks,
-        options,
-    );
+    let mut report =
+        Report::new("faults", operations, began.elapsed(), options.seed, &checks, options);
     let (pages, boxes) = Refused::counts();
     report.counts.extend([
         ("faults", runs.len() as u64),
@@ -133,11 +119,7 @@ fn inject(fault: Fault, ground: Ground, checks: &Checks) {
         let why = panic.downcast_ref::<&str>().map(ToString::to_string);
         let why = why.or_else(|| panic.downcast_ref::<String>().cloned());
         checks.violated(NOBODY_STUCK, || {
-            format!(
-                "{}, {kind:?}: panicked: {}",
-                fault.0,
-                why.unwrap_or_default()
-            )
+            format!("{}, {kind:?}: panicked: {}", fault.0, why.unwrap_or_default())
         });
     }
 }

@@ -93,10 +93,7 @@ pub struct Counted {
 impl Counted {
     fn new(number: u64, alive: &Arc<AtomicI64>) -> Self {
         alive.fetch_add(1, AcqRel);
-        Counted {
-            number,
-            alive: alive.clone(),
-        }
+        Counted { number, alive: alive.clone() }
     }
 }
 
@@ -137,16 +134,10 @@ pub fn build(setting: Setting, entries: usize) -> Result<Arc<dyn Subject>, expir
         Kind::Issued | Kind::Chosen => {
             let now = clock.clone();
             let handler = move |outcome: &Outcome| told(outcome.owner, end_of(outcome, now.now()));
-            let builder = tracker(setting.shards)
-                .clock(clock)
-                .early_capacity(0)
-                .on_outcome(handler);
+            let builder =
+                tracker(setting.shards).clock(clock).early_capacity(0).on_outcome(handler);
             Arc::new(Trees {
-                tracker: if setting.reaper {
-                    builder.build()?
-                } else {
-                    builder.build_manual()?
-                },
+                tracker: if setting.reaper { builder.build()? } else { builder.build_manual()? },
                 roots: (setting.kind == Kind::Issued)
                     .then(|| (0..entries).map(|_| AtomicU64::new(0)).collect()),
             })
@@ -166,11 +157,7 @@ pub fn build(setting: Setting, entries: usize) -> Result<Arc<dyn Subject>, expir
                     told(value.number, end);
                 });
             Arc::new(Entries {
-                map: if setting.reaper {
-                    builder.build()?
-                } else {
-                    builder.build_manual()?
-                },
+                map: if setting.reaper { builder.build()? } else { builder.build_manual()? },
                 alive: Arc::default(),
             })
         }
@@ -187,12 +174,7 @@ pub fn build(setting: Setting, entries: usize) -> Result<Arc<dyn Subject>, expir
             } else {
                 builder.build()?
             };
-            Arc::new(Keys {
-                queue,
-                clock,
-                told,
-                alive: Arc::default(),
-            })
+            Arc::new(Keys { queue, clock, told, alive: Arc::default() })
         }
     })
 }
@@ -202,10 +184,7 @@ pub const INTERVAL: Duration = Duration::from_millis(1);
 
 /// A tracker's settings, of those that all faults share.
 pub fn tracker(shards: usize) -> AckTrackerBuilder {
-    AckTracker::builder()
-        .interval(INTERVAL)
-        .timeout(Duration::from_secs(60))
-        .shards(shards)
+    AckTracker::builder().interval(INTERVAL).timeout(Duration::from_secs(60)).shards(shards)
 }
 
 /// How a root ended.
@@ -275,9 +254,7 @@ impl Subject for Trees {
 
     fn renew(&self, number: u64, timeout: Duration) -> bool {
         let timeout = Timeout::After(timeout);
-        self.tracker
-            .reset_timeout_to(self.root(number), timeout)
-            .is_ok()
+        self.tracker.reset_timeout_to(self.root(number), timeout).is_ok()
     }
 
     fn end(&self, number: u64) -> bool {

@@ -26,11 +26,7 @@ fn a_fault_that_gets_stuck_is_a_violation() {
 #[test]
 fn a_fault_that_panics_is_a_violation() {
     let checks = Arc::new(Checks::new(&["x", NOBODY_STUCK]));
-    let fault: Fault = (
-        "x",
-        |_| true,
-        |_| std::panic::resume_unwind(Box::new("planned")),
-    );
+    let fault: Fault = ("x", |_| true, |_| std::panic::resume_unwind(Box::new("planned")));
     inject(fault, ground(&checks), &checks);
     assert_eq!(checks.failing(), [NOBODY_STUCK]);
     assert!(checks.verdict().1[0].contains("planned"));

@@ -30,10 +30,7 @@ impl Gate {
         }
         state.0 = true;
         while !state.1 {
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -109,9 +106,7 @@ pub fn clock_stands_still(ground: &Ground) {
     });
     // What was on its way when it stopped may have expired.
     let expired = next.book.sums().expired - before;
-    next.expect(expired <= 1, || {
-        format!("{expired} entries expired while the clock stood still")
-    });
+    next.expect(expired <= 1, || format!("{expired} entries expired while the clock stood still"));
     clock.go();
     next.settle_real(subject);
 }
@@ -179,9 +174,8 @@ pub fn clock_jumps(ground: &Ground) {
         });
     }
     let sums = ground.book.sums();
-    ground.expect(sums.expired > 0 && sums.closed == 0, || {
-        format!("nothing has expired: {sums:?}")
-    });
+    ground
+        .expect(sums.expired > 0 && sums.closed == 0, || format!("nothing has expired: {sums:?}"));
     clock.set(u64::MAX);
     ground.put(&*subject, &clock, SECOND);
     subject.poll();

@@ -52,11 +52,8 @@ impl Run<'_> {
         let accepted: u64 = inside.iter().map(|mine| mine.len() as u64).sum();
         let full = |accepted: u64, is: u64| {
             // Interrupted, it was not tried often enough.
-            let right = if interrupt::asked() {
-                accepted <= capacity
-            } else {
-                accepted == capacity
-            };
+            let right =
+                if interrupt::asked() { accepted <= capacity } else { accepted == capacity };
             self.expect("capacity_exact", kind, right && is == accepted, || {
                 format!("{accepted} got in and {is} are there, there is room for {capacity}")
             });
@@ -75,12 +72,9 @@ impl Run<'_> {
         self.end_all(live, kind, (subject, &door), &out);
         let more = self.enter(live, kind, (subject, &door), first..first + CROWD * gone);
         let came: u64 = more.iter().map(|mine| mine.len() as u64).sum();
-        self.expect(
-            "room_comes_back",
-            kind,
-            came == gone || interrupt::asked(),
-            || format!("{came} got in after {gone} had gone"),
-        );
+        self.expect("room_comes_back", kind, came == gone || interrupt::asked(), || {
+            format!("{came} got in after {gone} had gone")
+        });
         full(accepted - gone + came, subject.len());
         for (mine, more) in inside.iter_mut().zip(more) {
             mine.extend(more);
@@ -92,10 +86,7 @@ impl Run<'_> {
         });
         self.end_all(live, kind, (subject, &door), &inside);
         self.counted(kind, subject, (accepted + came, 0));
-        Ok(Row {
-            inserted: accepted + came,
-            ..Row::default()
-        })
+        Ok(Row { inserted: accepted + came, ..Row::default() })
     }
 
     /// All threads want to get in with these numbers. Those of each that have.
@@ -111,9 +102,7 @@ impl Run<'_> {
             let mine = numbers.start + mine.start..numbers.start + mine.end;
             Box::new(move || {
                 let is_in = |entry: &u64| self.enters(kind, (subject, door), *entry);
-                mine.take_while(|_| !interrupt::asked())
-                    .filter(is_in)
-                    .collect()
+                mine.take_while(|_| !interrupt::asked()).filter(is_in).collect()
             })
         };
         self.crowd(live, subject, (0..self.threads).map(work).collect(), None)
@@ -162,9 +151,7 @@ impl Run<'_> {
                 mine.len() as u64
             })
         };
-        self.crowd(live, subject, own.iter().map(work).collect(), None)
-            .iter()
-            .sum()
+        self.crowd(live, subject, own.iter().map(work).collect(), None).iter().sum()
     }
 
     fn end_all(

@@ -106,8 +106,7 @@ impl Run<'_> {
     }
 
     fn expect(&self, check: Check, kind: Grown, holds: bool, text: impl FnOnce() -> String) {
-        self.checks
-            .expect(check, holds, || format!("{kind:?}: {}", text()));
+        self.checks.expect(check, holds, || format!("{kind:?}: {}", text()));
     }
 
     /// Counts an operation, for what is shown.
@@ -164,20 +163,12 @@ impl Run<'_> {
     /// Grows one kind, and lets it shrink.
     fn grow(&self, live: &mut Live, kind: Grown) -> Result<Row, Error> {
         let entries = u64::from(self.options.entries);
-        let size = Size {
-            entries,
-            capacity: None,
-            seed: self.options.seed,
-        };
+        let size = Size { entries, capacity: None, seed: self.options.seed };
         let (roots, mut inserts, mut looks) =
             (Roots::new(kind, entries), Times::new(), Times::new());
-        let done: Vec<_> = (0..self.threads)
-            .map(|_| CachePadded::new(AtomicU64::new(0)))
-            .collect();
+        let done: Vec<_> = (0..self.threads).map(|_| CachePadded::new(AtomicU64::new(0))).collect();
         let writers: Vec<_> = (0..self.threads).map(|_| inserts.recorder()).collect();
-        let readers: Vec<_> = (0..self.options.readers)
-            .map(|_| looks.recorder())
-            .collect();
+        let readers: Vec<_> = (0..self.options.readers).map(|_| looks.recorder()).collect();
         trim();
         let before = resident();
         let subject = &*subject(kind, size, &roots)?;
@@ -193,14 +184,9 @@ impl Run<'_> {
         }
         for (number, recorder) in readers.into_iter().enumerate() {
             let (done, busy) = (&done, &busy);
-            works.push(Box::new(move || {
-                self.read(kind, subject, done, busy, (number, recorder))
-            }));
+            works.push(Box::new(move || self.read(kind, subject, done, busy, (number, recorder))));
         }
-        let looked = self
-            .crowd(live, subject, works, Some(&mut inserts))
-            .iter()
-            .sum();
+        let looked = self.crowd(live, subject, works, Some(&mut inserts)).iter().sum();
         let full = resident();
         let inserted = done.iter().map(|done| done.load(Acquire)).sum();
         self.counted(kind, subject, (inserted, inserted));
@@ -276,11 +262,7 @@ impl Run<'_> {
                 continue;
             }
             // What came last half of the time: it is where growth is.
-            let back = if looks % 2 == 0 {
-                there.min(1000)
-            } else {
-                there
-            };
+            let back = if looks % 2 == 0 { there.min(1000) } else { there };
             let first = self.stretch(thread, self.options.entries.into()).start;
             let entry = first + there - 1 - rng.random_range(0..back);
             let began = Instant::now();
@@ -334,11 +316,7 @@ impl Run<'_> {
     }
 
     /// Waits until enough memory has been given back; what there still is of what was `gained`.
-    #[allow(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss
-    )] // a share of it
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share of it
     fn given_back(
         &self,
         kind: Grown,
@@ -379,11 +357,7 @@ impl Run<'_> {
 ///
 /// If a tracker or map cannot be built.
 pub fn run(options: &Growth) -> Result<Report, Error> {
-    let names: &[Check] = if options.bounded {
-        &bounded::NAMES
-    } else {
-        &NAMES
-    };
+    let names: &[Check] = if options.bounded { &bounded::NAMES } else { &NAMES };
     let checks = Checks::new(names);
     let run = Run {
         options,
@@ -411,10 +385,7 @@ pub fn run(options: &Growth) -> Result<Report, Error> {
     let operations = ("operations", run.operations.load(Relaxed));
     let mut report = Report::new("growth", operations, took, options.seed, &checks, options);
     report.series = series;
-    report.counts.extend([
-        ("threads", run.threads as u64),
-        ("inserted", sum(|row| row.inserted)),
-    ]);
+    report.counts.extend([("threads", run.threads as u64), ("inserted", sum(|row| row.inserted))]);
     if !options.bounded {
         report.counts.extend([
             ("looked_up_meanwhile", sum(|row| row.looks)),
@@ -423,16 +394,10 @@ pub fn run(options: &Growth) -> Result<Report, Error> {
         ]);
     }
     for (names, row) in rows {
-        report
-            .latency
-            .extend(row.insert.map(|times| (names.insert, times)));
-        report
-            .latency
-            .extend(row.look.map(|times| (names.look, times)));
+        report.latency.extend(row.insert.map(|times| (names.insert, times)));
+        report.latency.extend(row.look.map(|times| (names.look, times)));
         if !options.bounded {
-            report
-                .figures
-                .extend([(names.bytes, row.bytes), (names.back, row.given_back)]);
+            report.figures.extend([(names.bytes, row.bytes), (names.back, row.given_back)]);
         }
     }
     Ok(report)

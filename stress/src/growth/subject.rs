@@ -92,10 +92,8 @@ pub fn subject<'a>(
         let map = builder.build()?;
         return Ok(Box::new(Map(map, size.seed)));
     }
-    let mut builder = AckTracker::builder()
-        .timeout(LIFE)
-        .interval(INTERVAL)
-        .on_outcome(|_: &Outcome| ());
+    let mut builder =
+        AckTracker::builder().timeout(LIFE).interval(INTERVAL).on_outcome(|_: &Outcome| ());
     if let Some(capacity) = size.capacity {
         builder = builder.capacity(capacity);
     }
@@ -123,11 +121,7 @@ impl From<AckError> for Refusal {
 
 fn counts(tracker: &AckTracker) -> Counts {
     let total = tracker.metrics().total;
-    Counts {
-        inserted: total.inserted,
-        ended: total.acked,
-        slots: total.slots,
-    }
+    Counts { inserted: total.inserted, ended: total.acked, slots: total.slots }
 }
 
 struct Issued<'a>(AckTracker, &'a Roots);
@@ -200,10 +194,9 @@ impl Subject for Map {
         let key = key(entry, self.1);
         match self.0.insert(key, !entry) {
             Ok(None) => Ok(()),
-            Ok(Some(old)) => Err(Refusal::Other(format!(
-                "key {key:#x} was there, with {:#x}",
-                old.value()
-            ))),
+            Ok(Some(old)) => {
+                Err(Refusal::Other(format!("key {key:#x} was there, with {:#x}", old.value())))
+            }
             Err(refused) if refused.error == StoreError::Full => Err(Refusal::Full),
             Err(refused) => Err(Refusal::Other(refused.to_string())),
         }
@@ -220,11 +213,7 @@ impl Subject for Map {
 
     fn counts(&self) -> Counts {
         let metrics = self.0.metrics().total;
-        Counts {
-            inserted: metrics.inserted,
-            ended: metrics.removed,
-            slots: metrics.slots,
-        }
+        Counts { inserted: metrics.inserted, ended: metrics.removed, slots: metrics.slots }
     }
 
     fn len(&self) -> u64 {
@@ -239,11 +228,7 @@ mod tests {
     #[test]
     fn entries_come_and_go_one_by_one() {
         for kind in [Grown::Issued, Grown::Chosen, Grown::Map] {
-            let size = Size {
-                entries: 100,
-                capacity: Some(50),
-                seed: 3,
-            };
+            let size = Size { entries: 100, capacity: Some(50), seed: 3 };
             let roots = Roots::new(kind, size.entries);
             let subject = subject(kind, size, &roots).unwrap();
             for entry in 0..50 {

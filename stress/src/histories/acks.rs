@@ -117,13 +117,7 @@ impl State {
     }
 
     fn init(self, call: &Call<Did>, memory: u32, next: &mut Next) {
-        let Did::Inited {
-            xor,
-            owner,
-            timeout,
-            told,
-        } = call.did
-        else {
+        let Did::Inited { xor, owner, timeout, told } = call.did else {
             return;
         };
         let due = Due::after(call, timeout);
@@ -133,13 +127,7 @@ impl State {
         match (memory, self) {
             (0, Absent) if told.is_none() => {
                 let (stage, word, failed) = (Live, xor, false);
-                let root = Root {
-                    stage,
-                    word,
-                    failed,
-                    owner,
-                    due,
-                };
+                let root = Root { stage, word, failed, owner, due };
                 becomes(There(root), Then::Done);
             }
             (0, There(root)) if root.stage == Early && root.failed && told_failed => {
@@ -147,22 +135,12 @@ impl State {
             }
             (0, There(root)) if root.stage == Early && !root.failed => {
                 let stage = Initing;
-                let taken = Root {
-                    stage,
-                    owner,
-                    due,
-                    ..root
-                };
+                let taken = Root { stage, owner, due, ..root };
                 becomes(There(taken), Then::Goes(TAKEN));
             }
             (TAKEN, There(root)) if root.stage == Initing => {
                 let (stage, word) = (Merged, root.word ^ xor);
-                let merged = Root {
-                    stage,
-                    word,
-                    owner,
-                    ..root
-                };
+                let merged = Root { stage, word, owner, ..root };
                 let then = if word == 0 { COMPLETE } else { OPEN };
                 becomes(There(merged), Then::Goes(then));
             }
@@ -177,14 +155,7 @@ impl State {
                     OPEN => Then::Done,
                     _ => Then::Goes(CLOSING),
                 };
-                becomes(
-                    There(Root {
-                        stage,
-                        owner,
-                        ..root
-                    }),
-                    then,
-                );
+                becomes(There(Root { stage, owner, ..root }), then);
             }
             (CLOSING, There(root))
                 if root.stage == Live && is_mine && told == Some((Kind::Acked, owner)) =>
@@ -254,10 +225,7 @@ impl State {
             (Absent, Some(Done::Held), None) => return Some(early(call, 0, true)),
             (Absent, ..) => return None,
         };
-        let failed = There(Root {
-            failed: true,
-            ..root
-        });
+        let failed = There(Root { failed: true, ..root });
         match (root.stage, answer, told) {
             (Early, Some(Done::Held), None) => Some(failed),
             (Initing | Merged, None, None) if root.failed => Some(self),
@@ -302,13 +270,7 @@ impl State {
 
 /// The first sign of a root. Early signs wait for as long as a root, the longest timeout.
 fn early(call: &Call<Did>, word: u8, failed: bool) -> State {
-    There(Root {
-        stage: Early,
-        word,
-        failed,
-        owner: 0,
-        due: Due::after(call, LONGEST),
-    })
+    There(Root { stage: Early, word, failed, owner: 0, due: Due::after(call, LONGEST) })
 }
 
 impl Model for Acks {
@@ -367,12 +329,7 @@ impl Subject for Load {
                 let (xor, owner) = (luck.random_range(1..=3), *owner);
                 log.call::<AckError>(key, || {
                     match tracker.init_with(id, u64::from(xor), u64::from(owner), time) {
-                        Ok(()) => Ok(Did::Inited {
-                            xor,
-                            owner,
-                            timeout,
-                            told: told(),
-                        }),
+                        Ok(()) => Ok(Did::Inited { xor, owner, timeout, told: told() }),
                         Err(AckError::Duplicate) => Ok(Did::Duplicate),
                         Err(error) => Err(error),
                     }
@@ -440,9 +397,7 @@ impl Load {
     ///
     /// If the tracker cannot be built.
     pub fn new(time: &Time, capacity: Option<usize>) -> Result<Self, expiry::BuildError> {
-        Ok(Load {
-            tracker: tracker(time, capacity, chosen)?,
-        })
+        Ok(Load { tracker: tracker(time, capacity, chosen)? })
     }
 }
 

@@ -203,22 +203,15 @@ impl<M: Model> Bad<M> {
 
 impl<'a, M: Model> Search<'a, M> {
     fn new(initial: &[M::State], calls: &'a [Call<M::Did>]) -> Self {
-        let start = |state: &M::State| Configuration {
-            state: state.clone(),
-            done: 0,
-            halfway: Vec::new(),
-        };
+        let start =
+            |state: &M::State| Configuration { state: state.clone(), done: 0, halfway: Vec::new() };
         Search {
             calls,
             pending: Vec::new(),
             configurations: initial.iter().map(start).collect(),
             known: HashSet::default(),
             next: Vec::new(),
-            settled: Settled {
-                states: initial.to_vec(),
-                under_way: Vec::new(),
-                next: 0,
-            },
+            settled: Settled { states: initial.to_vec(), under_way: Vec::new(), next: 0 },
             gave_up: false,
             size: Size::default(),
         }
@@ -259,11 +252,7 @@ impl<'a, M: Model> Search<'a, M> {
     }
 
     fn stuck(self, call: usize) -> Stuck<M::State> {
-        Stuck {
-            call,
-            settled: self.settled,
-            gave_up: self.gave_up,
-        }
+        Stuck { call, settled: self.settled, gave_up: self.gave_up }
     }
 
     /// A number for a call that begins, if there are not too many.
@@ -316,11 +305,8 @@ impl<'a, M: Model> Search<'a, M> {
                 self.next.clear();
                 M::step(&from.state, &self.calls[call], memory, &mut self.next);
                 for (state, then) in self.next.drain(..) {
-                    let mut to = Configuration {
-                        state,
-                        done: from.done,
-                        halfway: from.halfway.clone(),
-                    };
+                    let mut to =
+                        Configuration { state, done: from.done, halfway: from.halfway.clone() };
                     to.halfway.retain(|(at, _)| *at != place);
                     match then {
                         Then::Done => to.done |= 1 << place,

@@ -38,11 +38,7 @@ impl Model for Register {
                 }
             }
             Did::AddedTwice => {
-                let then = if memory == 0 {
-                    Then::Goes(1)
-                } else {
-                    Then::Done
-                };
+                let then = if memory == 0 { Then::Goes(1) } else { Then::Done };
                 next.push((state + 1, then));
             }
             Did::Became(one, other) => next.extend([(one, Then::Done), (other, Then::Done)]),
@@ -55,15 +51,7 @@ impl Model for Register {
 }
 
 fn call(began: u64, ended: u64, did: Did) -> Call<Did> {
-    Call {
-        began,
-        ended,
-        from: 0,
-        to: 0,
-        since: 0,
-        thread: 0,
-        did,
-    }
+    Call { began, ended, from: 0, to: 0, since: 0, thread: 0, did }
 }
 
 fn is_linearizable(calls: &[Call<Did>]) -> bool {
@@ -81,20 +69,11 @@ fn calls_one_after_another_are_in_order() {
 #[test]
 fn calls_that_overlap_are_in_either_order() {
     for seen in [0, 1] {
-        assert!(is_linearizable(&[
-            call(1, 4, Did::Wrote(1)),
-            call(2, 3, Did::Read(seen))
-        ]));
+        assert!(is_linearizable(&[call(1, 4, Did::Wrote(1)), call(2, 3, Did::Read(seen))]));
         // The same reading: nobody knows which was first.
-        assert!(is_linearizable(&[
-            call(1, 2, Did::Wrote(1)),
-            call(2, 3, Did::Read(seen))
-        ]));
+        assert!(is_linearizable(&[call(1, 2, Did::Wrote(1)), call(2, 3, Did::Read(seen))]));
     }
-    assert!(!is_linearizable(&[
-        call(1, 4, Did::Wrote(1)),
-        call(2, 3, Did::Read(2))
-    ]));
+    assert!(!is_linearizable(&[call(1, 4, Did::Wrote(1)), call(2, 3, Did::Read(2))]));
 }
 
 #[test]
@@ -108,17 +87,7 @@ fn what_one_has_seen_another_one_sees_later() {
 
 #[test]
 fn one_of_two_exchanges_wins() {
-    let exchange = |began, done| {
-        call(
-            began,
-            9,
-            Did::Exchanged {
-                from: 0,
-                to: 1,
-                done,
-            },
-        )
-    };
+    let exchange = |began, done| call(began, 9, Did::Exchanged { from: 0, to: 1, done });
     assert!(is_linearizable(&[exchange(1, true), exchange(2, false)]));
     assert!(!is_linearizable(&[exchange(1, true), exchange(2, true)]));
     assert!(!is_linearizable(&[exchange(1, false), exchange(2, false)]));
@@ -127,16 +96,8 @@ fn one_of_two_exchanges_wins() {
 #[test]
 fn between_the_steps_of_a_call_others_come() {
     let twice = call(1, 9, Did::AddedTwice);
-    assert!(is_linearizable(&[
-        twice,
-        call(2, 3, Did::Read(1)),
-        call(4, 5, Did::Read(2))
-    ]));
-    assert!(!is_linearizable(&[
-        twice,
-        call(2, 3, Did::Read(2)),
-        call(4, 5, Did::Read(1))
-    ]));
+    assert!(is_linearizable(&[twice, call(2, 3, Did::Read(1)), call(4, 5, Did::Read(2))]));
+    assert!(!is_linearizable(&[twice, call(2, 3, Did::Read(2)), call(4, 5, Did::Read(1))]));
     // Both of its steps come before its end.
     assert!(!is_linearizable(&[twice, call(10, 11, Did::Read(1))]));
 }
@@ -145,23 +106,14 @@ fn between_the_steps_of_a_call_others_come() {
 fn of_several_next_states_all_are_followed() {
     let became = call(1, 2, Did::Became(3, 5));
     for (seen, sound) in [(3, true), (5, true), (4, false)] {
-        assert_eq!(
-            is_linearizable(&[became, call(3, 4, Did::Read(seen))]),
-            sound
-        );
+        assert_eq!(is_linearizable(&[became, call(3, 4, Did::Read(seen))]), sound);
     }
-    assert!(!is_linearizable(&[
-        became,
-        call(3, 4, Did::Read(3)),
-        call(5, 6, Did::Read(5))
-    ]));
+    assert!(!is_linearizable(&[became, call(3, 4, Did::Read(3)), call(5, 6, Did::Read(5))]));
 }
 
 #[test]
 fn what_is_told_of_is_the_part_that_has_no_explanation() {
-    let mut calls: Vec<_> = (0..100)
-        .map(|n| call(3 * n, 3 * n + 1, Did::Wrote(7)))
-        .collect();
+    let mut calls: Vec<_> = (0..100).map(|n| call(3 * n, 3 * n + 1, Did::Wrote(7))).collect();
     calls.extend([
         call(1000, 1100, Did::Wrote(1)),
         call(1010, 1020, Did::Read(7)),
@@ -226,11 +178,7 @@ fn any_call(luck: &mut SmallRng) -> Call<Did> {
     let did = match luck.random_range(0..10) {
         0..=4 => Did::Read(one),
         5..=6 => Did::Wrote(one),
-        7 => Did::Exchanged {
-            from: one,
-            to: other,
-            done: luck.random(),
-        },
+        7 => Did::Exchanged { from: one, to: other, done: luck.random() },
         8 => Did::AddedTwice,
         _ => Did::Became(one, other),
     };
@@ -263,10 +211,7 @@ fn the_verdict_is_that_of_all_orders() {
             sound += 1;
         }
     }
-    assert!(
-        sound > 5_000 && unsound > 5_000,
-        "{sound} sound, {unsound} not"
-    );
+    assert!(sound > 5_000 && unsound > 5_000, "{sound} sound, {unsound} not");
 }
 
 #[test]
@@ -279,11 +224,7 @@ fn a_history_that_was_made_in_some_order_has_that_explanation() {
             let mut one = any_call(&mut luck);
             one.did = match one.did {
                 Did::Read(_) => Did::Read(state),
-                Did::Exchanged { from, to, .. } => Did::Exchanged {
-                    from,
-                    to,
-                    done: from == state,
-                },
+                Did::Exchanged { from, to, .. } => Did::Exchanged { from, to, done: from == state },
                 Did::AddedTwice => Did::Wrote(0),
                 other => other,
             };

@@ -25,12 +25,7 @@ impl Due {
     /// clock when it has ended whatever was in its way, and a listener has returned that was told
     /// of that.
     pub fn after<D>(call: &Call<D>, ticks: u32) -> Self {
-        Due {
-            first: call.since + ticks,
-            last: call.to + ticks,
-            set: call.ended,
-            timeout: ticks,
-        }
+        Due { first: call.since + ticks, last: call.to + ticks, set: call.ended, timeout: ticks }
     }
 
     /// The deadline that the call has set in place of this one.
@@ -48,19 +43,12 @@ impl Due {
     /// The call has asked for so many ticks, and found that it had this deadline.
     pub fn unchanged<D>(self, call: &Call<D>, ticks: u32) -> Option<Self> {
         let timeout = self.timeout.min(ticks);
-        Some(Due {
-            timeout,
-            ..self.left(call, ticks)?
-        })
+        Some(Due { timeout, ..self.left(call, ticks)? })
     }
 
     fn between(self, first: u32, last: u32) -> Option<Self> {
         let (first, last) = (self.first.max(first), self.last.min(last));
-        (first <= last).then_some(Due {
-            first,
-            last,
-            ..self
-        })
+        (first <= last).then_some(Due { first, last, ..self })
     }
 
     /// This very tick was told.

@@ -81,10 +81,7 @@ impl State {
     /// That the call found no living value, and made sure that there will be none.
     fn is_gone(self, call: &Call<Did>) -> Option<Self> {
         match self {
-            State::Live { value, due } => Some(State::Lapsed {
-                value,
-                due: due.has_come(call)?,
-            }),
+            State::Live { value, due } => Some(State::Lapsed { value, due: due.has_come(call)? }),
             other => Some(other),
         }
     }
@@ -92,19 +89,15 @@ impl State {
     /// That the call found this value living.
     fn lives(self, call: &Call<Did>, wanted: Value) -> Option<Self> {
         match self {
-            State::Live { value, due } if value == wanted => Some(State::Live {
-                value,
-                due: due.is_to_come(call)?,
-            }),
+            State::Live { value, due } if value == wanted => {
+                Some(State::Live { value, due: due.is_to_come(call)? })
+            }
             _ => None,
         }
     }
 
     fn step(self, call: &Call<Did>) -> Option<Self> {
-        let put = |value, timeout| State::Live {
-            value,
-            due: Due::after(call, timeout),
-        };
+        let put = |value, timeout| State::Live { value, due: Due::after(call, timeout) };
         match call.did {
             Did::Got(None) | Did::Remains(None) | Did::Touched { done: false, .. } => {
                 self.is_gone(call)
@@ -120,51 +113,26 @@ impl State {
                 }),
                 _ => None,
             },
-            Did::Touched {
-                timeout,
-                done: true,
-            } => match self {
-                State::Live { value, due } => Some(State::Live {
-                    value,
-                    due: due.is_to_come(call)?.renewed(call, timeout)?,
-                }),
+            Did::Touched { timeout, done: true } => match self {
+                State::Live { value, due } => {
+                    Some(State::Live { value, due: due.is_to_come(call)?.renewed(call, timeout)? })
+                }
                 _ => None,
             },
-            Did::Inserted {
-                value,
-                timeout,
-                replaced: from,
-            }
-            | Did::Upserted {
-                value,
-                timeout,
-                from,
-            }
-            | Did::Exchanged {
-                from,
-                value,
-                timeout,
-                done: true,
-            } => {
+            Did::Inserted { value, timeout, replaced: from }
+            | Did::Upserted { value, timeout, from }
+            | Did::Exchanged { from, value, timeout, done: true } => {
                 match from {
                     Some(from) => self.lives(call, from).map(drop)?,
                     None => (self == State::Absent).then_some(())?,
                 }
                 Some(put(value, timeout))
             }
-            Did::Exchanged {
-                from: None,
-                done: false,
-                ..
-            } => match self {
+            Did::Exchanged { from: None, done: false, .. } => match self {
                 State::Live { value, .. } => self.lives(call, value),
                 _ => None,
             },
-            Did::Exchanged {
-                from: Some(value),
-                done: false,
-                ..
-            }
+            Did::Exchanged { from: Some(value), done: false, .. }
             | Did::RemovedThis { value, done: false } => match self {
                 State::Live { value: other, .. } if other != value => Some(self),
                 _ => self.is_gone(call),
@@ -181,14 +149,12 @@ impl State {
             },
             Did::Polled { since } => match self {
                 State::Absent => Some(self),
-                State::Live { value, due } => Some(State::Live {
-                    value,
-                    due: due.is_left(call, since)?,
-                }),
-                State::Lapsed { value, due } => Some(State::Lapsed {
-                    value,
-                    due: due.is_left(call, since)?,
-                }),
+                State::Live { value, due } => {
+                    Some(State::Live { value, due: due.is_left(call, since)? })
+                }
+                State::Lapsed { value, due } => {
+                    Some(State::Lapsed { value, due: due.is_left(call, since)? })
+                }
             },
             Did::Over => (self == State::Absent).then_some(self),
         }
@@ -204,10 +170,7 @@ impl Model for Map {
     }
 
     fn only_looks(did: &Did) -> bool {
-        matches!(
-            did,
-            Did::Got(Some(_)) | Did::Remains(Some(_)) | Did::Polled { .. }
-        )
+        matches!(did, Did::Got(Some(_)) | Did::Remains(Some(_)) | Did::Polled { .. })
     }
 }
 
@@ -229,10 +192,7 @@ impl Subject for Load {
     const INITIAL: State = State::Absent;
 
     fn knowledge(&self, thread: u8, keys: u32) -> Knowledge {
-        Knowledge {
-            seen: vec![0; keys as usize],
-            made: u32::from(thread + 1) << 24,
-        }
+        Knowledge { seen: vec![0; keys as usize], made: u32::from(thread + 1) << 24 }
     }
 
     fn operate(
@@ -261,11 +221,7 @@ impl Subject for Load {
                 let value = fresh();
                 log.call::<StoreError>(key, || {
                     let replaced = map.insert_with(name, value, time)?;
-                    Ok(Did::Inserted {
-                        value,
-                        timeout,
-                        replaced: replaced.as_deref().copied(),
-                    })
+                    Ok(Did::Inserted { value, timeout, replaced: replaced.as_deref().copied() })
                 })
             }
             48..=55 => log.call::<StoreError>(key, || {
@@ -287,11 +243,7 @@ impl Subject for Load {
                 let value = fresh();
                 log.call::<StoreError>(key, || {
                     let from = map.upsert_for(name, time, |old| (value, old.copied()))?;
-                    Ok(Did::Upserted {
-                        value,
-                        timeout,
-                        from,
-                    })
+                    Ok(Did::Upserted { value, timeout, from })
                 })
             }
             _ => {
@@ -339,9 +291,8 @@ impl Load {
     ///
     /// If the map cannot be built.
     pub fn new(time: &Time, capacity: Option<usize>) -> Result<Self, expiry::BuildError> {
-        let mut builder = ExpiringMap::<u64, Value>::builder()
-            .interval(time.interval())
-            .clock(time.clock());
+        let mut builder =
+            ExpiringMap::<u64, Value>::builder().interval(time.interval()).clock(time.clock());
         if let Some(capacity) = capacity {
             builder = builder.capacity(capacity);
         }
@@ -351,9 +302,7 @@ impl Load {
                 now.hear_slowly(*key, u64::from(*value), Kind::Expired, None);
             }
         });
-        Ok(Load {
-            map: map.build_manual()?,
-        })
+        Ok(Load { map: map.build_manual()? })
     }
 
     /// Looks at an entry and then exchanges or removes it: two calls.
@@ -392,12 +341,7 @@ impl Load {
                 Some(Entry::Vacant(entry)) => (None, changed(entry.insert_with(value, time))),
                 None => return Err(StoreError::Changed),
             };
-            Ok(Did::Exchanged {
-                from,
-                value,
-                timeout,
-                done: done?,
-            })
+            Ok(Did::Exchanged { from, value, timeout, done: done? })
         });
     }
 }

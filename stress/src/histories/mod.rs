@@ -49,11 +49,7 @@ const KINDS: usize = 10;
 ///
 /// If an object cannot be built.
 pub fn run(options: &Histories) -> Result<Report, Error> {
-    let mut run = Run {
-        options,
-        checks: Checks::new(&NAMES),
-        tally: Tally::default(),
-    };
+    let mut run = Run { options, checks: Checks::new(&NAMES), tally: Tally::default() };
     let in_order = Time::new().is_in_order();
     run.checks.expect("clock_in_order", in_order, || {
         "a thread's reading was before one that it had heard of".into()
@@ -120,21 +116,18 @@ impl Run<'_> {
             0 if asked(On::Map) => {
                 self.load((&time, number, capacity), map::Load::new(&time, capacity))
             }
-            1 if asked(On::Queue) => self.load(
-                (&time, number, capacity),
-                queue::Load::<u64>::new(&time, capacity),
-            ),
-            2 if asked(On::Queue) => self.load(
-                (&time, number, capacity),
-                queue::Load::<String>::new(&time, capacity),
-            ),
+            1 if asked(On::Queue) => {
+                self.load((&time, number, capacity), queue::Load::<u64>::new(&time, capacity))
+            }
+            2 if asked(On::Queue) => {
+                self.load((&time, number, capacity), queue::Load::<String>::new(&time, capacity))
+            }
             3 if asked(On::Acks) => {
                 self.load((&time, number, capacity), acks::Load::new(&time, capacity))
             }
-            4 if asked(On::Roots) => self.load(
-                (&time, number, capacity),
-                roots::Load::new(&time, capacity, share),
-            ),
+            4 if asked(On::Roots) => {
+                self.load((&time, number, capacity), roots::Load::new(&time, capacity, share))
+            }
             _ => return Ok(false),
         };
         done.map(|()| true)
@@ -157,12 +150,10 @@ impl Run<'_> {
         let what = "entries after all time has passed";
         self.checks.equal("nothing_left", what, subject.left(), 0);
         let what = "ends counted, of those that were told";
-        self.checks
-            .equal("metrics_add_up", what, subject.ended(), time.told());
+        self.checks.equal("metrics_add_up", what, subject.ended(), time.told());
         if let Some(capacity) = capacity {
             let what = "entries that fit after all have ended";
-            self.checks
-                .equal("capacity_whole", what, subject.fill(), capacity as u64);
+            self.checks.equal("capacity_whole", what, subject.fill(), capacity as u64);
         }
         let began = Instant::now();
         let (histories, size) = explain::<S>(&recorded, &self.checks, number);
@@ -208,10 +199,8 @@ fn explain<S: Subject>(
     round: u64,
 ) -> (usize, Size) {
     type Of<'a, S> = &'a [(u32, Call<<<S as Subject>::Model as Model>::Did>)];
-    let histories: Vec<Of<'_, S>> = recorded
-        .calls
-        .chunk_by(|(one, _), (other, _)| one == other)
-        .collect();
+    let histories: Vec<Of<'_, S>> =
+        recorded.calls.chunk_by(|(one, _), (other, _)| one == other).collect();
     let next = AtomicUsize::new(0);
     let work = || {
         let (mut size, mut calls) = (Size::default(), Vec::new());

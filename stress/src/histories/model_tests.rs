@@ -11,15 +11,7 @@ use std::mem::discriminant;
 
 /// A call at these times, and at this tick.
 fn at<D>(began: u64, ended: u64, tick: u32, did: D) -> Call<D> {
-    Call {
-        began,
-        ended,
-        from: tick,
-        to: tick,
-        since: tick,
-        thread: 0,
-        did,
-    }
+    Call { began, ended, from: tick, to: tick, since: tick, thread: 0, did }
 }
 
 /// Calls one after the other, each at a tick.
@@ -51,18 +43,11 @@ mod of_map {
     use map::{Did, Did::*, State};
 
     fn insert(value: u32, timeout: u32, replaced: Option<u32>) -> Did {
-        Inserted {
-            value,
-            timeout,
-            replaced,
-        }
+        Inserted { value, timeout, replaced }
     }
 
     fn touch(timeout: u32) -> Did {
-        Touched {
-            timeout,
-            done: true,
-        }
+        Touched { timeout, done: true }
     }
 
     const POLL: Did = Polled { since: 0 };
@@ -100,10 +85,7 @@ mod of_map {
 
     #[test]
     fn a_touch_that_was_answered_counts() {
-        let touch = Touched {
-            timeout: 5,
-            done: true,
-        };
+        let touch = Touched { timeout: 5, done: true };
         let begin = [(1, insert(1, 3, None)), (3, touch)];
         let then = |tick, did| [&begin[..], &[(tick, did)]].concat();
         assert!(sound(&then(7, Got(Some(1)))) && sound(&then(8, Expired(1))));
@@ -115,10 +97,7 @@ mod of_map {
     fn a_delayed_touch_takes_nothing_back() {
         // Under way from tick 1 to tick 6; another one, at tick 5, asked for five.
         let story = |timeout, end| {
-            let slow = Call {
-                to: 6,
-                ..at(3, 20, 1, touch(timeout))
-            };
+            let slow = Call { to: 6, ..at(3, 20, 1, touch(timeout)) };
             let calls = [
                 at(1, 2, 1, insert(1, 8, None)),
                 slow,
@@ -139,11 +118,7 @@ mod of_map {
     fn what_has_told_a_slow_listener_counts_from_then() {
         let insertion = |since, end| {
             let calls = [
-                Call {
-                    to: 9,
-                    since,
-                    ..at(1, 5, 1, insert(1, 2, None))
-                },
+                Call { to: 9, since, ..at(1, 5, 1, insert(1, 2, None)) },
                 at(6, 7, end, Expired(1)),
             ];
             explained::<Map>(State::Absent, &calls)
@@ -155,18 +130,11 @@ mod of_map {
     #[test]
     fn what_was_told_to_be_gone_does_not_come_back() {
         let touch = |done| Touched { timeout: 5, done };
-        assert!(!sound(&[
-            (1, insert(1, 3, None)),
-            (4, Got(None)),
-            (4, touch(true))
-        ]));
+        assert!(!sound(&[(1, insert(1, 3, None)), (4, Got(None)), (4, touch(true))]));
         // Even by a touch that had looked at the clock before.
         let gone = [
             at(1, 2, 1, insert(1, 3, None)),
-            Call {
-                to: 4,
-                ..at(3, 9, 2, touch(true))
-            },
+            Call { to: 4, ..at(3, 9, 2, touch(true)) },
             at(4, 5, 4, Got(None)),
             at(10, 11, 4, Got(Some(1))),
         ];
@@ -178,12 +146,7 @@ mod of_map {
     fn a_value_is_replaced_once_and_then_it_is_another() {
         let begin = [(1, insert(1, 9, None)), (1, insert(2, 9, Some(1)))];
         let then = |did| sound(&[&begin[..], &[(1, did)]].concat());
-        let exchange = |from, done| Exchanged {
-            from,
-            value: 3,
-            timeout: 9,
-            done,
-        };
+        let exchange = |from, done| Exchanged { from, value: 3, timeout: 9, done };
         assert!(then(Got(Some(2))) && !then(Got(Some(1))) && !then(Got(None)));
         assert!(then(insert(3, 1, Some(2))) && !then(insert(3, 1, Some(1))));
         assert!(!then(insert(3, 1, None)));
@@ -196,10 +159,7 @@ mod of_map {
     #[test]
     fn a_poll_is_not_held_to_what_was_under_way() {
         let left = |since| {
-            let calls = [
-                at(1, 5, 1, insert(1, 1, None)),
-                at(6, 7, 2, Polled { since }),
-            ];
+            let calls = [at(1, 5, 1, insert(1, 1, None)), at(6, 7, 2, Polled { since })];
             explained::<Map>(State::Absent, &calls)
         };
         // Somebody has been at something since before the insertion had ended.
@@ -215,11 +175,7 @@ mod of_queue {
     const POLL: Did = Polled { since: 0 };
 
     fn insert(handle: Handle, timeout: u32, expiry: u32) -> Did {
-        Inserted {
-            handle,
-            timeout,
-            expiry,
-        }
+        Inserted { handle, timeout, expiry }
     }
 
     fn touch(by: Option<Handle>, timeout: u32, done: bool) -> Did {
@@ -285,11 +241,7 @@ mod of_roots {
         assert!(!sound(&[one, (1, ack(1, Answer::Completed))]));
         assert!(!sound(&[one, (1, ack(2, Answer::NotLive))]));
         // A lost one: told as counted, and the next does not complete.
-        assert!(!sound(&[
-            one,
-            (1, ack(2, Answer::Completed)),
-            (1, ack(2, Answer::Pending))
-        ]));
+        assert!(!sound(&[one, (1, ack(2, Answer::Completed)), (1, ack(2, Answer::Pending))]));
         assert!(!sound(&[(1, Untold)]) && !sound(&[one, (1, ToldOf(Kind::Acked))]));
     }
 
@@ -301,10 +253,7 @@ mod of_roots {
         assert!(sound(&[(5, TimedOut { due: 5 }), (5, Over)]));
         assert!(!sound(&[(4, TimedOut { due: 5 })]) && !sound(&[(6, TimedOut { due: 6 })]));
         assert!(!sound(&[(5, Polled { since: 0 })]) && !sound(&[(4, Over)]));
-        let reset = Reset {
-            timeout: 9,
-            done: true,
-        };
+        let reset = Reset { timeout: 9, done: true };
         assert!(sound(&[(2, reset), (11, TimedOut { due: 11 })]));
         assert!(!sound(&[(2, reset), (5, TimedOut { due: 5 })]));
     }
@@ -328,12 +277,7 @@ mod of_acks {
     use acks::{Did, Did::*, State};
 
     fn init(xor: u8, owner: u32, told: Option<Kind>) -> Did {
-        Inited {
-            xor,
-            owner,
-            timeout: 4,
-            told: told.map(|kind| (kind, owner)),
-        }
+        Inited { xor, owner, timeout: 4, told: told.map(|kind| (kind, owner)) }
     }
 
     fn ack(xor: u8, answer: Answer) -> Did {
@@ -342,11 +286,7 @@ mod of_acks {
     }
 
     fn last(xor: u8, owner: u32) -> Did {
-        Did::Acked {
-            xor,
-            answer: Answer::Completed,
-            told: Some((Kind::Acked, owner)),
-        }
+        Did::Acked { xor, answer: Answer::Completed, told: Some((Kind::Acked, owner)) }
     }
 
     fn fail(answer: Option<Done>, told: Option<u32>) -> Did {
@@ -361,23 +301,10 @@ mod of_acks {
     #[test]
     fn acks_count_before_and_after_the_init() {
         let early = (1, ack(1, Answer::Held));
-        assert!(sound(&[
-            early,
-            (1, init(3, 7, None)),
-            (1, last(2, 7)),
-            (1, Over)
-        ]));
-        assert!(sound(&[
-            early,
-            (1, init(1, 7, Some(Kind::Acked))),
-            (1, Over)
-        ]));
+        assert!(sound(&[early, (1, init(3, 7, None)), (1, last(2, 7)), (1, Over)]));
+        assert!(sound(&[early, (1, init(1, 7, Some(Kind::Acked))), (1, Over)]));
         assert!(!sound(&[early, (1, init(1, 7, None))]));
-        assert!(!sound(&[
-            early,
-            (1, init(3, 7, None)),
-            (1, ack(2, Answer::Pending))
-        ]));
+        assert!(!sound(&[early, (1, init(3, 7, None)), (1, ack(2, Answer::Pending))]));
         assert!(!sound(&[early, (1, init(3, 7, None)), (1, last(2, 8))]));
         assert!(!sound(&[(1, init(3, 7, None)), early]));
     }
@@ -385,11 +312,7 @@ mod of_acks {
     #[test]
     fn an_init_of_what_is_in_flight_is_refused() {
         let begin = (1, init(3, 7, None));
-        assert!(sound(&[
-            begin,
-            (1, Duplicate),
-            (1, ack(1, Answer::Pending))
-        ]));
+        assert!(sound(&[begin, (1, Duplicate), (1, ack(1, Answer::Pending))]));
         assert!(!sound(&[begin, (1, init(3, 8, None))]));
         assert!(!sound(&[(1, Duplicate)]));
     }
@@ -397,19 +320,11 @@ mod of_acks {
     #[test]
     fn a_fail_ends_it_or_is_held() {
         let begin = (1, init(3, 7, None));
-        assert!(sound(&[
-            begin,
-            (1, fail(Some(Done::Now), Some(7))),
-            (1, Over)
-        ]));
+        assert!(sound(&[begin, (1, fail(Some(Done::Now), Some(7))), (1, Over)]));
         assert!(!sound(&[begin, (1, fail(Some(Done::Now), None))]));
         assert!(!sound(&[begin, (1, fail(Some(Done::Now), Some(8)))]));
         let held = (1, fail(Some(Done::Held), None));
-        assert!(sound(&[
-            held,
-            (1, init(3, 7, Some(Kind::Failed))),
-            (1, Over)
-        ]));
+        assert!(sound(&[held, (1, init(3, 7, Some(Kind::Failed))), (1, Over)]));
         assert!(!sound(&[held, (1, init(3, 7, None))]));
     }
 
@@ -432,17 +347,8 @@ mod of_acks {
         let (early, poll) = ((1, ack(1, Answer::Held)), Polled { since: 0 });
         assert!(sound(&[early, (9, poll), (9, Over)]));
         assert!(!sound(&[early, (8, poll), (8, Over)]));
-        assert!(!sound(&[
-            early,
-            (9, poll),
-            (9, init(1, 7, Some(Kind::Acked)))
-        ]));
-        assert!(sound(&[
-            early,
-            (9, poll),
-            (9, init(1, 7, None)),
-            (9, last(1, 7))
-        ]));
+        assert!(!sound(&[early, (9, poll), (9, init(1, 7, Some(Kind::Acked)))]));
+        assert!(sound(&[early, (9, poll), (9, init(1, 7, None)), (9, last(1, 7))]));
     }
 
     #[test]
@@ -453,10 +359,7 @@ mod of_acks {
         assert!(!sound(&[begin, (4, out(7, 5))]) && !sound(&[begin, (5, out(8, 5))]));
         assert!(!sound(&[begin, (5, out(7, 5)), (5, out(7, 5))]));
         assert!(!sound(&[begin, (5, Polled { since: 0 })]));
-        let reset = Reset {
-            timeout: 9,
-            answer: Some(Done::Now),
-        };
+        let reset = Reset { timeout: 9, answer: Some(Done::Now) };
         assert!(sound(&[begin, (2, reset), (11, out(7, 11))]));
         assert!(!sound(&[begin, (2, reset), (5, out(7, 5))]));
     }

@@ -26,19 +26,11 @@ pub enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Did {
     /// `update` put it in.
-    Inserted {
-        handle: Handle,
-        timeout: u32,
-        expiry: u32,
-    },
+    Inserted { handle: Handle, timeout: u32, expiry: u32 },
     /// `update` renewed it; it had that time already if none is told.
     Renewed { timeout: u32, expiry: Option<u32> },
     /// `touch`, by a handle if there is one.
-    Touched {
-        by: Option<Handle>,
-        timeout: u32,
-        done: bool,
-    },
+    Touched { by: Option<Handle>, timeout: u32, done: bool },
     /// When it would have expired.
     Removed(Option<u32>),
     /// When it expires, and its handle.
@@ -57,17 +49,9 @@ impl State {
     fn step(self, call: &Call<Did>) -> Option<Self> {
         let due_at = |expiry: u32, timeout| Due::after(call, timeout).at(expiry);
         match (call.did, self) {
-            (
-                Did::Inserted {
-                    handle,
-                    timeout,
-                    expiry,
-                },
-                State::Absent,
-            ) => Some(State::Live {
-                handle,
-                due: due_at(expiry, timeout)?,
-            }),
+            (Did::Inserted { handle, timeout, expiry }, State::Absent) => {
+                Some(State::Live { handle, due: due_at(expiry, timeout)? })
+            }
             (Did::Renewed { timeout, expiry }, State::Live { handle, due }) => {
                 let due = match expiry {
                     Some(expiry) => due.renewed(call, timeout)?.at(expiry)?,
@@ -75,23 +59,12 @@ impl State {
                 };
                 Some(State::Live { handle, due })
             }
-            (
-                Did::Touched {
-                    by,
-                    timeout,
-                    done: true,
-                },
-                State::Live { handle, due },
-            ) if by.is_none() || by == Some(handle) => Some(State::Live {
-                handle,
-                due: due.renewed(call, timeout)?,
-            }),
-            (
-                Did::Touched {
-                    by, done: false, ..
-                },
-                state,
-            ) => match state {
+            (Did::Touched { by, timeout, done: true }, State::Live { handle, due })
+                if by.is_none() || by == Some(handle) =>
+            {
+                Some(State::Live { handle, due: due.renewed(call, timeout)? })
+            }
+            (Did::Touched { by, done: false, .. }, state) => match state {
                 State::Live { handle, .. } if by.is_none() || by == Some(handle) => None,
                 other => Some(other),
             },
@@ -107,10 +80,9 @@ impl State {
                 due.at(expiry)?.has_come(call).map(|_| State::Absent)
             }
             (Did::Polled { .. }, State::Absent) => Some(self),
-            (Did::Polled { since }, State::Live { handle, due }) => Some(State::Live {
-                handle,
-                due: due.is_left(call, since)?,
-            }),
+            (Did::Polled { since }, State::Live { handle, due }) => {
+                Some(State::Live { handle, due: due.is_left(call, since)? })
+            }
             _ => None,
         }
     }
@@ -171,19 +143,13 @@ impl<K: Key> Subject for Load<K> {
         let did = match luck.random_range(0..100) {
             0..=34 => log.call::<StoreError>(key, || {
                 queue.update(name, time).map(|updated| match updated {
-                    Updated::Inserted { expiry, handle } => Did::Inserted {
-                        handle,
-                        timeout,
-                        expiry: ticks(expiry),
-                    },
-                    Updated::Renewed { expiry } => Did::Renewed {
-                        timeout,
-                        expiry: Some(ticks(expiry)),
-                    },
-                    Updated::Unchanged => Did::Renewed {
-                        timeout,
-                        expiry: None,
-                    },
+                    Updated::Inserted { expiry, handle } => {
+                        Did::Inserted { handle, timeout, expiry: ticks(expiry) }
+                    }
+                    Updated::Renewed { expiry } => {
+                        Did::Renewed { timeout, expiry: Some(ticks(expiry)) }
+                    }
+                    Updated::Unchanged => Did::Renewed { timeout, expiry: None },
                 })
             }),
             35..=69 => log.call::<StoreError>(key, || {
@@ -222,9 +188,7 @@ impl<K: Key> Subject for Load<K> {
     }
 
     fn told(heard: &Heard) -> Did {
-        Did::Expired {
-            expiry: heard.due.unwrap_or(0),
-        }
+        Did::Expired { expiry: heard.due.unwrap_or(0) }
     }
 
     fn over() -> Did {
@@ -250,16 +214,10 @@ impl<K: Key> Load<K> {
     ///
     /// If the queue cannot be built.
     pub fn new(time: &Time, capacity: Option<usize>) -> Result<Self, expiry::BuildError> {
-        let mut builder = ExpiryQueue::<K>::builder()
-            .interval(time.interval())
-            .clock(time.clock());
+        let mut builder = ExpiryQueue::<K>::builder().interval(time.interval()).clock(time.clock());
         if let Some(capacity) = capacity {
             builder = builder.capacity(capacity);
         }
-        Ok(Load {
-            queue: builder.build()?,
-            time: time.clone(),
-            _keys: PhantomData,
-        })
+        Ok(Load { queue: builder.build()?, time: time.clone(), _keys: PhantomData })
     }
 }

@@ -95,11 +95,7 @@ pub fn heard_of(key: u64) -> Option<Heard> {
 
 impl Time {
     pub fn new() -> Self {
-        Time {
-            origin: Instant::now(),
-            clock: ManualClock::new(),
-            told: Arc::default(),
-        }
+        Time { origin: Instant::now(), clock: ManualClock::new(), told: Arc::default() }
     }
 
     pub fn clock(&self) -> ManualClock {
@@ -165,14 +161,7 @@ impl Time {
     /// This thread is told of an end.
     pub fn hear(&self, key: u64, token: u64, kind: Kind, due: Option<u32>) {
         let tick = self.tick();
-        let heard = Heard {
-            key,
-            token,
-            kind,
-            due,
-            at: self.after(),
-            tick,
-        };
+        let heard = Heard { key, token, kind, due, at: self.after(), tick };
         HEARD.with_borrow_mut(|all| all.push(heard));
         self.told.fetch_add(1, Relaxed);
     }
@@ -228,15 +217,7 @@ impl<'a, D: Copy> Log<'a, D> {
         let since = self.hear(began, from);
         match did {
             Ok(did) => {
-                let call = Call {
-                    began,
-                    ended,
-                    from,
-                    to,
-                    since,
-                    thread: self.thread,
-                    did,
-                };
+                let call = Call { began, ended, from, to, since, thread: self.thread, did };
                 self.calls.push((key, call));
                 Some(did)
             }
@@ -349,11 +330,7 @@ pub fn record<S: Subject>(
     seed: u64,
     checks: &Checks,
 ) -> Recorded<<S::Model as Model>::Did> {
-    let Setting {
-        threads,
-        keys,
-        operations,
-    } = setting;
+    let Setting { threads, keys, operations } = setting;
     let log = |thread: u8, room: usize| Log {
         time,
         thread,
@@ -399,10 +376,8 @@ pub fn record<S: Subject>(
         driver.drive(&busy, &mut luck);
         let took = began.elapsed();
         // A panic in a thread is a bug in this program: pass it on.
-        let logs: Vec<_> = threads
-            .into_iter()
-            .map(|thread| thread.join().expect("a thread panicked"))
-            .collect();
+        let logs: Vec<_> =
+            threads.into_iter().map(|thread| thread.join().expect("a thread panicked")).collect();
         driver.finish();
         (logs, driver.polls, driver.log.calls, took)
     });
@@ -410,12 +385,7 @@ pub fn record<S: Subject>(
     logs.push(driver);
     let mut calls = logs.concat();
     calls.sort_unstable_by_key(|(key, call)| (*key, call.began, call.ended));
-    Recorded {
-        calls,
-        polls,
-        end: time.after(),
-        took,
-    }
+    Recorded { calls, polls, end: time.after(), took }
 }
 
 /// Moves the clock on, and polls.
@@ -428,10 +398,7 @@ struct Driver<'a, S: Subject> {
 impl<S: Subject> Driver<'_, S> {
     fn drive(&mut self, busy: &AtomicUsize, luck: &mut SmallRng) {
         while busy.load(Acquire) > 0 {
-            self.log
-                .time
-                .clock
-                .advance(INTERVAL * luck.random_range(1..=STRIDE));
+            self.log.time.clock.advance(INTERVAL * luck.random_range(1..=STRIDE));
             // What is due is to be seen by others too before it has ended.
             if luck.random() {
                 self.pause(luck);
@@ -483,10 +450,7 @@ fn with_oldest<D>(polls: &[Call<()>], logs: &[Vec<(u32, Call<D>)>]) -> Vec<(u64,
         let mut oldest = poll.began;
         for (log, at) in logs.iter().zip(&mut at) {
             // Of a thread, one is over before the next one begins; what it has heard lies within.
-            while log
-                .get(*at)
-                .is_some_and(|(_, call)| call.ended < poll.began)
-            {
+            while log.get(*at).is_some_and(|(_, call)| call.ended < poll.began) {
                 *at += 1;
             }
             if let Some((_, call)) = log.get(*at) {
@@ -495,11 +459,7 @@ fn with_oldest<D>(polls: &[Call<()>], logs: &[Vec<(u32, Call<D>)>]) -> Vec<(u64,
         }
         oldest
     };
-    polls
-        .iter()
-        .map(oldest)
-        .zip(polls.iter().copied())
-        .collect()
+    polls.iter().map(oldest).zip(polls.iter().copied()).collect()
 }
 
 /// The history of a key: its calls, the polls that matter to it, and that nothing may be there in the end.
@@ -515,11 +475,7 @@ pub fn history<S: Subject>(
     let mut matter: Vec<usize> = calls
         .iter()
         .flat_map(|(_, call)| [call.began, call.ended])
-        .filter_map(|at| {
-            polls
-                .partition_point(|(_, poll)| poll.began < at)
-                .checked_sub(1)
-        })
+        .filter_map(|at| polls.partition_point(|(_, poll)| poll.began < at).checked_sub(1))
         .collect();
     // And the last one of all, after which nothing may be there.
     matter.extend(polls.len().checked_sub(1));

@@ -76,10 +76,9 @@ impl State {
     fn step(self, call: &Call<Did>, memory: u32) -> Option<(Self, Then)> {
         let done = |state| Some((state, Then::Done));
         match (call.did, self) {
-            (Did::Issued { xor, timeout }, State::Unborn) => done(State::Live {
-                word: xor,
-                due: Due::after(call, timeout),
-            }),
+            (Did::Issued { xor, timeout }, State::Unborn) => {
+                done(State::Live { word: xor, due: Due::after(call, timeout) })
+            }
             (Did::Acked { answer, .. }, state) if memory == CLOSING => match (answer, state) {
                 (Answer::Completed, State::Live { .. }) => done(State::Ended),
                 (Answer::NotLive, State::Ended) => done(state),
@@ -95,29 +94,18 @@ impl State {
                 Some((State::Live { word, due }, then))
             }
             (Did::Failed { done: true }, State::Live { .. }) => done(State::Ended),
-            (
-                Did::Reset {
-                    timeout,
-                    done: true,
-                },
-                State::Live { word, due },
-            ) => done(State::Live {
-                word,
-                due: due.renewed(call, timeout)?,
-            }),
+            (Did::Reset { timeout, done: true }, State::Live { word, due }) => {
+                done(State::Live { word, due: due.renewed(call, timeout)? })
+            }
             (Did::TimedOut { due: told }, State::Live { due, .. }) => {
                 due.at(told)?.has_come(call)?;
                 done(State::Ended)
             }
-            (Did::Polled { since }, State::Live { word, due }) => done(State::Live {
-                word,
-                due: due.is_left(call, since)?,
-            }),
+            (Did::Polled { since }, State::Live { word, due }) => {
+                done(State::Live { word, due: due.is_left(call, since)? })
+            }
             (
-                Did::Acked {
-                    answer: Answer::NotLive,
-                    ..
-                }
+                Did::Acked { answer: Answer::NotLive, .. }
                 | Did::Failed { done: false }
                 | Did::Reset { done: false, .. }
                 | Did::Over,
@@ -175,12 +163,7 @@ impl Subject for Load {
 
     fn knowledge(&self, thread: u8, keys: u32) -> Knowledge {
         let first = u32::from(thread) * self.share;
-        Knowledge {
-            first,
-            next: first,
-            end: first + self.share,
-            before: vec![0; keys as usize],
-        }
+        Knowledge { first, next: first, end: first + self.share, before: vec![0; keys as usize] }
     }
 
     /// A key is a place here.
@@ -309,14 +292,8 @@ impl Load {
                 let after = log.time.ticks(timeout);
                 log.call::<AckError>(number, || {
                     match tracker.reset_timeout_to(root, Timeout::After(after)) {
-                        Ok(_) => Ok(Did::Reset {
-                            timeout,
-                            done: true,
-                        }),
-                        Err(AckError::NotLive) => Ok(Did::Reset {
-                            timeout,
-                            done: false,
-                        }),
+                        Ok(_) => Ok(Did::Reset { timeout, done: true }),
+                        Err(AckError::NotLive) => Ok(Did::Reset { timeout, done: false }),
                         Err(error) => Err(error),
                     }
                 });

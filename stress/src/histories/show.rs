@@ -18,10 +18,7 @@ pub fn show<M: Model>(bad: &Bad<M>) -> String {
     let mut times: Vec<u64> = all().flat_map(|call| [call.began, call.ended]).collect();
     times.sort_unstable();
     times.dedup();
-    let drawing = Drawing {
-        scale: times.len().div_ceil(WIDTH).max(1),
-        times,
-    };
+    let drawing = Drawing { scale: times.len().div_ceil(WIDTH).max(1), times };
     let why = if bad.gave_up {
         "  <- too much is under way to be searched"
     } else {
@@ -31,11 +28,7 @@ pub fn show<M: Model>(bad: &Bad<M>) -> String {
     for call in &bad.before {
         drawing.line(call, "", &mut text);
     }
-    let states: Vec<_> = bad
-        .states
-        .iter()
-        .map(|state| format!("{state:?}"))
-        .collect();
+    let states: Vec<_> = bad.states.iter().map(|state| format!("{state:?}")).collect();
     let _ = write!(text, "\n  it is {}", states.join(", or "));
     if left_out > 0 {
         let _ = write!(text, "; {left_out} calls are left out");

@@ -58,25 +58,16 @@ struct Flat {
 
 impl Flat {
     fn now(tracker: &AckTracker) -> Self {
-        Flat {
-            slots: tracker.metrics().total.slots,
-            resident: resident(),
-        }
+        Flat { slots: tracker.metrics().total.slots, resident: resident() }
     }
 
     fn check(&self, field: &Field<'_>, tracker: &AckTracker, slack: u64) {
         let now = Flat::now(tracker);
         field.expect(now.slots <= self.slots + slack, || {
-            format!(
-                "slots grew in the flood from {} to {}",
-                self.slots, now.slots
-            )
+            format!("slots grew in the flood from {} to {}", self.slots, now.slots)
         });
         field.expect(now.resident <= self.resident + FLAT, || {
-            format!(
-                "resident memory grew in the flood from {} to {}",
-                self.resident, now.resident
-            )
+            format!("resident memory grew in the flood from {} to {}", self.resident, now.resident)
         });
     }
 }
@@ -109,9 +100,7 @@ fn rests(
     told: &AtomicU64,
     roots: u64,
 ) {
-    field.expect(drain(tracker, clock), || {
-        "the tracker does not come to rest".into()
-    });
+    field.expect(drain(tracker, clock), || "the tracker does not come to rest".into());
     let told = told.load(Relaxed);
     field.expect(told == roots, || format!("{told} outcomes of {roots}"));
 }
@@ -130,11 +119,7 @@ pub fn unknown_issued(field: &Field<'_>, hostile: bool) -> Figures {
             }
             if hostile {
                 // Any bits, or those of a slot that there is.
-                let mask = if n % 2 == 0 {
-                    u64::MAX
-                } else {
-                    0xFFFF_FFFF_0000_0FFF
-                };
+                let mask = if n % 2 == 0 { u64::MAX } else { 0xFFFF_FFFF_0000_0FFF };
                 let done = tracker.ack(Root::from_bits(rng.next_u64() & mask), 1);
                 field.expect(done == Err(AckError::NotLive), || {
                     format!("an unknown root was acked: {done:?}")
@@ -151,10 +136,7 @@ pub fn unknown_issued(field: &Field<'_>, hostile: bool) -> Figures {
         if let Some(flat) = flat {
             flat.check(field, &tracker, 0);
         }
-        (
-            flood * if hostile { 1 } else { 2 },
-            tracker.metrics().total.slots,
-        )
+        (flood * if hostile { 1 } else { 2 }, tracker.metrics().total.slots)
     });
     residents_end(field, &tracker, &roots);
     rests(field, (&tracker, &clock), &told, roots.len() as u64);
@@ -182,9 +164,8 @@ pub fn unknown_chosen(field: &Field<'_>, hostile: bool) -> Figures {
                 match tracker.ack(rng.random_range(1000..u64::MAX), 1) {
                     Ok(Ack::Held) => held += 1,
                     Err(AckError::EarlyFull) => refused += 1,
-                    other => field.expect(false, || {
-                        format!("an ack of a root that nobody inits: {other:?}")
-                    }),
+                    other => field
+                        .expect(false, || format!("an ack of a root that nobody inits: {other:?}")),
                 }
             } else {
                 let id = rng.random_range(0..1000_u64);
@@ -198,10 +179,7 @@ pub fn unknown_chosen(field: &Field<'_>, hostile: bool) -> Figures {
         if let Some(flat) = flat {
             flat.check(field, &tracker, 0);
         }
-        (
-            flood * if hostile { 1 } else { 2 },
-            tracker.metrics().total.slots,
-        )
+        (flood * if hostile { 1 } else { 2 }, tracker.metrics().total.slots)
     });
     if hostile {
         field.expect(held == HELD && refused == flood - HELD, || {
@@ -210,9 +188,7 @@ pub fn unknown_chosen(field: &Field<'_>, hostile: bool) -> Figures {
     }
     for id in 0..1000_u64 {
         let done = tracker.ack(id, 7);
-        field.expect(done == Ok(Ack::Completed), || {
-            format!("root {id} after the flood: {done:?}")
-        });
+        field.expect(done == Ok(Ack::Completed), || format!("root {id} after the flood: {done:?}"));
     }
     residents_end(field, &tracker, &roots);
     rests(field, (&tracker, &clock), &told, 2000);
@@ -248,10 +224,7 @@ pub fn never_acked(field: &Field<'_>, hostile: bool) -> Figures {
             }
             let should = if hostile { flood / 2 - capacity } else { 0 };
             field.expect(full == should, || {
-                format!(
-                    "{full} of {} inits found it full, should be {should}",
-                    flood / 2
-                )
+                format!("{full} of {} inits found it full, should be {should}", flood / 2)
             });
             match &flat {
                 None => flat = Some(Flat::now(&tracker)),
@@ -273,14 +246,11 @@ pub fn never_acked(field: &Field<'_>, hostile: bool) -> Figures {
         "roots that nobody acks do not expire".into()
     });
     let (told, held) = (told.load(Relaxed), tracker.metrics().total.slots);
-    field.expect(told == accepted, || {
-        format!("{told} outcomes of {accepted}")
-    });
+    field.expect(told == accepted, || format!("{told} outcomes of {accepted}"));
     // With nothing live three chunks of each shard, which the driver does not think worth giving back, and the one in which this
     // thread owns a bucket.
-    field.expect(held <= (3 * 4 + 1) * CHUNK, || {
-        format!("{held} slots are held with nothing live")
-    });
+    field
+        .expect(held <= (3 * 4 + 1) * CHUNK, || format!("{held} slots are held with nothing live"));
     figures
 }
 
@@ -301,22 +271,14 @@ fn expire(field: &Field<'_>, mut timeout: impl FnMut(u64) -> Duration) -> Figure
     let told = told.load(Relaxed);
     field.expect(told == size, || format!("{told} outcomes of {size}"));
     let total = tracker.metrics().total;
-    field.expect(total.expired == size, || {
-        format!("{} expired of {size}", total.expired)
-    });
+    field.expect(total.expired == size, || format!("{} expired of {size}", total.expired));
     figures
 }
 
 /// All in one tick, or at random within a minute.
 pub fn one_tick(field: &Field<'_>, hostile: bool) -> Figures {
     let mut rng = SmallRng::seed_from_u64(field.seed());
-    expire(field, |_| {
-        if hostile {
-            30 * SECOND
-        } else {
-            MS * rng.random_range(1..=60_000)
-        }
-    })
+    expire(field, |_| if hostile { 30 * SECOND } else { MS * rng.random_range(1..=60_000) })
 }
 
 /// Each where it has to be filed again, and again, on its way down: just beyond the span of a level of the wheel, each level in
@@ -347,11 +309,7 @@ pub fn guessed_roots(field: &Field<'_>, hostile: bool) -> Figures {
                 continue;
             }
             // The slot is in the low half; the incarnation is in the next 16 bits, and likely to be guessed.
-            let mask = if n % 2 == 0 {
-                0xFFFF << 48
-            } else {
-                0xFFFF_FFFF << 32
-            };
+            let mask = if n % 2 == 0 { 0xFFFF << 48 } else { 0xFFFF_FFFF << 32 };
             let guess = Root::from_bits(root.to_bits() ^ (rng.next_u64() & mask));
             if guess == root {
                 continue;
@@ -365,10 +323,7 @@ pub fn guessed_roots(field: &Field<'_>, hostile: bool) -> Figures {
                 format!("{guess:?} was taken for {root:?}: {done:?}")
             });
         }
-        (
-            flood * if hostile { 1 } else { 2 },
-            tracker.metrics().total.slots,
-        )
+        (flood * if hostile { 1 } else { 2 }, tracker.metrics().total.slots)
     });
     residents_end(field, &tracker, &roots);
     rests(field, (&tracker, &clock), &told, roots.len() as u64);

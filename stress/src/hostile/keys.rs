@@ -108,11 +108,8 @@ pub fn weak_hasher(field: &Field<'_>, hostile: bool) -> Figures {
 
 /// Integers, which no hasher sees but the index's own.
 pub fn integer_keys(field: &Field<'_>, hostile: bool) -> Figures {
-    let keys: Vec<u64> = if hostile {
-        (0..field.size()).map(|n| n << 40).collect()
-    } else {
-        random(field)
-    };
+    let keys: Vec<u64> =
+        if hostile { (0..field.size()).map(|n| n << 40).collect() } else { random(field) };
     use_map(field, foldhash::fast::RandomState::default(), &keys)
 }
 
@@ -157,10 +154,7 @@ fn aimed(field: &Field<'_>, seed: u64, many: u64) -> Vec<u64> {
 
 fn use_tracker(field: &Field<'_>, seed: Option<u64>, ids: &[u64]) -> Figures {
     let clock = ManualClock::new();
-    let mut builder = AckTracker::builder()
-        .timeout(3600 * SECOND)
-        .shards(4)
-        .clock(clock.clone());
+    let mut builder = AckTracker::builder().timeout(3600 * SECOND).shards(4).clock(clock.clone());
     if let Some(seed) = seed {
         builder = builder.seed(seed);
     }
@@ -169,9 +163,7 @@ fn use_tracker(field: &Field<'_>, seed: Option<u64>, ids: &[u64]) -> Figures {
     let figures = Figures::of(|driven| {
         for (at, &id) in ids.iter().enumerate() {
             let done = tracker.init(id, 7, at as u64);
-            field.expect(done == Ok(()), || {
-                format!("root {at} was refused: {done:?}")
-            });
+            field.expect(done == Ok(()), || format!("root {at} was refused: {done:?}"));
             if at % 1024 == 0 {
                 drive(driven, || tracker.poll(4096));
             }
@@ -192,19 +184,13 @@ fn use_tracker(field: &Field<'_>, seed: Option<u64>, ids: &[u64]) -> Figures {
         }
         (3 * ids.len() as u64, slots)
     });
-    field.expect(tracker.is_empty(), || {
-        format!("{} roots are left", tracker.len())
-    });
+    field.expect(tracker.is_empty(), || format!("{} roots are left", tracker.len()));
     figures
 }
 
 /// Chosen roots that are aimed at a tracker whose secret is another one.
 pub fn aimed_roots(field: &Field<'_>, hostile: bool) -> Figures {
-    let ids = if hostile {
-        aimed(field, field.seed(), field.size())
-    } else {
-        random(field)
-    };
+    let ids = if hostile { aimed(field, field.seed(), field.size()) } else { random(field) };
     use_tracker(field, None, &ids)
 }
 
@@ -214,8 +200,7 @@ pub fn roots_hit(field: &Field<'_>) -> Figures {
     let few = (field.size() / 16).max(2_000);
     let mut ids = aimed(field, field.seed(), few);
     let hit = use_tracker(field, Some(field.seed()), &ids);
-    ids.iter_mut()
-        .for_each(|id| *id = id.rotate_left(1) ^ 0x5555);
+    ids.iter_mut().for_each(|id| *id = id.rotate_left(1) ^ 0x5555);
     let missed = use_tracker(field, Some(field.seed()), &ids);
     field.expect(hit.resident > missed.resident, || {
         format!(

@@ -89,10 +89,7 @@ impl Field<'_> {
 
     /// The seed of this run.
     pub fn seed(&self) -> u64 {
-        self.options
-            .seed
-            .wrapping_mul(1 << 8)
-            .wrapping_add(self.run)
+        self.options.seed.wrapping_mul(1 << 8).wrapping_add(self.run)
     }
 }
 
@@ -107,22 +104,14 @@ struct Attack {
 }
 
 const fn attack(name: Check, case: fn(&Field<'_>, bool) -> Figures, alike: bool) -> Attack {
-    Attack {
-        name,
-        case,
-        alike,
-        control: None,
-    }
+    Attack { name, case, alike, control: None }
 }
 
 const ATTACKS: [Attack; 10] = [
     attack("weak_hasher", keys::weak_hasher, true),
     attack("integer_keys", keys::integer_keys, true),
     attack("aimed_keys", keys::aimed_keys, true),
-    Attack {
-        control: Some(keys::roots_hit),
-        ..attack("aimed_roots", keys::aimed_roots, true)
-    },
+    Attack { control: Some(keys::roots_hit), ..attack("aimed_roots", keys::aimed_roots, true) },
     attack("unknown_issued", floods::unknown_issued, false),
     attack("unknown_chosen", floods::unknown_chosen, false),
     attack("never_acked", floods::never_acked, false),
@@ -177,18 +166,9 @@ pub fn run(options: &Hostile) -> Result<Report, Error> {
         rows.push(compare(attack, options, &checks, &mut operations));
     }
     let operations = ("operations", operations);
-    let parameters = Parameters {
-        options,
-        attacks: &rows,
-    };
-    let mut report = Report::new(
-        "hostile",
-        operations,
-        began.elapsed(),
-        options.seed,
-        &checks,
-        &parameters,
-    );
+    let parameters = Parameters { options, attacks: &rows };
+    let mut report =
+        Report::new("hostile", operations, began.elapsed(), options.seed, &checks, &parameters);
     for row in &rows {
         report.figures.insert(row.attack, row.ratio);
         if row.within == Some(false) {
@@ -200,18 +180,15 @@ pub fn run(options: &Hostile) -> Result<Report, Error> {
     }
     report.tables.push(table(&rows));
     let dear = rows.iter().filter(|row| row.within == Some(false)).count();
-    report.counts.extend([
-        ("attacks", rows.len() as u64),
-        ("dearer_than_they_should_be", dear as u64),
-    ]);
+    report
+        .counts
+        .extend([("attacks", rows.len() as u64), ("dearer_than_they_should_be", dear as u64)]);
     Ok(report)
 }
 
 /// What an operation cost, what memory came, and how much of the time was the driver's: each hostile, and friendly.
 fn table(rows: &[Row]) -> Table {
-    let head = [
-        "attack", "ns", "friendly", "times", "MiB", "friendly", "driver %", "friendly",
-    ];
+    let head = ["attack", "ns", "friendly", "times", "MiB", "friendly", "driver %", "friendly"];
     let row = |row: &Row| {
         vec![
             row.attack.replace('_', " "),
@@ -234,12 +211,7 @@ fn table(rows: &[Row]) -> Table {
 fn compare(attack: &Attack, options: &Hostile, checks: &Checks, operations: &mut u64) -> Row {
     let (mut hostile, mut friendly, mut control) = (Vec::new(), Vec::new(), Vec::new());
     for run in 0..RUNS {
-        let field = Field {
-            options,
-            checks,
-            attack: attack.name,
-            run: run as u64,
-        };
+        let field = Field { options, checks, attack: attack.name, run: run as u64 };
         // Who comes first finds the caches cold: each is it in turn.
         for first in [run % 2 == 0, run % 2 != 0] {
             let figures = (attack.case)(&field, first);
@@ -272,20 +244,14 @@ fn compare(attack: &Attack, options: &Hostile, checks: &Checks, operations: &mut
         row.ns_hostile,
         row.ns_friendly,
         row.ratio,
-        if row.within == Some(false) {
-            " !"
-        } else {
-            "  "
-        },
+        if row.within == Some(false) { " !" } else { "  " },
         row.resident_mib_hostile,
         row.resident_mib_friendly,
         row.slots_hostile,
         row.slots_friendly,
         100.0 * row.driver_share_hostile,
         100.0 * row.driver_share_friendly,
-        ratio_control.map_or(String::new(), |ratio| format!(
-            "  ({ratio:.1} x with the secret)"
-        )),
+        ratio_control.map_or(String::new(), |ratio| format!("  ({ratio:.1} x with the secret)")),
     );
     row
 }

@@ -53,10 +53,7 @@ impl Live {
 
     /// One that reads and shows nothing.
     pub fn without_readings(self) -> Self {
-        Live {
-            blind: true,
-            ..self
-        }
+        Live { blind: true, ..self }
     }
 
     /// How long to wait before the next [`show`](Self::show).
@@ -81,9 +78,7 @@ impl Live {
             return;
         };
         #[allow(clippy::cast_precision_loss)] // positions below 2^53
-        let share = self
-            .length
-            .map(|length| position as f64 / length.max(1) as f64);
+        let share = self.length.map(|length| position as f64 / length.max(1) as f64);
         view.draw(at, share, &gauge, self.series.samples());
     }
 

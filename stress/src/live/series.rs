@@ -142,12 +142,7 @@ mod tests {
     use super::*;
 
     fn gauge(done: u64) -> Gauge {
-        Gauge {
-            done,
-            expired: done / 2,
-            live: done,
-            ..Gauge::default()
-        }
+        Gauge { done, expired: done / 2, live: done, ..Gauge::default() }
     }
 
     #[test]
@@ -170,16 +165,9 @@ mod tests {
         }
         let samples = series.samples();
         assert!(samples.len() >= MOST);
-        let apart: Vec<_> = samples
-            .windows(2)
-            .map(|two| two[1].at - two[0].at)
-            .collect();
-        assert!(apart
-            .iter()
-            .all(|apart| *apart == apart.round() && *apart == 16.0));
-        assert!(samples
-            .iter()
-            .all(|sample| (sample.per_s - 100.0).abs() < 1e-6));
+        let apart: Vec<_> = samples.windows(2).map(|two| two[1].at - two[0].at).collect();
+        assert!(apart.iter().all(|apart| *apart == apart.round() && *apart == 16.0));
+        assert!(samples.iter().all(|sample| (sample.per_s - 100.0).abs() < 1e-6));
     }
 
     #[test]
@@ -190,19 +178,9 @@ mod tests {
             gauge
         };
         let mut series = Series::default();
-        assert_eq!(
-            series
-                .read(Duration::from_secs(1), &late(&[0, 5]))
-                .lateness_p99,
-            4
-        );
+        assert_eq!(series.read(Duration::from_secs(1), &late(&[0, 5])).lateness_p99, 4);
         let next = series.read(Duration::from_secs(2), &late(&[0, 5, 0, 1]));
         assert_eq!(next.lateness_p50, 16);
-        assert_eq!(
-            series
-                .read(Duration::from_secs(3), &late(&[0, 5, 0, 1]))
-                .lateness_p50,
-            0
-        );
+        assert_eq!(series.read(Duration::from_secs(3), &late(&[0, 5, 0, 1])).lateness_p50, 0);
     }
 }

@@ -26,10 +26,7 @@ impl View {
         let style = ProgressStyle::with_template(&format!("{{prefix:.bold}}{bar}\n{{msg}}"));
         // The template is a constant, which the library accepts.
         let style = style.expect("a valid template");
-        View {
-            scenario,
-            rows: ProgressBar::new(LENGTH).with_style(style),
-        }
+        View { scenario, rows: ProgressBar::new(LENGTH).with_style(style) }
     }
 
     /// Draws them.
@@ -38,8 +35,7 @@ impl View {
         let share = share.unwrap_or(0.0).clamp(0.0, 1.0);
         self.rows.set_position((share * LENGTH as f64) as u64);
         let seconds = at.as_secs_f64();
-        self.rows
-            .set_prefix(format!("{} {seconds:.1} s", self.scenario));
+        self.rows.set_prefix(format!("{} {seconds:.1} s", self.scenario));
         self.rows.set_message(text(gauge, samples));
     }
 
@@ -75,20 +71,14 @@ fn rows(gauge: &Gauge, samples: &[Sample]) -> Vec<Row> {
     };
     let mut rows: Vec<Row> = Vec::new();
     let mut row = |name, figures, of: fn(&Sample) -> f64| rows.push((name, figures, Some(of)));
-    row(
-        "throughput",
-        format!("{}/s", thousands(now.per_s)),
-        |sample| sample.per_s,
-    );
+    row("throughput", format!("{}/s", thousands(now.per_s)), |sample| sample.per_s);
     if let Some(latency) = &gauge.latency {
         let [p50, p99, p99_9] = [latency.p50, latency.p99, latency.p99_9].map(human);
         let figures = format!("p50 {p50}  p99 {p99}  p99.9 {p99_9}");
         row("latency", figures, |sample| sample.latency_p99 as f64);
     }
     if samples.iter().any(|sample| sample.live > 0) {
-        row("live", thousands(gauge.live as f64), |sample| {
-            sample.live as f64
-        });
+        row("live", thousands(gauge.live as f64), |sample| sample.live as f64);
     }
     if gauge.expired > 0 {
         let rate = format!("{}/s", thousands(now.expired_per_s));
@@ -96,18 +86,14 @@ fn rows(gauge: &Gauge, samples: &[Sample]) -> Vec<Row> {
     }
     if now.lateness_p99 > 0 {
         let [p50, p99] = [now.lateness_p50, now.lateness_p99].map(human);
-        row("lateness", format!("p50 {p50}  p99 {p99}"), |sample| {
-            sample.lateness_p99 as f64
-        });
+        row("lateness", format!("p50 {p50}  p99 {p99}"), |sample| sample.lateness_p99 as f64);
     }
     if !gauge.reaper.is_zero() {
         let share = format!("{:.1} % of a core", now.reaper * 100.0);
         row("reaper", share, |sample| sample.reaper);
     }
     let mib = now.resident as f64 / (1 << 20) as f64;
-    row("memory", format!("{mib:.1} MiB"), |sample| {
-        sample.resident as f64
-    });
+    row("memory", format!("{mib:.1} MiB"), |sample| sample.resident as f64);
     if let Some((least, most)) = gauge.balance() {
         let (shards, least, most) = (gauge.shards.len(), least * 100.0, most * 100.0);
         let figures = format!("{shards} shards, {least:.0} to {most:.0} % of their mean");
@@ -123,9 +109,7 @@ fn bars(values: Vec<f64>) -> String {
     let means = parts.map(|part| part.iter().sum::<f64>() / part.len() as f64);
     let most = means.clone().fold(f64::MIN_POSITIVE, f64::max);
     let highest = (HEIGHTS.len() - 1) as f64;
-    means
-        .map(|mean| HEIGHTS[(mean / most * highest).max(0.0) as usize])
-        .collect()
+    means.map(|mean| HEIGHTS[(mean / most * highest).max(0.0) as usize]).collect()
 }
 
 #[cfg(test)]
@@ -173,10 +157,7 @@ mod tests {
 
     #[test]
     fn violations_are_in_it() {
-        let gauge = Gauge {
-            violations: 3,
-            ..Gauge::default()
-        };
+        let gauge = Gauge { violations: 3, ..Gauge::default() };
         assert!(text(&gauge, &[Sample::default()]).contains("3 violations"));
     }
 

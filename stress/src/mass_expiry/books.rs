@@ -100,10 +100,9 @@ impl Books {
     /// A removal said that it was done.
     pub fn removed(&self, entry: u64) {
         let before = self.enter(entry, REMOVED);
-        self.checks
-            .expect("one_end_each", before & (TOLD | REMOVED) == 0, || {
-                format!("entry {entry} was removed, and had ended: {before:#b}")
-            });
+        self.checks.expect("one_end_each", before & (TOLD | REMOVED) == 0, || {
+            format!("entry {entry} was removed, and had ended: {before:#b}")
+        });
     }
 
     /// Whether it is there until it is removed.
@@ -121,9 +120,8 @@ impl Books {
         let now = self.time.now();
         let at = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         if key >= FOREGROUND {
-            self.checks.violated("foreground_right", || {
-                format!("key {key:#x} of a thread has expired")
-            });
+            self.checks
+                .violated("foreground_right", || format!("key {key:#x} of a thread has expired"));
             return;
         }
         if key >= self.entries.len() as u64 {
@@ -136,10 +134,9 @@ impl Books {
         self.checks.expect("renewed_stay", before != RENEWED, || {
             format!("entry {key} has expired, and was renewed")
         });
-        self.checks
-            .expect("one_end_each", before & (TOLD | REMOVED) == 0, || {
-                format!("entry {key} has expired, and had ended: {before:#b}")
-            });
+        self.checks.expect("one_end_each", before & (TOLD | REMOVED) == 0, || {
+            format!("entry {key} has expired, and had ended: {before:#b}")
+        });
         self.timely(key, now);
         self.told.fetch_add(1, Relaxed);
         self.stretch.0.fetch_min(at, Relaxed);
@@ -152,11 +149,9 @@ impl Books {
             format!("entry {entry} expired {} early", human(due - now))
         });
         let late = now.saturating_sub(due);
-        self.checks.expect(
-            "none_late",
-            late <= self.terms.late.saturating_add(slip),
-            || format!("entry {entry} expired {} late", human(late)),
-        );
+        self.checks.expect("none_late", late <= self.terms.late.saturating_add(slip), || {
+            format!("entry {entry} expired {} late", human(late))
+        });
         if let Ok(mut lateness) = self.lateness.lock() {
             lateness.record_nanos(late);
         }
@@ -170,18 +165,12 @@ impl Books {
         }
         let counts = || self.operations.iter().map(|count| count.load(Acquire));
         let before: Vec<u64> = counts().collect();
-        let goes_on = || {
-            counts()
-                .zip(&before)
-                .all(|(now, before)| now - before >= GOES_ON)
-        };
+        let goes_on = || counts().zip(&before).all(|(now, before)| now - before >= GOES_ON);
         let began = Instant::now();
         while !goes_on() {
             if began.elapsed() > self.patience {
-                let did: Vec<u64> = counts()
-                    .zip(&before)
-                    .map(|(now, before)| now - before)
-                    .collect();
+                let did: Vec<u64> =
+                    counts().zip(&before).map(|(now, before)| now - before).collect();
                 self.checks.violated("nobody_stopped", || {
                     format!("while an expiry was held up, threads did {did:?} operations")
                 });
@@ -200,12 +189,7 @@ mod tests {
 
     /// What fails of two entries that are due at 1000 and 1010.
     fn failing(act: impl FnOnce(&Books)) -> Vec<Check> {
-        let terms = Terms {
-            due: 1000,
-            interval: 10,
-            intervals: 2,
-            late: 10,
-        };
+        let terms = Terms { due: 1000, interval: 10, intervals: 2, late: 10 };
         let time = (Leaping::new(true), terms);
         let books = Books::new((2, 1), time, Checks::new(&NAMES), Duration::ZERO);
         books.holds.store(true, Relaxed);
@@ -214,9 +198,7 @@ mod tests {
     }
 
     fn at(books: &Books, now: u64) {
-        books
-            .time
-            .leap(Duration::from_nanos(now - books.time.now()));
+        books.time.leap(Duration::from_nanos(now - books.time.now()));
     }
 
     #[test]
@@ -252,10 +234,7 @@ mod tests {
         assert_eq!(story(1000, &[renewed, expired]), ["renewed_stay"]);
         assert_eq!(story(999, &[expired]), ["none_early"]);
         assert_eq!(story(1011, &[expired]), ["none_late"]);
-        assert_eq!(
-            story(1000, &[|books| books.expired(FOREGROUND + 1)]),
-            ["foreground_right"]
-        );
+        assert_eq!(story(1000, &[|books| books.expired(FOREGROUND + 1)]), ["foreground_right"]);
         assert_eq!(story(1000, &[|books| books.expired(7)]), ["one_end_each"]);
         assert_eq!(story(1000, &[Books::hold]), ["nobody_stopped"]);
     }

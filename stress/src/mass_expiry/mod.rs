@@ -112,11 +112,9 @@ impl Shared<'_> {
         self.polls.nanos.fetch_add(nanos(took), Relaxed);
         self.polls.gave.fetch_add(gave, Relaxed);
         self.polls.most.fetch_max(gave, Relaxed);
-        self.books
-            .checks
-            .expect("budget_kept", gave <= budget as u64 + BEGUN, || {
-                format!("a poll with a budget of {budget} gave {gave} entries")
-            });
+        self.books.checks.expect("budget_kept", gave <= budget as u64 + BEGUN, || {
+            format!("a poll with a budget of {budget} gave {gave} entries")
+        });
         let entries = found.drain(..).filter(|key| **key != ALARM);
         entries.for_each(|key| self.books.expired(*key));
         true
@@ -179,9 +177,7 @@ impl Shared<'_> {
         let alarm = self.queue.update(ALARM, self.options.interval);
         self.books
             .checks
-            .expect("foreground_right", alarm.is_ok(), || {
-                format!("a key was refused: {alarm:?}")
-            });
+            .expect("foreground_right", alarm.is_ok(), || format!("a key was refused: {alarm:?}"));
         let inserted = self.inserted().map(|part| part.end - part.start).sum();
         let span = self.options.interval * (self.options.intervals + LEAD);
         let (began, patience) = (Instant::now(), span + self.options.allowance + PATIENCE);
@@ -231,21 +227,14 @@ impl Shared<'_> {
             counts.map(|count| count.load(Acquire)).collect::<Vec<_>>()
         };
         let (before, began) = (counts(), Instant::now());
-        let goes_on = || {
-            counts()
-                .iter()
-                .zip(&before)
-                .all(|(now, before)| *now >= before + 2)
-        };
+        let goes_on = || counts().iter().zip(&before).all(|(now, before)| *now >= before + 2);
         while !goes_on() && began.elapsed() < PATIENCE {
             std::thread::yield_now();
         }
         for entry in open {
-            self.books
-                .checks
-                .expect("none_late", !self.books.is_open(entry), || {
-                    format!("entry {entry} was due, all polls are over, and it has not expired")
-                });
+            self.books.checks.expect("none_late", !self.books.is_open(entry), || {
+                format!("entry {entry} was due, all polls are over, and it has not expired")
+            });
         }
     }
 }
@@ -269,11 +258,7 @@ pub fn run(options: &MassExpiry) -> Result<Report, Error> {
     let lag = lag_beside(interval, time.lag());
     let late = interval + lag + nanos(options.allowance);
     let started = time.now();
-    let names = if options.simulated {
-        &NAMES[..NAMES.len() - 1]
-    } else {
-        &NAMES
-    };
+    let names = if options.simulated { &NAMES[..NAMES.len() - 1] } else { &NAMES };
     let terms = Terms {
         // In simulated time, which begins with the queue, a whole number of intervals.
         due: started + nanos(LEAP).div_ceil(interval) * interval,
@@ -352,11 +337,7 @@ fn perform(shared: &Shared<'_>, times: &mut [Times; 2], live: &mut Live) -> ([u6
         let told = books.told.load(Relaxed);
         let operations = books.operations.iter().map(|count| count.load(Relaxed));
         let done = operations.sum::<u64>();
-        let filled: u64 = shared
-            .filled
-            .iter()
-            .map(|filled| filled.load(Relaxed))
-            .sum();
+        let filled: u64 = shared.filled.iter().map(|filled| filled.load(Relaxed)).sum();
         live.show(told, || Gauge {
             done: done + filled,
             latency: Some(times[usize::from(phase >= DURING)].since()),
@@ -411,10 +392,7 @@ fn told(report: &mut Report, shared: &Shared<'_>, did: [u64; 2], mut times: [Tim
     report.counts.extend([
         ("threads", shared.threads as u64),
         ("pollers", shared.pollers as u64),
-        (
-            "filled",
-            shared.inserted().map(|part| part.end - part.start).sum(),
-        ),
+        ("filled", shared.inserted().map(|part| part.end - part.start).sum()),
         ("expired", told),
         ("foreground_before", did[0]),
         ("foreground_during", did[1]),
@@ -429,10 +407,7 @@ fn told(report: &mut Report, shared: &Shared<'_>, did: [u64; 2], mut times: [Tim
             polls.nanos.load(Relaxed) as f64 / polls.gave.load(Relaxed).max(1) as f64,
         ),
     ]);
-    let lateness = books
-        .lateness
-        .lock()
-        .map_or_else(|_| Latency::new(), |late| late.clone());
+    let lateness = books.lateness.lock().map_or_else(|_| Latency::new(), |late| late.clone());
     report.latency.extend([
         ("foreground_before", before),
         ("foreground_during", during),

@@ -30,12 +30,8 @@ const APP: &str = "stress";
 const WORKERS: [&str; 3] = ["a", "b", "c"];
 /// How long without a new result until the rest is missing.
 const PATIENCE: Duration = Duration::from_secs(60);
-const NAMES: [Check; 4] = [
-    "nothing_missing",
-    "counts_agree",
-    "poison_buried_once",
-    "nothing_else_buried",
-];
+const NAMES: [Check; 4] =
+    ["nothing_missing", "counts_agree", "poison_buried_once", "nothing_else_buried"];
 
 type Counts = HashMap<String, u64>;
 
@@ -58,9 +54,7 @@ fn count(line: &str, counts: &mut Counts) {
 fn decode(payload: &[u8]) -> Result<Line, String> {
     let payload = std::str::from_utf8(payload).map_err(|error| error.to_string())?;
     let (number, text) = payload.split_once(' ').ok_or("no number")?;
-    let number = number
-        .parse()
-        .map_err(|_| format!("{number:?} is no number"))?;
+    let number = number.parse().map_err(|_| format!("{number:?} is no number"))?;
     let text = text.to_string();
     Ok(Line { number, text })
 }
@@ -76,11 +70,7 @@ fn failed(why: impl std::fmt::Display) -> Error {
 /// There is nothing to read, no server, or the brokers do not start.
 pub fn run(options: &options::Nats) -> Result<Report, Error> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(failed)?;
+    let runtime = runtime.worker_threads(2).enable_all().build().map_err(failed)?;
     if let Some([name, servers]) = options.worker.as_deref() {
         return runtime
             .block_on(worker::run(name, servers))
@@ -92,16 +82,10 @@ pub fn run(options: &options::Nats) -> Result<Report, Error> {
 /// The lines of the text files below a path, `most` of them: again and again where there are fewer.
 fn lines(path: &Path, most: u64) -> Result<Vec<String>, Error> {
     let files = walkdir::WalkDir::new(path).sort_by_file_name().into_iter();
-    let texts = files
-        .flatten()
-        .filter_map(|file| std::fs::read_to_string(file.path()).ok());
+    let texts = files.flatten().filter_map(|file| std::fs::read_to_string(file.path()).ok());
     let mut all = Vec::new();
     for text in texts {
-        all.extend(
-            text.lines()
-                .filter(|line| !line.trim().is_empty())
-                .map(String::from),
-        );
+        all.extend(text.lines().filter(|line| !line.trim().is_empty()).map(String::from));
     }
     if all.is_empty() {
         let (path, found) = (path.to_path_buf(), "no file with a line".to_string());
@@ -122,19 +106,13 @@ impl Workers {
     fn start(servers: String) -> Result<Self, Error> {
         let start = |name| Self::child(name, &servers);
         let children = WORKERS.into_iter().map(start).collect::<Result<_, _>>()?;
-        Ok(Workers {
-            servers,
-            children,
-            restarts: 0,
-        })
+        Ok(Workers { servers, children, restarts: 0 })
     }
 
     fn child(name: &str, servers: &str) -> Result<Child, Error> {
         let program = std::env::current_exe().map_err(failed)?;
         let mut command = Command::new(program);
-        command
-            .args(["nats", "--worker", name, servers])
-            .stdin(Stdio::piped());
+        command.args(["nats", "--worker", name, servers]).stdin(Stdio::piped());
         command.spawn().map_err(failed)
     }
 
@@ -170,10 +148,7 @@ async fn publish(nats: &Nats, number: u64, line: &str) {
         let mut headers = HeaderMap::new();
         headers.insert("Nats-Msg-Id", number.to_string());
         let payload = format!("{number} {line}").into();
-        let sent = nats
-            .context()
-            .publish_with_headers("lines.text", headers, payload)
-            .await;
+        let sent = nats.context().publish_with_headers("lines.text", headers, payload).await;
         if let Ok(stored) = sent {
             if stored.await.is_ok() {
                 return;
@@ -203,10 +178,7 @@ async fn collect(
     while (arrived.lines.len() as u64) < most {
         let stream = nats.context().get_stream(stream).await.map_err(failed)?;
         let deliver_policy = DeliverPolicy::ByStartSequence { start_sequence };
-        let config = pull::OrderedConfig {
-            deliver_policy,
-            ..Default::default()
-        };
+        let config = pull::OrderedConfig { deliver_policy, ..Default::default() };
         let consumer = stream.create_consumer(config).await.map_err(failed)?;
         let mut messages = consumer.messages().await.map_err(failed)?;
         while (arrived.lines.len() as u64) < most {
@@ -278,8 +250,7 @@ async fn judge(options: &options::Nats) -> Result<Report, Error> {
         }
         async move {
             let all = stream::iter(&messages);
-            all.for_each_concurrent(256, |(n, line)| publish(&nats, *n, line))
-                .await;
+            all.for_each_concurrent(256, |(n, line)| publish(&nats, *n, line)).await;
         }
     });
     let mut live = Live::new("nats", Some(total));
@@ -290,10 +261,7 @@ async fn judge(options: &options::Nats) -> Result<Report, Error> {
         let done = shown.load(Relaxed);
         live.show(done, || Gauge {
             done,
-            text: format!(
-                "{done} of {total} lines, {} workers started again",
-                workers.restarts
-            ),
+            text: format!("{done} of {total} lines, {} workers started again", workers.restarts),
             ..Gauge::default()
         });
         if !paused && done > total / 4 {
@@ -346,30 +314,11 @@ async fn judge(options: &options::Nats) -> Result<Report, Error> {
     let twice = results.lines.values().filter(|times| **times > 1).count() as u64;
     let (poisoned, others): (Vec<_>, Vec<_>) = buried.lines.iter().partition(|(n, _)| **n >= total);
     checks.equal("nothing_missing", "lines without a result", missing, 0);
-    checks.expect("counts_agree", results.counts == expected, || {
-        "a word's count differs".into()
-    });
+    checks.expect("counts_agree", results.counts == expected, || "a word's count differs".into());
     let once = poisoned.iter().filter(|(_, times)| **times == 1).count() as u64;
-    checks.equal(
-        "poison_buried_once",
-        "killers that are one dead letter",
-        once,
-        options.poison,
-    );
-    checks.equal(
-        "nothing_else_buried",
-        "other dead letters",
-        others.len() as u64,
-        0,
-    );
-    let mut report = Report::new(
-        "nats",
-        ("lines", total - missing),
-        took,
-        0,
-        &checks,
-        options,
-    );
+    checks.equal("poison_buried_once", "killers that are one dead letter", once, options.poison);
+    checks.equal("nothing_else_buried", "other dead letters", others.len() as u64, 0);
+    let mut report = Report::new("nats", ("lines", total - missing), took, 0, &checks, options);
     report.series = series;
     report.counts.extend([
         ("lines", total),

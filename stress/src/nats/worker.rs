@@ -35,10 +35,8 @@ fn count(line: &Line, out: &mut Derive<'_, '_, Line>) {
 pub async fn run(name: &str, servers: &str) -> Result<(), Error> {
     let options = Options::new(APP, name).servers(servers.split(','));
     let nats = Nats::connect(options).await.map_err(failed)?;
-    let options = SourceOptions::new("lines", "count")
-        .ack_wait(ACK_WAIT)
-        .attempts(ATTEMPTS)
-        .window(512);
+    let options =
+        SourceOptions::new("lines", "count").ack_wait(ACK_WAIT).attempts(ATTEMPTS).window(512);
     let decode = |incoming: &Incoming<'_>| decode(incoming.payload);
     let source = loop {
         match nats.source(options.clone(), decode).await {
@@ -57,9 +55,7 @@ pub async fn run(name: &str, servers: &str) -> Result<(), Error> {
     let mut topology = TopologyBuilder::new();
     topology.spout("lines", move |context| source.spout(context));
     topology.bolt("count", |_| basic(count)).shuffle("lines");
-    topology
-        .bolt("out", move |context| sinks.bolt(context))
-        .shuffle("count");
+    topology.bolt("out", move |context| sinks.bolt(context)).shuffle("count");
     let _topology = topology.start()?;
     let input = || std::io::stdin().read_to_end(&mut Vec::new());
     let _ = tokio::task::spawn_blocking(input).await;

@@ -81,9 +81,7 @@ fn scaled(number: f64, units: &[&str]) -> String {
         _ => 2,
     };
     let digits = format!("{left:.after$}");
-    format!("{} {}", trimmed(&digits), unit.unwrap_or(&""))
-        .trim_end()
-        .into()
+    format!("{} {}", trimmed(&digits), unit.unwrap_or(&"")).trim_end().into()
 }
 
 /// Four digits behind the point at most.
@@ -145,17 +143,8 @@ pub struct Chart {
 impl Chart {
     /// One with nothing in it.
     pub fn new(title: &str, x: (&str, Unit), y: (&str, Unit), kind: Kind) -> Self {
-        let axis = |(label, unit): (&str, Unit)| Axis {
-            label: label.into(),
-            unit,
-        };
-        Chart {
-            title: title.into(),
-            x: axis(x),
-            y: axis(y),
-            kind,
-            lines: Vec::new(),
-        }
+        let axis = |(label, unit): (&str, Unit)| Axis { label: label.into(), unit };
+        Chart { title: title.into(), x: axis(x), y: axis(y), kind, lines: Vec::new() }
     }
 
     /// How many there are of each of several durations, as bars: each up to its bound, above the one before.
@@ -166,25 +155,17 @@ impl Chart {
         bars: impl IntoIterator<Item = (Duration, u64)>,
     ) -> Self {
         let bars = bars.into_iter();
-        Chart::new(title, (of, Unit::Seconds), ("", Unit::Count), Kind::Bars).with(
-            "",
-            bars.map(|(bound, count)| (bound.as_secs_f64(), count as f64)),
-        )
+        Chart::new(title, (of, Unit::Seconds), ("", Unit::Count), Kind::Bars)
+            .with("", bars.map(|(bound, count)| (bound.as_secs_f64(), count as f64)))
     }
 
     /// With one line more. What is not finite is left out, and what a logarithmic scale does not have.
     pub fn with(mut self, name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        let least = if self.y.unit.is_logarithmic() {
-            f64::MIN_POSITIVE
-        } else {
-            f64::MIN
-        };
+        let least = if self.y.unit.is_logarithmic() { f64::MIN_POSITIVE } else { f64::MIN };
         let finite =
             |point: &(f64, f64)| point.0.is_finite() && point.1.is_finite() && point.1 >= least;
-        self.lines.push(Line {
-            name: name.into(),
-            points: points.into_iter().filter(finite).collect(),
-        });
+        self.lines
+            .push(Line { name: name.into(), points: points.into_iter().filter(finite).collect() });
         self
     }
 
@@ -217,10 +198,7 @@ impl Chart {
 
     fn placed(&self) -> Vec<Vec<(f64, f64)>> {
         let place = |&(x, y): &(f64, f64)| (self.x.unit.place(x), self.y.unit.place(y));
-        self.lines
-            .iter()
-            .map(|line| line.points.iter().map(place).collect())
-            .collect()
+        self.lines.iter().map(|line| line.points.iter().map(place).collect()).collect()
     }
 
     fn draw_on(
@@ -229,10 +207,8 @@ impl Chart {
     ) -> Result<(), Box<dyn std::error::Error>> {
         let placed = self.placed();
         let bar = self.bar(&placed);
-        let (mut across, mut up) = (
-            range(&placed, |point| point.0),
-            range(&placed, |point| point.1),
-        );
+        let (mut across, mut up) =
+            (range(&placed, |point| point.0), range(&placed, |point| point.1));
         if self.y.unit.is_logarithmic() {
             // Two decades at least, so that there are whole ones to be labelled.
             let least = up.start.floor();
@@ -247,11 +223,7 @@ impl Chart {
         let mut chart = ChartBuilder::on(area)
             .margin(6)
             .margin_top(16)
-            .margin_right(if self.x.unit == Unit::Quantile {
-                40
-            } else {
-                16
-            })
+            .margin_right(if self.x.unit == Unit::Quantile { 40 } else { 16 })
             .x_label_area_size(34)
             .y_label_area_size(84)
             .build_cartesian_2d(across, up)?;
@@ -277,15 +249,10 @@ impl Chart {
         for (at, points) in placed.iter().enumerate() {
             let colour = colour(at);
             match self.kind {
-                Kind::Lines => chart.draw_series(LineSeries::new(
-                    points.iter().copied(),
-                    colour.stroke_width(2),
-                ))?,
+                Kind::Lines => chart
+                    .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?,
                 Kind::Bars => chart.draw_series(points.iter().map(|&(x, y)| {
-                    Rectangle::new(
-                        [(x - bar * 0.45, 0.0), (x + bar * 0.45, y)],
-                        colour.filled(),
-                    )
+                    Rectangle::new([(x - bar * 0.45, 0.0), (x + bar * 0.45, y)], colour.filled())
                 }))?,
             };
         }
@@ -295,10 +262,8 @@ impl Chart {
 
     /// How wide a bar and its gap are: what the two nearest are apart.
     fn bar(&self, placed: &[Vec<(f64, f64)>]) -> f64 {
-        let gaps = placed
-            .iter()
-            .flat_map(|points| points.windows(2))
-            .map(|two| two[1].0 - two[0].0);
+        let gaps =
+            placed.iter().flat_map(|points| points.windows(2)).map(|two| two[1].0 - two[0].0);
         let nearest = gaps.filter(|gap| *gap > 0.0).fold(f64::INFINITY, f64::min);
         if nearest.is_finite() {
             nearest
@@ -333,10 +298,11 @@ fn hex(colour: RGBColor) -> String {
 /// Puts the page's variables where their stand-ins are, and leaves the size to the page.
 fn in_colours(svg: &str) -> String {
     let (width, height) = SIZE;
-    let mut svg = svg
-        .replace(&hex(INK), "var(--ink)")
-        .replace(&hex(GRID), "var(--grid)")
-        .replacen(&format!("width=\"{width}\" height=\"{height}\" "), "", 1);
+    let mut svg = svg.replace(&hex(INK), "var(--ink)").replace(&hex(GRID), "var(--grid)").replacen(
+        &format!("width=\"{width}\" height=\"{height}\" "),
+        "",
+        1,
+    );
     for at in 0..COLOURS {
         svg = svg.replace(&hex(colour(at)), &format!("var(--line-{at})"));
     }

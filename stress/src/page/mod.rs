@@ -67,17 +67,9 @@ impl Report {
 
     /// The figures to be seen first.
     fn tiles(&self) -> Markup {
-        let operations = self
-            .latency
-            .iter()
-            .filter(|(name, _)| !name.contains("lateness"));
+        let operations = self.latency.iter().filter(|(name, _)| !name.contains("lateness"));
         let slowest = operations.max_by_key(|(_, latency)| latency.count);
-        let resident = self
-            .series
-            .samples()
-            .iter()
-            .map(|sample| sample.resident)
-            .max();
+        let resident = self.series.samples().iter().map(|sample| sample.resident).max();
         html! {
             section.tiles {
                 (tile(&format!("{}/s", thousands(self.ops_per_s)), self.operation))
@@ -220,29 +212,15 @@ impl Report {
             over_time(
                 "Lateness of expirations",
                 Unit::Nanos,
-                &[
-                    ("p50", |s| s.lateness_p50 as f64),
-                    ("p99", |s| s.lateness_p99 as f64),
-                ],
+                &[("p50", |s| s.lateness_p50 as f64), ("p99", |s| s.lateness_p99 as f64)],
             );
             over_time(
                 "Latency over time",
                 Unit::Nanos,
-                &[
-                    ("p50", |s| s.latency_p50 as f64),
-                    ("p99", |s| s.latency_p99 as f64),
-                ],
+                &[("p50", |s| s.latency_p50 as f64), ("p99", |s| s.latency_p99 as f64)],
             );
-            over_time(
-                "Reaper, share of a core",
-                Unit::Share,
-                &[("", |s| s.reaper)],
-            );
-            over_time(
-                "Resident memory",
-                Unit::Bytes,
-                &[("", |s| s.resident as f64)],
-            );
+            over_time("Reaper, share of a core", Unit::Share, &[("", |s| s.reaper)]);
+            over_time("Resident memory", Unit::Bytes, &[("", |s| s.resident as f64)]);
         }
         let measured = self.latency.iter().filter(|(_, latency)| latency.count > 0);
         let by_share = Chart::new(
@@ -252,15 +230,10 @@ impl Report {
             Kind::Lines,
         );
         #[allow(clippy::cast_precision_loss)] // for the eye
-        let by_share = measured
-            .take(COLOURS)
-            .fold(by_share, |chart, (name, latency)| {
-                let points = latency
-                    .curve
-                    .iter()
-                    .map(|&(share, nanos)| (share, nanos as f64));
-                chart.with(&words(name), points)
-            });
+        let by_share = measured.take(COLOURS).fold(by_share, |chart, (name, latency)| {
+            let points = latency.curve.iter().map(|&(share, nanos)| (share, nanos as f64));
+            chart.with(&words(name), points)
+        });
         charts.push(by_share);
         charts
     }
@@ -324,9 +297,7 @@ fn option(value: &Value) -> Option<String> {
         Value::String(text) => Some(text.clone()),
         Value::Array(values) => {
             let values: Option<Vec<String>> = values.iter().map(option).collect();
-            values
-                .filter(|values| !values.is_empty())
-                .map(|values| values.join(", "))
+            values.filter(|values| !values.is_empty()).map(|values| values.join(", "))
         }
         Value::Object(_) => {
             let time = Duration::deserialize(value).ok()?;

@@ -63,11 +63,8 @@ impl<K: Key> Ours<K> {
     ///
     /// If it cannot be built.
     pub fn new(clock: ManualClock, seed: u64) -> Result<Self, expiry::BuildError> {
-        let queue = ExpiryQueue::builder()
-            .interval(INTERVAL)
-            .clock(clock.clone())
-            .seed(seed)
-            .build()?;
+        let queue =
+            ExpiryQueue::builder().interval(INTERVAL).clock(clock.clone()).seed(seed).build()?;
         Ok(Ours { queue, clock })
     }
 }
@@ -82,24 +79,18 @@ impl<K: Key> Driven<K> for Ours<K> {
         let now = expiry::Clock::now(&self.clock);
         let after = INTERVAL * intervals as u32;
         match self.queue.update(key, after) {
-            Ok(Updated::Inserted { expiry, .. }) => Some(Update {
-                inserted: true,
-                tick: ticks(expiry),
-            }),
-            Ok(Updated::Renewed { expiry }) => Some(Update {
-                inserted: false,
-                tick: ticks(expiry),
-            }),
-            Ok(Updated::Unchanged) => Some(Update {
-                inserted: false,
-                tick: ticks(Duration::from_nanos(now) + after),
-            }),
+            Ok(Updated::Inserted { expiry, .. }) => {
+                Some(Update { inserted: true, tick: ticks(expiry) })
+            }
+            Ok(Updated::Renewed { expiry }) => {
+                Some(Update { inserted: false, tick: ticks(expiry) })
+            }
+            Ok(Updated::Unchanged) => {
+                Some(Update { inserted: false, tick: ticks(Duration::from_nanos(now) + after) })
+            }
             Err(StoreError::ZeroTimeout) => None,
             // Nothing is full, too long or closed here: a stay that never ends, which `stays` will find.
-            Err(_) => Some(Update {
-                inserted: true,
-                tick: 0,
-            }),
+            Err(_) => Some(Update { inserted: true, tick: 0 }),
         }
     }
 
@@ -183,9 +174,7 @@ impl<K: Key, Q: Driven<K>> Drive<'_, K, Q> {
 
     /// One thread's meetings of a batch.
     fn meetings(&self, me: usize, batch: usize, rng: &mut SmallRng, parts: &mut [Part]) {
-        let Manner {
-            polled, removes, ..
-        } = self.manner(batch);
+        let Manner { polled, removes, .. } = self.manner(batch);
         parts.fill(Part::default());
         loop {
             let at = self.at.load(Acquire);
@@ -248,28 +237,21 @@ impl<K: Key, Q: Driven<K>> Drive<'_, K, Q> {
     fn place(&self, batch: usize, key: &K) -> usize {
         let number = key.number();
         let at = number.checked_sub(self.first(batch));
-        at.and_then(|at| usize::try_from(at).ok())
-            .unwrap_or(usize::MAX)
+        at.and_then(|at| usize::try_from(at).ok()).unwrap_or(usize::MAX)
     }
 
     /// Lets all time pass, and judges the batch.
     fn finish(&self, batch: usize, parts: &[&[Part]], expired: &[&[u8]], strangers: u64) -> Judged {
-        let mut outcome = Batch {
-            meetings: vec![Meeting::default(); BATCH],
-            strangers,
-            left: 0,
-        };
+        let mut outcome = Batch { meetings: vec![Meeting::default(); BATCH], strangers, left: 0 };
         for _ in 0..LONGEST + 2 {
             let tick = ticks(Duration::from_nanos(expiry::Clock::now(self.clock)));
-            self.queue.poll(
-                &mut |key| match outcome.meetings.get_mut(self.place(batch, key)) {
-                    Some(meeting) => {
-                        meeting.expired = meeting.expired.saturating_add(1);
-                        meeting.ended = tick;
-                    }
-                    None => outcome.strangers += 1,
-                },
-            );
+            self.queue.poll(&mut |key| match outcome.meetings.get_mut(self.place(batch, key)) {
+                Some(meeting) => {
+                    meeting.expired = meeting.expired.saturating_add(1);
+                    meeting.ended = tick;
+                }
+                None => outcome.strangers += 1,
+            });
             self.clock.advance(INTERVAL);
         }
         outcome.left = self.queue.left();
@@ -318,11 +300,7 @@ pub fn drive<K: Key, Q: Driven<K>>(
     plan: &Plan,
     done: &AtomicU64,
 ) -> Vec<Judged> {
-    let pollers = if plan.manners.iter().any(|manner| manner.polled) {
-        plan.pollers
-    } else {
-        0
-    };
+    let pollers = if plan.manners.iter().any(|manner| manner.polled) { plan.pollers } else { 0 };
     let drive = &Drive::<K, Q> {
         queue,
         clock,
@@ -336,12 +314,9 @@ pub fn drive<K: Key, Q: Driven<K>>(
         began: Instant::now(),
         _key: std::marker::PhantomData,
     };
-    let parts: Vec<_> = (0..plan.threads)
-        .map(|_| Mutex::new(vec![Part::default(); BATCH]))
-        .collect();
-    let polled: Vec<_> = (0..pollers)
-        .map(|_| Mutex::new((vec![0u8; BATCH], 0u64)))
-        .collect();
+    let parts: Vec<_> =
+        (0..plan.threads).map(|_| Mutex::new(vec![Part::default(); BATCH])).collect();
+    let polled: Vec<_> = (0..pollers).map(|_| Mutex::new((vec![0u8; BATCH], 0u64))).collect();
     let mut judged = vec![Judged::default(); plan.manners.len()];
     std::thread::scope(|scope| {
         for me in 1..plan.threads {
@@ -365,18 +340,10 @@ pub fn drive<K: Key, Q: Driven<K>>(
         }
         // The first thread also judges, while the others wait at the gate.
         drive.worker(0, &parts, |batch| {
-            let parts: Vec<_> = parts
-                .iter()
-                .map(|parts| parts.lock().expect("no panic"))
-                .collect();
-            let mut polled: Vec<_> = polled
-                .iter()
-                .map(|one| one.lock().expect("no panic"))
-                .collect();
-            let strangers = polled
-                .iter_mut()
-                .map(|one| std::mem::take(&mut one.1))
-                .sum();
+            let parts: Vec<_> = parts.iter().map(|parts| parts.lock().expect("no panic")).collect();
+            let mut polled: Vec<_> =
+                polled.iter().map(|one| one.lock().expect("no panic")).collect();
+            let strangers = polled.iter_mut().map(|one| std::mem::take(&mut one.1)).sum();
             let (shares, expired): (Vec<&[Part]>, Vec<&[u8]>) = (
                 parts.iter().map(|parts| &parts[..]).collect(),
                 polled.iter().map(|one| &one.0[..]).collect(),
@@ -404,11 +371,7 @@ mod tests {
         let plan = Plan {
             threads: 1,
             pollers: 0,
-            manners: vec![Manner {
-                name: "quiet",
-                polled: false,
-                removes: 0.0,
-            }],
+            manners: vec![Manner { name: "quiet", polled: false, removes: 0.0 }],
             keys: 0,
             longest: Duration::ZERO,
             patience,

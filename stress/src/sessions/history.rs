@@ -75,10 +75,7 @@ pub struct Promise {
 
 impl Event {
     fn sets_deadline(&self) -> bool {
-        matches!(
-            self.did,
-            Did::Inserted { .. } | Did::Renewed { .. } | Did::Touched { .. }
-        )
+        matches!(self.did, Did::Inserted { .. } | Did::Renewed { .. } | Did::Touched { .. })
     }
 
     /// Between which clock readings the deadline is that this sets: by when it was asked for, and by what it said.
@@ -88,10 +85,7 @@ impl Event {
             self.to.saturating_add(self.timeout + promise.rounding),
         );
         match self.did {
-            Did::Inserted { expiry, .. }
-            | Did::Renewed {
-                expiry: Some(expiry),
-            } => {
+            Did::Inserted { expiry, .. } | Did::Renewed { expiry: Some(expiry) } => {
                 let said = promise.at(expiry);
                 (asked.0.max(said.0), asked.1.min(said.1))
             }
@@ -103,10 +97,7 @@ impl Event {
 impl Promise {
     /// Between which clock readings one of the queue's times is.
     fn at(&self, time: u64) -> (u64, u64) {
-        (
-            self.built.0.saturating_add(time),
-            self.built.1.saturating_add(time),
-        )
+        (self.built.0.saturating_add(time), self.built.1.saturating_add(time))
     }
 }
 
@@ -155,11 +146,7 @@ impl Search<'_> {
             let began = self.events[usize::from(held.first)].did;
             by.is_none_or(|by| matches!(began, Did::Inserted { handle, .. } if handle == by))
         };
-        let renewed = |held: Held| Held {
-            last: number,
-            floor: self.floor(held, number),
-            ..held
-        };
+        let renewed = |held: Held| Held { last: number, floor: self.floor(held, number), ..held };
         match event.did {
             Did::Inserted { .. } => stay.is_none().then_some(Some(Held {
                 first: number,
@@ -186,17 +173,12 @@ impl Search<'_> {
     /// With as long a timeout as the last one, or a longer one, it is no nearer than the last one.
     /// With a shorter one it counts from a reading that is no earlier than that of the last one.
     fn floor(&self, held: Held, next: u8) -> u64 {
-        let (last, event) = (
-            &self.events[usize::from(held.last)],
-            &self.events[usize::from(next)],
-        );
+        let (last, event) = (&self.events[usize::from(held.last)], &self.events[usize::from(next)]);
         let least = if event.timeout >= last.timeout || event.did == (Did::Renewed { expiry: None })
         {
             held.floor
         } else {
-            let reading = held
-                .floor
-                .saturating_sub(last.timeout + self.promise.rounding);
+            let reading = held.floor.saturating_sub(last.timeout + self.promise.rounding);
             reading + event.timeout
         };
         self.deadline(next).0.max(least)
@@ -223,10 +205,8 @@ impl Search<'_> {
     /// Finds the rest of an explanation.
     fn explain(&mut self, done: u128, stay: Stay) -> bool {
         let open = |at: &usize| done >> at & 1 == 0;
-        let Some(first_end) = (0..self.events.len())
-            .filter(open)
-            .map(|at| self.events[at].ended)
-            .min()
+        let Some(first_end) =
+            (0..self.events.len()).filter(open).map(|at| self.events[at].ended).min()
         else {
             return stay.is_none();
         };
@@ -278,18 +258,13 @@ pub fn judge(events: &[Event], promise: &Promise) -> Found {
         event.sets_deadline() && from > to
     };
     if events.iter().any(|event| crossed(&event)) {
-        wrong(
-            "deadlines_right",
-            "an update told a time that it was not asked for",
-        );
+        wrong("deadlines_right", "an update told a time that it was not asked for");
     }
     if !found.wrong.is_empty() {
         return found;
     }
     if events.len() > MOST {
-        found
-            .wrong
-            .push(("histories_explained", "too long to be explained"));
+        found.wrong.push(("histories_explained", "too long to be explained"));
         return found;
     }
     match explanation(events, promise, Deadlines::Kept) {
@@ -300,13 +275,8 @@ pub fn judge(events: &[Event], promise: &Promise) -> Found {
 }
 
 fn explanation(events: &[Event], promise: &Promise, deadlines: Deadlines) -> Option<Vec<u8>> {
-    let mut search = Search {
-        events,
-        promise,
-        deadlines,
-        dead_ends: HashSet::new(),
-        order: Vec::new(),
-    };
+    let mut search =
+        Search { events, promise, deadlines, dead_ends: HashSet::new(), order: Vec::new() };
     search.explain(0, None).then_some(search.order)
 }
 
@@ -325,10 +295,7 @@ fn why(events: &[Event], promise: &Promise) -> (&'static str, &'static str) {
         .min();
     let early = |event: &Event| event.did == Did::Expired && Some(event.to) < first_due;
     if events.iter().any(early) {
-        return (
-            "none_early",
-            "it expired before any deadline that it has had",
-        );
+        return ("none_early", "it expired before any deadline that it has had");
     }
     (
         "renewed_is_renewed",
@@ -345,13 +312,8 @@ fn lateness(events: &[Event], promise: &Promise, order: &[u8], found: &mut Found
             last = Some(event.deadline(promise));
         } else if let (Did::Expired, Some((from, to))) = (event.did, last) {
             found.lateness.push(event.to.saturating_sub(from));
-            if promise
-                .late
-                .is_some_and(|late| event.to > to.saturating_add(late))
-            {
-                found
-                    .wrong
-                    .push(("none_late", "it expired later than promised"));
+            if promise.late.is_some_and(|late| event.to > to.saturating_add(late)) {
+                found.wrong.push(("none_late", "it expired later than promised"));
             }
         }
     }

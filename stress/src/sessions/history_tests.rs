@@ -4,11 +4,7 @@ use super::*;
 use expiry::{ExpiryQueue, Updated};
 use std::time::Duration;
 
-const PROMISE: Promise = Promise {
-    built: (0, 0),
-    rounding: 10,
-    late: Some(50),
-};
+const PROMISE: Promise = Promise { built: (0, 0), rounding: 10, late: Some(50) };
 
 /// Two handles that differ.
 pub fn handles() -> [Handle; 2] {
@@ -21,10 +17,7 @@ pub fn handles() -> [Handle; 2] {
 
 /// An event that took from `began` to `ended`, by both clocks.
 pub fn event<D>(did: D, began: u64, ended: u64, timeout: u64) -> Event<D> {
-    let reading = |at| Reading {
-        real: at,
-        clock: at,
-    };
+    let reading = |at| Reading { real: at, clock: at };
     Event::between(did, reading(began), reading(ended), timeout)
 }
 
@@ -65,10 +58,7 @@ fn lawful_histories() {
     // The touch that came too late, and the one that overlaps the expiry and might have been first.
     passes(vec![inserted(one), expired(200, 230), gone(215)]);
     // Two stays, of which the second is removed.
-    let again = Did::Inserted {
-        expiry: 340,
-        handle: two,
-    };
+    let again = Did::Inserted { expiry: 340, handle: two };
     let removed = event(Did::Removed { expiry: 340 }, 260, 270, 0);
     passes(vec![
         inserted(one),
@@ -84,20 +74,14 @@ fn lawful_histories() {
 fn a_stay_that_does_not_end_or_ends_twice() {
     let [one, _] = handles();
     assert_eq!(failing(vec![inserted(one)]), ["every_stay_ends"]);
-    assert_eq!(
-        failing(vec![inserted(one), expired(0, 215), expired(0, 220)]),
-        ["told_once"]
-    );
+    assert_eq!(failing(vec![inserted(one), expired(0, 215), expired(0, 220)]), ["told_once"]);
     assert_eq!(failing(vec![expired(0, 215)]), ["told_once"]);
 }
 
 #[test]
 fn an_expiry_before_its_time() {
     let [one, _] = handles();
-    assert_eq!(
-        failing(vec![inserted(one), expired(0, 205)]),
-        ["none_early"]
-    );
+    assert_eq!(failing(vec![inserted(one), expired(0, 205)]), ["none_early"]);
 }
 
 #[test]
@@ -119,20 +103,11 @@ fn an_expiry_in_spite_of_a_touch() {
 #[test]
 fn an_expiry_in_spite_of_a_touch_that_a_slower_one_took_back() {
     let [one, _] = handles();
-    let slow = |timeout| Event {
-        to: 260,
-        ended: 260,
-        ..touched(120, timeout)
-    };
+    let slow = |timeout| Event { to: 260, ended: 260, ..touched(120, timeout) };
     // Renewed to 340 at least, while another touch was under way that may have looked at the clock
     // at 120.
     let story = |timeout, end| {
-        failing(vec![
-            inserted(one),
-            slow(timeout),
-            touched(240, 100),
-            expired(0, end),
-        ])
+        failing(vec![inserted(one), slow(timeout), touched(240, 100), expired(0, end)])
     };
     assert!(story(100, 340).is_empty());
     assert_eq!(story(100, 330), ["renewed_is_renewed"]);
@@ -158,10 +133,7 @@ fn results_that_no_order_explains() {
     let wrong = vec![inserted(one), gone(120), expired(200, 215)];
     assert_eq!(failing(wrong), unexplained);
     // Touched before it was put in; touched after a poll that was over had found it expired.
-    assert_eq!(
-        failing(vec![touched(50, 9), inserted(one), expired(0, 215)]),
-        unexplained
-    );
+    assert_eq!(failing(vec![touched(50, 9), inserted(one), expired(0, 215)]), unexplained);
     let late = vec![inserted(one), expired(200, 215), touched(220, 100)];
     assert_eq!(failing(late), unexplained);
     // A handle of another stay renews it; its own does not.
@@ -176,10 +148,7 @@ fn results_that_no_order_explains() {
 fn an_update_that_tells_another_time() {
     let [one, _] = handles();
     for expiry in [199, 221] {
-        let did = Did::Inserted {
-            expiry,
-            handle: one,
-        };
+        let did = Did::Inserted { expiry, handle: one };
         let wrong = vec![event(did, 100, 110, 100), expired(0, 225)];
         assert_eq!(failing(wrong), ["deadlines_right"], "{expiry}");
     }

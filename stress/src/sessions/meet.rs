@@ -56,11 +56,7 @@ fn manners(options: &Sessions) -> Vec<Manner> {
                 (true, false) => "polled",
                 (true, true) => "polled_removes",
             };
-            manners.push(Manner {
-                name,
-                polled,
-                removes,
-            });
+            manners.push(Manner { name, polled, removes });
         }
     }
     manners
@@ -101,11 +97,8 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
     let peer = options.peer.map(|Peer::Zookeeper| {
         let clock = ManualClock::new();
         let queue = ZooKeeper::new(clock.clone(), INTERVAL.as_nanos() as u64);
-        let plan = Plan {
-            keys: plan.keys.min(PEER.0),
-            longest: plan.longest.min(PEER.1),
-            ..plan.clone()
-        };
+        let plan =
+            Plan { keys: plan.keys.min(PEER.0), longest: plan.longest.min(PEER.1), ..plan.clone() };
         watched::<K, _>("ZooKeeper's: ", &queue, &clock, &plan)
     });
     if let Some((judged, ..)) = &peer {
@@ -147,9 +140,7 @@ pub fn run<K: Key>(options: &Sessions) -> Result<Report, Error> {
     }
     if let Some((judged, took, _)) = &peer {
         let sum = total(judged);
-        report
-            .counts
-            .extend([("peer_keys", sum.keys), ("peer_stranded", sum.stranded)]);
+        report.counts.extend([("peer_keys", sum.keys), ("peer_stranded", sum.stranded)]);
         report.figures.extend([
             ("peer_met_percent", percent(sum.met, sum.timed)),
             ("peer_one_stranded_in", one_in(&sum)),
@@ -223,21 +214,9 @@ fn verdict(plan: &Plan, judged: &[Judged], checks: &Checks) {
             ("none_stranded", "keys still there", judged.stranded),
             ("none_lost", "keys with a stay without an end", judged.lost),
             ("told_once", "keys with more ends than stays", judged.twice),
-            (
-                "ends_when_asked",
-                "keys that ended at another time",
-                judged.odd,
-            ),
-            (
-                "zero_refused",
-                "mistaken refusals or acceptances",
-                judged.mistaken,
-            ),
-            (
-                "queue_empty",
-                "keys that the queue still counts",
-                judged.left,
-            ),
+            ("ends_when_asked", "keys that ended at another time", judged.odd),
+            ("zero_refused", "mistaken refusals or acceptances", judged.mistaken),
+            ("queue_empty", "keys that the queue still counts", judged.left),
         ] {
             checks.equal(check, &format!("{}: {what}", manner.name), is, 0);
         }
@@ -254,21 +233,12 @@ mod tests {
     use super::*;
 
     fn failing(spoil: impl FnOnce(&mut Judged)) -> Vec<Check> {
-        let mut judged = Judged {
-            keys: 100,
-            timed: 100,
-            met: 50,
-            ..Judged::default()
-        };
+        let mut judged = Judged { keys: 100, timed: 100, met: 50, ..Judged::default() };
         spoil(&mut judged);
         let plan = Plan {
             threads: 2,
             pollers: 0,
-            manners: vec![Manner {
-                name: "quiet",
-                polled: false,
-                removes: 0.0,
-            }],
+            manners: vec![Manner { name: "quiet", polled: false, removes: 0.0 }],
             keys: 100,
             longest: Duration::MAX,
             patience: Duration::ZERO,

@@ -120,9 +120,7 @@ impl Tally {
     }
 
     fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        let names = [
-            "inserted", "renewed", "touched", "gone", "removed", "expired",
-        ];
+        let names = ["inserted", "renewed", "touched", "gone", "removed", "expired"];
         names.into_iter().zip(self.counts)
     }
 
@@ -172,12 +170,8 @@ fn rounds<K: Key>(options: &Sessions) -> Result<Report, Error> {
         ("rounds", tally.rounds),
         ("histories", tally.histories),
     ]);
-    report
-        .latency
-        .insert("operation", tally.operation.percentiles());
-    report
-        .latency
-        .insert("expiry_lateness", tally.lateness.percentiles());
+    report.latency.insert("operation", tally.operation.percentiles());
+    report.latency.insert("expiry_lateness", tally.lateness.percentiles());
     Ok(report)
 }
 
@@ -217,9 +211,7 @@ impl<'a, K: Key> Run<'a, K> {
         let pollers = pollers(options)?;
         let time = Timeline::new(options.simulated);
         let told = Arc::new(Told::default());
-        let builder = ExpiryQueue::<K>::builder()
-            .interval(options.interval)
-            .clock(time.clock());
+        let builder = ExpiryQueue::<K>::builder().interval(options.interval).clock(time.clock());
         let before = time.before().clock;
         let queue = if pollers > 0 {
             builder.build()?
@@ -297,10 +289,7 @@ impl<'a, K: Key> Run<'a, K> {
             stop.store(true, Release);
             whole
         });
-        let left = self
-            .queue
-            .len()
-            .max(self.queue.dump().values().map(Vec::len).sum());
+        let left = self.queue.len().max(self.queue.dump().values().map(Vec::len).sum());
         self.checks.equal(
             "nothing_left",
             "keys in the queue after all time has passed",
@@ -329,10 +318,7 @@ impl<'a, K: Key> Run<'a, K> {
                     )
                 });
             }
-            found
-                .lateness
-                .iter()
-                .for_each(|&late| self.tally.lateness.record_nanos(late));
+            found.lateness.iter().for_each(|&late| self.tally.lateness.record_nanos(late));
             self.tally.histories += 1;
         }
     }

@@ -106,12 +106,7 @@ pub fn judge(batch: &Batch, parts: &[&[Part]], quiet: bool) -> Judged {
         ..Judged::default()
     };
     for (at, meeting) in batch.meetings.iter().enumerate() {
-        judge_key(
-            &mut judged,
-            meeting,
-            parts.iter().map(|parts| &parts[at]),
-            quiet,
-        );
+        judge_key(&mut judged, meeting, parts.iter().map(|parts| &parts[at]), quiet);
     }
     judged
 }
@@ -162,46 +157,21 @@ mod tests {
 
     /// A key that the first of two threads inserted and the second updated last, which expired as it should.
     fn sound() -> (Meeting, [Part; 2]) {
-        let meeting = Meeting {
-            expired: 1,
-            ended: 3,
-            stranded: false,
-        };
-        let part = Part {
-            updates: 2,
-            last: 3,
-            from: 10,
-            to: 20,
-            ..Part::default()
-        };
-        let first = Part {
-            inserted: 1,
-            last: 2,
-            ..part
-        };
+        let meeting = Meeting { expired: 1, ended: 3, stranded: false };
+        let part = Part { updates: 2, last: 3, from: 10, to: 20, ..Part::default() };
+        let first = Part { inserted: 1, last: 2, ..part };
         (meeting, [first, part])
     }
 
     fn found(spoil: impl FnOnce(&mut Meeting, &mut [Part; 2])) -> Judged {
         let (mut meeting, mut parts) = sound();
         spoil(&mut meeting, &mut parts);
-        let batch = Batch {
-            meetings: vec![meeting],
-            strangers: 0,
-            left: 0,
-        };
+        let batch = Batch { meetings: vec![meeting], strangers: 0, left: 0 };
         judge(&batch, &[&parts[..1], &parts[1..]], true)
     }
 
     fn wrong(judged: &Judged) -> [u64; 5] {
-        let Judged {
-            stranded,
-            lost,
-            twice,
-            odd,
-            mistaken,
-            ..
-        } = *judged;
+        let Judged { stranded, lost, twice, odd, mistaken, .. } = *judged;
         [stranded, lost, twice, odd, mistaken]
     }
 
@@ -231,28 +201,18 @@ mod tests {
 
     #[test]
     fn expiries_of_strangers_are_seen() {
-        let batch = Batch {
-            meetings: Vec::new(),
-            strangers: 1,
-            left: 2,
-        };
+        let batch = Batch { meetings: Vec::new(), strangers: 1, left: 2 };
         let judged = judge(&batch, &[], true);
         assert_eq!((judged.twice, judged.left), (1, 2));
     }
 
     #[test]
     fn refusals_are_right_or_mistaken() {
-        let update = Some(Update {
-            inserted: true,
-            tick: 7,
-        });
+        let update = Some(Update { inserted: true, tick: 7 });
         let mut part = Part::default();
         part.updated(0, None);
         part.updated(3, update);
-        assert_eq!(
-            (part.refused, part.mistaken, part.inserted, part.last),
-            (1, 0, 1, 7)
-        );
+        assert_eq!((part.refused, part.mistaken, part.inserted, part.last), (1, 0, 1, 7));
         part.updated(3, None);
         part.updated(0, update);
         assert_eq!(part.mistaken, 2);

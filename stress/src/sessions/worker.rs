@@ -50,12 +50,7 @@ pub struct Worker {
 impl Worker {
     /// A thread for rounds of so many keys.
     pub fn new(rng: SmallRng, keys: usize) -> Self {
-        Worker {
-            rng,
-            log: Vec::new(),
-            handles: vec![None; keys],
-            times: Vec::new(),
-        }
+        Worker { rng, log: Vec::new(), handles: vec![None; keys], times: Vec::new() }
     }
 
     /// Its part of a round: events, each with its key.
@@ -96,9 +91,7 @@ impl Worker {
         let before = shared.time.before();
         let did = match handle {
             _ if kind < 0.0 => Ok(match shared.queue.remove(&key) {
-                Some(expiry) => Did::Removed {
-                    expiry: nanos(expiry),
-                },
+                Some(expiry) => Did::Removed { expiry: nanos(expiry) },
                 None => Did::Gone { by: None },
             }),
             Some(handle) if kind < 0.3 => {
@@ -116,22 +109,17 @@ impl Worker {
                 let event = Event::between(did, before, after, timeout);
                 self.log.push((at as u32, event));
             }
-            Err(error) => shared.checks.violated("no_surprises", || {
-                format!("an operation was refused: {error}")
-            }),
+            Err(error) => shared
+                .checks
+                .violated("no_surprises", || format!("an operation was refused: {error}")),
         }
     }
 }
 
 fn updated(updated: Updated) -> Did {
     match updated {
-        Updated::Inserted { expiry, handle } => Did::Inserted {
-            expiry: nanos(expiry),
-            handle,
-        },
-        Updated::Renewed { expiry } => Did::Renewed {
-            expiry: Some(nanos(expiry)),
-        },
+        Updated::Inserted { expiry, handle } => Did::Inserted { expiry: nanos(expiry), handle },
+        Updated::Renewed { expiry } => Did::Renewed { expiry: Some(nanos(expiry)) },
         Updated::Unchanged => Did::Renewed { expiry: None },
     }
 }
@@ -140,11 +128,5 @@ fn touched(
     done: Result<bool, expiry::StoreError>,
     by: Option<Handle>,
 ) -> Result<Did, expiry::StoreError> {
-    done.map(|renewed| {
-        if renewed {
-            Did::Touched { by }
-        } else {
-            Did::Gone { by }
-        }
-    })
+    done.map(|renewed| if renewed { Did::Touched { by } } else { Did::Gone { by } })
 }

@@ -28,9 +28,7 @@ impl<K: Key> ZooKeeper<K> {
             interval,
             clock,
         };
-        queue
-            .next
-            .store(queue.round_to_next_interval(queue.clock.now()), SeqCst);
+        queue.next.store(queue.round_to_next_interval(queue.clock.now()), SeqCst);
         queue
     }
 
@@ -48,9 +46,7 @@ impl<K: Key> ZooKeeper<K> {
         if self.clock.now() < next {
             return None;
         }
-        let taken = self
-            .next
-            .compare_exchange(next, next + self.interval, SeqCst, SeqCst);
+        let taken = self.next.compare_exchange(next, next + self.interval, SeqCst, SeqCst);
         let bucket = taken.ok().and_then(|_| self.buckets.remove(&next));
         Some(bucket.map_or_else(Arc::default, |(_, bucket)| bucket))
     }
@@ -61,12 +57,7 @@ impl<K: Key> Driven<K> for ZooKeeper<K> {
         let before = self.elements.get(&key).map(|expiry| *expiry);
         let now = self.clock.now();
         let expiry = self.round_to_next_interval(now + intervals * self.interval);
-        let update = |inserted| {
-            Some(Update {
-                inserted,
-                tick: expiry / self.interval,
-            })
-        };
+        let update = |inserted| Some(Update { inserted, tick: expiry / self.interval });
         if before == Some(expiry) {
             return update(false);
         }

@@ -68,10 +68,8 @@ impl Log {
     pub fn open(path: Option<&Path>, seed: u64, runs: usize) -> Result<Self, Error> {
         let mut log = Log::default();
         if let Some(path) = path {
-            let unwritable = |why: std::io::Error| Error::Unwritable {
-                path: path.into(),
-                why: why.to_string(),
-            };
+            let unwritable =
+                |why: std::io::Error| Error::Unwritable { path: path.into(), why: why.to_string() };
             let mut options = OpenOptions::new();
             let options = options.read(true).write(true).create(true);
             let mut file = options.truncate(false).open(path).map_err(unwritable)?;
@@ -106,13 +104,9 @@ impl Log {
         if let Some((path, file)) = &mut self.file {
             // Plain structs, which always have a JSON form.
             let text = serde_json::to_string(&line).unwrap_or_default() + "\n";
-            let written = file
-                .write_all(text.as_bytes())
-                .and_then(|()| file.sync_data());
-            written.map_err(|why| Error::Unwritable {
-                path: path.clone(),
-                why: why.to_string(),
-            })?;
+            let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
+            written
+                .map_err(|why| Error::Unwritable { path: path.clone(), why: why.to_string() })?;
         }
         self.lines.push(line);
         Ok(())
@@ -148,10 +142,7 @@ impl Log {
     pub fn resident(&self) -> Vec<Vec<u64>> {
         let mut all = vec![Vec::new(); self.next_process() as usize];
         for line in &self.lines {
-            if let Line::Cycle {
-                process, resident, ..
-            } = line
-            {
+            if let Line::Cycle { process, resident, .. } = line {
                 all[*process as usize].push(*resident);
             }
         }
@@ -206,12 +197,7 @@ mod tests {
         log.add(run(0, 0)).unwrap();
         assert_eq!(log.next(2), (0, 1));
         log.add(run(0, 1)).unwrap();
-        log.add(Line::Cycle {
-            cycle: 0,
-            process: 0,
-            resident: 5,
-        })
-        .unwrap();
+        log.add(Line::Cycle { cycle: 0, process: 0, resident: 5 }).unwrap();
         drop(log);
         // Killed in the middle of a line.
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
@@ -234,9 +220,6 @@ mod tests {
         let path = folder.path().join("notes.txt");
         std::fs::write(&path, "dear diary\nyours\n").unwrap();
         assert!(Log::open(Some(&path), 1, 2).is_err());
-        assert_eq!(
-            std::fs::read_to_string(&path).unwrap(),
-            "dear diary\nyours\n"
-        );
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "dear diary\nyours\n");
     }
 }

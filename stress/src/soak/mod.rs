@@ -46,17 +46,10 @@ enum End {
 /// If the options make no sense, or the log cannot be written.
 pub fn run(options: &Soak) -> Result<Report, Error> {
     let names = plan::names();
-    if let Some(unknown) = options
-        .only
-        .iter()
-        .find(|name| !names.contains(&name.as_str()))
-    {
+    if let Some(unknown) = options.only.iter().find(|name| !names.contains(&name.as_str())) {
         return Err(Error::Option {
             option: "--only",
-            why: format!(
-                "{unknown} is not what a soak runs; that is {}",
-                names.join(", ")
-            ),
+            why: format!("{unknown} is not what a soak runs; that is {}", names.join(", ")),
         });
     }
     for also in &options.also {
@@ -64,17 +57,8 @@ pub fn run(options: &Soak) -> Result<Report, Error> {
     }
     one_arena();
     let seconds = options.each.as_secs_f64();
-    let text = Text::write(
-        options.seed,
-        (seconds * 256.0).clamp(16.0, 16_384.0) as usize,
-    )?;
-    let plan = Plan::new(
-        &options.only,
-        &options.also,
-        seconds,
-        options.seed,
-        text.path().into(),
-    );
+    let text = Text::write(options.seed, (seconds * 256.0).clamp(16.0, 16_384.0) as usize)?;
+    let plan = Plan::new(&options.only, &options.also, seconds, options.seed, text.path().into());
     let mut log = Log::open(options.log.as_deref(), options.seed, plan.runs())?;
     let checks = Checks::new(&[RUNS_PASS, NOBODY_STUCK, MEMORY_FLAT]);
     let process = log.next_process();
@@ -120,30 +104,18 @@ pub fn run(options: &Soak) -> Result<Report, Error> {
         if place + 1 == plan.runs() {
             trim();
             let resident = resident();
-            log.add(Line::Cycle {
-                cycle,
-                process,
-                resident,
-            })?;
+            log.add(Line::Cycle { cycle, process, resident })?;
             eprintln!("== cycle {cycle}: {:.1} MiB resident", mib(resident));
         }
     }
-    Ok(report(
-        options,
-        &log,
-        &checks,
-        before + began.elapsed().as_secs_f64(),
-        ended_by,
-    ))
+    Ok(report(options, &log, &checks, before + began.elapsed().as_secs_f64(), ended_by))
 }
 
 /// The scenario that these arguments are of.
 fn parse(arguments: &str) -> Result<crate::options::Scenario, Error> {
     let words = ["stress"].into_iter().chain(arguments.split_whitespace());
-    let refused = |why: String| Error::Option {
-        option: "--also",
-        why: format!("{arguments}: {why}"),
-    };
+    let refused =
+        |why: String| Error::Option { option: "--also", why: format!("{arguments}: {why}") };
     let cli = Cli::try_parse_from(words).map_err(|error| refused(error.to_string()))?;
     match cli.scenario {
         Some(crate::options::Scenario::Soak(_)) | None => Err(refused("is not for a soak".into())),
@@ -210,12 +182,7 @@ fn report(options: &Soak, log: &Log, checks: &Checks, seconds: f64, ended_by: &s
             sum.seconds += run.seconds;
         }
         checks.expect(RUNS_PASS, run.passed, || {
-            format!(
-                "cycle {}: stress {}: {}",
-                run.cycle,
-                run.arguments,
-                run.violations.join("; ")
-            )
+            format!("cycle {}: stress {}: {}", run.cycle, run.arguments, run.violations.join("; "))
         });
     }
     let mut judged = 0;
@@ -223,31 +190,20 @@ fn report(options: &Soak, log: &Log, checks: &Checks, seconds: f64, ended_by: &s
         if resident.len() >= CYCLES {
             judged += 1;
             checks.expect(MEMORY_FLAT, is_flat(&resident[1..]), || {
-                let all: Vec<_> = resident
-                    .iter()
-                    .map(|&bytes| format!("{:.1}", mib(bytes)))
-                    .collect();
+                let all: Vec<_> =
+                    resident.iter().map(|&bytes| format!("{:.1}", mib(bytes))).collect();
                 format!("process {process}, MiB after each cycle: {}", all.join(" "))
             });
         }
     }
     let took = Duration::from_secs_f64(seconds);
-    let mut report = Report::new(
-        "soak",
-        ("operations", all.operations),
-        took,
-        options.seed,
-        checks,
-        options,
-    );
+    let mut report =
+        Report::new("soak", ("operations", all.operations), took, options.seed, checks, options);
     report.counts.extend([
         ("runs", all.runs),
         ("runs_failed", all.failed),
         ("operations_checked", all.operations),
-        (
-            "cycles",
-            log.resident().iter().map(Vec::len).sum::<usize>() as u64,
-        ),
+        ("cycles", log.resident().iter().map(Vec::len).sum::<usize>() as u64),
         ("processes_whose_memory_was_judged", judged),
     ]);
     report.notes.push(format!("ended by {ended_by}"));
@@ -266,18 +222,13 @@ fn report(options: &Soak, log: &Log, checks: &Checks, seconds: f64, ended_by: &s
     }
     let last = log.resident().pop().unwrap_or_default();
     if !last.is_empty() {
-        let all: Vec<_> = last
-            .iter()
-            .map(|&bytes| format!("{:.1}", mib(bytes)))
-            .collect();
-        report
-            .notes
-            .push(format!("MiB resident after each cycle: {}", all.join(" ")));
+        let all: Vec<_> = last.iter().map(|&bytes| format!("{:.1}", mib(bytes))).collect();
+        report.notes.push(format!("MiB resident after each cycle: {}", all.join(" ")));
     }
     if judged == 0 {
-        report.notes.push(format!(
-            "memory was not judged: that takes {CYCLES} cycles of one process"
-        ));
+        report
+            .notes
+            .push(format!("memory was not judged: that takes {CYCLES} cycles of one process"));
     }
     report
 }

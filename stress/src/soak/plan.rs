@@ -206,10 +206,7 @@ impl Plan {
 
     /// The arguments of a run.
     pub fn arguments(&self, cycle: u64, place: usize) -> String {
-        let seed = self
-            .seed
-            .wrapping_mul(1_000_003)
-            .wrapping_add(cycle * 1_009 + place as u64);
+        let seed = self.seed.wrapping_mul(1_000_003).wrapping_add(cycle * 1_009 + place as u64);
         if let Some(&at) = self.chosen.get(place) {
             let turn = Turn {
                 seed,
@@ -239,10 +236,7 @@ mod tests {
                 let arguments = plan.arguments(cycle, place);
                 let words = ["stress"].into_iter().chain(arguments.split_whitespace());
                 let parsed = Cli::try_parse_from(words);
-                assert!(
-                    parsed.is_ok_and(|cli| cli.scenario.is_some()),
-                    "{arguments}"
-                );
+                assert!(parsed.is_ok_and(|cli| cli.scenario.is_some()), "{arguments}");
                 seen.insert(arguments);
             }
             assert_eq!(seen.len(), 20);

@@ -18,10 +18,8 @@ impl Text {
     pub fn write(seed: u64, kilobytes: usize) -> Result<Self, Error> {
         let folder =
             std::env::temp_dir().join(format!("stress-soak-{}-{seed}", std::process::id()));
-        let unwritable = |why: std::io::Error| Error::Unwritable {
-            path: folder.clone(),
-            why: why.to_string(),
-        };
+        let unwritable =
+            |why: std::io::Error| Error::Unwritable { path: folder.clone(), why: why.to_string() };
         std::fs::create_dir_all(&folder).map_err(unwritable)?;
         let text = Text(folder.clone());
         let mut rng = SmallRng::seed_from_u64(seed);

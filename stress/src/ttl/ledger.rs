@@ -59,9 +59,7 @@ pub fn number(thread: usize, count: u64) -> u64 {
 impl Ledger {
     /// A ledger for so many threads.
     pub fn new(threads: usize) -> Self {
-        Ledger {
-            pages: (0..threads * PAGES).map(|_| OnceLock::new()).collect(),
-        }
+        Ledger { pages: (0..threads * PAGES).map(|_| OnceLock::new()).collect() }
     }
 
     /// What is known of a value. `None` if this program has made no such value.
@@ -111,9 +109,8 @@ impl Ledger {
         };
         let entry = self.entry(number).filter(|_| told != 0);
         let Some(entry) = entry else {
-            return checks.violated("no_surprises", || {
-                format!("value {number} ended as {cause:?}")
-            });
+            return checks
+                .violated("no_surprises", || format!("value {number} ended as {cause:?}"));
         };
         let before = entry.fetch_update(AcqRel, Acquire, |known| {
             (known & TOLD == 0).then_some(known | told | now.max(1) << TIME)
@@ -190,13 +187,7 @@ mod tests {
             ledger.returned(one + 2, Returned::Replaced);
             ledger.told(one + 2, Cause::Replaced, 79, checks);
         });
-        let should = Ends {
-            inserted: 3,
-            expired: 1,
-            removed: 1,
-            replaced: 1,
-            closed: 0,
-        };
+        let should = Ends { inserted: 3, expired: 1, removed: 1, replaced: 1, closed: 0 };
         assert_eq!((ends, wrong), (should, vec![]));
     }
 

@@ -38,17 +38,9 @@ impl Load {
         #[allow(clippy::cast_precision_loss)]
         let rank = Zipf::new(keys as f64, row.zipf.unwrap_or(0.0));
         Load {
-            operations: row
-                .operations
-                .iter()
-                .map(|(operation, _)| *operation)
-                .collect(),
+            operations: row.operations.iter().map(|(operation, _)| *operation).collect(),
             operation: weights(row.operations.iter().map(|(_, share)| *share).collect()),
-            ttls: row
-                .ttls
-                .iter()
-                .map(|(seconds, _)| squeezed(*seconds, squeeze))
-                .collect(),
+            ttls: row.ttls.iter().map(|(seconds, _)| squeezed(*seconds, squeeze)).collect(),
             ttl: weights(row.ttls.iter().map(|(_, share)| *share).collect()),
             rank: rank.expect("keys, and an exponent from 0"),
         }
@@ -66,11 +58,7 @@ impl Load {
 }
 
 /// Seconds of a row, as nanoseconds of the run.
-#[allow(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss
-)] // saturates
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
 pub fn squeezed(seconds: u64, squeeze: f64) -> u64 {
     ((seconds as f64 * 1e9 / squeeze) as u64).max(1)
 }
@@ -131,12 +119,7 @@ counts! {
 impl Client {
     /// A client of a row's cache.
     pub fn new(row: &Row, fill: bool) -> Self {
-        Client {
-            fill,
-            value_bytes: row.value_bytes,
-            last_gets: None,
-            done: Done::default(),
-        }
+        Client { fill, value_bytes: row.value_bytes, last_gets: None, done: Done::default() }
     }
 
     /// Does what is requested.
@@ -250,10 +233,7 @@ mod tests {
             let mut rng = SmallRng::seed_from_u64(1);
             let mut counts = [0u32; 4];
             (0..40_000).for_each(|_| counts[load.draw(&mut rng).key] += 1);
-            assert!(
-                counts.iter().all(|count| (9_500..10_500).contains(count)),
-                "{counts:?}"
-            );
+            assert!(counts.iter().all(|count| (9_500..10_500).contains(count)), "{counts:?}");
         }
     }
 
@@ -272,11 +252,7 @@ mod tests {
         fn insert(&mut self, key: usize, length: usize, rest: u64) {
             self.next += 1;
             let number = self.next;
-            let seen = Seen {
-                number,
-                length,
-                rest,
-            };
+            let seen = Seen { number, length, rest };
             self.values.insert(key, seen);
         }
 
@@ -286,9 +262,7 @@ mod tests {
             mut wanted: impl FnMut(Option<Seen>) -> Option<(usize, u64)>,
         ) -> bool {
             let wanted = wanted(self.get(key));
-            wanted
-                .map(|(length, ttl)| self.insert(key, length, ttl))
-                .is_some()
+            wanted.map(|(length, ttl)| self.insert(key, length, ttl)).is_some()
         }
 
         fn remove(&mut self, key: usize) -> bool {
@@ -302,15 +276,9 @@ mod tests {
         let (mut cache, mut client) = (Plain::default(), Client::new(&row, false));
         let bytes = row.value_bytes;
         let mut on = |operation, key, ttl| {
-            let request = Request {
-                operation,
-                key,
-                ttl,
-            };
+            let request = Request { operation, key, ttl };
             client.request(&mut cache, request);
-            cache
-                .get(key)
-                .map(|seen| (seen.number, seen.length, seen.rest))
+            cache.get(key).map(|seen| (seen.number, seen.length, seen.rest))
         };
         use Operation::*;
         for nothing in [Get, Gets, Replace, Cas, Append, Prepend, Incr, Decr, Delete] {
@@ -324,18 +292,11 @@ mod tests {
         assert_eq!(on(Gets, 1, 50), Some((3, bytes, 40)));
         assert_eq!(on(Cas, 1, 50), Some((4, bytes, 50)));
         assert_eq!(on(Gets, 1, 60), Some((4, bytes, 50)));
-        assert_eq!(
-            on(Incr, 1, 60),
-            Some((5, bytes, 50)),
-            "for the rest of its time"
-        );
+        assert_eq!(on(Incr, 1, 60), Some((5, bytes, 50)), "for the rest of its time");
         assert_eq!(on(Cas, 1, 70), Some((5, bytes, 50)), "it has changed");
         assert_eq!(on(Prepend, 1, 70), Some((6, bytes + bytes / 8, 50)));
         assert_eq!(on(Delete, 1, 0), None);
-        assert_eq!(
-            (client.done.deleted, client.done.hits, client.done.misses),
-            (1, 2, 2)
-        );
+        assert_eq!((client.done.deleted, client.done.hits, client.done.misses), (1, 2, 2));
     }
 
     #[test]
@@ -343,11 +304,7 @@ mod tests {
         let row = mix::read(None, Some("53")).unwrap();
         let (mut cache, mut client) = (Plain::default(), Client::new(&row, true));
         let mut on = |operation| {
-            let request = Request {
-                operation,
-                key: 0,
-                ttl: 9,
-            };
+            let request = Request { operation, key: 0, ttl: 9 };
             client.request(&mut cache, request);
             cache.values[&0].length
         };

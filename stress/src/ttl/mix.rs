@@ -73,28 +73,20 @@ pub fn read(file: Option<&Path>, row: Option<&str>) -> Result<Row, Error> {
     let (name, text) = match file {
         None => (BUILT_IN_NAME.to_string(), BUILT_IN.to_string()),
         Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(|why| Error::Unreadable {
-                path: path.into(),
-                why: why.to_string(),
-            })?;
+            let text = std::fs::read_to_string(path)
+                .map_err(|why| Error::Unreadable { path: path.into(), why: why.to_string() })?;
             (path.display().to_string(), text)
         }
     };
     let rows = parse(&name, &text)?;
     let row = row.or(file.is_none().then_some(DEFAULT_ROW));
-    let found = rows
-        .iter()
-        .find(|one| row.is_none_or(|row| one.cluster == row));
+    let found = rows.iter().find(|one| row.is_none_or(|row| one.cluster == row));
     found.cloned().ok_or_else(|| {
         let known: Vec<_> = rows.iter().map(|row| row.cluster.as_str()).collect();
         Error::NoRow {
             file: name,
             row: row.unwrap_or("at all").into(),
-            known: if known.is_empty() {
-                "no rows".into()
-            } else {
-                known.join(", ")
-            },
+            known: if known.is_empty() { "no rows".into() } else { known.join(", ") },
         }
     })
 }
@@ -114,25 +106,16 @@ struct Line<'a> {
 
 /// All rows of a table.
 fn parse(name: &str, text: &str) -> Result<Vec<Row>, Error> {
-    let mut reader = csv::ReaderBuilder::new()
-        .flexible(true)
-        .trim(csv::Trim::All)
-        .from_reader(text.as_bytes());
-    let mut table = Table {
-        name,
-        columns: Vec::new(),
-    };
+    let mut reader =
+        csv::ReaderBuilder::new().flexible(true).trim(csv::Trim::All).from_reader(text.as_bytes());
+    let mut table = Table { name, columns: Vec::new() };
     let header = reader.headers().map_err(|why| table.broken(&why))?;
     table.columns = header.iter().map(String::from).collect();
     let mut rows = Vec::new();
     for fields in reader.records() {
         let fields = fields.map_err(|why| table.broken(&why))?;
         let number = fields.position().map_or(0, csv::Position::line);
-        let line = Line {
-            table: &table,
-            number,
-            fields,
-        };
+        let line = Line { table: &table, number, fields };
         rows.push(line.row()?);
     }
     Ok(rows)
@@ -140,12 +123,7 @@ fn parse(name: &str, text: &str) -> Result<Vec<Row>, Error> {
 
 impl Table<'_> {
     fn wrong(&self, line: u64, column: &str, why: String) -> Error {
-        Error::Mix {
-            file: self.name.into(),
-            line,
-            column: column.into(),
-            why,
-        }
+        Error::Mix { file: self.name.into(), line, column: column.into(), why }
     }
 
     fn broken(&self, why: &csv::Error) -> Error {
@@ -162,10 +140,8 @@ impl Line<'_> {
     fn field(&self, column: &str) -> Result<&str, Error> {
         let at = self.table.columns.iter().position(|name| name == column);
         let at = at.ok_or_else(|| {
-            let why = format!(
-                "the table has no such column, only {}",
-                self.table.columns.join(", ")
-            );
+            let why =
+                format!("the table has no such column, only {}", self.table.columns.join(", "));
             self.table.wrong(1, column, why)
         })?;
         let field = self.fields.get(at).filter(|field| !field.is_empty());
@@ -191,12 +167,7 @@ impl Line<'_> {
 
     fn bytes(&self, column: &str) -> Result<usize, Error> {
         let right = |bytes: &usize| (1..=1 << 24).contains(bytes);
-        self.number(
-            column,
-            self.field(column)?,
-            "a number of bytes, from 1 to 16 Mi",
-            right,
-        )
+        self.number(column, self.field(column)?, "a number of bytes, from 1 to 16 Mi", right)
     }
 
     /// `what:share`, separated by spaces. Shares add up to 1 at most, but for rounding.
@@ -208,10 +179,7 @@ impl Line<'_> {
         let mut shares = Vec::new();
         for pair in self.field(column)?.split_whitespace() {
             let (name, share) = pair.split_once(':').ok_or_else(|| {
-                self.wrong(
-                    column,
-                    format!("{pair:?} should be a name, a colon and a share"),
-                )
+                self.wrong(column, format!("{pair:?} should be a name, a colon and a share"))
             })?;
             let right = |share: &f64| *share > 0.0 && *share <= 1.0;
             let share = self.number(column, share, "a share above 0 and up to 1", right)?;
@@ -219,10 +187,8 @@ impl Line<'_> {
         }
         let sum: f64 = shares.iter().map(|(_, share)| share).sum();
         if sum > MOST {
-            return Err(self.wrong(
-                column,
-                format!("the shares add up to {sum:.2}, which is more than all"),
-            ));
+            return Err(self
+                .wrong(column, format!("the shares add up to {sum:.2}, which is more than all")));
         }
         Ok(shares)
     }
@@ -231,10 +197,9 @@ impl Line<'_> {
         let surplus = self.fields.get(self.table.columns.len());
         if let Some(surplus) = surplus {
             let column = (self.table.columns.len() + 1).to_string();
-            return Err(self.wrong(
-                &column,
-                format!("{surplus:?} is beyond the last column of the header"),
-            ));
+            return Err(
+                self.wrong(&column, format!("{surplus:?} is beyond the last column of the header"))
+            );
         }
         let (ttls, operations) = ("ttl_seconds_share", "operation_share");
         let second = |text: &str| {
@@ -245,10 +210,7 @@ impl Line<'_> {
             let known = OPERATIONS.iter().find(|(name, _)| *name == text);
             known.map(|(_, operation)| *operation).ok_or_else(|| {
                 let names: Vec<_> = OPERATIONS.iter().map(|(name, _)| *name).collect();
-                self.wrong(
-                    operations,
-                    format!("{text:?} should be one of {}", names.join(", ")),
-                )
+                self.wrong(operations, format!("{text:?} should be one of {}", names.join(", ")))
             })
         };
         let zipf = match self.field("zipf_alpha")? {
@@ -313,78 +275,23 @@ mod tests {
                 "kilo_requests_per_s",
                 "\"x\" should be a number above 0",
             ),
-            (
-                "2,0,20,30,2.5,60:1.00,get:1.00,0.5",
-                "kilo_requests_per_s",
-                "above 0",
-            ),
-            (
-                "2,1,0,30,2.5,60:1.00,get:1.00,0.5",
-                "key_bytes",
-                "number of bytes",
-            ),
-            (
-                "2,1,20,1e9,2.5,60:1.00,get:1.00,0.5",
-                "value_bytes",
-                "number of bytes",
-            ),
-            (
-                "2,1,20,30,inf,60:1.00,get:1.00,0.5",
-                "mean_frequency",
-                "above 0",
-            ),
-            (
-                "2,1,20,30,2.5,60,get:1.00,0.5",
-                "ttl_seconds_share",
-                "a colon and a share",
-            ),
-            (
-                "2,1,20,30,2.5,0:1.00,get:1.00,0.5",
-                "ttl_seconds_share",
-                "at least 1",
-            ),
-            (
-                "2,1,20,30,2.5,60:2,get:1.00,0.5",
-                "ttl_seconds_share",
-                "up to 1",
-            ),
-            (
-                "2,1,20,30,2.5,60:1 61:0.5,get:1.00,0.5",
-                "ttl_seconds_share",
-                "more than all",
-            ),
-            (
-                "2,1,20,30,2.5,,get:1.00,0.5",
-                "ttl_seconds_share",
-                "there is nothing",
-            ),
-            (
-                "2,1,20,30,2.5,60:1.00,got:1.00,0.5",
-                "operation_share",
-                "one of get, gets, set",
-            ),
-            (
-                "2,1,20,30,2.5,60:1.00,get:1.00,-1",
-                "zipf_alpha",
-                "NA or a number",
-            ),
-            (
-                "2,1,20,30,2.5,60:1.00,get:1.00",
-                "zipf_alpha",
-                "there is nothing",
-            ),
-            (
-                "2,1,20,30,2.5,60:1.00,get:1.00,0.5,9",
-                "9",
-                "beyond the last column",
-            ),
+            ("2,0,20,30,2.5,60:1.00,get:1.00,0.5", "kilo_requests_per_s", "above 0"),
+            ("2,1,0,30,2.5,60:1.00,get:1.00,0.5", "key_bytes", "number of bytes"),
+            ("2,1,20,1e9,2.5,60:1.00,get:1.00,0.5", "value_bytes", "number of bytes"),
+            ("2,1,20,30,inf,60:1.00,get:1.00,0.5", "mean_frequency", "above 0"),
+            ("2,1,20,30,2.5,60,get:1.00,0.5", "ttl_seconds_share", "a colon and a share"),
+            ("2,1,20,30,2.5,0:1.00,get:1.00,0.5", "ttl_seconds_share", "at least 1"),
+            ("2,1,20,30,2.5,60:2,get:1.00,0.5", "ttl_seconds_share", "up to 1"),
+            ("2,1,20,30,2.5,60:1 61:0.5,get:1.00,0.5", "ttl_seconds_share", "more than all"),
+            ("2,1,20,30,2.5,,get:1.00,0.5", "ttl_seconds_share", "there is nothing"),
+            ("2,1,20,30,2.5,60:1.00,got:1.00,0.5", "operation_share", "one of get, gets, set"),
+            ("2,1,20,30,2.5,60:1.00,get:1.00,-1", "zipf_alpha", "NA or a number"),
+            ("2,1,20,30,2.5,60:1.00,get:1.00", "zipf_alpha", "there is nothing"),
+            ("2,1,20,30,2.5,60:1.00,get:1.00,0.5,9", "9", "beyond the last column"),
         ] {
             let message = message(line);
             let place = format!("t.csv, line 3, column {column}: ");
-            assert!(
-                message.starts_with(&place) && message.contains(why),
-                "{line}: {message}"
-            );
+            assert!(message.starts_with(&place) && message.contains(why), "{line}: {message}");
         }
     }
 
@@ -397,14 +304,8 @@ mod tests {
             "{message}"
         );
         let message = read(None, Some("2")).unwrap_err().to_string();
-        assert!(
-            message.contains("has no cluster 2; it has 1, 3, 7"),
-            "{message}"
-        );
+        assert!(message.contains("has no cluster 2; it has 1, 3, 7"), "{message}");
         let broken = parse("t.csv", "\u{0}");
-        assert!(
-            broken.is_ok_and(|rows| rows.is_empty()),
-            "a header, and no rows"
-        );
+        assert!(broken.is_ok_and(|rows| rows.is_empty()), "a header, and no rows");
     }
 }

@@ -71,11 +71,7 @@ impl Summary {
     }
 }
 
-#[allow(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss
-)] // estimates
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // estimates
 impl Setting {
     fn new(options: &Ttl, row: Row) -> Self {
         let (requests, length) = if options.simulated {
@@ -85,22 +81,13 @@ impl Setting {
             (options.seconds * PLANNED, options.seconds)
         };
         let sum: f64 = row.ttls.iter().map(|(_, share)| share).sum();
-        let weighed = row
-            .ttls
-            .iter()
-            .map(|(seconds, share)| *seconds as f64 * share);
+        let weighed = row.ttls.iter().map(|(seconds, share)| *seconds as f64 * share);
         let mean = weighed.sum::<f64>() / sum;
         let squeeze = options.squeeze.unwrap_or(mean * LIVES / length);
         let fit = (options.memory as usize) << 20;
         let fit = (fit / (row.key_bytes + row.value_bytes)).max(1);
-        let keys = options
-            .keys
-            .map_or((requests / row.frequency) as usize, |keys| keys as usize);
-        let shortest = row
-            .ttls
-            .iter()
-            .map(|(seconds, _)| squeezed(*seconds, squeeze))
-            .min();
+        let keys = options.keys.map_or((requests / row.frequency) as usize, |keys| keys as usize);
+        let shortest = row.ttls.iter().map(|(seconds, _)| squeezed(*seconds, squeeze)).min();
         let interval = Duration::from_nanos(shortest.unwrap_or(0) / 16);
         let interval = interval.clamp(Duration::from_millis(1), Duration::from_secs(1));
         Setting {
@@ -113,9 +100,7 @@ impl Setting {
 
     /// All keys, by rank.
     pub fn keys<K: CacheKey>(&self) -> Vec<K> {
-        (0..self.keys)
-            .map(|rank| K::of(rank, self.row.key_bytes))
-            .collect()
+        (0..self.keys).map(|rank| K::of(rank, self.row.key_bytes)).collect()
     }
 
     /// Simulated time between two requests, on average, in nanoseconds.
@@ -156,10 +141,7 @@ fn run_with<K: CacheKey>(options: &Ttl, setting: &Setting) -> Result<Report, Err
         summary.took,
         options.seed,
         &checks,
-        &Parameters {
-            options,
-            load: &setting.row,
-        },
+        &Parameters { options, load: &setting.row },
     );
     report.series = summary.series;
     report.counts.extend(summary.done.named());
@@ -174,13 +156,9 @@ fn run_with<K: CacheKey>(options: &Ttl, setting: &Setting) -> Result<Report, Err
     ]);
     report.latency.extend(summary.latency);
     let row = &setting.row;
-    report
-        .notes
-        .push(format!("cluster {}: {:?}", row.cluster, row.operations));
+    report.notes.push(format!("cluster {}: {:?}", row.cluster, row.operations));
     if row.zipf.is_none() {
-        report
-            .notes
-            .push("the exponent of the keys is unknown: uniform".into());
+        report.notes.push("the exponent of the keys is unknown: uniform".into());
     }
     Ok(report)
 }

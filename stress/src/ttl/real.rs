@@ -82,21 +82,12 @@ impl Books {
     fn timely(&self, value: &Value, now: u64) {
         let late = now.checked_sub(value.due());
         self.checks.expect("none_early", late.is_some(), || {
-            format!(
-                "value {} expired {} ns early",
-                value.number,
-                value.due() - now
-            )
+            format!("value {} expired {} ns early", value.number, value.due() - now)
         });
         let late = late.unwrap_or(0);
-        self.checks
-            .expect("none_late", late <= self.rounding + self.allowance, || {
-                format!(
-                    "value {} was told {} after its time",
-                    value.number,
-                    human(late)
-                )
-            });
+        self.checks.expect("none_late", late <= self.rounding + self.allowance, || {
+            format!("value {} was told {} after its time", value.number, human(late))
+        });
         self.latest.fetch_max(late, Relaxed);
         if let Ok(mut lateness) = self.lateness.lock() {
             lateness.record_nanos(late);
@@ -109,16 +100,12 @@ impl Books {
             format!("value {} was found and is not intact", value.number)
         });
         let told = self.ledger.told_at(value.number);
-        self.checks.expect(
-            "ended_is_gone",
-            told.is_none_or(|told| told >= began),
-            || {
-                format!(
-                    "value {} was found by a get at {began}, and told to have ended at {told:?}",
-                    value.number
-                )
-            },
-        );
+        self.checks.expect("ended_is_gone", told.is_none_or(|told| told >= began), || {
+            format!(
+                "value {} was found by a get at {began}, and told to have ended at {told:?}",
+                value.number
+            )
+        });
         let latest = value.due() + self.rounding + self.allowance;
         self.checks.expect("none_found_late", began <= latest, || {
             format!(
@@ -149,16 +136,7 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
         thread: usize,
         times: [Recorder; TIMES.len()],
     ) -> Self {
-        Shopper {
-            map,
-            keys,
-            books,
-            thread,
-            inserted: 0,
-            calls: 0,
-            changed: 0,
-            times,
-        }
+        Shopper { map, keys, books, thread, inserted: 0, calls: 0, changed: 0, times }
     }
 
     /// Does it, and of some calls notes how long that took.
@@ -205,9 +183,7 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
     }
 
     fn refused(&self, error: StoreError) {
-        self.books
-            .checks
-            .violated("no_surprises", || format!("an insert was refused: {error}"));
+        self.books.checks.violated("no_surprises", || format!("an insert was refused: {error}"));
     }
 
     /// As [`update`](Cache::update), once: `None` if the entry has changed since it was looked at.
@@ -360,9 +336,7 @@ pub fn run<K: CacheKey>(
         }
     }
     if let Ok(lateness) = books.lateness.lock() {
-        summary
-            .latency
-            .push(("expiry_lateness", lateness.percentiles()));
+        summary.latency.push(("expiry_lateness", lateness.percentiles()));
     }
     // The map, and with it the listener, is gone.
     let books = Arc::into_inner(books).expect("nobody else has the books");
@@ -390,11 +364,7 @@ fn shoppers<K: CacheKey>(
             shop(shopper, (options, setting, load), (pace, began), over)
         }));
     }
-    let shown = if options.rate.is_some() {
-        SINCE_DUE
-    } else {
-        GET
-    };
+    let shown = if options.rate.is_some() { SINCE_DUE } else { GET };
     let mut live = Live::new("ttl", Some(length.as_millis() as u64));
     let brought = crowd(works, &mut live, |live| {
         let position = began.elapsed().min(length).as_millis() as u64;
@@ -452,10 +422,7 @@ fn shop<K: CacheKey>(
             break;
         }
     }
-    Brought {
-        done: client.done,
-        changed: shopper.changed,
-    }
+    Brought { done: client.done, changed: shopper.changed }
 }
 
 #[cfg(test)]
@@ -488,14 +455,8 @@ mod tests {
     fn expiries_out_of_time() {
         assert!(failing(|books, value| books.timely(value, 1100)).is_empty());
         assert!(failing(|books, value| books.timely(value, 1115)).is_empty());
-        assert_eq!(
-            failing(|books, value| books.timely(value, 1099)),
-            ["none_early"]
-        );
-        assert_eq!(
-            failing(|books, value| books.timely(value, 1116)),
-            ["none_late"]
-        );
+        assert_eq!(failing(|books, value| books.timely(value, 1099)), ["none_early"]);
+        assert_eq!(failing(|books, value| books.timely(value, 1116)), ["none_late"]);
     }
 
     #[test]
@@ -513,10 +474,7 @@ mod tests {
             books.found(value, 1051);
         };
         assert_eq!(failing(after), ["ended_is_gone"]);
-        assert_eq!(
-            failing(|books, value| books.found(value, 1116)),
-            ["none_found_late"]
-        );
+        assert_eq!(failing(|books, value| books.found(value, 1116)), ["none_found_late"]);
     }
 
     #[test]

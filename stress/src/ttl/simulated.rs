@@ -126,19 +126,9 @@ impl<'a, K: CacheKey> Both<'a, K> {
             .clock(clock.clone())
             .seed(seed)
             .on_end(move |_: &K, value: &Value, cause| {
-                let number = if value.is_intact() {
-                    value.number
-                } else {
-                    u64::MAX
-                };
-                let end = End {
-                    number,
-                    cause: name(cause),
-                };
-                listener
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(end);
+                let number = if value.is_intact() { value.number } else { u64::MAX };
+                let end = End { number, cause: name(cause) };
+                listener.lock().unwrap_or_else(PoisonError::into_inner).push(end);
             })
             .build_manual()?;
         Ok(Both {
@@ -182,10 +172,7 @@ impl<'a, K: CacheKey> Both<'a, K> {
         let same = told
             .iter()
             .copied()
-            .eq(expected.iter().map(|(entry, cause)| End {
-                number: entry.number,
-                cause,
-            }));
+            .eq(expected.iter().map(|(entry, cause)| End { number: entry.number, cause }));
         self.checks.expect("ends_agree", same, || {
             format!("told of {told:?}, should have been told of {expected:?}")
         });
@@ -230,8 +217,7 @@ impl<'a, K: CacheKey> Both<'a, K> {
         let order = std::mem::take(&mut self.model.entries);
         let expected = order.into_values().map(|entry| (entry, "closed")).collect();
         let Ok(empty) = ExpiringMap::builder().build_manual() else {
-            self.checks
-                .violated("no_surprises", || "a map cannot be built any more".into());
+            self.checks.violated("no_surprises", || "a map cannot be built any more".into());
             return (self.inserted, self.ended, self.lateness);
         };
         drop(std::mem::replace(&mut self.map, Arc::new(empty)));
@@ -250,20 +236,13 @@ impl<'a, K: CacheKey> Both<'a, K> {
             });
             (value.number, value.len())
         });
-        self.result(
-            what,
-            key,
-            found.map(|found| found.0),
-            expected.map(|entry| entry.number),
-        );
+        self.result(what, key, found.map(|found| found.0), expected.map(|entry| entry.number));
         let over = |entry: &Entry| now >= entry.made + entry.ttl + self.interval;
         if let Some(entry) = entry.filter(|entry| found.is_some() && over(entry)) {
-            self.checks
-                .violated("none_late", || format!("{entry:?} was found at {now}"));
+            self.checks.violated("none_late", || format!("{entry:?} was found at {now}"));
         }
         if let Some(entry) = entry.filter(|entry| found.is_none() && now < entry.made + entry.ttl) {
-            self.checks
-                .violated("none_early", || format!("{entry:?} was not found at {now}"));
+            self.checks.violated("none_early", || format!("{entry:?} was not found at {now}"));
         }
         let (number, length) = found?;
         let rest = entry.map_or(0, |entry| (entry.made + entry.ttl).saturating_sub(now));
@@ -272,11 +251,7 @@ impl<'a, K: CacheKey> Both<'a, K> {
             expected.is_none_or(|entry| entry.length == length),
             || format!("value {number} of key {key} has another length: {length}"),
         );
-        Some(Seen {
-            number,
-            length,
-            rest,
-        })
+        Some(Seen { number, length, rest })
     }
 
     /// Puts a new value into the model and, by `into`, into the map. That says which value it has replaced.
@@ -292,19 +267,13 @@ impl<'a, K: CacheKey> Both<'a, K> {
         let value = Value::new(number, made, ttl, length);
         match into(value, Timeout::After(Duration::from_nanos(ttl))) {
             Ok(replaced) => self.result("insert", key, replaced, old.map(|old| old.number)),
-            Err(error) => self
-                .checks
-                .violated("no_surprises", || format!("an insert was refused: {error}")),
+            Err(error) => {
+                self.checks.violated("no_surprises", || format!("an insert was refused: {error}"))
+            }
         }
         ends.extend(old.map(|old| (old, "replaced")));
         let due = self.due(ttl);
-        let entry = Entry {
-            number,
-            length,
-            made,
-            ttl,
-            due,
-        };
+        let entry = Entry { number, length, made, ttl, due };
         self.model.put(key, entry);
         self.ends(ends);
     }
@@ -352,10 +321,7 @@ impl<K: CacheKey> Cache for Both<'_, K> {
 
     fn remove(&mut self, key: usize) -> bool {
         let (old, mut ends) = self.take(key);
-        let removed = self
-            .map
-            .remove(&self.keys[key])
-            .map(|ended| ended.value().number);
+        let removed = self.map.remove(&self.keys[key]).map(|ended| ended.value().number);
         self.result("remove", key, removed, old.map(|old| old.number));
         ends.extend(old.map(|old| (old, "removed")));
         self.ends(ends);
@@ -383,8 +349,7 @@ pub fn run<K: CacheKey>(
     let mut polls = 0u64;
     for number in 0..options.requests {
         // On average a gap.
-        both.clock
-            .advance(Duration::from_nanos(rng.random_range(0..=2 * gap)));
+        both.clock.advance(Duration::from_nanos(rng.random_range(0..=2 * gap)));
         let request = load.draw(&mut rng);
         client.request(&mut both, request);
         if rng.random_bool(options.polls) {
@@ -409,12 +374,8 @@ pub fn run<K: CacheKey>(
     checks.equal("ends_agree", "ends of values", ended, inserted);
     let mut summary = Summary::new(client.done);
     summary.series = series;
-    summary
-        .counts
-        .extend([("inserted", inserted), ("ended", ended), ("polls", polls)]);
-    summary
-        .latency
-        .push(("expiry_lateness", lateness.percentiles()));
+    summary.counts.extend([("inserted", inserted), ("ended", ended), ("polls", polls)]);
+    summary.latency.push(("expiry_lateness", lateness.percentiles()));
     Ok(summary)
 }
 
@@ -461,19 +422,13 @@ mod tests {
             failing(|both| entry(both, |entry| entry.number = 9)),
             ["ends_agree", "results_agree"]
         );
-        assert_eq!(
-            failing(|both| entry(both, |entry| entry.length = 7)),
-            ["values_intact"]
-        );
+        assert_eq!(failing(|both| entry(both, |entry| entry.length = 7)), ["values_intact"]);
         assert_eq!(
             failing(|both| assert!(both.model.take(0).is_some())),
             ["ends_agree", "results_agree"]
         );
         assert_eq!(
-            failing(|both| both.told.lock().unwrap().push(End {
-                number: 1,
-                cause: "expired"
-            })),
+            failing(|both| both.told.lock().unwrap().push(End { number: 1, cause: "expired" })),
             ["ends_agree"]
         );
     }

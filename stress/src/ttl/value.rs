@@ -36,12 +36,7 @@ pub struct Value {
 impl Value {
     /// A value of this length.
     pub fn new(number: u64, made: u64, ttl: u64, length: usize) -> Self {
-        Value {
-            number,
-            made,
-            ttl,
-            bytes: vec![fill(number); length].into(),
-        }
+        Value { number, made, ttl, bytes: vec![fill(number); length].into() }
     }
 
     /// Its length.
@@ -57,11 +52,7 @@ impl Value {
     /// Whether its bytes are its own, at both ends and in the middle.
     pub fn is_intact(&self) -> bool {
         let places = [0, self.len() / 2, self.len().saturating_sub(1)];
-        places.iter().all(|&at| {
-            self.bytes
-                .get(at)
-                .is_none_or(|&byte| byte == fill(self.number))
-        })
+        places.iter().all(|&at| self.bytes.get(at).is_none_or(|&byte| byte == fill(self.number)))
     }
 }
 

@@ -43,12 +43,7 @@ impl Piece {
 
     #[allow(clippy::cast_possible_truncation)] // lines are cut long before
     fn new(attempt: Arc<Attempt>, number: u32, place: Range<usize>) -> Self {
-        Piece {
-            attempt,
-            number,
-            start: place.start as u32,
-            end: place.end as u32,
-        }
+        Piece { attempt, number, start: place.start as u32, end: place.end as u32 }
     }
 
     /// What it says.
@@ -100,24 +95,15 @@ impl Attempt {
 
     /// It has this many words. Called before any of them is counted.
     pub fn has_words(&self, words: usize) {
-        let _ = self
-            .counted
-            .set((0..words).map(|_| AtomicU8::new(0)).collect());
+        let _ = self.counted.set((0..words).map(|_| AtomicU8::new(0)).collect());
     }
 
     /// Notes that a word was counted. Each word is counted by one thread only.
     #[inline]
     pub fn count(&self, word: u32) {
-        if let Some(count) = self
-            .counted
-            .get()
-            .and_then(|counted| counted.get(word as usize))
-        {
+        if let Some(count) = self.counted.get().and_then(|counted| counted.get(word as usize)) {
             // One writer, and whoever reads it has the last reference: an ordinary addition.
-            count.store(
-                count.load(Ordering::Relaxed).saturating_add(1),
-                Ordering::Relaxed,
-            );
+            count.store(count.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
         }
     }
 
@@ -146,15 +132,11 @@ impl Drop for Attempt {
             }
             end if end == End::Unsuccessful as u8 => {
                 if counts.clone().any(|count| count != 0) {
-                    self.books
-                        .unsuccessful(&self.line, &counts.collect::<Vec<_>>());
+                    self.books.unsuccessful(&self.line, &counts.collect::<Vec<_>>());
                 }
             }
             _ => self.books.checks.violated("every_root_ended", || {
-                format!(
-                    "attempt {} at line {:#x} had no outcome",
-                    self.number, self.line.id
-                )
+                format!("attempt {} at line {:#x} had no outcome", self.number, self.line.id)
             }),
         }
     }
@@ -211,8 +193,7 @@ impl Books {
         for (place, &count) in words(&line.text).zip(counts) {
             if count > 0 {
                 self.unsuccessful.fetch_add(1, Ordering::Relaxed);
-                self.duplicated
-                    .fetch_add(u64::from(count) - 1, Ordering::Relaxed);
+                self.duplicated.fetch_add(u64::from(count) - 1, Ordering::Relaxed);
                 self.add(&line.text[place], u64::from(count));
             }
         }

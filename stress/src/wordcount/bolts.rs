@@ -67,11 +67,7 @@ pub struct Worker<P> {
 impl<P: Process> Worker<P> {
     /// A bolt that does this.
     pub fn new(process: P, run: &Arc<Run>) -> Self {
-        Worker {
-            process,
-            run: run.clone(),
-            late: VecDeque::new(),
-        }
+        Worker { process, run: run.clone(), late: VecDeque::new() }
     }
 
     #[cold]

@@ -75,10 +75,7 @@ pub fn count(files: &Files, checks: &Checks) -> Direct {
             Err(_) => 0,
         };
         checks.expect("same_input", length == read, || {
-            format!(
-                "{} changed during the run: {read} bytes, then {length}",
-                source.path.display()
-            )
+            format!("{} changed during the run: {read} bytes, then {length}", source.path.display())
         });
     }
     direct

@@ -21,13 +21,8 @@ pub enum Fault {
 }
 
 /// All of them, in the order of their numbers.
-pub const FAULTS: [Fault; 5] = [
-    Fault::Drop,
-    Fault::Fail,
-    Fault::Duplicate,
-    Fault::Late,
-    Fault::Stall,
-];
+pub const FAULTS: [Fault; 5] =
+    [Fault::Drop, Fault::Fail, Fault::Duplicate, Fault::Late, Fault::Stall];
 
 /// The tuple of the line itself, in place of a word's number.
 pub const LINE: u32 = u32::MAX;
@@ -47,13 +42,7 @@ impl Faults {
     ///
     /// If the rates add up to more than one.
     pub fn new(options: &Wordcount) -> Result<Self, Error> {
-        let rates = [
-            options.drop,
-            options.fail,
-            options.duplicate,
-            options.late,
-            options.stall,
-        ];
+        let rates = [options.drop, options.fail, options.duplicate, options.late, options.stall];
         let mut sum = 0.0;
         let bounds = rates.map(|rate| {
             sum += rate;
@@ -66,10 +55,7 @@ impl Faults {
                 sum,
             });
         }
-        Ok(Faults {
-            seed: options.seed,
-            bounds,
-        })
+        Ok(Faults { seed: options.seed, bounds })
     }
 
     /// Whether there are none.
@@ -84,10 +70,7 @@ impl Faults {
             return None;
         }
         let draw = mix(mix(self.seed ^ mix(line)) ^ (u64::from(attempt) << 32 | u64::from(word)));
-        let at = self
-            .bounds
-            .iter()
-            .position(|bound| draw < bound >> attempt)?;
+        let at = self.bounds.iter().position(|bound| draw < bound >> attempt)?;
         Some(FAULTS[at])
     }
 }
@@ -121,9 +104,8 @@ mod tests {
         let draws = 100_000;
         for attempt in 0..3 {
             for (fault, rate) in FAULTS.into_iter().zip([0.1, 0.2, 0.05, 0.05, 0.1]) {
-                let hits = (0..draws)
-                    .filter(|&line| faults.draw(line, attempt, 3) == Some(fault))
-                    .count();
+                let hits =
+                    (0..draws).filter(|&line| faults.draw(line, attempt, 3) == Some(fault)).count();
                 let expected = rate * draws as f64 / f64::from(1 << attempt);
                 assert!(
                     (hits as f64 - expected).abs() < 0.1 * expected,
@@ -138,9 +120,7 @@ mod tests {
     fn draws_depend_on_the_seed_and_nothing_else() {
         let draw = |seed: u64| {
             let faults = faults(&format!("--drop 0.5 --seed {seed}")).unwrap();
-            (0..64)
-                .map(|line| faults.draw(line, 0, LINE))
-                .collect::<Vec<_>>()
+            (0..64).map(|line| faults.draw(line, 0, LINE)).collect::<Vec<_>>()
         };
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));

@@ -88,10 +88,8 @@ impl Files {
             Some(path) => path.to_path_buf(),
             None => sources_of_crates()?,
         };
-        let unreadable = |error: io::Error| Error::Unreadable {
-            path: root.clone(),
-            why: error.to_string(),
-        };
+        let unreadable =
+            |error: io::Error| Error::Unreadable { path: root.clone(), why: error.to_string() };
         let metadata = std::fs::metadata(&root).map_err(unreadable)?;
         if metadata.is_dir() {
             std::fs::read_dir(&root).map_err(unreadable)?;
@@ -113,10 +111,9 @@ impl Files {
                     if entry.file_type().is_file() || entry.depth() == 0 && metadata.is_file() =>
                 {
                     files.bytes += entry.metadata().map_or(0, |metadata| metadata.len());
-                    files.list.push(Source {
-                        path: entry.into_path(),
-                        read: AtomicU64::new(UNREAD),
-                    });
+                    files
+                        .list
+                        .push(Source { path: entry.into_path(), read: AtomicU64::new(UNREAD) });
                 }
                 // Opening a pipe could wait for ever; following links could go round in circles.
                 Ok(entry) => files.skip(entry.path(), &Skip::Special),
@@ -142,29 +139,21 @@ impl Files {
                 Skip::Unreadable(reason) => reason,
                 other => other.name(),
             };
-            skipped
-                .named
-                .push(format!("skipped {}: {reason}", path.display()));
+            skipped.named.push(format!("skipped {}: {reason}", path.display()));
         }
     }
 
     /// The error that there is no text, with what there is instead.
     pub fn no_text(&self) -> Error {
         let skipped = self.lock();
-        let kinds: Vec<String> = skipped
-            .counts
-            .iter()
-            .map(|(kind, n)| format!("{n} {kind}"))
-            .collect();
+        let kinds: Vec<String> =
+            skipped.counts.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
         let found = match (self.list.is_empty() && kinds.is_empty(), kinds.is_empty()) {
             (true, _) => "no file there".into(),
             (_, true) => "all files are empty".into(),
             (_, false) => format!("skipped: {}", kinds.join(", ")),
         };
-        Error::NoText {
-            path: self.root.clone(),
-            found,
-        }
+        Error::NoText { path: self.root.clone(), found }
     }
 
     /// What has been skipped so far.
@@ -199,10 +188,7 @@ impl Files {
 fn sources_of_crates() -> Result<PathBuf, Error> {
     #[allow(deprecated)] // its one flaw, on Windows, has been mended
     let home = std::env::home_dir().map(|home| home.join(".cargo"));
-    let cargo = std::env::var_os("CARGO_HOME")
-        .map(PathBuf::from)
-        .or(home)
-        .unwrap_or_default();
+    let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from).or(home).unwrap_or_default();
     let path = cargo.join("registry").join("src");
     if path.is_dir() {
         Ok(path)
@@ -219,10 +205,7 @@ pub fn open_text(path: &Path) -> Result<Text, Skip> {
     let unreadable = |error: io::Error| Skip::Unreadable(error.to_string());
     let file = File::open(path).map_err(unreadable)?;
     let mut head = Vec::with_capacity(HEAD);
-    (&file)
-        .take(HEAD as u64)
-        .read_to_end(&mut head)
-        .map_err(unreadable)?;
+    (&file).take(HEAD as u64).read_to_end(&mut head).map_err(unreadable)?;
     if head.contains(&0) {
         return Err(Skip::Binary);
     }
@@ -232,10 +215,7 @@ pub fn open_text(path: &Path) -> Result<Text, Skip> {
         Err(error) if error.error_len().is_none() && head.len() == HEAD => {}
         Err(_) => return Err(Skip::NotUtf8),
     }
-    Ok(BufReader::with_capacity(
-        64 << 10,
-        Cursor::new(head).chain(file),
-    ))
+    Ok(BufReader::with_capacity(64 << 10, Cursor::new(head).chain(file)))
 }
 
 /// Lines of a text, cut to a bounded length.
@@ -255,13 +235,7 @@ pub struct Lines<R> {
 impl<R: BufRead> Lines<R> {
     /// Lines of `text`.
     pub fn new(text: R) -> Self {
-        Lines {
-            text,
-            rest: Vec::new(),
-            cut: false,
-            bytes: 0,
-            cuts: 0,
-        }
+        Lines { text, rest: Vec::new(), cut: false, bytes: 0, cuts: 0 }
     }
 
     /// Reads the next line, without its end; false after the last one.
@@ -273,11 +247,7 @@ impl<R: BufRead> Lines<R> {
         line.clear();
         line.append(&mut self.rest);
         let room = LONGEST_LINE - line.len();
-        let more = self
-            .text
-            .by_ref()
-            .take(room as u64)
-            .read_until(b'\n', line)?;
+        let more = self.text.by_ref().take(room as u64).read_until(b'\n', line)?;
         self.bytes += more as u64;
         if line.is_empty() {
             return Ok(false);

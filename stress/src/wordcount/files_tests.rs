@@ -17,10 +17,7 @@ fn lines(text: &[u8]) -> (Vec<Vec<u8>>, u64) {
 fn lines_end_with_newlines_or_the_text() {
     assert_eq!(lines(b""), (vec![], 0));
     assert_eq!(lines(b"\n"), (vec![vec![]], 0));
-    assert_eq!(
-        lines(b"a\n\nb"),
-        (vec![b"a".to_vec(), vec![], b"b".to_vec()], 0)
-    );
+    assert_eq!(lines(b"a\n\nb"), (vec![b"a".to_vec(), vec![], b"b".to_vec()], 0));
 }
 
 #[test]
@@ -58,22 +55,13 @@ fn other_files_are_skipped_with_their_reasons() {
         path
     };
     assert!(open_text(&write("text", "héllo\n".as_bytes())).is_ok());
-    assert!(matches!(
-        open_text(&write("zero", b"a\0b")),
-        Err(Skip::Binary)
-    ));
-    assert!(matches!(
-        open_text(&write("latin", b"caf\xe9 au lait")),
-        Err(Skip::NotUtf8)
-    ));
+    assert!(matches!(open_text(&write("zero", b"a\0b")), Err(Skip::Binary)));
+    assert!(matches!(open_text(&write("latin", b"caf\xe9 au lait")), Err(Skip::NotUtf8)));
     // A character across the head's end is no reason to skip; half of one at the end of the file is.
     let mut across = vec![b'a'; HEAD - 1];
     across.extend("é".as_bytes());
     assert!(open_text(&write("across", &across)).is_ok());
-    assert!(matches!(
-        open_text(&write("half", b"caf\xc3")),
-        Err(Skip::NotUtf8)
-    ));
+    assert!(matches!(open_text(&write("half", b"caf\xc3")), Err(Skip::NotUtf8)));
     match open_text(&dir.path().join("gone")) {
         Err(Skip::Unreadable(why)) => assert!(!why.is_empty()),
         other => panic!("{other:?}"),

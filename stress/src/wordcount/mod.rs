@@ -193,10 +193,7 @@ fn held<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
 fn topology(options: &Wordcount, run: &Arc<Run>) -> TopologyBuilder<Piece> {
     let threads = threads(options.threads);
     let mut topology = TopologyBuilder::new();
-    topology
-        .timeout(options.timeout)
-        .seed(options.seed)
-        .batch(BATCH);
+    topology.timeout(options.timeout).seed(options.seed).batch(BATCH);
     if let Some(interval) = options.interval {
         topology.interval(interval);
     }
@@ -235,12 +232,8 @@ fn finish(topology: &Topology, run: &Run, patience: Duration) -> Series {
             std::thread::sleep(TICK);
         }
         let components = topology.metrics();
-        live.show(run.stats.bytes.load(Relaxed), || {
-            gauge(run, topology, &components)
-        });
-        let done = components
-            .iter()
-            .map(|of| of.acked + of.failed + of.timed_out + of.executed);
+        live.show(run.stats.bytes.load(Relaxed), || gauge(run, topology, &components));
+        let done = components.iter().map(|of| of.acked + of.failed + of.timed_out + of.executed);
         let read = run.stats.bytes.load(Relaxed) + run.files.begun();
         let now = (done.sum(), read);
         if before != now {

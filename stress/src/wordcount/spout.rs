@@ -152,9 +152,7 @@ impl Reader {
         let Err(EmitError { message, why, .. }) = out.emit(piece, id) else {
             return true;
         };
-        self.run
-            .checks
-            .violated("no_surprises", || format!("a line was refused: {why}"));
+        self.run.checks.violated("no_surprises", || format!("a line was refused: {why}"));
         self.tally.issued -= 1;
         let Some(attempt) = self.take(id) else {
             return false;
@@ -171,11 +169,9 @@ impl Reader {
         #[allow(clippy::cast_possible_truncation)] // its lower half
         let place = place.filter(|place| place.tenant == id as u32);
         let attempt = place.and_then(|place| place.attempt.take());
-        self.run
-            .checks
-            .expect("one_outcome_each", attempt.is_some(), || {
-                format!("an outcome too many, or of nobody's: {id:#x}")
-            });
+        self.run.checks.expect("one_outcome_each", attempt.is_some(), || {
+            format!("an outcome too many, or of nobody's: {id:#x}")
+        });
         attempt
     }
 
@@ -242,9 +238,7 @@ impl Spout<Piece> for Reader {
                 self.tally.lateness.record(late);
                 run.stats.latest.fetch_max(nanos(late), Relaxed);
             }
-            _ => run
-                .checks
-                .violated("no_surprises", || format!("a root ended so: {failure}")),
+            _ => run.checks.violated("no_surprises", || format!("a root ended so: {failure}")),
         }
         attempt.end(End::Unsuccessful);
         *message = self.begin(place(id), attempt.line.clone(), attempt.number + 1);
@@ -252,9 +246,7 @@ impl Spout<Piece> for Reader {
 
     fn fail(&mut self, id: u64, failure: &Failure) {
         let checks = &self.run.checks;
-        checks.violated("no_surprises", || {
-            format!("a line was given up: {id:#x}, {failure:?}")
-        });
+        checks.violated("no_surprises", || format!("a line was given up: {id:#x}, {failure:?}"));
     }
 
     fn close(&mut self) {
@@ -270,9 +262,7 @@ fn not_early(
     (began, took): (Duration, Duration),
     timeout: Duration,
 ) {
-    checks.expect("none_early", seen >= due, || {
-        format!("due {due:?}, seen {seen:?}")
-    });
+    checks.expect("none_early", seen >= due, || format!("due {due:?}, seen {seen:?}"));
     checks.expect("none_early", seen >= began + timeout, || {
         format!("a line emitted at {began:?} or later timed out at {seen:?}, before its timeout of {timeout:?}")
     });

@@ -41,14 +41,7 @@ fn a_line_that_is_given_up_or_ends_otherwise_is_a_violation() {
     let (run, _dir) = prepared("");
     let mut reader = begun_by_hand(&run);
     let mut message = Piece::line(reader.places[0].attempt.clone().unwrap());
-    reader.replay(
-        &0,
-        &Failure::Failed {
-            by: None,
-            why: None,
-        },
-        &mut message,
-    );
+    reader.replay(&0, &Failure::Failed { by: None, why: None }, &mut message);
     assert_eq!((message.attempt.number, reader.tally.failed), (1, 1));
     assert_eq!(run.checks.violations(), 0);
     reader.replay(&0, &Failure::Stopped, &mut message);
@@ -70,13 +63,9 @@ fn at_most<S: Spout<Piece> + 'static>(
     let mut builder = TopologyBuilder::new();
     builder.clock(ManualClock::new());
     let own = run.clone();
-    builder
-        .spout("lines", move |_| make(Reader::new(&own)))
-        .max_pending(most);
+    builder.spout("lines", move |_| make(Reader::new(&own))).max_pending(most);
     let own = run.clone();
-    builder
-        .bolt("split", move |_| Worker::new(Split::default(), &own))
-        .shuffle("lines");
+    builder.bolt("split", move |_| Worker::new(Split::default(), &own)).shuffle("lines");
     builder.start_manual().unwrap()
 }
 
@@ -128,11 +117,7 @@ fn a_timeout_that_is_early_by_any_clock_is_a_violation() {
         let checks = Checks::new(&["none_early"]);
         not_early(&checks, (ms(due), ms(seen)), (ms(began), ms(took)), ms(10));
         // Each of them may be violated twice.
-        assert_eq!(
-            checks.holds("none_early"),
-            sound,
-            "{due} {seen} {began} {took}"
-        );
+        assert_eq!(checks.holds("none_early"), sound, "{due} {seen} {began} {took}");
     }
 }
 
@@ -149,9 +134,6 @@ fn a_line_that_times_out_comes_again_as_another_attempt() {
     assert_eq!(topology.metrics()[0].replayed, 2);
     drop(topology);
     let tally = &*held(&run.spouts);
-    assert_eq!(
-        (tally.timed_out, tally.issued, tally.most_attempts),
-        (2, 4, 2)
-    );
+    assert_eq!((tally.timed_out, tally.issued, tally.most_attempts), (2, 4, 2));
     assert_eq!(tally.lateness.percentiles().count, 2);
 }

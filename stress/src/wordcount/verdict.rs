@@ -125,42 +125,17 @@ pub fn verdict(seen: &Seen, checks: &Checks) {
     let acked = seen.spouts.acked;
     let once = "every_line_acked_once";
     checks.equal(once, "lines acked", acked, lines);
-    checks.equal(
-        once,
-        "lines read",
-        lines,
-        seen.direct.lines + seen.spouts.cuts,
-    );
-    checks.equal(
-        "one_outcome_each",
-        "acks that completed",
-        seen.topology.trees_acked,
-        acked,
-    );
+    checks.equal(once, "lines read", lines, seen.direct.lines + seen.spouts.cuts);
+    checks.equal("one_outcome_each", "acks that completed", seen.topology.trees_acked, acked);
 
     let (issued, failed) = (seen.spouts.issued, seen.spouts.failed);
     let timed_out = seen.spouts.timed_out;
-    checks.equal(
-        "every_root_ended",
-        "outcomes",
-        acked + failed + timed_out,
-        issued,
-    );
-    checks.equal(
-        "one_outcome_each",
-        "fails that took effect",
-        seen.topology.trees_failed,
-        failed,
-    );
+    checks.equal("every_root_ended", "outcomes", acked + failed + timed_out, issued);
+    checks.equal("one_outcome_each", "fails that took effect", seen.topology.trees_failed, failed);
 
     let total = &seen.metrics.total;
     checks.equal("nothing_left", "entries at the end", total.live, 0);
-    checks.equal(
-        "nothing_left",
-        "roots returned at shutdown",
-        total.cancelled,
-        0,
-    );
+    checks.equal("nothing_left", "roots returned at shutdown", total.cancelled, 0);
     let counted = [issued, acked, failed, timed_out, seen.topology.late];
     checks.metrics_add_up(&seen.metrics, counted);
     let told = &seen.topology;
@@ -200,10 +175,7 @@ fn counts(seen: &Seen, checks: &Checks) {
             });
             if seen.faults_off {
                 checks.expect("counts_exact", counted == direct, || {
-                    format!(
-                        "{} counted {counted} times, {direct} in the files",
-                        show(word)
-                    )
+                    format!("{} counted {counted} times, {direct} in the files", show(word))
                 });
             }
         }
@@ -221,14 +193,8 @@ pub fn report(
     checks: &Checks,
 ) -> Report {
     let words = seen.words();
-    let mut report = Report::new(
-        "wordcount",
-        ("words", words),
-        took,
-        options.seed,
-        checks,
-        options,
-    );
+    let mut report =
+        Report::new("wordcount", ("words", words), took, options.seed, checks, options);
     let lines = seen.spouts.lines;
     let skipped = files.lock();
     let timed_out = seen.spouts.timed_out;
@@ -244,10 +210,7 @@ pub fn report(
         ("words_duplicated", seen.duplicated),
         ("distinct_words", seen.direct.counts.len() as u64),
         ("roots", seen.spouts.issued),
-        (
-            "replays",
-            seen.spouts.issued - lines.min(seen.spouts.issued),
-        ),
+        ("replays", seen.spouts.issued - lines.min(seen.spouts.issued)),
         ("most_attempts", seen.spouts.most_attempts),
         ("acked", seen.spouts.acked),
         ("failed", seen.spouts.failed),
@@ -262,14 +225,9 @@ pub fn report(
     #[allow(clippy::cast_precision_loss)] // counts below 2^53
     report.figures.extend([
         ("lines_per_s", lines as f64 / took.as_secs_f64()),
-        (
-            "reaper_busy_ms",
-            seen.metrics.reaper_busy.as_secs_f64() * 1e3,
-        ),
+        ("reaper_busy_ms", seen.metrics.reaper_busy.as_secs_f64() * 1e3),
     ]);
-    report
-        .latency
-        .insert("line", seen.spouts.latency.percentiles());
+    report.latency.insert("line", seen.spouts.latency.percentiles());
     if timed_out > 0 {
         let lateness = seen.spouts.lateness.percentiles();
         report.latency.insert("timeout_lateness", lateness);
@@ -279,12 +237,9 @@ pub fn report(
             "{timed_out} timeouts without a fault: the machine is too busy for this --timeout; use a longer one"
         ));
     }
-    report.notes.extend(
-        skipped
-            .counts
-            .iter()
-            .map(|(kind, n)| format!("{n} files skipped: {kind}")),
-    );
+    report
+        .notes
+        .extend(skipped.counts.iter().map(|(kind, n)| format!("{n} files skipped: {kind}")));
     report.notes.extend(skipped.named.iter().cloned());
     report
 }

@@ -18,13 +18,7 @@ fn sound() -> Seen {
         surplus,
         unsuccessful: 1,
         duplicated: 0,
-        spouts: SpoutTally {
-            lines: 2,
-            issued: 3,
-            acked: 2,
-            failed: 1,
-            ..SpoutTally::default()
-        },
+        spouts: SpoutTally { lines: 2, issued: 3, acked: 2, failed: 1, ..SpoutTally::default() },
         topology: Told {
             emitted: 3,
             acked: 2,
@@ -84,32 +78,20 @@ fn a_lost_line_is_seen() {
     let lost = failing(|seen| seen.spouts.acked -= 1);
     assert!(lost.contains(&"every_line_acked_once") && lost.contains(&"every_root_ended"));
     // Never even read.
-    assert_eq!(
-        failing(|seen| seen.direct.lines += 1),
-        ["every_line_acked_once"]
-    );
+    assert_eq!(failing(|seen| seen.direct.lines += 1), ["every_line_acked_once"]);
 }
 
 #[test]
 fn completions_and_fails_must_match_outcomes() {
-    assert_eq!(
-        failing(|seen| seen.topology.trees_acked += 1),
-        ["one_outcome_each"]
-    );
-    assert_eq!(
-        failing(|seen| seen.topology.trees_failed -= 1),
-        ["one_outcome_each"]
-    );
+    assert_eq!(failing(|seen| seen.topology.trees_acked += 1), ["one_outcome_each"]);
+    assert_eq!(failing(|seen| seen.topology.trees_failed -= 1), ["one_outcome_each"]);
 }
 
 #[test]
 fn what_is_left_is_seen() {
     let left = failing(|seen| seen.metrics.total.cancelled = 1);
     assert_eq!(left, ["metrics_add_up", "nothing_left"]);
-    assert_eq!(
-        failing(|seen| seen.metrics.total.live = 1),
-        ["nothing_left"]
-    );
+    assert_eq!(failing(|seen| seen.metrics.total.live = 1), ["nothing_left"]);
 }
 
 #[test]

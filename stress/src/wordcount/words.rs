@@ -33,11 +33,7 @@ pub fn words(line: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
     std::iter::from_fn(move || {
         let start = at + line[at..].iter().position(|&byte| is_word(byte))?;
         let rest = &line[start..line.len().min(start + LONGEST_WORD)];
-        at = start
-            + rest
-                .iter()
-                .position(|&byte| !is_word(byte))
-                .unwrap_or(rest.len());
+        at = start + rest.iter().position(|&byte| !is_word(byte)).unwrap_or(rest.len());
         Some(start..at)
     })
 }
@@ -71,10 +67,7 @@ mod tests {
         assert_eq!(split(b""), [] as [&[u8]; 0]);
         assert_eq!(split(b" \t+-"), [] as [&[u8]; 0]);
         assert_eq!(split(b"let x_1 = f(y);"), [&b"let"[..], b"x_1", b"f", b"y"]);
-        assert_eq!(
-            split("naïve café".as_bytes()),
-            ["naïve".as_bytes(), "café".as_bytes()]
-        );
+        assert_eq!(split("naïve café".as_bytes()), ["naïve".as_bytes(), "café".as_bytes()]);
     }
 
     #[test]

@@ -14,18 +14,9 @@ fn run(args: &str) -> serde_json::Value {
 }
 
 fn hard(args: &str) -> serde_json::Value {
-    let all = [
-        "acked",
-        "failed",
-        "timed_out",
-        "repeated",
-        "after_end",
-        "handed_off",
-        "resets_done",
-    ];
-    with_all(&all, 0.7, |seconds| {
-        run(&format!("{HARD} --seconds {seconds} {args}"))
-    })
+    let all =
+        ["acked", "failed", "timed_out", "repeated", "after_end", "handed_off", "resets_done"];
+    with_all(&all, 0.7, |seconds| run(&format!("{HARD} --seconds {seconds} {args}")))
 }
 
 #[test]
@@ -55,9 +46,8 @@ fn chosen_roots_shuffled_in_batches() {
 #[test]
 fn one_thread_one_edge_and_nothing_but_acks() {
     let none = "--fail-rate 0 --timeout-rate 0 --duplicate-rate 0 --late-rate 0 --handoff-rate 0";
-    let report = run(&format!(
-        "{none} --threads 1 --edges 1 --in-flight 1 --seconds 0.2 --timeout 10s"
-    ));
+    let report =
+        run(&format!("{none} --threads 1 --edges 1 --in-flight 1 --seconds 0.2 --timeout 10s"));
     assert_eq!(count(&report, "acked"), count(&report, "issued"));
     assert_eq!(count(&report, "refused"), 0);
 }
@@ -66,10 +56,7 @@ fn one_thread_one_edge_and_nothing_but_acks() {
 fn one_edge_that_comes_before_its_init() {
     let report =
         run("--threads 2 --edges 1 --ids chosen --early-rate 0.5 --in-flight 1000 --seconds 0.2");
-    assert!(
-        count(&report, "acked") > count(&report, "completed"),
-        "inits complete roots too"
-    );
+    assert!(count(&report, "acked") > count(&report, "completed"), "inits complete roots too");
 }
 
 #[test]
@@ -105,10 +92,7 @@ fn the_help_has_examples() {
     let asked = stress(&["--help"]);
     assert_eq!(asked.status.code(), Some(0));
     let help = String::from_utf8_lossy(&asked.stdout).into_owned();
-    assert!(
-        help.contains("wordcount") && help.contains("Examples:"),
-        "{help}"
-    );
+    assert!(help.contains("wordcount") && help.contains("Examples:"), "{help}");
     refused("nonsense", &[("", "--help")]);
 }
 
@@ -121,11 +105,7 @@ fn without_a_scenario_all_are_run() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(tour.stderr.take().unwrap()).lines();
-    assert!(lines
-        .next()
-        .unwrap()
-        .unwrap()
-        .contains("--help has them all"));
+    assert!(lines.next().unwrap().unwrap().contains("--help has them all"));
     assert!(lines.next().unwrap().unwrap().contains("cycle 0, run 1 of"));
     tour.kill().unwrap();
     tour.wait().unwrap();
@@ -139,7 +119,5 @@ fn a_check_that_fails_fails_the_run() {
                 --interval 10us --allowance 0s --in-flight 1000";
     let json = failing(args, "none_late", "none_early");
     assert_eq!(json["passed"], false);
-    assert!(json["violations"]
-        .to_string()
-        .contains("later than promised"));
+    assert!(json["violations"].to_string().contains("later than promised"));
 }

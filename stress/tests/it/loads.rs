@@ -27,10 +27,7 @@ fn what_expires_at_once_stops_nobody() {
     assert!(count(&report, "foreground_during") >= 3000);
     let report = run(&format!("{common} --pollers 2 --budget 50"));
     let most = count(&report, "longest_poll_entries");
-    assert!(
-        count(&report, "expired") > 0 && (1..=65).contains(&most),
-        "{most}"
-    );
+    assert!(count(&report, "expired") > 0 && (1..=65).contains(&most), "{most}");
 }
 
 #[test]

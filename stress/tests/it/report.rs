@@ -8,17 +8,12 @@ use std::time::{Duration, Instant};
 #[test]
 fn the_page_has_everything_in_it() {
     let folder = tempfile::tempdir().unwrap();
-    let (page, json) = (
-        folder.path().join("run.html"),
-        folder.path().join("run.json"),
-    );
+    let (page, json) = (folder.path().join("run.html"), folder.path().join("run.json"));
     let (page_name, json_name) = (page.to_str().unwrap(), json.to_str().unwrap());
     let args = format!("ack --seconds 1.2 --allowance 20s --report {page_name} --json {json_name}");
     let output = stress(&args.split(' ').collect::<Vec<_>>());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(String::from_utf8_lossy(&output.stdout)
-        .trim_end()
-        .ends_with("PASSED"));
+    assert!(String::from_utf8_lossy(&output.stdout).trim_end().ends_with("PASSED"));
     let html = std::fs::read_to_string(&page).unwrap();
     for part in [
         "<!DOCTYPE html>",
@@ -34,20 +29,13 @@ fn the_page_has_everything_in_it() {
     assert!(html.matches("<svg ").count() >= 4);
     // Nothing is fetched: the only address is the name of a namespace.
     let addresses = html.matches("http").count();
-    assert_eq!(
-        addresses,
-        html.matches("http://www.w3.org/2000/svg").count()
-    );
+    assert_eq!(addresses, html.matches("http://www.w3.org/2000/svg").count());
     assert!(!html.contains("<script") && !html.contains("<link"));
     let object: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
     let series = object["series"].as_array().unwrap();
     assert!(series.len() >= 3, "{series:?}");
-    assert!(series
-        .iter()
-        .any(|sample| sample["per_s"].as_f64() > Some(0.0)));
-    assert!(series
-        .iter()
-        .all(|sample| sample["resident"].as_u64() > Some(0)));
+    assert!(series.iter().any(|sample| sample["per_s"].as_f64() > Some(0.0)));
+    assert!(series.iter().all(|sample| sample["resident"].as_u64() > Some(0)));
     for key in ["charts", "machine", "command"] {
         assert!(!object[key].is_null(), "{key}");
     }

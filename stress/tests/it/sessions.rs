@@ -7,13 +7,9 @@ fn run(args: &str) -> serde_json::Value {
 }
 
 fn rounds(args: &str) -> serde_json::Value {
-    let all = [
-        "inserted", "renewed", "touched", "gone", "removed", "expired",
-    ];
+    let all = ["inserted", "renewed", "touched", "gone", "removed", "expired"];
     let report = with_all(&all, 0.5, |seconds| {
-        run(&format!(
-            "--seconds {seconds} --keys 512 --threads 3 --allowance 20s {args}"
-        ))
+        run(&format!("--seconds {seconds} --keys 512 --threads 3 --allowance 20s {args}"))
     });
     let ends = count(&report, "removed") + count(&report, "expired");
     assert_eq!(count(&report, "inserted"), ends);
@@ -115,10 +111,7 @@ fn options_that_make_no_sense_are_refused() {
             ("--removes 1", "nothing to remove"),
             ("--contended --threads 1", "nobody meets alone"),
             ("--tracker --strings", "cannot be used with"),
-            (
-                "--tracker --simulated --pollers 0",
-                "reaper does not notice",
-            ),
+            ("--tracker --simulated --pollers 0", "reaper does not notice"),
             ("--peer zookeeper", "--contended"),
             ("--keys 0", "keys"),
             ("--longest 0", "longest"),
@@ -132,7 +125,5 @@ fn a_check_that_fails_fails_the_run() {
     // No thread is punctual to 10 microseconds thousands of times.
     let args = "sessions --seconds 0.3 --interval 10us --allowance 0s";
     let json = failing(args, "none_late", "none_early");
-    assert!(json["violations"]
-        .to_string()
-        .contains("later than promised"));
+    assert!(json["violations"].to_string().contains("later than promised"));
 }

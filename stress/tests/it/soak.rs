@@ -8,10 +8,7 @@ const QUICK: &str = "soak --each 50ms --only ttl --also ack\u{a0}--seconds\u{a0}
 
 fn soak(args: &str, log: &Path) -> (Option<i32>, serde_json::Value) {
     let log = log.to_str().unwrap();
-    let mut all: Vec<String> = QUICK
-        .split(' ')
-        .map(|arg| arg.replace('\u{a0}', " "))
-        .collect();
+    let mut all: Vec<String> = QUICK.split(' ').map(|arg| arg.replace('\u{a0}', " ")).collect();
     all.extend(args.split(' ').map(|arg| arg.replace('\u{a0}', " ")));
     all.extend(["--log", log, "--json"].map(String::from));
     let output = stress(&all);
@@ -23,9 +20,7 @@ fn soak(args: &str, log: &Path) -> (Option<i32>, serde_json::Value) {
 
 fn lines(log: &Path) -> Vec<serde_json::Value> {
     let text = std::fs::read_to_string(log).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
@@ -52,18 +47,11 @@ fn it_runs_and_goes_on_where_it_was() {
     let places: Vec<_> = all
         .iter()
         .filter(|line| line["kind"] == "run")
-        .map(|line| {
-            (
-                line["cycle"].as_u64().unwrap(),
-                line["place"].as_u64().unwrap(),
-            )
-        })
+        .map(|line| (line["cycle"].as_u64().unwrap(), line["place"].as_u64().unwrap()))
         .collect();
     assert_eq!(places, [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]);
-    let seeds: std::collections::HashSet<_> = all
-        .iter()
-        .map(|line| line["arguments"].to_string())
-        .collect();
+    let seeds: std::collections::HashSet<_> =
+        all.iter().map(|line| line["arguments"].to_string()).collect();
     assert!(seeds.len() > 4, "seeds change: {seeds:?}");
 
     // Its time is over: nothing more is run.
@@ -78,22 +66,13 @@ fn it_fails_if_a_run_fails_and_remembers_that() {
     // No thread is punctual to 10 microseconds thousands of times.
     let args = "--minutes 10 --also ack --seconds 0.2 --timeout-rate 1 --fail-rate 0 --duplicate-rate 0 --timeout 10ms \
                 --interval 10us --allowance 0s --in-flight 1000";
-    let args = args
-        .replacen("--also ", "--also|", 1)
-        .replace(' ', "\u{a0}");
-    let args = args
-        .replace("--minutes\u{a0}10\u{a0}", "--minutes 10 ")
-        .replace('|', " ");
+    let args = args.replacen("--also ", "--also|", 1).replace(' ', "\u{a0}");
+    let args = args.replace("--minutes\u{a0}10\u{a0}", "--minutes 10 ").replace('|', " ");
     let (code, report) = soak(&format!("{args} --cycles 1"), &log);
     assert_eq!(code, Some(1), "{report}");
     assert_eq!(report["checks"]["runs_pass"], false);
-    assert_eq!(
-        (count(&report, "runs"), count(&report, "runs_failed")),
-        (4, 1)
-    );
-    assert!(report["violations"]
-        .to_string()
-        .contains("later than promised"));
+    assert_eq!((count(&report, "runs"), count(&report, "runs_failed")), (4, 1));
+    assert!(report["violations"].to_string().contains("later than promised"));
     // Nothing is run any more, and it has failed all the same.
     let (code, report) = soak(&format!("{args} --cycles 1"), &log);
     assert_eq!((code, count(&report, "runs_failed")), (Some(1), 1));
@@ -120,15 +99,7 @@ fn ctrl_c_ends_it_with_its_report() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("soak.jsonl");
     let soak = Command::new(env!("CARGO_BIN_EXE_stress"))
-        .args([
-            "soak",
-            "--hours",
-            "1",
-            "--also",
-            "ack --seconds 0.05",
-            "--json",
-            "--log",
-        ])
+        .args(["soak", "--hours", "1", "--also", "ack --seconds 0.05", "--json", "--log"])
         .arg(&log)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -136,28 +107,16 @@ fn ctrl_c_ends_it_with_its_report() {
         .unwrap();
     let began = std::time::Instant::now();
     // It runs: there is a line of a run.
-    while std::fs::read_to_string(&log)
-        .unwrap_or_default()
-        .lines()
-        .count()
-        < 2
-    {
+    while std::fs::read_to_string(&log).unwrap_or_default().lines().count() < 2 {
         assert!(began.elapsed().as_secs() < 60, "nothing is run");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     let pid = soak.id().to_string();
-    assert!(Command::new("kill")
-        .args(["-INT", &pid])
-        .status()
-        .unwrap()
-        .success());
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let output = soak.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{text}");
     let report: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert!(
-        report["notes"].to_string().contains("ended by Ctrl-C"),
-        "{report}"
-    );
+    assert!(report["notes"].to_string().contains("ended by Ctrl-C"), "{report}");
     assert_eq!(count(&report, "runs") > 0, report["passed"] == true);
 }

@@ -22,9 +22,7 @@ fn every_row_agrees_with_the_model() {
             squeeze(row)
         ));
         assert_eq!(count(&report, "inserted"), count(&report, "ended"), "{row}");
-        expired += report["latency"]["expiry_lateness"]["count"]
-            .as_u64()
-            .unwrap();
+        expired += report["latency"]["expiry_lateness"]["count"].as_u64().unwrap();
     }
     assert!(expired > 10_000, "{expired}");
 }
@@ -32,10 +30,7 @@ fn every_row_agrees_with_the_model() {
 /// One that makes the row's first time to live pass ten times in 5000 requests.
 fn squeeze(row: &str) -> f64 {
     let table = include_str!("../../data/cache-ttl-mix.csv");
-    let line = table
-        .lines()
-        .find(|line| line.split(',').next() == Some(row))
-        .unwrap();
+    let line = table.lines().find(|line| line.split(',').next() == Some(row)).unwrap();
     let fields: Vec<_> = line.split(',').collect();
     let seconds: f64 = fields[5].split(':').next().unwrap().parse().unwrap();
     let rate: f64 = fields[1].parse().unwrap();
@@ -45,9 +40,8 @@ fn squeeze(row: &str) -> f64 {
 #[test]
 fn every_row_in_real_time() {
     for row in names() {
-        let report = run(&format!(
-            "--row {row} --seconds 0.05 --memory 8 --allowance 20s --threads 3"
-        ));
+        let report =
+            run(&format!("--row {row} --seconds 0.05 --memory 8 --allowance 20s --threads 3"));
         assert!(count(&report, "requests") > 0, "{row}");
         let ends = ["expired", "removed", "replaced", "closed"];
         let ends: u64 = ends.iter().map(|end| count(&report, end)).sum();
@@ -58,9 +52,7 @@ fn every_row_in_real_time() {
 #[test]
 fn values_end_in_all_ways() {
     with_all(&["expired", "removed", "replaced"], 0.7, |seconds| {
-        run(&format!(
-            "--seconds {seconds} --keys 2000 --squeeze 2000 --allowance 20s"
-        ))
+        run(&format!("--seconds {seconds} --keys 2000 --squeeze 2000 --allowance 20s"))
     });
     let report = run("--simulated --integers --no-fill --requests 50000 --keys 500");
     assert_eq!(count(&report, "fills"), 0);
@@ -91,11 +83,7 @@ fn a_table_of_ones_own() {
         &[],
         "mix.csv, line 3, column ttl_seconds_share: \"five\" should be a number of seconds",
     );
-    refused(
-        format!("{header}\n{row}\n"),
-        &["--row", "7"],
-        "has no cluster 7; it has mine",
-    );
+    refused(format!("{header}\n{row}\n"), &["--row", "7"], "has no cluster 7; it has mine");
     refused(format!("{header}\n"), &[], "it has no rows");
     refused(
         header.replace("zipf_alpha", "alpha") + "\n" + row + "\n",
@@ -103,10 +91,7 @@ fn a_table_of_ones_own() {
         "line 1, column zipf_alpha: the table has no such column",
     );
     let none = folder.path().join("none.csv");
-    error(
-        &stress(&["ttl", "--mix", none.to_str().unwrap()]),
-        "cannot read",
-    );
+    error(&stress(&["ttl", "--mix", none.to_str().unwrap()]), "cannot read");
 }
 
 #[test]

@@ -7,11 +7,8 @@ use std::path::Path;
 fn corpus() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &[u8]| std::fs::write(dir.path().join(name), text).unwrap();
-    let lines = |n: usize| {
-        (0..n)
-            .map(|i| format!("line number {i} of {n}\r\n"))
-            .collect::<String>()
-    };
+    let lines =
+        |n: usize| (0..n).map(|i| format!("line number {i} of {n}\r\n")).collect::<String>();
     write("a.txt", lines(1000).as_bytes());
     write("b.rs", format!("\n\n{}", lines(1990)).as_bytes());
     std::fs::create_dir(dir.path().join("sub")).unwrap();
@@ -29,23 +26,13 @@ fn run(path: &Path, args: &str) -> serde_json::Value {
 #[test]
 fn without_faults_counts_are_exact() {
     let dir = corpus();
-    for args in [
-        "",
-        "--threads 1 --max-pending 1",
-        "--spouts 3 --threads 3 --interval 1ms",
-    ] {
+    for args in ["", "--threads 1 --max-pending 1", "--spouts 3 --threads 3 --interval 1ms"] {
         let report = run(dir.path(), args);
         assert_eq!(report["checks"]["counts_exact"], true);
         assert_eq!(count(&report, "lines"), 1000 + 1992 + 8);
         assert_eq!(count(&report, "words_in_files"), 5 * 2990 + 3);
         assert_eq!(count(&report, "words_counted"), 5 * 2990 + 3);
-        assert_eq!(
-            (
-                count(&report, "files_read"),
-                count(&report, "files_skipped")
-            ),
-            (4, 2)
-        );
+        assert_eq!((count(&report, "files_read"), count(&report, "files_skipped")), (4, 2));
         assert_eq!(count(&report, "replays"), 0);
     }
 }
@@ -59,20 +46,12 @@ fn with_every_fault_every_surplus_is_explained() {
     for fault in ["drop", "fail", "duplicate", "late", "stall"] {
         assert!(count(&report, &format!("fault_{fault}")) > 0, "{fault}");
     }
-    for more_than_none in [
-        "replays",
-        "failed",
-        "timed_out",
-        "words_duplicated",
-        "refused_as_late",
-    ] {
+    for more_than_none in ["replays", "failed", "timed_out", "words_duplicated", "refused_as_late"]
+    {
         assert!(count(&report, more_than_none) > 0, "{more_than_none}");
     }
     let surplus = count(&report, "words_of_failed_attempts") + count(&report, "words_duplicated");
-    assert_eq!(
-        count(&report, "words_counted"),
-        count(&report, "words_in_files") + surplus
-    );
+    assert_eq!(count(&report, "words_counted"), count(&report, "words_in_files") + surplus);
 }
 
 #[test]
@@ -91,10 +70,7 @@ fn the_same_seed_hits_the_same_tuples() {
     let dir = corpus();
     // Fails only: nothing depends on time, but how many siblings of a failed word were counted.
     let faults = |seed| {
-        let report = run(
-            dir.path(),
-            &format!("--fail 0.05 --seed {seed} --threads 1"),
-        );
+        let report = run(dir.path(), &format!("--fail 0.05 --seed {seed} --threads 1"));
         (count(&report, "failed"), count(&report, "most_attempts"))
     };
     assert_eq!(faults(5), faults(5));
@@ -105,10 +81,7 @@ fn the_same_seed_hits_the_same_tuples() {
 fn a_single_file_is_fine() {
     let dir = corpus();
     let report = run(&dir.path().join("a.txt"), "");
-    assert_eq!(
-        (count(&report, "files_read"), count(&report, "lines")),
-        (1, 1000)
-    );
+    assert_eq!((count(&report, "files_read"), count(&report, "lines")), (1, 1000));
 }
 
 #[test]
@@ -168,13 +141,7 @@ fn unreadable_files_are_skipped_and_an_unreadable_path_is_an_error() {
     unusable(&secret, "cannot read");
     std::fs::write(dir.path().join("open"), "y\n").unwrap();
     let report = run(dir.path(), "");
-    assert_eq!(
-        (
-            count(&report, "files_read"),
-            count(&report, "files_skipped")
-        ),
-        (1, 1)
-    );
+    assert_eq!((count(&report, "files_read"), count(&report, "files_skipped")), (1, 1));
     assert!(report["notes"].to_string().contains("ermission denied"));
 }
 

@@ -13,11 +13,7 @@ pub struct Census {
 
 impl Census {
     pub const fn zero() -> Self {
-        Census {
-            made: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
-            twice: AtomicU64::new(0),
-        }
+        Census { made: AtomicU64::new(0), dropped: AtomicU64::new(0), twice: AtomicU64::new(0) }
     }
 
     pub fn new() -> Arc<Self> {
@@ -63,11 +59,7 @@ impl Counted {
 
     pub fn of(census: &Arc<Census>, id: u64) -> Self {
         census.begin();
-        Counted {
-            state: AtomicU64::new(ALIVE),
-            id,
-            census: census.clone(),
-        }
+        Counted { state: AtomicU64::new(ALIVE), id, census: census.clone() }
     }
 
     pub fn id(&self) -> u64 {

@@ -175,11 +175,7 @@ fn one_map<K: Part, V: Part>(census: &Arc<Census>, reaper: bool, flushes: bool, 
         .capacity(500)
         .shards(2)
         .clock(clock.clone());
-    let map = if reaper {
-        builder.build()
-    } else {
-        builder.build_manual()
-    };
+    let map = if reaper { builder.build() } else { builder.build_manual() };
     let map = map.unwrap();
     let settle = || {
         if flushes {
@@ -279,10 +275,7 @@ fn one_map<K: Part, V: Part>(census: &Arc<Census>, reaper: bool, flushes: bool, 
             (0..1000).all(|id| id == 30 || map.insert(k(id), v(id)).is_ok()) || map.len() == 500
         );
         if map.len() == 500 {
-            assert_eq!(
-                map.insert(k(2000), v(1)).err().unwrap().error,
-                StoreError::Full
-            );
+            assert_eq!(map.insert(k(2000), v(1)).err().unwrap().error, StoreError::Full);
         }
     });
     let kept = calm(|| {
@@ -344,12 +337,7 @@ fn panicking() {
 fn by_many<K: Part, V: Part>() {
     let _alone = ALONE.lock().unwrap_or_else(|error| error.into_inner());
     let census = Census::new();
-    let map = ExpiringMap::builder()
-        .time_to_live(2 * MS)
-        .interval(MS)
-        .shards(2)
-        .build()
-        .unwrap();
+    let map = ExpiringMap::builder().time_to_live(2 * MS).interval(MS).shards(2).build().unwrap();
     thread::scope(|scope| {
         for thread in 0..3_u64 {
             let (map, census) = (&map, &census);
@@ -409,9 +397,7 @@ fn expired_keys_outlive_their_queue() {
         let (census, clock) = (Census::new(), ManualClock::new());
         let builder = ExpiryQueue::builder().interval(SECOND).clock(clock.clone());
         let (queue, receiver) = if by_channel {
-            let (queue, receiver) = builder
-                .build_manual_with_channel(10, WhenFull::Spill)
-                .unwrap();
+            let (queue, receiver) = builder.build_manual_with_channel(10, WhenFull::Spill).unwrap();
             (queue, Some(receiver))
         } else {
             (builder.build().unwrap(), None)
@@ -496,14 +482,9 @@ fn keys_of_queues() {
 #[test]
 fn keys_of_an_idle_queue() {
     let census = Census::new();
-    let queue = ExpiryQueue::builder()
-        .interval(MS)
-        .build_with_handler(|_: &Counted| ())
-        .unwrap();
+    let queue = ExpiryQueue::builder().interval(MS).build_with_handler(|_: &Counted| ()).unwrap();
     for id in 0..100 {
-        queue
-            .update(Counted::of(&census, id), 100 * SECOND)
-            .unwrap();
+        queue.update(Counted::of(&census, id), 100 * SECOND).unwrap();
         queue.remove(&Counted::of(&census, id));
     }
     wait_for("they are dropped", || census.left() == 0);

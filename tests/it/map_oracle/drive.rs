@@ -99,9 +99,7 @@ impl Hasher for FewHasher {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        self.0 = self
-            .0
-            .wrapping_add(bytes.iter().map(|&byte| u64::from(byte)).sum::<u64>());
+        self.0 = self.0.wrapping_add(bytes.iter().map(|&byte| u64::from(byte)).sum::<u64>());
     }
 }
 
@@ -121,10 +119,7 @@ impl Entered {
 }
 
 fn round_up(time: u64) -> u64 {
-    (0..)
-        .map(|n| time + n)
-        .find(|time| time % INTERVAL == 0)
-        .unwrap()
+    (0..).map(|n| time + n).find(|time| time % INTERVAL == 0).unwrap()
 }
 
 type Told = Arc<Mutex<Vec<(String, u64, Cause)>>>;
@@ -146,13 +141,12 @@ impl Run {
         let clock = ManualClock::new();
         let told = Told::default();
         let listener = told.clone();
-        let mut builder = ExpiringMap::builder()
-            .interval(ms(INTERVAL))
-            .clock(clock.clone())
-            .shards(2)
-            .on_end(move |key: &String, value: &u64, cause| {
-                listener.lock().unwrap().push((key.clone(), *value, cause));
-            });
+        let mut builder =
+            ExpiringMap::builder().interval(ms(INTERVAL)).clock(clock.clone()).shards(2).on_end(
+                move |key: &String, value: &u64, cause| {
+                    listener.lock().unwrap().push((key.clone(), *value, cause));
+                },
+            );
         if let Some(live) = live {
             builder = builder.time_to_live(ms(live));
         }
@@ -179,20 +173,11 @@ impl Run {
 
     fn enter(&mut self, key: &str, value: u64, live: Option<u64>, idle: Option<u64>) {
         let after = |time: Option<u64>| time.map_or(u64::MAX, |time| round_up(self.now + time));
-        let entered = Entered {
-            value,
-            bound: after(live),
-            idle,
-            unused_until: after(idle),
-        };
+        let entered = Entered { value, bound: after(live), idle, unused_until: after(idle) };
         let old = self.entries.insert(key.to_string(), entered);
         if let Some(old) = old {
             let over = old.end() <= self.now;
-            let cause = if over {
-                Cause::Expired
-            } else {
-                Cause::Replaced
-            };
+            let cause = if over { Cause::Expired } else { Cause::Replaced };
             self.ended.push((key.to_string(), old.value, cause));
         }
     }
@@ -204,10 +189,7 @@ impl Run {
 
     fn living(&self, key: &str) -> Option<Entered> {
         let now = self.now;
-        self.entries
-            .get(key)
-            .copied()
-            .filter(|entered| now < entered.end())
+        self.entries.get(key).copied().filter(|entered| now < entered.end())
     }
 
     fn uses(&mut self, key: &str) {
@@ -344,11 +326,8 @@ impl Run {
                 }
             }
             Op::Iterate => {
-                let mut got: Vec<(String, u64)> = self
-                    .map
-                    .iter()
-                    .map(|entry| (entry.key().clone(), *entry))
-                    .collect();
+                let mut got: Vec<(String, u64)> =
+                    self.map.iter().map(|entry| (entry.key().clone(), *entry)).collect();
                 got.sort();
                 let due: Vec<(String, u64)> = self
                     .entries
@@ -370,10 +349,7 @@ impl Run {
                     self.leave(key, Cause::Expired);
                 }
                 if !more {
-                    let left = self
-                        .entries
-                        .values()
-                        .find(|entered| entered.end() <= self.now);
+                    let left = self.entries.values().find(|entered| entered.end() <= self.now);
                     prop_assert_eq!(left, None);
                 }
             }
@@ -408,14 +384,7 @@ impl Run {
             Meanwhile::Remove => {
                 let removed = map.remove(key).is_some();
                 if self.entries.contains_key(key) {
-                    self.leave(
-                        key,
-                        if removed {
-                            Cause::Removed
-                        } else {
-                            Cause::Expired
-                        },
-                    );
+                    self.leave(key, if removed { Cause::Removed } else { Cause::Expired });
                 }
             }
             Meanwhile::Touch => {
@@ -453,10 +422,7 @@ impl Run {
             }
             (Entry::Vacant(entry), _) => {
                 prop_assert_eq!(before, None);
-                let got = entry
-                    .insert(value)
-                    .map(|entry| *entry)
-                    .map_err(|refused| refused.error);
+                let got = entry.insert(value).map(|entry| *entry).map_err(|refused| refused.error);
                 if now.is_some() {
                     prop_assert_eq!(got, Err(StoreError::Changed));
                     self.uses(key);

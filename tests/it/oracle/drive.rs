@@ -171,9 +171,8 @@ impl Run {
             Some(capacity) => builder.capacity(capacity),
             None => builder,
         };
-        let tracker = builder
-            .build_manual()
-            .map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let tracker =
+            builder.build_manual().map_err(|error| TestCaseError::fail(error.to_string()))?;
         prop_assert_eq!(tracker.interval(), setup.interval);
         Ok(Run {
             setup: setup.clone(),
@@ -341,8 +340,7 @@ impl Run {
                 let expected: Vec<Result<(), AckError>> = items
                     .iter()
                     .map(|&(id, xor, owner)| {
-                        self.model
-                            .init(id, xor, owner, Timeout::Default, &mut ended)
+                        self.model.init(id, xor, owner, Timeout::Default, &mut ended)
                     })
                     .collect();
                 let mut got = Vec::new();
@@ -459,10 +457,8 @@ impl Run {
 
     /// Items of one kind, in one batch.
     fn acks(&mut self, items: &[(RootId, u64)], ended: &mut Vec<Ended>) -> Check {
-        let expected: Vec<_> = items
-            .iter()
-            .map(|&(root, xor)| self.model.ack(root, xor, ended))
-            .collect();
+        let expected: Vec<_> =
+            items.iter().map(|&(root, xor)| self.model.ack(root, xor, ended)).collect();
         let mut got = Vec::new();
         let (mut issued, mut chosen) = (Vec::new(), Vec::new());
         for &(root, xor) in items {
@@ -485,16 +481,12 @@ impl Run {
     }
 
     fn drain(&mut self, batch: bool, ended: &mut Vec<Ended>) -> Check {
-        let mut items: Vec<(RootId, u64)> = self
-            .model
-            .in_flight()
-            .map(|(root, _, entry)| (root, entry.xor))
-            .collect();
+        let mut items: Vec<(RootId, u64)> =
+            self.model.in_flight().map(|(root, _, entry)| (root, entry.xor)).collect();
         items.sort_unstable();
         if batch {
-            let (chosen, issued): (Vec<_>, Vec<_>) = items
-                .into_iter()
-                .partition(|(root, _)| matches!(root, RootId::Chosen(_)));
+            let (chosen, issued): (Vec<_>, Vec<_>) =
+                items.into_iter().partition(|(root, _)| matches!(root, RootId::Chosen(_)));
             self.acks(&issued, ended)?;
             return self.acks(&chosen, ended);
         }
@@ -509,9 +501,9 @@ impl Run {
         let interval = self.setup.interval.as_nanos() as u64;
         let to = match by {
             Move::Nanos(by) => self.reading.saturating_add(by),
-            Move::Ticks(parts) => self
-                .reading
-                .saturating_add((interval / 1000).saturating_mul(parts)),
+            Move::Ticks(parts) => {
+                self.reading.saturating_add((interval / 1000).saturating_mul(parts))
+            }
             Move::Years(years) => self.reading.saturating_add(years * YEAR),
             Move::Due(before) => match self.model.next_due() {
                 None => self.reading,
@@ -521,17 +513,16 @@ impl Run {
                 }
             },
             Move::Back(by) => self.reading.saturating_sub(by),
-            Move::BackTicks(parts) => self
-                .reading
-                .saturating_sub((interval / 1000).saturating_mul(parts)),
+            Move::BackTicks(parts) => {
+                self.reading.saturating_sub((interval / 1000).saturating_mul(parts))
+            }
         };
         if to > LAST {
             return;
         }
         self.reading = to;
         self.clock.set(to);
-        self.model
-            .set_clock(Time::from(to) - Time::from(self.setup.start));
+        self.model.set_clock(Time::from(to) - Time::from(self.setup.start));
     }
 
     /// One call. Whether there is more to do.
@@ -547,19 +538,13 @@ impl Run {
             };
             let ended = self
                 .model
-                .timed_out(
-                    outcome.root,
-                    due.as_nanos() as Time,
-                    seen.as_nanos() as Time,
-                )
+                .timed_out(outcome.root, due.as_nanos() as Time, seen.as_nanos() as Time)
                 .map_err(TestCaseError::fail)?;
             prop_assert_eq!(outcome.owner, ended.owner);
             self.latency(outcome, &ended)?;
         }
         let expired = self.tracker.metrics().total.early_expired;
-        self.model
-            .polled(!polled.more, expired)
-            .map_err(TestCaseError::fail)?;
+        self.model.polled(!polled.more, expired).map_err(TestCaseError::fail)?;
         if !polled.more {
             // It may wake up for nothing, but never too late for something.
             let due = self.model.next_certain();
@@ -607,9 +592,7 @@ impl Run {
         ended.sort_by_key(|ended| ended.root);
         let story = |root: RootId, owner, reason| (root, owner, reason);
         prop_assert_eq!(
-            told.iter()
-                .map(|told| story(told.root, told.owner, told.reason))
-                .collect::<Vec<_>>(),
+            told.iter().map(|told| story(told.root, told.owner, told.reason)).collect::<Vec<_>>(),
             ended
                 .iter()
                 .map(|ended| story(ended.root, ended.owner, ended.reason))
@@ -646,12 +629,7 @@ impl Run {
         let lived = self.model.now - born;
         if backwards == self.model.backwards && lived < range {
             let latency = latency.as_nanos() as i128;
-            prop_assert!(
-                (latency - lived).abs() <= step,
-                "{:?} lived for {} ns",
-                outcome,
-                lived
-            );
+            prop_assert!((latency - lived).abs() <= step, "{:?} lived for {} ns", outcome, lived);
         }
         Ok(())
     }
@@ -668,10 +646,7 @@ impl Run {
         prop_assert_eq!(total.duplicate, counts.duplicate);
         prop_assert_eq!(total.early_held, counts.early_held);
         prop_assert_eq!(total.early_merged, counts.early_merged);
-        prop_assert_eq!(
-            total.early_expired,
-            counts.early_expired + self.model.limbo_gone
-        );
+        prop_assert_eq!(total.early_expired, counts.early_expired + self.model.limbo_gone);
         prop_assert_eq!(total.early_refused, counts.early_refused);
         prop_assert_eq!(total.cancelled, 0);
         prop_assert_eq!(metrics.lateness.total(), counts.expired);
@@ -692,11 +667,8 @@ impl Run {
     }
 
     fn look_in_flight(&self) -> Check {
-        let live: HashMap<RootId, (u64, &Entry)> = self
-            .model
-            .in_flight()
-            .map(|(root, owner, entry)| (root, (owner, entry)))
-            .collect();
+        let live: HashMap<RootId, (u64, &Entry)> =
+            self.model.in_flight().map(|(root, owner, entry)| (root, (owner, entry))).collect();
         let all = self.tracker.oldest(usize::MAX);
         prop_assert_eq!(all.len(), live.len());
         let (step, range) = self.scale();
@@ -725,18 +697,11 @@ impl Run {
         }
         prop_assert!(all.windows(2).all(|two| two[0].age >= two[1].age));
         for owner in 0..OWNERS {
-            let mut owned: Vec<RootId> = self
-                .tracker
-                .owned_by(owner)
-                .iter()
-                .map(|root| root.root)
-                .collect();
+            let mut owned: Vec<RootId> =
+                self.tracker.owned_by(owner).iter().map(|root| root.root).collect();
             owned.sort_unstable();
-            let mut expected: Vec<RootId> = live
-                .iter()
-                .filter(|(_, (of, _))| *of == owner)
-                .map(|(&root, _)| root)
-                .collect();
+            let mut expected: Vec<RootId> =
+                live.iter().filter(|(_, (of, _))| *of == owner).map(|(&root, _)| root).collect();
             expected.sort_unstable();
             prop_assert_eq!(owned, expected);
         }
@@ -747,21 +712,13 @@ impl Run {
                 |roots: &[expiry::InFlight]| roots.iter().map(|root| root.age).collect::<Vec<_>>();
             prop_assert_eq!(ages(&some), ages(&all[..some.len()]));
         }
-        let bounds: Vec<Duration> = [1u32, 1000, 1_000_000]
-            .iter()
-            .map(|&n| Duration::from_micros(1) * n)
-            .collect();
+        let bounds: Vec<Duration> =
+            [1u32, 1000, 1_000_000].iter().map(|&n| Duration::from_micros(1) * n).collect();
         let counts = self.tracker.counts_by_age(&bounds);
         for at in 0..=bounds.len() {
-            let from = if at == 0 {
-                Duration::ZERO
-            } else {
-                bounds[at - 1]
-            };
+            let from = if at == 0 { Duration::ZERO } else { bounds[at - 1] };
             let below = |age: Duration| bounds.get(at).map_or(true, |&bound| age < bound);
-            let expected = all
-                .iter()
-                .filter(|root| root.age >= from && below(root.age));
+            let expected = all.iter().filter(|root| root.age >= from && below(root.age));
             prop_assert_eq!(counts[at], expected.count() as u64);
         }
         Ok(())
@@ -771,19 +728,12 @@ impl Run {
     pub fn finish(mut self) -> Check {
         self.settle(usize::MAX)?;
         self.look()?;
-        let expected: HashMap<RootId, u64> = self
-            .model
-            .in_flight()
-            .map(|(root, owner, _)| (root, owner))
-            .collect();
+        let expected: HashMap<RootId, u64> =
+            self.model.in_flight().map(|(root, owner, _)| (root, owner)).collect();
         let fate = self.setup.end;
         let returned = self.tracker.shutdown(fate);
         let told = std::mem::take(&mut *self.told.lock().unwrap());
-        let (list, none) = if fate == Fate::Return {
-            (returned, told)
-        } else {
-            (told, returned)
-        };
+        let (list, none) = if fate == Fate::Return { (returned, told) } else { (told, returned) };
         prop_assert!(none.is_empty());
         prop_assert_eq!(list.len(), expected.len());
         let mut seen = std::collections::HashSet::new();

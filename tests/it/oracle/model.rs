@@ -132,12 +132,10 @@ impl Model {
 
     /// Roots in flight.
     pub fn in_flight(&self) -> impl Iterator<Item = (RootId, u64, &Entry)> {
-        self.entries
-            .iter()
-            .filter_map(|(&root, entry)| match entry.phase {
-                Phase::Live { owner } => Some((root, owner, entry)),
-                Phase::Early { .. } => None,
-            })
+        self.entries.iter().filter_map(|(&root, entry)| match entry.phase {
+            Phase::Live { owner } => Some((root, owner, entry)),
+            Phase::Early { .. } => None,
+        })
     }
 
     fn held(&self) -> u64 {
@@ -145,9 +143,7 @@ impl Model {
     }
 
     fn is_full(&self) -> bool {
-        self.limits
-            .capacity
-            .is_some_and(|capacity| self.live() >= capacity as u64)
+        self.limits.capacity.is_some_and(|capacity| self.live() >= capacity as u64)
     }
 
     pub fn set_clock(&mut self, now: Time) {
@@ -200,12 +196,7 @@ impl Model {
             Reason::TimedOut { .. } => self.counts.expired += 1,
             _ => {}
         }
-        ended.push(Ended {
-            root,
-            owner,
-            reason,
-            born: entry.born,
-        });
+        ended.push(Ended { root, owner, reason, born: entry.born });
     }
 
     fn begin(
@@ -217,12 +208,8 @@ impl Model {
         ended: &mut Vec<Ended>,
     ) {
         self.counts.inserted += 1;
-        let entry = Entry {
-            phase: Phase::Live { owner },
-            xor,
-            window,
-            born: (self.now, self.backwards),
-        };
+        let entry =
+            Entry { phase: Phase::Live { owner }, xor, window, born: (self.now, self.backwards) };
         self.entries.insert(root, entry);
         if xor == 0 {
             self.end(root, Reason::Acked, ended);
@@ -376,11 +363,8 @@ impl Model {
     }
 
     pub fn fail_all(&mut self, owner: u64, ended: &mut Vec<Ended>) -> usize {
-        let owned: Vec<RootId> = self
-            .in_flight()
-            .filter(|&(_, of, _)| of == owner)
-            .map(|(root, ..)| root)
-            .collect();
+        let owned: Vec<RootId> =
+            self.in_flight().filter(|&(_, of, _)| of == owner).map(|(root, ..)| root).collect();
         for &root in &owned {
             self.end(root, Reason::Failed { by: None }, ended);
         }
@@ -389,9 +373,7 @@ impl Model {
 
     pub fn may_expire(&self, window: Window) -> bool {
         self.high >= window.must
-            || self.readings[window.from..]
-                .iter()
-                .any(|&reading| reading >= window.may)
+            || self.readings[window.from..].iter().any(|&reading| reading >= window.may)
     }
 
     pub fn must_expire(&self, window: Window) -> bool {
@@ -416,20 +398,13 @@ impl Model {
             ));
         }
         if due < window.may || due > window.must || due != self.rounded_up(due) {
-            return Err(format!(
-                "{root} was due at {due}, which is not in {window:?}"
-            ));
+            return Err(format!("{root} was due at {due}, which is not in {window:?}"));
         }
         if seen < due || (window.may == window.must && now == high && seen != now) {
-            return Err(format!(
-                "{root}, due at {due}, was seen at {seen}, now {now}"
-            ));
+            return Err(format!("{root}, due at {due}, was seen at {seen}, now {now}"));
         }
         let mut ended = Vec::new();
-        let reason = Reason::TimedOut {
-            due: Duration::ZERO,
-            seen: Duration::ZERO,
-        };
+        let reason = Reason::TimedOut { due: Duration::ZERO, seen: Duration::ZERO };
         self.end(root, reason, &mut ended);
         Ok(ended.remove(0))
     }
@@ -444,10 +419,7 @@ impl Model {
                     due.push(id);
                 }
                 (Phase::Live { .. }, _) if through && self.must_expire(window) => {
-                    return Err(format!(
-                        "{root} should have expired by {}: {window:?}",
-                        self.now
-                    ));
+                    return Err(format!("{root} should have expired by {}: {window:?}", self.now));
                 }
                 _ => {}
             }
@@ -460,8 +432,7 @@ impl Model {
         if through {
             let before = self.limbo.len();
             let now = self.now;
-            self.limbo
-                .retain(|_, entry| entry.window.is_none_or_later(now));
+            self.limbo.retain(|_, entry| entry.window.is_none_or_later(now));
             self.counts.early_expired += (before - self.limbo.len()) as u64;
         }
         let Some(gone) = early_expired.checked_sub(self.counts.early_expired) else {
@@ -494,11 +465,7 @@ impl Model {
     /// The first instant at which something must expire that has not.
     /// As [`next_due`](Self::next_due), of what is certainly there still: what is in limbo may have expired.
     pub fn next_certain(&self) -> Option<Time> {
-        self.entries
-            .values()
-            .filter_map(|entry| entry.window)
-            .map(|window| window.must)
-            .min()
+        self.entries.values().filter_map(|entry| entry.window).map(|window| window.must).min()
     }
 
     pub fn next_due(&self) -> Option<Time> {

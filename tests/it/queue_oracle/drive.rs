@@ -351,26 +351,15 @@ impl<K: Key> Run<K> {
 
     /// What a poll has returned, all of it unless there is more.
     fn polled(&mut self, expired: &[Expired<K>], more: bool) -> Found {
-        prop_assert!(expired
-            .windows(2)
-            .all(|two| two[0].expiry() <= two[1].expiry()));
+        prop_assert!(expired.windows(2).all(|two| two[0].expiry() <= two[1].expiry()));
         let now = self.tick();
         for one in expired {
             if self.lapsed.remove(&(one.key().clone(), one.expiry())) {
                 continue;
             }
             self.expired += 1;
-            let due = self
-                .live
-                .remove(one.key())
-                .map(|stay| stay.due)
-                .filter(|&due| due <= now);
-            prop_assert_eq!(
-                due.map(|due| self.time(due)),
-                Some(one.expiry()),
-                "{:?}",
-                one
-            );
+            let due = self.live.remove(one.key()).map(|stay| stay.due).filter(|&due| due <= now);
+            prop_assert_eq!(due.map(|due| self.time(due)), Some(one.expiry()), "{:?}", one);
             self.looks.extend(due);
         }
         prop_assert!(self.lapsed.is_empty(), "left: {:?}", self.lapsed);
@@ -405,9 +394,7 @@ impl<K: Key> Run<K> {
     fn dump(&self) -> Found {
         let mut all = BTreeMap::<Duration, Vec<K>>::new();
         for (key, stay) in &self.live {
-            all.entry(self.time(stay.due))
-                .or_default()
-                .push(key.clone());
+            all.entry(self.time(stay.due)).or_default().push(key.clone());
         }
         let mut dump = self.queue.dump();
         dump.values_mut().for_each(|keys| keys.sort_unstable());

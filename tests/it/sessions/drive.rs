@@ -138,13 +138,7 @@ impl Model {
     }
 
     fn info(&self, id: SessionId, entry: &Entry) -> SessionInfo2 {
-        SessionInfo2(
-            id,
-            entry.owner,
-            entry.timeout,
-            entry.global,
-            self.left(entry),
-        )
+        SessionInfo2(id, entry.owner, entry.timeout, entry.global, self.left(entry))
     }
 
     fn expire(&mut self) {
@@ -237,9 +231,8 @@ impl Run {
             .shards(setup.shards)
             .clock(clock.clone());
         if let Some((minimum, maximum)) = setup.bounds {
-            builder = builder
-                .minimum_timeout(interval * minimum)
-                .maximum_timeout(interval * maximum);
+            builder =
+                builder.minimum_timeout(interval * minimum).maximum_timeout(interval * maximum);
         }
         if let Some(capacity) = setup.capacity {
             builder = builder.capacity(capacity);
@@ -248,9 +241,9 @@ impl Run {
             builder = builder.collect_touches();
         }
         let longest = nanos(interval.as_nanos() * ((1 << 39) - 2));
-        let (minimum, maximum) = setup.bounds.map_or((interval, longest), |(least, most)| {
-            (interval * least, interval * most)
-        });
+        let (minimum, maximum) = setup
+            .bounds
+            .map_or((interval, longest), |(least, most)| (interval * least, interval * most));
         Run {
             sessions: builder.build().unwrap(),
             clock,
@@ -296,10 +289,7 @@ impl Run {
 
     fn handle(&self, pick: u64) -> Option<(Session, usize)> {
         let recent = self.handles.len().min(30);
-        let at = self
-            .handles
-            .len()
-            .checked_sub(1 + pick as usize % recent.max(1))?;
+        let at = self.handles.len().checked_sub(1 + pick as usize % recent.max(1))?;
         self.handles.get(at).copied()
     }
 
@@ -335,10 +325,7 @@ impl Run {
         };
         match (created, stay) {
             (Ok(session), Ok((id, stay))) => {
-                same!(
-                    (session.id(), session.timeout()),
-                    (id, model.granted(timeout))
-                );
+                same!((session.id(), session.timeout()), (id, model.granted(timeout)));
                 self.handles.push((session, stay));
             }
             (created, stay) => same!(created.map(|_| ()), stay.map(|_| ())),
@@ -360,18 +347,12 @@ impl Run {
         };
         let model = &mut self.model;
         model.due(timeout);
-        let there = model
-            .live
-            .contains_key(&id)
-            .then(|| model.touch(id, Some(timeout)));
+        let there = model.live.contains_key(&id).then(|| model.touch(id, Some(timeout)));
         match (tracked, there) {
             (Ok(Tracked::Added(session)), None) => {
                 room_was_made(model, &self.sessions);
                 let stay = model.add(id, timeout, owner, global).unwrap();
-                same!(
-                    (session.id(), session.timeout()),
-                    (id, model.granted(timeout))
-                );
+                same!((session.id(), session.timeout()), (id, model.granted(timeout)));
                 self.handles.push((session, stay));
             }
             (Ok(Tracked::Renewed(session)), Some(Ok(()))) => {
@@ -433,9 +414,7 @@ impl Run {
                 let item = |&(pick, asked): &(u64, Asked)| (self.id(pick), self.time(asked));
                 let items: Vec<_> = items.iter().map(item).collect();
                 let touched = self.sessions.touch_batch(&items);
-                let each = items
-                    .iter()
-                    .map(|&(id, timeout)| self.model.touch(id, Some(timeout)));
+                let each = items.iter().map(|&(id, timeout)| self.model.touch(id, Some(timeout)));
                 same!(touched, each.collect::<Vec<_>>());
             }
             Op::SetClosing(pick) => {
@@ -519,22 +498,14 @@ impl Run {
     /// All that there is.
     pub fn look(&self) -> Result<(), TestCaseError> {
         let mut seen = Vec::new();
-        self.sessions
-            .for_each(|session| seen.push(SessionInfo2::from(session)));
+        self.sessions.for_each(|session| seen.push(SessionInfo2::from(session)));
         seen.sort_unstable();
         let model = &self.model;
-        let all: Vec<_> = model
-            .live
-            .iter()
-            .map(|(&id, entry)| model.info(id, entry))
-            .collect();
+        let all: Vec<_> = model.live.iter().map(|(&id, entry)| model.info(id, entry)).collect();
         same!(seen, all);
         for expected in &model.live {
             let ours = self.sessions.get(*expected.0);
-            same!(
-                ours.as_ref().map(SessionInfo2::from),
-                Some(model.info(*expected.0, expected.1))
-            );
+            same!(ours.as_ref().map(SessionInfo2::from), Some(model.info(*expected.0, expected.1)));
         }
         let mut dump = BTreeMap::<Duration, Vec<SessionId>>::new();
         for (&id, entry) in &model.live {

@@ -81,8 +81,7 @@ fn programs(cases: u32, years: bool) {
         }
         let mut run = Run::new(&setup);
         for (at, op) in ops.iter().enumerate() {
-            run.step(op)
-                .map_err(|why| TestCaseError::fail(format!("step {at}, {op:?}: {why}")))?;
+            run.step(op).map_err(|why| TestCaseError::fail(format!("step {at}, {op:?}: {why}")))?;
             if at % 16 == 0 {
                 run.look()?;
             }

@@ -42,10 +42,7 @@ pub fn run<S: Strategy, O: Strategy>(
     match runner.run(&strategy, |(setup, ops)| history(&setup, &ops)) {
         Ok(()) => {}
         Err(TestError::Fail(why, (setup, ops))) => {
-            panic!(
-                "{why}\nsmallest history found, of {} steps:\n{setup:#?}\n{ops:?}",
-                ops.len()
-            )
+            panic!("{why}\nsmallest history found, of {} steps:\n{setup:#?}\n{ops:?}", ops.len())
         }
         Err(TestError::Abort(why)) => panic!("{why}"),
     }

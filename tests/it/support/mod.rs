@@ -47,11 +47,8 @@ impl Told {
 
     /// Roots and reasons, in order of roots.
     pub fn reasons(&self) -> Vec<(RootId, Reason)> {
-        let mut told: Vec<_> = self
-            .take()
-            .iter()
-            .map(|outcome| (outcome.root, outcome.reason))
-            .collect();
+        let mut told: Vec<_> =
+            self.take().iter().map(|outcome| (outcome.root, outcome.reason)).collect();
         told.sort_by_key(|&(root, _)| root);
         told
     }
@@ -149,10 +146,8 @@ pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// Lets about this much time go by, as seen by another tracker's reaper: returns when a root has timed out there.
 pub fn let_pass(time: Duration) {
-    let (tracker, outcomes) = AckTracker::builder()
-        .timeout(time)
-        .build_with_channel(1, expiry::WhenFull::Wait)
-        .unwrap();
+    let (tracker, outcomes) =
+        AckTracker::builder().timeout(time).build_with_channel(1, expiry::WhenFull::Wait).unwrap();
     tracker.issue(1, 0).unwrap();
     assert!(outcomes.next_within(GENEROUS).unwrap().is_timed_out());
 }

@@ -72,10 +72,7 @@ pub fn parse(text: &str) -> Result<Entry, &'static str> {
             _ => byte == like || (at == 10 && byte == b'T'),
         })
     };
-    let minute = text
-        .get(..16)
-        .filter(is_time)
-        .ok_or("it does not begin with a time")?;
+    let minute = text.get(..16).filter(is_time).ok_or("it does not begin with a time")?;
     let mut words = text[16..].splitn(3, ' ').skip(1);
     let level = words.next().ok_or("it has no level")?;
     let level = level.trim_matches(|c: char| !c.is_ascii_alphabetic());
@@ -100,10 +97,7 @@ struct Count<R> {
 impl<R: FnMut(&Counts) + Send> Bolt<Record> for Count<R> {
     fn execute(&mut self, tuple: Tuple<Record>, _: &mut BoltCollector<'_, Record>) {
         if let Record::Entry(entry) = tuple.message() {
-            *self
-                .counts
-                .entry((entry.minute.clone(), entry.level))
-                .or_default() += 1;
+            *self.counts.entry((entry.minute.clone(), entry.level)).or_default() += 1;
         }
         self.counted.push(tuple);
     }
@@ -139,9 +133,7 @@ impl Settings {
             until_idle: false,
             look_every: Duration::from_millis(100),
             tick_every: Duration::from_millis(500),
-            replay: Replay::default()
-                .attempts(3)
-                .base(Duration::from_millis(50)),
+            replay: Replay::default().attempts(3).base(Duration::from_millis(50)),
         }
     }
 }
@@ -277,16 +269,11 @@ impl Tail {
     fn advance(&mut self, out: &mut SpoutCollector<'_, Record>) -> io::Result<usize> {
         if self.logs.is_none() {
             let offsets = offsets(&self.settings.state)?.into_iter();
-            self.logs = Some(
-                offsets
-                    .map(|(mark, offset)| (mark, Log::at(offset)))
-                    .collect(),
-            );
+            self.logs = Some(offsets.map(|(mark, offset)| (mark, Log::at(offset))).collect());
         }
         let until_idle = self.settings.until_idle;
-        let is_due = self
-            .looked
-            .map_or(true, |looked| looked.elapsed() >= self.settings.look_every);
+        let is_due =
+            self.looked.map_or(true, |looked| looked.elapsed() >= self.settings.look_every);
         if self.is_at_end && !is_due && !until_idle {
             return Ok(0);
         }
@@ -456,7 +443,5 @@ pub fn offsets(state: &Path) -> io::Result<BTreeMap<u64, u64>> {
     };
     let wrong = |line| io::Error::new(io::ErrorKind::InvalidData, format!("no offset: {line:?}"));
     let lines = text.lines();
-    lines
-        .map(|line| read(line).ok_or_else(|| wrong(line)))
-        .collect()
+    lines.map(|line| read(line).ok_or_else(|| wrong(line))).collect()
 }

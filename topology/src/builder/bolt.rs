@@ -33,10 +33,7 @@ impl From<&str> for Source {
 
 impl From<(&str, &str)> for Source {
     fn from((component, stream): (&str, &str)) -> Self {
-        Source {
-            component: component.to_string(),
-            stream: stream.to_string(),
-        }
+        Source { component: component.to_string(), stream: stream.to_string() }
     }
 }
 
@@ -143,11 +140,7 @@ impl<M: 'static> BoltSpec<'_, M> {
     }
 
     fn listen(&mut self, source: Source, grouping: Grouping) -> &mut Self {
-        let input = Input {
-            source: source.component,
-            stream: source.stream,
-            grouping,
-        };
+        let input = Input { source: source.component, stream: source.stream, grouping };
         self.set(|bolt| bolt.inputs.push(input))
     }
 }

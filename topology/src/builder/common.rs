@@ -19,10 +19,7 @@ macro_rules! common_settings {
         /// Declares another stream. Fields that are declared after this call are fields of that
         /// stream.
         pub fn stream(&mut self, name: &str) -> &mut Self {
-            self.spec.streams.push(StreamSpec {
-                name: name.to_string(),
-                fields: Vec::new(),
-            });
+            self.spec.streams.push(StreamSpec { name: name.to_string(), fields: Vec::new() });
             self
         }
 

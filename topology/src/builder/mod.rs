@@ -84,9 +84,7 @@ pub struct TopologyBuilder<M> {
 impl<M> fmt::Debug for TopologyBuilder<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
-        f.debug_struct("TopologyBuilder")
-            .field("components", &names)
-            .finish_non_exhaustive()
+        f.debug_struct("TopologyBuilder").field("components", &names).finish_non_exhaustive()
     }
 }
 
@@ -130,9 +128,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
             timeout: None,
             replay: None,
         });
-        SpoutSpec {
-            spec: self.add(Spec::new(name, kind)),
-        }
+        SpoutSpec { spec: self.add(Spec::new(name, kind)) }
     }
 
     /// Adds a bolt; `make` makes an instance for each task, and another one after a panic.
@@ -146,9 +142,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
             inputs: Vec::new(),
             tick: None,
         });
-        BoltSpec {
-            spec: self.add(Spec::new(name, kind)),
-        }
+        BoltSpec { spec: self.add(Spec::new(name, kind)) }
     }
 
     fn add(&mut self, spec: Spec<M>) -> &mut Spec<M> {
@@ -181,11 +175,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
     /// Checks the declaration, and returns it as a graph.
     pub(crate) fn check(&self) -> Result<Graph<M>, BuildError> {
         self.specs.iter().try_for_each(Spec::check)?;
-        if let Some(spec) = self
-            .specs
-            .iter()
-            .find(|spec| spec.replays() && !self.acking)
-        {
+        if let Some(spec) = self.specs.iter().find(|spec| spec.replays() && !self.acking) {
             return Err(BuildError::Setting {
                 component: spec.name.clone(),
                 setting: "replay",
@@ -205,11 +195,7 @@ impl<M: Clone + Send + 'static> TopologyBuilder<M> {
                 value if value > 1 << 20 => "is above 2^20",
                 _ => continue,
             };
-            return Err(BuildError::Setting {
-                component: String::new(),
-                setting,
-                why,
-            });
+            return Err(BuildError::Setting { component: String::new(), setting, why });
         }
         Graph::new(&self.specs)
     }

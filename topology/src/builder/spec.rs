@@ -56,17 +56,8 @@ pub(crate) struct Spec<M> {
 
 impl<M> Spec<M> {
     pub(super) fn new(name: &str, kind: Kind<M>) -> Self {
-        let stream = StreamSpec {
-            name: DEFAULT.to_string(),
-            fields: Vec::new(),
-        };
-        Spec {
-            name: name.to_string(),
-            tasks: 1,
-            threads: None,
-            streams: vec![stream],
-            kind,
-        }
+        let stream = StreamSpec { name: DEFAULT.to_string(), fields: Vec::new() };
+        Spec { name: name.to_string(), tasks: 1, threads: None, streams: vec![stream], kind }
     }
 
     pub(crate) fn inputs(&self) -> &[Input] {
@@ -89,11 +80,7 @@ impl<M> Spec<M> {
         let (tasks, threads) = (self.tasks, self.threads());
         if tasks == 0 || threads == 0 || threads > tasks || tasks > 1 << 16 {
             let component = self.name.clone();
-            return Err(BuildError::BadParallelism {
-                component,
-                tasks,
-                threads,
-            });
+            return Err(BuildError::BadParallelism { component, tasks, threads });
         }
         let wrong = match &self.kind {
             Kind::Spout(spout) if spout.max_pending == 0 => Some(("max_pending", "is zero")),
@@ -102,10 +89,7 @@ impl<M> Spec<M> {
             }
             Kind::Spout(spout) => {
                 let replay = spout.replay.as_ref().and_then(Replay::check);
-                let zero = spout
-                    .timeout
-                    .filter(Duration::is_zero)
-                    .map(|_| ("timeout", "is zero"));
+                let zero = spout.timeout.filter(Duration::is_zero).map(|_| ("timeout", "is zero"));
                 replay.map(|why| ("replay", why)).or(zero)
             }
             Kind::Bolt(bolt) if bolt.tick == Some(Duration::ZERO) => {
@@ -120,11 +104,9 @@ impl<M> Spec<M> {
         let unnamed = names.filter(|(_, name)| name.is_empty());
         let wrong = wrong.or_else(|| unnamed.map(|(what, _)| (what, "has no name")).next());
         match wrong {
-            Some((setting, why)) => Err(BuildError::Setting {
-                component: self.name.clone(),
-                setting,
-                why,
-            }),
+            Some((setting, why)) => {
+                Err(BuildError::Setting { component: self.name.clone(), setting, why })
+            }
             None => Ok(()),
         }
     }

@@ -195,8 +195,7 @@ impl<M: Clone> BoltCollector<'_, M> {
     /// As [`fail`](Self::fail), with a reason. The spouts, their hooks and the handler of dead
     /// letters get it in [`Failure::Failed`](crate::Failure). Allocates.
     pub fn fail_with(&mut self, tuple: Tuple<M>, why: impl fmt::Display) {
-        self.bench
-            .fail(tuple.roots(), Some(&why.to_string().into()));
+        self.bench.fail(tuple.roots(), Some(&why.to_string().into()));
     }
 
     /// Gives the trees that a tuple is a part of the topology's timeout again, from now on. Returns
@@ -238,9 +237,7 @@ impl<M: Clone> BoltCollector<'_, M> {
         let Some(tracker) = &self.bench.shared.tracker else {
             return true;
         };
-        let renewed = tuple
-            .roots()
-            .filter(|&root| tracker.reset_timeout(root).is_ok());
+        let renewed = tuple.roots().filter(|&root| tracker.reset_timeout(root).is_ok());
         renewed.count() == tuple.anchors.len()
     }
 

@@ -34,10 +34,7 @@ pub(super) struct Parts {
 /// The names of components, and of their streams.
 fn names<M>(specs: &[Spec<M>]) -> Vec<(Arc<str>, Vec<Arc<str>>)> {
     let of = |spec: &Spec<M>| {
-        let streams = spec
-            .streams
-            .iter()
-            .map(|stream| stream.name.as_str().into());
+        let streams = spec.streams.iter().map(|stream| stream.name.as_str().into());
         (spec.name.as_str().into(), streams.collect())
     };
     specs.iter().map(of).collect()
@@ -79,11 +76,7 @@ fn tracker<M>(
     if let Some(seed) = builder.seed {
         tracker = tracker.seed(seed);
     }
-    let tracker = if has_reaper {
-        tracker.build()
-    } else {
-        tracker.build_manual()
-    };
+    let tracker = if has_reaper { tracker.build() } else { tracker.build_manual() };
     let tracker = tracker?;
     check_timeouts(&builder.specs, tracker.longest_timeout())?;
     Ok(Some(Arc::new(tracker)))
@@ -96,13 +89,9 @@ pub(super) fn assemble<M: Clone + Send + 'static>(
 ) -> Result<Parts, BuildError> {
     let graph = builder.check()?;
     let real = builder.clock.is_none();
-    let clock: Arc<dyn Clock> = builder
-        .clock
-        .take()
-        .unwrap_or_else(|| Arc::new(CoarseClock::new()));
-    let mut random = builder
-        .seed
-        .map_or_else(SmallRng::from_os_rng, SmallRng::seed_from_u64);
+    let clock: Arc<dyn Clock> =
+        builder.clock.take().unwrap_or_else(|| Arc::new(CoarseClock::new()));
+    let mut random = builder.seed.map_or_else(SmallRng::from_os_rng, SmallRng::seed_from_u64);
 
     // A bell for each thread, an inbox for each task.
     let threads = |spec: &Spec<M>| (0..spec.threads()).map(|_| Bell::new()).collect();
@@ -126,9 +115,7 @@ pub(super) fn assemble<M: Clone + Send + 'static>(
     }
     let desks = Desks::new(outcomes.clone());
     let jam = |threads: &Vec<(Arc<Bell>, Parker)>| {
-        Arc::new(Jam::new(
-            threads.iter().map(|(bell, _)| bell.clone()).collect(),
-        ))
+        Arc::new(Jam::new(threads.iter().map(|(bell, _)| bell.clone()).collect()))
     };
     let jams: Vec<Arc<Jam>> = bells.iter().map(jam).collect();
 
@@ -166,10 +153,7 @@ pub(super) fn assemble<M: Clone + Send + 'static>(
             let emitter = Emitter::new(
                 at,
                 context,
-                Outbox::new(
-                    graph.lanes[at].iter().map(|&lane| lanes[lane].clone()),
-                    builder.batch,
-                ),
+                Outbox::new(graph.lanes[at].iter().map(|&lane| lanes[lane].clone()), builder.batch),
                 stats.clone(),
                 hooks.clone(),
                 graph.streams[at].clone(),
@@ -227,10 +211,5 @@ pub(super) fn assemble<M: Clone + Send + 'static>(
             });
         }
     }
-    Ok(Parts {
-        board,
-        threads,
-        wait: builder.wait,
-        real,
-    })
+    Ok(Parts { board, threads, wait: builder.wait, real })
 }

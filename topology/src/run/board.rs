@@ -29,20 +29,12 @@ pub(super) struct Board {
 impl Board {
     /// A board without tasks, for threads with these bells.
     pub(super) fn new(shared: Arc<Shared>, bells: Vec<Arc<Bell>>) -> Self {
-        Board {
-            windows: Vec::new(),
-            bells,
-            shared,
-        }
+        Board { windows: Vec::new(), bells, shared }
     }
 
     /// Adds a task.
     pub(super) fn add(&mut self, component: usize, stats: Arc<Stats>, queued: Queued) {
-        self.windows.push(Window {
-            component,
-            stats,
-            queued,
-        });
+        self.windows.push(Window { component, stats, queued });
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {
@@ -76,11 +68,7 @@ impl Board {
     /// Whether nothing is under way: bolts have executed every message that was sent, and no spout
     /// has a message pending.
     pub(super) fn is_quiet(&self) -> bool {
-        let pending = || {
-            self.windows
-                .iter()
-                .any(|window| window.stats.pending.get() != 0)
-        };
+        let pending = || self.windows.iter().any(|window| window.stats.pending.get() != 0);
         !pending() && self.under_way() == 0 && !pending()
     }
 
@@ -96,10 +84,7 @@ impl Board {
 
     /// Whether no spout is asked for messages, nor is about to be.
     pub(super) fn is_silent(&self) -> bool {
-        !self
-            .windows
-            .iter()
-            .any(|window| window.stats.visitor.is_inside())
+        !self.windows.iter().any(|window| window.stats.visitor.is_inside())
     }
 
     /// Whether all spouts have said that they will emit no more.
@@ -119,18 +104,10 @@ impl Board {
         let mut components = Vec::new();
         for (at, metrics) in metrics.iter().enumerate() {
             let since = self.windows.iter().filter(|window| window.component == at);
-            let since = since
-                .map(|window| window.stats.busy_since.get())
-                .filter(|&since| since != 0)
-                .min();
+            let since =
+                since.map(|window| window.stats.busy_since.get()).filter(|&since| since != 0).min();
             let busy = Duration::from_nanos(since.map_or(0, |since| now.saturating_sub(since)));
-            let ComponentMetrics {
-                pending,
-                held,
-                queued,
-                overflow,
-                ..
-            } = *metrics;
+            let ComponentMetrics { pending, held, queued, overflow, .. } = *metrics;
             let mut tasks = self.windows.iter().filter(|window| window.component == at);
             let is_awaited = is_done_asked
                 && tasks
@@ -148,9 +125,6 @@ impl Board {
                 });
             }
         }
-        Stuck {
-            components,
-            under_way: self.under_way(),
-        }
+        Stuck { components, under_way: self.under_way() }
     }
 }

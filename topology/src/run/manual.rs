@@ -83,10 +83,7 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
         let Parts { board, threads, .. } = assemble(builder, true)?;
         let tasks = threads.into_iter().flat_map(|thread| {
             let component = thread.component;
-            thread
-                .tasks
-                .into_iter()
-                .map(move |task| (component, false, task))
+            thread.tasks.into_iter().map(move |task| (component, false, task))
         });
         Ok(ManualTopology {
             tasks: tasks.collect(),
@@ -108,11 +105,7 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
                 self.due = self.due.into_iter().chain(step.due).min();
             }
         }
-        worked
-            || self
-                .tasks
-                .iter()
-                .any(|(_, held, task)| !held && task.has_input())
+        worked || self.tasks.iter().any(|(_, held, task)| !held && task.has_input())
     }
 
     /// Stops the tasks of a component from doing anything, or lets them go on: a stall. Returns
@@ -121,10 +114,7 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
         let Some(at) = self.board.names().position(|name| name == component) else {
             return false;
         };
-        let tasks = self
-            .tasks
-            .iter_mut()
-            .filter(|(component, ..)| *component == at);
+        let tasks = self.tasks.iter_mut().filter(|(component, ..)| *component == at);
         tasks.for_each(|(_, is_held, _)| *is_held = held);
         true
     }
@@ -140,8 +130,7 @@ impl<M: Clone + Send + 'static> ManualTopology<M> {
     #[must_use]
     pub fn next_due(&self) -> Option<Duration> {
         let now = self.board.shared().clock.now();
-        self.due
-            .map(|due| Duration::from_nanos(due.saturating_sub(now)))
+        self.due.map(|due| Duration::from_nanos(due.saturating_sub(now)))
     }
 
     /// Moves the clock by `advance` from one event that is due to the next, until nothing is under

@@ -89,10 +89,7 @@ pub struct StuckComponent {
 impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let under_way = self.under_way;
-        write!(
-            f,
-            "the topology has not come to rest in time: {under_way} tuples are under way;"
-        )?;
+        write!(f, "the topology has not come to rest in time: {under_way} tuples are under way;")?;
         for component in &self.components {
             write!(f, " {:?} (", component.name)?;
             let figures = [

@@ -52,16 +52,8 @@ impl Topology {
     pub(crate) fn start<M: Clone + Send + 'static>(
         builder: TopologyBuilder<M>,
     ) -> Result<Self, BuildError> {
-        let Parts {
-            board,
-            threads,
-            wait,
-            real,
-        } = assemble(builder, false)?;
-        let mut topology = Topology {
-            board,
-            threads: Vec::new(),
-        };
+        let Parts { board, threads, wait, real } = assemble(builder, false)?;
+        let mut topology = Topology { board, threads: Vec::new() };
         for thread in threads {
             let (shared, wait) = (topology.board.shared().clone(), wait.clone());
             let handle = std::thread::Builder::new()

@@ -94,9 +94,7 @@ impl<M: Clone, Id> Desk<M, Id> {
         message: M,
     ) -> Result<(), EmitError<M>> {
         if self.trees.is_empty() {
-            return self
-                .emitter
-                .emit(stream, direct, message, |_| Anchors::new());
+            return self.emitter.emit(stream, direct, message, |_| Anchors::new());
         }
         match self.emitter.find(stream, &message, direct) {
             Ok((stream, found)) => {
@@ -110,8 +108,7 @@ impl<M: Clone, Id> Desk<M, Id> {
 
     /// Adds an attempt at the message in `place`. The emitter has just found the message's tasks.
     pub(super) fn attempt(&mut self, place: u32, stream: usize, found: Found, message: M) {
-        self.trees
-            .add(&mut self.emitter, place, stream, found, message);
+        self.trees.add(&mut self.emitter, place, stream, found, message);
     }
 
     /// Begins the trees of the messages that were emitted, and sends these.

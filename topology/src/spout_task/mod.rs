@@ -118,13 +118,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         if !self.has_begun {
             return false;
         }
-        let SpoutTask {
-            spout,
-            factory,
-            desk,
-            is_active,
-            ..
-        } = self;
+        let SpoutTask { spout, factory, desk, is_active, .. } = self;
         spout.is_made(
             desk,
             |context| factory(context),
@@ -144,9 +138,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         f: impl FnOnce(&mut dyn Spout<M, Id>, &mut Desk<M, Id>) -> R,
     ) -> Option<R> {
         self.is_made();
-        let done = self
-            .spout
-            .call(&mut self.desk, |spout, desk| f(spout, desk));
+        let done = self.spout.call(&mut self.desk, |spout, desk| f(spout, desk));
         done?.ok()
     }
 
@@ -223,11 +215,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
             Some(Next::Asleep) => self.idle_until = u64::MAX,
             Some(Next::Done) => {
                 self.is_done = true;
-                self.desk
-                    .emitter
-                    .stats
-                    .is_done
-                    .store(true, Ordering::Release);
+                self.desk.emitter.stats.is_done.store(true, Ordering::Release);
             }
             Some(Next::Ready) => self.idle_until = 0,
         }
@@ -254,10 +242,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> Task for SpoutT
         let is_full = !self.desk.trees.is_empty() && (now < self.full_until || !self.begin());
         if is_full {
             self.desk.emitter.flush();
-            return Step {
-                worked,
-                due: Some(self.full_until),
-            };
+            return Step { worked, due: Some(self.full_until) };
         }
         worked |= self.replay();
         let emitted = self.desk.emitter.stats.emitted.get();
@@ -275,10 +260,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> Task for SpoutT
         let later = self.replays.next();
         let again = Some(self.idle_until.max(now)).filter(|&due| self.is_asked() && due < u64::MAX);
         let made = (self.has_begun && !self.spout.is_alive()).then_some(self.spout.due());
-        Step {
-            worked,
-            due: later.into_iter().chain(again).chain(made).min(),
-        }
+        Step { worked, due: later.into_iter().chain(again).chain(made).min() }
     }
 
     fn has_input(&self) -> bool {

@@ -26,11 +26,7 @@ impl<M> Replays<M> {
         replay: Option<Replay>,
         on_dead_letter: Option<Arc<OnDeadLetter<M>>>,
     ) -> Self {
-        Replays {
-            replay,
-            later: BinaryHeap::new(),
-            on_dead_letter,
-        }
+        Replays { replay, later: BinaryHeap::new(), on_dead_letter }
     }
 
     /// Whether a pending message's copy is used after its emission.
@@ -86,12 +82,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         };
         self.call(|spout, desk| {
             let pending = desk.places.get_mut(place);
-            if let Some(Pending {
-                id,
-                message: Some(message),
-                ..
-            }) = pending
-            {
+            if let Some(Pending { id, message: Some(message), .. }) = pending {
                 spout.replay(id, &failure, message);
             }
         });

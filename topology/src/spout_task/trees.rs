@@ -40,13 +40,7 @@ pub(super) struct Trees<M> {
 
 impl<M: Clone> Trees<M> {
     pub(super) fn new(number: u32, timeout: Timeout) -> Self {
-        Trees {
-            trees: Vec::new(),
-            rootless: Vec::new(),
-            roots: Vec::new(),
-            timeout,
-            number,
-        }
+        Trees { trees: Vec::new(), rootless: Vec::new(), roots: Vec::new(), timeout, number }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -97,13 +91,7 @@ impl<M: Clone> Trees<M> {
         emitter.copies(stream, found, message, |random, _, to, message| {
             let edge = edge(random);
             xor ^= edge;
-            rootless.push(Rootless {
-                tree,
-                edge,
-                to,
-                stream,
-                message,
-            });
+            rootless.push(Rootless { tree, edge, to, stream, message });
         });
         xor
     }
@@ -125,10 +113,7 @@ impl<M: Clone> Trees<M> {
         let sent = if begun.is_ok() {
             self.rootless.len()
         } else {
-            self.rootless
-                .iter()
-                .take_while(|copy| is_sent(copy))
-                .count()
+            self.rootless.iter().take_while(|copy| is_sent(copy)).count()
         };
         for copy in self.rootless.drain(..sent) {
             let anchors = if copy.edge == 0 {
@@ -140,9 +125,7 @@ impl<M: Clone> Trees<M> {
             emitter.send(copy.stream, copy.to, copy.message, anchors);
         }
         self.trees.drain(..issued);
-        self.rootless
-            .iter_mut()
-            .for_each(|copy| copy.tree -= issued);
+        self.rootless.iter_mut().for_each(|copy| copy.tree -= issued);
         begun
     }
 
@@ -152,8 +135,6 @@ impl<M: Clone> Trees<M> {
             emitter.send(copy.stream, copy.to, copy.message, Anchors::new());
         }
         #[allow(clippy::cast_possible_truncation)] // the lower half
-        std::mem::take(&mut self.trees)
-            .into_iter()
-            .map(|(_, owner)| owner as u32)
+        std::mem::take(&mut self.trees).into_iter().map(|(_, owner)| owner as u32)
     }
 }

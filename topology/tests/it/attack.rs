@@ -161,9 +161,7 @@ fn a_spout_that_cannot_be_made_does_not_keep_its_thread_busy() {
             _ => panic(),
         }
     });
-    builder
-        .bolt("ack", |_| each(|tuple, out| out.ack(tuple)))
-        .shuffle("panics");
+    builder.bolt("ack", |_| each(|tuple, out| out.ack(tuple))).shuffle("panics");
     let mut topology = builder.start_manual().unwrap();
     assert!(topology.settle(1000));
 }
@@ -294,9 +292,7 @@ fn what_has_room_is_not_held_up_by_what_has_none() {
         })
         .stream("free")
         .shuffle("numbers");
-    builder
-        .bolt("stalled", |_| each(|tuple, out| out.ack(tuple)))
-        .shuffle("pass");
+    builder.bolt("stalled", |_| each(|tuple, out| out.ack(tuple))).shuffle("pass");
     builder.bolt("free", notes(&came)).shuffle(("pass", "free"));
     let mut topology = builder.start_manual().unwrap();
     topology.hold("stalled", true);
@@ -387,8 +383,7 @@ fn a_tuple_of_another_topology_does_no_harm() {
     let mut far = builder(&clock);
     far.seed(1);
     far.spout("first", |_| Numbers::new([], &Log::new()));
-    far.bolt("second", |_| each(|tuple, out| out.ack(tuple)))
-        .shuffle("first");
+    far.bolt("second", |_| each(|tuple, out| out.ack(tuple))).shuffle("first");
     far.spout("third", |_| Numbers::new(0..3, &Log::new()));
     far.bolt("sends", move |_| {
         let send = send.clone();
@@ -461,16 +456,12 @@ fn a_tuple_may_be_acked_by_another_bolt() {
             })
         })
         .shuffle("gives");
-    builder
-        .bolt("ends", |_| each(|tuple, out| out.ack(tuple)))
-        .shuffle("takes");
+    builder.bolt("ends", |_| each(|tuple, out| out.ack(tuple))).shuffle("takes");
     let mut topology = builder.start_manual().unwrap();
     settle(&mut topology);
     assert_eq!(acks(&told).len(), 10);
     let metrics = topology.metrics();
-    assert!(metrics
-        .iter()
-        .all(|metrics| metrics.late + metrics.failed == 0));
+    assert!(metrics.iter().all(|metrics| metrics.late + metrics.failed == 0));
     assert!(topology.is_finished());
 }
 
@@ -485,9 +476,7 @@ fn who_issues_with_the_topology_s_tracker_ends_no_thread() {
             move |_| Numbers::new(0..3, &told)
         })
         .max_pending(2);
-    builder
-        .bolt("ack", |_| each(|tuple, out| out.ack(tuple)))
-        .shuffle("numbers");
+    builder.bolt("ack", |_| each(|tuple, out| out.ack(tuple))).shuffle("numbers");
     let mut topology = builder.start_manual().unwrap();
     let tracker = topology.tracker().unwrap().clone();
     for owner in [u64::MAX, 1 << 32, 1 << 20] {
@@ -521,10 +510,7 @@ fn many_tasks_have_no_ways_that_they_do_not_need() {
         .parallelism(1 << 15)
         .threads(1)
         .shuffle("numbers");
-    builder
-        .bolt("one", |_| each(|tuple, out| out.ack(tuple)))
-        .shuffle("many")
-        .shuffle("numbers");
+    builder.bolt("one", |_| each(|tuple, out| out.ack(tuple))).shuffle("many").shuffle("numbers");
     let mut topology = builder.start_manual().unwrap();
     settle(&mut topology);
     assert_eq!(acks(&told).len(), 100);
@@ -548,10 +534,7 @@ fn two_streams_keep_their_order() {
         })
         .stream("other")
         .shuffle("numbers");
-    builder
-        .bolt("sink", notes(&came))
-        .shuffle("both")
-        .shuffle(("both", "other"));
+    builder.bolt("sink", notes(&came)).shuffle("both").shuffle(("both", "other"));
     let mut topology = builder.start_manual().unwrap();
     topology.hold("sink", true);
     settle(&mut topology);
@@ -626,9 +609,7 @@ fn a_join_of_many_is_quick() {
     let clock = ManualClock::new();
     let mut builder = builder(&clock);
     builder
-        .spout("numbers", move |_| {
-            Numbers::new(0..MANY as u64, &Log::new()).at_once(MANY)
-        })
+        .spout("numbers", move |_| Numbers::new(0..MANY as u64, &Log::new()).at_once(MANY))
         .max_pending(MANY);
     builder
         .bolt("joins", move |_| {
@@ -670,9 +651,7 @@ fn a_storm_at_the_gate() {
         let told = told.clone();
         move |_| Numbers::new(0.., &told)
     });
-    builder
-        .bolt("ack", |_| each(|tuple, out| out.ack(tuple)))
-        .shuffle("numbers");
+    builder.bolt("ack", |_| each(|tuple, out| out.ack(tuple))).shuffle("numbers");
     let topology = builder.start().unwrap();
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -686,14 +665,9 @@ fn a_storm_at_the_gate() {
         }
     });
     let metrics = topology.drain(SECOND * 60).unwrap();
-    assert_eq!(
-        (metrics[0].pending, metrics[0].acked),
-        (0, metrics[0].emitted)
-    );
+    assert_eq!((metrics[0].pending, metrics[0].acked), (0, metrics[0].emitted));
     let told = told.all();
-    let gate = told
-        .iter()
-        .filter(|told| matches!(told, Told::Activate | Told::Deactivate));
+    let gate = told.iter().filter(|told| matches!(told, Told::Activate | Told::Deactivate));
     let gate: Vec<_> = gate.collect();
     assert!(gate.windows(2).all(|two| two[0] != two[1]));
     assert_eq!(gate.last(), Some(&&Told::Deactivate));
@@ -710,9 +684,7 @@ fn a_wait_strategy_may_panic() {
         let told = told.clone();
         move |_| Numbers::new(0..100, &told)
     });
-    builder
-        .bolt("ack", |_| each(|tuple, out| out.ack(tuple)))
-        .shuffle("numbers");
+    builder.bolt("ack", |_| each(|tuple, out| out.ack(tuple))).shuffle("numbers");
     let topology = builder.start().unwrap();
     topology.wait(SECOND * 60).unwrap();
     topology.kill();
@@ -878,10 +850,7 @@ fn everything_may_panic() {
             .tick_every(SECOND)
             .fields("source", ["all of it"])
             .all("source");
-        builder
-            .bolt("last", work)
-            .tick_every(SECOND)
-            .shuffle("first");
+        builder.bolt("last", work).tick_every(SECOND).shuffle("first");
         let mut topology = builder.start_manual().unwrap();
         for round in 0..100_000 {
             topology.settle(10_000);
@@ -910,10 +879,7 @@ fn everything_may_panic() {
         emitted.sort_unstable();
         ended.sort_unstable();
         assert_eq!(ended, emitted, "seed {seed}");
-        assert_eq!(
-            metrics[0].acked + metrics[0].dead_letters,
-            ended.len() as u64
-        );
+        assert_eq!(metrics[0].acked + metrics[0].dead_letters, ended.len() as u64);
     }
     assert!(panics > 10_000, "{panics}");
 }

@@ -173,13 +173,8 @@ impl Source {
 
     /// Notes that a message has ended. Whether it was pending.
     fn end(&self, id: u64, what: &str) -> bool {
-        let was = self.book.ledgers[self.task]
-            .lock()
-            .unwrap()
-            .pending
-            .remove(&id);
-        self.book
-            .check(was, || format!("{what} of {id}, which is not pending"));
+        let was = self.book.ledgers[self.task].lock().unwrap().pending.remove(&id);
+        self.book.check(was, || format!("{what} of {id}, which is not pending"));
         was
     }
 }
@@ -192,8 +187,7 @@ impl Spout<Job> for Source {
             let mut ledger = self.book.ledgers[self.task].lock().unwrap();
             let (room, pending) = (out.room(), ledger.pending.len());
             let right = room + pending == plan.max_pending;
-            self.book
-                .check(right, || format!("room for {room} and {pending} pending"));
+            self.book.check(right, || format!("room for {room} and {pending} pending"));
             if ledger.emitted == plan.messages {
                 return Next::Done;
             }
@@ -213,8 +207,7 @@ impl Spout<Job> for Source {
                 }
                 Err(refused) => {
                     let right = (refused.why, room) == (Refused::MaxPending, 0);
-                    self.book
-                        .check(right, || format!("{refused} with room for {room}"));
+                    self.book.check(right, || format!("{refused} with room for {room}"));
                     break;
                 }
             }
@@ -231,8 +224,7 @@ impl Spout<Job> for Source {
         if self.end(id, "an ack") {
             self.book.ledgers[self.task].lock().unwrap().acked += 1;
             let complete = self.book.is_complete(id);
-            self.book
-                .check(complete, || format!("{id} is acked before its leaves are"));
+            self.book.check(complete, || format!("{id} is acked before its leaves are"));
         }
         self.maybe_panic(300);
     }
@@ -241,8 +233,7 @@ impl Spout<Job> for Source {
         if self.end(id, "a failure") {
             self.book.ledgers[self.task].lock().unwrap().failed += 1;
             let right = self.book.plan.attempts < u32::MAX;
-            self.book
-                .check(right, || format!("{id} is given up: {failure:?}"));
+            self.book.check(right, || format!("{id} is given up: {failure:?}"));
         }
         self.maybe_panic(100);
     }
@@ -318,8 +309,7 @@ impl Chaos {
         drop(numbers);
         self.tally().emitted.fetch_add(1, Relaxed);
         let emitted = out.emit_on(stream, parents, job);
-        self.book
-            .check(emitted.is_ok(), || format!("{}: {emitted:?}", self.name));
+        self.book.check(emitted.is_ok(), || format!("{}: {emitted:?}", self.name));
     }
 
     fn ack(&mut self, out: &mut BoltCollector<'_, Job>, tuple: Tuple<Job>) {
@@ -349,28 +339,12 @@ impl Chaos {
             }
             Work::Split => {
                 let root = tuple.roots().next().expect("it is tracked");
-                self.book
-                    .trees
-                    .lock()
-                    .unwrap()
-                    .attempts
-                    .entry(job.id)
-                    .or_default()
-                    .push(root);
+                self.book.trees.lock().unwrap().attempts.entry(job.id).or_default().push(root);
                 for leaf in 0..2 * pairs(job.id) {
                     let (leaves, pair) = (vec![(root, leaf)], (job.id, leaf / 2));
                     let stream = ["left", "right"][usize::from(leaf % 2)];
                     let job = job.clone();
-                    self.emit(
-                        out,
-                        stream,
-                        &tuple,
-                        Job {
-                            leaves,
-                            pair,
-                            ..job
-                        },
-                    );
+                    self.emit(out, stream, &tuple, Job { leaves, pair, ..job });
                 }
             }
             Work::Pass { noise } => {
@@ -384,11 +358,7 @@ impl Chaos {
             Work::Join | Work::Pair => {
                 // Of a tree what is halved there, or just anything.
                 let root = job.leaves.first().map(|leaf| leaf.0);
-                let key = if self.work == Work::Join {
-                    (root, job.pair.1)
-                } else {
-                    (None, 0)
-                };
+                let key = if self.work == Work::Join { (root, job.pair.1) } else { (None, 0) };
                 match self.alone.remove(&key) {
                     Some((other, _)) => self.together(tuple, other, out),
                     None => drop(self.alone.insert(key, (tuple, 0))),
@@ -398,11 +368,8 @@ impl Chaos {
             Work::Sink | Work::Audit => {
                 let mut trees = self.book.trees.lock().unwrap();
                 for &(root, leaf) in &job.leaves {
-                    let bit = if self.work == Work::Audit {
-                        audited(self.task, leaf)
-                    } else {
-                        1 << leaf
-                    };
+                    let bit =
+                        if self.work == Work::Audit { audited(self.task, leaf) } else { 1 << leaf };
                     *trees.ended.entry(root).or_default() |= bit;
                 }
             }
@@ -413,20 +380,10 @@ impl Chaos {
     fn check_order(&self, tuple: &Tuple<Job>, out: &BoltCollector<'_, Job>) {
         let source = out.source(tuple).0.to_string();
         if tuple.number > 0 {
-            let lane = [
-                (source, tuple.source_task()),
-                (self.name.to_string(), self.task),
-            ];
-            let before = self
-                .book
-                .order
-                .lock()
-                .unwrap()
-                .insert(lane.clone(), tuple.number);
+            let lane = [(source, tuple.source_task()), (self.name.to_string(), self.task)];
+            let before = self.book.order.lock().unwrap().insert(lane.clone(), tuple.number);
             let right = before.unwrap_or(0) < tuple.number;
-            self.book.check(right, || {
-                format!("{lane:?}: {} after {before:?}", tuple.number)
-            });
+            self.book.check(right, || format!("{lane:?}: {} after {before:?}", tuple.number));
         }
     }
 }
@@ -575,10 +532,7 @@ fn build(book: &Arc<Book>) -> TopologyBuilder<Job> {
             .fields("left", ["pair"])
             .fields("right", ["pair"])
             .tick_every(tick);
-        builder
-            .bolt("pair", bolt("pair", Work::Pair))
-            .global("join")
-            .tick_every(tick);
+        builder.bolt("pair", bolt("pair", Work::Pair)).global("join").tick_every(tick);
     }
     let mut sink = builder.bolt("sink", bolt("sink", Work::Sink));
     sink.parallelism(2).tick_every(tick);
@@ -602,10 +556,7 @@ fn rest(topology: &Topology, book: &Book) -> Result<(), String> {
         let held = book.held.load(Relaxed);
         let rests = topology.wait(Duration::from_millis(1));
         let pending = topology.metrics()[0].pending;
-        assert!(
-            pending <= (SPOUTS * book.plan.max_pending) as u64,
-            "{pending} pending"
-        );
+        assert!(pending <= (SPOUTS * book.plan.max_pending) as u64, "{pending} pending");
         if rests.is_ok() && held == 0 && executed() == before {
             return Ok(());
         }
@@ -613,10 +564,7 @@ fn rest(topology: &Topology, book: &Book) -> Result<(), String> {
         assert!(wrong.is_empty(), "{:?}: {wrong:?}", book.plan);
         if began.elapsed() >= LIMIT * book.plan.pace {
             let metrics = topology.metrics();
-            return Err(format!(
-                "{:?}: {held} held, {rests:?}, {metrics:?}",
-                book.plan
-            ));
+            return Err(format!("{:?}: {held} held, {rests:?}, {metrics:?}", book.plan));
         }
     }
 }
@@ -636,11 +584,7 @@ fn check_metrics(book: &Book, metrics: &[ComponentMetrics]) {
         let made = count(&tally.panics_made);
         if of.name == "source" {
             assert_eq!(of.emitted, count(&tally.emitted) + of.replayed, "{of:?}");
-            assert_eq!(
-                of.failed + of.timed_out,
-                of.replayed + of.dead_letters,
-                "{of:?}"
-            );
+            assert_eq!(of.failed + of.timed_out, of.replayed + of.dead_letters, "{of:?}");
             assert_eq!(of.pending, 0, "{of:?}");
             // Of each task the first one, and one in 16, but for those that came while somebody read the metrics.
             let sampled = 1..=of.acked / 16 + of.tasks as u64;
@@ -673,9 +617,7 @@ fn chaos(plan: Plan) {
 }
 
 fn at_pace(plan: Plan) -> Result<(), String> {
-    let names = [
-        "source", "split", "again", "left", "right", "audit", "join", "pair", "sink",
-    ];
+    let names = ["source", "split", "again", "left", "right", "audit", "join", "pair", "sink"];
     let book = Arc::new(Book {
         plan,
         wrong: Mutex::default(),
@@ -726,23 +668,14 @@ const PLAN: Plan = Plan {
 #[test]
 fn branches_account_for_every_message() {
     for seed in seed()..seed() + 2 {
-        chaos(Plan {
-            seed,
-            has_joins: false,
-            has_cycle: false,
-            ..PLAN
-        });
+        chaos(Plan { seed, has_joins: false, has_cycle: false, ..PLAN });
     }
 }
 
 #[test]
 fn joins_account_for_every_message() {
     for seed in seed()..seed() + 2 {
-        chaos(Plan {
-            seed,
-            has_cycle: false,
-            ..PLAN
-        });
+        chaos(Plan { seed, has_cycle: false, ..PLAN });
     }
 }
 
@@ -755,9 +688,5 @@ fn cycles_account_for_every_message() {
 
 #[test]
 fn dead_letters_and_acks_are_all_that_was_emitted() {
-    chaos(Plan {
-        seed: seed(),
-        attempts: 2,
-        ..PLAN
-    });
+    chaos(Plan { seed: seed(), attempts: 2, ..PLAN });
 }

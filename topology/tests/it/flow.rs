@@ -42,14 +42,8 @@ fn full_queues_for_minutes_lose_and_reorder_nothing() {
         clock.advance(SECOND);
     }
     let metrics = topology.metrics();
-    assert!(
-        metrics[0].pending <= 20 && metrics[1].overflow > 0,
-        "{metrics:?}"
-    );
-    assert!(
-        metrics[1].executed < 20,
-        "it goes on without room: {metrics:?}"
-    );
+    assert!(metrics[0].pending <= 20 && metrics[1].overflow > 0, "{metrics:?}");
+    assert!(metrics[1].executed < 20, "it goes on without room: {metrics:?}");
     assert!(metrics[1].skipped_back_pressure > SECOND * 250);
     assert!(came.all().is_empty());
     topology.hold("sink", false);
@@ -98,13 +92,7 @@ fn a_slow_bolt_slows_the_spout_down_and_nothing_else() {
     assert_eq!(came.all(), (0..2000).collect::<Vec<_>>(), "in order");
     let metrics = topology.kill();
     assert_eq!((metrics[0].acked, metrics[0].dead_letters), (2000, 0));
-    assert_eq!(
-        told.all()
-            .iter()
-            .filter(|told| matches!(told, Told::Ack(_)))
-            .count(),
-        2000
-    );
+    assert_eq!(told.all().iter().filter(|told| matches!(told, Told::Ack(_))).count(), 2000);
 }
 
 /// A cycle: each message goes round until it has been counted down. Queues of one batch of one message do not make it wait for itself.
@@ -197,11 +185,7 @@ fn a_slow_way_out_of_a_cycle_slows_the_spout_down() {
     }
     let metrics = topology.metrics();
     assert!(topology.is_finished(), "{most} {metrics:?}");
-    assert_eq!(
-        (metrics[0].acked, metrics[0].replayed),
-        (200, 0),
-        "{metrics:?}"
-    );
+    assert_eq!((metrics[0].acked, metrics[0].replayed), (200, 0), "{metrics:?}");
     // Of two messages: one that was being emitted, and one that lay in the queue.
     assert!(most <= 8, "{most} batches of one message overflowed");
 }
@@ -235,15 +219,7 @@ fn an_inactive_start_emits_nothing_until_it_is_activated() {
     assert!(topology.metrics()[0].skipped_inactive >= SECOND * 5);
     topology.activate();
     settle(&mut topology);
-    assert_eq!(
-        told.take(),
-        [
-            Told::Open,
-            Told::Activate,
-            Told::Emitted(0),
-            Told::Emitted(1)
-        ]
-    );
+    assert_eq!(told.take(), [Told::Open, Told::Activate, Told::Emitted(0), Told::Emitted(1)]);
     topology.deactivate();
     clock.advance(SECOND * 12);
     settle(&mut topology);
@@ -442,9 +418,7 @@ fn outcomes_wait_for_a_spout_that_cannot_be_made() {
             _ => Panics(Numbers::new([], &told), false),
         }
     });
-    builder
-        .bolt("ack", |_| each(|tuple, out| out.ack(tuple)))
-        .shuffle("panics");
+    builder.bolt("ack", |_| each(|tuple, out| out.ack(tuple))).shuffle("panics");
     let mut topology = builder.start_manual().unwrap();
     run(&mut topology, &clock, SECOND);
     let mut acks = told.all();
@@ -458,11 +432,7 @@ fn outcomes_wait_for_a_spout_that_cannot_be_made() {
 /// Who has waited for a topology finds that its spouts have been told of everything.
 #[test]
 fn nothing_is_at_rest_before_the_spout_has_been_told() {
-    struct Slow(
-        Numbers,
-        std::sync::mpsc::Sender<()>,
-        std::sync::mpsc::Receiver<()>,
-    );
+    struct Slow(Numbers, std::sync::mpsc::Sender<()>, std::sync::mpsc::Receiver<()>);
     impl Slow {
         fn told(&self) {
             self.1.send(()).unwrap();
@@ -504,10 +474,7 @@ fn nothing_is_at_rest_before_the_spout_has_been_told() {
         assert_eq!(waited.unwrap_err().components[0].name, "slow");
         topology.wait(Duration::from_secs(60)).unwrap();
         let metrics = &topology.metrics()[0];
-        assert_eq!(
-            (metrics.acked, metrics.dead_letters),
-            if fails { (0, 1) } else { (1, 0) }
-        );
+        assert_eq!((metrics.acked, metrics.dead_letters), if fails { (0, 1) } else { (1, 0) });
     }
 }
 
@@ -537,9 +504,7 @@ fn nothing_is_at_rest_while_a_bolt_executes() {
             })
         })
         .shuffle("untracked");
-    builder
-        .bolt("sink", |_| each(|tuple, out| out.ack(tuple)))
-        .shuffle("slow");
+    builder.bolt("sink", |_| each(|tuple, out| out.ack(tuple))).shuffle("slow");
     let topology = builder.start().unwrap();
     is_in_call.recv().unwrap();
     let waited = topology.wait(Duration::from_millis(20));
@@ -554,9 +519,7 @@ fn nothing_is_at_rest_while_a_bolt_executes() {
 fn latencies_are_what_they_were() {
     let clock = ManualClock::new();
     let mut builder = builder(&clock);
-    builder
-        .spout("numbers", |_| Numbers::new(0..100, &Log::new()))
-        .timeout(SECOND * 100);
+    builder.spout("numbers", |_| Numbers::new(0..100, &Log::new())).timeout(SECOND * 100);
     builder
         .bolt("takes", {
             let clock = clock.clone();
@@ -573,15 +536,10 @@ fn latencies_are_what_they_were() {
     settle(&mut topology);
     let near =
         |latency: Duration, seconds: f64| (latency.as_secs_f64() / seconds - 1.0).abs() < 0.02;
-    let [spout, bolt] = &topology.metrics()[..] else {
-        panic!()
-    };
+    let [spout, bolt] = &topology.metrics()[..] else { panic!() };
     assert!(near(bolt.latency.percentile(50.0), 0.1), "{bolt:?}");
     assert!(near(bolt.latency.max(), 0.1), "{bolt:?}");
-    assert!(
-        spout.latency.max() > SECOND && spout.latency.mean() > SECOND,
-        "{spout:?}"
-    );
+    assert!(spout.latency.max() > SECOND && spout.latency.mean() > SECOND, "{spout:?}");
     assert_eq!(
         (spout.latency.count(), bolt.latency.count()),
         (100_u64.div_ceil(16), 100_u64.div_ceil(16))
@@ -594,8 +552,7 @@ fn hooks_are_told() {
     struct Tell(Log<String>);
     impl Hook<u64> for Tell {
         fn emit(&self, task: &Context, stream: &str, message: &u64) {
-            self.0
-                .note(format!("{} emits {message} on {stream}", task.component()));
+            self.0.note(format!("{} emits {message} on {stream}", task.component()));
         }
         fn execute(&self, task: &Context, _took: Duration) {
             self.0.note(format!("{} executes", task.component()));
@@ -654,20 +611,14 @@ fn hooks_are_told() {
         "numbers emits 2 on default",
     ];
     assert_eq!(heard, expected);
-    assert_eq!(
-        (topology.metrics()[0].panics, topology.metrics()[1].errors),
-        (1, 1)
-    );
+    assert_eq!((topology.metrics()[0].panics, topology.metrics()[1].errors), (1, 1));
 }
 
 /// Strategies decide how a thread waits, and are asked in rounds counted from the last time that there was something to do.
 #[test]
 fn waiting_goes_by_the_strategy() {
     use expiry_topology::{Parking, Progressive, Sleeping};
-    let progressive = Progressive {
-        spins: 2,
-        yields: 1,
-    };
+    let progressive = Progressive { spins: 2, yields: 1 };
     let waits: Vec<Wait> = (0..5).map(|nth| progressive.wait(nth)).collect();
     let park = Wait::Park(Duration::MAX);
     assert_eq!(waits, [Wait::Spin, Wait::Spin, Wait::Yield, park, park]);
@@ -681,12 +632,8 @@ fn waiting_goes_by_the_strategy() {
             1 => builder.wait(Sleeping(Duration::from_micros(100))),
             _ => builder.wait(|_: u32| Wait::Yield),
         };
-        builder
-            .spout("numbers", |_| Numbers::new(0..1000, &Log::new()))
-            .max_pending(3);
-        builder
-            .bolt("sink", |_| each(|tuple, out| out.ack(tuple)))
-            .shuffle("numbers");
+        builder.spout("numbers", |_| Numbers::new(0..1000, &Log::new())).max_pending(3);
+        builder.bolt("sink", |_| each(|tuple, out| out.ack(tuple))).shuffle("numbers");
         let topology = builder.start().unwrap();
         topology.wait(Duration::from_secs(60)).unwrap();
         assert_eq!(topology.metrics()[0].acked, 1000);
@@ -706,12 +653,8 @@ fn a_spout_that_blocks_is_named() {
     let (release, blocked) = std::sync::mpsc::channel();
     let blocked = std::sync::Mutex::new(Some(blocked));
     let mut builder = expiry_topology::TopologyBuilder::new();
-    builder.spout("blocks", move |_| {
-        Blocks(blocked.lock().unwrap().take().unwrap())
-    });
-    builder
-        .bolt("sink", |_| each(|tuple, out| out.ack(tuple)))
-        .shuffle("blocks");
+    builder.spout("blocks", move |_| Blocks(blocked.lock().unwrap().take().unwrap()));
+    builder.bolt("sink", |_| each(|tuple, out| out.ack(tuple))).shuffle("blocks");
     let topology = builder.start().unwrap();
     // Until it is in there.
     let stuck = loop {
@@ -738,9 +681,7 @@ fn a_drain_leaves_nothing_behind() {
                 move |_| Numbers::new(0.., &told)
             })
             .max_pending(10);
-        builder
-            .bolt("sink", |_| each(|tuple, out| out.ack(tuple)))
-            .shuffle("numbers");
+        builder.bolt("sink", |_| each(|tuple, out| out.ack(tuple))).shuffle("numbers");
         let topology = builder.start().unwrap();
         while told.all().len() < 100 {
             std::thread::yield_now();
@@ -789,9 +730,7 @@ fn a_message_that_cannot_be_copied_is_a_dead_letter() {
         })
         .replay(Replay::default().base(Duration::ZERO));
     builder
-        .bolt("no", |_| {
-            expiry_topology::basic(|_: &Fragile, _| Err::<(), _>("no"))
-        })
+        .bolt("no", |_| expiry_topology::basic(|_: &Fragile, _| Err::<(), _>("no")))
         .shuffle("once");
     builder.on_dead_letter({
         let letters = letters.clone();
@@ -801,10 +740,7 @@ fn a_message_that_cannot_be_copied_is_a_dead_letter() {
     assert!(topology.settle(1000));
     assert!(topology.is_finished());
     let metrics = &topology.metrics()[0];
-    assert_eq!(
-        (metrics.panics, metrics.dead_letters, metrics.pending),
-        (1, 1, 0)
-    );
+    assert_eq!((metrics.panics, metrics.dead_letters, metrics.pending), (1, 1, 0));
     assert_eq!(letters.all(), ["7"]);
     assert_eq!(told.all(), [Told::Fail(7, Why::Failed)]);
 }
@@ -854,17 +790,13 @@ fn a_tracker_that_was_shut_down_gives_messages_up() {
             move |_| Numbers::new([1, 2, 3], &told).at_once(2)
         })
         .replay(Replay::default());
-    builder
-        .bolt("sink", |_| each(|tuple, _| drop(tuple)))
-        .shuffle("numbers");
+    builder.bolt("sink", |_| each(|tuple, _| drop(tuple))).shuffle("numbers");
     let mut topology = builder.start_manual().unwrap();
     topology.tracker().unwrap().shutdown(expiry::Fate::Cancel);
     settle(&mut topology);
     assert!(topology.is_finished());
     let failed: Vec<Told> = told.all();
-    let failed = failed
-        .iter()
-        .filter(|told| matches!(told, Told::Fail(_, Why::Stopped)));
+    let failed = failed.iter().filter(|told| matches!(told, Told::Fail(_, Why::Stopped)));
     assert_eq!(failed.count(), 3);
     assert_eq!(topology.metrics()[0].dead_letters, 3);
 }
@@ -879,21 +811,15 @@ fn room_wakes_who_waits_for_it() {
         spout.max_pending(64).parallelism(2);
     }
     builder
-        .bolt("pass", |_| {
-            expiry_topology::basic(|number: &u64, out| out.emit(*number))
-        })
+        .bolt("pass", |_| expiry_topology::basic(|number: &u64, out| out.emit(*number)))
         .shuffle("left")
         .shuffle("right");
-    builder
-        .bolt("sink", |_| expiry_topology::basic(|_: &u64, _| ()))
-        .global("pass");
+    builder.bolt("sink", |_| expiry_topology::basic(|_: &u64, _| ())).global("pass");
     let topology = builder.start().unwrap();
     topology.wait(Duration::from_secs(60)).unwrap();
     let metrics = topology.kill();
     assert_eq!(metrics[3].executed, 12_000);
-    let waited = metrics
-        .iter()
-        .any(|metrics| !metrics.skipped_back_pressure.is_zero());
+    let waited = metrics.iter().any(|metrics| !metrics.skipped_back_pressure.is_zero());
     assert!(waited, "there was always room: {metrics:?}");
 }
 
@@ -924,11 +850,7 @@ fn a_spout_is_asked_when_it_is_called() {
             move |context| {
                 *waker.lock().unwrap() = Some(context.waker());
                 let (feed, asked) = (feed.clone(), asked.clone());
-                Fed {
-                    feed,
-                    asked,
-                    otherwise,
-                }
+                Fed { feed, asked, otherwise }
             }
         });
         let bolt = |_: &Context| each(|tuple, out| out.ack(tuple));
@@ -1060,9 +982,7 @@ fn a_drain_does_not_wait_for_ticks() {
     let hour = Duration::from_secs(3600);
     let mut builder = expiry_topology::TopologyBuilder::new();
     builder.timeout(hour * 2).wait(expiry_topology::Parking);
-    builder.spout("numbers", |_| {
-        Numbers::new(0..1000, &Log::new()).at_once(10)
-    });
+    builder.spout("numbers", |_| Numbers::new(0..1000, &Log::new()).at_once(10));
     let mut first = builder.bolt("first", |_| Hold(Vec::new(), true));
     first.shuffle("numbers").tick_every(hour).parallelism(2);
     let mut second = builder.bolt("second", |_| Hold(Vec::new(), false));
@@ -1095,10 +1015,7 @@ fn messages_wait_for_a_bolt_that_cannot_be_made() {
             move |_| {
                 let now = expiry::Clock::now(&clock) / 1_000_000;
                 tries.note(now);
-                assert!(
-                    (3000..3001).contains(&(now / 1000 * 1000)) || now >= 6000,
-                    "away"
-                );
+                assert!((3000..3001).contains(&(now / 1000 * 1000)) || now >= 6000, "away");
                 each(move |tuple, out| {
                     if *tuple == 5 {
                         std::panic::resume_unwind(Box::new("five"));
@@ -1113,11 +1030,7 @@ fn messages_wait_for_a_bolt_that_cannot_be_made() {
     let took = run(&mut topology, &clock, SECOND * 60);
     assert!(topology.is_finished());
     assert!(took < SECOND * 10, "{took:?}");
-    let acked = told
-        .all()
-        .iter()
-        .filter(|told| matches!(told, Told::Ack(_)))
-        .count();
+    let acked = told.all().iter().filter(|told| matches!(told, Told::Ack(_))).count();
     let failed = told.all().contains(&Told::Fail(5, Why::Failed));
     assert_eq!((acked, failed, topology.metrics()[0].failed), (9, true, 1));
     let tries = tries.all();

@@ -21,10 +21,7 @@ fn sink(
             Numbers::new(number..number + numbers, &Log::new())
         })
         .parallelism(spouts)
-        .field(
-            "parity",
-            |number: &u64| if number % 2 == 0 { &0 } else { &1 },
-        )
+        .field("parity", |number: &u64| if number % 2 == 0 { &0 } else { &1 })
         .computed_field("odd", |number: &u64| (number % 2) as i32)
         .field("number", |number: &u64| number);
     let mut bolt = builder.bolt("sink", {
@@ -57,10 +54,7 @@ fn shuffle_spreads_evenly_and_keeps_order() {
     assert_eq!(came.len(), 4);
     for numbers in came.values() {
         assert_eq!(numbers.len(), 25);
-        assert!(
-            numbers.windows(2).all(|pair| pair[1] == pair[0] + 4),
-            "{numbers:?}"
-        );
+        assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 4), "{numbers:?}");
     }
 }
 
@@ -72,9 +66,8 @@ fn equal_fields_go_to_the_same_task_whoever_emits() {
     let all: usize = came.values().map(Vec::len).sum();
     assert_eq!(all, 300);
     for parity in 0..2 {
-        let tasks = came
-            .values()
-            .filter(|numbers| numbers.iter().any(|number| number % 2 == parity));
+        let tasks =
+            came.values().filter(|numbers| numbers.iter().any(|number| number % 2 == parity));
         assert_eq!(tasks.count(), 1);
     }
     // What is computed is hashed as what is borrowed.
@@ -96,10 +89,7 @@ fn all_global_and_local() {
     let came = sink(1, 10, 3, |bolt| {
         bolt.all("numbers");
     });
-    assert_eq!(
-        came.values().map(Vec::len).collect::<Vec<_>>(),
-        [10, 10, 10]
-    );
+    assert_eq!(came.values().map(Vec::len).collect::<Vec<_>>(), [10, 10, 10]);
     let came = sink(2, 10, 3, |bolt| {
         bolt.global("numbers");
     });
@@ -121,10 +111,7 @@ impl Spout<u64> for Ways {
         let refused = out.emit_direct("direct", 3, 3, 3).unwrap_err();
         assert_eq!((refused.message, refused.why), (3, Refused::NoSuchTask));
         let refused = out.emit_on("nowhere", 4, 4).unwrap_err();
-        assert_eq!(
-            (refused.message, refused.why),
-            (4, Refused::UndeclaredStream)
-        );
+        assert_eq!((refused.message, refused.why), (4, Refused::UndeclaredStream));
         out.emit_untracked(5).unwrap();
         // Nobody listens to it unless directly.
         out.emit_on("direct", 6, 6).unwrap();
@@ -136,10 +123,7 @@ impl Spout<u64> for Ways {
 fn streams_and_direct_messages() {
     let (clock, came) = (ManualClock::new(), Log::new());
     let mut builder = builder(&clock);
-    builder
-        .spout("ways", |_| Ways)
-        .stream("other")
-        .stream("direct");
+    builder.spout("ways", |_| Ways).stream("other").stream("direct");
     let mut bolt = builder.bolt("sink", {
         let came = came.clone();
         move |context| {
@@ -152,24 +136,15 @@ fn streams_and_direct_messages() {
             })
         }
     });
-    bolt.parallelism(3)
-        .global("ways")
-        .global(("ways", "other"))
-        .direct(("ways", "direct"));
+    bolt.parallelism(3).global("ways").global(("ways", "other")).direct(("ways", "direct"));
     let mut topology = builder.start_manual().unwrap();
     settle(&mut topology);
     let mut came = came.all();
     came.sort();
     let expected = [("default", 0, 5), ("direct", 2, 2), ("other", 0, 1)];
-    assert_eq!(
-        came,
-        expected.map(|(stream, task, n)| (stream.to_string(), task, n))
-    );
+    assert_eq!(came, expected.map(|(stream, task, n)| (stream.to_string(), task, n)));
     // Three tracked ones, one of which had nobody to go to.
-    assert_eq!(
-        (topology.metrics()[0].acked, topology.metrics()[0].pending),
-        (3, 0)
-    );
+    assert_eq!((topology.metrics()[0].acked, topology.metrics()[0].pending), (3, 0));
 }
 
 /// What building a topology of this says.
@@ -218,21 +193,14 @@ fn bad_graphs_are_refused_by_name() {
             numbers(builder);
             builder.bolt("bolt", nothing).shuffle("nobody");
         }),
-        UnknownComponent {
-            component: "bolt".into(),
-            source: "nobody".into()
-        }
+        UnknownComponent { component: "bolt".into(), source: "nobody".into() }
     );
     assert_eq!(
         refused(|builder| {
             numbers(builder);
             builder.bolt("bolt", nothing).shuffle(("numbers", "late"));
         }),
-        UnknownStream {
-            component: "bolt".into(),
-            source: "numbers".into(),
-            stream: "late".into()
-        }
+        UnknownStream { component: "bolt".into(), source: "numbers".into(), stream: "late".into() }
     );
     assert_eq!(
         refused(|builder| {
@@ -267,14 +235,7 @@ fn bad_graphs_are_refused_by_name() {
             spout.parallelism(tasks).threads(threads);
         });
         let component = "numbers".to_string();
-        assert_eq!(
-            bad,
-            BadParallelism {
-                component,
-                tasks,
-                threads
-            }
-        );
+        assert_eq!(bad, BadParallelism { component, tasks, threads });
     }
     assert!(matches!(
         refused(|builder| {
@@ -296,9 +257,7 @@ fn bad_graphs_are_refused_by_name() {
 #[test]
 fn bad_settings_are_refused_by_name() {
     let setting = |error| match error {
-        BuildError::Setting {
-            component, setting, ..
-        } => (component, setting),
+        BuildError::Setting { component, setting, .. } => (component, setting),
         other => panic!("{other:?}"),
     };
     let spout = |set: fn(&mut expiry_topology::SpoutSpec<'_, u64>)| {

@@ -37,12 +37,7 @@ impl Kept {
         for label in key.labels() {
             series += &format!(" {}={}", label.key(), label.value());
         }
-        self.values
-            .lock()
-            .unwrap()
-            .entry(series)
-            .or_default()
-            .clone()
+        self.values.lock().unwrap().entry(series).or_default().clone()
     }
 
     fn value(&self, series: &str) -> u64 {
@@ -79,18 +74,13 @@ impl Recorder for Kept {
 #[test]
 fn components_are_published_by_their_names() {
     let mut topology = TopologyBuilder::new();
-    topology.spout("lines", |_| {
-        Lines(["to be or", "not to be"].map(String::from).to_vec())
-    });
+    topology.spout("lines", |_| Lines(["to be or", "not to be"].map(String::from).to_vec()));
     topology
         .bolt("split", |_| {
             basic(|line: &String, out| line.split(' ').for_each(|word| out.emit(word.into())))
         })
         .shuffle("lines");
-    topology
-        .bolt("words", |_| basic(|_: &String, _| {}))
-        .parallelism(3)
-        .shuffle("split");
+    topology.bolt("words", |_| basic(|_: &String, _| {})).parallelism(3).shuffle("split");
     let topology = topology.start().unwrap();
     topology.wait(Duration::from_secs(60)).unwrap();
     let kept = Kept::default();
@@ -103,18 +93,10 @@ fn components_are_published_by_their_names() {
         }
     });
     let of = |name: &str, component: &str| {
-        kept.value(&format!(
-            "expiry_topology_{name} name=text language=en component={component}"
-        ))
+        kept.value(&format!("expiry_topology_{name} name=text language=en component={component}"))
     };
-    assert_eq!(
-        (of("acked_total", "lines"), of("executed_total", "split")),
-        (2, 2)
-    );
-    assert_eq!(
-        (of("emitted_total", "split"), of("executed_total", "words")),
-        (6, 6)
-    );
+    assert_eq!((of("acked_total", "lines"), of("executed_total", "split")), (2, 2));
+    assert_eq!((of("emitted_total", "split"), of("executed_total", "words")), (6, 6));
     assert_eq!(f64::from_bits(of("tasks", "words")), 3.0);
     assert_eq!(f64::from_bits(of("pending", "lines")), 0.0);
     let taken = topology.metrics()[0].latency.count();
@@ -123,7 +105,5 @@ fn components_are_published_by_their_names() {
     let values = kept.values.lock().unwrap();
     let name = |series: &String| series.split(' ').next().unwrap().to_string();
     let published: std::collections::BTreeSet<String> = values.keys().map(name).collect();
-    assert!(published
-        .iter()
-        .eq(described.iter().collect::<std::collections::BTreeSet<_>>()));
+    assert!(published.iter().eq(described.iter().collect::<std::collections::BTreeSet<_>>()));
 }

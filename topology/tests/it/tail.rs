@@ -33,12 +33,7 @@ impl Logs {
         let name = format!("expiry-tail-{test}-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         fs::create_dir_all(&directory).unwrap();
-        Logs {
-            directory,
-            written: Counts::new(),
-            bad: Vec::new(),
-            lines: 0,
-        }
+        Logs { directory, written: Counts::new(), bad: Vec::new(), lines: 0 }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -68,11 +63,7 @@ impl Logs {
 
     fn append(&self, name: &str, text: &str) {
         let mut options = OpenOptions::new();
-        let mut file = options
-            .append(true)
-            .create(true)
-            .open(self.path(name))
-            .unwrap();
+        let mut file = options.append(true).create(true).open(self.path(name)).unwrap();
         file.write_all(text.as_bytes()).unwrap();
     }
 
@@ -97,18 +88,12 @@ impl Logs {
     }
 
     fn until_idle(&self) -> Settings {
-        Settings {
-            until_idle: true,
-            ..self.settings()
-        }
+        Settings { until_idle: true, ..self.settings() }
     }
 
     /// Of each log the length, as the state has to say in the end.
     fn assert_settled(&self) {
-        let mut settled: Vec<u64> = offsets(&self.path(".tail"))
-            .unwrap()
-            .into_values()
-            .collect();
+        let mut settled: Vec<u64> = offsets(&self.path(".tail")).unwrap().into_values().collect();
         let logs = fs::read_dir(&self.directory).unwrap();
         let logs = logs.map(|log| log.unwrap().path());
         let logs = logs.filter(|path| path.to_string_lossy().contains(".log"));
@@ -258,10 +243,7 @@ fn a_restart_goes_on_where_it_was() {
 fn what_was_not_handed_out_is_read_again() {
     let (mut logs, seen) = (Logs::new("kill"), Seen::default());
     logs.write("a.log", 500);
-    let topology = seen.start(Settings {
-        tick_every: LIMIT * 100,
-        ..logs.settings()
-    });
+    let topology = seen.start(Settings { tick_every: LIMIT * 100, ..logs.settings() });
     // All is counted, or given up, and no tick has come.
     let began = Instant::now();
     loop {
@@ -275,13 +257,7 @@ fn what_was_not_handed_out_is_read_again() {
     topology.kill();
     assert!(seen.counts.lock().unwrap().is_empty());
     assert_eq!(seen.dead.lock().unwrap().len(), logs.bad.len());
-    assert_eq!(
-        offsets(&logs.path(".tail"))
-            .unwrap()
-            .into_values()
-            .collect::<Vec<_>>(),
-        [0]
-    );
+    assert_eq!(offsets(&logs.path(".tail")).unwrap().into_values().collect::<Vec<_>>(), [0]);
 
     // The bad ones come again: they lie behind lines that were not settled.
     seen.dead.lock().unwrap().clear();

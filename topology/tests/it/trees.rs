@@ -24,9 +24,7 @@ fn a_message_is_acked_when_all_its_branches_are() {
             })
         })
         .shuffle("numbers");
-    builder
-        .bolt("other", |_| each(|tuple, out| out.ack(tuple)))
-        .shuffle("numbers");
+    builder.bolt("other", |_| each(|tuple, out| out.ack(tuple))).shuffle("numbers");
     builder
         .bolt("leaf", {
             let held = held.clone();
@@ -51,10 +49,7 @@ fn a_message_is_acked_when_all_its_branches_are() {
     }
     settle(&mut topology);
     assert_eq!(held.all(), [10, 11, 12]);
-    assert_eq!(
-        told.all(),
-        [Told::Open, Told::Activate, Told::Emitted(1), Told::Ack(1)]
-    );
+    assert_eq!(told.all(), [Told::Open, Told::Activate, Told::Emitted(1), Told::Ack(1)]);
     assert!(topology.is_finished());
 }
 
@@ -157,11 +152,7 @@ fn an_edge_is_derived_once_in_a_tree() {
     let mut topology = builder.start_manual().unwrap();
     settle(&mut topology);
     assert_eq!(late.all(), [20]);
-    assert_eq!(
-        told.all().last(),
-        Some(&Told::Emitted(1)),
-        "one of its tuples is outstanding"
-    );
+    assert_eq!(told.all().last(), Some(&Told::Emitted(1)), "one of its tuples is outstanding");
     clock.advance(SECOND * 12);
     settle(&mut topology);
     assert_eq!(told.all().last(), Some(&Told::Fail(1, Why::TimedOut)));
@@ -188,40 +179,23 @@ fn timeouts_come_while_max_pending_holds_the_spout_up() {
         .shuffle("numbers");
     let mut topology = builder.start_manual().unwrap();
     settle(&mut topology);
-    let emitted = |told: &[Told]| {
-        told.iter()
-            .filter(|told| matches!(told, Told::Emitted(_)))
-            .count()
-    };
+    let emitted =
+        |told: &[Told]| told.iter().filter(|told| matches!(told, Told::Emitted(_))).count();
     // 2 and 4 have failed at once, and made room; 1, 3 and 5 are dropped.
     assert_eq!(emitted(&told.all()), 5);
     let metrics = &topology.metrics()[0];
-    assert_eq!(
-        (metrics.pending, metrics.failed, metrics.timed_out),
-        (3, 2, 0)
-    );
+    assert_eq!((metrics.pending, metrics.failed, metrics.timed_out), (3, 2, 0));
     clock.advance(SECOND * 5);
     settle(&mut topology);
     assert!(topology.metrics()[0].skipped_max_pending >= SECOND * 5);
     clock.advance(SECOND * 7);
     settle(&mut topology);
     let metrics = &topology.metrics()[0];
-    assert_eq!(
-        (metrics.pending, metrics.failed, metrics.timed_out),
-        (1, 3, 3)
-    );
+    assert_eq!((metrics.pending, metrics.failed, metrics.timed_out), (1, 3, 3));
     run(&mut topology, &clock, SECOND * 60);
     for number in 1..=7 {
-        let failure = if number % 2 == 0 {
-            Why::Failed
-        } else {
-            Why::TimedOut
-        };
-        let told = told
-            .all()
-            .iter()
-            .filter(|told| **told == Told::Fail(number, failure))
-            .count();
+        let failure = if number % 2 == 0 { Why::Failed } else { Why::TimedOut };
+        let told = told.all().iter().filter(|told| **told == Told::Fail(number, failure)).count();
         assert_eq!(told, 1, "{number}");
     }
 }
@@ -250,10 +224,7 @@ fn a_bolt_may_begin_a_timeout_anew() {
             }
         }
     }
-    builder
-        .bolt("slow", |_| Slow(Vec::new(), 0))
-        .shuffle("numbers")
-        .tick_every(SECOND * 8);
+    builder.bolt("slow", |_| Slow(Vec::new(), 0)).shuffle("numbers").tick_every(SECOND * 8);
     let mut topology = builder.start_manual().unwrap();
     let took = run(&mut topology, &clock, SECOND * 1000);
     assert_eq!(took, SECOND * 80);
@@ -265,12 +236,7 @@ fn a_bolt_may_begin_a_timeout_anew() {
 fn replays_back_off_and_end_in_a_dead_letter() {
     let (clock, told, seen, letters) = (ManualClock::new(), Log::new(), Log::new(), Log::new());
     let mut builder = builder(&clock);
-    let replay = Replay::default()
-        .attempts(4)
-        .base(SECOND)
-        .factor(3.0)
-        .cap(SECOND * 5)
-        .jitter(0.0);
+    let replay = Replay::default().attempts(4).base(SECOND).factor(3.0).cap(SECOND * 5).jitter(0.0);
     builder
         .spout("numbers", {
             let told = told.clone();
@@ -299,12 +265,7 @@ fn replays_back_off_and_end_in_a_dead_letter() {
     builder.on_dead_letter({
         let letters = letters.clone();
         move |letter: DeadLetter<u64>| {
-            letters.note((
-                letter.message,
-                letter.id,
-                letter.attempts,
-                letter.failure.to_string(),
-            ))
+            letters.note((letter.message, letter.id, letter.attempts, letter.failure.to_string()))
         }
     });
     let mut topology = builder.start_manual().unwrap();
@@ -321,12 +282,7 @@ fn replays_back_off_and_end_in_a_dead_letter() {
     assert_eq!(roots.len(), 7, "each attempt has a root of its own");
     assert_eq!(
         letters.all(),
-        [(
-            1,
-            "1".to_string(),
-            4,
-            "it was failed by \"picky\": not at attempt 3".to_string()
-        )]
+        [(1, "1".to_string(), 4, "it was failed by \"picky\": not at attempt 3".to_string())]
     );
     let ends: Vec<Told> = told
         .all()
@@ -336,12 +292,7 @@ fn replays_back_off_and_end_in_a_dead_letter() {
     assert_eq!(ends, [Told::Ack(2), Told::Fail(1, Why::Failed)]);
     let metrics = &topology.metrics()[0];
     assert_eq!(
-        (
-            metrics.emitted,
-            metrics.replayed,
-            metrics.dead_letters,
-            metrics.pending
-        ),
+        (metrics.emitted, metrics.replayed, metrics.dead_letters, metrics.pending),
         (7, 5, 1, 0)
     );
     assert!(topology.is_finished());
@@ -359,17 +310,10 @@ fn what_waits_to_be_emitted_again_counts_as_pending() {
         })
         .max_pending(4)
         .replay(Replay::default().attempts(3).base(SECOND * 100).jitter(0.0));
-    builder
-        .bolt("no", |_| each(|tuple, out| out.fail(tuple)))
-        .shuffle("numbers");
+    builder.bolt("no", |_| each(|tuple, out| out.fail(tuple))).shuffle("numbers");
     let mut topology = builder.start_manual().unwrap();
     settle(&mut topology);
-    let emitted = || {
-        told.all()
-            .iter()
-            .filter(|told| matches!(told, Told::Emitted(_)))
-            .count()
-    };
+    let emitted = || told.all().iter().filter(|told| matches!(told, Told::Emitted(_))).count();
     assert_eq!((emitted(), topology.metrics()[0].pending), (4, 4));
     run(&mut topology, &clock, SECOND * 10_000);
     assert_eq!((emitted(), topology.metrics()[0].dead_letters), (10, 10));
@@ -388,13 +332,7 @@ fn what_nobody_listens_to_is_acked_at_once() {
     settle(&mut topology);
     assert!(topology.is_finished());
     assert_eq!(told.all().last(), Some(&Told::Ack(1)));
-    assert_eq!(
-        (
-            topology.metrics()[0].emitted,
-            topology.metrics()[0].transferred
-        ),
-        (1, 0)
-    );
+    assert_eq!((topology.metrics()[0].emitted, topology.metrics()[0].transferred), (1, 0));
 }
 
 /// With acking off a message is acked as soon as it is emitted.
@@ -408,9 +346,7 @@ fn without_acking_a_message_is_acked_at_once() {
         move |_| Numbers::new(1..=3, &told)
     });
     builder
-        .bolt("lose", |_| {
-            each(|tuple, _| assert_eq!(tuple.roots().count(), 0))
-        })
+        .bolt("lose", |_| each(|tuple, _| assert_eq!(tuple.roots().count(), 0)))
         .shuffle("numbers");
     let mut topology = builder.start_manual().unwrap();
     settle(&mut topology);
@@ -530,13 +466,8 @@ fn ids_are_of_the_spouts_own_type() {
     run(&mut topology, &clock, SECOND);
     let mut told = told.all();
     told.sort();
-    let [one, two] = [1, 2].map(|n| {
-        [
-            format!("Id(\"m{n}\") dead"),
-            format!("m{n} again"),
-            format!("m{n} given up"),
-        ]
-    });
+    let [one, two] = [1, 2]
+        .map(|n| [format!("Id(\"m{n}\") dead"), format!("m{n} again"), format!("m{n} given up")]);
     let mut expected = [vec!["m0 acked".to_string()], one.into(), two.into()].concat();
     expected.sort();
     assert_eq!(told, expected);

@@ -65,23 +65,15 @@ pub fn bugs() -> Result<(Vec<Bug>, Runs), String> {
 
 impl Bug {
     fn parse(name: &str, text: &str, runs: &Runs) -> Result<Self, String> {
-        let mut bug = Bug {
-            name: name.into(),
-            what: String::new(),
-            runs: Vec::new(),
-            edits: Vec::new(),
-        };
+        let mut bug =
+            Bug { name: name.into(), what: String::new(), runs: Vec::new(), edits: Vec::new() };
         for line in text.lines() {
             if let Some(place) = line.strip_prefix("@ ") {
                 let (path, function) = match place.split_once(' ') {
                     Some((path, function)) => (path, Some(function.to_owned())),
                     None => (place, None),
                 };
-                bug.edits.push(Edit {
-                    path: path.into(),
-                    function,
-                    lines: Vec::new(),
-                });
+                bug.edits.push(Edit { path: path.into(), function, lines: Vec::new() });
             } else if let Some(run) = line.strip_prefix("run ") {
                 bug.runs.push(runs.of(name, run)?);
             } else if let (Some(edit), false) = (bug.edits.last_mut(), line.is_empty()) {

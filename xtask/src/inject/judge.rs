@@ -74,18 +74,11 @@ pub fn every_bug_is_found(build: &Build, bugs: &[Bug]) -> Result<(), String> {
         let (said, found) = is_found(build, one);
         println!("{said}");
         if !found {
-            missed
-                .lock()
-                .expect("no panic")
-                .push(format!("not found: {said}"));
+            missed.lock().expect("no panic").push(format!("not found: {said}"));
         }
     });
     let missed = missed.into_inner().expect("no panic");
-    println!(
-        "{} runs, {} of which have missed their bug",
-        runs.len(),
-        missed.len()
-    );
+    println!("{} runs, {} of which have missed their bug", runs.len(), missed.len());
     all_right(missed)
 }
 
@@ -150,11 +143,7 @@ pub fn every_scenario_has_its_form(build: &Build, forms: &[String]) -> Result<()
     let forms: BTreeSet<_> = forms.collect();
     let names: BTreeSet<_> = names.collect();
     let differ = names.symmetric_difference(&forms);
-    all_right(
-        differ
-            .map(|name| format!("{name} is a scenario or a form, not both"))
-            .collect(),
-    )
+    all_right(differ.map(|name| format!("{name} is a scenario or a form, not both")).collect())
 }
 
 fn all_right(wrong: Vec<String>) -> Result<(), String> {

@@ -78,11 +78,7 @@ fn run(bugs: &[Bug], bug: &str, args: &[&str]) -> Result<(), String> {
         return Err(format!("{bug}: a bug strikes one time in 1 or more"));
     }
     let build = build(bugs)?;
-    println!(
-        "EXPIRY_BUG={bug} {} {}",
-        build.program.display(),
-        args.join(" ")
-    );
+    println!("EXPIRY_BUG={bug} {} {}", build.program.display(), args.join(" "));
     let status = build.stress(bug).args(args).status();
     let status = status.map_err(|error| error.to_string())?;
     if status.success() {
@@ -129,8 +125,5 @@ fn build(bugs: &[Bug]) -> Result<Build, String> {
         return Err("the copy with the bugs does not build".into());
     }
     let name = format!("stress{}", std::env::consts::EXE_SUFFIX);
-    Ok(Build {
-        folder: copy.join("stress"),
-        program: target.join("release").join(name),
-    })
+    Ok(Build { folder: copy.join("stress"), program: target.join("release").join(name) })
 }

@@ -36,9 +36,7 @@ impl Runs {
             } else if let Some(form) = line.strip_prefix("form ") {
                 runs.forms.push(form.into());
             } else {
-                let excepted = line
-                    .strip_prefix("except ")
-                    .map(|rest| rest.splitn(3, ": "));
+                let excepted = line.strip_prefix("except ").map(|rest| rest.splitn(3, ": "));
                 let excepted: Vec<&str> = excepted.into_iter().flatten().collect();
                 let &[form, check, _] = &excepted[..] else {
                     return Err(format!("{line}: neither NAME = ARGS nor form nor except"));

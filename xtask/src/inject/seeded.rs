@@ -20,10 +20,7 @@ struct Chosen {
 impl Chosen {
     fn parse(asked: &str) -> Self {
         let (name, one_in) = asked.split_once('/').unwrap_or((asked, "1"));
-        Chosen {
-            name: name.to_owned(),
-            one_in: one_in.parse().unwrap_or(1),
-        }
+        Chosen { name: name.to_owned(), one_in: one_in.parse().unwrap_or(1) }
     }
 }
 

@@ -95,11 +95,7 @@ pub fn main(words: &[String]) -> Result<(), String> {
     let wanted: Vec<_> = mutants
         .iter()
         .filter(|(_, mutant)| mutant.name().contains(&options.only))
-        .filter(|(_, mutant)| {
-            changed
-                .as_ref()
-                .map_or(true, |files| files.contains(&mutant.file))
-        })
+        .filter(|(_, mutant)| changed.as_ref().map_or(true, |files| files.contains(&mutant.file)))
         .collect();
     if options.list {
         for (number, mutant) in wanted {
@@ -156,10 +152,7 @@ fn mutants() -> Result<(Sources, Vec<(usize, Mutant)>), String> {
 /// is `main`.
 fn changed() -> Result<HashSet<String>, String> {
     let git = |args: &[&str]| {
-        let output = Command::new("git")
-            .args(args)
-            .current_dir(tree::root())
-            .output();
+        let output = Command::new("git").args(args).current_dir(tree::root()).output();
         let output = output.map_err(|error| format!("git: {error}"))?;
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).into_owned());

@@ -15,11 +15,8 @@ use std::time::{Duration, Instant};
 const MEMORY_KIB: &str = "4000000";
 
 /// How far each model is explored, where the environment does not say otherwise.
-const BOUNDS: [(&str, &str); 3] = [
-    ("EXPIRY_LOOM_SECONDS", "2"),
-    ("EXPIRY_LOOM_PREEMPTIONS", "3"),
-    ("EXPIRY_LOOM_PROGRAMS", "6"),
-];
+const BOUNDS: [(&str, &str); 3] =
+    [("EXPIRY_LOOM_SECONDS", "2"), ("EXPIRY_LOOM_PREEMPTIONS", "3"), ("EXPIRY_LOOM_PROGRAMS", "6")];
 
 /// What became of a mutant.
 #[derive(Debug, Default)]
@@ -54,11 +51,8 @@ pub struct Models {
 impl Models {
     /// Builds the copy, and runs each of its models whose name contains `of` without a mutant.
     pub fn new(work: &Path, of: &str) -> Result<Self, String> {
-        let mut models = Models {
-            work: work.into(),
-            models: built(work, of)?,
-            killers: Mutex::default(),
-        };
+        let mut models =
+            Models { work: work.into(), models: built(work, of)?, killers: Mutex::default() };
         let runs = Mutex::new(Vec::new());
         in_threads(&models.models, |model| {
             let run = models.first_run(model);
@@ -67,37 +61,23 @@ impl Models {
         let runs = runs.into_inner().unwrap().into_iter();
         models.models = runs.collect::<Result<_, _>>()?;
         models.models.sort_by_key(|model| model.took);
-        let took: f64 = models
-            .models
-            .iter()
-            .map(|model| model.took.as_secs_f64())
-            .sum();
+        let took: f64 = models.models.iter().map(|model| model.took.as_secs_f64()).sum();
         println!("{} models, {took:.0} s", models.models.len());
         Ok(models)
     }
 
     fn first_run(&self, model: &Model) -> Result<Model, String> {
-        let seen = self
-            .work
-            .join(format!("seen-{}", model.name.replace(':', "_")));
+        let seen = self.work.join(format!("seen-{}", model.name.replace(':', "_")));
         let _ = fs::remove_file(&seen);
         let began = Instant::now();
-        let run = self.run(
-            model,
-            Duration::from_secs(3600),
-            "EXPIRY_MUTANT_SEEN",
-            &seen,
-        );
+        let run = self.run(model, Duration::from_secs(3600), "EXPIRY_MUTANT_SEEN", &seen);
         run.map_err(|how| format!("{} fails without a mutant: {how}", model.name))?;
         let numbers = fs::read_to_string(&seen).unwrap_or_default();
         Ok(Model {
             binary: model.binary.clone(),
             name: model.name.clone(),
             took: began.elapsed(),
-            differs: numbers
-                .lines()
-                .filter_map(|line| line.parse().ok())
-                .collect(),
+            differs: numbers.lines().filter_map(|line| line.parse().ok()).collect(),
         })
     }
 
@@ -142,11 +122,7 @@ impl Models {
             .args(["-c", limited, "sh", MEMORY_KIB])
             .arg(&model.binary)
             .args(["--exact", &model.name, "--nocapture", "--test-threads=1"])
-            .envs(
-                BOUNDS
-                    .into_iter()
-                    .filter(|(name, _)| env::var_os(name).is_none()),
-            )
+            .envs(BOUNDS.into_iter().filter(|(name, _)| env::var_os(name).is_none()))
             .env("RUST_BACKTRACE", "0")
             .env(name, value);
         match tree::run_within(command, limit, &self.work) {
@@ -166,10 +142,7 @@ fn built(work: &Path, of: &str) -> Result<Vec<Model>, String> {
         .arg("--message-format=json-render-diagnostics")
         .current_dir(work.join("copy"))
         // Rewritten code need not be tidy.
-        .env(
-            "RUSTFLAGS",
-            "--cfg expiry_loom --cap-lints warn -A warnings",
-        )
+        .env("RUSTFLAGS", "--cfg expiry_loom --cap-lints warn -A warnings")
         .env("CARGO_TARGET_DIR", work.join("build"))
         .stderr(Stdio::inherit())
         .output()
@@ -202,9 +175,7 @@ fn built(work: &Path, of: &str) -> Result<Vec<Model>, String> {
 
 /// The first line of the first panic's message.
 fn first_panic(said: &str) -> Option<String> {
-    let mut lines = said
-        .lines()
-        .skip_while(|line| !line.contains("panicked at "));
+    let mut lines = said.lines().skip_while(|line| !line.contains("panicked at "));
     lines.next()?;
     let message = lines.next()?.trim();
     // What was compared says more than that it was.

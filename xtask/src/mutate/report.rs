@@ -30,10 +30,8 @@ impl Report {
     /// Reads what there is of these mutants.
     pub fn open(path: &Path, mutants: &[(usize, Mutant)]) -> Self {
         let text = fs::read_to_string(path).unwrap_or_default();
-        let texts: HashMap<String, &str> = mutants
-            .iter()
-            .map(|(_, mutant)| (mutant.name(), mutant.text.as_str()))
-            .collect();
+        let texts: HashMap<String, &str> =
+            mutants.iter().map(|(_, mutant)| (mutant.name(), mutant.text.as_str())).collect();
         let lines = text.lines().filter_map(|line| {
             let mut columns = line.split('\t');
             let (name, text) = (columns.next()?, columns.next()?);
@@ -41,10 +39,7 @@ impl Report {
             let same = texts.get(name) == Some(&text);
             same.then(|| (name.to_owned(), line.to_owned()))
         });
-        Report {
-            path: path.into(),
-            lines: Mutex::new(lines.collect()),
-        }
+        Report { path: path.into(), lines: Mutex::new(lines.collect()) }
     }
 
     /// What is known of a mutant.
@@ -79,9 +74,7 @@ impl Report {
             if let Some(line) = lines.get(&mutant.name()) {
                 text += &format!("{line}\n");
                 let verdict = line.split('\t').nth(2).unwrap_or_default();
-                *counts
-                    .entry((mutant.kind.name(), verdict.into()))
-                    .or_default() += 1;
+                *counts.entry((mutant.kind.name(), verdict.into())).or_default() += 1;
             }
         }
         for ((kind, verdict), count) in counts {

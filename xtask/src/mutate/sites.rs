@@ -87,11 +87,9 @@ pub fn rewrite(
     finder.visit_file(&syn::parse_file(source)?);
     // Nested sites open in the order in which the visit finds them, and close in the other one.
     let mut edits: Vec<_> = (0..).zip(finder.edits).collect();
-    edits.sort_by_key(
-        |&(found, (at, closes, _)): &(isize, (usize, bool, String))| {
-            (at, !closes, if closes { -found } else { found })
-        },
-    );
+    edits.sort_by_key(|&(found, (at, closes, _)): &(isize, (usize, bool, String))| {
+        (at, !closes, if closes { -found } else { found })
+    });
     let (mut rewritten, mut from) = (String::new(), 0);
     for (_, (at, _, text)) in edits {
         rewritten.push_str(&source[from..at]);
@@ -142,9 +140,7 @@ impl Finder<'_> {
     fn around(&mut self, kind: Kind, span: Span, before: &str, after: &str) {
         let number = self.mutant(kind, span);
         let (range, weak) = (span.byte_range(), self.weak);
-        let before = before
-            .replace("WEAK", weak)
-            .replace("N", &number.to_string());
+        let before = before.replace("WEAK", weak).replace("N", &number.to_string());
         self.edits.push((range.start, false, before));
         self.edits.push((range.end, true, after.into()));
     }
@@ -179,10 +175,7 @@ impl Finder<'_> {
         self.named(sig.ident.to_string(), |finder| {
             let edit = finder.edits.len();
             visit::visit_block(finder, block);
-            if finder.edits[edit..]
-                .iter()
-                .any(|(_, _, text)| text == "weak_")
-            {
+            if finder.edits[edit..].iter().any(|(_, _, text)| text == "weak_") {
                 let open = block.brace_token.span.open().byte_range().end;
                 let import = format!(" use {}::Cas as _;", finder.weak);
                 finder.edits.insert(edit, (open, false, import));
@@ -331,9 +324,7 @@ fn is_built(attributes: &[Attribute]) -> bool {
 
 fn holds(cfg: &Meta) -> bool {
     match cfg {
-        Meta::Path(path) => ["test", "miri", "fuzzing"]
-            .iter()
-            .all(|cfg| !path.is_ident(cfg)),
+        Meta::Path(path) => ["test", "miri", "fuzzing"].iter().all(|cfg| !path.is_ident(cfg)),
         // The only feature that the models use.
         Meta::NameValue(pair) if pair.path.is_ident("feature") => {
             matches!(&pair.value, Expr::Lit(value)

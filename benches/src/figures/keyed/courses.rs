@@ -44,21 +44,8 @@ const fn ops(kind: Kind) -> &'static [Op] {
 /// Stores of each kind: this crate's first, the harness last.
 const fn stores(kind: Kind) -> &'static [&'static str] {
     match kind {
-        Kind::Maps => &[
-            "map",
-            "dashmap",
-            "papaya",
-            "sharded-map",
-            "moka",
-            "nothing-map",
-        ],
-        Kind::Queues => &[
-            "queue",
-            "queue-by-handle",
-            "zookeeper",
-            "sharded",
-            "nothing",
-        ],
+        Kind::Maps => &["map", "dashmap", "papaya", "sharded-map", "moka", "nothing-map"],
+        Kind::Queues => &["queue", "queue-by-handle", "zookeeper", "sharded", "nothing"],
     }
 }
 
@@ -78,13 +65,7 @@ const fn asked(
     peer: &'static str,
     limit: f64,
 ) -> Asked {
-    Asked {
-        store,
-        entries,
-        op,
-        peer,
-        limit,
-    }
+    Asked { store, entries, op, peer, limit }
 }
 
 const K10: usize = 10_000;
@@ -174,20 +155,12 @@ fn course(
         Kind::Maps => "maps",
         Kind::Queues => "queues",
     };
-    let title = format!(
-        "{kinds}, {} {keys} keys, {threads} thread(s)",
-        count(entries)
-    );
+    let title = format!("{kinds}, {} {keys} keys, {threads} thread(s)", count(entries));
     let mut subjects = Vec::new();
     for store in only(options, stores(kind)) {
         let mut add = |program, is_older| {
             let rounds = Vec::new();
-            subjects.push(Subject {
-                store,
-                program,
-                is_older,
-                rounds,
-            });
+            subjects.push(Subject { store, program, is_older, rounds });
         };
         add(own(), false);
         if let (Some(older), true) = (&options.against, is_ours(store)) {
@@ -196,15 +169,9 @@ fn course(
     }
     for round in 0..rounds {
         for subject in &mut subjects {
-            options.say(&format!(
-                "{title}, round {} of {rounds}: {}",
-                round + 1,
-                subject.store
-            ));
+            options.say(&format!("{title}, round {} of {rounds}: {}", round + 1, subject.store));
             let what = format!("{}/{keys}/{threads}", subject.store);
-            subject
-                .rounds
-                .push(ask_of(&subject.program, "course", &what, entries));
+            subject.rounds.push(ask_of(&subject.program, "course", &what, entries));
         }
     }
     report.head(
@@ -216,22 +183,12 @@ fn course(
         ),
     );
     for subject in &subjects {
-        report.note(&format!(
-            "{}: {}",
-            subject.name(),
-            subject.rounds[0]["does"]
-        ));
+        report.note(&format!("{}: {}", subject.name(), subject.rounds[0]["does"]));
     }
     for &op in ops(kind) {
         table(report, &format!("{title}: {}", op.name()), &subjects, op);
         if (threads, keys) == (1, "u64") {
-            check(
-                report,
-                &format!("{title}: {}", op.name()),
-                &subjects,
-                op,
-                entries,
-            );
+            check(report, &format!("{title}: {}", op.name()), &subjects, op, entries);
         }
     }
 }
@@ -249,11 +206,7 @@ fn net(
     let alone = subjects.iter().find(|other| is_alone(other.store));
     let alone = alone.filter(|_| !is_alone(subject.store));
     let own = alone.map_or(vec![0.0; gross.len()], |alone| alone.nanos(what, op, order));
-    let net: Vec<f64> = gross
-        .iter()
-        .zip(own)
-        .map(|(gross, own)| gross - own)
-        .collect();
+    let net: Vec<f64> = gross.iter().zip(own).map(|(gross, own)| gross - own).collect();
     net.iter().all(|nanos| nanos.is_finite()).then_some(net)
 }
 
@@ -267,9 +220,7 @@ fn ratio(
 ) -> Option<Spread> {
     let ours = net(subjects, ours, "cpu", op, order)?;
     let theirs = net(subjects, theirs, "cpu", op, order)?;
-    Some(Spread::of(
-        ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs),
-    ))
+    Some(Spread::of(ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs)))
 }
 
 fn table(report: &mut Report, table: &str, subjects: &[Subject], op: Op) {
@@ -278,9 +229,7 @@ fn table(report: &mut Report, table: &str, subjects: &[Subject], op: Op) {
         let columns = Order::ALL.map(|order| {
             let nanos = Spread::of(net(subjects, subject, "cpu", op, order)?);
             let wall = Spread::of(net(subjects, subject, "wall", op, order)?).median;
-            let ours = subjects
-                .iter()
-                .filter(|ours| is_ours(ours.store) && !ours.is_older);
+            let ours = subjects.iter().filter(|ours| is_ours(ours.store) && !ours.is_older);
             let times: Vec<(String, Spread)> = ours
                 .filter(|_| !is_alone(subject.store))
                 .filter(|_| !is_ours(subject.store) || subject.is_older)
@@ -294,14 +243,11 @@ fn table(report: &mut Report, table: &str, subjects: &[Subject], op: Op) {
 }
 
 fn check(report: &mut Report, table: &str, subjects: &[Subject], op: Op, entries: usize) {
-    let asked = ASKED
-        .iter()
-        .filter(|asked| asked.op == op && asked.entries == entries);
+    let asked = ASKED.iter().filter(|asked| asked.op == op && asked.entries == entries);
     for asked in asked {
         let theirs = subjects.iter().find(|subject| subject.store == asked.peer);
-        let ours = subjects
-            .iter()
-            .find(|subject| subject.store == asked.store && !subject.is_older);
+        let ours =
+            subjects.iter().find(|subject| subject.store == asked.store && !subject.is_older);
         if let (Some(ours), Some(theirs)) = (ours, theirs) {
             for order in Order::ALL {
                 if let Some(times) = ratio(subjects, ours, theirs, op, order) {

@@ -42,10 +42,7 @@ pub fn serve(how: &str, values: usize) -> Option<Json> {
     let before = resident();
     for key in 0..values {
         // Ones: the kernel maps a page of zeros only when it is written to.
-        assert!(map
-            .insert(key, Large(vec![1; BYTES]))
-            .expect(refused)
-            .is_none());
+        assert!(map.insert(key, Large(vec![1; BYTES])).expect(refused).is_none());
     }
     let filled = resident();
     for key in 0..values {
@@ -82,9 +79,7 @@ pub fn drops(options: &Options, report: &mut Report) {
         ),
     );
     for how in ["removed", "replaced"] {
-        let answers: Vec<Json> = (0..options.rounds)
-            .map(|_| ask("drops", how, VALUES))
-            .collect();
+        let answers: Vec<Json> = (0..options.rounds).map(|_| ask("drops", how, VALUES)).collect();
         let of = |field| Spread::of(answers.iter().map(|answer| number(answer, field)));
         let load = json!({
             "values_left": of("left").median,

@@ -19,12 +19,7 @@ struct Subject {
 }
 
 fn subject<K: Key, V: Value, S: Store<K, V>>() -> Subject {
-    Subject {
-        name: S::NAME,
-        run: expire::run::<K, V, S>,
-        nanos: Vec::new(),
-        left: 0,
-    }
+    Subject { name: S::NAME, run: expire::run::<K, V, S>, nanos: Vec::new(), left: 0 }
 }
 
 /// At most so much of another store's time is asked of ours, if anything is.
@@ -97,11 +92,7 @@ fn expire(
     );
     for round in 0..rounds {
         for subject in all.iter_mut() {
-            options.say(&format!(
-                "round {} of {rounds}: {}",
-                round + 1,
-                subject.name
-            ));
+            options.say(&format!("round {} of {rounds}: {}", round + 1, subject.name));
             let expiry = (subject.run)(entries, due);
             subject.nanos.push(expiry.nanos);
             subject.left = subject.left.max(expiry.left);
@@ -111,25 +102,12 @@ fn expire(
         (all.iter()).partition(|subject| subject.name.starts_with("Expir"));
     for subject in &*all {
         let load = json!({ "values_left": subject.left });
-        report.figure(
-            &table,
-            subject.name,
-            "ns/entry",
-            Spread::of(subject.nanos.clone()),
-            &load,
-        );
+        report.figure(&table, subject.name, "ns/entry", Spread::of(subject.nanos.clone()), &load);
     }
     for ours in ours {
         for theirs in &theirs {
-            let times = ours
-                .nanos
-                .iter()
-                .zip(&theirs.nanos)
-                .map(|(ours, theirs)| ours / theirs);
-            let (name, times) = (
-                format!("{} over {}", ours.name, theirs.name),
-                Spread::of(times),
-            );
+            let times = ours.nanos.iter().zip(&theirs.nanos).map(|(ours, theirs)| ours / theirs);
+            let (name, times) = (format!("{} over {}", ours.name, theirs.name), Spread::of(times));
             match asked(entries, due, ours.name, theirs.name) {
                 Some(most) => report.check(&table, &name, "times", times, Target::AtMost(most)),
                 None => report.figure(&table, &name, "times", times, &json!({})),

@@ -25,12 +25,7 @@ impl Task for Weigh {
         drop(K::make(0));
         let before = (resident(), allocated(), held());
         let hour = Duration::from_secs(3600);
-        let store = S::new(&Setup {
-            time,
-            entries,
-            timeout: hour,
-            interval: INTERVAL,
-        });
+        let store = S::new(&Setup { time, entries, timeout: hour, interval: INTERVAL });
         let timeout = u64::try_from(hour.as_nanos()).expect("an hour");
         store.on_thread(|| {
             for n in 0..entries as u64 {
@@ -90,11 +85,7 @@ pub fn memory(options: &Options, report: &mut Report) {
                     .collect();
                 let name = format!("{} ({store})", answers[0]["name"].as_str().unwrap_or(store));
                 let each = |field| {
-                    Spread::of(
-                        answers
-                            .iter()
-                            .map(|answer| number(answer, field) / entries as f64),
-                    )
+                    Spread::of(answers.iter().map(|answer| number(answer, field) / entries as f64))
                 };
                 let bytes = each("grown");
                 let load = json!({

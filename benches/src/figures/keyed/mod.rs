@@ -81,9 +81,5 @@ pub fn serve(task: &str, what: &str, entries: usize) -> Option<Json> {
 /// Those of `stores` that the command line asks for.
 fn only<'a>(options: &Options, stores: &[&'a str]) -> Vec<&'a str> {
     let asked = |store: &str| options.only.iter().all(|only| store.contains(only));
-    stores
-        .iter()
-        .copied()
-        .filter(|store| asked(store))
-        .collect()
+    stores.iter().copied().filter(|store| asked(store)).collect()
 }

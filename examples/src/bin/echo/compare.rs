@@ -37,10 +37,7 @@ impl Spread {
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [least, lower, median, upper, greatest] = self.0;
-        write!(
-            f,
-            "{median:10.2}   [{lower:.2} .. {upper:.2}]   {least:.2} .. {greatest:.2}"
-        )
+        write!(f, "{median:10.2}   [{lower:.2} .. {upper:.2}]   {least:.2} .. {greatest:.2}")
     }
 }
 

@@ -87,10 +87,7 @@ fn at_least_one() -> RangedU64ValueParser<usize> {
 }
 
 /// For clients that are as fast as they can.
-const LIMITS: Limits = Limits {
-    idle: Duration::from_secs(60),
-    request: Duration::from_secs(60),
-};
+const LIMITS: Limits = Limits { idle: Duration::from_secs(60), request: Duration::from_secs(60) };
 
 #[derive(Debug, thiserror::Error)]
 enum EchoError {
@@ -114,11 +111,7 @@ async fn main() -> ExitCode {
         Command::Server { listen, limits } => serve(listen, limits).await,
         Command::Load { server, load } => send(server, load).await,
         Command::Both { load, strict } => both(load, strict).await,
-        Command::Compare {
-            rounds,
-            load,
-            at_most,
-        } => compare(rounds, load, at_most).await,
+        Command::Compare { rounds, load, at_most } => compare(rounds, load, at_most).await,
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -52,11 +52,7 @@ impl Server {
         timeouts: Arc<Timeouts>,
         limits: Option<Limits>,
     ) -> io::Result<Self> {
-        Ok(Server {
-            listener: TcpListener::bind(address).await?,
-            timeouts,
-            limits,
-        })
+        Ok(Server { listener: TcpListener::bind(address).await?, timeouts, limits })
     }
 
     pub fn address(&self) -> io::Result<SocketAddr> {
@@ -75,10 +71,7 @@ impl Server {
                     continue;
                 }
             };
-            let connection = Connection {
-                timeouts: self.timeouts.clone(),
-                limits: self.limits,
-            };
+            let connection = Connection { timeouts: self.timeouts.clone(), limits: self.limits };
             let ends = ends.clone();
             tokio::spawn(async move {
                 let end = connection.serve(stream).await;
@@ -112,8 +105,7 @@ impl Connection {
                 piece.read_until(b'\n', &mut line).await?;
                 stream.get_mut().write_all(&line).await
             };
-            self.within(|limits| limits.request, echo, ConnectionError::Slow)
-                .await?;
+            self.within(|limits| limits.request, echo, ConnectionError::Slow).await?;
         }
     }
 
@@ -142,10 +134,8 @@ mod tests {
     use std::time::Instant;
     use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver};
 
-    const LIMITS: Limits = Limits {
-        idle: Duration::from_secs(60),
-        request: Duration::from_secs(10),
-    };
+    const LIMITS: Limits =
+        Limits { idle: Duration::from_secs(60), request: Duration::from_secs(10) };
     const INTERVAL: Duration = Duration::from_millis(1);
     const NANO: Duration = Duration::from_nanos(1);
 
@@ -169,12 +159,7 @@ mod tests {
             let (told, ends) = unbounded_channel();
             tokio::spawn(server.run(told));
             let client = TcpStream::connect(address).await.unwrap();
-            Scene {
-                clock,
-                timeouts,
-                ends,
-                client,
-            }
+            Scene { clock, timeouts, ends, client }
         }
 
         async fn echoes(&mut self, line: &[u8]) {

@@ -50,9 +50,7 @@ impl<A: Clone + Send + 'static> Idempotent<A> {
     /// The window begins with the answer.
     pub fn new(window: Duration, clock: impl Clock) -> Result<Self, BuildError> {
         let calls = ExpiringMap::builder().time_to_live(window).clock(clock);
-        Ok(Idempotent {
-            calls: calls.build()?,
-        })
+        Ok(Idempotent { calls: calls.build()? })
     }
 
     /// Executes it, unless that has been done within the window: then the answer is that one.
@@ -82,11 +80,7 @@ impl<A: Clone + Send + 'static> Idempotent<A> {
     }
 
     fn execute(&self, key: &str, call: &Call<A>, execute: impl FnOnce() -> A) -> A {
-        let attempt = Attempt {
-            calls: &self.calls,
-            key,
-            call,
-        };
+        let attempt = Attempt { calls: &self.calls, key, call };
         let answer = execute();
         std::mem::forget(attempt);
         call.end(State::Done(answer.clone()));
@@ -103,10 +97,7 @@ impl<A: Clone + Send + 'static> Idempotent<A> {
 
 impl<A: Clone> Call<A> {
     fn new() -> Self {
-        Call {
-            state: Mutex::new(State::Running),
-            over: Condvar::new(),
-        }
+        Call { state: Mutex::new(State::Running), over: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State<A>> {
@@ -232,9 +223,7 @@ mod tests {
                 calls.call(&key, Wait, || executed.fetch_add(1, Relaxed))
             };
             let answers = thread::scope(|scope| {
-                [(); 4]
-                    .map(|()| scope.spawn(call))
-                    .map(|one| one.join().unwrap().unwrap())
+                [(); 4].map(|()| scope.spawn(call)).map(|one| one.join().unwrap().unwrap())
             });
             assert_eq!(executed.load(Relaxed), 1);
             let first = answers.iter().filter(|one| **one == Executed(0)).count();

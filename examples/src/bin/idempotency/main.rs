@@ -38,18 +38,9 @@ enum PaymentError {
     #[error("a client has panicked")]
     Client,
     #[error("{what}: payment {payment} was made {times} times, and not {wanted}")]
-    Times {
-        what: &'static str,
-        payment: usize,
-        times: u64,
-        wanted: u64,
-    },
+    Times { what: &'static str, payment: usize, times: u64, wanted: u64 },
     #[error("payment {payment} has receipt {receipt} and receipt {other}")]
-    Receipts {
-        payment: usize,
-        receipt: u64,
-        other: u64,
-    },
+    Receipts { payment: usize, receipt: u64, other: u64 },
 }
 
 /// The number of a receipt.
@@ -125,29 +116,19 @@ fn round(
         };
         let clients: Vec<_> = (0..options.clients).map(start).collect();
         let ends = clients.into_iter().map(|client| client.join());
-        ends.map(|end| end.map_err(|_| PaymentError::Client)?)
-            .collect::<Result<Vec<_>, _>>()
+        ends.map(|end| end.map_err(|_| PaymentError::Client)?).collect::<Result<Vec<_>, _>>()
     })?;
     for (payment, made) in bank.made.iter().enumerate() {
         let times = made.load(Relaxed);
         if times != wanted {
-            return Err(PaymentError::Times {
-                what,
-                payment,
-                times,
-                wanted,
-            });
+            return Err(PaymentError::Times { what, payment, times, wanted });
         }
         let mut receipts = answers.iter().map(|answers| answers.receipts[payment]);
         let Some(receipt) = receipts.next() else {
             continue;
         };
         if let Some(other) = receipts.find(|other| *other != receipt) {
-            return Err(PaymentError::Receipts {
-                payment,
-                receipt,
-                other,
-            });
+            return Err(PaymentError::Receipts { payment, receipt, other });
         }
     }
     println!(

@@ -50,10 +50,7 @@ pub fn check(history: &[Held], ended: &[Grant], time: Duration) -> Result<Summar
     let mut summary = Summary::default();
     let mut by_resource = BTreeMap::<usize, Vec<&Held>>::new();
     for held in history {
-        by_resource
-            .entry(held.grant.resource)
-            .or_default()
-            .push(held);
+        by_resource.entry(held.grant.resource).or_default().push(held);
     }
     for holders in by_resource.values_mut() {
         holders.sort_by_key(|held| held.grant.token);
@@ -68,10 +65,7 @@ pub fn check(history: &[Held], ended: &[Grant], time: Duration) -> Result<Summar
             summary.grants += 1;
             summary.released += usize::from(held.end == End::Released);
         }
-        for pair in holders
-            .windows(2)
-            .filter(|pair| pair[0].end != End::Released)
-        {
+        for pair in holders.windows(2).filter(|pair| pair[0].end != End::Released) {
             let vacancy = pair[1].from.checked_sub(pair[0].confirmed + time);
             let Some(vacancy) = vacancy else {
                 let after = pair[1].from.saturating_sub(pair[0].confirmed);
@@ -93,12 +87,7 @@ mod tests {
     fn held(token: u64, from: u64, confirmed: u64, end: End) -> Held {
         let grant = Grant { resource: 0, token };
         let [from, confirmed] = [from, confirmed].map(Duration::from_secs);
-        Held {
-            grant,
-            from,
-            confirmed,
-            end,
-        }
+        Held { grant, from, confirmed, end }
     }
 
     #[test]

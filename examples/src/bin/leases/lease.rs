@@ -86,11 +86,7 @@ impl Leases {
 
     /// Ends all; those who held something.
     pub fn close(&self) -> Vec<Grant> {
-        self.queue
-            .shutdown()
-            .iter()
-            .map(|left| *left.key())
-            .collect()
+        self.queue.shutdown().iter().map(|left| *left.key()).collect()
     }
 }
 
@@ -117,11 +113,7 @@ mod tests {
             let told = ended.clone();
             let on_end = move |grant| told.lock().unwrap().push(grant);
             let leases = Leases::new(1, TIME, clock.clone(), on_end).unwrap();
-            Scene {
-                clock,
-                leases,
-                ended,
-            }
+            Scene { clock, leases, ended }
         }
 
         fn acquire(&self) -> Option<Lease> {
@@ -193,11 +185,7 @@ mod tests {
         assert!(!scene.leases.release(lost));
         assert!(scene.acquire().is_none());
         scene.pass_and_end(TIME / 2 + INTERVAL, 2);
-        assert_eq!(
-            scene.ended().last(),
-            Some(&next.grant),
-            "the loser has renewed it"
-        );
+        assert_eq!(scene.ended().last(), Some(&next.grant), "the loser has renewed it");
     }
 
     #[test]

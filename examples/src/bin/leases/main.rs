@@ -82,12 +82,8 @@ impl Worker<'_> {
                 thread::sleep(self.options.time / 20);
                 continue;
             };
-            let held = Held {
-                grant: lease.grant,
-                from: self.now(),
-                confirmed: before,
-                end: End::Died,
-            };
+            let held =
+                Held { grant: lease.grant, from: self.now(), confirmed: before, end: End::Died };
             let one_less = |left: usize| left.checked_sub(1);
             let is_last = self.left.fetch_update(Relaxed, Relaxed, one_less).is_err();
             history.push(self.hold(lease, held, is_last)?);
@@ -172,8 +168,7 @@ fn run(options: &Options) -> Result<(), LeasesError> {
         };
         let workers: Vec<_> = (1..=options.workers).map(start).collect();
         let ends = workers.into_iter().map(|worker| worker.join());
-        ends.map(|end| end.map_err(|_| LeasesError::Worker)?)
-            .collect::<Result<Vec<_>, _>>()
+        ends.map(|end| end.map_err(|_| LeasesError::Worker)?).collect::<Result<Vec<_>, _>>()
     })?;
 
     // Who died last is not taken over any more, but has an end too.

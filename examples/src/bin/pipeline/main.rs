@@ -75,11 +75,7 @@ enum PipelineError {
     #[error("{acked} of {lines} lines were acked")]
     Lines { acked: u64, lines: u64 },
     #[error("{word:?} was counted {counted} times, and is there {there} times")]
-    Count {
-        word: String,
-        counted: u64,
-        there: u64,
-    },
+    Count { word: String, counted: u64, there: u64 },
 }
 
 /// A word of a line: which one, in which attempt's tree.
@@ -156,11 +152,7 @@ fn run(options: &Options) -> Result<(), PipelineError> {
         return Err(PipelineError::Lines { acked, lines });
     }
     check(&counts, &text)?;
-    println!(
-        "{} words, {} different ones",
-        counts.values().sum::<u64>(),
-        counts.len()
-    );
+    println!("{} words, {} different ones", counts.values().sum::<u64>(), counts.len());
     println!("verdict: ok: each line was acked once, and each word counted once");
     Ok(())
 }
@@ -198,11 +190,7 @@ fn split(lines: Receiver<Line>, to: Sender<Word>, options: &Options, faults: &Fa
             continue;
         }
         for (nth, text) in words(&line.text).enumerate() {
-            let word = Word {
-                at: (line.number, nth),
-                text,
-                share: line.share.emit(),
-            };
+            let word = Word { at: (line.number, nth), text, share: line.share.emit() };
             if random.random_bool(options.lose) {
                 // Nobody will ack it.
                 faults.lost.fetch_add(1, Relaxed);
@@ -249,11 +237,7 @@ fn check(counts: &Counts, text: &str) -> Result<(), PipelineError> {
         let [counted, there] = [counts, &there].map(|of| of.get(word).copied().unwrap_or(0));
         if counted != there {
             let word = word.clone();
-            return Err(PipelineError::Count {
-                word,
-                counted,
-                there,
-            });
+            return Err(PipelineError::Count { word, counted, there });
         }
     }
     Ok(())

@@ -98,11 +98,7 @@ impl<L: Iterator<Item = String>> Source<L> {
     fn emit(&mut self, number: u64, text: Arc<str>, attempt: u32) -> Result<Line, SourceError> {
         let share = Tuple::root(self.tracker.clone(), number)?;
         self.pending.insert(number, (text.clone(), attempt));
-        Ok(Line {
-            number,
-            text,
-            share,
-        })
+        Ok(Line { number, text, share })
     }
 
     /// Whether nothing is under way.
@@ -140,11 +136,7 @@ mod tests {
             let (told, outcomes) = channel();
             let builder = AckTracker::builder().timeout(TIMEOUT).clock(clock.clone());
             let builder = builder.on_outcome(move |outcome: &Outcome| told.send(*outcome).unwrap());
-            Scene {
-                clock,
-                tracker: Arc::new(builder.build_manual().unwrap()),
-                outcomes,
-            }
+            Scene { clock, tracker: Arc::new(builder.build_manual().unwrap()), outcomes }
         }
 
         fn source(&self, lines: u64) -> Source<impl Iterator<Item = String>> {
@@ -168,10 +160,7 @@ mod tests {
         first.share.ack().unwrap();
         assert!(scene.outcomes.try_recv().is_err(), "a word is not done");
         word.ack().unwrap();
-        assert_eq!(
-            source.outcome(&scene.outcome()).map(|line| line.is_none()),
-            Ok(true)
-        );
+        assert_eq!(source.outcome(&scene.outcome()).map(|line| line.is_none()), Ok(true));
         let third = source.next().unwrap().unwrap();
         assert_eq!((third.number, &*third.text), (3, "line 3"));
         for line in [second, third] {

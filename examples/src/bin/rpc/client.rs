@@ -57,20 +57,14 @@ impl Client {
         let (frames, to_write) = unbounded_channel();
         tokio::spawn(write_frames(write, to_write));
         let reader = tokio::spawn(replies(read, requests.clone()));
-        Ok(Client {
-            requests,
-            frames,
-            reader,
-        })
+        Ok(Client { requests, frames, reader })
     }
 
     /// The server's answer to `number`.
     pub async fn call(&self, number: u64) -> Result<u64, CallError> {
         let (id, mut end) = self.requests.begin()?;
         // If the writer is gone, so is the connection.
-        self.frames
-            .send((id, number))
-            .map_err(|_| CallError::Closed)?;
+        self.frames.send((id, number)).map_err(|_| CallError::Closed)?;
         match end.recv().await {
             Some(Ending::Reply(reply)) => Ok(reply),
             Some(Ending::TimedOut) => Err(CallError::TimedOut),

@@ -50,10 +50,7 @@ impl<R: Send + Sync + 'static> InFlight<R> {
                 let _ = waiter.try_send(ending);
             })
             .build()?;
-        Ok(InFlight {
-            waiting,
-            issued: AtomicU64::new(0),
-        })
+        Ok(InFlight { waiting, issued: AtomicU64::new(0) })
     }
 
     /// A request's id, and where it will be told its end.
@@ -159,8 +156,7 @@ mod tests {
             let delivered = std::thread::scope(|scope| {
                 let replies = scope.spawn(|| {
                     let ids = calls.iter().map(|(id, _)| *id);
-                    ids.map(|id| requests.answer(id, "reply"))
-                        .collect::<Vec<_>>()
+                    ids.map(|id| requests.answer(id, "reply")).collect::<Vec<_>>()
                 });
                 clock.advance(2 * TIMEOUT);
                 requests.expire();
@@ -174,10 +170,7 @@ mod tests {
             assert_eq!(ends.removed + ends.expired + ends.closed, 100);
             for ((_, mut end), delivered) in calls.into_iter().zip(delivered) {
                 let told = told(&mut end);
-                assert_eq!(
-                    told == Ending::Reply("reply"),
-                    delivered == Delivered::InTime
-                );
+                assert_eq!(told == Ending::Reply("reply"), delivered == Delivered::InTime);
                 assert!(end.try_recv().is_err(), "told twice");
             }
         }

@@ -91,10 +91,7 @@ async fn run(options: Options) -> Result<(), RpcError> {
     }
     let mut calls = Calls::default();
     while let Some(done) = callers.join_next().await {
-        let Calls {
-            answered,
-            timed_out,
-        } = done??;
+        let Calls { answered, timed_out } = done??;
         calls.answered += answered;
         calls.timed_out += timed_out;
     }
@@ -102,10 +99,7 @@ async fn run(options: Options) -> Result<(), RpcError> {
     let replies = client.close().await?;
     let served = server.await??;
 
-    println!(
-        "calls:   {} answered, {} timed out",
-        calls.answered, calls.timed_out
-    );
+    println!("calls:   {} answered, {} timed out", calls.answered, calls.timed_out);
     println!(
         "replies: {} in time, {} late, {} to nobody",
         replies.in_time, replies.late, replies.unknown
@@ -138,27 +132,15 @@ async fn call_all(
 /// Four have counted, each by itself: callers, the table, who reads the replies, and the server.
 fn check(made: u64, calls: &Calls, replies: &Replies, served: &Served) -> Result<(), RpcError> {
     let books = [
-        (
-            calls.answered + calls.timed_out == made,
-            "calls have no end, or two",
-        ),
-        (
-            calls.timed_out == replies.timed_out,
-            "timeouts told and timeouts had",
-        ),
-        (
-            calls.answered == replies.in_time,
-            "replies told and replies in time",
-        ),
+        (calls.answered + calls.timed_out == made, "calls have no end, or two"),
+        (calls.timed_out == replies.timed_out, "timeouts told and timeouts had"),
+        (calls.answered == replies.in_time, "replies told and replies in time"),
         (served.received == made, "calls made and requests received"),
         (
             served.received - served.lost == replies.in_time + replies.late,
             "replies sent and replies received",
         ),
-        (
-            replies.late >= served.delayed,
-            "a delayed reply was in time",
-        ),
+        (replies.late >= served.delayed, "a delayed reply was in time"),
         (replies.unknown == 0, "a reply to nobody"),
     ];
     match books.iter().find(|(agree, _)| !agree) {

@@ -46,12 +46,7 @@ enum WorkError {
     #[error("a worker has panicked")]
     Worker,
     #[error("job {job} was done {done} times, acknowledged {acknowledged} times and given up {dead} times")]
-    Job {
-        job: usize,
-        done: u32,
-        acknowledged: u32,
-        dead: u32,
-    },
+    Job { job: usize, done: u32, acknowledged: u32, dead: u32 },
 }
 
 /// What has become of one job.
@@ -139,10 +134,7 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<(), WorkError> {
-    let settings = Settings {
-        visibility: options.visibility,
-        attempts: options.attempts,
-    };
+    let settings = Settings { visibility: options.visibility, attempts: options.attempts };
     let (queue, dead_letters) = WorkQueue::new(settings, CoarseClock::new())?;
     (0..options.jobs).for_each(|job| queue.push(job));
     let site = Site {
@@ -186,12 +178,7 @@ fn check(site: &Site<'_>) -> Result<(), WorkError> {
             _ => false,
         };
         if !is_settled {
-            return Err(WorkError::Job {
-                job,
-                done,
-                acknowledged,
-                dead,
-            });
+            return Err(WorkError::Job { job, done, acknowledged, dead });
         }
         match (dead, done) {
             (1, _) => dead_letters += 1,

@@ -64,11 +64,8 @@ impl<J: Send + Sync + 'static> WorkQueue<J> {
     ) -> Result<(Self, Receiver<Arc<J>>), BuildError> {
         let (to_ready, ready) = unbounded();
         let (to_dead, dead) = unbounded();
-        let targets = Arc::new(Targets {
-            ready: to_ready,
-            dead: to_dead,
-            attempts: settings.attempts,
-        });
+        let targets =
+            Arc::new(Targets { ready: to_ready, dead: to_dead, attempts: settings.attempts });
         let again = targets.clone();
         let given = ExpiringMap::builder()
             .time_to_live(settings.visibility)
@@ -92,10 +89,7 @@ impl<J: Send + Sync + 'static> WorkQueue<J> {
     pub fn push(&self, job: J) {
         let job = Arc::new(job);
         let first = Attempt { job, number: 1 };
-        self.targets
-            .ready
-            .send(first)
-            .expect("the queue has the receiver");
+        self.targets.ready.send(first).expect("the queue has the receiver");
     }
 
     /// A job, if there is one within this time. From here on it is the caller's for the visibility timeout.
@@ -112,10 +106,7 @@ impl<J: Send + Sync + 'static> WorkQueue<J> {
             Ok(_) => Ok(Some(delivery)),
             Err(refused) => {
                 let attempt = refused.value;
-                self.targets
-                    .ready
-                    .send(attempt)
-                    .expect("the queue has the receiver");
+                self.targets.ready.send(attempt).expect("the queue has the receiver");
                 Err(refused.error)
             }
         }
@@ -146,10 +137,7 @@ mod tests {
     use expiry::ManualClock;
     use std::time::Instant;
 
-    const SETTINGS: Settings = Settings {
-        visibility: Duration::from_secs(30),
-        attempts: 3,
-    };
+    const SETTINGS: Settings = Settings { visibility: Duration::from_secs(30), attempts: 3 };
     /// A 300th of the timeout.
     const INTERVAL: Duration = Duration::from_millis(100);
     const NANO: Duration = Duration::from_nanos(1);

@@ -27,9 +27,8 @@ impl Trees {
         key: u64,
         xor: u64,
     ) -> Result<Ack, AckError> {
-        let done = self
-            .find_at(candidate, key)
-            .and_then(|found| self.ack_found(hash, &found, key, xor));
+        let done =
+            self.find_at(candidate, key).and_then(|found| self.ack_found(hash, &found, key, xor));
         match done {
             Some(done) => done,
             None => self.ack_anywhere(hash, key, xor),
@@ -73,9 +72,7 @@ impl Trees {
         }
         let next = word ^ xor;
         let tree = found.slot.fields();
-        tree.word
-            .compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed)
-            .ok()?;
+        tree.word.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         let target = self.target(key, lease.incarnation());
         Some(if next == target {
             self.last_ack_of(hash, found, key, target)
@@ -137,10 +134,7 @@ impl Trees {
             match self.engine.end(slot, lease) {
                 Ok(()) => {
                     let acked = Some(Reason::Acked);
-                    let at = At {
-                        hash,
-                        position: found.position,
-                    };
+                    let at = At { hash, position: found.position };
                     self.finish_at(mine, found.claim(), lease, target, acked, Some(at));
                     return true;
                 }

@@ -37,22 +37,16 @@ impl Trees {
             }
             let (deadline, now) = self.early_deadline();
             self.engine.note_lapse(mine, now);
-            let new = New {
-                hash,
-                key,
-                owner: 0,
-                deadline,
-                now,
-            };
+            let new = New { hash, key, owner: 0, deadline, now };
             let word = |target| match held {
                 Held::Share(xor) => target ^ self.init_mark(target) ^ xor,
                 Held::Culprit(by) => target ^ by,
             };
             let mut refused = Refused::OutOfMemory;
             let entered = match self.place((mine, index), &new, state, word, &mut refused) {
-                Some((claim, _)) => self
-                    .enter(mine, &new, &claim)
-                    .map(|found| found.is_none().then_some(claim)),
+                Some((claim, _)) => {
+                    self.enter(mine, &new, &claim).map(|found| found.is_none().then_some(claim))
+                }
                 // The index may have the key already; then no room is needed.
                 None if refused != Refused::Closed && self.find_anywhere(hash, key).is_some() => {
                     Ok(None)
@@ -63,9 +57,7 @@ impl Trees {
                 self.early.fetch_sub(1, Relaxed);
                 return entered.map(|_| false);
             };
-            mine.face.counts[self.engine.shard_of(claim.id)]
-                .early_held
-                .add(1);
+            mine.face.counts[self.engine.shard_of(claim.id)].early_held.add(1);
             if self.engine.enforce(claim.id, deadline).is_err() {
                 let lease = Lease::new(state, claim.incarnation, deadline);
                 self.undo(mine, claim, lease, self.target(key, claim.incarnation))?;

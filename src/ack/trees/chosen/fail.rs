@@ -79,10 +79,7 @@ impl Trees {
             }
         }
         loop {
-            match found
-                .slot
-                .swap_lease(failed, failed.with_state(State::EarlyFailedBy))
-            {
+            match found.slot.swap_lease(failed, failed.with_state(State::EarlyFailedBy)) {
                 // A renewal may have changed the deadline meanwhile.
                 Err(now)
                     if now.incarnation() == failed.incarnation()

@@ -38,13 +38,7 @@ impl Trees {
         timeout: Timeout,
     ) -> Result<(), AckError> {
         let (deadline, now) = self.deadline(who.0, timeout)?;
-        let new = &New {
-            hash,
-            key,
-            owner,
-            deadline,
-            now,
-        };
+        let new = &New { hash, key, owner, deadline, now };
         let mut refused = Refused::OutOfMemory;
         let placed = self.place(who, new, State::Live, |target| target ^ xor, &mut refused);
         let Some((claim, header)) = placed else {
@@ -79,13 +73,8 @@ impl Trees {
             return self.undo(mine, *claim, lease, target);
         }
         if xor == 0 {
-            let found = Found {
-                id: claim.id,
-                slot: claim.slot,
-                word: target,
-                lease,
-                position: ANYWHERE,
-            };
+            let found =
+                Found { id: claim.id, slot: claim.slot, word: target, lease, position: ANYWHERE };
             self.complete_chosen(mine, new.hash, &found, new.key, target);
         }
         Ok(())
@@ -102,17 +91,13 @@ impl Trees {
         mut placed: Result<Claim<'a, Tree>, Refused>,
     ) -> Result<(), AckError> {
         let mine = who.0;
-        let New {
-            hash, key, owner, ..
-        } = new;
+        let New { hash, key, owner, .. } = new;
         loop {
             let New { deadline, now, .. } = new;
             let found = match placed {
                 Ok(claim) => match self.enter(mine, &new, &claim)? {
                     None => {
-                        mine.face.counts[self.engine.shard_of(claim.id)]
-                            .begun
-                            .add(1);
+                        mine.face.counts[self.engine.shard_of(claim.id)].begun.add(1);
                         return self.init_ended(mine, &new, xor, &claim);
                     }
                     Some(found) => found,
@@ -146,8 +131,7 @@ impl Trees {
                         return Err(AckError::Closed);
                     }
                     if self.engine.end(found.slot, found.lease).is_ok() {
-                        self.early
-                            .fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+                        self.early.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
                         let counts = &mine.face.counts[self.engine.shard_of(found.id)];
                         counts.begun.add(1);
                         counts.early_merged.add(1);
@@ -194,8 +178,7 @@ impl Trees {
         let (claim, spot) = self.engine.claim(mine, index, new.deadline, refused)?;
         let target = self.target(new.key, claim.incarnation);
         let lease = Lease::new(state, claim.incarnation, new.deadline);
-        spot.note
-            .store(self.born(target, new.now), Ordering::Relaxed);
+        spot.note.store(self.born(target, new.now), Ordering::Relaxed);
         occupy(&spot, new.key, new.owner, word(target), lease);
         self.keys(mine, new.hash).keys_in.add(1);
         Some((claim, spot.header))
@@ -215,9 +198,7 @@ impl Trees {
             found = self.holds(id, new.key, ANYWHERE);
             found.is_some()
         };
-        let entered = self
-            .engine
-            .publish(&self.engine.pin(), new.hash, claim.id, &mut probe, self);
+        let entered = self.engine.publish(&self.engine.pin(), new.hash, claim.id, &mut probe, self);
         if let Insert::Done = entered {
             return Ok(None);
         }

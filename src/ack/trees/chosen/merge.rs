@@ -38,8 +38,7 @@ impl Trees {
         if slot.swap_lease(early, initing).is_err() {
             return Ok(false);
         }
-        self.early
-            .fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        self.early.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         let counts = &mine.face.counts[self.engine.shard_of(found.id)];
         counts.begun.add(1);
         counts.early_merged.add(1);

@@ -96,13 +96,7 @@ impl Trees {
     pub(super) fn holds(&self, id: u32, key: u64, position: usize) -> Option<Found<'_>> {
         let slot = self.engine.slot(id)?;
         let (word, lease) = read(slot, key, HELD)?;
-        Some(Found {
-            id,
-            slot,
-            word,
-            lease,
-            position,
-        })
+        Some(Found { id, slot, word, lease, position })
     }
 
     /// The counters of the shard whose index has the keys of this hash.
@@ -114,8 +108,7 @@ impl Trees {
     #[inline(always)]
     pub(super) fn find(&self, hash: u32, key: u64) -> Option<Found<'_>> {
         let candidate = self.engine.index_of(hash).candidate(hash);
-        self.find_at(candidate, key)
-            .or_else(|| self.find_anywhere(hash, key))
+        self.find_at(candidate, key).or_else(|| self.find_anywhere(hash, key))
     }
 
     /// Looks whether the root is where it most likely is: the result of

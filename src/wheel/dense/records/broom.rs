@@ -12,10 +12,7 @@ impl Lists {
         let Broom { head, behind } = self.broom;
         let at = match self.blocks.get(behind as usize) {
             Some(behind) => behind.next,
-            None => self
-                .lists
-                .get(head as usize)
-                .map_or(NONE, |list| list.first),
+            None => self.lists.get(head as usize).map_or(NONE, |list| list.first),
         };
         if at == NONE {
             let next = self.first_head_from(head + 1);

@@ -7,10 +7,7 @@ impl Lists {
     pub(in crate::wheel::dense) fn check(&self) {
         let mut seen = vec![false; self.blocks.len()];
         let mut see = |at: u32| {
-            assert!(
-                !std::mem::replace(&mut seen[at as usize], true),
-                "W-blocks: {at} twice"
-            )
+            assert!(!std::mem::replace(&mut seen[at as usize], true), "W-blocks: {at} twice")
         };
         let mut records = 0;
         let mut swept = self.broom.behind == NONE;

@@ -173,11 +173,7 @@ impl Lists {
     pub(super) fn last_head_before(&self, to: u32) -> Option<u32> {
         let rows = self.occupied.iter().enumerate().rev();
         for (row, bits) in rows.skip_while(|&(at, _)| at > row(to)) {
-            let bits = if row == self::row(to) {
-                bits & !(u64::MAX << bucket(to))
-            } else {
-                *bits
-            };
+            let bits = if row == self::row(to) { bits & !(u64::MAX << bucket(to)) } else { *bits };
             if bits != 0 {
                 return Some((row as u32) << ROW_BITS | bits.ilog2());
             }
@@ -212,11 +208,7 @@ impl Lists {
     fn push_block(&mut self, head: u32, due: u64, id: u32, generation: u32) -> bool {
         let at = self.take_block();
         let block = &mut self.blocks[at as usize];
-        block.records[0] = Record {
-            due,
-            id,
-            generation,
-        };
+        block.records[0] = Record { due, id, generation };
         block.end = 1;
         let list = &mut self.lists[head as usize];
         let last = std::mem::replace(&mut list.last, at);
@@ -363,10 +355,7 @@ impl Lists {
         }
         self.occupied[row(to)] |= bit(to);
         if self.broom.head == from {
-            self.broom = Broom {
-                head: from + 1,
-                behind: NONE,
-            };
+            self.broom = Broom { head: from + 1, behind: NONE };
         }
         let second = self.blocks[first as usize].next;
         self.fetch(second);
@@ -398,8 +387,7 @@ impl Lists {
         let old = std::mem::take(&mut self.blocks);
         self.pool = NONE;
         self.broom = Broom::START;
-        self.blocks
-            .reserve_exact(old.len().min(self.records / BLOCK + self.lists.len()));
+        self.blocks.reserve_exact(old.len().min(self.records / BLOCK + self.lists.len()));
         for head in 0..self.lists.len() as u32 {
             let List { first, bound, .. } =
                 std::mem::replace(&mut self.lists[head as usize], List::EMPTY);
@@ -422,11 +410,7 @@ impl Block {
         next: NONE,
         start: 0,
         end: 0,
-        records: [Record {
-            due: 0,
-            id: 0,
-            generation: 0,
-        }; BLOCK],
+        records: [Record { due: 0, id: 0, generation: 0 }; BLOCK],
     };
 
     #[inline]
@@ -447,18 +431,11 @@ impl Block {
 }
 
 impl List {
-    const EMPTY: List = List {
-        first: NONE,
-        last: NONE,
-        bound: 0,
-    };
+    const EMPTY: List = List { first: NONE, last: NONE, bound: 0 };
 }
 
 impl Broom {
-    const START: Broom = Broom {
-        head: 0,
-        behind: NONE,
-    };
+    const START: Broom = Broom { head: 0, behind: NONE };
 }
 
 /// A head's place in its row.

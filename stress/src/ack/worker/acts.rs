@@ -14,20 +14,10 @@ use std::time::Duration;
 impl Worker<'_> {
     /// Schedules the acks of a root's plan.
     pub(super) fn act(&mut self, at: usize) {
-        let Tenant {
-            root,
-            base,
-            plan,
-            was_early,
-            ..
-        } = self.tenants[at];
+        let Tenant { root, base, plan, was_early, .. } = self.tenants[at];
         let edges = self.shared.edges;
         let place = (self.first + at) as u32;
-        let ack = |number| ToAck {
-            place,
-            root,
-            xor: edge(base, number),
-        };
+        let ack = |number| ToAck { place, root, xor: edge(base, number) };
         let first = u32::from(was_early);
         if plan.handoff {
             self.tally.handed_off += 1;
@@ -85,18 +75,9 @@ impl Worker<'_> {
                 let edges = self.shared.edges;
                 let xor = edge(tenant.base, edges - 1);
                 let place = (self.first + at) as u32;
-                let ack = ToAck {
-                    place,
-                    root: tenant.root,
-                    xor,
-                };
+                let ack = ToAck { place, root: tenant.root, xor };
                 let done = self.ops.tracker.ack(root, xor);
-                let Shared {
-                    ledger,
-                    checks,
-                    ids,
-                    ..
-                } = self.shared;
+                let Shared { ledger, checks, ids, .. } = self.shared;
                 checks.expect("late_harmless", !matches!(done, Ok(Ack::Completed)), || {
                     format!("a repeated ack completed {root}")
                 });
@@ -166,10 +147,7 @@ impl Worker<'_> {
                 self.tally.timed_out += 1;
                 let late = life.at_most.saturating_sub(self.shared.promise.timeout);
                 self.lateness.record(late);
-                self.shared
-                    .stats
-                    .latest
-                    .fetch_max(late.as_nanos() as u64, Ordering::Relaxed);
+                self.shared.stats.latest.fetch_max(late.as_nanos() as u64, Ordering::Relaxed);
             }
             End::Other => {}
         }
@@ -185,10 +163,7 @@ impl Worker<'_> {
     fn judge(&self, tenant: &Tenant, entry: &Entry, life: &Life) {
         let checks = self.shared.checks;
         checks.expect("one_outcome_each", entry.root == tenant.root, || {
-            format!(
-                "the outcome of {:#x} came for {:#x}",
-                entry.root, tenant.root
-            )
+            format!("the outcome of {:#x} came for {:#x}", entry.root, tenant.root)
         });
         for (check, why) in breaches(life, &self.shared.promise) {
             checks.violated(check, || {
@@ -215,9 +190,7 @@ impl Worker<'_> {
             _ => {
                 self.tally.acks += 1;
                 let number = self.rng.random_range(0..self.shared.edges);
-                tracker
-                    .ack(root, edge(tenant.base, number))
-                    .map(|done| done == Ack::Held)
+                tracker.ack(root, edge(tenant.base, number)).map(|done| done == Ack::Held)
             }
         };
         match done {
@@ -231,12 +204,7 @@ impl Worker<'_> {
 
     /// Makes a new root ready to be issued in a free place.
     pub(super) fn prepare(&mut self, at: usize, before: u64) {
-        let Shared {
-            ledger,
-            checks,
-            edges,
-            ..
-        } = self.shared;
+        let Shared { ledger, checks, edges, .. } = self.shared;
         let plan = self.planner.draw(&mut self.rng);
         let tenant = &mut self.tenants[at];
         *tenant = Tenant {
@@ -262,9 +230,8 @@ impl Worker<'_> {
                     tenant.was_early = true;
                     ledger.place(place).accepted.store(xor, Ordering::Relaxed);
                 }
-                Ok(_) => checks.violated("late_harmless", || {
-                    "an ack before the init was not held".into()
-                }),
+                Ok(_) => checks
+                    .violated("late_harmless", || "an ack before the init was not held".into()),
                 Err(error) => refused((&mut self.tally, checks), error),
             }
         }

@@ -17,18 +17,13 @@ fn with(f: impl FnOnce(&mut Worker<'_>)) -> Arc<Checks> {
     let checks = Arc::new(Checks::new(&NAMES));
     let ledger = Ledger::new(1, checks.clone());
     let tracker = AckTracker::builder().build_manual().unwrap();
-    let Scenario::Ack(options) = parsed("ack --fail-rate 0") else {
-        unreachable!()
-    };
+    let Scenario::Ack(options) = parsed("ack --fail-rate 0") else { unreachable!() };
     let (stats, busy) = (Stats::default(), AtomicUsize::new(1));
     let shared = Shared {
         ledger: &ledger,
         checks: &checks,
         stats: &stats,
-        promise: Promise {
-            timeout: options.timeout,
-            late: options.allowance,
-        },
+        promise: Promise { timeout: options.timeout, late: options.allowance },
         busy: &busy,
         order: options.order,
         ids: options.ids,
@@ -37,17 +32,9 @@ fn with(f: impl FnOnce(&mut Worker<'_>)) -> Arc<Checks> {
         until: (0, 0),
     };
     let times = crate::latency::Times::new();
-    let ops = Ops::new(
-        &tracker,
-        options.ids,
-        1,
-        options.bare,
-        (times.recorder(), times.recorder()),
-    );
-    let luck = (
-        Planner::new(&options, 1).unwrap(),
-        SmallRng::seed_from_u64(1),
-    );
+    let ops =
+        Ops::new(&tracker, options.ids, 1, options.bare, (times.recorder(), times.recorder()));
+    let luck = (Planner::new(&options, 1).unwrap(), SmallRng::seed_from_u64(1));
     let mut worker = Worker::new(shared, ops, luck, None, (0, 1), 1, bounded(1));
     worker.prepare(0, 0);
     worker.send_issues();
@@ -75,22 +62,9 @@ fn something_late_that_takes_effect_is_a_violation() {
 #[test]
 fn an_issued_roots_ack_that_is_held_is_a_violation() {
     let checks = with(|worker| {
-        let Shared {
-            ledger,
-            checks,
-            ids,
-            ..
-        } = worker.shared;
-        let ack = ToAck {
-            place: 0,
-            root: 0,
-            xor: 1,
-        };
-        acked(
-            (&mut worker.tally, ledger, checks, ids),
-            &ack,
-            Ok(Ack::Held),
-        );
+        let Shared { ledger, checks, ids, .. } = worker.shared;
+        let ack = ToAck { place: 0, root: 0, xor: 1 };
+        acked((&mut worker.tally, ledger, checks, ids), &ack, Ok(Ack::Held));
     });
     assert!(!checks.holds("late_harmless"));
     let checks =
@@ -104,9 +78,7 @@ fn lives_are_judged() {
         with(|worker| {
             let tenant = worker.tenants[0];
             let place = worker.shared.ledger.place(0);
-            place
-                .accepted
-                .store(all_edges(tenant.base, 2), Ordering::Relaxed);
+            place.accepted.store(all_edges(tenant.base, 2), Ordering::Relaxed);
             place.completed.store(1, Ordering::Relaxed);
             let mut entry = Entry {
                 end: End::Acked,

@@ -129,10 +129,7 @@ fn due(events: &[Event]) -> (u64, u64) {
         kept.max().unwrap_or(0)
     });
     let latest = renewals().filter(last).map(|event| due(event.to, event));
-    (
-        earliest.min().unwrap_or(0),
-        latest.max().unwrap_or(u64::MAX),
-    )
+    (earliest.min().unwrap_or(0), latest.max().unwrap_or(u64::MAX))
 }
 
 /// Who is told `Ok` by the closing has it: nobody else is, no touch succeeds from then on, and it does not expire.
@@ -140,31 +137,17 @@ fn closing(events: &[Event], end: &Event, found: &mut Found) {
     let mut closings = events.iter().filter(|event| event.did == Did::Closing);
     if let Did::Ended(End::Removed | End::Left, session) = end.did {
         let told = session.remaining.is_none() == closings.clone().next().is_some();
-        found.expect(
-            "closing_is_final",
-            told,
-            "what its end was told of its closing is wrong",
-        );
+        found.expect("closing_is_final", told, "what its end was told of its closing is wrong");
     }
     let Some(closing) = closings.next() else {
         return;
     };
     let once = closings.next().is_none();
     found.expect("closing_is_final", once, "two were told to close it");
-    let touched = events
-        .iter()
-        .any(|event| event.did == Did::Touched && closing.is_before(event));
-    found.expect(
-        "closing_is_final",
-        !touched,
-        "it was touched while it was being closed",
-    );
+    let touched = events.iter().any(|event| event.did == Did::Touched && closing.is_before(event));
+    found.expect("closing_is_final", !touched, "it was touched while it was being closed");
     let expired = end.end() == Some(End::Expired);
-    found.expect(
-        "none_expires_while_closing",
-        !expired,
-        "it was being closed, and expired",
-    );
+    found.expect("none_expires_while_closing", !expired, "it was being closed, and expired");
 }
 
 /// Whoever was told that there is no such session came after the end, and whoever was told `Ok` did not; and "closing" is told
@@ -191,11 +174,7 @@ fn refusals(events: &[Event], end: &Event, earliest: u64, found: &mut Found) {
             | Did::Upgraded(_)
             | Did::Owned { .. } => {
                 let before = !end.is_before(event);
-                found.expect(
-                    "ended_is_ended",
-                    before,
-                    "it was there after its end was told",
-                );
+                found.expect("ended_is_ended", before, "it was there after its end was told");
             }
             _ => {}
         }
@@ -231,11 +210,7 @@ fn reports(events: &[Event], end: &Event, earliest: u64, promise: &Promise<'_>, 
     }
     for report in reports() {
         let cause = touches().any(|touch| touch.began <= report.ended);
-        found.expect(
-            "reports_true",
-            cause,
-            "it was reported, and nobody had touched it",
-        );
+        found.expect("reports_true", cause, "it was reported, and nobody had touched it");
     }
 }
 
@@ -272,29 +247,12 @@ fn upgrades(events: &[Event], created: &Event, end: &Event, found: &mut Found) {
     let (Did::Created { global, .. }, Did::Ended(_, session)) = (created.did, end.did) else {
         return;
     };
-    let upgrades = |by: bool| {
-        events
-            .iter()
-            .filter(|event| event.did == Did::Upgraded(by))
-            .count()
-    };
+    let upgrades = |by: bool| events.iter().filter(|event| event.did == Did::Upgraded(by)).count();
     let (first, others) = (upgrades(true), upgrades(false));
-    let right = if global {
-        first == 0
-    } else {
-        first == usize::from(first + others > 0)
-    };
-    found.expect(
-        "upgrades_right",
-        right,
-        "not exactly one upgrade made it global",
-    );
+    let right = if global { first == 0 } else { first == usize::from(first + others > 0) };
+    found.expect("upgrades_right", right, "not exactly one upgrade made it global");
     let told = session.is_global == (global || first > 0);
-    found.expect(
-        "upgrades_right",
-        told,
-        "its end was told of another kind of session",
-    );
+    found.expect("upgrades_right", told, "its end was told of another kind of session");
 }
 
 /// Holds the ids that were issued, each with when that began and ended, against their order. Two reasons at most.
@@ -310,11 +268,7 @@ pub fn judge_ids(issued: &mut [(u64, u64, u64)]) -> Vec<(&'static str, &'static 
         first_end = first_end.min(ended);
         !overtaken
     });
-    found.expect(
-        "ids_in_order",
-        in_order,
-        "an id is smaller than one issued before",
-    );
+    found.expect("ids_in_order", in_order, "an id is smaller than one issued before");
     found.wrong
 }
 

@@ -6,18 +6,10 @@ use expiry::SessionTracker;
 use std::time::Duration;
 
 /// Takings from 150 to 160, from 250 to 260, and so on.
-const TAKINGS: [(u64, u64, u64); 4] = [
-    (150, 160, 160),
-    (250, 260, 260),
-    (350, 360, 360),
-    (450, 460, 460),
-];
+const TAKINGS: [(u64, u64, u64); 4] =
+    [(150, 160, 160), (250, 260, 260), (350, 360, 360), (450, 460, 460)];
 
-const PROMISE: Promise<'static> = Promise {
-    rounding: 10,
-    late: Some(50),
-    takings: &TAKINGS,
-};
+const PROMISE: Promise<'static> = Promise { rounding: 10, late: Some(50), takings: &TAKINGS };
 
 /// Created from 100 to 110, for 100, by owner 1.
 fn created(global: bool) -> Event {
@@ -70,34 +62,14 @@ fn passes(events: Vec<Event>) {
 #[test]
 fn lawful_events() {
     // Told by a poll, or by the handler, which has no reading from before.
-    passes(vec![
-        created(true),
-        expired(200, 215),
-        at(Did::Unknown, 205),
-    ]);
+    passes(vec![created(true), expired(200, 215), at(Did::Unknown, 205)]);
     passes(vec![created(true), at(Did::Unknown, 200), expired(0, 260)]);
-    let touch = vec![
-        created(true),
-        touched(180, 100),
-        at(Did::Reported, 250),
-        expired(0, 285),
-    ];
+    let touch = vec![created(true), touched(180, 100), at(Did::Reported, 250), expired(0, 285)];
     passes(touch);
     let left = at(Did::Ended(End::Left, was(true)), 140);
-    passes(vec![
-        created(true),
-        touched(120, 500),
-        left,
-        at(Did::Unknown, 145),
-    ]);
+    passes(vec![created(true), touched(120, 500), left, at(Did::Unknown, 145)]);
     let closing = at(Did::Closing, 120);
-    passes(vec![
-        created(true),
-        closing,
-        at(Did::FoundClosing, 125),
-        touched(125, 50),
-        closed(400),
-    ]);
+    passes(vec![created(true), closing, at(Did::FoundClosing, 125), touched(125, 50), closed(400)]);
 }
 
 #[test]
@@ -110,20 +82,11 @@ fn a_session_that_does_not_end_or_ends_twice() {
 
 #[test]
 fn an_expiry_in_spite_of_a_touch() {
-    assert_eq!(
-        failing(vec![created(true), expired(0, 199)]),
-        ["renewed_is_renewed"]
-    );
+    assert_eq!(failing(vec![created(true), expired(0, 199)]), ["renewed_is_renewed"]);
     // Reported, and renewed to 280 at least, by the last of two touches.
     let two = |told| {
         let report = at(Did::Reported, 250);
-        vec![
-            created(true),
-            touched(150, 20),
-            touched(180, 100),
-            report,
-            expired(0, told),
-        ]
+        vec![created(true), touched(150, 20), touched(180, 100), report, expired(0, told)]
     };
     passes(two(280));
     assert_eq!(failing(two(279)), ["renewed_is_renewed"]);
@@ -132,14 +95,7 @@ fn an_expiry_in_spite_of_a_touch() {
     let slow = |timeout, told| {
         let slow = event(Did::Touched, 120, 260, timeout);
         let (report, again) = (at(Did::Reported, 250), at(Did::Reported, 350));
-        vec![
-            created(true),
-            slow,
-            touched(240, 100),
-            report,
-            again,
-            expired(0, told),
-        ]
+        vec![created(true), slow, touched(240, 100), report, again, expired(0, told)]
     };
     passes(slow(100, 340));
     assert_eq!(failing(slow(100, 339)), ["renewed_is_renewed"]);
@@ -148,15 +104,10 @@ fn an_expiry_in_spite_of_a_touch() {
     assert_eq!(failing(slow(60, 299)), ["renewed_is_renewed"]);
     // Of two that overlap, either may have been the last.
     passes(
-        vec![
-            created(false),
-            touched(150, 20),
-            touched(155, 100),
-            expired(0, 180),
-        ]
-        .into_iter()
-        .map(local)
-        .collect(),
+        vec![created(false), touched(150, 20), touched(155, 100), expired(0, 180)]
+            .into_iter()
+            .map(local)
+            .collect(),
     );
 }
 
@@ -183,14 +134,8 @@ fn closing_and_what_comes_after() {
     let twice = vec![created(true), closing, at(Did::Closing, 125), closed(400)];
     assert_eq!(failing(twice), ["closing_is_final"]);
     // What its end was told.
-    assert_eq!(
-        failing(vec![created(true), closing, removed(400)]),
-        ["closing_is_final"]
-    );
-    assert_eq!(
-        failing(vec![created(true), closed(400)]),
-        ["closing_is_final"]
-    );
+    assert_eq!(failing(vec![created(true), closing, removed(400)]), ["closing_is_final"]);
+    assert_eq!(failing(vec![created(true), closed(400)]), ["closing_is_final"]);
 }
 
 #[test]
@@ -200,23 +145,11 @@ fn refusals_without_a_reason() {
     assert_eq!(failing(unknown(removed(195))), ["refusals_true"]);
     passes(unknown(removed(185)));
     let moved = at(Did::NotMoved { owner: 2 }, 150);
-    assert_eq!(
-        failing(vec![created(true), moved, removed(170)]),
-        ["refusals_true"]
-    );
-    let early = vec![
-        created(true),
-        at(Did::FoundClosing, 112),
-        at(Did::Closing, 130),
-        closed(140),
-    ];
+    assert_eq!(failing(vec![created(true), moved, removed(170)]), ["refusals_true"]);
+    let early = vec![created(true), at(Did::FoundClosing, 112), at(Did::Closing, 130), closed(140)];
     assert_eq!(failing(early), ["refusals_true"]);
     assert_eq!(
-        failing(vec![
-            created(true),
-            at(Did::FoundClosing, 112),
-            removed(130)
-        ]),
+        failing(vec![created(true), at(Did::FoundClosing, 112), removed(130)]),
         ["refusals_true"]
     );
 }
@@ -254,31 +187,15 @@ fn a_touch_that_is_not_reported() {
     assert_eq!(failing(early), ["touches_reported"]);
     // It has met another one, which may be about to report both.
     let other = event(Did::Touched, 185, 255, 500);
-    passes(vec![
-        created(true),
-        touched(180, 500),
-        other,
-        at(Did::Reported, 350),
-        removed(400),
-    ]);
+    passes(vec![created(true), touched(180, 500), other, at(Did::Reported, 350), removed(400)]);
     // It had ended by then, or was being closed, or was not global.
     passes(vec![created(true), touched(180, 500), removed(260)]);
     passes(vec![created(true), touched(180, 70), expired(0, 300)]);
-    passes(vec![
-        created(true),
-        touched(180, 500),
-        at(Did::Closing, 240),
-        closed(400),
-    ]);
+    passes(vec![created(true), touched(180, 500), at(Did::Closing, 240), closed(400)]);
     passes(vec![created(false), touched(180, 500), local(removed(400))]);
     let upgraded = at(Did::Upgraded(true), 150);
     assert_eq!(
-        failing(vec![
-            created(false),
-            upgraded,
-            touched(180, 500),
-            removed(400)
-        ]),
+        failing(vec![created(false), upgraded, touched(180, 500), removed(400)]),
         ["touches_reported"]
     );
 }
@@ -300,25 +217,10 @@ fn owners_who_are_not() {
         }
         end
     };
-    passes(vec![
-        created(true),
-        owned(1, 120),
-        moved(2, 1, 130),
-        owned(2, 150),
-        ends(2),
-    ]);
+    passes(vec![created(true), owned(1, 120), moved(2, 1, 130), owned(2, 150), ends(2)]);
     // A check that overlaps the move; a move that came too late, and may have been told.
-    passes(vec![
-        created(true),
-        moved(2, 1, 130),
-        owned(1, 135),
-        ends(2),
-    ]);
-    passes(vec![
-        created(true),
-        at(Did::NotMoved { owner: 2 }, 185),
-        ends(2),
-    ]);
+    passes(vec![created(true), moved(2, 1, 130), owned(1, 135), ends(2)]);
+    passes(vec![created(true), at(Did::NotMoved { owner: 2 }, 185), ends(2)]);
     for wrong in [
         vec![created(true), owned(7, 120), ends(1)],
         vec![created(true), moved(2, 1, 130), owned(1, 150), ends(2)],
@@ -333,20 +235,10 @@ fn owners_who_are_not() {
 #[test]
 fn upgrades_that_are_not() {
     let upgraded = |by, began| at(Did::Upgraded(by), began);
-    passes(vec![
-        created(false),
-        upgraded(true, 120),
-        upgraded(false, 115),
-        removed(190),
-    ]);
+    passes(vec![created(false), upgraded(true, 120), upgraded(false, 115), removed(190)]);
     passes(vec![created(true), upgraded(false, 115), removed(190)]);
     for wrong in [
-        vec![
-            created(false),
-            upgraded(true, 120),
-            upgraded(true, 130),
-            removed(190),
-        ],
+        vec![created(false), upgraded(true, 120), upgraded(true, 130), removed(190)],
         vec![created(false), upgraded(false, 120), local(removed(190))],
         vec![created(true), upgraded(true, 120), removed(190)],
         vec![created(false), removed(190)],
@@ -363,13 +255,7 @@ fn ids_that_are_issued_twice_or_out_of_order() {
         wrong.map(|(check, _)| check).collect::<Vec<_>>()
     };
     // Two at once may come in any order.
-    assert_eq!(
-        failing(vec![(1, 0, 10), (3, 20, 30), (2, 25, 35), (4, 40, 50)]),
-        [""; 0]
-    );
-    assert_eq!(
-        failing(vec![(1, 0, 10), (3, 20, 30), (2, 31, 35)]),
-        ["ids_in_order"]
-    );
+    assert_eq!(failing(vec![(1, 0, 10), (3, 20, 30), (2, 25, 35), (4, 40, 50)]), [""; 0]);
+    assert_eq!(failing(vec![(1, 0, 10), (3, 20, 30), (2, 31, 35)]), ["ids_in_order"]);
     assert_eq!(failing(vec![(1, 0, 10), (1, 5, 15)]), ["ids_unique"]);
 }

@@ -277,9 +277,7 @@ fn poll(shared: &Shared<'_>, told: &Told, stop: &AtomicBool) {
         let before = shared.time.before();
         let expired = shared.sessions.poll();
         let after = shared.time.after();
-        expired
-            .iter()
-            .for_each(|session| tell(told, session, before, after));
+        expired.iter().for_each(|session| tell(told, session, before, after));
         if last {
             return;
         }
@@ -331,10 +329,7 @@ fn shut_down(shared: &Shared<'_>, before: u64) -> Log {
     let left = shared.sessions.shutdown();
     let after = shared.time.after();
     let left = left.into_iter().map(|session| {
-        (
-            session.id,
-            Event::between(Did::Ended(End::Left, session), before, after, 0),
-        )
+        (session.id, Event::between(Did::Ended(End::Left, session), before, after, 0))
     });
     left.collect()
 }
@@ -351,11 +346,7 @@ mod tests {
         };
         let (time, checks) = (Timeline::new(true), Checks::new(&NAMES));
         let builder = SessionTracker::builder().interval(options.interval);
-        let sessions = builder
-            .capacity(capacity)
-            .clock(time.clock())
-            .build()
-            .unwrap();
+        let sessions = builder.capacity(capacity).clock(time.clock()).build().unwrap();
         story(&Shared::new(&sessions, &time, &checks, &options));
         checks.failing()
     }

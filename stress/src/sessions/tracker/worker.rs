@@ -73,11 +73,7 @@ impl<'a> Shared<'a> {
 
 impl<'a, 's> Worker<'a, 's> {
     pub fn new(shared: &'s Shared<'a>, rng: &'s mut SmallRng) -> Self {
-        Worker {
-            shared,
-            rng,
-            log: Vec::new(),
-        }
+        Worker { shared, rng, log: Vec::new() }
     }
 
     /// Works until so many sessions of all threads have been created, or none can be any more.
@@ -99,10 +95,7 @@ impl<'a, 's> Worker<'a, 's> {
 
     fn timeout(&mut self) -> Duration {
         let least = nanos(self.shared.interval);
-        Duration::from_nanos(
-            self.rng
-                .random_range(least..=least * u64::from(self.shared.longest)),
-        )
+        Duration::from_nanos(self.rng.random_range(least..=least * u64::from(self.shared.longest)))
     }
 
     /// Runs an operation on a session between two readings, and notes what it did.
@@ -123,9 +116,7 @@ impl<'a, 's> Worker<'a, 's> {
         let (sessions, id) = (self.shared.sessions, session.id());
         if self.rng.random_bool(self.shared.removes) {
             if self.rng.random() {
-                self.note(id, Duration::ZERO, || {
-                    did(sessions.set_closing(id), |()| Did::Closing)
-                });
+                self.note(id, Duration::ZERO, || did(sessions.set_closing(id), |()| Did::Closing));
             } else {
                 self.note(id, Duration::ZERO, || match sessions.remove(id) {
                     Some(session) => Did::Ended(End::Removed, session),
@@ -140,9 +131,7 @@ impl<'a, 's> Worker<'a, 's> {
             0 => self.note(id, own, || touched(sessions.touch(id))),
             1 => self.note(id, other, || touched(sessions.touch_for(id, other))),
             2 => self.note(id, own, || touched(sessions.touch_by(&session))),
-            3 => self.note(id, other, || {
-                touched(sessions.touch_by_for(&session, other))
-            }),
+            3 => self.note(id, other, || touched(sessions.touch_by_for(&session, other))),
             4 => self.batch(),
             5 | 6 => {
                 // Mostly somebody who is not the owner, and is told who is.
@@ -160,9 +149,7 @@ impl<'a, 's> Worker<'a, 's> {
                     Err(error) => refused(error),
                 });
             }
-            _ => self.note(id, Duration::ZERO, || {
-                did(sessions.upgrade(id), Did::Upgraded)
-            }),
+            _ => self.note(id, Duration::ZERO, || did(sessions.upgrade(id), Did::Upgraded)),
         }
         true
     }

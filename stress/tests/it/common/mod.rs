@@ -6,10 +6,7 @@ use std::process::{Command, Output};
 
 /// Runs `stress` with these arguments.
 pub fn stress<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_stress"))
-        .args(args)
-        .output()
-        .expect("the binary runs")
+    Command::new(env!("CARGO_BIN_EXE_stress")).args(args).output().expect("the binary runs")
 }
 
 fn words(args: &str) -> Vec<&str> {
@@ -54,22 +51,11 @@ pub fn passed(output: &Output) -> serde_json::Value {
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{text}\n{}", stderr(output));
     let json: serde_json::Value = serde_json::from_str(&text).expect("one JSON object");
-    for key in [
-        "scenario",
-        "seconds",
-        "ops_per_s",
-        "checks",
-        "violations",
-        "seed",
-        "parameters",
-    ] {
+    for key in ["scenario", "seconds", "ops_per_s", "checks", "violations", "seed", "parameters"] {
         assert!(json.get(key).is_some(), "{key} is missing: {text}");
     }
     let checks = json["checks"].as_object().expect("checks by name");
-    assert!(
-        checks.len() >= 7 && checks.values().all(|holds| holds == true),
-        "{text}"
-    );
+    assert!(checks.len() >= 7 && checks.values().all(|holds| holds == true), "{text}");
     assert_eq!(json["violations"].as_array().map(Vec::len), Some(0));
     json
 }
@@ -89,7 +75,5 @@ pub fn with_all(
 
 /// A count of the report.
 pub fn count(report: &serde_json::Value, name: &str) -> u64 {
-    report["counts"][name]
-        .as_u64()
-        .unwrap_or_else(|| panic!("no count {name}: {report}"))
+    report["counts"][name].as_u64().unwrap_or_else(|| panic!("no count {name}: {report}"))
 }

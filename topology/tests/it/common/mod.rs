@@ -85,11 +85,7 @@ impl Numbers {
         I::IntoIter: Send + 'static,
     {
         let numbers: Box<dyn Iterator<Item = u64> + Send> = Box::new(numbers.into_iter());
-        Numbers {
-            left: numbers.peekable(),
-            at_once: 1,
-            told: told.clone(),
-        }
+        Numbers { left: numbers.peekable(), at_once: 1, told: told.clone() }
     }
 
     /// So many each time that it is asked.
@@ -177,21 +173,13 @@ pub fn notes(came: &Log<u64>) -> impl Fn(&Context) -> Notes + Send + Sync + 'sta
 /// A builder on a manual clock, with timeouts of ten seconds in steps of one.
 pub fn builder(clock: &ManualClock) -> TopologyBuilder<u64> {
     let mut builder = TopologyBuilder::new();
-    builder
-        .clock(clock.clone())
-        .timeout(SECOND * 10)
-        .interval(SECOND)
-        .seed(7);
+    builder.clock(clock.clone()).timeout(SECOND * 10).interval(SECOND).seed(7);
     builder
 }
 
 /// Lets it run at this time until there is nothing to do.
 pub fn settle(topology: &mut ManualTopology<u64>) {
-    assert!(
-        topology.settle(1_000_000),
-        "it never comes to rest: {:?}",
-        topology.metrics()
-    );
+    assert!(topology.settle(1_000_000), "it never comes to rest: {:?}", topology.metrics());
 }
 
 /// Moves the clock from one thing that is due to the next, until all is done or `limit` has passed. How long that took.
