@@ -1,8 +1,8 @@
 //! Local nats-server brokers, for tests and trials.
 //!
-//! Each broker runs under a shell that waits for its input to end: when the process that started the
-//! brokers dies, also by `SIGKILL`, the shell kills the broker. Brokers listen on loopback only, and
-//! keep their stores in a temporary folder, which [`Brokers`] removes when it is dropped.
+//! Each broker runs under a shell that waits for its input to end: when the process that started
+//! the brokers dies, also by `SIGKILL`, the shell kills the broker. Brokers listen on loopback
+//! only, and keep their stores in a temporary folder, which [`Brokers`] removes when it is dropped.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -19,8 +19,8 @@ const VERSION: &str = "2.12.8";
 const HASH: &str = "a44100c5cff85f2eca9fe6ef18bb54bbe86ef12bf9a0c1cca9419fa41e75752d";
 /// How long brokers may take to become ready.
 const LIMIT: Duration = Duration::from_secs(30);
-/// Runs a program until the shell's input ends. The shell ends when the program has, and its ports are
-/// free.
+/// Runs a program until the shell's input ends. The shell ends when the program has, and its ports
+/// are free.
 const SHELL: &str =
     r#""$0" "$@" </dev/null >/dev/null 2>&1 & echo $!; read _; kill -9 $!; wait $!"#;
 
@@ -72,8 +72,8 @@ struct Broker {
 }
 
 impl Brokers {
-    /// Starts a single broker, or three that replicate. Blocks until they are ready, for 30 s at the
-    /// most.
+    /// Starts a single broker, or three that replicate. Blocks until they are ready, for 30 s at
+    /// the most.
     ///
     /// # Errors
     ///

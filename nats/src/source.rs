@@ -5,9 +5,9 @@
 //!          <--ack, nak--                     <--outcomes--
 //! ```
 //!
-//! One tokio task for each spout task owns the messages of that spout, see `custody.rs`. It asks for
-//! no more than the window leaves room for, so both channels are bounded by the window. The link
-//! between the two belongs to the [`StreamSource`], and so outlives a spout that panics.
+//! One tokio task for each spout task owns the messages of that spout, see `custody.rs`. It asks
+//! for no more than the window leaves room for, so both channels are bounded by the window. The
+//! link between the two belongs to the [`StreamSource`], and so outlives a spout that panics.
 
 mod task;
 
@@ -108,8 +108,8 @@ impl SourceOptions {
         self
     }
 
-    /// The number of messages, 1 or more, that a task holds at the most. Those that wait for room in
-    /// the topology count.
+    /// The number of messages, 1 or more, that a task holds at the most. Those that wait for room
+    /// in the topology count.
     pub fn window(mut self, messages: usize) -> Self {
         self.window = messages;
         self
@@ -221,8 +221,8 @@ enum Outcome {
     Unused(MessageId),
     /// Whether the spout is to get messages.
     Active(bool),
-    /// A dead letter was stored, or was not.
-    Buried(MessageId, Result<(), String>),
+    /// A dead letter was stored, with this sequence, or was there before; or was not stored.
+    Buried(MessageId, Result<(u64, bool), String>),
     /// The task answers when all outcomes before this one are at the broker.
     Close(blocking::Sender<()>),
 }
@@ -249,6 +249,8 @@ struct Shared<M> {
     nats: Nats,
     options: SourceOptions,
     dead_letters: String,
+    /// The stream that took the subject of dead letters when the source was made.
+    dead_stream: String,
     decode: Box<Decode<M>>,
     counters: Counters,
     /// Why the last request for messages failed, and why the last dead letter was not stored.
@@ -284,16 +286,17 @@ impl Nats {
         options.check()?;
         let by_default = || format!("{}.dead.{}", self.app(), options.stream);
         let dead_letters = options.dead_letters.clone().unwrap_or_else(by_default);
-        let shared = Shared {
+        let mut shared = Shared {
             nats: self.clone(),
             options,
+            dead_stream: String::new(),
             dead_letters,
             decode: Box::new(move |incoming| decode(incoming).map_err(|error| error.to_string())),
             counters: Counters::default(),
             trouble: Mutex::default(),
         };
         shared.consumer().await?;
-        self.stream_of("dead letters", &shared.dead_letters).await?;
+        shared.dead_stream = self.stream_of("dead letters", &shared.dead_letters).await?;
         Ok(StreamSource {
             shared: Arc::new(shared),
             links: Mutex::default(),
@@ -384,8 +387,9 @@ impl<M> Shared<M> {
 /// A spout that gets its messages from a [`StreamSource`].
 ///
 /// It acks a message at the broker when its tree is acked, and never before. The broker delivers a
-/// failed message again after a pause, to any worker of the consumer. After the last attempt, the source publishes the message as a dead letter and removes it
-/// from the consumer when that is stored.
+/// failed message again after a pause, to any worker of the consumer. After the last attempt,
+/// the source publishes the message as a dead letter and removes it from the consumer when that is
+/// stored.
 ///
 /// While the topology is inactive, the source asks for nothing and gives back what was not emitted.
 /// [`close`](Spout::close) blocks until the broker has the outcomes, for 5 s at the most.

@@ -1,7 +1,7 @@
 //! The I/O task of one spout: asks for messages, hands them over, and answers the broker.
 
 use super::{count, Incoming, MessageId, Outcome, Shared, DEAD, HOPELESS, PULL};
-use crate::custody::{Custody, Delivered, Failed};
+use crate::custody::{Custody, Delivered, Failed, Released, Step, Stored};
 use async_nats::header::{HeaderMap, HeaderValue};
 use async_nats::jetstream::consumer::pull::{Batch, Config};
 use async_nats::jetstream::consumer::Consumer;
@@ -74,6 +74,7 @@ impl<M: Send + 'static> Task<M> {
                     let Some(mut outcome) = outcome else { return };
                     loop {
                         self.settle(outcome).await;
+                        self.go_on().await;
                         let Ok(next) = told.try_recv() else { break };
                         outcome = next;
                     }
@@ -154,6 +155,33 @@ impl<M: Send + 'static> Task<M> {
             published: info.published.unix_timestamp_nanos(),
         };
         let deliveries = info.delivered.unsigned_abs();
+        let counters = &self.shared.counters;
+        count(&counters.delivered);
+        match self.custody.deliver(self.now(), id, deliveries, message) {
+            Delivered::Kept => self.go_on().await,
+            Delivered::HeldAlready => count(&counters.redelivered_held),
+            Delivered::AckAgain(message) => {
+                count(&counters.acked_again);
+                answer(&message, AckKind::Ack).await;
+            }
+        }
+    }
+
+    /// Does what the custody wants done, until it wants nothing.
+    async fn go_on(&mut self) {
+        while let Some(step) = self.custody.next_step() {
+            match step {
+                Step::Give(id) => self.give(id).await,
+                Step::Bury(id) => self.bury(id),
+            }
+        }
+    }
+
+    /// Decodes a message and gives it to the topology.
+    async fn give(&mut self, id: MessageId) {
+        let Some((message, deliveries)) = self.custody.message(id) else {
+            return;
+        };
         let decoded = self.shared.decode(&Incoming {
             subject: &message.subject,
             sequence: id.sequence,
@@ -161,32 +189,35 @@ impl<M: Send + 'static> Task<M> {
             payload: &message.payload,
             headers: message.headers.as_ref(),
         });
-        let counters = &self.shared.counters;
-        count(&counters.delivered);
-        match self.custody.deliver(self.now(), id, deliveries, message) {
-            Delivered::Give => match decoded {
-                Ok(decoded) => {
-                    let _ = self.give.send((id, decoded));
-                    self.waker.wake();
-                }
-                Err(why) => self.fail(id, &format!("it does not decode: {why}"), true).await,
-            },
-            Delivered::Kept => count(&counters.redelivered_held),
-            Delivered::AckAgain(message) => {
-                count(&counters.acked_again);
-                answer(&message, AckKind::Ack).await;
+        match decoded {
+            Ok(decoded) => {
+                let _ = self.give.send((id, decoded));
+                self.waker.wake();
             }
-            Delivered::Bury => self.bury(id),
+            Err(why) => self.fail(id, &format!("it does not decode: {why}"), true).await,
         }
+    }
+
+    /// Answers the broker, and takes the dead letter back, if there is one.
+    async fn release(&self, (message, letter): Released<Message>, kind: AckKind) {
+        answer(&message, kind).await;
+        let Some(letter) = letter else { return };
+        let (context, shared) = (self.shared.nats.context().clone(), self.shared.clone());
+        tokio::spawn(async move {
+            // A letter that stays is one of a message that was done: an operator may see it.
+            if let Ok(stream) = context.get_stream_no_info(&shared.dead_stream).await {
+                let _ = stream.delete_message(letter).await;
+            }
+        });
     }
 
     async fn settle(&mut self, outcome: Outcome) {
         let shared = self.shared.clone();
         match outcome {
             Outcome::Acked(id) => {
-                if let Some(message) = self.custody.acked(id) {
+                if let Some(released) = self.custody.acked(id) {
                     count(&shared.counters.acked);
-                    answer(&message, AckKind::Ack).await;
+                    self.release(released, AckKind::Ack).await;
                 }
             }
             Outcome::Failed(id, why) => {
@@ -197,16 +228,17 @@ impl<M: Send + 'static> Task<M> {
                 self.fail(id, why, is_hopeless).await;
             }
             Outcome::Unused(id) => {
-                if let Some(message) = self.custody.take_back(id) {
-                    answer(&message, AckKind::Nak(None)).await;
+                if let Some(released) = self.custody.take_back(id) {
+                    self.release(released, AckKind::Nak(None)).await;
                 }
             }
             Outcome::Active(active) => self.active = active,
-            Outcome::Buried(id, Ok(())) => {
+            Outcome::Buried(id, Ok((letter, before))) => {
                 shared.note(DEAD, None);
-                if let Some(message) = self.custody.buried(id) {
-                    count(&shared.counters.dead);
-                    answer(&message, AckKind::Term).await;
+                match self.custody.stored(id, letter, before) {
+                    Stored::Term(message) => self.terminate(&message).await,
+                    Stored::Try => self.give(id).await,
+                    Stored::Nothing => {}
                 }
             }
             Outcome::Buried(id, Err(why)) => {
@@ -216,8 +248,8 @@ impl<M: Send + 'static> Task<M> {
             }
             Outcome::Close(done) => {
                 self.active = false;
-                for message in self.custody.take_all() {
-                    answer(&message, AckKind::Nak(None)).await;
+                for released in self.custody.take_all().collect::<Vec<_>>() {
+                    self.release(released, AckKind::Nak(None)).await;
                 }
                 let _ = shared.nats.client().flush().await;
                 let _ = done.send(());
@@ -232,8 +264,15 @@ impl<M: Send + 'static> Task<M> {
                 answer(&message, AckKind::Nak(Some(pause))).await;
             }
             Failed::Bury => self.bury(id),
+            Failed::Term(message) => self.terminate(&message).await,
             Failed::Nothing => {}
         }
+    }
+
+    /// The message's dead letter is stored.
+    async fn terminate(&self, message: &Message) {
+        count(&self.shared.counters.dead);
+        answer(message, AckKind::Term).await;
     }
 
     async fn extend(&mut self) {
@@ -277,7 +316,8 @@ impl<M: Send + 'static> Task<M> {
         let (subject, payload) = (self.shared.dead_letters.clone(), message.payload.clone());
         tokio::spawn(async move {
             let stored = nats.store(subject, headers, payload).await;
-            let stored = stored.map(|_| ()).map_err(|error| error.to_string());
+            let stored = stored.map(|ack| (ack.sequence, ack.duplicate));
+            let stored = stored.map_err(|error| error.to_string());
             let _ = outcomes.send(Outcome::Buried(id, stored));
         });
     }
