@@ -2,7 +2,7 @@
 //!
 //! A set of partitions has two streams. `APP+SET` stores one message for each subject: the number
 //! of partitions (`APP.partitions.SET.count`), each partition's record (`.own.P`: its owner) and
-//! what the owners have written (`.data.P.KEY`). `APP+SET+beats` stores in memory the latest beat
+//! what the owners have written (`.data.P.KEY`). `APP+SET+beats` stores the latest beat
 //! of each worker (`.beat.WORKER`).
 //!
 //! A record's stream sequence is the owner's epoch, and its fence: the server takes an owner's
@@ -191,10 +191,11 @@ impl PartitionSet {
 
     /// The two streams, created where they do not exist.
     async fn streams(&self) -> Result<[Stream; 2], NatsError> {
-        let config = |name: String, subjects: &[&str], storage| StreamConfig {
+        let config = |name: String, subjects: &[&str]| StreamConfig {
             name,
             subjects: subjects.iter().map(|rest| self.subject(rest)).collect(),
-            storage,
+            // A group in memory whose majority restarted waits for its last broker.
+            storage: StorageType::File,
             num_replicas: self.replicas,
             max_messages_per_subject: 1,
             allow_atomic_publish: true,
@@ -202,9 +203,9 @@ impl PartitionSet {
             ..StreamConfig::default()
         };
         let data = ["own.*", "data.>", "count"];
-        let data = config(self.stream(), &data, StorageType::File);
+        let data = config(self.stream(), &data);
         let beats = format!("{}+beats", self.stream());
-        let beats = config(beats, &["beat.*"], StorageType::Memory);
+        let beats = config(beats, &["beat.*"]);
         Ok([self.one_stream(data).await?, self.one_stream(beats).await?])
     }
 
