@@ -460,7 +460,7 @@ mod tests {
         let (mut custody, mut now) = (new(), SECOND);
         let mut broker: Vec<AtBroker> = (0..MESSAGES).map(|_| AtBroker::default()).collect();
         let at = |id: u64| usize::try_from(id).unwrap();
-        let kills = |id: u64| killers && id % 7 == 0;
+        let kills = |id: u64| killers && id.is_multiple_of(7);
         for step in 0..12_000 {
             now += SECOND / 10;
             let arrives = step > 8_000 || random.random_bool(0.9);
