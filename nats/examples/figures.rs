@@ -4,6 +4,8 @@
 //! cargo run --release -p expiry-nats --features brokers --example figures
 //! ```
 //!
+//! Then 200 workers share 256 partitions, and half of them die.
+//!
 //! Each round publishes messages of 128 bytes and of 8 KiB to a replicated file stream, and reads and
 //! acks them: by the bare client, and by a topology of one spout and one bolt. Prints the medians of
 //! the rounds. All runs on this machine, brokers included.
@@ -12,10 +14,13 @@ use async_nats::jetstream::consumer::{pull, AckPolicy, DeliverPolicy};
 use async_nats::jetstream::stream::Config;
 use async_nats::HeaderMap;
 use expiry_nats::brokers::Brokers;
-use expiry_nats::{Incoming, Nats, Options, Outgoing, SourceOptions};
+use expiry_nats::{Change, Incoming, Nats, Options, Outgoing, Partitions, SourceOptions};
 use expiry_topology::{basic, Next, Spout, SpoutCollector, TopologyBuilder};
 use futures_util::{stream, StreamExt};
+use std::collections::HashSet;
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
@@ -112,7 +117,7 @@ async fn bare_pull(nats: &Nats, count: u64) -> Result<f64> {
 async fn spout(nats: &Nats, count: u64) -> Result<f64> {
     let decode = |incoming: &Incoming<'_>| Ok::<_, Infallible>(incoming.payload.to_vec());
     let options = SourceOptions::new("s", "spout").window(4 * WINDOW).dead_letters("s.dead");
-    let source = std::sync::Arc::new(nats.source(options, decode).await?);
+    let source = Arc::new(nats.source(options, decode).await?);
     let began = Instant::now();
     let mut topology = TopologyBuilder::new();
     let spouts = source.clone();
@@ -125,6 +130,61 @@ async fn spout(nats: &Nats, count: u64) -> Result<f64> {
     let took = began.elapsed().as_secs_f64();
     tokio::task::spawn_blocking(move || topology.kill()).await?;
     Ok(count as f64 / took)
+}
+
+/// A worker of the set, and how many partitions it was given and has lost.
+async fn owner(mut partitions: Partitions, held: Arc<AtomicI64>) {
+    let mut own = HashSet::new();
+    loop {
+        let change = tokio::time::timeout(Duration::from_millis(200), partitions.next()).await;
+        match change.unwrap_or(None) {
+            Some(Change::Gained(one)) => drop(own.insert(one.partition())),
+            Some(Change::Losing(partition)) => {
+                own.remove(&partition);
+                partitions.release(partition);
+            }
+            Some(Change::Lost(partition)) => drop(own.remove(&partition)),
+            _ => {}
+        }
+        let swaps = partitions.stats();
+        held.store(
+            (own.len() as i64) << 32 | (swaps.beats + swaps.claims) as i64,
+            Ordering::Relaxed,
+        );
+    }
+}
+
+/// 200 workers of one process, each with its connection. Half of them die at once.
+async fn owners(brokers: &Brokers) -> Result<()> {
+    const COUNT: i64 = 256;
+    let mut workers = Vec::new();
+    for n in 0..200 {
+        let options = Options::new("figures", &format!("w{n}")).servers(brokers.servers());
+        let nats = Nats::connect(options).await?;
+        let partitions = nats.partitions("owners", COUNT as u32).join().await?;
+        let held = Arc::new(AtomicI64::new(0));
+        workers.push((tokio::spawn(owner(partitions, held.clone())), held));
+    }
+    let sum = |workers: &[(_, Arc<AtomicI64>)]| {
+        let all = workers.iter().map(|(_, held)| held.load(Ordering::Relaxed));
+        all.fold((0, 0), |sum, one| (sum.0 + (one >> 32), sum.1 + (one & 0xffff_ffff)))
+    };
+    let until = async |workers: &[(_, Arc<AtomicI64>)]| {
+        let began = Instant::now();
+        while sum(workers).0 != COUNT {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        began.elapsed().as_secs_f64()
+    };
+    until(&workers).await;
+    // Until all have what the last ones to join were to have.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    workers.drain(..100).for_each(|(task, _)| task.abort());
+    let before = sum(&workers).1;
+    let took = until(&workers).await;
+    let swaps = (sum(&workers).1 - before) as f64 / took;
+    println!("100 of 200 owners die: one owner each after {took:.1} s, {swaps:.0} swaps/s");
+    Ok(())
 }
 
 fn median(values: &mut [f64]) -> f64 {
@@ -148,6 +208,5 @@ async fn main() -> Result<()> {
         println!("{size} B: publish {publish:.0}/s, sink {sink:.0}/s: {:.2}", sink / publish);
         println!("{size} B: pull {pull:.0}/s, spout {spout:.0}/s: {:.2}", spout / pull);
     }
-    drop(brokers);
-    Ok(())
+    owners(&brokers).await
 }
