@@ -1,7 +1,5 @@
-//! See `fuzz-tests`.
+//! See `model`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    fuzz_tests::queue(bytes);
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| model::run("queue", bytes));

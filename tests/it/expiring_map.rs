@@ -1,4 +1,4 @@
-//! `ExpiringMap` and `TimeCacheMap`: one test per promise. Their results in general are `map_oracle.rs`'s.
+//! `ExpiringMap` and `TimeCacheMap`: one test per promise. Their results in general are those of `oracle.rs`.
 
 use expiry::expiring_map::Entry;
 use expiry::{

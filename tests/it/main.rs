@@ -15,12 +15,10 @@ mod keyed;
 mod keyed_leases;
 mod listener_thread;
 mod many;
-mod map_oracle;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod oracle;
 mod queue;
-mod queue_oracle;
 #[cfg(feature = "async")]
 mod room;
 mod rotating;

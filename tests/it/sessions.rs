@@ -1,4 +1,4 @@
-//! Sessions: one test or more per promise, bad input, and random programs beside a plain sequential oracle in simulated time.
+//! Sessions: one test or more per promise, and bad input, in simulated time.
 
 use expiry::{
     BuildError, ManualClock, SessionError, SessionId, SessionInfo, SessionTracker,
@@ -7,10 +7,6 @@ use expiry::{
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
-
-mod drive;
-use crate::support::histories;
-mod random;
 
 const SECOND: Duration = Duration::from_secs(1);
 

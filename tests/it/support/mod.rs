@@ -3,7 +3,6 @@
 #![allow(dead_code)] // each test program uses a part
 
 pub mod clocks;
-pub mod histories;
 
 use expiry::{AckTracker, AckTrackerBuilder, ManualClock, Outcome, Reason, RootId, Timeout};
 use futures_core::Stream;

@@ -139,7 +139,7 @@ impl Run {
 }
 
 /// Runs a history of one `TimeCacheMap`.
-pub fn time_cache(bytes: &[u8]) {
+pub(crate) fn time_cache(bytes: &[u8]) {
     let bytes = &mut Unstructured::new(bytes);
     let expiration = bytes.int_in_range(1_000_000..=5_000_000_000u64);
     let buckets = bytes.int_in_range(0..=9usize);

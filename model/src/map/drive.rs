@@ -1,5 +1,5 @@
 //! Does the same to an `ExpiringMap` and to the oracle, and compares every result, every end that the listener is told, and the entries
-//! after each step. The property test and the fuzzer both run it.
+//! after each step.
 
 use expiry::expiring_map::Entry;
 use expiry::{Cause, ExpiringMap, Lifetime, ManualClock, StoreError, Timeout};

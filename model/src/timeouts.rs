@@ -315,7 +315,7 @@ impl<'t> Run<'t> {
 }
 
 /// Runs a history of one `Timeouts`.
-pub fn timeouts(bytes: &[u8]) {
+pub(crate) fn timeouts(bytes: &[u8]) {
     let bytes = &mut Unstructured::new(bytes);
     let interval = bytes.int_in_range(10_000..=20_000_000u64);
     let shards = bytes.int_in_range(0..=2u32);

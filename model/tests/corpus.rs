@@ -5,7 +5,7 @@ use std::path::Path;
 #[test]
 fn the_corpus_holds() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus");
-    for (name, run) in fuzz_tests::TARGETS {
+    for (name, run) in model::TARGETS {
         let files = std::fs::read_dir(corpus.join(name)).expect("there is one for each target");
         let mut ran = 0;
         for file in files {

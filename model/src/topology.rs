@@ -498,7 +498,7 @@ fn build(
 }
 
 /// Declares a topology and, if it may be, runs it to rest.
-pub fn topology(bytes: &[u8]) {
+pub(crate) fn topology(bytes: &[u8]) {
     let bytes = &mut Unstructured::new(bytes);
     let Ok(plan) = plan(bytes) else { return };
     let (clock, books) = (ManualClock::new(), Books::default());

@@ -1,5 +1,5 @@
 //! Does the same to an `ExpiryQueue` and to the oracle, and compares every result, what polls return and in which order, the wait time
-//! after each step, and what there is. The property test and the fuzzer both run it.
+//! after each step, and what there is.
 
 use expiry::{Expired, ExpiryQueue, Handle, ManualClock, StoreError, Updated};
 use proptest::prelude::*;

@@ -1,5 +1,4 @@
-//! Does the same to a `SessionTracker` and to the oracle, and compares every result and all that there is. The property test and the
-//! fuzzer both run it.
+//! Does the same to a `SessionTracker` and to the oracle, and compares every result and all that there is.
 
 use expiry::{
     ManualClock, Session, SessionError, SessionId, SessionInfo, SessionTracker, StoreError, Tracked,

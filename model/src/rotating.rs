@@ -25,7 +25,7 @@ fn step(bytes: &mut Unstructured<'_>) -> Result<Step> {
 }
 
 /// Runs a history of one `RotatingMap`.
-pub fn rotating(bytes: &[u8]) {
+pub(crate) fn rotating(bytes: &[u8]) {
     let bytes = &mut Unstructured::new(bytes);
     let generations = bytes.int_in_range(2..=5);
     let mask = bytes.choose(&[u64::MAX, 0, 3, u64::MAX << 60]).copied();
