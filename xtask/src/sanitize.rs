@@ -37,7 +37,7 @@ struct Tool {
 
 const EVERYTHING: &[&str] = &[
     "-p expiry --lib --test it",
-    "-p expiry-topology -p fuzz-tests --lib --tests",
+    "-p expiry-topology -p model --lib --tests",
     "-p stress --bins --test it -- --skip growth_of_all_kinds_and_back",
 ];
 
