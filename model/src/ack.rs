@@ -3,7 +3,7 @@
 mod drive;
 mod model;
 
-use crate::{perhaps, Found, Histories};
+use crate::{each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use drive::{Keys, Kind, Move, Op, Pick, Run, Setup, Xor};
 use expiry::Fate;
@@ -250,7 +250,7 @@ impl Histories for Ack {
 
     fn run(&self, setup: &Setup, ops: &[Op]) -> Found {
         let mut run = Run::new(setup)?;
-        ops.iter().try_for_each(|op| run.step(op))?;
+        each(ops, |_, op| run.step(op))?;
         run.finish()
     }
 }

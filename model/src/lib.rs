@@ -89,6 +89,14 @@ fn steps<T>(
     Ok(steps)
 }
 
+/// Takes each step. The error says which one has found it.
+fn each<O: Debug>(ops: &[O], mut step: impl FnMut(usize, &O) -> Found) -> Found {
+    ops.iter().enumerate().try_for_each(|(at, op)| {
+        let found = step(at, op);
+        found.map_err(|why| TestCaseError::fail(format!("step {at}, {op:?}: {why}")))
+    })
+}
+
 /// Runs the history that the bytes are. Panics with the history if the store and the model differ.
 fn from_bytes<H: Histories>(
     bytes: &[u8],
@@ -99,7 +107,7 @@ fn from_bytes<H: Histories>(
     let Ok(setup) = histories.setup(bytes) else { return };
     let Ok(ops) = steps(bytes, |bytes| histories.op(bytes)) else { return };
     if let Err(why) = histories.run(&setup, &ops) {
-        panic!("{why:?}\n{setup:?}\n{ops:?}");
+        panic!("{why}\n{setup:?}\n{ops:?}");
     }
 }
 

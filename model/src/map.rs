@@ -2,7 +2,7 @@
 
 mod drive;
 
-use crate::{perhaps, Found, Histories};
+use crate::{each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use drive::{Deed, Meanwhile, Op, Run, Term, INTERVAL};
 
@@ -64,7 +64,7 @@ impl Histories for Map {
 
     fn run(&self, &(live, idle): &Self::Setup, ops: &[Op]) -> Found {
         let mut run = Run::new(live, idle);
-        ops.iter().try_for_each(|&op| run.step(op))?;
+        each(ops, |_, &op| run.step(op))?;
         run.finish()
     }
 }

@@ -2,7 +2,7 @@
 
 mod drive;
 
-use crate::{capacity, perhaps, Found, Histories};
+use crate::{capacity, each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use drive::{Key, Op, Pass, Run, Setup, Term, LONGEST};
 use std::marker::PhantomData;
@@ -95,7 +95,7 @@ impl<K: Key> Histories for Queue<K> {
 
     fn run(&self, setup: &Setup, ops: &[Op]) -> Found {
         let mut run = Run::<K>::new(setup);
-        ops.iter().try_for_each(|&op| run.step(op))?;
+        each(ops, |_, &op| run.step(op))?;
         run.finish()
     }
 }

@@ -2,7 +2,7 @@
 
 mod drive;
 
-use crate::{capacity, perhaps, Found, Histories};
+use crate::{capacity, each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use drive::{Asked, Op, Run, Setup};
 use std::time::Duration;
@@ -88,12 +88,13 @@ impl Histories for Sessions {
 
     fn run(&self, setup: &Setup, ops: &[Op]) -> Found {
         let mut run = Run::new(setup);
-        for (at, op) in ops.iter().enumerate() {
+        each(ops, |at, op| {
             run.step(op)?;
             if at % 16 == 0 {
                 run.look()?;
             }
-        }
+            Ok(())
+        })?;
         run.finish()
     }
 }
