@@ -7,7 +7,7 @@
 
 use expiry::model::stop_at;
 use expiry::{Ack, AckError, AckMany, Done, Reason, RootId, Timeout};
-use loom_tests::{deep, large, larger, model, thread, Rig, TICK};
+use loom_tests::{deep, larger, model, thread, Rig, TICK};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
