@@ -2,8 +2,8 @@
 //!
 //! A set of partitions has two streams. `APP+SET` stores one message for each subject: the number
 //! of partitions (`APP.partitions.SET.count`), each partition's record (`.own.P`: its owner) and
-//! what the owners have written (`.data.P.KEY`). `APP+SET+beats` stores the latest beat
-//! of each worker (`.beat.WORKER`).
+//! what the owners have written (`.data.P.KEY`). `APP+SET+beats` stores the latest beat of each
+//! worker (`.beat.WORKER`).
 //!
 //! A record's stream sequence is the owner's epoch, and its fence: the server takes an owner's
 //! write only while the record still has that sequence. Everything that earlier owners have written
@@ -36,6 +36,8 @@ use tokio::sync::{mpsc, oneshot};
 /// The largest number of records that [`Held::write`] takes, which is the server's limit of a
 /// batch.
 pub const MOST_RECORDS: usize = 1000;
+/// The longest lease.
+const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
 /// The longest key, in bytes.
 const LONGEST_KEY: usize = 256;
 /// The headers of a record and of a beat.
@@ -110,7 +112,7 @@ pub struct PartitionStats {
 }
 
 impl PartitionSet {
-    /// The time, at least a second, after which a worker that the others hear nothing of is taken
+    /// The time, a second to a day, after which a worker that the others hear nothing of is taken
     /// for dead. A new owner comes within two leases. A worker sends its beat four times in a
     /// lease. All workers of a set have to name the same lease.
     pub fn lease(mut self, lease: Duration) -> Self {
@@ -139,8 +141,8 @@ impl PartitionSet {
             found: format!("{found:?}"),
             needed,
         };
-        if self.lease < Duration::from_secs(1) {
-            return Err(setting("lease", &self.lease, "1 s or more"));
+        if !(Duration::from_secs(1)..=LONGEST_LEASE).contains(&self.lease) {
+            return Err(setting("lease", &self.lease, "1 s to a day"));
         }
         if !(1..=1024).contains(&self.count) {
             return Err(setting("the number of partitions", &self.count, "1 to 1024"));

@@ -206,6 +206,7 @@ fn what_cannot_be_is_refused() {
     let nats = &first.worker.nats;
     let setting = |error| matches!(error, NatsError::Setting { .. });
     assert!(setting(asked(nats.partitions("set", COUNT).lease(LEASE / 4))));
+    assert!(setting(asked(nats.partitions("set", COUNT).lease(Duration::MAX))));
     assert!(setting(asked(nats.partitions("set", 0))));
     assert!(setting(asked(nats.partitions("set", 1025))));
     assert!(matches!(asked(nats.partitions("a.b", 1)), NatsError::Name { .. }));
