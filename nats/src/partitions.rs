@@ -84,7 +84,7 @@ impl Nats {
 #[non_exhaustive]
 pub enum Change {
     /// The worker owns the partition. Where it owned it already, it has a new epoch: its lease had
-    /// run out, and nobody else has owned the partition in between.
+    /// run out, and no other worker has owned the partition in between.
     Gained(Held),
     /// Another worker is to have the partition. The worker finishes what it does there, and then
     /// calls [`Partitions::release`].

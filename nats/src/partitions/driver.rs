@@ -373,7 +373,7 @@ async fn watch(shared: &Shared, known: &[Stream; 2], show: impl Fn(Event)) -> En
     }
 }
 
-/// A record as the machine knows it. What does not parse names nobody, and may be claimed.
+/// A record as the machine knows it. One that does not parse has no owner, and may be claimed.
 fn record(partition: u32, headers: &Option<HeaderMap>, revision: u64) -> Event {
     let owner = header(headers, OWNER).filter(|owner| !owner.is_empty());
     let incarnation = header(headers, INCARNATION).and_then(|text| text.parse().ok());
