@@ -30,12 +30,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot, Semaphore};
 
 /// The largest number of records that [`Held::write`] takes, which is the server's limit of a
 /// batch.
 pub const MOST_RECORDS: usize = 1000;
+/// The batches that a worker has under way in one set. A server takes 50 of a stream at a time.
+const BATCHES: usize = 8;
+/// The pause before what was not answered, or found too many batches, is tried again.
+const PAUSE: Duration = Duration::from_millis(100);
 /// The longest lease.
 const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
 /// The longest key, in bytes.
@@ -131,8 +135,8 @@ impl PartitionSet {
     ///
     /// # Errors
     ///
-    /// [`Name`](NatsError::Name); [`Setting`](NatsError::Setting): the lease, or the number of
-    /// partitions; [`OtherCount`](NatsError::OtherCount); [`NameTaken`](NatsError::NameTaken);
+    /// [`Name`](NatsError::Name); [`Setting`](NatsError::Setting): the lease, the replicas, or the
+    /// number of partitions; [`OtherCount`](NatsError::OtherCount); [`NameTaken`](NatsError::NameTaken);
     /// [`Refused`](NatsError::Refused), [`Unanswered`](NatsError::Unanswered).
     pub async fn join(self) -> Result<Partitions, NatsError> {
         names::check("set", &self.set)?;
@@ -147,14 +151,28 @@ impl PartitionSet {
         if !(1..=1024).contains(&self.count) {
             return Err(setting("the number of partitions", &self.count, "1 to 1024"));
         }
-        let streams = self.streams().await?;
-        self.agree().await?;
+        if ![1, 3, 5].contains(&self.replicas) {
+            return Err(setting("the number of replicas", &self.replicas, "1, 3 or 5"));
+        }
+        let began = Instant::now();
+        let streams = loop {
+            match self.open().await {
+                // Brokers that have just started answer so at once.
+                Err(NatsError::Unanswered { .. })
+                    if began.elapsed() < self.nats.request_timeout() =>
+                {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                opened => break opened?,
+            }
+        };
         let (tell, told) = mpsc::unbounded_channel();
         let (change, changes) = mpsc::unbounded_channel();
         let (joined, join) = oneshot::channel();
         let shared = Arc::new(Shared {
             machine: Mutex::new(self.machine(false)),
             writing: (0..self.count).map(|_| tokio::sync::Mutex::new(())).collect(),
+            batches: Semaphore::new(BATCHES),
             set: self,
             counts: Counts::default(),
         });
@@ -189,6 +207,12 @@ impl PartitionSet {
 
     fn stream(&self) -> String {
         format!("{}+{}", self.nats.app(), self.set)
+    }
+
+    async fn open(&self) -> Result<[Stream; 2], NatsError> {
+        let streams = self.streams().await?;
+        self.agree().await?;
+        Ok(streams)
     }
 
     /// The two streams, created where they do not exist.
@@ -307,6 +331,7 @@ struct Shared {
     machine: Mutex<Ownership>,
     /// One write of a partition is under way at a time.
     writing: Box<[tokio::sync::Mutex<()>]>,
+    batches: Semaphore,
     counts: Counts,
 }
 
@@ -434,11 +459,34 @@ impl Held {
         records: impl IntoIterator<Item = (K, Option<Bytes>)>,
     ) -> Result<(), NatsError> {
         let messages = self.messages(records)?;
+        let held = self.clone();
+        // A batch that is cut off would stay with the server for ten seconds, among its 50.
+        let task = tokio::spawn(async move { held.store(&messages).await });
+        task.await.unwrap_or_else(|error| Err(refused(WRITE, &error)))
+    }
+
+    /// Sends messages, again while the server has too many batches of other workers.
+    async fn store(&self, messages: &[(String, HeaderMap, Bytes)]) -> Result<(), NatsError> {
         let _one = self.shared.writing[self.partition as usize].lock().await;
-        if !self.may_act() {
-            return Err(self.late());
+        let _batch = self.shared.batches.acquire().await;
+        let began = Instant::now();
+        loop {
+            if !self.may_act() {
+                return Err(self.late());
+            }
+            match self.send(messages.to_vec()).await {
+                Sent::Incomplete if began.elapsed() < self.patience() => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Sent::Incomplete => return Err(refused(WRITE, &"too many batches are under way")),
+                Sent::Answered(answer) => return answer,
+            }
         }
-        self.send(messages).await
+    }
+
+    /// How long a write or a load tries.
+    fn patience(&self) -> Duration {
+        self.shared.set.nats.request_timeout() * 4
     }
 
     /// Records as messages. The first one has the fence.
@@ -482,38 +530,41 @@ impl Held {
     }
 
     /// Sends messages as one: a batch, where there are several.
-    async fn send(&self, messages: Vec<(String, HeaderMap, Bytes)>) -> Result<(), NatsError> {
-        const WHAT: &str = "write records of a partition";
+    async fn send(&self, messages: Vec<(String, HeaderMap, Bytes)>) -> Sent {
         let nats = &self.shared.set.nats;
         let client = nats.client();
         let id = client.new_inbox();
         let last = messages.len();
+        let mut answer = Ok(());
         for (number, (subject, mut headers, payload)) in (1..).zip(messages) {
             if last > 1 {
                 headers.insert("Nats-Batch-Id", &id["_INBOX.".len()..]);
                 headers.insert("Nats-Batch-Sequence", number.to_string());
             }
             if number < last {
-                let sent = client.publish_with_headers(subject, headers, payload).await;
-                sent.map_err(|error| refused(WHAT, &error))?;
+                if let Err(error) = client.publish_with_headers(subject, headers, payload).await {
+                    return Sent::Answered(Err(refused(WRITE, &error)));
+                }
                 continue;
             }
             if last > 1 {
                 headers.insert("Nats-Batch-Commit", "1");
             }
             let asked = client.request_with_headers(subject, headers, payload);
-            let answer = tokio::time::timeout(nats.request_timeout(), asked).await;
-            let Ok(Ok(answer)) = answer else {
-                return Err(nats.unanswered(WHAT));
+            let Ok(Ok(reply)) = tokio::time::timeout(nats.request_timeout(), asked).await else {
+                return Sent::Answered(Err(nats.unanswered(WRITE)));
             };
-            return match serde_json::from_slice(&answer.payload) {
+            answer = match serde_json::from_slice(&reply.payload) {
                 Ok(Response::<PublishAck>::Ok(_)) => Ok(()),
+                Ok(Response::Err { error }) if error.error_code() == INCOMPLETE => {
+                    return Sent::Incomplete;
+                }
                 Ok(Response::Err { error }) if is_late(error.error_code()) => Err(self.late()),
-                Ok(Response::Err { error }) => Err(refused(WHAT, &error)),
-                Err(error) => Err(refused(WHAT, &error)),
+                Ok(Response::Err { error }) => Err(refused(WRITE, &error)),
+                Err(error) => Err(refused(WRITE, &error)),
             };
         }
-        Ok(())
+        Sent::Answered(answer)
     }
 
     /// Reads everything that this and earlier owners have written: the key and the value of each
@@ -525,8 +576,7 @@ impl Held {
     /// all for 4 times the request timeout.
     pub async fn load(&self) -> Result<BTreeMap<Vec<u8>, Bytes>, NatsError> {
         const WHAT: &str = "read the records of a partition";
-        let nats = &self.shared.set.nats;
-        let wait = nats.request_timeout() * 4;
+        let wait = self.patience();
         let all = async {
             loop {
                 match self.read().await {
@@ -575,6 +625,16 @@ impl Held {
         None
     }
 }
+
+/// What became of a batch.
+enum Sent {
+    Answered(Result<(), NatsError>),
+    /// The server has dropped it, because it had too many. Nothing is stored.
+    Incomplete,
+}
+
+const WRITE: &str = "write records of a partition";
+const INCOMPLETE: ErrorCode = ErrorCode(10176);
 
 /// The stream has another last sequence for the subject: the codes of one message and of a batch.
 fn is_late(code: ErrorCode) -> bool {
@@ -653,10 +713,10 @@ mod tests {
         let Some(Change::Gained(held)) = partitions.next().await else {
             panic!("the only worker has the only partition");
         };
-        drop(partitions);
         let one = || vec![("a", Some("early".into()))];
         let two = || vec![("a", Some("late".into())), ("b", Some("late".into()))];
-        held.send(held.messages(one()).unwrap()).await.unwrap();
+        held.write(one()).await.unwrap();
+        drop(partitions);
         let mut headers = async_nats::HeaderMap::new();
         headers.insert(EXPECTED, held.epoch.to_string());
         let claim = nats.store(set.record(0), headers, Default::default());
@@ -664,8 +724,10 @@ mod tests {
         let (partition, late_epoch) = (0, held.epoch);
         let late = NatsError::Late { partition, epoch: late_epoch };
         for records in [one(), two()] {
-            let sent = held.send(held.messages(records).unwrap()).await;
-            assert_eq!(sent, Err(late.clone()));
+            match held.send(held.messages(records).unwrap()).await {
+                super::Sent::Answered(answer) => assert_eq!(answer, Err(late.clone())),
+                super::Sent::Incomplete => panic!("one batch at a time"),
+            }
         }
         assert_eq!(held.load().await, Err(late));
         let successor = super::Held { epoch, ..held };

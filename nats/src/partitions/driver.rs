@@ -71,7 +71,8 @@ impl Driver {
     }
 
     pub(super) async fn run(mut self, mut told: mpsc::UnboundedReceiver<Told>) {
-        let mut ticks = tokio::time::interval(self.shared.set.lease / 16);
+        let often = (self.shared.set.lease / 16).min(Duration::from_secs(1));
+        let mut ticks = tokio::time::interval(often);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         self.give(Event::Start);
         while !self.ended {
@@ -88,7 +89,13 @@ impl Driver {
                         self.give(event);
                     }
                 }
-                Told::Watch(number, event) if number == self.watch => self.give(event),
+                Told::Watch(number, event) if number == self.watch => {
+                    let is_synced = matches!(event, Event::Synced);
+                    self.give(event);
+                    if is_synced {
+                        self.give(Event::Tick); // the first beat need not wait
+                    }
+                }
                 Told::Anew(number) if number == self.watch => self.begin_anew().await,
                 Told::Watch(..) | Told::Anew(_) => {}
                 Told::Released(partition) => self.give(Event::Released { partition }),

@@ -207,6 +207,7 @@ fn what_cannot_be_is_refused() {
     let setting = |error| matches!(error, NatsError::Setting { .. });
     assert!(setting(asked(nats.partitions("set", COUNT).lease(LEASE / 4))));
     assert!(setting(asked(nats.partitions("set", COUNT).lease(Duration::MAX))));
+    assert!(setting(asked(nats.partitions("set", COUNT).replicas(0))));
     assert!(setting(asked(nats.partitions("set", 0))));
     assert!(setting(asked(nats.partitions("set", 1025))));
     assert!(matches!(asked(nats.partitions("a.b", 1)), NatsError::Name { .. }));
@@ -230,4 +231,32 @@ fn what_cannot_be_is_refused() {
     write(many[..1000].to_vec()).unwrap();
     assert_eq!(first.load(held).len(), 1000);
     write(Vec::new()).unwrap();
+}
+
+#[test]
+fn many_batches_at_once_and_writes_that_are_dropped_are_all_stored() {
+    let rig = Rig::bare();
+    let worker = rig.worker("a");
+    let set = worker.nats.partitions("many", 64).lease(4 * LEASE).replicas(1);
+    let batch = |n: usize| (0..300).map(move |k| (format!("{n}-{k}"), Some("v".into())));
+    worker.runtime.block_on(async {
+        let mut partitions = set.join().await.unwrap();
+        let mut held = Vec::new();
+        while held.len() < 64 {
+            if let Some(Change::Gained(one)) = partitions.next().await {
+                held.push(one);
+            }
+        }
+        let writes = held.iter().map(|held| held.write(batch(0)));
+        let written = futures_util::future::join_all(writes).await;
+        assert_eq!(written, vec![Ok(()); 64]);
+        for n in 1..60 {
+            let soon = Duration::from_micros(n as u64 * 50);
+            let _ = tokio::time::timeout(soon, held[0].write(batch(n % 3))).await;
+        }
+        held[1].write(batch(1)).await.unwrap();
+        held[0].write(batch(2)).await.unwrap();
+        assert_eq!(held[0].load().await.unwrap().len(), 900);
+        assert_eq!(held[1].load().await.unwrap().len(), 600);
+    });
 }
