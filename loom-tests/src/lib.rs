@@ -122,6 +122,11 @@ pub fn large(name: &str, f: impl Fn() + Send + Sync + 'static) {
     bounded(name, preemptions() - 1, f);
 }
 
+/// For a costly model: `everyday` preemptions at most, and `deep` where more than usual are asked for.
+pub fn costly(name: &str, everyday: usize, deep: usize, f: impl Fn() + Send + Sync + 'static) {
+    bounded(name, if preemptions() > USUAL { deep } else { everyday }, f);
+}
+
 /// As [`large`], for a larger one: two preemptions less than usual.
 pub fn larger(name: &str, f: impl Fn() + Send + Sync + 'static) {
     bounded(name, preemptions().saturating_sub(2).max(1), f);

@@ -7,7 +7,7 @@
 
 use expiry::model::stop_at;
 use expiry::{Ack, AckError, AckMany, Done, Reason, RootId, Timeout};
-use loom_tests::{deep, larger, model, thread, Rig, TICK};
+use loom_tests::{costly, deep, model, thread, Rig, TICK};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -536,7 +536,7 @@ fn s10_fail_against_ack() {
 /// Guards: INITING, INITING_FAILED, the word's two whitenings.
 #[test]
 fn s10_merge_against_fail_and_ack() {
-    larger("s10_merge_against_fail_and_ack", || {
+    costly("s10_merge_against_fail_and_ack", 1, 3, || {
         let rig = Rig::new();
         assert_eq!(rig.tracker.ack(1, 3), Ok(Ack::Held));
         let other = rig.clone();
@@ -776,7 +776,7 @@ static ALIKE: OnceLock<(u64, u64)> = OnceLock::new();
 /// the lease of the one before; the key's store and load.
 #[test]
 fn an_early_ack_beside_a_root_of_the_same_hash() {
-    larger("an_early_ack_beside_a_root_of_the_same_hash", || {
+    costly("an_early_ack_beside_a_root_of_the_same_hash", 1, 3, || {
         loom::stop_exploring();
         let rig = Rig::new();
         let &(first, second) = ALIKE.get_or_init(|| {

@@ -3,7 +3,7 @@
 
 use expiry::model::stop_at;
 use expiry::{ExpiringMap, ExpiringMapBuilder, Lifetime, ManualClock, Timeout};
-use loom_tests::{at_once, bounded, larger, thread, TICK};
+use loom_tests::{at_once, bounded, costly, thread, TICK};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +66,7 @@ impl Rig {
 /// slots does not link it through its lease.
 #[test]
 fn a_value_replaced_beside_a_copy() {
-    larger("a_value_replaced_beside_a_copy", || {
+    costly("a_value_replaced_beside_a_copy", 1, 2, || {
         let rig = at_once(|| Rig::grown([1, 2, 3], 20));
         let other = rig.clone();
         let a = thread::spawn(move || {

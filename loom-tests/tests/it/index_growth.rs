@@ -7,7 +7,7 @@ use expiry::model::{Index, Inserted, TwoWords};
 use expiry::{Ack, AckError, Done};
 use loom::sync::atomic::AtomicU32;
 use loom_tests::{
-    all, at_once, bounded, index, large, larger, model, preemptions, thread, Rig, EITHER,
+    all, at_once, bounded, costly, index, large, larger, model, preemptions, thread, Rig, EITHER,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -160,7 +160,7 @@ fn a_walk_beside_a_migration() {
 /// the cursor goes by the bits of the hash from the lowest up.
 #[test]
 fn a_walk_beside_growth() {
-    larger("a_walk_beside_growth", || {
+    costly("a_walk_beside_growth", 1, 3, || {
         let index = index();
         assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
         assert_eq!(index.insert(6, 2, |_| false), Inserted::Done);
@@ -231,7 +231,7 @@ fn w12_a_pinned_glance_beside_a_carry() {
 /// W12 across two steps of growth, one of which the look-up knows of.
 #[test]
 fn w12_carry_over_twice() {
-    larger("w12_carry_over_twice", || {
+    costly("w12_carry_over_twice", 1, 3, || {
         let index = index();
         assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
         index.grow();
@@ -484,7 +484,7 @@ fn limbo_the_same_key_again() {
 /// Two lives of one table: a removal is interrupted between taking the bit away and zeroing the word (or between
 /// reading the header and its swap) while the table is emptied, retired, put to use again, and filled with another key.
 fn removal_across_two_lives(name: &'static str, remove: fn(&Index)) {
-    large(name, move || {
+    model(name, move || {
         let index = index();
         assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
         let other = index.clone();
