@@ -13,6 +13,7 @@
 mod driver;
 
 use crate::ownership::Ownership;
+use crate::source::count;
 use crate::{clock, names, Nats, NatsError};
 use async_nats::jetstream::consumer::pull::{Config as Consumer, Stream as Messages};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
@@ -322,10 +323,6 @@ struct Counts {
     watches: AtomicU64,
 }
 
-fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
-}
-
 struct Shared {
     set: PartitionSet,
     machine: Mutex<Ownership>,
@@ -445,8 +442,10 @@ impl Held {
     }
 
     /// Writes records, all or none: at most [`MOST_RECORDS`]. A record without a value is deleted.
-    /// A key is 1 to 256 bytes of any kind. The brokers refuse the write if a later owner has
-    /// claimed the partition. One write of a partition is under way at a time; others wait for it.
+    /// A key is 1 to 256 bytes of any kind; of one that is there twice the last record counts. The
+    /// brokers refuse the write if a later owner has claimed the partition. One write of a partition
+    /// is under way at a time, and 8 of a set; others wait. A write goes on when its future is
+    /// dropped.
     ///
     /// # Errors
     ///
@@ -581,7 +580,7 @@ impl Held {
             loop {
                 match self.read().await {
                     Some(answer) => return answer,
-                    None => tokio::time::sleep(Duration::from_millis(100)).await,
+                    None => tokio::time::sleep(PAUSE).await,
                 }
             }
         };

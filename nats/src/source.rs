@@ -209,7 +209,7 @@ counters!(
     held
 );
 
-fn count(counter: &AtomicU64) {
+pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
