@@ -70,7 +70,7 @@ Examples:
   stress ack --order shuffled --ids chosen --batch 16 --in-flight 1000000
   stress ack --rate 200000 --in-flight 10000 --pin --report ack.html
   stress ack --fail-rate 0.1 --timeout-rate 0.001 --late-rate 0.1 --timeout 500ms
-  stress sessions --pollers 2 --simulated
+  stress sessions --tracker
   stress sessions --contended --keys 100000000
   stress sessions --contended --peer zookeeper
   stress ttl --row 53 --simulated
@@ -96,7 +96,7 @@ pub enum Scenario {
     /// The tracker alone under load from all threads
     #[command(after_help = ACK)]
     Ack(Ack),
-    /// An expiry queue under load from all threads, each key's history judged
+    /// An expiry queue, or a session tracker, under load from all threads, each history judged
     #[command(after_help = sessions::HELP)]
     Sessions(Sessions),
     /// An expiring map under a cache's load, each value's story told

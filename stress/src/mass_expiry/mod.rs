@@ -6,22 +6,20 @@
 
 mod books;
 mod foreground;
-mod leap;
 
 use crate::checks::{Check, Checks};
 use crate::crowd::{crowd, Work};
 use crate::error::Error;
 use crate::interrupt;
 use crate::latency::{nanos, Latency, Times};
+use crate::leap::Leaping;
 use crate::live::{Gauge, Live};
 use crate::options::{pollers, threads, MassExpiry};
 use crate::report::Report;
-use crate::timeline::lag_beside;
 use crate::usage::thread_time;
 use books::{Books, Terms};
 use expiry::{Clock, Expired, ExpiryQueue};
 use foreground::Foreground;
-use leap::Leaping;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicU8, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Barrier};
@@ -255,7 +253,7 @@ pub fn run(options: &MassExpiry) -> Result<Report, Error> {
             why: "take longer than some hours; use fewer, or a shorter --interval".into(),
         });
     }
-    let lag = lag_beside(interval, time.lag());
+    let lag = time.lag_beside(interval);
     let late = interval + lag + nanos(options.allowance);
     let started = time.now();
     let names = if options.simulated { &NAMES[..NAMES.len() - 1] } else { &NAMES };

@@ -20,7 +20,7 @@ impl Turn {
 type Arguments = fn(&Turn, &Path) -> String;
 
 /// The scenarios of a cycle, each with what varies.
-const RUNS: [(&str, Arguments); 16] = [
+const RUNS: [(&str, Arguments); 13] = [
     ("ack", |turn, _| {
         format!(
             "ack --ids issued --order {} --batch {} --threads {} --in-flight {} --seconds {} --timeout 500ms --allowance 2m",
@@ -40,33 +40,6 @@ const RUNS: [(&str, Arguments); 16] = [
             turn.of(&[3, 2, 8, 4]),
             turn.of(&[4_000, 200_000]),
             turn.seconds
-        )
-    }),
-    ("sessions", |turn, _| {
-        format!(
-            "sessions --threads {} --pollers {} --keys {} --seconds {} --allowance 2m",
-            turn.of(&[2, 3, 4, 8]),
-            turn.of(&[0, 1, 2]),
-            turn.of(&[64, 4096, 50_000]),
-            turn.seconds
-        )
-    }),
-    ("sessions", |turn, _| {
-        format!(
-            "sessions --simulated {} --threads {} --pollers {} --keys {} --seconds {}",
-            turn.of(&["--strings", ""]),
-            turn.of(&[2, 4, 3]),
-            turn.of(&[1, 2]),
-            turn.of(&[512, 4096]),
-            turn.seconds
-        )
-    }),
-    ("sessions", |turn, _| {
-        format!(
-            "sessions --tracker --threads {} --seconds {} --allowance 2m {}",
-            turn.of(&[2, 4, 3]),
-            turn.seconds,
-            turn.of(&["", "--simulated"])
         )
     }),
     ("sessions", |turn, _| {

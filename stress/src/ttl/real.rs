@@ -9,12 +9,12 @@ use crate::crowd::{crowd, Work};
 use crate::error::Error;
 use crate::interrupt;
 use crate::latency::{human, nanos, Latency, Recorder, Times};
+use crate::leap::Leaping;
 use crate::live::{Gauge, Live, Series};
 use crate::options::{threads, Ttl};
 use crate::pace::Pace;
-use crate::timeline::Timeline;
 use expiry::expiring_map::Entry;
-use expiry::{Cause, ExpiringMap, StoreError, Timeout};
+use expiry::{Cause, Clock, ExpiringMap, StoreError, Timeout};
 use rand::rngs::SmallRng;
 use rand::SeedableRng;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -53,7 +53,7 @@ const SINCE_DUE: usize = 4;
 /// What the threads and the listener share.
 struct Books {
     ledger: Ledger,
-    time: Timeline,
+    time: Leaping,
     checks: Checks,
     /// By how much a time to live may be rounded up, and how much later an end may be told.
     rounding: u64,
@@ -283,13 +283,13 @@ pub fn run<K: CacheKey>(
     load: &Load,
 ) -> Result<(Summary, Checks), Error> {
     let threads = threads(options.threads);
-    let time = Timeline::new(false);
+    let time = Leaping::new(false);
     let interval = setting.interval.as_nanos() as u64;
     let books = Arc::new(Books {
         ledger: Ledger::new(threads),
         checks: Checks::new(&NAMES),
         // A reading for a look-up may lag, too.
-        rounding: interval + 2 * time.lag(interval),
+        rounding: interval + 2 * time.lag_beside(interval),
         allowance: options.allowance.as_nanos() as u64,
         time,
         lateness: Mutex::default(),
@@ -303,7 +303,7 @@ pub fn run<K: CacheKey>(
         let books = books.clone();
         ExpiringMap::builder()
             .interval(setting.interval)
-            .clock(books.time.clock())
+            .clock(books.time.clone())
             .on_end(move |_: &K, value: &Value, cause| books.told(value, cause))
             .build()?
     };
@@ -432,7 +432,7 @@ mod tests {
     fn books() -> Books {
         Books {
             ledger: Ledger::new(1),
-            time: Timeline::new(true),
+            time: Leaping::new(true),
             checks: Checks::new(&NAMES),
             rounding: 10,
             allowance: 5,
@@ -482,7 +482,7 @@ mod tests {
         let books = Arc::new(books());
         let told = books.clone();
         let map = ExpiringMap::builder()
-            .clock(books.time.clock())
+            .clock(books.time.clone())
             .on_end(move |_: &u64, value: &Value, cause| told.told(value, cause))
             .build_manual()
             .unwrap();
