@@ -73,7 +73,6 @@ Examples:
   stress sessions --tracker
   stress sessions --contended --keys 100000000
   stress sessions --contended --peer zookeeper
-  stress ttl --row 53 --simulated
   stress ttl --mix FILE.csv --row 9 --seconds 30
   stress histories --threads 4 --keys 1 --seconds 60
   stress growth --entries 10000000 --on map
@@ -335,19 +334,6 @@ pub fn only<T: Copy>(
     }
     let is_asked = |one: &&T| only.is_empty() || only.iter().any(|asked| asked == name(one));
     Ok(all.iter().filter(is_asked).copied().collect())
-}
-
-/// How many threads poll: as many as asked for, or one where time is simulated.
-pub fn pollers(given: Option<u32>, simulated: bool) -> Result<usize, Error> {
-    let pollers = given.unwrap_or(u32::from(simulated));
-    if simulated && pollers == 0 {
-        return Err(Error::Option {
-            option: "--pollers",
-            why: "is 0, and a reaper does not notice that simulated time passes; use at least 1"
-                .into(),
-        });
-    }
-    Ok(pollers as usize)
 }
 
 /// The number given, or the number of cores.

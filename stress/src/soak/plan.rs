@@ -20,7 +20,7 @@ impl Turn {
 type Arguments = fn(&Turn, &Path) -> String;
 
 /// The scenarios of a cycle, each with what varies.
-const RUNS: [(&str, Arguments); 13] = [
+const RUNS: [(&str, Arguments); 11] = [
     ("ack", |turn, _| {
         format!(
             "ack --ids issued --order {} --batch {} --threads {} --in-flight {} --seconds {} --timeout 500ms --allowance 2m",
@@ -59,15 +59,6 @@ const RUNS: [(&str, Arguments); 13] = [
             turn.seconds
         )
     }),
-    ("ttl", |turn, _| {
-        // Some 100,000 requests a second are simulated and compared.
-        let requests = (turn.seconds * 1e5).max(1.0);
-        format!(
-            "ttl --simulated --row {} {} --memory 64 --requests {requests:.0}",
-            turn.of(&["53", "9", "23", "7"]),
-            turn.of(&["", "--integers"])
-        )
-    }),
     ("wordcount", |turn, text| {
         format!(
             "wordcount {} --drop {} --fail 0.002 --duplicate 0.002 --timeout 500ms --threads {} --max-pending {}",
@@ -95,17 +86,6 @@ const RUNS: [(&str, Arguments); 13] = [
             turn.of(&[2, 4, 3]),
             (turn.seconds * 1e5).clamp(1e4, turn.of(&[2e6, 2e5])),
             turn.seconds / 2.0
-        )
-    }),
-    ("mass-expiry", |turn, _| {
-        format!(
-            "mass-expiry --simulated --intervals {} --pollers {} --budget {} --threads {} --entries {:.0} --seconds {}",
-            turn.of(&[10, 1, 100]),
-            turn.of(&[1, 3]),
-            turn.of(&[64, 4096]),
-            turn.of(&[2, 4]),
-            (turn.seconds * 5e4).clamp(1e4, turn.of(&[1e6, 1e5])),
-            turn.seconds / 4.0
         )
     }),
     ("faults", |turn, _| {
