@@ -31,7 +31,6 @@ const WITHIN: Duration = Duration::from_secs(30);
 
 impl Expiry {
     /// The timeout of the `n`th.
-    #[allow(clippy::cast_possible_truncation)] // less than 30 s in nanoseconds
     fn timeout(&self, n: u64) -> Timeout {
         match self.due {
             Due::Mass => Timeout::Default,
@@ -44,11 +43,6 @@ impl Expiry {
 
     /// Fills a tracker, then times what it takes to expire everything: all of `poll`, with a handler that takes
     /// the owner.
-    ///
-    /// # Panics
-    ///
-    /// If not everything expires, once.
-    #[must_use]
     pub fn run(&self) -> Duration {
         let clock = ManualClock::new();
         let tracker = AckTracker::builder()

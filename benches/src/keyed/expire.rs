@@ -44,7 +44,6 @@ impl Due {
     }
 
     /// The `n`th of these times, after the first one, in nanoseconds.
-    #[allow(clippy::cast_possible_truncation)] // at most a minute
     fn draw(self, n: u64) -> u64 {
         ((u128::from(mix(!n)) * self.within().as_nanos()) >> 64) as u64
     }
@@ -83,10 +82,6 @@ fn wait(began: Instant, clock: &ManualClock, real: bool, at: Duration) {
 }
 
 /// Fills a store, then times what it takes to expire everything. `V` is [`Counted`], or nothing at all.
-///
-/// # Panics
-///
-/// If anything expires before its time, or not everything does.
 pub fn run<K: Key, V: Value, S: Store<K, V>>(entries: usize, due: Due) -> Expiry {
     let mut first = patience(S::REAL, entries);
     loop {
@@ -98,7 +93,6 @@ pub fn run<K: Key, V: Value, S: Store<K, V>>(entries: usize, due: Due) -> Expiry
 }
 
 /// As [`run`], with nothing due before `first`. `None` if by the machine's time it was before the store was full.
-#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_possible_wrap)] // seconds, in nanoseconds
 fn attempt<K: Key, V: Value, S: Store<K, V>>(
     entries: usize,
     due: Due,

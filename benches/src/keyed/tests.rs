@@ -96,7 +96,6 @@ fn a_course_and_an_expiry_check_their_work() {
         let load = Load::new(3000, threads, Kind::Maps);
         run::<String, u64, Map<String, u64>>(&load);
         run::<u64, u64, Moka<u64, u64>>(&load);
-        run::<u64, u64, MiniMoka<u64, u64>>(&load);
         let load = Load::new(3000, threads, Kind::Queues);
         run::<u64, (), QueueByHandle<u64>>(&load);
         run::<u64, (), ZooKeeper<u64, ()>>(&load);
