@@ -1,7 +1,7 @@
 //! What expiring costs: a tracker without a thread, a clock moved by hand, and `poll`.
 
 use crate::peers::finished;
-use crate::window::mix;
+use crate::window::{below, mix};
 use expiry::{AckTracker, ManualClock, Outcome, Timeout};
 use std::time::{Duration, Instant};
 
@@ -35,8 +35,7 @@ impl Expiry {
         match self.due {
             Due::Mass => Timeout::Default,
             Due::Spread => {
-                let nanos = (u128::from(mix(n)) * WITHIN.as_nanos()) >> 64;
-                Timeout::After(Duration::from_nanos(nanos as u64 + 1))
+                Timeout::After(Duration::from_nanos(below(n, WITHIN.as_nanos() as u64) + 1))
             }
         }
     }

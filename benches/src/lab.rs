@@ -26,8 +26,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// A load for about this many trees in flight: each thread's shares are rounded to groups. A round repeats its passes
-    /// until it is long enough.
+    /// A load for about this many trees in flight: each thread's shares are rounded to groups. A
+    /// round repeats its passes until it is long enough.
     pub fn standard(in_flight: usize, threads: usize, order: Order) -> Self {
         let round = |n: usize| (n / threads / GROUP).max(1) * GROUP * threads;
         let trees = round(in_flight.clamp(1 << 16, 1 << 20));
@@ -112,8 +112,8 @@ impl<P: Peer> Lab<P> {
     }
 }
 
-/// What a round measured: nanoseconds of a thread's time for a tree, and how many trees there was room for at the end,
-/// where that is known.
+/// What a round measured: nanoseconds of a thread's time for a tree, and how many trees there was
+/// room for at the end, where that is known.
 pub type Round = (f64, Option<usize>);
 
 /// One round of lifecycles with a fresh peer.
@@ -138,4 +138,32 @@ fn round<P: Peer>(load: &Load, keys: Keys, work: impl Fn(&mut Lab<P>, usize) -> 
     }
     let nanos = wall.as_nanos() as f64 * load.threads as f64 / trees as f64;
     (nanos, lab.peer.slots())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peers::{Chosen, DashEntry, DashRemoveIf, Floor, Issued, Papaya, Scc};
+
+    /// The windows check that every tree completes, and that its owner comes back.
+    fn check<P: Peer>() {
+        for (threads, order) in [(1, Order::Fifo), (2, Order::Random)] {
+            let load = Load::standard(1000, threads, order);
+            let mut lab = Lab::<P>::new(&load, Keys::Random);
+            for batch in [false, true] {
+                lab.run(10 * load.in_flight, batch);
+            }
+        }
+    }
+
+    #[test]
+    fn every_peer_completes_its_trees() {
+        check::<Issued>();
+        check::<Chosen>();
+        check::<DashRemoveIf>();
+        check::<DashEntry>();
+        check::<Papaya>();
+        check::<Scc>();
+        check::<Floor>();
+    }
 }

@@ -23,8 +23,9 @@
 //!
 //! # Timers
 //!
-//! They are not trees, and have a workload of their own (`wheel`) and peers of their own (`timers`), with the same
-//! rules: same deadlines in the same order, 8 bytes of value for everybody, fresh structures, interleaved rounds, checked work.
+//! They are not trees, and have a workload of their own (`wheel`) and peers of their own
+//! (`timers`), with the same rules: same deadlines in the same order, 8 bytes of value for
+//! everybody, fresh structures, interleaved rounds, checked work.
 //!
 //! # Timeouts of futures
 //!

@@ -46,8 +46,9 @@ pub fn peak() -> u64 {
     field("/proc/self/status", "VmHWM:").unwrap_or(0) * 1024
 }
 
-/// What the thread named `expiry-reaper` has used up to now: time on a processor, by the scheduler's account, or by the ticks
-/// in `stat` where it has none; and how often it went to sleep. There must be one tracker only. `None` if there is none, or no
+/// What the thread named `expiry-reaper` has used up to now: time on a processor, by the
+/// scheduler's account, or by the ticks in `stat` where it has none; and how often it went to
+/// sleep. There must be one tracker only. `None` if there is none, or no
 /// `/proc`.
 pub fn reaper() -> Option<(Duration, u64)> {
     let task =
@@ -75,7 +76,8 @@ pub fn cpu() -> Duration {
     ProcessTime::now().as_duration()
 }
 
-/// How long this thread has had a processor. Of two of these the difference is what its work took, however busy the machine.
+/// How long this thread has had a processor. Of two of these the difference is what its work took,
+/// however busy the machine.
 pub fn busy() -> Duration {
     ThreadTime::now().as_duration()
 }
@@ -95,8 +97,8 @@ pub fn settled() -> Duration {
     }
 }
 
-/// Bytes that the allocator has given out, its own included, and bytes that it holds of the system, given out or not;
-/// 0 where it cannot be asked.
+/// Bytes that the allocator has given out, its own included, and bytes that it holds of the system,
+/// given out or not; 0 where it cannot be asked.
 pub fn allocated() -> (u64, u64) {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {

@@ -41,7 +41,7 @@
 
 use crate::process::busy;
 use crate::timers::{Account, Timers};
-use crate::window::mix;
+use crate::window::{below, mix};
 use std::time::Duration;
 
 /// In milliseconds.
@@ -80,15 +80,14 @@ pub struct Load {
 pub(crate) fn permutation(n: usize, seed: u64) -> Vec<u32> {
     let mut all: Vec<u32> = (0..n as u32).collect();
     for at in (1..n).rev() {
-        let other = (u128::from(mix(seed + at as u64)) * (at as u128 + 1)) >> 64;
-        all.swap(at, other as usize);
+        all.swap(at, below(seed + at as u64, at as u64 + 1) as usize);
     }
     all
 }
 
 /// Random milliseconds, of which none is `0` and none after `last`.
 fn millis(seed: u64, last: u64) -> u32 {
-    ((u128::from(mix(seed)) * u128::from(last)) >> 64) as u32 + 1
+    below(seed, last) as u32 + 1
 }
 
 impl Load {
@@ -396,7 +395,8 @@ pub fn lives<T: Timers>(lives: &Lives) -> f64 {
     })
 }
 
-/// Nanoseconds that an hour takes in one step, and a millisecond, with nothing there or with one timer weeks ahead.
+/// Nanoseconds that an hour takes in one step, and a millisecond, with nothing there or with one
+/// timer weeks ahead.
 pub fn empty<T: Timers>(one_far: bool) -> [f64; 2] {
     const HOURS: u64 = 500;
     const MILLIS: u64 = 1_000_000;

@@ -32,6 +32,12 @@ pub fn mix(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
+/// A number below `end` that looks random, from a seed.
+#[inline]
+pub fn below(seed: u64, end: u64) -> u64 {
+    ((u128::from(mix(seed)) * u128::from(end)) >> 64) as u64
+}
+
 impl Keys {
     /// The `n`th key of a thread.
     #[inline]
@@ -54,7 +60,7 @@ pub fn draw(order: Order, window: usize, steps: usize, seed: u64) -> Arc<[u32]> 
             let mut positions: Vec<u32> = Vec::with_capacity(steps);
             while positions.len() < steps {
                 state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-                let at = ((u128::from(mix(state)) * window as u128) >> 64) as u32;
+                let at = below(state, window as u64) as u32;
                 let group = positions.len() / GROUP * GROUP;
                 if !positions[group..].contains(&at) {
                     positions.push(at);

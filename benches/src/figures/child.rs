@@ -51,7 +51,8 @@ pub fn ask(task: &str, peer: &str, entries: usize) -> Value {
     ask_of(&own(), task, peer, entries)
 }
 
-/// The parent's side: asks any build of this program. Panics if the child fails, whose messages are on standard error.
+/// The parent's side: asks any build of this program. Panics if the child fails, whose messages are
+/// on standard error.
 pub fn ask_of(program: &Path, task: &str, peer: &str, entries: usize) -> Value {
     let output = Command::new(program)
         .args(["child", task, peer, &entries.to_string()])

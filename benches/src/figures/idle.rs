@@ -22,7 +22,8 @@ const EDGE: u64 = 1;
 /// How often a paced sender looks at the clock.
 const BURST: usize = 256;
 
-/// What the reaper has used up: seconds by its own account and by the kernel's, its rounds, and how often it slept.
+/// What the reaper has used up: seconds by its own account and by the kernel's, its rounds, and how
+/// often it slept.
 fn used(tracker: &AckTracker) -> [f64; 4] {
     let metrics = tracker.metrics();
     let (cpu, sleeps) = reaper().unwrap_or_default();

@@ -82,11 +82,13 @@ impl Task for Memory {
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// Runs the figure at 10 M; a round is a process. Of ours alone at 100 M, which takes 5 GB and some.
+/// Runs the figure at 10 M; a round is a process. Of ours alone at 100 M, which takes 5 GB and
+/// some.
 pub fn run(options: &Options, report: &mut Report) {
-    let (loads, peers) = match options.hundred_million {
-        true => (vec![100_000_000], &PEERS[..2]),
-        false => (options.loads(&[10_000_000]), &PEERS[..]),
+    let (loads, peers) = if options.hundred_million {
+        (vec![100_000_000], &PEERS[..2])
+    } else {
+        (options.loads(&[10_000_000]), &PEERS[..])
     };
     for entries in loads {
         let rounds = options.rounds_at(entries);

@@ -23,7 +23,8 @@ use std::time::{Duration, Instant};
 /// In the order in which they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Figure {
-    // First: once a clock of tokio's has been paused in this process, as those of `DelayQueue` are, its timers are slower.
+    // First: once a clock of tokio's has been paused in this process, as those of `DelayQueue` are,
+    // its timers are slower.
     Timeouts,
     /// A million at once: the second part of timeouts.
     Sleeps,
@@ -93,8 +94,8 @@ struct Options {
     /// Of the lifecycle.
     #[arg(long, value_delimiter = ',', default_value = "fifo,random")]
     order: Vec<Order>,
-    /// Of the lifecycle, the wheel and the keyed stores, only those whose name contains this; for profiling.
-    /// The keyed stores go by the names that a child process takes, such as `map`.
+    /// Of the lifecycle, the wheel and the keyed stores, only those whose name contains this; for
+    /// profiling. The keyed stores go by the names that a child process takes, such as `map`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// Kinds of keys of the keyed stores.
@@ -182,7 +183,8 @@ impl Options {
         all
     }
 
-    /// The same, each in a process of its own, so that allocators, and what they hold on to, do not mix.
+    /// The same, each in a process of its own, so that allocators, and what they hold on to, do not
+    /// mix.
     fn ask_in_turn(
         &self,
         rounds: usize,

@@ -86,8 +86,8 @@ impl Part<'_> {
         }
     }
 
-    /// Our speed beside everybody's, round by round; checked to be the greatest if `fastest(theirs)`, and so many times the
-    /// best crate's.
+    /// Our speed beside everybody's, round by round; checked to be the greatest if
+    /// `fastest(theirs)`, and so many times the best crate's.
     fn judge(
         &self,
         table: &mut Table<'_>,

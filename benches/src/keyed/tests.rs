@@ -103,10 +103,10 @@ fn a_course_and_an_expiry_check_their_work() {
     for due in [Due::Mass, Due::Spread] {
         let map = expire::<String, Counted, Map<String, Counted>>(3000, due);
         // What a thread has retired last waits in its bag until that is full.
-        assert!((0..=64).contains(&map.left), "{}", map.left);
+        assert!((0..=64).contains(&map.1), "{}", map.1);
         expire::<u64, (), QueueByKey<u64>>(3000, due);
         expire::<u64, (), ZooKeeper<u64, ()>>(3000, due);
         let sharded = expire::<u64, Counted, Sharded<u64, Counted>>(3000, due);
-        assert_eq!(sharded.left, 0);
+        assert_eq!(sharded.1, 0);
     }
 }

@@ -2,7 +2,8 @@
 
 use super::{finished, Hasher, New, Peer};
 
-/// The synchronous operations of its `HashMap`, from keys to the XOR of the edges outstanding and the owner.
+/// The synchronous operations of its `HashMap`, from keys to the XOR of the edges outstanding and
+/// the owner.
 #[derive(Default)]
 pub struct Scc(scc::HashMap<u64, (u64, u64), Hasher>);
 

@@ -17,8 +17,8 @@ struct Place {
 /// Deadline, place, generation: 16 bytes.
 type Entry = Reverse<(u64, u32, u32)>;
 
-/// Dead entries stay until their deadlines; or, if it compacts, are thrown out whenever they are more than the living: O(1) more a
-/// cancel, amortised.
+/// Dead entries stay until their deadlines; or, if it compacts, are thrown out whenever they are
+/// more than the living: O(1) more a cancel, amortised.
 pub struct Slab<const COMPACTS: bool> {
     heap: BinaryHeap<Entry>,
     places: Vec<Place>,

@@ -52,8 +52,8 @@ const fn stores(kind: Kind) -> &'static [&'static str] {
 const K10: usize = 10_000;
 const M: usize = 1_000_000;
 
-/// What is asked, on one thread, of `u64` keys, in each order: of a store, with so many entries, in an operation, at most
-/// so many times the time of a peer.
+/// What is asked, on one thread, of `u64` keys, in each order: of a store, with so many entries, in
+/// an operation, at most so many times the time of a peer.
 const ASKED: [(&str, usize, Op, &str, f64); 16] = [
     ("map", K10, Op::Get, "papaya", 1.2),
     ("map", K10, Op::Touch, "sharded-map", 0.2),
@@ -170,8 +170,8 @@ struct Cells<'a> {
 }
 
 impl Cells<'_> {
-    /// Nanoseconds of a cell in each round, less those of the harness in the same round. None where the
-    /// cell was not measured.
+    /// Nanoseconds of a cell in each round, less those of the harness in the same round. None where
+    /// the cell was not measured.
     fn net(&self, subject: &Subject, what: &str, order: Order) -> Option<Vec<f64>> {
         let nanos = |subject: &Subject| -> Vec<f64> {
             let cell = |round: &Json| number(&round["cells"][self.op.name()][order.name()], what);

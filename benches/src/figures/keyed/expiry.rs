@@ -80,9 +80,9 @@ fn expire(
     );
     let done = options.in_turn(rounds, all, |one| one.0.to_string(), |one| (one.1)(entries, due));
     let nanos: Vec<Vec<f64>> =
-        done.iter().map(|rounds| rounds.iter().map(|round| round.nanos).collect()).collect();
+        done.iter().map(|rounds| rounds.iter().map(|round| round.0).collect()).collect();
     for ((name, _), (rounds, nanos)) in all.iter().zip(done.iter().zip(&nanos)) {
-        let load = json!({ "values_left": rounds.iter().map(|round| round.left).max() });
+        let load = json!({ "values_left": rounds.iter().map(|round| round.1).max() });
         table.loaded(name, "ns/entry", Spread::of(nanos.iter().copied()), &load);
     }
     let named = || all.iter().map(|subject| subject.0).zip(&nanos);
