@@ -13,13 +13,14 @@
 
 #![cfg(expiry_loom)]
 
-use expiry::model::Index;
+use expiry::model::{Index, Inserted};
 use expiry::{AckTracker, AckTrackerBuilder, Cause, Clock, ExpiringMap, ExpiringMapBuilder};
-use expiry::{ManualClock, Outcome, Reason, ReceiverStream, RootId};
+use expiry::{ManualClock, Outcome, Reason, ReceiverStream, RootId, Timeout};
 use loom::sync::atomic::AtomicUsize as Modelled;
 use loom::sync::{Condvar, Mutex as LoomMutex};
 use std::future::Future;
 use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -47,8 +48,47 @@ pub fn preemptions() -> usize {
 /// preemption less, beginning with the threads that are spawned (see [`thread::spawn`]).
 pub fn model(name: &str, f: impl Fn() + Send + Sync + Clone + 'static) {
     bounded(name, preemptions(), f.clone());
+    spawned_first(name, f);
+}
+
+fn spawned_first(name: &str, f: impl Fn() + Send + Sync + 'static) {
     let _order = thread::SpawnedFirst::new();
     bounded(&format!("{name}, spawned first"), preemptions() - 1, f);
+}
+
+/// A test that runs a model of the same name: by [`model`](crate::model()), or as it says, as by
+/// `model!(name, bounded(1), || ..)`.
+#[macro_export]
+macro_rules! model {
+    ($name:ident, $scene:expr) => {
+        $crate::model!($name, model, $scene);
+    };
+    ($name:ident, $how:ident $(($($bound:expr),*))?, $scene:expr) => {
+        #[test]
+        fn $name() {
+            $how(stringify!($name), $($($bound,)*)? $scene);
+        }
+    };
+}
+
+/// Spawns a thread that does `there` with its own handle of `shared`.
+pub fn aside<S: Clone + 'static, T: 'static>(
+    shared: &S,
+    there: impl FnOnce(&S) -> T + 'static,
+) -> thread::JoinHandle<T> {
+    let shared = shared.clone();
+    thread::spawn(move || there(&shared))
+}
+
+/// A spawned thread does `there` while this one does `here`. Returns what both return, once both are done.
+pub fn beside<S: Clone + 'static, T: 'static, H>(
+    shared: &S,
+    there: impl FnOnce(&S) -> T + 'static,
+    here: impl FnOnce(&S) -> H,
+) -> (T, H) {
+    let spawned = aside(shared, there);
+    let here = here(shared);
+    (spawned.join().unwrap(), here)
 }
 
 /// As [`model`], with a bound of its own, and once.
@@ -127,6 +167,12 @@ pub fn costly(name: &str, everyday: usize, deep: usize, f: impl Fn() + Send + Sy
     bounded(name, if preemptions() > USUAL { deep } else { everyday }, f);
 }
 
+/// As [`model`], for a costly one: one preemption less to begin with, unless more than usual are asked for.
+pub fn light(name: &str, f: impl Fn() + Send + Sync + Clone + 'static) {
+    costly(name, preemptions() - 1, preemptions(), f.clone());
+    spawned_first(name, f);
+}
+
 /// As [`large`], for a larger one: two preemptions less than usual.
 pub fn larger(name: &str, f: impl Fn() + Send + Sync + 'static) {
     bounded(name, preemptions().saturating_sub(2).max(1), f);
@@ -164,6 +210,12 @@ pub fn explore(preemptions: usize, most: usize, f: impl Fn() + Send + Sync + 'st
 pub const TICK: Duration = Duration::from_millis(1);
 /// The default timeout of every model's tracker, in ticks.
 pub const TIMEOUT: u32 = 10;
+
+/// A timeout of so many ticks.
+#[must_use]
+pub fn after(ticks: u32) -> Timeout {
+    Timeout::After(TICK * ticks)
+}
 
 /// What every model's tracker has: one shard, a timeout of ten ticks of 1 ms, ids and hashes from a fixed seed.
 pub fn builder(clock: &ManualClock) -> AckTrackerBuilder {
@@ -242,6 +294,11 @@ impl Rig {
         u32::try_from(self.clock.now() / u64::try_from(TICK.as_nanos()).unwrap()).unwrap()
     }
 
+    /// Moves the clock on.
+    pub fn advance(&self, ticks: u32) {
+        self.clock.advance(TICK * ticks);
+    }
+
     /// Moves the clock on and drives what is due. For the end of a model, when nobody else polls.
     pub fn pass(&self, ticks: u32) {
         self.clock.advance(TICK * ticks);
@@ -317,6 +374,11 @@ impl MapRig {
         told
     }
 
+    /// Moves the clock on.
+    pub fn advance(&self, ticks: u32) {
+        self.clock.advance(TICK * ticks);
+    }
+
     /// Ends what is due.
     pub fn drive(&self) {
         while self.map.poll(usize::MAX) {}
@@ -378,6 +440,25 @@ impl Awake {
         loom::stop_exploring();
         told.clone()
     }
+}
+
+/// A rig is used as the store that it is about.
+macro_rules! deref {
+    ($($rig:ident, $field:ident, $store:ty;)*) => {$(
+        impl Deref for $rig {
+            type Target = $store;
+
+            fn deref(&self) -> &$store {
+                &self.$field
+            }
+        }
+    )*};
+}
+
+deref! {
+    Rig, tracker, AckTracker;
+    Awake, tracker, AckTracker;
+    MapRig, map, ExpiringMap<u64, u64>;
 }
 
 impl Drop for Awake {
@@ -444,6 +525,21 @@ impl Task {
 #[must_use]
 pub fn index() -> Arc<Index> {
     Arc::new(Index::new())
+}
+
+/// An index with these keys and slots, put there one after the other.
+#[must_use]
+pub fn index_with(keys: &[(u32, u32)]) -> Arc<Index> {
+    let index = index();
+    fill(&index, keys);
+    index
+}
+
+/// Puts these keys and slots into an index.
+pub fn fill(index: &Index, keys: &[(u32, u32)]) {
+    for &(hash, slot) in keys {
+        assert_eq!(index.insert(hash, slot, |_| false), Inserted::Done);
+    }
 }
 
 /// The slots under `hash`, in all tables.

@@ -2,8 +2,8 @@
 //! interface.
 
 use expiry::model::stop_at;
-use expiry::{ExpiringMap, ExpiringMapBuilder, Lifetime, ManualClock, Timeout};
-use loom_tests::{at_once, bounded, costly, thread, TICK};
+use expiry::{ExpiringMap, ExpiringMapBuilder, Lifetime, ManualClock};
+use loom_tests::{after, aside, at_once, bounded, costly, model, thread, TICK};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ struct Rig {
 }
 
 fn live(ticks: u32) -> Lifetime {
-    Lifetime::new().live(Timeout::After(TICK * ticks))
+    Lifetime::new().live(after(ticks))
 }
 
 impl Rig {
@@ -61,145 +61,122 @@ impl Rig {
     }
 }
 
-/// A value is replaced while the migrating thread has a copy of its word in hand. The copy names the old
-/// slot, which waits to be freed. Guards: such a slot still leads to the new one, so a list of
-/// slots does not link it through its lease.
-#[test]
-fn a_value_replaced_beside_a_copy() {
-    costly("a_value_replaced_beside_a_copy", 1, 2, || {
-        let rig = at_once(|| Rig::grown([1, 2, 3], 20));
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            at_once(|| other.put(1, 11, 20));
-            assert_eq!(other.get(1), Some(11));
-        });
-        rig.drive();
-        a.join().unwrap();
+// A value is replaced while the migrating thread has a copy of its word in hand. The copy names the old
+// slot, which waits to be freed. Guards: such a slot still leads to the new one, so a list of
+// slots does not link it through its lease.
+model!(a_value_replaced_beside_a_copy, costly(1, 2), || {
+    let rig = at_once(|| Rig::grown([1, 2, 3], 20));
+    let a = aside(&rig, |rig| {
+        at_once(|| rig.put(1, 11, 20));
         assert_eq!(rig.get(1), Some(11));
-        assert_eq!(rig.tables(), 1);
     });
-}
+    rig.drive();
+    a.join().unwrap();
+    assert_eq!(rig.get(1), Some(11));
+    assert_eq!(rig.tables(), 1);
+});
 
-/// A value is replaced twice while the migrating thread has a copy of its word in hand. Then the
-/// migrating thread takes the old word, and stalls: the copy, which is all that there is, names the
-/// first value's slot. A look-up finds the third value by it, and a removal takes it away. Guards: a
-/// look-up follows all forwards, and a removal takes a word that leads to its slot.
-#[test]
-fn changes_beside_a_copy() {
-    bounded("changes_beside_a_copy", 2, || {
-        let rig = at_once(|| Rig::grown([1, 2, 3], 20));
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            at_once(|| {
-                other.put(1, 11, 20);
-                other.put(1, 12, 20);
-            });
-            // This switch is no interruption.
-            thread::yield_now();
-            at_once(|| {
-                assert_eq!(other.get(1), Some(12));
-                let removed = other.map.remove(&1).map(|ended| *ended.value());
-                assert_eq!(removed, Some(12));
-            });
+// A value is replaced twice while the migrating thread has a copy of its word in hand. Then the
+// migrating thread takes the old word, and stalls: the copy, which is all that there is, names the
+// first value's slot. A look-up finds the third value by it, and a removal takes it away. Guards: a
+// look-up follows all forwards, and a removal takes a word that leads to its slot.
+model!(changes_beside_a_copy, bounded(2), || {
+    let rig = at_once(|| Rig::grown([1, 2, 3], 20));
+    let a = aside(&rig, |rig| {
+        at_once(|| {
+            rig.put(1, 11, 20);
+            rig.put(1, 12, 20);
         });
-        rig.drive();
-        a.join().unwrap();
-        assert_eq!(rig.get(1), None);
-        assert_eq!(rig.tables(), 1);
-    });
-}
-
-/// A walk while a value is replaced, and the migrating thread moves the keys of the old table to the
-/// young one. Guards: a walk follows forwards in old tables and in young ones.
-#[test]
-fn a_walk_beside_a_replacement_and_a_migration() {
-    bounded("a_walk_beside_a_replacement_and_a_migration", 1, || {
-        let rig = at_once(|| Rig::grown([1, 2, 3], 20));
-        let other = rig.clone();
-        let a = thread::spawn(move || at_once(|| other.put(1, 11, 20)));
-        let other = rig.clone();
-        let b = thread::spawn(move || other.drive());
-        let mut met: Vec<u64> = rig.map.iter().map(|entry| *entry.key()).collect();
-        met.sort_unstable();
-        assert_eq!(met, [1, 2, 3]);
-        a.join().unwrap();
-        b.join().unwrap();
-    });
-}
-
-/// A thread frees a slot while another thread looks for one. Guards: the payload is out of the slot
-/// before the slot is free.
-#[test]
-fn a_slot_is_free_once_its_payload_is_out() {
-    bounded("a_slot_is_free_once_its_payload_is_out", 1, || {
-        let rig = at_once(|| Rig::with(|builder| builder));
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            at_once(|| {
-                // The only two slots of the only chunk.
-                (1..=2).for_each(|key| other.put(key, 10 * key, 20));
-                drop(other.map.remove(&1));
-            });
-            thread::yield_now();
-            at_once(|| other.put(3, 30, 20));
-        });
-        // The other thread begins.
+        // This switch is no interruption.
         thread::yield_now();
-        rig.map.flush(Duration::ZERO);
-        a.join().unwrap();
-        assert_eq!(rig.get(3), Some(30));
+        at_once(|| {
+            assert_eq!(rig.get(1), Some(12));
+            let removed = rig.map.remove(&1).map(|ended| *ended.value());
+            assert_eq!(removed, Some(12));
+        });
     });
-}
+    rig.drive();
+    a.join().unwrap();
+    assert_eq!(rig.get(1), None);
+    assert_eq!(rig.tables(), 1);
+});
+
+// A walk while a value is replaced, and the migrating thread moves the keys of the old table to the
+// young one. Guards: a walk follows forwards in old tables and in young ones.
+model!(a_walk_beside_a_replacement_and_a_migration, bounded(1), || {
+    let rig = at_once(|| Rig::grown([1, 2, 3], 20));
+    let a = aside(&rig, |rig| at_once(|| rig.put(1, 11, 20)));
+    let b = aside(&rig, |rig| rig.drive());
+    let mut met: Vec<u64> = rig.map.iter().map(|entry| *entry.key()).collect();
+    met.sort_unstable();
+    assert_eq!(met, [1, 2, 3]);
+    a.join().unwrap();
+    b.join().unwrap();
+});
+
+// A thread frees a slot while another thread looks for one. Guards: the payload is out of the slot
+// before the slot is free.
+model!(a_slot_is_free_once_its_payload_is_out, bounded(1), || {
+    let rig = at_once(|| Rig::with(|builder| builder));
+    let other = rig.clone();
+    let a = thread::spawn(move || {
+        at_once(|| {
+            // The only two slots of the only chunk.
+            (1..=2).for_each(|key| other.put(key, 10 * key, 20));
+            drop(other.map.remove(&1));
+        });
+        thread::yield_now();
+        at_once(|| other.put(3, 30, 20));
+    });
+    // The other thread begins.
+    thread::yield_now();
+    rig.map.flush(Duration::ZERO);
+    a.join().unwrap();
+    assert_eq!(rig.get(3), Some(30));
+});
 
 /// A replacing thread stalls after its swap of the lease, and the driver comes to the new value, whose time
 /// is up. The driver stalls at `step`. The replacing thread goes on, frees the old slot if it may, and puts
 /// the key in once more. Then the driver goes on. `fill` puts key 1 in, for five ticks; the next slot is in
 /// the same bucket, so that the driver comes to it.
-fn an_expiry_beside_a_replacement(name: &'static str, step: &'static str, fill: fn(&Rig)) {
-    bounded(name, 1, move || {
-        // Threads take turns where they step back.
-        loom::stop_exploring();
-        let stops = ["forwarded", step];
-        let stopped = Cell::new(0);
-        stop_at(move |step| {
-            let stops = stops.get(stopped.get()) == Some(&step);
-            stopped.set(stopped.get() + usize::from(stops));
-            stops
-        });
-        let rig = Rig::with(|builder| builder);
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            fill(&other);
-            other.put(1, 11, 5);
-            // Whether it sees that the driver is not pinned is left to the checker.
-            loom::explore();
-            other.map.flush(Duration::ZERO);
-            loom::stop_exploring();
-            other.put(1, 12, 20);
-        });
-        thread::yield_now();
-        rig.clock.advance(TICK * 5);
-        rig.map.poll(usize::MAX);
-        a.join().unwrap();
-        stop_at(|_| false);
-        assert_eq!(rig.get(1), Some(12));
+fn an_expiry_beside_a_replacement(step: &'static str, fill: fn(&Rig)) {
+    // Threads take turns where they step back.
+    loom::stop_exploring();
+    let stops = ["forwarded", step];
+    let stopped = Cell::new(0);
+    stop_at(move |step| {
+        let stops = stops.get(stopped.get()) == Some(&step);
+        stopped.set(stopped.get() + usize::from(stops));
+        stops
     });
+    let rig = Rig::with(|builder| builder);
+    let a = aside(&rig, move |rig| {
+        fill(rig);
+        rig.put(1, 11, 5);
+        // Whether it sees that the driver is not pinned is left to the checker.
+        loom::explore();
+        rig.map.flush(Duration::ZERO);
+        loom::stop_exploring();
+        rig.put(1, 12, 20);
+    });
+    thread::yield_now();
+    rig.clock.advance(TICK * 5);
+    rig.map.poll(usize::MAX);
+    a.join().unwrap();
+    stop_at(|_| false);
+    assert_eq!(rig.get(1), Some(12));
 }
 
-/// Guards: the driver swings the word before it ends the entry. The replacing thread swings no word to a
-/// slot that has ended: the old slot would be free while the word names it.
-#[test]
-fn an_entry_expires_under_its_own_word() {
-    let name = "an_entry_expires_under_its_own_word";
+// Guards: the driver swings the word before it ends the entry. The replacing thread swings no word to a
+// slot that has ended: the old slot would be free while the word names it.
+model!(an_entry_expires_under_its_own_word, bounded(1), || {
     // With a second table nothing is known of the place of the word.
-    an_expiry_beside_a_replacement(name, "expired", |rig| rig.fill([2, 3, 1], 5));
-}
+    an_expiry_beside_a_replacement("expired", |rig| rig.fill([2, 3, 1], 5));
+});
 
-/// Guards: the driver is pinned while it swings the word. The old slot could have the key's next value
-/// by then, and the word would name the ended one.
-#[test]
-fn the_driver_is_pinned_as_it_swings() {
-    let name = "the_driver_is_pinned_as_it_swings";
+// Guards: the driver is pinned while it swings the word. The old slot could have the key's next value
+// by then, and the word would name the ended one.
+model!(the_driver_is_pinned_as_it_swings, bounded(1), || {
     // The old slot is the first one that is free again.
-    an_expiry_beside_a_replacement(name, "led", |rig| rig.put(1, 10, 5));
-}
+    an_expiry_beside_a_replacement("led", |rig| rig.put(1, 10, 5));
+});

@@ -7,10 +7,11 @@ use expiry::model::{Index, Inserted, TwoWords};
 use expiry::{Ack, AckError, Done};
 use loom::sync::atomic::AtomicU32;
 use loom_tests::{
-    all, at_once, bounded, costly, index, large, larger, model, preemptions, thread, Rig, EITHER,
+    all, aside, at_once, beside, bounded, costly, fill, index, index_with, large, larger, model,
+    preemptions, thread, Rig, EITHER,
 };
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 fn one_of_two(a: Inserted, b: Inserted) {
     assert!(
@@ -19,547 +20,403 @@ fn one_of_two(a: Inserted, b: Inserted) {
     );
 }
 
-/// Of two insertions of key 5 one was first, and when all has been carried that is what there is.
+/// Of two insertions of key 5 one was first, and that is what there is, also when all has been carried.
 fn only_one(index: &Index, a: Inserted, b: Inserted) {
     one_of_two(a, b);
+    assert_eq!(all(index, 5).len(), 1);
     index.carry(100);
     assert_eq!(all(index, 5).len(), 1, "in a table that is not listed?");
 }
 
-/// W7: one key inserted by two threads, one of which sees the old table only. Guards: the older table's home is closed
-/// before the key's absence there is believed.
-#[test]
-fn w07_growth() {
-    model("w07_growth", || {
-        let index = index();
-        let other = index.clone();
-        let a = thread::spawn(move || other.insert(5, 1, EITHER));
-        index.grow();
-        let b = index.insert(5, 2, EITHER);
-        one_of_two(a.join().unwrap(), b);
-        assert_eq!(all(&index, 5).len(), 1);
-    });
+/// How a thread puts key 5 in, with a slot.
+type Put = fn(&Index, u32) -> Inserted;
+
+const INSERT: Put = |index, slot| index.insert(5, slot, EITHER);
+
+/// The fast way, where that is simple.
+const INIT: Put = |index, slot| index.init(5, slot, EITHER);
+
+/// Two threads put key 5 in, one of which does something to the index first.
+fn put_twice<R>(index: &Arc<Index>, put: Put, first: impl FnOnce(&Index) -> R) {
+    let both = beside(
+        index,
+        move |index| put(index, 1),
+        |index| {
+            first(index);
+            put(index, 2)
+        },
+    );
+    only_one(index, both.0, both.1);
 }
 
-/// W7 with the carrier at work between the two.
-#[test]
-fn w07_growth_with_a_carrier() {
-    large("w07_growth_with_a_carrier", || {
-        let index = index();
-        let other = index.clone();
-        let a = thread::spawn(move || other.insert(5, 1, EITHER));
-        let other = index.clone();
-        let b = thread::spawn(move || other.insert(5, 2, EITHER));
-        index.grow();
-        index.carry(8);
-        let (a, b) = (a.join().unwrap(), b.join().unwrap());
-        only_one(&index, a, b);
-    });
+/// A thread looks for key 5, which has slot 1, while another one does something to the index.
+pub(crate) fn found_meanwhile<R>(index: &Arc<Index>, meanwhile: impl FnOnce(&Index) -> R) {
+    let find = |index: &Arc<Index>| index.find(5, |slot| slot == 1);
+    assert_eq!(beside(index, find, |index| meanwhile(index)).0, Some(1));
+    assert_eq!(all(index, 5), [1]);
 }
 
-/// W7 with three tables: the inserter has passed the oldest one while the carrier moves the key from there to the
-/// youngest. Guards: the carrier closes the middle tables before it takes the old word away.
-#[test]
-fn w07_an_insert_into_the_middle_table() {
-    model("w07_an_insert_into_the_middle_table", || {
-        let index = index();
-        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
-        index.grow();
-        let other = index.clone();
-        let a = thread::spawn(move || other.insert(5, 2, EITHER));
-        index.grow();
-        index.carry(8);
-        assert_eq!(a.join().unwrap(), Inserted::Found);
-        index.carry(100);
-        assert_eq!(all(&index, 5), [1]);
-    });
+/// A thread takes key 5 away while another one does something to the index. If the first one is told that the slot need
+/// not rest, the slot may have a new tenant at once.
+fn removed_meanwhile<R>(
+    index: &Arc<Index>,
+    remove: fn(&Index, u32, u32) -> bool,
+    meanwhile: impl FnOnce(&Index) -> R,
+) {
+    let remove = move |index: &Arc<Index>| {
+        if !remove(index, 5, 1) {
+            assert_eq!(all(index, 5), [], "a word for a slot that is free");
+        }
+    };
+    beside(index, remove, |index| meanwhile(index));
+    index.carry(100);
+    assert_eq!(all(index, 5), []);
 }
 
-/// W7, W12: a table is installed while the carrier copies into what was the youngest. Guards: the
-/// copy is there before the old word goes, and inserts go from old to young.
-#[test]
-fn w07_growth_while_a_word_is_carried() {
-    model("w07_growth_while_a_word_is_carried", || {
-        let index = index();
-        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
-        growth_while_a_word_is_carried(&index);
-    });
+fn grow(index: &Index) {
+    index.grow();
 }
 
-/// The same with a table in the middle, past which the word is carried.
-#[test]
-fn w07_growth_while_a_word_is_carried_past_a_table() {
-    large("w07_growth_while_a_word_is_carried_past_a_table", || {
-        let index = index();
-        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
-        index.grow();
-        growth_while_a_word_is_carried(&index);
-    });
+fn grow_and_carry(index: &Index) {
+    index.grow();
+    index.carry(100);
 }
+
+/// The table is retired and emptied.
+fn retire(index: &Index) {
+    grow_and_carry(index);
+    index.turn();
+}
+
+// W7: one key inserted by two threads, one of which sees the old table only. Guards: the older table's home is closed
+// before the key's absence there is believed.
+model!(w07_growth, || put_twice(&index(), INSERT, grow));
+
+// W7 with the carrier at work between the two.
+model!(w07_growth_with_a_carrier, large, || {
+    let index = index();
+    let a = aside(&index, |index| index.insert(5, 1, EITHER));
+    let b = aside(&index, |index| index.insert(5, 2, EITHER));
+    index.grow();
+    index.carry(8);
+    let (a, b) = (a.join().unwrap(), b.join().unwrap());
+    only_one(&index, a, b);
+});
+
+// W7 with three tables: the inserter has passed the oldest one while the carrier moves the key from there to the
+// youngest. Guards: the carrier closes the middle tables before it takes the old word away.
+model!(w07_an_insert_into_the_middle_table, || {
+    let index = index_with(&[(5, 1)]);
+    index.grow();
+    let a = aside(&index, |index| index.insert(5, 2, EITHER));
+    index.grow();
+    index.carry(8);
+    assert_eq!(a.join().unwrap(), Inserted::Found);
+    index.carry(100);
+    assert_eq!(all(&index, 5), [1]);
+});
+
+// W7, W12: a table is installed while the carrier copies into what was the youngest. Guards: the
+// copy is there before the old word goes, and inserts go from old to young.
+model!(w07_growth_while_a_word_is_carried, || {
+    let index = index_with(&[(5, 1)]);
+    growth_while_a_word_is_carried(&index);
+});
+
+// The same with a table in the middle, past which the word is carried.
+model!(w07_growth_while_a_word_is_carried_past_a_table, large, || {
+    let index = index_with(&[(5, 1)]);
+    index.grow();
+    growth_while_a_word_is_carried(&index);
+});
 
 /// The word lies in the oldest table.
 fn growth_while_a_word_is_carried(index: &Arc<Index>) {
     index.grow();
-    let other = index.clone();
-    let a = thread::spawn(move || {
-        other.grow();
-        other.insert(5, 2, EITHER)
-    });
-    index.carry(8);
-    assert_eq!(a.join().unwrap(), Inserted::Found);
+    let (a, _) = beside(
+        index,
+        |index| {
+            index.grow();
+            index.insert(5, 2, EITHER)
+        },
+        |index| index.carry(8),
+    );
+    assert_eq!(a, Inserted::Found);
     assert_eq!(index.find(5, EITHER), Some(1));
 }
 
-/// W12: a look-up while the key is carried. Guards: old tables are looked at first, words are loaded with Acquire, and a
-/// copy is there before the old word goes.
-#[test]
-fn w12_carry_over() {
-    model("w12_carry_over", || {
-        let index = index();
-        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
+// W12: a look-up while the key is carried. Guards: old tables are looked at first, words are loaded with Acquire, and a
+// copy is there before the old word goes.
+model!(w12_carry_over, || {
+    let index = index_with(&[(5, 1)]);
+    index.grow();
+    found_meanwhile(&index, |index| index.carry(100));
+});
+
+// W12 where the look-up has a directory from before the growth. Guards: the directory is read again after a miss.
+model!(w12_carry_over_to_a_new_table, || {
+    found_meanwhile(&index_with(&[(5, 1)]), grow_and_carry);
+});
+
+// A walk beside a migration. Guards: the walk looks at old tables first, and loads headers and
+// words with Acquire.
+model!(a_walk_beside_a_migration, || {
+    let index = index_with(&[(5, 1)]);
+    index.grow();
+    beside(&index, |index| index.carry(100), |index| assert_eq!(index.walk(), [1]));
+    assert_eq!(index.walk(), [1]);
+});
+
+// A walk beside growth: the table becomes larger before, between or after the walk's two steps, and
+// the words move there. Guards: the walk starts a step again if the directory has changed, and
+// the cursor goes by the bits of the hash from the lowest up.
+model!(a_walk_beside_growth, costly(1, 3), || {
+    let index = index_with(&[(5, 1), (6, 2)]);
+    let a = aside(&index, |index| {
         index.grow();
-        let other = index.clone();
-        let a = thread::spawn(move || other.find(5, |slot| slot == 1));
         index.carry(100);
-        assert_eq!(a.join().unwrap(), Some(1));
     });
-}
+    assert_eq!(index.walk(), [2, 1]);
+    a.join().unwrap();
+    assert_eq!(index.walk(), [2, 1]);
+});
 
-/// W12 where the look-up has a directory from before the growth. Guards: the directory is read again after a miss.
-#[test]
-fn w12_carry_over_to_a_new_table() {
-    model("w12_carry_over_to_a_new_table", || {
-        let index = index();
-        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
-        let other = index.clone();
-        let a = thread::spawn(move || other.find(5, |slot| slot == 1));
+// The same where the table becomes smaller.
+model!(a_walk_beside_shrinking, larger, || {
+    let index = index();
+    at_once(|| {
         index.grow();
         index.carry(100);
-        assert_eq!(a.join().unwrap(), Some(1));
+        while index.turn() {}
+        fill(&index, &[(5, 1), (6, 2)]);
     });
-}
-
-/// A walk beside a migration. Guards: the walk looks at old tables first, and loads headers and
-/// words with Acquire.
-#[test]
-fn a_walk_beside_a_migration() {
-    model("a_walk_beside_a_migration", || {
-        let index = index();
-        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
-        index.grow();
-        let other = index.clone();
-        let a = thread::spawn(move || other.carry(100));
-        assert_eq!(index.walk(), [1]);
-        a.join().unwrap();
-        assert_eq!(index.walk(), [1]);
+    let a = aside(&index, |index| {
+        assert!(index.shrink());
+        index.carry(100);
     });
-}
+    assert_eq!(index.walk(), [2, 1]);
+    a.join().unwrap();
+});
 
-/// A walk beside growth: the table becomes larger before, between or after the walk's two steps, and
-/// the words move there. Guards: the walk starts a step again if the directory has changed, and
-/// the cursor goes by the bits of the hash from the lowest up.
-#[test]
-fn a_walk_beside_growth() {
-    costly("a_walk_beside_growth", 1, 3, || {
-        let index = index();
-        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
-        assert_eq!(index.insert(6, 2, |_| false), Inserted::Done);
-        let other = index.clone();
-        let a = thread::spawn(move || {
-            other.grow();
-            other.carry(100);
-        });
-        assert_eq!(index.walk(), [2, 1]);
-        a.join().unwrap();
-        assert_eq!(index.walk(), [2, 1]);
+// The same with a glance: what has been carried away is not absent. Guards: as before.
+model!(w12_a_glance_beside_a_carry, || {
+    let index = index_with(&[(5, 1)]);
+    let a = aside(&index, |index| index.is_absent(5));
+    index.grow();
+    index.carry(100);
+    assert!(!a.join().unwrap());
+});
+
+// The same for a pinned thread, which looks at the oldest table only. Guards: of a closed home it says nothing; and a
+// thread that pins after a table's grace period has begun does not find that table.
+model!(w12_a_pinned_glance_beside_a_carry, || {
+    let index = index_with(&[(5, 1)]);
+    let a = aside(&index, |index| index.glance_pinned(5));
+    index.grow();
+    index.carry(100);
+    index.turn();
+    assert_ne!(a.join().unwrap(), Some(None));
+    assert_eq!(index.glance_pinned(5), Some(Some(1)));
+});
+
+// W12 across two steps of growth, one of which the look-up knows of.
+model!(w12_carry_over_twice, costly(1, 3), || {
+    let index = index_with(&[(5, 1)]);
+    index.grow();
+    found_meanwhile(&index, retire);
+});
+
+// W13: home full, one inserter spills into the overflow line; a word at home goes, and another publishes the key
+// there. Guards: both swap the home's header, wherever the word lies. And where the word of 7 goes, and one of the same key
+// as the other thread's comes in its place, the header is the same again: every publication counts the version up.
+model!(w13_spilled_duplicate, || {
+    put_twice(&index_with(&[(4, 7)]), INSERT, |index| index.remove(4, 7));
+});
+
+// A word that another thread has merely reserved is not taken for the published one that was there before. Guards: the
+// header is read again before a match is believed.
+model!(w13_reserved_is_not_published, || {
+    let index = index_with(&[(4, 7)]);
+    let a = aside(&index, |index| {
+        index.remove(4, 7);
+        // If the key is there, slot 2 is reserved, if at all, and given back.
+        index.insert(5, 2, |slot| slot == 1)
     });
-}
+    let b = index.insert(5, 1, |slot| slot == 2);
+    // Published before the look-up begins, or never: the slot of a word that was only reserved must not be found.
+    let found = index.find(5, EITHER);
+    one_of_two(a.join().unwrap(), b);
+    assert_eq!(found, Some(if b == Inserted::Done { 1 } else { 2 }));
+});
 
-/// The same where the table becomes smaller.
-#[test]
-fn a_walk_beside_shrinking() {
-    larger("a_walk_beside_shrinking", || {
-        let index = index();
-        at_once(|| {
+// The same by a pinned thread's glance, beside two inserters of its key, one of which takes another key's word away before.
+// Guards: the glance looks at the header again.
+model!(w13_reserved_is_not_glanced_at, || {
+    let index = index_with(&[(4, 7)]);
+    let seen = aside(&index, |index| index.glance_pinned(5).flatten());
+    let a = aside(&index, |index| index.insert(5, 2, EITHER));
+    index.remove(4, 7);
+    let b = index.insert(5, 1, EITHER);
+    one_of_two(a.join().unwrap(), b);
+    let (seen, published) = (seen.join().unwrap(), all(&index, 5));
+    assert!(seen.into_iter().all(|seen| published == [seen]), "{seen:?} {published:?}");
+});
+
+// A word that is merely reserved is not carried. Two homes share an overflow line: while the carrier is at the first
+// one, the word that it saw there goes, and an inserter that has yet to hear of the new table reserves the
+// place for the second. Were it carried, the inserter would find its own slot. Guards: the carrier looks at the
+// bit again after it has read the word.
+model!(w13_a_reserved_word_is_not_carried, || {
+    let index = index();
+    index.grow();
+    index.carry(100);
+    // The second home has room in the first one's overflow line only, and there only once 4 is gone.
+    fill(&index, &[(2, 20), (4, 7), (5, 21), (3, 22)]);
+    let mut carrier = None;
+    let inserted = index.insert(5, 1, |slot| {
+        // The inserter has its directory, and looks at the other key with this hash.
+        if slot == 21 && carrier.is_none() {
             index.grow();
-            index.carry(100);
-            while index.turn() {}
-            assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
-            assert_eq!(index.insert(6, 2, |_| false), Inserted::Done);
-        });
-        let other = index.clone();
-        let a = thread::spawn(move || {
-            assert!(other.shrink());
-            other.carry(100);
-        });
-        assert_eq!(index.walk(), [2, 1]);
-        a.join().unwrap();
-    });
-}
-
-/// The same with a glance: what has been carried away is not absent. Guards: as before.
-#[test]
-fn w12_a_glance_beside_a_carry() {
-    model("w12_a_glance_beside_a_carry", || {
-        let index = index();
-        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
-        let other = index.clone();
-        let a = thread::spawn(move || other.is_absent(5));
-        index.grow();
-        index.carry(100);
-        assert!(!a.join().unwrap());
-    });
-}
-
-/// The same for a pinned thread, which looks at the oldest table only. Guards: of a closed home it says nothing; and a
-/// thread that pins after a table's grace period has begun does not find that table.
-#[test]
-fn w12_a_pinned_glance_beside_a_carry() {
-    model("w12_a_pinned_glance_beside_a_carry", || {
-        let index = index();
-        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
-        let other = index.clone();
-        let a = thread::spawn(move || other.glance_pinned(5));
-        index.grow();
-        index.carry(100);
-        index.turn();
-        assert_ne!(a.join().unwrap(), Some(None));
-        assert_eq!(index.glance_pinned(5), Some(Some(1)));
-    });
-}
-
-/// W12 across two steps of growth, one of which the look-up knows of.
-#[test]
-fn w12_carry_over_twice() {
-    costly("w12_carry_over_twice", 1, 3, || {
-        let index = index();
-        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
-        index.grow();
-        let other = index.clone();
-        let a = thread::spawn(move || other.find(5, |slot| slot == 1));
-        index.grow();
-        index.carry(100);
-        index.turn();
-        assert_eq!(a.join().unwrap(), Some(1));
-        assert_eq!(all(&index, 5), [1]);
-    });
-}
-
-/// W13: home full, one inserter spills into the overflow line; a word at home goes, and another publishes the key
-/// there. Guards: both swap the home's header, wherever the word lies.
-#[test]
-fn w13_spilled_duplicate() {
-    model("w13_spilled_duplicate", || {
-        let index = index();
-        assert_eq!(index.insert(4, 7, |_| false), Inserted::Done);
-        let other = index.clone();
-        let a = thread::spawn(move || other.insert(5, 1, EITHER));
-        index.remove(4, 7);
-        let b = index.insert(5, 2, EITHER);
-        one_of_two(a.join().unwrap(), b);
-        assert_eq!(all(&index, 5).len(), 1);
-    });
-}
-
-/// W13: the header is the same again though the contents are not: between an inserter's look and its swap another key
-/// goes and the inserted key comes, and goes, in the same word. Guards: every publication counts the version up.
-#[test]
-fn w13_the_same_bits_with_other_contents() {
-    model("w13_the_same_bits_with_other_contents", || {
-        let index = index();
-        assert_eq!(index.insert(4, 7, |_| false), Inserted::Done);
-        let other = index.clone();
-        let a = thread::spawn(move || other.insert(5, 1, EITHER));
-        // The word of 7 goes, and one of the same key as the other thread's comes in its place.
-        index.remove(4, 7);
-        let b = index.insert(5, 2, EITHER);
-        one_of_two(a.join().unwrap(), b);
-    });
-}
-
-/// A word that another thread has merely reserved is not taken for the published one that was there before. Guards: the
-/// header is read again before a match is believed.
-#[test]
-fn w13_reserved_is_not_published() {
-    model("w13_reserved_is_not_published", || {
-        let index = index();
-        assert_eq!(index.insert(4, 7, |_| false), Inserted::Done);
-        // Published before the look-up begins, or never: the slot of a word that was only reserved must not be found.
-        let published = Arc::new(AtomicBool::new(false));
-        let (other, seen) = (index.clone(), published.clone());
-        let a = thread::spawn(move || {
-            other.remove(4, 7);
-            // The key is there, so slot 2 is reserved, if at all, and given back.
-            let refused = other.insert(5, 2, |slot| slot == 1);
-            seen.store(refused == Inserted::Done, Ordering::SeqCst);
-        });
-        let b = index.insert(5, 1, |slot| slot == 2);
-        let found = index.find(5, EITHER);
-        a.join().unwrap();
-        match b {
-            Inserted::Done => assert_eq!(found, Some(1), "{}", published.load(Ordering::SeqCst)),
-            Inserted::Found => assert_eq!(found, Some(2)),
-            refused => panic!("{refused:?}"),
+            let other = index.clone();
+            carrier = Some(thread::spawn(move || other.carry(3)));
+            thread::yield_now();
+            index.remove(4, 7);
         }
-        assert_ne!(b == Inserted::Done, published.load(Ordering::SeqCst));
+        slot == 1
     });
-}
+    assert_eq!(inserted, Inserted::Done, "it has found its own slot");
+    carrier.expect("it has looked").join().unwrap();
+    index.carry(100);
+    let mut slots = all(&index, 5);
+    slots.sort_unstable();
+    assert_eq!(slots, [1, 21]);
+});
 
-/// The same by a pinned thread's glance, beside two inserters of its key, one of which takes another key's word away before.
-/// Guards: the glance looks at the header again.
-#[test]
-fn w13_reserved_is_not_glanced_at() {
-    model("w13_reserved_is_not_glanced_at", || {
-        let index = index();
-        assert_eq!(index.insert(4, 7, |_| false), Inserted::Done);
-        let (first, second) = (index.clone(), index.clone());
-        let seen = thread::spawn(move || first.glance_pinned(5).flatten());
-        let a = thread::spawn(move || second.insert(5, 2, EITHER));
-        index.remove(4, 7);
-        let b = index.insert(5, 1, EITHER);
-        one_of_two(a.join().unwrap(), b);
-        let (seen, published) = (seen.join().unwrap(), all(&index, 5));
-        assert!(seen.into_iter().all(|seen| published == [seen]), "{seen:?} {published:?}");
-    });
-}
+// Limbo: a key ends while the carrier copies its word. Whoever ended it is told that the slot must rest, or no
+// word for the slot exists any more. Guards: CLOSED in what `remove` returns, the carrier's withdrawal.
+model!(limbo_removal_beside_a_copy, || {
+    let index = index_with(&[(5, 1)]);
+    index.grow();
+    removed_meanwhile(&index, Index::remove, |index| index.carry(8));
+});
 
-/// A word that is merely reserved is not carried. Two homes share an overflow line: while the carrier is at the first
-/// one, the word that it saw there goes, and an inserter that has yet to hear of the new table reserves the
-/// place for the second. Were it carried, the inserter would find its own slot. Guards: the carrier looks at the
-/// bit again after it has read the word.
-#[test]
-fn w13_a_reserved_word_is_not_carried() {
-    model("w13_a_reserved_word_is_not_carried", || {
-        let index = index();
-        index.grow();
-        index.carry(100);
-        // The second home has room in the first one's overflow line only, and there only once 4 is gone.
-        for (hash, slot) in [(2, 20), (4, 7), (5, 21), (3, 22)] {
-            assert_eq!(index.insert(hash, slot, |_| false), Inserted::Done);
-        }
-        let mut carrier = None;
-        let inserted = index.insert(5, 1, |slot| {
-            // The inserter has its directory, and looks at the other key with this hash.
-            if slot == 21 && carrier.is_none() {
-                index.grow();
-                let other = index.clone();
-                carrier = Some(thread::spawn(move || other.carry(3)));
-                thread::yield_now();
-                index.remove(4, 7);
-            }
-            slot == 1
-        });
-        assert_eq!(inserted, Inserted::Done, "it has found its own slot");
-        carrier.expect("it has looked").join().unwrap();
-        index.carry(100);
-        let mut slots = all(&index, 5);
-        slots.sort_unstable();
-        assert_eq!(slots, [1, 21]);
-    });
-}
-
-/// Limbo: a key ends while the carrier copies its word. Whoever ended it is told that the slot must rest, or no
-/// word for the slot exists any more. Guards: CLOSED in what `remove` returns, the carrier's withdrawal.
-#[test]
-fn limbo_removal_beside_a_copy() {
-    model("limbo_removal_beside_a_copy", || {
-        let index = index();
-        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
-        index.grow();
-        let other = index.clone();
-        let a = thread::spawn(move || {
-            if !other.remove(5, 1) {
-                // Clean: the slot may have a new tenant at once.
-                assert_eq!(all(&other, 5), [], "a word for a slot that is free");
-            }
-        });
-        index.carry(8);
-        a.join().unwrap();
-        index.carry(100);
-        assert_eq!(all(&index, 5), []);
-    });
-}
-
-/// Limbo where the remover has a directory from long ago: its oldest table has been retired, has become the youngest
-/// again, and holds the copy; the word it was copied from is there yet. Guards: `remove` asks the directory again.
-#[test]
-fn limbo_removal_with_an_old_directory() {
-    model("limbo_removal_with_an_old_directory", || {
-        let index = index();
-        index.grow();
-        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
-        // Two tables, the word in the younger one.
-        let other = index.clone();
-        let a = thread::spawn(move || {
-            if !other.remove(5, 1) {
-                assert_eq!(all(&other, 5), [], "a word for a slot that is free");
-            }
-        });
+// Limbo where the remover has a directory from long ago: its oldest table has been retired, has become the youngest
+// again, and holds the copy; the word it was copied from is there yet. Guards: `remove` asks the directory again.
+model!(limbo_removal_with_an_old_directory, || {
+    let index = index();
+    index.grow();
+    // Two tables, the word in the younger one.
+    fill(&index, &[(5, 1)]);
+    removed_meanwhile(&index, Index::remove, |index| {
         index.carry(100);
         index.turn();
         index.shrink();
         index.carry(100);
-        a.join().unwrap();
-        index.carry(100);
-        assert_eq!(all(&index, 5), []);
     });
-}
+});
 
-/// Retire, grace, reuse: a table is retired, emptied and put to use again while an inserter still has the directory of
-/// before. Guards: the pin, and the grace period before a class may be used again.
-#[test]
-fn grace_stale_publisher() {
-    model("grace_stale_publisher", || {
-        let index = index();
-        let other = index.clone();
-        let a = thread::spawn(move || other.insert(5, 1, EITHER));
-        // The first table is retired; as soon as nobody is pinned it is the successor of its successor.
-        index.grow();
-        index.carry(100);
-        index.turn();
+// Retire, grace, reuse: a table is retired, emptied and put to use again while an inserter still has the directory of
+// before. Guards: the pin, and the grace period before a class may be used again.
+model!(grace_stale_publisher, || {
+    put_twice(&index(), INSERT, |index| {
+        // As soon as nobody is pinned the first table is the successor of its successor.
+        retire(index);
         index.shrink();
-        let b = index.insert(5, 2, EITHER);
-        only_one(&index, a.join().unwrap(), b);
     });
-}
+});
 
-/// The whole tracker: roots end and are initialised again, in the same slots, while the driver carries the index over.
-/// Every init is acked exactly once. Guards: limbo, the index is cleared before the slot is freed.
-#[test]
-fn limbo_slot_reuse() {
-    large("limbo_slot_reuse", || {
-        let rig = Rig::new();
-        // Two chosen roots fill the smallest index, and the chunk: from here on it grows.
-        rig.tracker.init(1, 3, 10).unwrap();
-        rig.tracker.init(2, 3, 20).unwrap();
-        let other = rig.clone();
-        let driver = thread::spawn(move || {
-            other.tracker.poll(8);
-        });
-        let first = rig.tracker.ack(1, 3);
-        let again = rig.tracker.init(3, 5, 30);
-        driver.join().unwrap();
-        assert_eq!((first, again), (Ok(Ack::Completed), Ok(())));
-        rig.pass(0);
-        assert_eq!(rig.tracker.init(1, 3, 11), Ok(()));
-        assert_eq!(rig.tracker.init(2, 3, 20), Err(AckError::Duplicate));
-        assert_eq!(rig.tracker.init(3, 3, 20), Err(AckError::Duplicate));
-        assert_eq!(rig.tracker.fail(2), Ok(Done::Now));
-        assert_eq!(rig.tracker.ack(3, 5), Ok(Ack::Completed));
-        assert_eq!(rig.tracker.ack(1, 3), Ok(Ack::Completed));
-        assert!(rig.tracker.is_empty());
-        assert_eq!(rig.told().len(), 4);
-    });
-}
+// The whole tracker: roots end and are initialised again, in the same slots, while the driver carries the index over.
+// Every init is acked exactly once. Guards: limbo, the index is cleared before the slot is freed.
+model!(limbo_slot_reuse, large, || {
+    let rig = Rig::new();
+    // Two chosen roots fill the smallest index, and the chunk: from here on it grows.
+    rig.init(1, 3, 10).unwrap();
+    rig.init(2, 3, 20).unwrap();
+    let driver = aside(&rig, |rig| rig.poll(8));
+    let first = rig.ack(1, 3);
+    let again = rig.init(3, 5, 30);
+    driver.join().unwrap();
+    assert_eq!((first, again), (Ok(Ack::Completed), Ok(())));
+    rig.pass(0);
+    assert_eq!(rig.init(1, 3, 11), Ok(()));
+    assert_eq!(rig.init(2, 3, 20), Err(AckError::Duplicate));
+    assert_eq!(rig.init(3, 3, 20), Err(AckError::Duplicate));
+    assert_eq!(rig.fail(2), Ok(Done::Now));
+    assert_eq!(rig.ack(3, 5), Ok(Ack::Completed));
+    assert_eq!(rig.ack(1, 3), Ok(Ack::Completed));
+    assert!(rig.is_empty());
+    assert_eq!(rig.told().len(), 4);
+});
 
-/// Limbo by its purpose: a slot whose word may have a copy on its way is not reused before the copy is withdrawn, or a
-/// later tenant with the same key would be found under a word that is about to go.
-#[test]
-fn limbo_the_same_key_again() {
-    model("limbo_the_same_key_again", || {
-        let index = index();
-        assert_eq!(index.insert(5, 1, |_| false), Inserted::Done);
-        index.grow();
-        let limbo = Arc::new(Mutex::new(Vec::new()));
-        let (other, rest) = (index.clone(), limbo.clone());
-        let a = thread::spawn(move || {
-            // The tenant ends; the slot is reused at once by the same key, if it may be.
-            let rests = other.remove(5, 1);
-            if rests {
-                rest.lock().unwrap().push(1);
-                other.insert(5, 2, |_| false)
-            } else {
-                other.insert(5, 1, |_| false)
-            }
-        });
-        index.carry(8);
-        assert_eq!(a.join().unwrap(), Inserted::Done);
-        let expected = if limbo.lock().unwrap().is_empty() { 1 } else { 2 };
-        assert_eq!(all(&index, 5), [expected]);
-        index.carry(100);
-        assert_eq!(all(&index, 5), [expected]);
-    });
-}
+// Limbo by its purpose: a slot whose word may have a copy on its way is not reused before the copy is withdrawn, or a
+// later tenant with the same key would be found under a word that is about to go.
+model!(limbo_the_same_key_again, || {
+    let index = index_with(&[(5, 1)]);
+    index.grow();
+    // The tenant ends; its slot is reused at once by the same key, if it may be, and else another one is taken.
+    let again = |index: &Arc<Index>| {
+        let slot = if index.remove(5, 1) { 2 } else { 1 };
+        assert_eq!(index.insert(5, slot, |_| false), Inserted::Done);
+        slot
+    };
+    let (slot, _) = beside(&index, again, |index| index.carry(8));
+    assert_eq!(all(&index, 5), [slot]);
+    index.carry(100);
+    assert_eq!(all(&index, 5), [slot]);
+});
 
 /// Two lives of one table: a removal is interrupted between taking the bit away and zeroing the word (or between
 /// reading the header and its swap) while the table is emptied, retired, put to use again, and filled with another key.
-fn removal_across_two_lives(name: &'static str, remove: fn(&Index)) {
-    model(name, move || {
-        let index = index();
-        assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
-        let other = index.clone();
-        let a = thread::spawn(move || another_life(&other));
-        remove(&index);
-        a.join().unwrap();
-        assert_eq!(all(&index, 9), [2], "another key's word was taken");
-        index.carry(100);
-        assert_eq!(all(&index, 9), [2]);
-        assert_eq!(all(&index, 5), []);
-    });
+fn removal_across_two_lives(remove: fn(&Index, u32, u32) -> bool) {
+    let index = index();
+    assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
+    beside(&index, |index| another_life(index), |index| remove(index, 5, 1));
+    assert_eq!(all(&index, 9), [2], "another key's word was taken");
+    index.carry(100);
+    assert_eq!(all(&index, 9), [2]);
+    assert_eq!(all(&index, 5), []);
 }
 
-/// Guards: `remove` is pinned, so that the second life does not begin before it is through.
-#[test]
-fn grace_removal_across_two_lives() {
-    removal_across_two_lives("grace_removal_across_two_lives", |index| {
-        index.remove(5, 1);
-    });
-}
+// Guards: `remove` is pinned, so that the second life does not begin before it is through.
+model!(grace_removal_across_two_lives, || removal_across_two_lives(Index::remove));
 
-/// The same by who knows the word's place. Guards: the pin, in the fast way too.
-#[test]
-fn grace_removal_at_home_across_two_lives() {
-    removal_across_two_lives("grace_removal_at_home_across_two_lives", |index| {
-        index.remove_found(5, 1);
-    });
-}
+// The same by who knows the word's place. Guards: the pin, in the fast way too.
+model!(grace_removal_at_home_across_two_lives, || removal_across_two_lives(Index::remove_found));
 
-/// W13, the fast way: two inits of one key, both at home. Guards: the version in the swap; and who fails gives the word
-/// back that it has reserved, so that two keys find room afterwards.
-#[test]
-fn w13_at_home_twice() {
-    model("w13_at_home_twice", || {
-        let index = index();
-        let other = index.clone();
-        let a = thread::spawn(move || other.init(5, 1, EITHER));
-        let b = index.init(5, 2, EITHER);
-        one_of_two(a.join().unwrap(), b);
-        let [slot] = all(&index, 5)[..] else {
-            panic!("{:?}", all(&index, 5));
-        };
-        assert!(!index.remove_found(5, slot));
-        assert_eq!(index.init(6, 3, |_| false), Inserted::Done);
-        assert_eq!(index.init(7, 4, |_| false), Inserted::Done);
-        assert_eq!(index.tables(), 1, "a word is still reserved, for nobody");
-    });
-}
+// W13, the fast way: two inits of one key, both at home. Guards: the version in the swap; and who fails gives the word
+// back that it has reserved, so that two keys find room afterwards.
+model!(w13_at_home_twice, || {
+    let index = index();
+    let (a, b) = beside(&index, |index| index.init(5, 1, EITHER), |index| index.init(5, 2, EITHER));
+    one_of_two(a, b);
+    let [slot] = all(&index, 5)[..] else {
+        panic!("{:?}", all(&index, 5));
+    };
+    assert!(!index.remove_found(5, slot));
+    assert_eq!(index.init(6, 3, |_| false), Inserted::Done);
+    assert_eq!(index.init(7, 4, |_| false), Inserted::Done);
+    assert_eq!(index.tables(), 1, "a word is still reserved, for nobody");
+});
 
-/// W13 in a home of two words, where there is room beside the key. Guards: who reads a header sees the words that it believes in.
-#[test]
-fn w13_beside_itself_at_home() {
-    model("w13_beside_itself_at_home", || {
-        let table = Arc::new(TwoWords::new());
-        two_inits_beside(&table, || ());
-    });
-}
+// W13 in a home of two words, where there is room beside the key. Guards: who reads a header sees the words that it believes in.
+model!(w13_beside_itself_at_home, || {
+    let table = Arc::new(TwoWords::new());
+    two_inits_beside(&table, || ());
+});
 
-/// The same where another key's word goes meanwhile: the two inits find different words to be free. Guards: as
-/// [`w13_at_home_twice`].
-#[test]
-fn w13_beside_a_word_that_goes() {
-    model("w13_beside_a_word_that_goes", || {
-        let table = Arc::new(TwoWords::new());
-        assert!(table.init(4, 7, |_| false));
-        let other = table.clone();
-        two_inits_beside(&table, move || other.remove(4, 7, 0));
-        assert_eq!(table.all(4), []);
-    });
-}
+// The same where another key's word goes meanwhile: the two inits find different words to be free. Guards: as
+// [`w13_at_home_twice`].
+model!(w13_beside_a_word_that_goes, || {
+    let table = Arc::new(TwoWords::new());
+    assert!(table.init(4, 7, |_| false));
+    let other = table.clone();
+    two_inits_beside(&table, move || other.remove(4, 7, 0));
+    assert_eq!(table.all(4), []);
+});
 
 /// Two threads put key 5 in, one of which does something first: it is in once.
 fn two_inits_beside(table: &Arc<TwoWords>, first: impl FnOnce()) {
-    let other = table.clone();
-    let a = thread::spawn(move || other.init(5, 1, EITHER));
+    let a = aside(table, |table| table.init(5, 1, EITHER));
     first();
     let b = table.init(5, 2, EITHER);
     let published = if a.join().unwrap() { 1 } else { 2 };
@@ -567,156 +424,93 @@ fn two_inits_beside(table: &Arc<TwoWords>, first: impl FnOnce()) {
     assert_eq!(table.all(5), [published]);
 }
 
-/// W13, the fast way, where the key lies in the overflow line: as [`w13_spilled_duplicate`]. Guards: a home of which
-/// something lies beyond is not simple.
-#[test]
-fn w13_spilled_duplicate_at_home() {
-    model("w13_spilled_duplicate_at_home", || {
-        let index = index();
-        assert_eq!(index.init(4, 7, |_| false), Inserted::Done);
-        let other = index.clone();
-        let a = thread::spawn(move || other.init(5, 1, EITHER));
-        index.remove_found(4, 7);
-        let b = index.init(5, 2, EITHER);
-        one_of_two(a.join().unwrap(), b);
-        assert_eq!(all(&index, 5).len(), 1);
-    });
-}
+// W13, the fast way, where the key lies in the overflow line: as [`w13_spilled_duplicate`]. Guards: a home of which
+// something lies beyond is not simple.
+model!(w13_spilled_duplicate_at_home, || {
+    let index = index();
+    assert_eq!(index.init(4, 7, |_| false), Inserted::Done);
+    put_twice(&index, INIT, |index| index.remove_found(4, 7));
+});
 
-/// W13, the fast way: between an init's look and its swap the same key comes and goes, and leaves the same bits. Guards: the
-/// version.
-#[test]
-fn w13_at_home_the_same_bits_with_other_contents() {
-    model("w13_at_home_the_same_bits_with_other_contents", || {
-        let index = index();
-        let other = index.clone();
-        // Found, if the other was first and is there yet.
-        let a = thread::spawn(move || other.init(5, 1, EITHER));
-        let b = index.init(5, 2, EITHER);
-        if b == Inserted::Done {
-            index.remove_found(5, 2);
-            assert_eq!(index.init(9, 3, |_| false), Inserted::Done);
-        }
-        let a = a.join().unwrap();
-        assert!(a == Inserted::Done || b == Inserted::Done, "{a:?} {b:?}");
-        let left = usize::from(a == Inserted::Done);
-        assert_eq!(all(&index, 5).len(), left);
-        assert_eq!(all(&index, 9).len(), usize::from(b == Inserted::Done));
-    });
-}
+// W13, the fast way: between an init's look and its swap the same key comes and goes, and leaves the same bits. Guards: the
+// version.
+model!(w13_at_home_the_same_bits_with_other_contents, || {
+    let index = index();
+    // Found, if the other was first and is there yet.
+    let a = aside(&index, |index| index.init(5, 1, EITHER));
+    let b = index.init(5, 2, EITHER);
+    if b == Inserted::Done {
+        index.remove_found(5, 2);
+        assert_eq!(index.init(9, 3, |_| false), Inserted::Done);
+    }
+    let a = a.join().unwrap();
+    assert!(a == Inserted::Done || b == Inserted::Done, "{a:?} {b:?}");
+    let left = usize::from(a == Inserted::Done);
+    assert_eq!(all(&index, 5).len(), left);
+    assert_eq!(all(&index, 9).len(), usize::from(b == Inserted::Done));
+});
 
-/// W7, the fast way: one of two inits of a key sees the old table only. Guards: a closed home is not simple, and the swap
-/// is from the header that was seen.
-#[test]
-fn w07_at_home_against_growth() {
-    model("w07_at_home_against_growth", || {
-        let index = index();
-        let other = index.clone();
-        let a = thread::spawn(move || other.init(5, 1, EITHER));
-        index.grow();
-        let b = index.init(5, 2, EITHER);
-        only_one(&index, a.join().unwrap(), b);
-    });
-}
+// W7, the fast way: one of two inits of a key sees the old table only. Guards: a closed home is not simple, and the swap
+// is from the header that was seen.
+model!(w07_at_home_against_growth, || put_twice(&index(), INIT, grow));
 
-/// W7, the fast way, with the carrier at work.
-#[test]
-fn w07_at_home_with_a_carrier() {
-    model("w07_at_home_with_a_carrier", || {
-        let index = index();
-        let other = index.clone();
-        let a = thread::spawn(move || other.init(5, 1, EITHER));
+// W7, the fast way, with the carrier at work.
+model!(w07_at_home_with_a_carrier, || {
+    put_twice(&index(), INIT, |index| {
         index.grow();
         index.carry(8);
-        let b = index.init(5, 2, EITHER);
-        only_one(&index, a.join().unwrap(), b);
     });
-}
+});
 
-/// As [`grace_stale_publisher`], the fast way: an init at home in a table that is retired and put to use again. Guards: the
-/// pin.
-#[test]
-fn grace_stale_publisher_at_home() {
-    model("grace_stale_publisher_at_home", || {
-        let index = index();
-        let other = index.clone();
-        let a = thread::spawn(move || other.init(5, 1, EITHER));
-        index.grow();
-        index.carry(100);
-        index.turn();
-        let b = index.init(5, 2, EITHER);
-        only_one(&index, a.join().unwrap(), b);
-    });
-}
+// As [`grace_stale_publisher`], the fast way: an init at home in a table that is retired and put to use again. Guards: the
+// pin.
+model!(grace_stale_publisher_at_home, || put_twice(&index(), INIT, retire));
 
-/// As [`limbo_removal_beside_a_copy`], by who knows the word's place. Guards: the header in the swap that takes the bit
-/// away, CLOSED in what it returns.
-#[test]
-fn limbo_removal_at_home_beside_a_copy() {
-    model("limbo_removal_at_home_beside_a_copy", || {
-        let index = index();
-        assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
-        let other = index.clone();
-        let a = thread::spawn(move || {
-            if !other.remove_found(5, 1) {
-                // Clean: the slot may have a new tenant at once.
-                assert_eq!(all(&other, 5), [], "a word for a slot that is free");
-            }
-        });
-        index.grow();
-        index.carry(100);
-        a.join().unwrap();
-        index.carry(100);
-        assert_eq!(all(&index, 5), []);
-    });
-}
+// As [`limbo_removal_beside_a_copy`], by who knows the word's place. Guards: the header in the swap that takes the bit
+// away, CLOSED in what it returns.
+model!(limbo_removal_at_home_beside_a_copy, || {
+    let index = index();
+    assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
+    removed_meanwhile(&index, Index::remove_found, grow_and_carry);
+});
 
-/// A removal knows the place of its word. Meanwhile the index grows, and in the new table another key's word has that place. Guards: a
-/// removal at home compares the word.
-#[test]
-fn w07_removal_at_home_beside_growth() {
-    model("w07_removal_at_home_beside_growth", || {
-        let index = index();
-        assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
-        let other = index.clone();
-        let a = thread::spawn(move || other.remove_found(5, 1));
-        index.grow();
-        // Of the same home in a table of two.
-        assert_eq!(index.init(7, 2, |_| false), Inserted::Done);
-        while index.carry(100) {}
-        a.join().unwrap();
-        index.carry(100);
-        assert_eq!(all(&index, 5), []);
-        assert_eq!(all(&index, 7), [2]);
-    });
-}
+// A removal knows the place of its word. Meanwhile the index grows, and in the new table another key's word has that place. Guards: a
+// removal at home compares the word.
+model!(w07_removal_at_home_beside_growth, || {
+    let index = index();
+    assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
+    let a = aside(&index, |index| index.remove_found(5, 1));
+    index.grow();
+    // Of the same home in a table of two.
+    assert_eq!(index.init(7, 2, |_| false), Inserted::Done);
+    while index.carry(100) {}
+    a.join().unwrap();
+    index.carry(100);
+    assert_eq!(all(&index, 5), []);
+    assert_eq!(all(&index, 7), [2]);
+});
 
 /// A slot is found under key 5 in its first tenancy, while `then` happens, and after that the slot is filled for a second
 /// one, which is not published, or was filled before. Whoever looks into the slot must not believe that it saw what the index has.
 fn found_in_its_second_tenancy(
-    name: &'static str,
-    preemptions: usize,
     filled_first: bool,
     then: fn(&Index),
     find: fn(&Index, &AtomicU32) -> Option<u32>,
 ) {
-    bounded(name, preemptions, move || {
-        let index = index();
-        assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
-        let tenancy = Arc::new(AtomicU32::new(1));
-        let (other, slot) = (index.clone(), tenancy.clone());
-        let a = thread::spawn(move || find(&other, &slot));
-        index.remove_found(5, 1);
-        if filled_first {
-            tenancy.store(2, Ordering::Release);
-            then(&index);
-        } else {
-            then(&index);
-            tenancy.store(2, Ordering::Release);
-        }
-        let seen = a.join().unwrap();
-        assert_ne!(seen, Some(2), "what is not published was found");
-    });
+    let index = index();
+    assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
+    let tenancy = Arc::new(AtomicU32::new(1));
+    let (other, slot) = (index.clone(), tenancy.clone());
+    let a = thread::spawn(move || find(&other, &slot));
+    index.remove_found(5, 1);
+    if filled_first {
+        tenancy.store(2, Ordering::Release);
+        then(&index);
+    } else {
+        then(&index);
+        tenancy.store(2, Ordering::Release);
+    }
+    assert_ne!(a.join().unwrap(), Some(2), "what is not published was found");
 }
 
 fn by_candidate(index: &Index, slot: &AtomicU32) -> Option<u32> {
@@ -740,46 +534,47 @@ fn another_key(index: &Index) {
 /// The table is retired, and put to use again; the next key takes the same word of the same home, by the first publication
 /// there, as the one before was.
 fn another_life(index: &Index) {
-    index.grow();
-    index.carry(100);
-    index.turn();
+    retire(index);
     index.shrink();
     index.carry(100);
     index.turn();
     another_key(index);
 }
 
-/// W6, W14: a candidate whose slot has another tenant by the time that it is looked into. Guards: the bit, asked again after
-/// the look.
-#[test]
-fn w14_a_candidate_that_has_ended() {
-    let name = "w14_a_candidate_that_has_ended";
-    found_in_its_second_tenancy(name, preemptions(), false, |_| (), by_candidate);
-}
+// W6, W14: a candidate whose slot has another tenant by the time that it is looked into. Guards: the bit, asked again after
+// the look.
+model!(w14_a_candidate_that_has_ended, bounded(preemptions()), || {
+    found_in_its_second_tenancy(false, |_| (), by_candidate);
+});
 
-/// W6, W14 where another key has the candidate's word. Guards: the version.
-#[test]
-fn w14_a_candidate_whose_word_is_another_keys() {
-    let name = "w14_a_candidate_whose_word_is_another_keys";
-    found_in_its_second_tenancy(name, preemptions(), false, another_key, by_candidate);
-    found_in_its_second_tenancy(name, preemptions(), true, another_key, by_candidate);
-}
+// W6, W14 where another key has the candidate's word. Guards: the version.
+model!(w14_a_candidate_whose_word_is_another_keys, both, |filled_first| {
+    found_in_its_second_tenancy(filled_first, another_key, by_candidate);
+});
 
-/// W6, W14 where the candidate's table has begun another life, in which the header is the same. Guards: the directory, asked
-/// again.
-#[test]
-fn w14_a_candidate_in_another_life() {
-    let name = "w14_a_candidate_in_another_life";
-    found_in_its_second_tenancy(name, preemptions(), false, another_life, by_candidate);
-    found_in_its_second_tenancy(name, preemptions(), true, another_life, by_candidate);
+// W6, W14 where the candidate's table has begun another life, in which the header is the same. Guards: the directory, asked
+// again.
+model!(w14_a_candidate_in_another_life, both, |filled_first| {
+    found_in_its_second_tenancy(filled_first, another_life, by_candidate);
+});
+
+/// A model, where the slot is filled first, and where it is not.
+fn both(name: &str, scene: fn(bool)) {
+    for filled_first in [false, true] {
+        bounded(name, preemptions(), move || scene(filled_first));
+    }
 }
 
 /// The same three for a look-up in all tables.
 #[test]
 fn w14_found_in_its_second_tenancy() {
-    let name = "w14_found_in_its_second_tenancy";
-    found_in_its_second_tenancy(name, preemptions(), false, |_| (), by_find);
-    found_in_its_second_tenancy(name, preemptions(), false, another_key, by_find);
-    // Large, and one interruption is what it takes: of the look.
-    found_in_its_second_tenancy(name, preemptions() - 2, false, another_life, by_find);
+    // The last one is large, and one interruption is what it takes: of the look.
+    let most = preemptions();
+    let all: [(usize, fn(&Index)); 3] =
+        [(most, |_| ()), (most, another_key), (most - 2, another_life)];
+    for (preemptions, then) in all {
+        bounded("w14_found_in_its_second_tenancy", preemptions, move || {
+            found_in_its_second_tenancy(false, then, by_find);
+        });
+    }
 }

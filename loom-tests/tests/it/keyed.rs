@@ -1,7 +1,7 @@
 //! The races of keyed stores (M1 to M5, W15 and W16, and those of the queue that they share), through the public interface.
 
 use expiry::{Cause, ExpiryQueue, Handle, ManualClock, Updated};
-use loom_tests::{at_once, deep, large, model, thread, MapRig, TICK};
+use loom_tests::{aside, at_once, beside, deep, large, model, thread, MapRig, TICK};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,225 +10,188 @@ fn map() -> MapRig {
     MapRig::new(|builder| builder.time_to_live(TICK * 10))
 }
 
+/// One with value 10 under key 1.
+fn with_10() -> MapRig {
+    let rig = map();
+    rig.insert(1, 10).unwrap();
+    rig
+}
+
 /// Time passes, and nobody has renewed.
 fn pass(rig: &MapRig) {
-    rig.clock.advance(TICK * 11);
+    rig.advance(11);
     rig.drive();
 }
 
-/// Two threads replace one value: one of theirs is replaced too, and the other one is there. Guards: the swap
-/// of the lease to `FORWARD` has one winner.
-#[test]
-fn two_replacements() {
-    large("two_replacements", || {
-        let rig = map();
-        rig.map.insert(1, 10).unwrap();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.map.insert(1, 20).unwrap().map(|old| *old.value()));
-        let b = rig.map.insert(1, 30).unwrap().map(|old| *old.value());
-        let a = a.join().unwrap();
-        let left = match (a, b) {
-            (Some(10), Some(20)) => 30,
-            (Some(30), Some(10)) => 20,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(rig.get(), Some(left));
-        assert_eq!(rig.map.len(), 1);
-        let mut ended = [10, 20, 30].map(|value| (value, Cause::Replaced)).to_vec();
-        ended.retain(|&(value, _)| value != left);
-        assert_eq!(rig.ends(), ended);
-    });
-}
+// Two threads replace one value: one of theirs is replaced too, and the other one is there. Guards: the swap
+// of the lease to `FORWARD` has one winner.
+model!(two_replacements, large, || {
+    let rig = with_10();
+    let (a, b) = beside(
+        &rig,
+        |rig| rig.insert(1, 20).unwrap().map(|old| *old.value()),
+        |rig| rig.insert(1, 30).unwrap().map(|old| *old.value()),
+    );
+    let left = match (a, b) {
+        (Some(10), Some(20)) => 30,
+        (Some(30), Some(10)) => 20,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(rig.get(), Some(left));
+    assert_eq!(rig.len(), 1);
+    let mut ended = [10, 20, 30].map(|value| (value, Cause::Replaced)).to_vec();
+    ended.retain(|&(value, _)| value != left);
+    assert_eq!(rig.ends(), ended);
+});
 
-/// A replacing thread meets another thread's forward, whose slot is removed before it can swing the word.
-/// What has ended stays ended. Guards: a look-up follows a forward to a live slot only.
-#[test]
-fn m2_a_helper_comes_too_late() {
-    deep("m2_a_helper_comes_too_late", 2, || {
-        let rig = map();
-        rig.map.insert(1, 10).unwrap();
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            other.map.insert(1, 20).unwrap();
-            other.map.remove(&1).map(|old| *old.value())
-        });
-        rig.map.insert(1, 30).unwrap();
-        let removed = a.join().unwrap().expect("20, or what has taken its place");
-        let left = rig.get();
-        assert_ne!(left, Some(removed));
-        let mut ends: Vec<u64> = rig.told().iter().map(|&(value, _)| value).collect();
-        ends.extend(left);
-        ends.sort_unstable();
-        assert_eq!(ends, [10, 20, 30]);
-        assert_eq!(rig.map.len(), left.iter().count());
+// A replacing thread meets another thread's forward, whose slot is removed before it can swing the word.
+// What has ended stays ended. Guards: a look-up follows a forward to a live slot only.
+model!(m2_a_helper_comes_too_late, deep(2), || {
+    let rig = with_10();
+    let a = aside(&rig, |rig| {
+        rig.insert(1, 20).unwrap();
+        rig.remove(&1).map(|old| *old.value())
     });
-}
+    rig.insert(1, 30).unwrap();
+    let a = a.join().unwrap();
+    let removed = a.expect("20, or what has taken its place");
+    let left = rig.get();
+    assert_ne!(left, Some(removed));
+    let mut ends: Vec<u64> = rig.told().iter().map(|&(value, _)| value).collect();
+    ends.extend(left);
+    ends.sort_unstable();
+    assert_eq!(ends, [10, 20, 30]);
+    assert_eq!(rig.len(), left.iter().count());
+});
 
-/// W16: a replacement meets the expiry of what it replaces. Guards: the replacing swap and the ending one are of one word.
-#[test]
-fn w16_replace_and_expire() {
-    model("w16_replace_and_expire", || {
-        let rig = map();
-        rig.map.insert(1, 10).unwrap();
-        rig.clock.advance(TICK * 10);
-        let other = rig.clone();
-        let a = thread::spawn(move || while other.map.poll(usize::MAX) {});
-        let old = rig.map.insert(1, 20).unwrap().map(|old| *old.value());
-        a.join().unwrap();
-        // Its time was up when the insertion began: it is never found alive.
-        assert_eq!(old, None);
-        assert_eq!(rig.ends(), [(10, Cause::Expired)]);
-        assert_eq!(rig.get(), Some(20));
-        pass(&rig);
-        assert_eq!(rig.ends(), [(10, Cause::Expired), (20, Cause::Expired)]);
-        assert!(rig.map.is_empty());
-    });
-}
+// W16: a replacement meets the expiry of what it replaces. Guards: the replacing swap and the ending one are of one word.
+model!(w16_replace_and_expire, || {
+    let rig = with_10();
+    rig.advance(10);
+    let (_, old) = beside(
+        &rig,
+        |rig| while rig.poll(usize::MAX) {},
+        |rig| rig.insert(1, 20).unwrap().map(|old| *old.value()),
+    );
+    // Its time was up when the insertion began: it is never found alive.
+    assert_eq!(old, None);
+    assert_eq!(rig.ends(), [(10, Cause::Expired)]);
+    assert_eq!(rig.get(), Some(20));
+    pass(&rig);
+    assert_eq!(rig.ends(), [(10, Cause::Expired), (20, Cause::Expired)]);
+    assert!(rig.is_empty());
+});
 
-/// M5, D4: a removal meets a replacement. Guards: as before.
-#[test]
-fn m5_replace_and_remove() {
-    large("m5_replace_and_remove", || {
-        let rig = map();
-        rig.map.insert(1, 10).unwrap();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.map.remove(&1).map(|old| *old.value()));
-        let b = rig.map.insert(1, 20).unwrap().map(|old| *old.value());
-        let a = a.join().unwrap();
-        match (a, b) {
-            // Removed, then inserted; or replaced, then removed.
-            (Some(10), None) => assert_eq!(rig.get(), Some(20)),
-            (Some(20), Some(10)) => assert_eq!(rig.get(), None),
-            other => panic!("{other:?}"),
-        }
-    });
-}
+// M5, D4: a removal meets a replacement. Guards: as before.
+model!(m5_replace_and_remove, large, || {
+    let rig = with_10();
+    let (a, b) = beside(
+        &rig,
+        |rig| rig.remove(&1).map(|old| *old.value()),
+        |rig| rig.insert(1, 20).unwrap().map(|old| *old.value()),
+    );
+    match (a, b) {
+        // Removed, then inserted; or replaced, then removed.
+        (Some(10), None) => assert_eq!(rig.get(), Some(20)),
+        (Some(20), Some(10)) => assert_eq!(rig.get(), None),
+        other => panic!("{other:?}"),
+    }
+});
 
-/// W15: a reader has found what is removed meanwhile. Guards: the pin; the word is cleared before the node is retired.
-#[test]
-fn w15_get_and_remove() {
-    model("w15_get_and_remove", || {
-        let rig = map();
-        rig.map.insert(1, 10).unwrap();
-        let other = rig.clone();
-        let a = thread::spawn(move || drop(other.map.remove(&1)));
-        let seen = rig.get();
-        assert!(seen.is_none() || seen == Some(10));
-        a.join().unwrap();
-        assert_eq!(rig.get(), None);
-    });
-}
+// W15: a reader has found what is removed meanwhile. Guards: the pin; the word is cleared before the node is retired.
+model!(w15_get_and_remove, || {
+    let rig = with_10();
+    let a = aside(&rig, |rig| drop(rig.remove(&1)));
+    let seen = rig.get();
+    assert!(seen.is_none() || seen == Some(10));
+    a.join().unwrap();
+    assert_eq!(rig.get(), None);
+});
 
-/// W15: a thread removes an entry, and drops it by a flush, while a reader may look at it. Guards: an entry that
-/// has ended waits for a grace period.
-#[test]
-fn w15_get_and_drop() {
-    large("w15_get_and_drop", || {
-        let rig = map();
-        rig.map.insert(1, 10).unwrap();
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            drop(other.map.remove(&1));
-            other.map.flush(Duration::ZERO)
-        });
-        let seen = rig.get();
-        assert!(seen.is_none() || seen == Some(10));
-        a.join().unwrap();
-        assert!(rig.map.flush(Duration::ZERO));
-        assert_eq!(rig.map.metrics().unreclaimed, 0);
+// W15: a thread removes an entry, and drops it by a flush, while a reader may look at it. Guards: an entry that
+// has ended waits for a grace period.
+model!(w15_get_and_drop, large, || {
+    let rig = with_10();
+    let a = aside(&rig, |rig| {
+        drop(rig.remove(&1));
+        rig.flush(Duration::ZERO)
     });
-}
+    let seen = rig.get();
+    assert!(seen.is_none() || seen == Some(10));
+    a.join().unwrap();
+    assert!(rig.flush(Duration::ZERO));
+    assert_eq!(rig.metrics().unreclaimed, 0);
+});
 
-/// A thread takes the deferred-free lists while another thread removes two entries. Each of them is freed.
-/// Guards: a list is taken by a swap.
-#[test]
-fn a_flush_beside_removals() {
-    model("a_flush_beside_removals", || {
-        loom::stop_exploring();
-        let rig = map();
-        rig.map.insert(1, 10).unwrap();
-        rig.map.insert(2, 20).unwrap();
-        loom::explore();
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            drop(other.map.remove(&1));
-            drop(other.map.remove(&2));
-        });
-        rig.map.flush(Duration::ZERO);
-        a.join().unwrap();
-        while !rig.map.flush(Duration::ZERO) {}
-        assert_eq!(rig.map.metrics().unreclaimed, 0);
+// A thread takes the deferred-free lists while another thread removes two entries. Each of them is freed.
+// Guards: a list is taken by a swap.
+model!(a_flush_beside_removals, || {
+    loom::stop_exploring();
+    let rig = with_10();
+    rig.insert(2, 20).unwrap();
+    loom::explore();
+    let a = aside(&rig, |rig| {
+        drop(rig.remove(&1));
+        drop(rig.remove(&2));
     });
-}
+    rig.flush(Duration::ZERO);
+    a.join().unwrap();
+    while !rig.flush(Duration::ZERO) {}
+    assert_eq!(rig.metrics().unreclaimed, 0);
+});
 
-/// W15: a thread replaces a value, and takes the old one out, while a reader may look at it. Guards:
-/// `into_value` returns the value only after the grace periods.
-#[test]
-fn w15_get_and_take() {
-    large("w15_get_and_take", || {
-        let rig = map();
-        rig.map.insert(1, 10).unwrap();
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            let old = other.map.insert(1, 20).unwrap().expect("it was there");
-            old.into_value().map_or_else(|old| *old, |value| value)
-        });
-        let seen = rig.get();
-        assert!(matches!(seen, Some(10 | 20)));
-        assert_eq!(a.join().unwrap(), 10);
-        assert!(rig.map.flush(Duration::ZERO));
-        assert_eq!(rig.map.metrics().unreclaimed, 0);
+// W15: a thread replaces a value, and takes the old one out, while a reader may look at it. Guards:
+// `into_value` returns the value only after the grace periods.
+model!(w15_get_and_take, large, || {
+    let rig = with_10();
+    let a = aside(&rig, |rig| {
+        let old = rig.insert(1, 20).unwrap().expect("it was there");
+        old.into_value().map_or_else(|old| *old, |value| value)
     });
-}
+    let seen = rig.get();
+    assert!(matches!(seen, Some(10 | 20)));
+    assert_eq!(a.join().unwrap(), 10);
+    assert!(rig.flush(Duration::ZERO));
+    assert_eq!(rig.metrics().unreclaimed, 0);
+});
 
-/// W15 with a replacement: the reader sees one or the other, and not the old one again. The reader is
-/// the spawned thread: loom finds little to interrupt where the main thread only reads
-/// (`docs/verification.md`).
-#[test]
-fn w15_get_and_replace() {
-    model("w15_get_and_replace", || {
-        let rig = at_once(|| {
-            let rig = map();
-            rig.map.insert(1, 10).unwrap();
-            rig
-        });
-        let other = rig.clone();
-        let a = thread::spawn(move || (other.get(), other.get()));
-        drop(rig.map.insert(1, 20));
-        match a.join().unwrap() {
-            (Some(10), Some(10 | 20)) | (Some(20), Some(20)) => {}
-            other => panic!("{other:?}"),
-        }
-        assert_eq!(rig.get(), Some(20));
-    });
-}
+// W15 with a replacement: the reader sees one or the other, and not the old one again. The reader is
+// the spawned thread: loom finds little to interrupt where the main thread only reads
+// (`docs/verification.md`).
+model!(w15_get_and_replace, || {
+    let rig = at_once(with_10);
+    let (a, _) = beside(&rig, |rig| (rig.get(), rig.get()), |rig| drop(rig.insert(1, 20)));
+    match a {
+        (Some(10), Some(10 | 20)) | (Some(20), Some(20)) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(rig.get(), Some(20));
+});
 
-/// M2: a value that has expired does not come back. Guards: fresh node, fresh slot or incarnation.
-#[test]
-fn m2_two_inserts_of_a_fresh_key() {
-    large("m2_two_inserts_of_a_fresh_key", || {
-        let rig = MapRig::used(|builder| builder.time_to_live(TICK * 10));
-        let other = rig.clone();
-        let a = thread::spawn(move || other.map.insert(1, 20).unwrap().map(|old| *old.value()));
-        let b = rig.map.insert(1, 30).unwrap().map(|old| *old.value());
-        let a = a.join().unwrap();
-        let left = match (a, b) {
-            (None, Some(20)) => 30,
-            (Some(30), None) => 20,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(rig.get(), Some(left));
-        pass(&rig);
-        assert!(rig.map.is_empty(), "immortal");
-        assert_eq!(rig.ends().len(), 2);
-    });
-}
+// M2: a value that has expired does not come back. Guards: fresh node, fresh slot or incarnation.
+model!(m2_two_inserts_of_a_fresh_key, large, || {
+    let rig = MapRig::used(|builder| builder.time_to_live(TICK * 10));
+    let (a, b) = beside(
+        &rig,
+        |rig| rig.insert(1, 20).unwrap().map(|old| *old.value()),
+        |rig| rig.insert(1, 30).unwrap().map(|old| *old.value()),
+    );
+    let left = match (a, b) {
+        (None, Some(20)) => 30,
+        (Some(30), None) => 20,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(rig.get(), Some(left));
+    pass(&rig);
+    assert!(rig.is_empty(), "immortal");
+    assert_eq!(rig.ends().len(), 2);
+});
 
 /// A queue of one shard.
-fn queue(clock: &ManualClock) -> Arc<ExpiryQueue<u64>> {
-    let queue =
-        ExpiryQueue::builder().interval(TICK).shards(1).seed(7).clock(clock.clone()).build();
-    Arc::new(queue.unwrap())
+fn queue() -> (Arc<ExpiryQueue<u64>>, ManualClock) {
+    let clock = ManualClock::new();
+    let queue = ExpiryQueue::builder().interval(TICK).shards(1).seed(7).clock(clock.clone());
+    (Arc::new(queue.build().unwrap()), clock)
 }
 
 fn expired(queue: &ExpiryQueue<u64>) -> Vec<u64> {
@@ -247,141 +210,110 @@ fn is_new(updated: Updated) -> bool {
     matches!(updated, Updated::Inserted { .. })
 }
 
-/// Q1, Q8: a key is removed while it is updated. It is there or it is not, and if it is, it expires.
-#[test]
-fn q1_q8_update_and_remove() {
-    model("q1_q8_update_and_remove", || {
-        let clock = ManualClock::new();
-        let queue = queue(&clock);
-        queue.update(1, TICK * 5).unwrap();
-        let other = queue.clone();
-        let a = thread::spawn(move || other.remove(&1).is_some());
-        let fresh = is_new(queue.update(1, TICK * 7).unwrap());
-        assert!(a.join().unwrap(), "it was there all the time");
-        // Updated before it was removed, or inserted after.
-        assert_eq!(queue.len(), usize::from(fresh));
-        assert_eq!(drain(&queue, &clock).len(), usize::from(fresh));
-    });
-}
+// Q1, Q8: a key is removed while it is updated. It is there or it is not, and if it is, it expires.
+model!(q1_q8_update_and_remove, || {
+    let (queue, clock) = queue();
+    queue.update(1, TICK * 5).unwrap();
+    let (a, fresh) = beside(
+        &queue,
+        |queue| queue.remove(&1).is_some(),
+        |queue| is_new(queue.update(1, TICK * 7).unwrap()),
+    );
+    assert!(a, "it was there all the time");
+    // Updated before it was removed, or inserted after.
+    assert_eq!(queue.len(), usize::from(fresh));
+    assert_eq!(drain(&queue, &clock).len(), usize::from(fresh));
+});
 
-/// Q2, Q3: two updates with different timeouts. The key expires, once, by one of them.
-#[test]
-fn q2_q3_two_updates() {
-    model("q2_q3_two_updates", || {
-        let clock = ManualClock::new();
-        let queue = queue(&clock);
-        queue.update(1, TICK * 5).unwrap();
-        let other = queue.clone();
-        let a = thread::spawn(move || is_new(other.update(1, TICK * 2).unwrap()));
-        let b = is_new(queue.update(1, TICK * 9).unwrap());
-        assert!(!a.join().unwrap() && !b);
-        clock.advance(TICK * 2);
-        let early = expired(&queue);
-        clock.advance(TICK * 7);
-        let late = expired(&queue);
-        assert_eq!(early.len() + late.len(), 1, "{early:?} {late:?}");
-        assert!(queue.is_empty(), "immortal");
-    });
-}
+// Q2, Q3: two updates with different timeouts. The key expires, once, by one of them.
+model!(q2_q3_two_updates, || {
+    let (queue, clock) = queue();
+    queue.update(1, TICK * 5).unwrap();
+    let (a, b) = beside(
+        &queue,
+        |queue| is_new(queue.update(1, TICK * 2).unwrap()),
+        |queue| is_new(queue.update(1, TICK * 9).unwrap()),
+    );
+    assert!(!a && !b);
+    clock.advance(TICK * 2);
+    let early = expired(&queue);
+    clock.advance(TICK * 7);
+    let late = expired(&queue);
+    assert_eq!(early.len() + late.len(), 1, "{early:?} {late:?}");
+    assert!(queue.is_empty(), "immortal");
+});
 
-/// Q2 for a fresh key: two threads meet on it.
-#[test]
-fn q2_two_updates_of_a_fresh_key() {
-    large("q2_two_updates_of_a_fresh_key", || {
-        let clock = ManualClock::new();
-        let queue = queue(&clock);
-        at_once(|| {
-            assert!(is_new(queue.update(99, TICK).unwrap()));
-            assert_eq!(drain(&queue, &clock), [99]);
-        });
-        let other = queue.clone();
-        let a = thread::spawn(move || is_new(other.update(1, TICK * 2).unwrap()));
-        let b = is_new(queue.update(1, TICK * 9).unwrap());
-        assert!(a.join().unwrap() != b, "one of them was first");
-        assert_eq!(drain(&queue, &clock), [1]);
+// Q2 for a fresh key: two threads meet on it.
+model!(q2_two_updates_of_a_fresh_key, large, || {
+    let (queue, clock) = queue();
+    at_once(|| {
+        assert!(is_new(queue.update(99, TICK).unwrap()));
+        assert_eq!(drain(&queue, &clock), [99]);
     });
-}
+    let (a, b) = beside(
+        &queue,
+        |queue| is_new(queue.update(1, TICK * 2).unwrap()),
+        |queue| is_new(queue.update(1, TICK * 9).unwrap()),
+    );
+    assert!(a != b, "one of them was first");
+    assert_eq!(drain(&queue, &clock), [1]);
+});
 
-/// Q4, Q5: an update is interrupted while the time that it was made for comes, and somebody polls.
-#[test]
-fn q4_q5_stalled_update_and_poll() {
-    model("q4_q5_stalled_update_and_poll", || {
-        let clock = ManualClock::new();
-        let queue = queue(&clock);
-        let (other, time) = (queue.clone(), clock.clone());
-        let a = thread::spawn(move || {
-            time.advance(TICK * 3);
-            expired(&other).len()
-        });
-        assert!(is_new(queue.update(1, TICK * 2).unwrap()));
-        let polled = a.join().unwrap();
-        assert_eq!(polled + drain(&queue, &clock).len(), 1);
+// Q4, Q5: an update is interrupted while the time that it was made for comes, and somebody polls.
+model!(q4_q5_stalled_update_and_poll, || {
+    let (queue, clock) = queue();
+    let (other, time) = (queue.clone(), clock.clone());
+    let a = thread::spawn(move || {
+        time.advance(TICK * 3);
+        expired(&other).len()
     });
-}
+    assert!(is_new(queue.update(1, TICK * 2).unwrap()));
+    assert_eq!(a.join().unwrap() + drain(&queue, &clock).len(), 1);
+});
 
 /// A touch meets the poll of its key's old time. If it says "renewed" the key lives on; if not, it has expired, and stays so.
 fn touch_and_poll(touch: impl FnOnce(&ExpiryQueue<u64>, Handle) -> bool) {
-    let clock = ManualClock::new();
-    let queue = queue(&clock);
+    let (queue, clock) = queue();
     let Updated::Inserted { handle, .. } = queue.update(1, TICK * 2).unwrap() else {
         panic!("it is new")
     };
     clock.advance(TICK * 2);
-    let other = queue.clone();
-    let a = thread::spawn(move || expired(&other).len());
-    let renewed = touch(&queue, handle);
-    assert_eq!(a.join().unwrap(), usize::from(!renewed));
+    let (a, renewed) = beside(&queue, |queue| expired(queue).len(), |queue| touch(queue, handle));
+    assert_eq!(a, usize::from(!renewed));
     assert_eq!(queue.len(), usize::from(renewed));
     assert_eq!(drain(&queue, &clock).len(), usize::from(renewed));
 }
 
-/// Q6, Q7, by key.
-#[test]
-fn q6_q7_touch_and_poll() {
-    model("q6_q7_touch_and_poll", || {
-        touch_and_poll(|queue, _| queue.touch(&1, TICK * 5).unwrap());
-    });
-}
+// Q6, Q7, by key.
+model!(q6_q7_touch_and_poll, || {
+    touch_and_poll(|queue, _| queue.touch(&1, TICK * 5).unwrap());
+});
 
-/// Q6 by handle.
-#[test]
-fn q6_touch_by_handle_and_poll() {
-    model("q6_touch_by_handle_and_poll", || {
-        touch_and_poll(|queue, handle| queue.touch_by(handle, TICK * 5).unwrap());
-    });
-}
+// Q6 by handle.
+model!(q6_touch_by_handle_and_poll, || {
+    touch_and_poll(|queue, handle| queue.touch_by(handle, TICK * 5).unwrap());
+});
 
-/// Q10: two pollers. Each key goes to one of them.
-#[test]
-fn q10_two_pollers() {
-    model("q10_two_pollers", || {
-        let clock = ManualClock::new();
-        let queue = queue(&clock);
-        queue.update(1, TICK).unwrap();
-        queue.update(2, TICK * 2).unwrap();
-        clock.advance(TICK * 2);
-        let other = queue.clone();
-        let a = thread::spawn(move || expired(&other));
-        let mut all = expired(&queue);
-        all.extend(a.join().unwrap());
-        all.extend(expired(&queue));
-        all.sort_unstable();
-        assert_eq!(all, [1, 2]);
-        assert!(queue.is_empty());
-    });
-}
+// Q10: two pollers. Each key goes to one of them.
+model!(q10_two_pollers, || {
+    let (queue, clock) = queue();
+    queue.update(1, TICK).unwrap();
+    queue.update(2, TICK * 2).unwrap();
+    clock.advance(TICK * 2);
+    let (a, mut all) = beside(&queue, |queue| expired(queue), |queue| expired(queue));
+    all.extend(a);
+    all.extend(expired(&queue));
+    all.sort_unstable();
+    assert_eq!(all, [1, 2]);
+    assert!(queue.is_empty());
+});
 
-/// W8: an update of a fresh key meets the shutdown: it is refused, or the key is returned. Guards: who ends what came in
-/// late says so.
-#[test]
-fn w08_update_and_shutdown() {
-    model("w08_update_and_shutdown", || {
-        let clock = ManualClock::new();
-        let queue = queue(&clock);
-        let other = queue.clone();
-        let a = thread::spawn(move || other.update(1, TICK * 2).is_ok());
-        let left = queue.shutdown();
-        assert_eq!(a.join().unwrap(), left.len() == 1);
-        assert!(queue.is_empty());
-    });
-}
+// W8: an update of a fresh key meets the shutdown: it is refused, or the key is returned. Guards: who ends what came in
+// late says so.
+model!(w08_update_and_shutdown, || {
+    let (queue, _) = queue();
+    let (a, left) =
+        beside(&queue, |queue| queue.update(1, TICK * 2).is_ok(), |queue| queue.shutdown());
+    assert_eq!(a, left.len() == 1);
+    assert!(queue.is_empty());
+});

@@ -164,27 +164,27 @@ impl Op {
             Err(error) => panic!("{self:?}: {error}"),
         };
         let answer = match self {
-            Op::Init(xor) => match rig.tracker.init(KEY, xor, 1) {
+            Op::Init(xor) => match rig.init(KEY, xor, 1) {
                 Ok(()) => Answer::Ok,
                 Err(AckError::Duplicate) => Answer::Duplicate,
                 Err(error) => panic!("{self:?}: {error}"),
             },
-            Op::Ack(object, xor) => match rig.tracker.ack(id(object), xor) {
+            Op::Ack(object, xor) => match rig.ack(id(object), xor) {
                 Ok(Ack::Completed) => Answer::Completed,
                 Ok(Ack::Pending | Ack::Held) => Answer::Counted,
                 Err(AckError::NotLive) => Answer::NotLive,
                 Err(error) => panic!("{self:?}: {error}"),
             },
-            Op::Fail(object) => done(rig.tracker.fail(id(object))),
-            Op::Reset(object) => done(rig.tracker.reset_timeout(id(object))),
+            Op::Fail(object) => done(rig.fail(id(object))),
+            Op::Reset(object) => done(rig.reset_timeout(id(object))),
             Op::Poll(ticks) => {
                 rig.clock.advance(TICK * ticks);
-                rig.tracker.poll(1000);
+                rig.poll(1000);
                 Answer::Polled
             }
             Op::Guest => {
-                let guest = rig.tracker.issue(9, 99).unwrap();
-                let acked = rig.tracker.ack(guest, 9);
+                let guest = rig.issue(9, 99).unwrap();
+                let acked = rig.ack(guest, 9);
                 // Alone with it, but time may pass.
                 let ends = rig.outcomes(guest);
                 match acked {
@@ -373,7 +373,7 @@ fn explained(object: Object, initial: State, threads: &[Vec<Seen>], told: &[End]
 
 fn check(program: &Program) {
     let rig = Rig::new();
-    let issued = rig.tracker.issue(3 ^ 5, 2).unwrap();
+    let issued = rig.issue(3 ^ 5, 2).unwrap();
     let setup: Vec<Seen> = program.setup.iter().map(|op| op.run(&rig, issued)).collect();
     let handles: Vec<_> = program.threads[1..]
         .iter()
@@ -389,7 +389,7 @@ fn check(program: &Program) {
     threads.extend(handles.into_iter().map(|handle| handle.join().unwrap()));
     rig.pass(11);
     rig.pass(11);
-    assert!(rig.tracker.is_empty(), "{program:?}: something is left: {threads:?}");
+    assert!(rig.is_empty(), "{program:?}: something is left: {threads:?}");
     for (object, root, initial) in [
         (Object::Issued, RootId::Issued(issued), State::Live { word: 3 ^ 5, due: TIMEOUT }),
         (Object::Chosen, RootId::Chosen(KEY), State::Absent),

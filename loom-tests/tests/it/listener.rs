@@ -3,7 +3,7 @@
 
 use expiry::model::stop_at;
 use expiry::{Cause, Ended, ExpiringMap, ManualClock, WhenFull};
-use loom_tests::{model, thread, TICK};
+use loom_tests::{aside, beside, model, thread, TICK};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -106,50 +106,37 @@ fn a_value_taken_out_beside_its_listener() {
     for (what, ends) in ENDS {
         model(&format!("a_value_taken_out_beside_its_listener, {what}"), move || {
             let rig = Rig::new();
-            let listener = rig.clone();
             let ended = ends(&rig);
-            let a = thread::spawn(move || assert!(listener.map.deliver_next()));
-            drop(ended.into_value());
-            a.join().unwrap();
+            beside(&rig, |rig| assert!(rig.map.deliver_next()), |_| drop(ended.into_value()));
             rig.check();
         });
     }
 }
 
-/// A thread has ended an entry, and comes to its listener beside the listener thread's last look. Guards: each of the two looks
-/// after it has done its part, so one of them delivers the end.
-#[test]
-fn an_end_beside_the_end_of_the_listener_thread() {
-    model("an_end_beside_the_end_of_the_listener_thread", || {
-        let rig = Rig::new();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.map.finish_listener());
-        drop(rig.map.remove(&1));
-        a.join().unwrap();
-        rig.check();
-    });
-}
+// A thread has ended an entry, and comes to its listener beside the listener thread's last look. Guards: each of the two looks
+// after it has done its part, so one of them delivers the end.
+model!(an_end_beside_the_end_of_the_listener_thread, || {
+    let rig = Rig::new();
+    beside(&rig, |rig| rig.map.finish_listener(), |rig| drop(rig.map.remove(&1)));
+    rig.check();
+});
 
-/// As before, and another end is in the channel, by a call that has returned before the shutdown.
-/// Guards: the listener thread empties the channel before it says that it is over, so that it has
-/// told that end itself when it ends.
-#[test]
-fn an_end_before_a_shutdown_beside_one_that_overtakes_it() {
-    model("an_end_before_a_shutdown_beside_one_that_overtakes_it", || {
-        let rig = Rig::new();
-        assert!(rig.map.insert(2, rig.value(20)).unwrap().is_none());
-        drop(rig.map.remove(&1));
-        let other = rig.clone();
-        stop_at(|step| step == "over");
-        let a = thread::spawn(move || {
-            other.map.finish_listener();
-            assert!(other.told().contains(&(10, Cause::Removed)), "it goes before");
-        });
-        drop(rig.map.remove(&2));
-        a.join().unwrap();
-        stop_at(|_| false);
-        let mut told = rig.told();
-        told.sort_unstable_by_key(|&(value, _)| value);
-        assert_eq!(told, [(10, Cause::Removed), (20, Cause::Removed)]);
+// As before, and another end is in the channel, by a call that has returned before the shutdown.
+// Guards: the listener thread empties the channel before it says that it is over, so that it has
+// told that end itself when it ends.
+model!(an_end_before_a_shutdown_beside_one_that_overtakes_it, || {
+    let rig = Rig::new();
+    assert!(rig.map.insert(2, rig.value(20)).unwrap().is_none());
+    drop(rig.map.remove(&1));
+    stop_at(|step| step == "over");
+    let a = aside(&rig, |rig| {
+        rig.map.finish_listener();
+        assert!(rig.told().contains(&(10, Cause::Removed)), "it goes before");
     });
-}
+    drop(rig.map.remove(&2));
+    a.join().unwrap();
+    stop_at(|_| false);
+    let mut told = rig.told();
+    told.sort_unstable_by_key(|&(value, _)| value);
+    assert_eq!(told, [(10, Cause::Removed), (20, Cause::Removed)]);
+});

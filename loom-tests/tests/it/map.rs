@@ -3,8 +3,10 @@
 
 use expiry::expiring_map::Entry;
 use expiry::model::stop_at;
-use expiry::{Cause, ExpiringMap, Lifetime, ManualClock, Timeout};
-use loom_tests::{at_once, bounded, deep, large, model, thread, MapRig, TICK};
+use expiry::{Cause, ExpiringMap, Lifetime, ManualClock};
+use loom_tests::{
+    after, aside, at_once, beside, bounded, deep, large, model, thread, MapRig, TICK,
+};
 use std::sync::Arc;
 
 /// A map where nothing expires by itself.
@@ -20,133 +22,112 @@ fn used() -> MapRig {
 /// One with value 10 under key 1.
 fn with(lifetime: Lifetime) -> MapRig {
     let rig = empty();
-    rig.map.insert_with(1, 10, lifetime).unwrap();
+    rig.insert_with(1, 10, lifetime).unwrap();
     rig
 }
 
 fn live(ticks: u32) -> Lifetime {
-    Lifetime::new().live(Timeout::After(TICK * ticks))
+    Lifetime::new().live(after(ticks))
 }
 
 fn idle(ticks: u32) -> Lifetime {
-    Lifetime::new().idle(Timeout::After(TICK * ticks))
+    Lifetime::new().idle(after(ticks))
 }
 
-/// M2: a touch looks at the clock, and only then is the entry's time up. Who is told that it is gone is not told otherwise
-/// later. Guards: what is over is marked before anybody is told.
-#[test]
-fn m2_told_gone_and_touched() {
-    model("m2_told_gone_and_touched", || {
-        let rig = with(live(10));
-        let other = rig.clone();
-        let a = thread::spawn(move || other.map.touch_with(&1, Timeout::After(TICK * 20)).unwrap());
-        rig.clock.advance(TICK * 10);
-        let seen = rig.get();
-        let touched = a.join().unwrap();
-        if seen.is_none() {
-            assert_eq!(rig.get(), None);
-            assert!(!touched);
-            rig.drive();
-            assert_eq!(rig.told(), [(10, Cause::Expired)]);
-        } else {
-            assert!(touched);
-        }
-    });
-}
-
-/// M2: the same of an entry that was looked at while it lived, and whose time is up when it is to be removed. Guards: it too is
-/// marked before anybody is told.
-#[test]
-fn m2_told_changed_and_touched() {
-    model("m2_told_changed_and_touched", || {
-        let rig = with(live(10));
-        let Entry::Occupied(entry) = rig.map.entry(1) else {
-            panic!("it is there");
-        };
-        let other = rig.clone();
-        let a = thread::spawn(move || other.map.touch_with(&1, Timeout::After(TICK * 20)).unwrap());
-        rig.clock.advance(TICK * 10);
-        let removed = entry.remove().is_some();
-        let touched = a.join().unwrap();
+// M2: a touch looks at the clock, and only then is the entry's time up. Who is told that it is gone is not told otherwise
+// later. Guards: what is over is marked before anybody is told.
+model!(m2_told_gone_and_touched, || {
+    let rig = with(live(10));
+    let a = aside(&rig, |rig| rig.touch_with(&1, after(20)).unwrap());
+    rig.advance(10);
+    let seen = rig.get();
+    let touched = a.join().unwrap();
+    if seen.is_none() {
         assert_eq!(rig.get(), None);
-        assert!(removed || !touched);
-    });
-}
+        assert!(!touched);
+        rig.drive();
+        assert_eq!(rig.told(), [(10, Cause::Expired)]);
+    } else {
+        assert!(touched);
+    }
+});
 
-/// A read that finds an entry with a time to idle renews it, or it was not there. Guards: the read looks again if its swap
-/// fails.
-#[test]
-fn a_read_renews() {
-    model("a_read_renews", || {
-        let rig = with(idle(10));
-        rig.clock.advance(TICK * 9);
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            other.clock.advance(TICK);
-            other.drive();
-        });
-        let seen = rig.get();
-        a.join().unwrap();
-        if seen.is_some() {
-            assert_eq!(rig.told(), []);
-            assert_eq!(rig.get(), Some(10));
-        } else {
-            assert_eq!(rig.told(), [(10, Cause::Expired)]);
-        }
-    });
-}
+// M2: the same of an entry that was looked at while it lived, and whose time is up when it is to be removed. Guards: it too is
+// marked before anybody is told.
+model!(m2_told_changed_and_touched, || {
+    let rig = with(live(10));
+    let Entry::Occupied(entry) = rig.entry(1) else {
+        panic!("it is there");
+    };
+    let a = aside(&rig, |rig| rig.touch_with(&1, after(20)).unwrap());
+    rig.advance(10);
+    let removed = entry.remove().is_some();
+    let touched = a.join().unwrap();
+    assert_eq!(rig.get(), None);
+    assert!(removed || !touched);
+});
 
-/// A touch gives an entry less to live, a read meets it: the read does not undo that. The touch leaves the deadline as it is, and
-/// the read's swap cannot tell. Guards: both look at the bound again, and the touch swaps even so.
-#[test]
-fn a_read_stays_within_the_bound() {
-    model("a_read_stays_within_the_bound", || {
-        let rig = with(idle(10));
-        rig.clock.advance(TICK);
-        let other = rig.clone();
-        let a = thread::spawn(move || other.get());
-        assert_eq!(rig.map.touch_with(&1, Timeout::After(TICK * 9)), Ok(true));
-        assert_eq!(a.join().unwrap(), Some(10));
-        assert_eq!(rig.map.remaining(&1), Some(TICK * 9));
+// A read that finds an entry with a time to idle renews it, or it was not there. Guards: the read looks again if its swap
+// fails.
+model!(a_read_renews, || {
+    let rig = with(idle(10));
+    rig.advance(9);
+    let a = aside(&rig, |rig| {
+        rig.advance(1);
+        rig.drive();
     });
-}
+    let seen = rig.get();
+    a.join().unwrap();
+    if seen.is_some() {
+        assert_eq!(rig.told(), []);
+        assert_eq!(rig.get(), Some(10));
+    } else {
+        assert_eq!(rig.told(), [(10, Cause::Expired)]);
+    }
+});
 
-/// Two touches, to different bounds: the deadline is that of the one that came last. Guards: who has swapped the lease looks at
-/// the bound again.
-#[test]
-fn two_bounds() {
-    model("two_bounds", || {
-        let rig = with(idle(10));
-        let other = rig.clone();
-        let a = thread::spawn(move || other.map.touch_with(&1, Timeout::After(TICK * 3)).unwrap());
-        assert_eq!(rig.map.touch_with(&1, Timeout::After(TICK * 5)), Ok(true));
-        assert!(a.join().unwrap());
-        let left = rig.map.remaining(&1).unwrap();
-        assert!(left == TICK * 3 || left == TICK * 5);
-        // What a read goes by is what the deadline was made of.
-        rig.get().unwrap();
-        assert_eq!(rig.map.remaining(&1), Some(left));
-    });
-}
+// A touch gives an entry less to live, a read meets it: the read does not undo that. The touch leaves the deadline as it is, and
+// the read's swap cannot tell. Guards: both look at the bound again, and the touch swaps even so.
+model!(a_read_stays_within_the_bound, || {
+    let rig = with(idle(10));
+    rig.advance(1);
+    let (a, _) =
+        beside(&rig, |rig| rig.get(), |rig| assert_eq!(rig.touch_with(&1, after(9)), Ok(true)));
+    assert_eq!(a, Some(10));
+    assert_eq!(rig.remaining(&1), Some(TICK * 9));
+});
 
-/// Two touches with one timeout, and the clock moves between them. The touch that read the clock first may
-/// be the last to change the bound. Guards: a touch changes the bound by a compare-and-swap, so it does not
-/// write an older bound over a later one.
-#[test]
-fn two_touches_across_a_tick() {
-    model("two_touches_across_a_tick", || {
-        let rig = with(idle(20));
-        let touch = |rig: &MapRig| rig.map.touch_with(&1, Timeout::After(TICK * 10));
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            other.clock.advance(TICK * 5);
-            touch(&other)
-        });
-        assert_eq!(touch(&rig), Ok(true));
-        assert_eq!(a.join().unwrap(), Ok(true));
-        assert_eq!(rig.map.remaining(&1), Some(TICK * 10));
+// Two touches, to different bounds: the deadline is that of the one that came last. Guards: who has swapped the lease looks at
+// the bound again.
+model!(two_bounds, || {
+    let rig = with(idle(10));
+    let (a, _) = beside(
+        &rig,
+        |rig| rig.touch_with(&1, after(3)).unwrap(),
+        |rig| assert_eq!(rig.touch_with(&1, after(5)), Ok(true)),
+    );
+    assert!(a);
+    let left = rig.remaining(&1).unwrap();
+    assert!(left == TICK * 3 || left == TICK * 5);
+    // What a read goes by is what the deadline was made of.
+    rig.get().unwrap();
+    assert_eq!(rig.remaining(&1), Some(left));
+});
+
+// Two touches with one timeout, and the clock moves between them. The touch that read the clock first may
+// be the last to change the bound. Guards: a touch changes the bound by a compare-and-swap, so it does not
+// write an older bound over a later one.
+model!(two_touches_across_a_tick, || {
+    let rig = with(idle(20));
+    let touch = |rig: &MapRig| rig.touch_with(&1, after(10));
+    let a = aside(&rig, move |rig| {
+        rig.advance(5);
+        touch(rig)
     });
-}
+    assert_eq!(touch(&rig), Ok(true));
+    assert_eq!(a.join().unwrap(), Ok(true));
+    assert_eq!(rig.remaining(&1), Some(TICK * 10));
+});
 
 /// A value with a time to idle is read, or touched, while another takes its place that has none, or the other way round: each
 /// lives as it is to. Guards: node and lease are one tenancy's, or are read again.
@@ -154,20 +135,16 @@ fn two_touches_across_a_tick() {
 fn a_policy_is_its_own_values() {
     large("a_policy_is_its_own_values, read", || {
         let rig = with(idle(10));
-        rig.clock.advance(TICK);
-        let other = rig.clone();
-        let a = thread::spawn(move || other.get());
-        rig.map.insert_with(1, 20, live(5)).unwrap();
-        a.join().unwrap();
-        assert_eq!(rig.map.remaining(&1), Some(TICK * 5));
+        rig.advance(1);
+        beside(&rig, |rig| rig.get(), |rig| drop(rig.insert_with(1, 20, live(5)).unwrap()));
+        assert_eq!(rig.remaining(&1), Some(TICK * 5));
     });
     large("a_policy_is_its_own_values, touched", || {
         let rig = with(live(20));
-        let other = rig.clone();
-        let a = thread::spawn(move || other.map.touch_with(&1, Timeout::After(TICK * 20)).unwrap());
-        rig.map.insert_with(1, 20, idle(5)).unwrap();
+        let a = aside(&rig, |rig| rig.touch_with(&1, after(20)).unwrap());
+        rig.insert_with(1, 20, idle(5)).unwrap();
         assert!(a.join().unwrap());
-        assert_eq!(rig.map.remaining(&1), Some(TICK * 5));
+        assert_eq!(rig.remaining(&1), Some(TICK * 5));
     });
 }
 
@@ -177,34 +154,29 @@ fn two_upserts() {
     for present in [true, false] {
         large("two_upserts", move || {
             let rig = if present { with(live(10)) } else { used() };
-            let other = rig.clone();
             let add = |rig: &MapRig| {
                 let one_more = |old: Option<&u64>| (old.map_or(11, |old| old + 1), ());
-                rig.map.upsert(1, one_more).unwrap();
+                rig.upsert(1, one_more).unwrap();
             };
-            let a = thread::spawn(move || add(&other));
-            add(&rig);
-            a.join().unwrap();
+            beside(&rig, move |rig| add(rig), |rig| add(rig));
             assert_eq!(rig.get(), Some(12));
-            assert_eq!(rig.map.len(), 1);
+            assert_eq!(rig.len(), 1);
         });
     }
 }
 
-/// Two threads want the value of a fresh key: they get the same one. Guards: the index refuses the second.
-#[test]
-fn two_first_readers() {
-    large("two_first_readers", || {
-        let rig = used();
-        let other = rig.clone();
-        let a = thread::spawn(move || *other.map.entry(1).or_insert(20).unwrap());
-        let b = *rig.map.entry(1).or_insert(30).unwrap();
-        let a = a.join().unwrap();
-        assert_eq!(a, b);
-        assert_eq!((rig.get(), rig.map.len()), (Some(a), 1));
-        assert_eq!(rig.told(), []);
-    });
-}
+// Two threads want the value of a fresh key: they get the same one. Guards: the index refuses the second.
+model!(two_first_readers, large, || {
+    let rig = used();
+    let (a, b) = beside(
+        &rig,
+        |rig| *rig.entry(1).or_insert(20).unwrap(),
+        |rig| *rig.entry(1).or_insert(30).unwrap(),
+    );
+    assert_eq!(a, b);
+    assert_eq!((rig.get(), rig.len()), (Some(a), 1));
+    assert_eq!(rig.told(), []);
+});
 
 /// An entry is removed after it was looked at, while another thread renews it, or replaces it: the very value goes, or nothing.
 /// Guards: the slot is the value's identity under a pin, the lease's swap decides.
@@ -212,78 +184,66 @@ fn two_first_readers() {
 fn a_value_is_removed_by_its_identity() {
     model("a_value_is_removed_by_its_identity, touched", || {
         let rig = with(live(10));
-        let other = rig.clone();
-        let a = thread::spawn(move || other.map.touch_with(&1, Timeout::After(TICK * 20)).unwrap());
-        assert!(rig.map.remove_if(&1, |_, value| *value == 10).is_some());
-        a.join().unwrap();
+        beside(
+            &rig,
+            |rig| rig.touch_with(&1, after(20)).unwrap(),
+            |rig| assert!(rig.remove_if(&1, |_, value| *value == 10).is_some()),
+        );
         assert_eq!(rig.get(), None);
     });
     large("a_value_is_removed_by_its_identity, replaced", || {
         let rig = with(live(10));
-        let Entry::Occupied(entry) = rig.map.entry(1) else { panic!("it is there") };
-        let other = rig.clone();
-        let a = thread::spawn(move || other.map.insert(1, 20).unwrap().map(|old| *old.value()));
-        let removed = entry.remove().map(|ended| *ended.value());
-        let replaced = a.join().unwrap();
+        let Entry::Occupied(entry) = rig.entry(1) else { panic!("it is there") };
+        let (replaced, removed) = beside(
+            &rig,
+            |rig| rig.insert(1, 20).unwrap().map(|old| *old.value()),
+            |_| entry.remove().map(|ended| *ended.value()),
+        );
         assert_eq!(rig.get(), Some(20));
         assert!(removed.is_some() != replaced.is_some());
         assert_eq!(removed.or(replaced), Some(10));
     });
 }
 
-/// A walk meets a key whose value is replaced meanwhile once, with one value or the other. Guards:
-/// the walk follows forwards.
-#[test]
-fn a_walk_meets_what_is_replaced() {
-    model("a_walk_meets_what_is_replaced", || {
-        let rig = with(live(10));
-        let other = rig.clone();
-        let a = thread::spawn(move || other.map.insert(1, 20).map(drop).unwrap());
-        let met: Vec<u64> = rig.map.iter().map(|entry| *entry).collect();
-        a.join().unwrap();
-        assert!(met == [10] || met == [20], "{met:?}");
-    });
-}
+// A walk meets a key whose value is replaced meanwhile once, with one value or the other. Guards:
+// the walk follows forwards.
+model!(a_walk_meets_what_is_replaced, || {
+    let rig = with(live(10));
+    let a = aside(&rig, move |rig| rig.insert(1, 20).map(drop).unwrap());
+    let met: Vec<u64> = rig.iter().map(|entry| *entry).collect();
+    a.join().unwrap();
+    assert!(met == [10] || met == [20], "{met:?}");
+});
 
-/// `clear` beside a replacement: whichever comes first, the key is gone. Guards: `retain` asks again
-/// about the value that has replaced the one that it was to remove.
-#[test]
-fn clear_beside_a_replacement() {
-    model("clear_beside_a_replacement", || {
-        let rig = with(live(10));
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            if let Entry::Occupied(entry) = other.map.entry(1) {
-                drop(entry.insert(20));
-            }
-        });
-        rig.map.clear();
-        a.join().unwrap();
-        assert_eq!(rig.get(), None);
+// `clear` beside a replacement: whichever comes first, the key is gone. Guards: `retain` asks again
+// about the value that has replaced the one that it was to remove.
+model!(clear_beside_a_replacement, || {
+    let rig = with(live(10));
+    let a = aside(&rig, |rig| {
+        if let Entry::Occupied(entry) = rig.entry(1) {
+            drop(entry.insert(20));
+        }
     });
-}
+    rig.clear();
+    a.join().unwrap();
+    assert_eq!(rig.get(), None);
+});
 
-/// A walk looks for the slots of two keys that share their hash, while their values are replaced. It
-/// meets each once. Both are replaced between the walk's looks at the two words, so that the walk
-/// begins again. Guards: of two slots of one key that it has seen the walk takes the later one.
-#[test]
-fn a_walk_meets_keys_of_one_hash() {
-    model("a_walk_meets_keys_of_one_hash", || {
-        let map = ExpiringMap::builder().shards(1).seed(7).hasher(OneHash);
-        let map = Arc::new(map.clock(ManualClock::new()).build_manual().unwrap());
-        at_once(|| (1..3).for_each(|key| drop(map.insert(key, 10 * key).unwrap())));
-        let other = map.clone();
-        let a = thread::spawn(move || {
-            (1..3).for_each(|key| drop(other.insert(key, 11 * key).unwrap()));
-        });
-        stop_at(|step| step == "met");
-        let mut met: Vec<u64> = map.iter().map(|entry| *entry.key()).collect();
-        stop_at(|_| false);
-        a.join().unwrap();
-        met.sort_unstable();
-        assert_eq!(met, [1, 2]);
-    });
-}
+// A walk looks for the slots of two keys that share their hash, while their values are replaced. It
+// meets each once. Both are replaced between the walk's looks at the two words, so that the walk
+// begins again. Guards: of two slots of one key that it has seen the walk takes the later one.
+model!(a_walk_meets_keys_of_one_hash, || {
+    let map = ExpiringMap::builder().shards(1).seed(7).hasher(OneHash);
+    let map = Arc::new(map.clock(ManualClock::new()).build_manual().unwrap());
+    at_once(|| (1..3).for_each(|key| drop(map.insert(key, 10 * key).unwrap())));
+    let a = aside(&map, |map| (1..3).for_each(|key| drop(map.insert(key, 11 * key).unwrap())));
+    stop_at(|step| step == "met");
+    let mut met: Vec<u64> = map.iter().map(|entry| *entry.key()).collect();
+    stop_at(|_| false);
+    a.join().unwrap();
+    met.sort_unstable();
+    assert_eq!(met, [1, 2]);
+});
 
 /// Gives all keys one hash.
 struct OneHash;
@@ -306,38 +266,29 @@ impl std::hash::Hasher for Zero {
     fn write(&mut self, _: &[u8]) {}
 }
 
-/// A reader swings the index to a new value, and is late: that one has been replaced already. Guards: a swing looks at where the word
-/// leads to, and is given up where its target is no longer live.
-#[test]
-fn a_late_swing_changes_nothing() {
-    deep("a_late_swing_changes_nothing", 3, || {
-        let rig = with(live(10));
-        let other = rig.clone();
-        let a = thread::spawn(move || other.get());
-        rig.map.insert_with(1, 20, live(10)).map(drop).unwrap();
-        rig.map.insert_with(1, 30, live(3)).map(drop).unwrap();
-        assert!(a.join().unwrap().is_some());
-        assert_eq!(rig.map.remaining(&1), Some(TICK * 3));
-        assert_eq!(rig.get(), Some(30));
-    });
-}
+// A reader swings the index to a new value, and is late: that one has been replaced already. Guards: a swing looks at where the word
+// leads to, and is given up where its target is no longer live.
+model!(a_late_swing_changes_nothing, deep(3), || {
+    let rig = with(live(10));
+    let a = aside(&rig, |rig| rig.get());
+    rig.insert_with(1, 20, live(10)).map(drop).unwrap();
+    rig.insert_with(1, 30, live(3)).map(drop).unwrap();
+    assert!(a.join().unwrap().is_some());
+    assert_eq!(rig.remaining(&1), Some(TICK * 3));
+    assert_eq!(rig.get(), Some(30));
+});
 
-/// A walk comes by while an entry is being inserted, and another of the same key has been faster: none is met that never was,
-/// and none whose memory has gone. Guards: a walk takes slots from published words only.
-#[test]
-fn a_walk_meets_no_stillborn() {
-    bounded("a_walk_meets_no_stillborn", 1, || {
-        let rig = empty();
-        let other = rig.clone();
-        let a = thread::spawn(move || *other.map.entry(1).or_insert(20).unwrap());
-        let third = rig.clone();
-        let b = thread::spawn(move || *third.map.entry(1).or_insert(30).unwrap());
-        let met: Vec<u64> = rig.map.iter().map(|entry| *entry).collect();
-        let there = a.join().unwrap();
-        assert_eq!(b.join().unwrap(), there);
-        assert!(met.iter().all(|value| *value == there), "{met:?}, {there}");
-    });
-}
+// A walk comes by while an entry is being inserted, and another of the same key has been faster: none is met that never was,
+// and none whose memory has gone. Guards: a walk takes slots from published words only.
+model!(a_walk_meets_no_stillborn, bounded(1), || {
+    let rig = empty();
+    let a = aside(&rig, |rig| *rig.entry(1).or_insert(20).unwrap());
+    let b = aside(&rig, |rig| *rig.entry(1).or_insert(30).unwrap());
+    let met: Vec<u64> = rig.iter().map(|entry| *entry).collect();
+    let there = a.join().unwrap();
+    assert_eq!(b.join().unwrap(), there);
+    assert!(met.iter().all(|value| *value == there), "{met:?}, {there}");
+});
 
 /// The next key makes the index grow while it has one table to empty already. With two of them, an
 /// inserting thread helps.
@@ -349,16 +300,16 @@ const BEFORE_HELP: u64 = 4;
 fn expiry_beside_a_helper() {
     let grown = || {
         let rig = empty();
-        rig.map.insert_with(1, 10, live(5)).unwrap();
+        rig.insert_with(1, 10, live(5)).unwrap();
         for key in 2..=BEFORE_HELP {
-            rig.map.insert_with(key, key, live(20)).unwrap();
+            rig.insert_with(key, key, live(20)).unwrap();
         }
         rig
     };
-    let tables = |rig: &MapRig| rig.map.metrics().total.tables;
+    let tables = |rig: &MapRig| rig.metrics().total.tables;
     let insert = |rig: &MapRig| {
         let next = BEFORE_HELP + 1;
-        rig.map.insert_with(next, next, live(20)).map(drop).unwrap();
+        rig.insert_with(next, next, live(20)).map(drop).unwrap();
     };
     bounded("expiry_beside_a_helper, the helper alone", 1, move || {
         loom::stop_exploring();
@@ -371,11 +322,10 @@ fn expiry_beside_a_helper() {
         loom::stop_exploring();
         let rig = grown();
         loom::explore();
-        let other = rig.clone();
-        let a = thread::spawn(move || insert(&other));
+        let a = aside(&rig, move |rig| insert(rig));
         // The driver is not the first one to come: it would leave nothing to migrate.
         thread::yield_now();
-        rig.clock.advance(TICK * 5);
+        rig.advance(5);
         rig.drive();
         assert_eq!(rig.told(), [(10, Cause::Expired)]);
         // What follows is another model's subject.
@@ -384,28 +334,22 @@ fn expiry_beside_a_helper() {
     });
 }
 
-/// A slot is handed over while a driver takes the deferred-free lists: this driver frees it, or a
-/// later one does. Guards: the driver that says that none is wanted finds what was pushed before, or
-/// the push asks for a driver after that.
-#[test]
-fn a_slot_handed_over_beside_a_driver() {
-    large("a_slot_handed_over_beside_a_driver", || {
-        let rig = at_once(|| {
-            let rig = with(live(100));
-            rig.map.insert_with(2, 20, live(100)).unwrap();
-            drop(rig.map.remove(&2));
-            rig.clock.advance(TICK * 2);
-            rig
-        });
-        let other = rig.clone();
-        let a = thread::spawn(move || drop(other.map.remove(&1)));
-        rig.drive();
-        a.join().unwrap();
-        loom::stop_exploring();
-        for _ in 0..8 {
-            rig.clock.advance(TICK);
-            rig.drive();
-        }
-        assert_eq!(rig.map.metrics().unreclaimed, 0, "no driver knows of it");
+// A slot is handed over while a driver takes the deferred-free lists: this driver frees it, or a
+// later one does. Guards: the driver that says that none is wanted finds what was pushed before, or
+// the push asks for a driver after that.
+model!(a_slot_handed_over_beside_a_driver, large, || {
+    let rig = at_once(|| {
+        let rig = with(live(100));
+        rig.insert_with(2, 20, live(100)).unwrap();
+        drop(rig.remove(&2));
+        rig.advance(2);
+        rig
     });
-}
+    beside(&rig, |rig| drop(rig.remove(&1)), |rig| rig.drive());
+    loom::stop_exploring();
+    for _ in 0..8 {
+        rig.advance(1);
+        rig.drive();
+    }
+    assert_eq!(rig.metrics().unreclaimed, 0, "no driver knows of it");
+});

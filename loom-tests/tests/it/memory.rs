@@ -4,7 +4,7 @@ use expiry::model::{Index, Store, BUCKET, CHUNK};
 use expiry::{Ack, AckError, Reason, Root, Timeout};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, Ordering};
-use loom_tests::{bounded, large, model, thread, Rig, TICK};
+use loom_tests::{after, aside, beside, bounded, large, model, thread, Rig};
 use std::sync::Arc;
 
 /// A store whose slot 0 has had `tenants` tenants, and the other none.
@@ -20,204 +20,160 @@ fn used(tenants: u32) -> Arc<Store> {
     store
 }
 
-/// A chunk's memory goes back while a thread owns a bucket, claims a slot in it, fills it, frees it and does all that
-/// again: incarnations never repeat, and what the tenant wrote stays. Guards: all buckets are owned before any slot is
-/// zeroed, and given back after; the base is raised before that, and read after a bucket is owned.
-#[test]
-fn release_against_claim() {
-    model("release_against_claim", || {
-        let store = used(3);
-        let other = store.clone();
-        let a = thread::spawn(move || {
-            let mut had = Vec::new();
-            for key in [100, 200] {
-                let Some((free, base)) = other.own(0) else {
-                    continue;
-                };
-                assert_eq!(free & 1, 1, "nobody is in it");
-                let incarnation = other.claim(0, base);
-                other.publish(0, incarnation, key);
-                assert_eq!(other.tenant(0), (key, key), "a tenant's fields were zeroed");
-                // A tenancy may outlive the ownership.
-                other.leave(0);
-                assert_eq!(other.tenant(0), (key, key), "a tenant's fields were zeroed");
-                other.free(0, incarnation);
-                had.push(incarnation);
-            }
-            had
-        });
-        store.release(0);
-        let had = a.join().unwrap();
-        let mut last = 3;
-        for incarnation in had {
-            assert!(incarnation > last, "incarnation {incarnation} after {last}");
-            last = incarnation;
+// A chunk's memory goes back while a thread owns a bucket, claims a slot in it, fills it, frees it and does all that
+// again: incarnations never repeat, and what the tenant wrote stays. Guards: all buckets are owned before any slot is
+// zeroed, and given back after; the base is raised before that, and read after a bucket is owned.
+model!(release_against_claim, || {
+    let store = used(3);
+    let had = aside(&store, |store| {
+        let mut had = Vec::new();
+        for key in [100, 200] {
+            let Some((free, base)) = store.own(0) else {
+                continue;
+            };
+            assert_eq!(free & 1, 1, "nobody is in it");
+            let incarnation = store.claim(0, base);
+            store.publish(0, incarnation, key);
+            assert_eq!(store.tenant(0), (key, key), "a tenant's fields were zeroed");
+            // A tenancy may outlive the ownership.
+            store.leave(0);
+            assert_eq!(store.tenant(0), (key, key), "a tenant's fields were zeroed");
+            store.free(0, incarnation);
+            had.push(incarnation);
         }
-        let (free, base) = store.own(0).expect("no bucket is lost");
-        assert_eq!(free, (1 << BUCKET) - 1, "no slot is lost");
-        let incarnation = store.claim(0, base);
+        had
+    });
+    store.release(0);
+    let had = had.join().unwrap();
+    let mut last = 3;
+    for incarnation in had {
         assert!(incarnation > last, "incarnation {incarnation} after {last}");
-    });
-}
+        last = incarnation;
+    }
+    let (free, base) = store.own(0).expect("no bucket is lost");
+    assert_eq!(free, (1 << BUCKET) - 1, "no slot is lost");
+    let incarnation = store.claim(0, base);
+    assert!(incarnation > last, "incarnation {incarnation} after {last}");
+});
 
-/// Two threads want one bucket. Guards: the flag is taken by a swap.
-#[test]
-fn one_owner() {
-    model("one_owner", || {
-        let store = used(1);
-        let other = store.clone();
-        let a = thread::spawn(move || other.own(0));
-        let b = store.own(0);
-        let a = a.join().unwrap();
-        assert!(a.is_some() ^ b.is_some(), "{a:?} {b:?}");
-    });
-}
+// Two threads want one bucket. Guards: the flag is taken by a swap.
+model!(one_owner, || {
+    let store = used(1);
+    let (a, b) = beside(&store, |store| store.own(0), |store| store.own(0));
+    assert!(a.is_some() ^ b.is_some(), "{a:?} {b:?}");
+});
 
-/// A bucket changes hands, and one of its slots is ended by a third thread: who owns it next sees all that its
-/// predecessor claimed, and takes a slot for free only when whoever ended it has done with it. Guards: the flag is cleared
-/// with Release and taken with Acquire, a slot is freed with Release and seen free with Acquire.
-#[test]
-fn a_bucket_changes_hands() {
-    model("a_bucket_changes_hands", || {
-        let store = used(1);
-        let (_, base) = store.own(0).expect("nobody else");
-        store.publish(0, store.claim(0, base), 100);
-        let (next, ender) = (store.clone(), store.clone());
-        let ends = thread::spawn(move || {
-            assert_eq!(ender.tenant(0), (100, 100), "somebody moved in too early");
-            ender.free(0, 2);
-        });
-        let takes = thread::spawn(move || {
-            if let Some((free, base)) = next.own(0) {
-                assert_eq!(free & 2, 0, "the second slot is taken");
-                if free & 1 != 0 {
-                    let incarnation = next.claim(0, base);
-                    assert_eq!(incarnation, 3);
-                    next.publish(0, incarnation, 200);
-                }
+// A bucket changes hands, and one of its slots is ended by a third thread: who owns it next sees all that its
+// predecessor claimed, and takes a slot for free only when whoever ended it has done with it. Guards: the flag is cleared
+// with Release and taken with Acquire, a slot is freed with Release and seen free with Acquire.
+model!(a_bucket_changes_hands, || {
+    let store = used(1);
+    let (_, base) = store.own(0).expect("nobody else");
+    store.publish(0, store.claim(0, base), 100);
+    let ends = aside(&store, |store| {
+        assert_eq!(store.tenant(0), (100, 100), "somebody moved in too early");
+        store.free(0, 2);
+    });
+    let takes = aside(&store, |store| {
+        if let Some((free, base)) = store.own(0) {
+            assert_eq!(free & 2, 0, "the second slot is taken");
+            if free & 1 != 0 {
+                let incarnation = store.claim(0, base);
+                assert_eq!(incarnation, 3);
+                store.publish(0, incarnation, 200);
             }
-        });
-        store.publish(1, store.claim(1, base), 101);
-        store.leave(0);
-        ends.join().unwrap();
-        takes.join().unwrap();
-        assert_eq!(store.tenant(1), (101, 101));
+        }
     });
+    store.publish(1, store.claim(1, base), 101);
+    store.leave(0);
+    ends.join().unwrap();
+    takes.join().unwrap();
+    assert_eq!(store.tenant(1), (101, 101));
+});
+
+/// Acks a root's only edge.
+fn complete(rig: &Rig, root: Root) {
+    assert_eq!(rig.ack(root, 3), Ok(Ack::Completed));
 }
 
-/// The ring is shortened while a thread sits in a chunk that leaves it, and moves on: the chunk's memory goes back all the
-/// same. Guards: who leaves a chunk looks at the ring by a read-modify-write after it has left its bucket, and the driver
-/// at the bucket after it has shortened the ring; a chunk that is owned is set aside and looked at again.
-#[test]
-fn a_chunk_that_is_left_goes_back() {
-    model("a_chunk_that_is_left_goes_back", || {
-        let rig = Rig::new();
-        // This thread's roots fill several chunks, and end: it sits in the last one.
-        let roots: Vec<_> =
-            (0..6 * CHUNK).map(|owner| rig.tracker.issue(3, owner.into()).unwrap()).collect();
-        for root in roots {
-            assert_eq!(rig.tracker.ack(root, 3), Ok(Ack::Completed));
-        }
-        let driver = rig.clone();
-        let polls = thread::spawn(move || {
-            driver.tracker.poll(usize::MAX);
-        });
-        // It moves on.
-        let root = rig.tracker.issue(3, 99).unwrap();
-        polls.join().unwrap();
-        assert_eq!(rig.tracker.ack(root, 3), Ok(Ack::Completed));
-        // The clock stands still: what is looked after is only what somebody has asked for.
-        while rig.tracker.poll(usize::MAX).more {}
-        only_the_ring_and(&rig, &[chunk_of(root)]);
-    });
-}
+// The ring is shortened while a thread sits in a chunk that leaves it, and moves on: the chunk's memory goes back all the
+// same. Guards: who leaves a chunk looks at the ring by a read-modify-write after it has left its bucket, and the driver
+// at the bucket after it has shortened the ring; a chunk that is owned is set aside and looked at again.
+model!(a_chunk_that_is_left_goes_back, || {
+    let rig = Rig::new();
+    // This thread's roots fill several chunks, and end: it sits in the last one.
+    let roots: Vec<_> = (0..6 * CHUNK).map(|owner| rig.issue(3, owner.into()).unwrap()).collect();
+    roots.into_iter().for_each(|root| complete(&rig, root));
+    let polls = aside(&rig, |rig| rig.poll(usize::MAX));
+    // It moves on.
+    let root = rig.issue(3, 99).unwrap();
+    polls.join().unwrap();
+    assert_eq!(rig.ack(root, 3), Ok(Ack::Completed));
+    // The clock stands still: what is looked after is only what somebody has asked for.
+    while rig.poll(usize::MAX).more {}
+    only_the_ring_and(&rig, &[chunk_of(root)]);
+});
 
-/// As before, where the thread has two buckets, for entries that fall due at different times, in two
-/// chunks. Guards: the thread gives back what it owns outside its last two chunks, and tells the
-/// driver of each.
-#[test]
-fn chunks_that_a_thread_with_two_buckets_leaves_go_back() {
-    let name = "chunks_that_a_thread_with_two_buckets_leaves_go_back";
-    model(name, || {
-        let rig = Rig::new();
-        let issue = |far: bool| {
-            let timeout = Timeout::After(TICK * if far { 15 } else { 10 });
-            rig.tracker.issue_with(3, 9, timeout).unwrap()
-        };
-        let ack = |root| assert_eq!(rig.tracker.ack(root, 3), Ok(Ack::Completed));
-        let mut roots: Vec<_> = (0..5 * CHUNK).map(|_| issue(false)).collect();
-        // Others fall due at another time, and get buckets of their own. The last of these lies in
-        // the chunk that the thread has walked through last.
-        roots.extend([true, false, true, true].map(issue));
-        let [.., near, _, far] = roots[..] else {
-            unreachable!("there are several");
-        };
-        assert_ne!(chunk_of(near), chunk_of(far));
-        roots.into_iter().for_each(ack);
-        let driver = rig.clone();
-        let polls = thread::spawn(move || {
-            driver.tracker.poll(usize::MAX);
-        });
-        // It moves on, twice.
-        let mut seen = Vec::new();
-        for _ in 0..3 * CHUNK {
-            let root = issue(false);
-            seen.push(chunk_of(root));
-            ack(root);
-        }
-        polls.join().unwrap();
-        while rig.tracker.poll(usize::MAX).more {}
-        seen.dedup();
-        only_the_ring_and(&rig, &seen[seen.len() - 2..]);
-    });
-}
-
-/// As before, where the thread goes to a chunk that is leaving the ring, and whose memory goes back, just then; and on from there.
-#[test]
-fn a_chunk_taken_as_it_leaves_the_ring_goes_back() {
-    model("a_chunk_taken_as_it_leaves_the_ring_goes_back", || {
-        let rig = Rig::new();
-        let issue = || rig.tracker.issue(3, 9).unwrap();
-        let ack = |root| assert_eq!(rig.tracker.ack(root, 3), Ok(Ack::Completed));
-        let roots: Vec<_> = (0..6 * CHUNK).map(|_| issue()).collect();
-        roots.into_iter().for_each(ack);
-        // Round the ring, as far as its fifth chunk.
-        (0..4 * CHUNK).for_each(|_| ack(issue()));
-        let driver = rig.clone();
-        let polls = thread::spawn(move || {
-            driver.tracker.poll(usize::MAX);
-        });
-        ack(issue());
-        polls.join().unwrap();
-        let mut root = issue();
-        for _ in 0..CHUNK {
-            ack(root);
-            root = issue();
-        }
+// As before, where the thread has two buckets, for entries that fall due at different times, in two
+// chunks. Guards: the thread gives back what it owns outside its last two chunks, and tells the
+// driver of each.
+model!(chunks_that_a_thread_with_two_buckets_leaves_go_back, || {
+    let rig = Rig::new();
+    let issue = |far| rig.issue_with(3, 9, after(if far { 15 } else { 10 })).unwrap();
+    let ack = |root| complete(&rig, root);
+    let mut roots: Vec<_> = (0..5 * CHUNK).map(|_| issue(false)).collect();
+    // Others fall due at another time, and get buckets of their own. The last of these lies in
+    // the chunk that the thread has walked through last.
+    roots.extend([true, false, true, true].map(issue));
+    let [.., near, _, far] = roots[..] else {
+        unreachable!("there are several");
+    };
+    assert_ne!(chunk_of(near), chunk_of(far));
+    roots.into_iter().for_each(ack);
+    let polls = aside(&rig, |rig| rig.poll(usize::MAX));
+    // It moves on, twice.
+    let mut seen = Vec::new();
+    for _ in 0..3 * CHUNK {
+        let root = issue(false);
+        seen.push(chunk_of(root));
         ack(root);
-        while rig.tracker.poll(usize::MAX).more {}
-        only_the_ring_and(&rig, &[chunk_of(root)]);
-    });
-}
+    }
+    polls.join().unwrap();
+    while rig.poll(usize::MAX).more {}
+    seen.dedup();
+    only_the_ring_and(&rig, &seen[seen.len() - 2..]);
+});
 
-/// A chunk is added while the driver looks after memory: what is held is what is on the ring. Guards: a ring that has grown since
-/// the driver looked first.
-#[test]
-fn a_chunk_added_beside_the_driver_is_counted() {
-    model("a_chunk_added_beside_the_driver_is_counted", || {
-        let rig = Rig::new();
-        for _ in 0..CHUNK {
-            rig.tracker.issue(3, 9).unwrap();
-        }
-        let driver = rig.clone();
-        let polls = thread::spawn(move || {
-            driver.tracker.poll(usize::MAX);
-        });
-        rig.tracker.issue(3, 9).unwrap();
-        polls.join().unwrap();
-        assert_eq!(rig.tracker.metrics().total.slots, u64::from(2 * CHUNK));
-    });
-}
+// As before, where the thread goes to a chunk that is leaving the ring, and whose memory goes back, just then; and on from there.
+model!(a_chunk_taken_as_it_leaves_the_ring_goes_back, || {
+    let rig = Rig::new();
+    let issue = || rig.issue(3, 9).unwrap();
+    let ack = |root| complete(&rig, root);
+    let roots: Vec<_> = (0..6 * CHUNK).map(|_| issue()).collect();
+    roots.into_iter().for_each(ack);
+    // Round the ring, as far as its fifth chunk.
+    (0..4 * CHUNK).for_each(|_| ack(issue()));
+    beside(&rig, |rig| rig.poll(usize::MAX), |_| ack(issue()));
+    let mut root = issue();
+    for _ in 0..CHUNK {
+        ack(root);
+        root = issue();
+    }
+    ack(root);
+    while rig.poll(usize::MAX).more {}
+    only_the_ring_and(&rig, &[chunk_of(root)]);
+});
+
+// A chunk is added while the driver looks after memory: what is held is what is on the ring. Guards: a ring that has grown since
+// the driver looked first.
+model!(a_chunk_added_beside_the_driver_is_counted, || {
+    let rig = Rig::new();
+    for _ in 0..CHUNK {
+        rig.issue(3, 9).unwrap();
+    }
+    beside(&rig, |rig| rig.poll(usize::MAX), |rig| rig.issue(3, 9).unwrap());
+    assert_eq!(rig.metrics().total.slots, u64::from(2 * CHUNK));
+});
 
 /// The chunk that a root lies in.
 #[allow(clippy::cast_possible_truncation)] // an id's low half is its place
@@ -227,145 +183,112 @@ fn chunk_of(root: Root) -> u32 {
 
 /// No chunk has its memory but those on the ring and those that this thread sits in.
 fn only_the_ring_and(rig: &Rig, sits: &[u32]) {
-    let (ring, used) = rig.tracker.chunks();
+    let (ring, used) = rig.chunks();
     for chunk in used {
         assert!(
             chunk < ring || sits.contains(&chunk),
             "chunk {chunk} stays; the ring has {ring}, it sits in {sits:?}"
         );
     }
-    let chunks = rig.tracker.metrics().total.slots / u64::from(CHUNK);
+    let chunks = rig.metrics().total.slots / u64::from(CHUNK);
     let most = u64::from(ring.max(1)) + sits.len() as u64;
     assert!(chunks <= most, "{chunks} are counted");
 }
 
-/// A chunk that was set aside because a thread sat in it is left, but what the thread has put there lives on, and then
-/// ends: the chunk's memory goes back, if only after a while, though nothing else is to do. Guards: the driver says when it
-/// will look again.
-#[test]
-fn a_chunk_set_aside_and_then_in_use_goes_back() {
-    model("a_chunk_set_aside_and_then_in_use_goes_back", || {
-        let rig = Rig::new();
-        let issue = || rig.tracker.issue_with(3, 9, Timeout::Never).unwrap();
-        let mut roots: Vec<_> = (0..6 * CHUNK).map(|_| issue()).collect();
-        let stays = roots.pop().unwrap();
-        for root in roots {
-            assert_eq!(rig.tracker.ack(root, 3), Ok(Ack::Completed));
-        }
-        let other = rig.clone();
-        let polls = thread::spawn(move || other.tracker.poll(usize::MAX).more);
-        // It moves on; the other thread may have found it sitting there.
-        let root = issue();
-        polls.join().unwrap();
-        while rig.tracker.poll(usize::MAX).more {}
-        assert_eq!(rig.tracker.ack(root, 3), Ok(Ack::Completed));
-        assert_eq!(rig.tracker.ack(stays, 3), Ok(Ack::Completed));
-        // A reaper sleeps until it is time, and comes again.
-        while let Some(next) = rig.tracker.poll(usize::MAX).next {
-            rig.clock.advance(next);
-        }
-        only_the_ring_and(&rig, &[chunk_of(root)]);
-    });
-}
+// A chunk that was set aside because a thread sat in it is left, but what the thread has put there lives on, and then
+// ends: the chunk's memory goes back, if only after a while, though nothing else is to do. Guards: the driver says when it
+// will look again.
+model!(a_chunk_set_aside_and_then_in_use_goes_back, || {
+    let rig = Rig::new();
+    let issue = || rig.issue_with(3, 9, Timeout::Never).unwrap();
+    let mut roots: Vec<_> = (0..6 * CHUNK).map(|_| issue()).collect();
+    let stays = roots.pop().unwrap();
+    roots.into_iter().for_each(|root| complete(&rig, root));
+    let polls = aside(&rig, |rig| rig.poll(usize::MAX).more);
+    // It moves on; the other thread may have found it sitting there.
+    let root = issue();
+    polls.join().unwrap();
+    while rig.poll(usize::MAX).more {}
+    complete(&rig, root);
+    complete(&rig, stays);
+    // A reaper sleeps until it is time, and comes again.
+    while let Some(next) = rig.poll(usize::MAX).next {
+        rig.clock.advance(next);
+    }
+    only_the_ring_and(&rig, &[chunk_of(root)]);
+});
 
-/// Chunks whose memory goes back had deadlines that nobody waits for any more; they are used again while that happens, with
-/// later deadlines. Guards: what the driver knew of them goes with their memory.
-#[test]
-fn a_chunk_that_went_back_is_used_again() {
-    model("a_chunk_that_went_back_is_used_again", || {
-        let rig = Rig::new();
-        let issue = |ticks| {
-            let timeout = Timeout::After(TICK * ticks);
-            rig.tracker.issue_with(3, 9, timeout).unwrap()
-        };
-        let roots: Vec<_> = (0..4 * CHUNK).map(|_| issue(5)).collect();
-        rig.tracker.poll(usize::MAX);
-        for root in roots {
-            assert_eq!(rig.tracker.ack(root, 3), Ok(Ack::Completed));
-        }
-        let other = rig.clone();
-        let polls = thread::spawn(move || {
-            other.tracker.poll(usize::MAX);
-        });
-        let mut again = vec![issue(10)];
-        polls.join().unwrap();
-        again.extend((0..4 * CHUNK).map(|_| issue(10)));
-        rig.pass(10);
-        for root in again {
-            assert!(matches!(rig.outcomes(root)[..], [Reason::TimedOut { .. }]));
-        }
-    });
-}
+// Chunks whose memory goes back had deadlines that nobody waits for any more; they are used again while that happens, with
+// later deadlines. Guards: what the driver knew of them goes with their memory.
+model!(a_chunk_that_went_back_is_used_again, || {
+    let rig = Rig::new();
+    let issue = |ticks| rig.issue_with(3, 9, after(ticks)).unwrap();
+    let roots: Vec<_> = (0..4 * CHUNK).map(|_| issue(5)).collect();
+    rig.poll(usize::MAX);
+    roots.into_iter().for_each(|root| complete(&rig, root));
+    let (_, mut again) = beside(&rig, |rig| rig.poll(usize::MAX), |_| vec![issue(10)]);
+    again.extend((0..4 * CHUNK).map(|_| issue(10)));
+    rig.pass(10);
+    for root in again {
+        assert!(matches!(rig.outcomes(root)[..], [Reason::TimedOut { .. }]));
+    }
+});
 
-/// The capacity is exact: the last place is given to one of two threads, and comes back.
-#[test]
-fn capacity_is_exact() {
-    model("capacity_is_exact", || {
-        let rig = Rig::with(|builder| builder.capacity(1));
-        let other = rig.clone();
-        let a = thread::spawn(move || other.tracker.issue(3, 10));
-        let b = rig.tracker.issue(3, 11);
-        let root = match (a.join().unwrap(), b) {
-            (Ok(root), Err(AckError::Full)) | (Err(AckError::Full), Ok(root)) => root,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(rig.tracker.ack(root, 3), Ok(Ack::Completed));
-        assert!(rig.tracker.issue(3, 12).is_ok());
-    });
-}
+// The capacity is exact: the last place is given to one of two threads, and comes back.
+model!(capacity_is_exact, || {
+    let rig = Rig::with(|builder| builder.capacity(1));
+    let (a, b) = beside(&rig, |rig| rig.issue(3, 10), |rig| rig.issue(3, 11));
+    let root = match (a, b) {
+        (Ok(root), Err(AckError::Full)) | (Err(AckError::Full), Ok(root)) => root,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(rig.ack(root, 3), Ok(Ack::Completed));
+    assert!(rig.issue(3, 12).is_ok());
+});
 
-/// Two threads add the first chunk, and a third one's root is where it says it is. Guards: the segment is published
-/// once, chunks are given out once.
-#[test]
-fn the_first_chunk_is_added_once() {
-    large("the_first_chunk_is_added_once", || {
-        let rig = Rig::new();
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            let root = other.tracker.issue(3, 10).unwrap();
-            assert_eq!(other.tracker.ack(root, 3), Ok(Ack::Completed));
-        });
-        let root = rig.tracker.issue(3, 11).unwrap();
-        assert_eq!(rig.tracker.ack(root, 3), Ok(Ack::Completed));
-        a.join().unwrap();
-        assert_eq!(rig.told().len(), 2);
-        assert!(rig.tracker.is_empty());
+// Two threads add the first chunk, and a third one's root is where it says it is. Guards: the segment is published
+// once, chunks are given out once.
+model!(the_first_chunk_is_added_once, large, || {
+    let rig = Rig::new();
+    let a = aside(&rig, |rig| {
+        let root = rig.issue(3, 10).unwrap();
+        assert_eq!(rig.ack(root, 3), Ok(Ack::Completed));
     });
-}
+    let root = rig.issue(3, 11).unwrap();
+    assert_eq!(rig.ack(root, 3), Ok(Ack::Completed));
+    a.join().unwrap();
+    assert_eq!(rig.told().len(), 2);
+    assert!(rig.is_empty());
+});
 
-/// A grace period is ended by another thread than the one that waits for it. What waited is touched
-/// after the readers. Guards: the flag of the wait, which hands on what the thread that ended the
-/// period knows.
-#[test]
-fn a_grace_period_that_another_thread_ends() {
-    bounded("a_grace_period_that_another_thread_ends", 2, || {
-        let index = Arc::new(Index::new());
-        let shared =
-            Arc::new(Shared { is_there: AtomicBool::new(true), value: UnsafeCell::new(7) });
-        let (theirs, pins) = (shared.clone(), index.clone());
-        let reader = thread::spawn(move || {
-            let _pin = pins.pin();
-            if theirs.is_there.load(Ordering::Acquire) {
-                // SAFETY: the writer waits until this thread is no longer pinned.
-                theirs.value.with(|value| assert_eq!(unsafe { *value }, 7));
-            }
-        });
-        let pins = index.clone();
-        let ender = thread::spawn(move || (0..2).for_each(|_| pins.advance()));
-        shared.is_there.store(false, Ordering::Release);
-        let mut waits = index.retire_before_the_last();
-        for _ in 0..4 {
-            if index.is_over_by_now(&mut waits) {
-                // SAFETY: no reader is pinned that has found it.
-                shared.value.with_mut(|value| unsafe { *value = 8 });
-                break;
-            }
-            thread::yield_now();
+// A grace period is ended by another thread than the one that waits for it. What waited is touched
+// after the readers. Guards: the flag of the wait, which hands on what the thread that ended the
+// period knows.
+model!(a_grace_period_that_another_thread_ends, bounded(2), || {
+    let index = Arc::new(Index::new());
+    let shared = Arc::new(Shared { is_there: AtomicBool::new(true), value: UnsafeCell::new(7) });
+    let (theirs, pins) = (shared.clone(), index.clone());
+    let reader = thread::spawn(move || {
+        let _pin = pins.pin();
+        if theirs.is_there.load(Ordering::Acquire) {
+            // SAFETY: the writer waits until this thread is no longer pinned.
+            theirs.value.with(|value| assert_eq!(unsafe { *value }, 7));
         }
-        reader.join().unwrap();
-        ender.join().unwrap();
     });
-}
+    let ender = aside(&index, |index| (0..2).for_each(|_| index.advance()));
+    shared.is_there.store(false, Ordering::Release);
+    let mut waits = index.retire_before_the_last();
+    for _ in 0..4 {
+        if index.is_over_by_now(&mut waits) {
+            // SAFETY: no reader is pinned that has found it.
+            shared.value.with_mut(|value| unsafe { *value = 8 });
+            break;
+        }
+        thread::yield_now();
+    }
+    reader.join().unwrap();
+    ender.join().unwrap();
+});
 
 /// A value that readers find as long as it is there.
 struct Shared {

@@ -1,7 +1,7 @@
 //! Polling by many, what is slept by, and stalls: Q10, Q12, W4 for shards that somebody is at, C8.
 
-use expiry::{Expired, ExpiryQueue, ExpiryQueueBuilder, ManualClock, Timeout};
-use loom_tests::{bounded, large, model, preemptions, thread, Awake, TICK};
+use expiry::{Expired, ExpiryQueue, ExpiryQueueBuilder, ManualClock};
+use loom_tests::{after, aside, beside, bounded, large, model, preemptions, thread, Awake, TICK};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,208 +29,168 @@ fn keys(expired: &[Expired<u64>]) -> Vec<u64> {
     keys
 }
 
-/// Q10: two pollers of two shards, and a key that comes due meanwhile. What was due before they began, one of them brings;
-/// nothing comes twice, nothing stays. Guards: each shard's flag; what is news while somebody is at a shard is looked at again.
-#[test]
-fn q10_two_pollers_of_two_shards() {
-    bounded("q10_two_pollers_of_two_shards", preemptions() - 2, || {
-        // Two slots to a chunk: the third key is in the other shard.
-        let (queue, clock) = queue(|builder| builder.shards(2), &[(1, 1), (2, 9), (3, 1)]);
-        clock.advance(TICK);
-        let other = queue.clone();
-        let a = thread::spawn(move || keys(&other.poll()));
-        queue.update(4, TICK).unwrap();
-        clock.advance(TICK);
-        let mut all = keys(&queue.poll());
-        all.extend(a.join().unwrap());
-        all.sort_unstable();
-        assert!(all == [1, 3] || all == [1, 3, 4], "{all:?}");
-        clock.advance(TICK * 9);
-        all.extend(keys(&queue.poll()));
-        all.sort_unstable();
-        assert_eq!(all, [1, 2, 3, 4]);
-        assert!(queue.is_empty(), "immortal");
-    });
-}
+// Q10: two pollers of two shards, and a key that comes due meanwhile. What was due before they began, one of them brings;
+// nothing comes twice, nothing stays. Guards: each shard's flag; what is news while somebody is at a shard is looked at again.
+model!(q10_two_pollers_of_two_shards, bounded(preemptions() - 2), || {
+    // Two slots to a chunk: the third key is in the other shard.
+    let (queue, clock) = queue(|builder| builder.shards(2), &[(1, 1), (2, 9), (3, 1)]);
+    clock.advance(TICK);
+    let a = aside(&queue, |queue| keys(&queue.poll()));
+    queue.update(4, TICK).unwrap();
+    clock.advance(TICK);
+    let mut all = keys(&queue.poll());
+    all.extend(a.join().unwrap());
+    all.sort_unstable();
+    assert!(all == [1, 3] || all == [1, 3, 4], "{all:?}");
+    clock.advance(TICK * 9);
+    all.extend(keys(&queue.poll()));
+    all.sort_unstable();
+    assert_eq!(all, [1, 2, 3, 4]);
+    assert!(queue.is_empty(), "immortal");
+});
 
-/// Q10 with a budget that is too small: what one poller leaves, the other one or the next one finds.
-#[test]
-fn q10_what_a_budget_leaves() {
-    model("q10_what_a_budget_leaves", || {
-        let (queue, clock) = queue(|builder| builder, &[(1, 1), (2, 1), (3, 1)]);
-        clock.advance(TICK);
-        let other = queue.clone();
-        let a = thread::spawn(move || {
-            let mut some = Vec::new();
-            other.poll_into(&mut some, 1);
-            keys(&some)
-        });
+// Q10 with a budget that is too small: what one poller leaves, the other one or the next one finds.
+model!(q10_what_a_budget_leaves, || {
+    let (queue, clock) = queue(|builder| builder, &[(1, 1), (2, 1), (3, 1)]);
+    clock.advance(TICK);
+    let a = aside(&queue, |queue| {
         let mut some = Vec::new();
         queue.poll_into(&mut some, 1);
-        let mut all = keys(&some);
-        all.extend(a.join().unwrap());
-        all.extend(keys(&queue.poll()));
-        all.sort_unstable();
-        assert_eq!(all, [1, 2, 3]);
-        assert_eq!(queue.wait_time(), None);
+        keys(&some)
     });
-}
+    let mut some = Vec::new();
+    queue.poll_into(&mut some, 1);
+    let mut all = keys(&some);
+    all.extend(a.join().unwrap());
+    all.extend(keys(&queue.poll()));
+    all.sort_unstable();
+    assert_eq!(all, [1, 2, 3]);
+    assert_eq!(queue.wait_time(), None);
+});
 
-/// W4: the reaper leaves a shard out that a poller is at, and goes to sleep; the poller has taken what is news out of the
-/// inbox, or has come too late for it. Guards: who leaves a shard looks at the announcement, then at what is wanted there.
-#[test]
-fn w04_a_shard_left_to_a_poller() {
-    bounded("w04_a_shard_left_to_a_poller", preemptions() - 1, || {
-        let rig = Awake::new();
-        let other = rig.clone();
-        let poll = thread::spawn(move || {
-            other.tracker.poll(100);
-        });
-        rig.tracker.issue_with(3, 10, Timeout::After(TICK * 2)).unwrap();
-        rig.pass(2);
-        assert_eq!(rig.wait_for(1)[0].owner, 10);
-        poll.join().unwrap();
+// W4: the reaper leaves a shard out that a poller is at, and goes to sleep; the poller has taken what is news out of the
+// inbox, or has come too late for it. Guards: who leaves a shard looks at the announcement, then at what is wanted there.
+model!(w04_a_shard_left_to_a_poller, bounded(preemptions() - 1), || {
+    let rig = Awake::new();
+    let poll = aside(&rig, |rig| rig.poll(100));
+    rig.issue_with(3, 10, after(2)).unwrap();
+    rig.pass(2);
+    assert_eq!(rig.wait_for(1)[0].owner, 10);
+    poll.join().unwrap();
+});
+
+// W4 where the poller's budget is too small for what is due: the reaper does the rest.
+model!(w04_what_a_poller_leaves, || {
+    let (rig, ()) = Awake::with(
+        |builder| builder,
+        |tracker| {
+            for owner in 1..=2 {
+                tracker.issue_with(3, owner, after(1)).unwrap();
+            }
+        },
+    );
+    let poll = aside(&rig, |rig| rig.poll(1));
+    rig.pass(1);
+    assert_eq!(rig.wait_for(2).len(), 2);
+    poll.join().unwrap();
+});
+
+// `wait_time` beside a touch that brings another key of the same bucket nearer still: that one is about to tell of
+// it, so there is nothing to tell of this one. Guards: who has touched makes sure of the shard's next expiration.
+model!(q12_wait_time_beside_an_update, || {
+    let (queue, _) = queue(|builder| builder, &[(1, 20), (2, 30)]);
+    let a = aside(&queue, |queue| {
+        assert!(queue.touch(&1, TICK * 2).unwrap());
+        assert!(queue.wait_time() <= Some(TICK * 2));
     });
-}
+    assert!(queue.touch(&2, TICK * 5).unwrap());
+    let wait = queue.wait_time().expect("there is something to wait for");
+    assert!(wait <= TICK * 5, "{wait:?}");
+    a.join().unwrap();
+    assert_eq!(queue.wait_time(), Some(TICK * 2));
+});
 
-/// W4 where the poller's budget is too small for what is due: the reaper does the rest.
-#[test]
-fn w04_what_a_poller_leaves() {
-    model("w04_what_a_poller_leaves", || {
-        let (rig, ()) = Awake::with(
-            |builder| builder,
-            |tracker| {
-                for owner in 1..=2 {
-                    tracker.issue_with(3, owner, Timeout::After(TICK)).unwrap();
-                }
-            },
-        );
-        let other = rig.clone();
-        let poll = thread::spawn(move || {
-            other.tracker.poll(1);
-        });
-        rig.pass(1);
-        assert_eq!(rig.wait_for(2).len(), 2);
-        poll.join().unwrap();
+// `wait_time` beside a poll that finds nothing in the inbox yet. Guards: the shard's next expiration is not raised over news,
+// and named after the push.
+model!(q12_wait_time_beside_a_poll, || {
+    let (queue, clock) = queue(|builder| builder, &[(1, 1), (2, 30)]);
+    clock.advance(TICK);
+    let a = aside(&queue, |queue| keys(&queue.poll()));
+    assert!(queue.touch(&2, TICK * 4).unwrap());
+    let wait = queue.wait_time().expect("there is something to wait for");
+    assert!(wait <= TICK * 4, "{wait:?}");
+    assert_eq!(a.join().unwrap(), [1]);
+    let wait = queue.wait_time().expect("there is something to wait for");
+    assert!(wait <= TICK * 4, "{wait:?}");
+    clock.advance(TICK * 4);
+    assert_eq!(queue.wait_time(), Some(Duration::ZERO));
+    assert_eq!(keys(&queue.poll()), [2]);
+});
+
+// `wait_time` after a poll, beside a touch that has brought another key of the same bucket nearer but has not told yet: the
+// poll finds the inbox empty. Guards: the shard's next expiration is not raised above what somebody has named and is yet to
+// come.
+model!(q12_wait_time_after_a_poll_beside_an_update, || {
+    let (queue, _) = queue(|builder| builder, &[(1, 20), (2, 30)]);
+    loom::stop_exploring();
+    assert!(queue.poll().is_empty(), "the bucket is out of the inbox");
+    loom::explore();
+    let a = aside(&queue, |queue| {
+        assert!(queue.touch(&1, TICK * 2).unwrap());
     });
-}
+    assert!(queue.touch(&2, TICK * 5).unwrap());
+    assert!(queue.poll().is_empty());
+    let wait = queue.wait_time().expect("there is something to wait for");
+    assert!(wait <= TICK * 5, "{wait:?}");
+    a.join().unwrap();
+    assert_eq!(queue.wait_time(), Some(TICK * 2));
+});
 
-/// `wait_time` beside a touch that brings another key of the same bucket nearer still: that one is about to tell of
-/// it, so there is nothing to tell of this one. Guards: who has touched makes sure of the shard's next expiration.
-#[test]
-fn q12_wait_time_beside_an_update() {
-    model("q12_wait_time_beside_an_update", || {
-        let (queue, _) = queue(|builder| builder, &[(1, 20), (2, 30)]);
-        let other = queue.clone();
-        let a = thread::spawn(move || {
-            assert!(other.touch(&1, TICK * 2).unwrap());
-            assert!(other.wait_time() <= Some(TICK * 2));
-        });
+// A touch beside another of the same bucket that has brought it nearer and has not told yet, while something nearer still is
+// known of the shard, so that there is nothing to add to that; then this passes, and then the other's time. Guards: who has not told is
+// looked for before the shard's next expiration is raised.
+model!(q12_wait_time_when_what_hid_it_has_passed, || {
+    // Two slots to a bucket: the third key is in another one.
+    let (queue, clock) = queue(|builder| builder, &[(1, 20), (2, 30), (3, 1)]);
+    loom::stop_exploring();
+    assert!(queue.poll().is_empty(), "the buckets are out of the inbox");
+    loom::explore();
+    let a = aside(&queue, |queue| {
+        assert!(queue.touch(&1, TICK * 3).unwrap());
+    });
+    assert!(queue.touch(&2, TICK * 5).unwrap());
+    clock.advance(TICK);
+    assert_eq!(keys(&queue.poll()), [3]);
+    let wait = queue.wait_time().expect("there is something to wait for");
+    assert!(wait <= TICK * 4, "{wait:?}");
+    clock.advance(TICK * 3);
+    assert!(keys(&queue.poll()).iter().all(|&key| key == 1));
+    let wait = queue.wait_time().expect("there is something to wait for");
+    assert!(wait <= TICK, "{wait:?}");
+    a.join().unwrap();
+});
+
+// The same, and the poll comes between the two: it has looked for who has not told before either of them said anything, and raises the
+// shard's next expiration once both have lowered their bucket's. Guards: who waits looks for who has not told, too, and before it looks at
+// the shards.
+model!(q12_wait_time_when_a_poll_has_looked_before, large, || {
+    let (queue, clock) = queue(|builder| builder, &[(1, 20), (2, 30), (3, 1)]);
+    loom::stop_exploring();
+    assert!(queue.poll().is_empty(), "the buckets are out of the inbox");
+    clock.advance(TICK);
+    loom::explore();
+    let a = aside(&queue, |queue| {
+        assert!(queue.touch(&1, TICK * 3).unwrap());
+    });
+    let b = aside(&queue, |queue| {
         assert!(queue.touch(&2, TICK * 5).unwrap());
-        let wait = queue.wait_time().expect("there is something to wait for");
-        assert!(wait <= TICK * 5, "{wait:?}");
-        a.join().unwrap();
-        assert_eq!(queue.wait_time(), Some(TICK * 2));
     });
-}
-
-/// `wait_time` beside a poll that finds nothing in the inbox yet. Guards: the shard's next expiration is not raised over news,
-/// and named after the push.
-#[test]
-fn q12_wait_time_beside_a_poll() {
-    model("q12_wait_time_beside_a_poll", || {
-        let (queue, clock) = queue(|builder| builder, &[(1, 1), (2, 30)]);
-        clock.advance(TICK);
-        let other = queue.clone();
-        let a = thread::spawn(move || keys(&other.poll()));
-        assert!(queue.touch(&2, TICK * 4).unwrap());
-        let wait = queue.wait_time().expect("there is something to wait for");
-        assert!(wait <= TICK * 4, "{wait:?}");
-        assert_eq!(a.join().unwrap(), [1]);
-        let wait = queue.wait_time().expect("there is something to wait for");
-        assert!(wait <= TICK * 4, "{wait:?}");
-        clock.advance(TICK * 4);
-        assert_eq!(queue.wait_time(), Some(Duration::ZERO));
-        assert_eq!(keys(&queue.poll()), [2]);
-    });
-}
-
-/// `wait_time` after a poll, beside a touch that has brought another key of the same bucket nearer but has not told yet: the
-/// poll finds the inbox empty. Guards: the shard's next expiration is not raised above what somebody has named and is yet to
-/// come.
-#[test]
-fn q12_wait_time_after_a_poll_beside_an_update() {
-    model("q12_wait_time_after_a_poll_beside_an_update", || {
-        let (queue, _) = queue(|builder| builder, &[(1, 20), (2, 30)]);
-        loom::stop_exploring();
-        assert!(queue.poll().is_empty(), "the bucket is out of the inbox");
-        loom::explore();
-        let other = queue.clone();
-        let a = thread::spawn(move || {
-            assert!(other.touch(&1, TICK * 2).unwrap());
-        });
-        assert!(queue.touch(&2, TICK * 5).unwrap());
-        assert!(queue.poll().is_empty());
-        let wait = queue.wait_time().expect("there is something to wait for");
-        assert!(wait <= TICK * 5, "{wait:?}");
-        a.join().unwrap();
-        assert_eq!(queue.wait_time(), Some(TICK * 2));
-    });
-}
-
-/// A touch beside another of the same bucket that has brought it nearer and has not told yet, while something nearer still is
-/// known of the shard, so that there is nothing to add to that; then this passes, and then the other's time. Guards: who has not told is
-/// looked for before the shard's next expiration is raised.
-#[test]
-fn q12_wait_time_when_what_hid_it_has_passed() {
-    model("q12_wait_time_when_what_hid_it_has_passed", || {
-        // Two slots to a bucket: the third key is in another one.
-        let (queue, clock) = queue(|builder| builder, &[(1, 20), (2, 30), (3, 1)]);
-        loom::stop_exploring();
-        assert!(queue.poll().is_empty(), "the buckets are out of the inbox");
-        loom::explore();
-        let other = queue.clone();
-        let a = thread::spawn(move || {
-            assert!(other.touch(&1, TICK * 3).unwrap());
-        });
-        assert!(queue.touch(&2, TICK * 5).unwrap());
-        clock.advance(TICK);
-        assert_eq!(keys(&queue.poll()), [3]);
-        let wait = queue.wait_time().expect("there is something to wait for");
-        assert!(wait <= TICK * 4, "{wait:?}");
-        clock.advance(TICK * 3);
-        assert!(keys(&queue.poll()).iter().all(|&key| key == 1));
-        let wait = queue.wait_time().expect("there is something to wait for");
-        assert!(wait <= TICK, "{wait:?}");
-        a.join().unwrap();
-    });
-}
-
-/// The same, and the poll comes between the two: it has looked for who has not told before either of them said anything, and raises the
-/// shard's next expiration once both have lowered their bucket's. Guards: who waits looks for who has not told, too, and before it looks at
-/// the shards.
-#[test]
-fn q12_wait_time_when_a_poll_has_looked_before() {
-    large("q12_wait_time_when_a_poll_has_looked_before", || {
-        let (queue, clock) = queue(|builder| builder, &[(1, 20), (2, 30), (3, 1)]);
-        loom::stop_exploring();
-        assert!(queue.poll().is_empty(), "the buckets are out of the inbox");
-        clock.advance(TICK);
-        loom::explore();
-        let (one, two) = (queue.clone(), queue.clone());
-        let a = thread::spawn(move || {
-            assert!(one.touch(&1, TICK * 3).unwrap());
-        });
-        let b = thread::spawn(move || {
-            assert!(two.touch(&2, TICK * 5).unwrap());
-        });
-        assert_eq!(keys(&queue.poll()), [3]);
-        b.join().unwrap();
-        let wait = queue.wait_time().expect("there is something to wait for");
-        assert!(wait <= TICK * 5, "{wait:?}");
-        a.join().unwrap();
-    });
-}
+    assert_eq!(keys(&queue.poll()), [3]);
+    b.join().unwrap();
+    let wait = queue.wait_time().expect("there is something to wait for");
+    assert!(wait <= TICK * 5, "{wait:?}");
+    a.join().unwrap();
+});
 
 /// As before, where what has not told yet is the insertion of the very key that is touched, to a later time or to the same one.
 /// Guards: who inserts says so before the key can be found.
@@ -239,10 +199,7 @@ fn q12_wait_time_for_what_another_has_yet_to_tell() {
     for ticks in [3, 5] {
         model("q12_wait_time_for_what_another_has_yet_to_tell", move || {
             let (queue, clock) = queue(|builder| builder, &[(3, 1)]);
-            let other = queue.clone();
-            let a = thread::spawn(move || {
-                other.update(1, TICK * 3).unwrap();
-            });
+            let a = aside(&queue, |queue| queue.update(1, TICK * 3).unwrap());
             if queue.touch(&1, TICK * ticks).unwrap() {
                 clock.advance(TICK);
                 assert_eq!(keys(&queue.poll()), [3]);
@@ -268,61 +225,53 @@ fn due(queue: &ExpiryQueue<u64>) -> Vec<Duration> {
     queue.dump().into_keys().collect()
 }
 
-/// C8: the grace meets a touch. The key lives until the time that it was touched for. Guards: the grace is a swap on the lease.
-#[test]
-fn c8_pause_grace_beside_a_touch() {
-    model("c8_pause_grace_beside_a_touch", || {
-        let (queue, clock) = stalled(&[(1, 2)]);
-        let other = queue.clone();
-        let a = thread::spawn(move || other.touch(&1, TICK * 5).unwrap());
-        assert!(queue.poll().is_empty());
-        assert!(a.join().unwrap(), "it could not have been touched before");
-        assert_eq!(due(&queue), [TICK * 15]);
-        loom::stop_exploring();
-        for left in (0..5).rev() {
-            clock.advance(TICK);
-            assert_eq!(queue.poll().is_empty(), left != 0);
-        }
-        assert!(queue.is_empty());
-    });
-}
-
-/// C8: two polls find one stall, in two ticks. It is added once: from 2 to 10, or from 2 to 11. Guards: one of them decides,
-/// having looked again at when it was expected; and both know before they get to a shard.
-#[test]
-fn c8_two_polls_find_one_stall() {
-    model("c8_two_polls_find_one_stall", || {
-        let (queue, clock) = stalled(&[(1, 2)]);
-        let (other, time) = (queue.clone(), clock.clone());
-        let a = thread::spawn(move || {
-            time.advance(TICK);
-            other.poll()
-        });
-        let mut expired = queue.poll();
-        expired.extend(a.join().unwrap());
-        loom::stop_exploring();
+// C8: the grace meets a touch. The key lives until the time that it was touched for. Guards: the grace is a swap on the lease.
+model!(c8_pause_grace_beside_a_touch, || {
+    let (queue, clock) = stalled(&[(1, 2)]);
+    let (a, _) = beside(
+        &queue,
+        |queue| queue.touch(&1, TICK * 5).unwrap(),
+        |queue| assert!(queue.poll().is_empty()),
+    );
+    assert!(a, "it could not have been touched before");
+    assert_eq!(due(&queue), [TICK * 15]);
+    loom::stop_exploring();
+    for left in (0..5).rev() {
         clock.advance(TICK);
-        expired.extend(queue.poll());
-        assert_eq!(keys(&expired), [1]);
-        let expiry = expired[0].expiry();
-        assert!(expiry == TICK * 11 || expiry == TICK * 12, "{expiry:?}");
-    });
-}
+        assert_eq!(queue.poll().is_empty(), left != 0);
+    }
+    assert!(queue.is_empty());
+});
 
-/// C8: a poll finds a stall, and its budget runs out; another poll goes on. It gives the other keys
-/// their grace, too. Guards: a poll that finds itself in time, because of what the first poll says of
-/// the next one, finds that a stall stands.
-#[test]
-fn c8_a_stall_outlasts_a_budget() {
-    model("c8_a_stall_outlasts_a_budget", || {
-        let (queue, _) = stalled(&[(1, 2), (2, 2), (3, 2), (4, 2)]);
-        let other = queue.clone();
-        let a = thread::spawn(move || {
-            let mut expired = Vec::new();
-            other.poll_into(&mut expired, 1);
-            expired.len()
-        });
-        let b = queue.poll().len();
-        assert_eq!((a.join().unwrap(), b), (0, 0), "ended without its grace");
+// C8: two polls find one stall, in two ticks. It is added once: from 2 to 10, or from 2 to 11. Guards: one of them decides,
+// having looked again at when it was expected; and both know before they get to a shard.
+model!(c8_two_polls_find_one_stall, || {
+    let (queue, clock) = stalled(&[(1, 2)]);
+    let (other, time) = (queue.clone(), clock.clone());
+    let a = thread::spawn(move || {
+        time.advance(TICK);
+        other.poll()
     });
-}
+    let mut expired = queue.poll();
+    expired.extend(a.join().unwrap());
+    loom::stop_exploring();
+    clock.advance(TICK);
+    expired.extend(queue.poll());
+    assert_eq!(keys(&expired), [1]);
+    let expiry = expired[0].expiry();
+    assert!(expiry == TICK * 11 || expiry == TICK * 12, "{expiry:?}");
+});
+
+// C8: a poll finds a stall, and its budget runs out; another poll goes on. It gives the other keys
+// their grace, too. Guards: a poll that finds itself in time, because of what the first poll says of
+// the next one, finds that a stall stands.
+model!(c8_a_stall_outlasts_a_budget, || {
+    let (queue, _) = stalled(&[(1, 2), (2, 2), (3, 2), (4, 2)]);
+    let a = aside(&queue, |queue| {
+        let mut expired = Vec::new();
+        queue.poll_into(&mut expired, 1);
+        expired.len()
+    });
+    let b = queue.poll().len();
+    assert_eq!((a.join().unwrap(), b), (0, 0), "ended without its grace");
+});

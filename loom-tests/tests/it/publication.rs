@@ -2,10 +2,12 @@
 //! visible to the other, by each way in which the other can learn of it.
 
 use expiry::model::{Inserted, Mail};
-use expiry::{Ack, AckError, Cause, Done, Reason, Root, Timeout};
+use expiry::{Ack, AckError, Cause, Done, Reason, Root};
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use loom_tests::{all, bounded, deep, index, large, model, preemptions, thread, EITHER};
-use loom_tests::{MapRig, Rig, TICK};
+use loom_tests::{
+    after, all, aside, beside, bounded, deep, fill, index, index_with, large, model, preemptions,
+    thread, MapRig, Rig, EITHER,
+};
 use std::sync::Arc;
 
 /// Two threads do something, each for one tuple, and ack it. Who completes the tree sees what the other did. Guards: AcqRel of an
@@ -22,116 +24,90 @@ fn a_completion_sees_what_was_done(rig: Arc<Rig>, ack: impl Fn(&Rig, u64) -> Ack
     let a = thread::spawn(move || work(&other.0, &other.1, 0));
     work(&rig, &done, 1);
     a.join().unwrap();
-    assert!(rig.tracker.is_empty());
+    assert!(rig.is_empty());
 }
 
-#[test]
-fn a_completion_sees_what_was_done_issued() {
-    model("a_completion_sees_what_was_done_issued", || {
-        let rig = Rig::new();
-        let root = rig.tracker.issue(3 ^ 5, 10).unwrap();
-        a_completion_sees_what_was_done(rig, move |rig, edge| rig.tracker.ack(root, edge).unwrap());
+model!(a_completion_sees_what_was_done_issued, || {
+    let rig = Rig::new();
+    let root = rig.issue(3 ^ 5, 10).unwrap();
+    a_completion_sees_what_was_done(rig, move |rig, edge| rig.ack(root, edge).unwrap());
+});
+
+model!(a_completion_sees_what_was_done_chosen, || {
+    let rig = Rig::new();
+    rig.init(1, 3 ^ 5, 10).unwrap();
+    a_completion_sees_what_was_done(rig, |rig, edge| rig.ack(1, edge).unwrap());
+});
+
+// A root's id comes to another thread by a way that orders nothing: its ack finds the root, or not yet. Guards: Release and Acquire of
+// what leads to a slot.
+model!(an_id_that_comes_without_an_edge, || {
+    let rig = Rig::new();
+    let way = Arc::new(AtomicU64::new(0));
+    let (other, sent) = (rig.clone(), way.clone());
+    let a = thread::spawn(move || {
+        let root = other.issue(3, 10).unwrap();
+        sent.store(root.to_bits(), Ordering::Relaxed);
     });
-}
+    let come = way.load(Ordering::Relaxed);
+    if come != 0 {
+        let root = Root::from_bits(come);
+        let soon = after(1);
+        let reset = rig.reset_timeout_to(root, soon);
+        assert!(matches!(reset, Ok(Done::Now) | Err(AckError::NotLive)), "{reset:?}");
+        let acked = rig.ack(root, 3);
+        assert!(matches!(acked, Ok(Ack::Completed) | Err(AckError::NotLive)), "{acked:?}");
+    }
+    a.join().unwrap();
+});
 
-#[test]
-fn a_completion_sees_what_was_done_chosen() {
-    model("a_completion_sees_what_was_done_chosen", || {
-        let rig = Rig::new();
-        rig.tracker.init(1, 3 ^ 5, 10).unwrap();
-        a_completion_sees_what_was_done(rig, |rig, edge| rig.tracker.ack(1, edge).unwrap());
-    });
-}
-
-/// A root's id comes to another thread by a way that orders nothing: its ack finds the root, or not yet. Guards: Release and Acquire of
-/// what leads to a slot.
-#[test]
-fn an_id_that_comes_without_an_edge() {
-    model("an_id_that_comes_without_an_edge", || {
-        let rig = Rig::new();
-        let way = Arc::new(AtomicU64::new(0));
-        let (other, sent) = (rig.clone(), way.clone());
-        let a = thread::spawn(move || {
-            let root = other.tracker.issue(3, 10).unwrap();
-            sent.store(root.to_bits(), Ordering::Relaxed);
-        });
-        let come = way.load(Ordering::Relaxed);
-        if come != 0 {
-            let root = Root::from_bits(come);
-            let soon = Timeout::After(TICK);
-            let reset = rig.tracker.reset_timeout_to(root, soon);
-            assert!(matches!(reset, Ok(Done::Now) | Err(AckError::NotLive)), "{reset:?}");
-            let acked = rig.tracker.ack(root, 3);
-            assert!(matches!(acked, Ok(Ack::Completed) | Err(AckError::NotLive)), "{acked:?}");
+// The one who failed an early root is named while its init comes, and the root is initialised again in the same slot, maybe.
+// Guards: the culprit is put into no later tenant's word.
+model!(s10_a_culprit_of_an_early_root, deep(3), || {
+    let rig = Rig::new();
+    assert_eq!(rig.ack(1, 3), Ok(Ack::Held));
+    let a = aside(&rig, |rig| rig.fail_by(1, 9));
+    assert_eq!(rig.init(1, 3, 10), Ok(()));
+    let first = rig.told();
+    let again = rig.init(1, 5, 11);
+    let acked = rig.ack(1, 5);
+    a.join().unwrap().unwrap();
+    assert_eq!(again, Ok(()));
+    let told = rig.told();
+    for (nth, outcome) in told.iter().enumerate() {
+        assert_eq!(outcome.owner, 10 + nth as u64);
+        match outcome.reason {
+            Reason::Acked | Reason::Failed { by: None | Some(9) } => {}
+            other => panic!("{other:?}"),
         }
-        a.join().unwrap();
-    });
-}
-
-/// The one who failed an early root is named while its init comes, and the root is initialised again in the same slot, maybe.
-/// Guards: the culprit is put into no later tenant's word.
-#[test]
-fn s10_a_culprit_of_an_early_root() {
-    deep("s10_a_culprit_of_an_early_root", 3, || {
-        let rig = Rig::new();
-        assert_eq!(rig.tracker.ack(1, 3), Ok(Ack::Held));
-        let other = rig.clone();
-        let a = thread::spawn(move || other.tracker.fail_by(1, 9));
-        assert_eq!(rig.tracker.init(1, 3, 10), Ok(()));
-        let first = rig.told();
-        let again = rig.tracker.init(1, 5, 11);
-        let acked = rig.tracker.ack(1, 5);
-        a.join().unwrap().unwrap();
-        assert_eq!(again, Ok(()));
-        let told = rig.told();
-        for (nth, outcome) in told.iter().enumerate() {
-            assert_eq!(outcome.owner, 10 + nth as u64);
-            match outcome.reason {
-                Reason::Acked | Reason::Failed { by: None | Some(9) } => {}
-                other => panic!("{other:?}"),
-            }
-        }
-        if first.iter().any(|outcome| outcome.reason != Reason::Acked) {
-            assert_eq!(acked, Ok(Ack::Completed), "another tenant's word was changed");
-        }
-    });
-}
+    }
+    if first.iter().any(|outcome| outcome.reason != Reason::Acked) {
+        assert_eq!(acked, Ok(Ack::Completed), "another tenant's word was changed");
+    }
+});
 
 const NOBODY: fn(u32) -> bool = |_| false;
 
-/// One place is left for keys of this hash, and two come, while the index grows: one is refused. Guards: they are counted under
-/// the header that the publication expects, and in the tables before.
-#[test]
-fn the_last_place_of_a_hash() {
-    model("the_last_place_of_a_hash", || {
-        let index = index();
-        assert_eq!(index.insert(5, 1, NOBODY), Inserted::Done);
-        assert_eq!(index.insert(5, 2, NOBODY), Inserted::Done);
-        let other = index.clone();
-        let a = thread::spawn(move || other.insert(5, 3, NOBODY));
-        let b = index.insert(5, 4, NOBODY);
-        let mut came = [a.join().unwrap(), b];
-        came.sort_by_key(|inserted| *inserted == Inserted::Alike);
-        assert_eq!(came, [Inserted::Done, Inserted::Alike]);
-        index.carry(100);
-        assert_eq!(all(&index, 5).len(), 3);
-    });
-}
+// One place is left for keys of this hash, and two come, while the index grows: one is refused. Guards: they are counted under
+// the header that the publication expects, and in the tables before.
+model!(the_last_place_of_a_hash, || {
+    let index = index_with(&[(5, 1), (5, 2)]);
+    let (a, b) =
+        beside(&index, |index| index.insert(5, 3, NOBODY), |index| index.insert(5, 4, NOBODY));
+    let mut came = [a, b];
+    came.sort_by_key(|inserted| *inserted == Inserted::Alike);
+    assert_eq!(came, [Inserted::Done, Inserted::Alike]);
+    index.carry(100);
+    assert_eq!(all(&index, 5).len(), 3);
+});
 
-/// W12 of a word that lies beyond its home. Guards: these words are loaded with Acquire too.
-#[test]
-fn w12_carry_over_of_a_spilled_word() {
-    model("w12_carry_over_of_a_spilled_word", || {
-        let index = index();
-        assert_eq!(index.insert(4, 7, NOBODY), Inserted::Done);
-        assert_eq!(index.insert(5, 1, NOBODY), Inserted::Done);
-        index.grow();
-        let other = index.clone();
-        let a = thread::spawn(move || other.find(5, |slot| slot == 1));
-        index.carry(100);
-        assert_eq!(a.join().unwrap(), Some(1));
-    });
-}
+// W12 of a word that lies beyond its home. Guards: these words are loaded with Acquire too.
+model!(w12_carry_over_of_a_spilled_word, || {
+    let index = index_with(&[(4, 7), (5, 1)]);
+    index.grow();
+    let (a, _) = beside(&index, |index| index.find(5, |slot| slot == 1), |index| index.carry(100));
+    assert_eq!(a, Some(1));
+});
 
 /// W12 where another home, which shares the line of the word that was carried, reserves it and gives it back: to whoever finds it
 /// empty the copy is there. Guards: reserving is AcqRel, giving back Release, so that they pass on what the carrier has told.
@@ -149,9 +125,7 @@ fn w12_carry_over_beside_a_reservation() {
             let index = index();
             index.grow();
             index.carry(100);
-            for (hash, slot) in keys {
-                assert_eq!(index.insert(hash, slot, NOBODY), Inserted::Done);
-            }
+            fill(&index, &keys);
             let mut others = None;
             let inserted = index.insert(inserted, 1, |slot| {
                 // The inserter has its directory, and looks at the other key with this hash.
@@ -174,196 +148,156 @@ fn w12_carry_over_beside_a_reservation() {
     }
 }
 
-/// W12 where an init reserves the word at home, whose key has come and been carried away since it looked at the header, and gives it
-/// back. Guards: reserving is AcqRel there, giving back Release.
-#[test]
-fn w12_carry_over_beside_a_reservation_at_home() {
-    let name = "w12_carry_over_beside_a_reservation_at_home";
-    bounded(name, preemptions().saturating_sub(1), || {
+// W12 where an init reserves the word at home, whose key has come and been carried away since it looked at the header, and gives it
+// back. Guards: reserving is AcqRel there, giving back Release.
+model!(
+    w12_carry_over_beside_a_reservation_at_home,
+    bounded(preemptions().saturating_sub(1)),
+    || {
         let index = index();
-        let other = index.clone();
-        let a = thread::spawn(move || other.init(4, 9, NOBODY));
+        let a = aside(&index, |index| index.init(4, 9, NOBODY));
         thread::yield_now();
         assert_eq!(index.init(5, 1, NOBODY), Inserted::Done);
-        let other = index.clone();
-        let b = thread::spawn(move || other.is_absent(5));
+        let b = aside(&index, |index| index.is_absent(5));
         thread::yield_now();
         index.grow();
         index.carry(100);
         assert_eq!(a.join().unwrap(), Inserted::Done);
         assert!(!b.join().unwrap());
-    });
-}
+    }
+);
 
-/// W14 where the candidate's word has gone, and in its place is one that is reserved for the same key, and given back, as a third
-/// thread comes first. Guards: the word is loaded with Acquire once more, so that the header is another one.
-#[test]
-fn w14_a_candidate_that_was_only_reserved() {
-    let name = "w14_a_candidate_that_was_only_reserved";
-    bounded(name, preemptions().saturating_sub(1), || {
-        let index = index();
-        assert_eq!(index.init(5, 1, NOBODY), Inserted::Done);
-        let claimed = Arc::new(AtomicU32::new(0));
-        let (other, slot) = (index.clone(), claimed.clone());
-        let a = thread::spawn(move || {
-            let mut at = 0;
-            let candidate = other.candidate(5, |id| {
-                at = id;
-                slot.load(Ordering::Acquire)
-            });
-            candidate.map(|seen| (at, seen))
+// W14 where the candidate's word has gone, and in its place is one that is reserved for the same key, and given back, as a third
+// thread comes first. Guards: the word is loaded with Acquire once more, so that the header is another one.
+model!(w14_a_candidate_that_was_only_reserved, bounded(preemptions().saturating_sub(1)), || {
+    let index = index();
+    assert_eq!(index.init(5, 1, NOBODY), Inserted::Done);
+    let claimed = Arc::new(AtomicU32::new(0));
+    let (other, slot) = (index.clone(), claimed.clone());
+    let a = thread::spawn(move || {
+        let mut at = 0;
+        let candidate = other.candidate(5, |id| {
+            at = id;
+            slot.load(Ordering::Acquire)
         });
-        let other = index.clone();
-        let b = thread::spawn(move || other.insert(5, 3, |slot| slot != 1));
-        claimed.store(2, Ordering::Release);
-        index.remove_found(5, 1);
-        let mine = index.insert(5, 2, |slot| slot != 1);
-        b.join().unwrap();
-        let seen = a.join().unwrap();
-        if mine == Inserted::Found {
-            assert_ne!(seen, Some((2, 2)), "what is not published was found");
-        }
+        candidate.map(|seen| (at, seen))
     });
-}
+    let b = aside(&index, |index| index.insert(5, 3, |slot| slot != 1));
+    claimed.store(2, Ordering::Release);
+    index.remove_found(5, 1);
+    let mine = index.insert(5, 2, |slot| slot != 1);
+    b.join().unwrap();
+    let seen = a.join().unwrap();
+    if mine == Inserted::Found {
+        assert_ne!(seen, Some((2, 2)), "what is not published was found");
+    }
+});
 
-/// W7 where a third thread has closed the home: who finds it closed sees what was published there before. Guards: the load that
-/// finds it closed is an Acquire.
-#[test]
-fn w07_growth_closed_by_a_third() {
-    large("w07_growth_closed_by_a_third", || {
-        let index = index();
-        let (first, third) = (index.clone(), index.clone());
-        let a = thread::spawn(move || first.insert(5, 1, EITHER));
-        let c = thread::spawn(move || {
-            third.grow();
-            third.insert(4, 9, NOBODY)
-        });
-        let b = index.insert(5, 2, EITHER);
-        let a = a.join().unwrap();
-        assert_eq!(c.join().unwrap(), Inserted::Done);
-        assert!(
-            matches!((a, b), (Inserted::Done, Inserted::Found) | (Inserted::Found, Inserted::Done)),
-            "{a:?} {b:?}"
-        );
-        assert_eq!(all(&index, 5).len(), 1);
-    });
-}
-
-/// Two threads let the index grow, and put a key in: neither's table is lost. Guards: the directory's swap expects what was read;
-/// whose swap fails gives its table back.
-#[test]
-fn two_growths() {
-    model("two_growths", || {
-        let index = index();
-        let other = index.clone();
-        let a = thread::spawn(move || {
-            other.grow();
-            other.insert(5, 1, NOBODY)
-        });
+// W7 where a third thread has closed the home: who finds it closed sees what was published there before. Guards: the load that
+// finds it closed is an Acquire.
+model!(w07_growth_closed_by_a_third, large, || {
+    let index = index();
+    let a = aside(&index, |index| index.insert(5, 1, EITHER));
+    let c = aside(&index, |index| {
         index.grow();
-        assert_eq!(index.insert(4, 2, NOBODY), Inserted::Done);
-        assert_eq!(a.join().unwrap(), Inserted::Done);
-        assert_eq!((all(&index, 5), all(&index, 4)), (vec![1], vec![2]));
-        assert_eq!(index.in_use(), index.tables(), "a class is lost");
+        index.insert(4, 9, NOBODY)
     });
-}
+    let b = index.insert(5, 2, EITHER);
+    let a = a.join().unwrap();
+    assert_eq!(c.join().unwrap(), Inserted::Done);
+    assert!(
+        matches!((a, b), (Inserted::Done, Inserted::Found) | (Inserted::Found, Inserted::Done)),
+        "{a:?} {b:?}"
+    );
+    assert_eq!(all(&index, 5).len(), 1);
+});
 
-/// The index grows, and a key goes in, while the carrier takes the oldest table off the directory. Guards: as before, of that swap.
-#[test]
-fn growth_while_a_table_is_retired() {
-    model("growth_while_a_table_is_retired", || {
-        let index = index();
+// Two threads let the index grow, and put a key in: neither's table is lost. Guards: the directory's swap expects what was read;
+// whose swap fails gives its table back.
+model!(two_growths, || {
+    let index = index();
+    let a = aside(&index, |index| {
         index.grow();
-        let other = index.clone();
-        let a = thread::spawn(move || {
-            other.grow();
-            other.insert(5, 1, NOBODY)
-        });
-        index.carry(100);
-        assert_eq!(a.join().unwrap(), Inserted::Done);
-        assert_eq!(all(&index, 5), [1]);
-        index.carry(100);
-        assert_eq!(all(&index, 5), [1]);
+        index.insert(5, 1, NOBODY)
     });
-}
+    index.grow();
+    assert_eq!(index.insert(4, 2, NOBODY), Inserted::Done);
+    assert_eq!(a.join().unwrap(), Inserted::Done);
+    assert_eq!((all(&index, 5), all(&index, 4)), (vec![1], vec![2]));
+    assert_eq!(index.in_use(), index.tables(), "a class is lost");
+});
 
-/// A table that was emptied and given back is put to use again by another thread than the driver. Guards: UNUSED is stored with
-/// Release and taken with Acquire, so that its homes are open and empty.
-#[test]
-fn grace_another_puts_a_table_to_use() {
-    model("grace_another_puts_a_table_to_use", || {
-        let index = index();
-        assert_eq!(index.insert(5, 1, NOBODY), Inserted::Done);
+// The index grows, and a key goes in, while the carrier takes the oldest table off the directory. Guards: as before, of that swap.
+model!(growth_while_a_table_is_retired, || {
+    let index = index();
+    index.grow();
+    let a = aside(&index, |index| {
         index.grow();
-        index.carry(100);
-        index.turn();
-        index.shrink();
-        index.carry(100);
-        let driver = index.clone();
-        let a = thread::spawn(move || driver.turn());
-        index.grow();
-        assert_eq!(index.insert(4, 2, NOBODY), Inserted::Done);
-        assert_eq!(all(&index, 4), [2]);
-        a.join().unwrap();
-        index.carry(100);
-        assert_eq!((all(&index, 4), all(&index, 5)), (vec![2], vec![1]));
+        index.insert(5, 1, NOBODY)
     });
-}
+    index.carry(100);
+    assert_eq!(a.join().unwrap(), Inserted::Done);
+    assert_eq!(all(&index, 5), [1]);
+    index.carry(100);
+    assert_eq!(all(&index, 5), [1]);
+});
 
-/// A slot goes into limbo while a driver empties it. Guards: the list's links are published by the swap that pushes, and seen by the
-/// one that takes: with an old one, which is a key, another slot would be freed.
-#[test]
-fn limbo_is_emptied_meanwhile() {
-    large("limbo_is_emptied_meanwhile", || {
-        let rig = Rig::new();
-        // They fill the smallest index; taken for a link, the second key leads to the first one's slot.
-        rig.tracker.init(2, 3, 20).unwrap();
-        rig.tracker.init(1, 3, 10).unwrap();
-        let other = rig.clone();
-        let driver = thread::spawn(move || {
-            other.tracker.poll(8);
-            other.tracker.poll(8);
-        });
-        assert_eq!(rig.tracker.ack(1, 3), Ok(Ack::Completed));
-        driver.join().unwrap();
-        rig.pass(0);
-        assert_eq!(rig.tracker.fail(2), Ok(Done::Now));
-        assert!(rig.tracker.is_empty());
-    });
-}
+// A table that was emptied and given back is put to use again by another thread than the driver. Guards: UNUSED is stored with
+// Release and taken with Acquire, so that its homes are open and empty.
+model!(grace_another_puts_a_table_to_use, || {
+    let index = index_with(&[(5, 1)]);
+    index.grow();
+    index.carry(100);
+    index.turn();
+    index.shrink();
+    index.carry(100);
+    let a = aside(&index, |index| index.turn());
+    index.grow();
+    assert_eq!(index.insert(4, 2, NOBODY), Inserted::Done);
+    assert_eq!(all(&index, 4), [2]);
+    a.join().unwrap();
+    index.carry(100);
+    assert_eq!((all(&index, 4), all(&index, 5)), (vec![2], vec![1]));
+});
 
-/// One thread replaces a value twice, another once. Guards: who sees a replacement through reads offer and word with Acquire, before
-/// it asks for the lease: or a helper of the first would let the second's value move in before its time.
-#[test]
-fn three_replacements() {
-    bounded("three_replacements", preemptions().saturating_sub(2), || {
-        let rig = MapRig::new(|builder| builder);
-        let insert = |rig: &MapRig, value| rig.map.insert(1, value).map(drop).unwrap();
-        insert(&rig, 10);
-        let other = rig.clone();
-        let a = thread::spawn(move || [20, 30].map(|value| insert(&other, value)));
-        insert(&rig, 40);
-        a.join().unwrap();
-        let there = rig.get().expect("nobody removes it");
-        let mut values: Vec<u64> = rig.told().iter().map(|&(value, _)| value).collect();
-        values.push(there);
-        values.sort_unstable();
-        assert_eq!(values, [10, 20, 30, 40]);
-        assert!(rig.told().iter().all(|&(_, cause)| cause == Cause::Replaced));
+// A slot goes into limbo while a driver empties it. Guards: the list's links are published by the swap that pushes, and seen by the
+// one that takes: with an old one, which is a key, another slot would be freed.
+model!(limbo_is_emptied_meanwhile, large, || {
+    let rig = Rig::new();
+    // They fill the smallest index; taken for a link, the second key leads to the first one's slot.
+    rig.init(2, 3, 20).unwrap();
+    rig.init(1, 3, 10).unwrap();
+    let a = aside(&rig, |rig| {
+        rig.poll(8);
+        rig.poll(8);
     });
-}
+    assert_eq!(rig.ack(1, 3), Ok(Ack::Completed));
+    a.join().unwrap();
+    rig.pass(0);
+    assert_eq!(rig.fail(2), Ok(Done::Now));
+    assert!(rig.is_empty());
+});
 
-/// Two buckets are pushed at once: the driver finds both. Guards: the swap that pushes expects the head that was linked.
-#[test]
-fn two_pushes() {
-    model("two_pushes", || {
-        let mail = Arc::new(Mail::new(2));
-        let other = mail.clone();
-        let a = thread::spawn(move || assert!(other.lower(0, 5)));
-        assert!(mail.lower(1, 7));
-        a.join().unwrap();
-        let mut taken = mail.take();
-        taken.sort_unstable();
-        assert_eq!(taken, [(0, Some(5)), (1, Some(7))]);
-    });
-}
+// One thread replaces a value twice, another once. Guards: who sees a replacement through reads offer and word with Acquire, before
+// it asks for the lease: or a helper of the first would let the second's value move in before its time.
+model!(three_replacements, bounded(preemptions().saturating_sub(2)), || {
+    let rig = MapRig::new(|builder| builder);
+    let insert = |rig: &MapRig, value| rig.insert(1, value).map(drop).unwrap();
+    insert(&rig, 10);
+    beside(&rig, move |rig| [20, 30].map(|value| insert(rig, value)), |rig| insert(rig, 40));
+    let there = rig.get().expect("nobody removes it");
+    let mut values: Vec<u64> = rig.told().iter().map(|&(value, _)| value).collect();
+    values.push(there);
+    values.sort_unstable();
+    assert_eq!(values, [10, 20, 30, 40]);
+    assert!(rig.told().iter().all(|&(_, cause)| cause == Cause::Replaced));
+});
+
+// Two buckets are pushed at once: the driver finds both. Guards: the swap that pushes expects the head that was linked.
+model!(two_pushes, || {
+    let mail = Arc::new(Mail::new(2));
+    beside(&mail, |mail| assert!(mail.lower(0, 5)), |mail| assert!(mail.lower(1, 7)));
+    let mut taken = mail.take();
+    taken.sort_unstable();
+    assert_eq!(taken, [(0, Some(5)), (1, Some(7))]);
+});

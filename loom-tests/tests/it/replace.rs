@@ -3,7 +3,7 @@
 
 use expiry::model::{Index, Inserted};
 use loom::sync::atomic::{AtomicU32, Ordering};
-use loom_tests::{at_once, bounded, deep, large, model, thread};
+use loom_tests::{aside, at_once, beside, bounded, deep, large, model, thread};
 use std::sync::{Arc, Mutex};
 
 /// The hash of the one key that there is, in all models but one.
@@ -165,21 +165,21 @@ impl Rig {
     }
 }
 
-/// A word is swung while it is migrated. Guards: the migrating thread takes the old word by a swap, and mends its copy.
-#[test]
-fn a_swing_beside_a_migration() {
-    model("a_swing_beside_a_migration", || {
-        let rig = Rig::new();
-        rig.index.grow();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.replace(2));
-        rig.carry(100);
-        assert!(a.join().unwrap());
-        while rig.carry(100) {}
-        assert_eq!(rig.all(), [2]);
-        assert_eq!(rig.index.tables(), 1);
-    });
+/// The index grows, and a thread does something while another one migrates the word.
+fn beside_a_migration<T: 'static>(rig: &Rig, does: impl FnOnce(&Rig) -> T + 'static) -> T {
+    rig.index.grow();
+    let (done, _) = beside(rig, does, |rig| rig.carry(100));
+    while rig.carry(100) {}
+    done
 }
+
+// A word is swung while it is migrated. Guards: the migrating thread takes the old word by a swap, and mends its copy.
+model!(a_swing_beside_a_migration, || {
+    let rig = Rig::new();
+    assert!(beside_a_migration(&rig, |rig| rig.replace(2)));
+    assert_eq!(rig.all(), [2]);
+    assert_eq!(rig.index.tables(), 1);
+});
 
 /// A replacing thread swings the word where it saw it, while the index begins to grow. Guards: it swaps
 /// the word by a compare-and-swap, which fails where the migrating thread has taken the word.
@@ -188,10 +188,9 @@ fn a_swing_at_home_beside_a_migration() {
     for replaces_again in [false, true] {
         large("a_swing_at_home_beside_a_migration", move || {
             let rig = Rig::new();
-            let other = rig.clone();
-            let a = thread::spawn(move || {
-                assert!(other.replace_seen(2));
-                assert!(!replaces_again || other.replace_seen(3));
+            let a = aside(&rig, move |rig| {
+                assert!(rig.replace_seen(2));
+                assert!(!replaces_again || rig.replace_seen(3));
             });
             rig.index.grow();
             rig.carry(100);
@@ -209,200 +208,147 @@ fn a_swing_at_home_beside_a_migration() {
 fn a_swing_at_home_beside_another_change() {
     model("a_swing_at_home_beside_a_replacement", || {
         let rig = Rig::new();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.replace_seen(2));
-        assert!(rig.replace_seen(3));
-        assert!(a.join().unwrap());
+        let (a, _) = beside(&rig, |rig| rig.replace_seen(2), |rig| assert!(rig.replace_seen(3)));
+        assert!(a);
         assert_eq!(rig.all(), [rig.tail(1)]);
     });
     model("a_swing_at_home_beside_a_removal", || {
         let rig = Rig::new();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.replace_seen(2));
-        let removed = rig.remove();
-        let replaced = a.join().unwrap();
+        let (replaced, removed) = beside(&rig, |rig| rig.replace_seen(2), |rig| rig.remove());
         assert!(removed);
         assert_eq!((rig.all(), replaced), (vec![], rig.tail(1) == 2));
     });
 }
 
-/// The same twice. Guards: the copy is mended until it names what it leads to.
-#[test]
-fn two_swings_beside_a_migration() {
-    deep("two_swings_beside_a_migration", 1, || {
-        let rig = Rig::new();
-        rig.index.grow();
-        let (first, second) = (rig.clone(), rig.clone());
-        let a = thread::spawn(move || first.replace(2));
-        let b = thread::spawn(move || second.replace(3));
-        rig.carry(100);
-        assert!(a.join().unwrap() && b.join().unwrap());
-        while rig.carry(100) {}
-        let last = rig.tail(1);
-        assert_eq!(rig.all(), [last]);
-    });
-}
+// The same twice. Guards: the copy is mended until it names what it leads to.
+model!(two_swings_beside_a_migration, deep(1), || {
+    let rig = Rig::new();
+    rig.index.grow();
+    let a = aside(&rig, |rig| rig.replace(2));
+    let (b, _) = beside(&rig, |rig| rig.replace(3), |rig| rig.carry(100));
+    assert!(a.join().unwrap() && b);
+    while rig.carry(100) {}
+    assert_eq!(rig.all(), [rig.tail(1)]);
+});
 
-/// An entry is replaced and removed while its word is migrated. Guards: a copy is withdrawn by its place, a removal takes the word that
-/// leads to its slot, and a swing asks after each table whether its target is live.
-#[test]
-fn a_swing_and_a_removal_beside_a_migration() {
-    deep("a_swing_and_a_removal_beside_a_migration", 1, || {
-        let rig = Rig::new();
-        rig.index.grow();
-        let (first, second) = (rig.clone(), rig.clone());
-        let a = thread::spawn(move || first.replace(2));
-        let b = thread::spawn(move || second.remove());
-        rig.carry(100);
-        a.join().unwrap();
-        assert!(b.join().unwrap());
-        while rig.carry(100) {}
-        assert_eq!(rig.all(), []);
-        assert_eq!(rig.index.tables(), 1);
-    });
-}
+// An entry is replaced and removed while its word is migrated. Guards: a copy is withdrawn by its place, a removal takes the word that
+// leads to its slot, and a swing asks after each table whether its target is live.
+model!(a_swing_and_a_removal_beside_a_migration, deep(1), || {
+    let rig = Rig::new();
+    rig.index.grow();
+    let a = aside(&rig, |rig| rig.replace(2));
+    let b = aside(&rig, |rig| rig.remove());
+    rig.carry(100);
+    a.join().unwrap();
+    assert!(b.join().unwrap());
+    while rig.carry(100) {}
+    assert_eq!(rig.all(), []);
+    assert_eq!(rig.index.tables(), 1);
+});
 
-/// A look-up beside a replacement and a migration finds one of the two values. Guards: a look-up reads the word again after the look
-/// into its slot.
-#[test]
-fn a_look_up_beside_a_swing_and_a_migration() {
-    deep("a_look_up_beside_a_swing_and_a_migration", 1, || {
-        let rig = Rig::new();
-        rig.index.grow();
-        let (first, second) = (rig.clone(), rig.clone());
-        let a = thread::spawn(move || first.replace(2));
-        let b = thread::spawn(move || second.find());
-        rig.carry(100);
-        assert!(a.join().unwrap());
-        assert!(matches!(b.join().unwrap(), Some(1 | 2)));
-    });
-}
+// A look-up beside a replacement and a migration finds one of the two values. Guards: a look-up reads the word again after the look
+// into its slot.
+model!(a_look_up_beside_a_swing_and_a_migration, deep(1), || {
+    let rig = Rig::new();
+    rig.index.grow();
+    let a = aside(&rig, |rig| rig.replace(2));
+    let b = aside(&rig, |rig| rig.find());
+    rig.carry(100);
+    assert!(a.join().unwrap());
+    assert!(matches!(b.join().unwrap(), Some(1 | 2)));
+});
 
-/// Two replacements and a removal, without growth. Guards: the lease decides, and every word that leads to an entry is one.
-#[test]
-fn two_replacements_and_a_removal() {
-    bounded("two_replacements_and_a_removal", 1, || {
-        let rig = Rig::new();
-        let (first, second) = (rig.clone(), rig.clone());
-        let a = thread::spawn(move || first.replace(2));
-        let b = thread::spawn(move || second.replace(3));
+// Two replacements and a removal, without growth. Guards: the lease decides, and every word that leads to an entry is one.
+model!(two_replacements_and_a_removal, bounded(1), || {
+    let rig = Rig::new();
+    let a = aside(&rig, |rig| rig.replace(2));
+    beside(&rig, |rig| rig.replace(3), |rig| assert!(rig.remove()));
+    a.join().unwrap();
+    assert_eq!(rig.all(), []);
+});
+
+// One of two replacing threads is late with its swing: the index names the other thread's slot already.
+// Guards: a swing changes only a word that leads to its target, and by a compare-and-swap.
+model!(a_late_swing, || {
+    let rig = Rig::new();
+    let (a, _) = beside(&rig, |rig| rig.replace(2), |rig| assert!(rig.replace(3)));
+    assert!(a);
+    assert_eq!(rig.all(), [rig.tail(1)]);
+});
+
+// As [`a_late_swing`]. A former occupant of slot 3 was forwarded to slot 2. The late thread looks for its word
+// while another value moves into slot 3. Guards: a swing reads the word with Acquire, so it sees the lease of
+// the slot's present occupant.
+//
+// An older table, which is empty, is listed too. After that one the late thread looks whether slot 2 is live,
+// and there both threads change `met`: so loom tries the other thread first. (After a `yield_now` loom shows
+// the late thread no old value that it has seen before.)
+model!(a_late_swing_beside_a_reused_slot, || {
+    let rig = Rig::with(|index| assert!(index.grow()));
+    rig.leave(3, 2);
+    assert_eq!(rig.index.tables(), 2);
+    let met = Arc::new(AtomicU32::new(0));
+    let (other, meets) = (rig.clone(), met.clone());
+    let a = thread::spawn(move || {
+        other.fill(2);
+        if other.swap(1, 2) {
+            let is_live = || {
+                meets.fetch_add(1, Ordering::Relaxed);
+                other.is_live(2)
+            };
+            let tail = |slot| other.tail(slot);
+            other.index.swing(HASH, None, 2, tail, is_live);
+        }
+    });
+    assert!(rig.replace(3));
+    met.fetch_add(1, Ordering::Relaxed);
+    a.join().unwrap();
+    assert_eq!(rig.all(), [3]);
+});
+
+// An entry is replaced twice while its word is migrated. A former occupant of slot 3 was forwarded to slot 4.
+// The migrating thread may find slot 3 in its copy. Guards: it reads the copy with Acquire, also by a swap that
+// fails, so it sees the lease of that slot's occupant of now.
+model!(a_copy_is_mended_beside_a_reused_slot, || {
+    let rig = Rig::new();
+    rig.leave(3, 4);
+    beside_a_migration(&rig, |rig| {
+        assert!(rig.replace(2));
+        // This switch is no preemption.
+        thread::yield_now();
+        assert!(rig.replace(3));
+    });
+    assert_eq!(rig.all(), [3]);
+});
+
+// As [`a_look_up_beside_a_swing_and_a_migration`], and slot 2 was free before. The look-up may read as old a
+// lease as it likes. Guards: the migrating thread mends its copy with Release, so a look-up that finds slot 2
+// in the copy finds the slot filled.
+model!(a_look_up_of_a_mended_copy, bounded(1), || {
+    let rig = Rig::new();
+    rig.leave(2, DEAD);
+    rig.index.grow();
+    let a = aside(&rig, |rig| at_once(|| rig.replace(2)));
+    let b = aside(&rig, |rig| rig.find());
+    rig.carry(100);
+    assert!(a.join().unwrap());
+    assert!(matches!(b.join().unwrap(), Some(1 | 2)));
+});
+
+// An entry is replaced and then removed while its word is migrated, and another key's word takes the copy's
+// place. Guards: the migrating thread mends its copy by a compare-and-swap, which fails where the copy has gone.
+model!(a_copy_is_removed_before_it_is_mended, || {
+    let rig = Rig::new();
+    beside_a_migration(&rig, |rig| {
+        assert!(rig.replace(2));
+        // This switch is no preemption.
+        thread::yield_now();
         assert!(rig.remove());
-        let (a, b) = (a.join().unwrap(), b.join().unwrap());
-        let _ = (a, b);
-        assert_eq!(rig.all(), []);
+        assert_eq!(rig.index.insert(NEIGHBOUR, 3, |_| false), Inserted::Done);
     });
-}
-
-/// One of two replacing threads is late with its swing: the index names the other thread's slot already.
-/// Guards: a swing changes only a word that leads to its target, and by a compare-and-swap.
-#[test]
-fn a_late_swing() {
-    model("a_late_swing", || {
-        let rig = Rig::new();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.replace(2));
-        assert!(rig.replace(3));
-        assert!(a.join().unwrap());
-        assert_eq!(rig.all(), [rig.tail(1)]);
-    });
-}
-
-/// As [`a_late_swing`]. A former occupant of slot 3 was forwarded to slot 2. The late thread looks for its word
-/// while another value moves into slot 3. Guards: a swing reads the word with Acquire, so it sees the lease of
-/// the slot's present occupant.
-///
-/// An older table, which is empty, is listed too. After that one the late thread looks whether slot 2 is live,
-/// and there both threads change `met`: so loom tries the other thread first. (After a `yield_now` loom shows
-/// the late thread no old value that it has seen before.)
-#[test]
-fn a_late_swing_beside_a_reused_slot() {
-    model("a_late_swing_beside_a_reused_slot", || {
-        let rig = Rig::with(|index| assert!(index.grow()));
-        rig.leave(3, 2);
-        assert_eq!(rig.index.tables(), 2);
-        let met = Arc::new(AtomicU32::new(0));
-        let (other, meets) = (rig.clone(), met.clone());
-        let a = thread::spawn(move || {
-            other.fill(2);
-            if other.swap(1, 2) {
-                let is_live = || {
-                    meets.fetch_add(1, Ordering::Relaxed);
-                    other.is_live(2)
-                };
-                let tail = |slot| other.tail(slot);
-                other.index.swing(HASH, None, 2, tail, is_live);
-            }
-        });
-        assert!(rig.replace(3));
-        met.fetch_add(1, Ordering::Relaxed);
-        a.join().unwrap();
-        assert_eq!(rig.all(), [3]);
-    });
-}
-
-/// An entry is replaced twice while its word is migrated. A former occupant of slot 3 was forwarded to slot 4.
-/// The migrating thread may find slot 3 in its copy. Guards: it reads the copy with Acquire, also by a swap that
-/// fails, so it sees the lease of that slot's occupant of now.
-#[test]
-fn a_copy_is_mended_beside_a_reused_slot() {
-    model("a_copy_is_mended_beside_a_reused_slot", || {
-        let rig = Rig::new();
-        rig.leave(3, 4);
-        rig.index.grow();
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            let replaced = other.replace(2);
-            // This switch is no preemption.
-            thread::yield_now();
-            replaced && other.replace(3)
-        });
-        rig.carry(100);
-        assert!(a.join().unwrap());
-        while rig.carry(100) {}
-        assert_eq!(rig.all(), [3]);
-    });
-}
-
-/// As [`a_look_up_beside_a_swing_and_a_migration`], and slot 2 was free before. The look-up may read as old a
-/// lease as it likes. Guards: the migrating thread mends its copy with Release, so a look-up that finds slot 2
-/// in the copy finds the slot filled.
-#[test]
-fn a_look_up_of_a_mended_copy() {
-    bounded("a_look_up_of_a_mended_copy", 1, || {
-        let rig = Rig::new();
-        rig.leave(2, DEAD);
-        rig.index.grow();
-        let (first, second) = (rig.clone(), rig.clone());
-        let a = thread::spawn(move || at_once(|| first.replace(2)));
-        let b = thread::spawn(move || second.find());
-        rig.carry(100);
-        assert!(a.join().unwrap());
-        assert!(matches!(b.join().unwrap(), Some(1 | 2)));
-    });
-}
-
-/// An entry is replaced and then removed while its word is migrated, and another key's word takes the copy's
-/// place. Guards: the migrating thread mends its copy by a compare-and-swap, which fails where the copy has gone.
-#[test]
-fn a_copy_is_removed_before_it_is_mended() {
-    model("a_copy_is_removed_before_it_is_mended", || {
-        let rig = Rig::new();
-        rig.index.grow();
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            assert!(other.replace(2));
-            // This switch is no preemption.
-            thread::yield_now();
-            assert!(other.remove());
-            other.index.insert(NEIGHBOUR, 3, |_| false)
-        });
-        rig.carry(100);
-        assert_eq!(a.join().unwrap(), Inserted::Done);
-        while rig.carry(100) {}
-        assert_eq!(rig.all(), []);
-        assert_eq!(rig.index.find(NEIGHBOUR, |_| true), Some(3));
-    });
-}
+    assert_eq!(rig.all(), []);
+    assert_eq!(rig.index.find(NEIGHBOUR, |_| true), Some(3));
+});
 
 /// One thread replaces an entry and removes it, or replaces it twice, while its word is migrated. Guards: as
 /// [`a_swing_and_a_removal_beside_a_migration`] and [`two_swings_beside_a_migration`], which have a thread more.
@@ -410,97 +356,75 @@ fn a_copy_is_removed_before_it_is_mended() {
 fn two_changes_beside_a_migration() {
     large("two_changes_beside_a_migration, removed", || {
         let rig = Rig::new();
-        rig.index.grow();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.replace(2) && other.remove());
-        rig.carry(100);
-        assert!(a.join().unwrap());
-        while rig.carry(100) {}
+        assert!(beside_a_migration(&rig, |rig| rig.replace(2) && rig.remove()));
         assert_eq!(rig.all(), []);
         assert_eq!(rig.index.tables(), 1);
     });
     model("two_changes_beside_a_migration, replaced", || {
         let rig = Rig::new();
-        rig.index.grow();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.replace(2) && other.replace(3));
-        rig.carry(100);
-        assert!(a.join().unwrap());
-        while rig.carry(100) {}
+        assert!(beside_a_migration(&rig, |rig| rig.replace(2) && rig.replace(3)));
         assert_eq!(rig.all(), [3]);
     });
 }
 
-/// A look-up beside two replacements finds a value. Guards: a forwarded slot is judged by the lease that ended the way there.
-///
-/// The thread that looks up is the spawned one: loom finds little to interrupt where the main thread only
-/// reads (`docs/verification.md`).
-#[test]
-fn a_look_up_beside_a_swing() {
-    model("a_look_up_beside_a_swing", || {
-        let rig = Rig::new();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.find());
-        assert!(rig.replace(2) && rig.replace(3));
-        assert!(matches!(a.join().unwrap(), Some(1..=3)));
-    });
-}
+// A look-up beside two replacements finds a value. Guards: a forwarded slot is judged by the lease that ended the way there.
+//
+// The thread that looks up is the spawned one: loom finds little to interrupt where the main thread only
+// reads (`docs/verification.md`).
+model!(a_look_up_beside_a_swing, || {
+    let rig = Rig::new();
+    let (a, _) = beside(&rig, |rig| rig.find(), |rig| assert!(rig.replace(2) && rig.replace(3)));
+    assert!(matches!(a, Some(1..=3)));
+});
 
-/// A replacing thread retires slot 1 while the migrating thread has a copy of its word in hand. The driver
-/// looks slot 2 up by that copy, and stalls in its swing, pinned. The entry is then replaced once more. If
-/// slot 1 were free by then, the third value could lie in it. The driver's swing would succeed, and leave a
-/// word that names slot 2, which leads nowhere once it is free.
-///
-/// Guards: a retired slot waits for two grace periods. The driver has pinned after the first began, and
-/// before the migrating thread unpins, so only the second waits for it.
-#[test]
-fn a_slot_retired_beside_a_copy() {
-    bounded("a_slot_retired_beside_a_copy", 3, || {
-        let rig = Rig::new();
-        rig.index.grow();
-        let retired = Arc::new(Mutex::new(None));
-        let (other, hand_over) = (rig.clone(), retired.clone());
-        let a = thread::spawn(move || {
-            // Other models interrupt a replacement.
-            loom::stop_exploring();
-            assert!(other.replace(2));
-            *hand_over.lock().unwrap() = Some(other.index.retire());
-            loom::explore();
-            // This switch is no preemption.
-            thread::yield_now();
-            other.reach(2);
-        });
-        while rig.carry(100) {}
-        let waits = retired.lock().unwrap().take();
-        let reused = waits.is_some_and(|mut waits| {
-            let is_over = (0..3).any(|_| rig.index.is_over(&mut waits));
-            is_over && rig.replace(1)
-        });
-        a.join().unwrap();
-        assert_eq!(rig.all(), [if reused { 1 } else { 2 }]);
+// A replacing thread retires slot 1 while the migrating thread has a copy of its word in hand. The driver
+// looks slot 2 up by that copy, and stalls in its swing, pinned. The entry is then replaced once more. If
+// slot 1 were free by then, the third value could lie in it. The driver's swing would succeed, and leave a
+// word that names slot 2, which leads nowhere once it is free.
+//
+// Guards: a retired slot waits for two grace periods. The driver has pinned after the first began, and
+// before the migrating thread unpins, so only the second waits for it.
+model!(a_slot_retired_beside_a_copy, bounded(3), || {
+    let rig = Rig::new();
+    rig.index.grow();
+    let retired = Arc::new(Mutex::new(None));
+    let (other, hand_over) = (rig.clone(), retired.clone());
+    let a = thread::spawn(move || {
+        // Other models interrupt a replacement.
+        loom::stop_exploring();
+        assert!(other.replace(2));
+        *hand_over.lock().unwrap() = Some(other.index.retire());
+        loom::explore();
+        // This switch is no preemption.
+        thread::yield_now();
+        other.reach(2);
     });
-}
+    while rig.carry(100) {}
+    let waits = retired.lock().unwrap().take();
+    let reused = waits.is_some_and(|mut waits| {
+        let is_over = (0..3).any(|_| rig.index.is_over(&mut waits));
+        is_over && rig.replace(1)
+    });
+    a.join().unwrap();
+    assert_eq!(rig.all(), [if reused { 1 } else { 2 }]);
+});
 
-/// A replacing thread retires slot 1 while the migrating thread has a copy of its word in hand. Slot 1 then
-/// gets another key's entry, if it is free. The migrating thread would take that entry for the copy's own,
-/// and leave the copy as it is.
-///
-/// Guards: a grace period, and the migrating thread's pin.
-#[test]
-fn a_slot_freed_beside_a_copy() {
-    model("a_slot_freed_beside_a_copy", || {
-        let rig = Rig::new();
-        rig.index.grow();
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            assert!(other.replace(2));
-            let mut waits = other.index.retire();
-            if (0..3).any(|_| other.index.is_over(&mut waits)) {
-                other.fill(1);
-            }
-        });
-        rig.carry(100);
-        a.join().unwrap();
-        assert_eq!(rig.all(), [2]);
+// A replacing thread retires slot 1 while the migrating thread has a copy of its word in hand. Slot 1 then
+// gets another key's entry, if it is free. The migrating thread would take that entry for the copy's own,
+// and leave the copy as it is.
+//
+// Guards: a grace period, and the migrating thread's pin.
+model!(a_slot_freed_beside_a_copy, || {
+    let rig = Rig::new();
+    rig.index.grow();
+    let a = aside(&rig, |rig| {
+        assert!(rig.replace(2));
+        let mut waits = rig.index.retire();
+        if (0..3).any(|_| rig.index.is_over(&mut waits)) {
+            rig.fill(1);
+        }
     });
-}
+    rig.carry(100);
+    a.join().unwrap();
+    assert_eq!(rig.all(), [2]);
+});

@@ -17,7 +17,7 @@ struct Full {
 impl Full {
     fn new(capacity: usize) -> Self {
         let rig = Rig::with(|builder| builder.capacity(capacity));
-        let issue = |_| RootId::from(rig.tracker.issue(EDGE, 42).unwrap());
+        let issue = |_| RootId::from(rig.issue(EDGE, 42).unwrap());
         let roots = (0..capacity).map(issue).collect();
         Full { rig, roots }
     }
@@ -29,7 +29,7 @@ impl Full {
             unsafe { &*Arc::as_ptr(&self.rig) }
         };
         Waiter {
-            room: rig.tracker.room(),
+            room: rig.room(),
             task: Task::new(),
             seen: None,
             answer: None,
@@ -48,7 +48,7 @@ impl Full {
     /// What ends the root at `at`, in another thread.
     fn ends(&self, at: usize) -> thread::JoinHandle<()> {
         let (rig, root) = (self.rig.clone(), self.roots[at]);
-        thread::spawn(move || assert_eq!(rig.tracker.ack(root, EDGE), Ok(Ack::Completed)))
+        thread::spawn(move || assert_eq!(rig.ack(root, EDGE), Ok(Ack::Completed)))
     }
 }
 
@@ -92,121 +92,97 @@ fn all_have_room(waiters: &mut [Waiter]) {
     }
 }
 
-/// P1: a slot gets free as a task goes to sleep. Guards: both read-modify-writes on the credits, and that who waits makes his after he has joined.
-#[test]
-fn p1_free_and_wait() {
-    model("p1_free_and_wait", || {
-        let full = Full::new(1);
-        let mut waiter = full.waiter();
-        let a = full.ends(0);
-        waiter.poll();
-        a.join().unwrap();
-        all_have_room(&mut [waiter]);
-    });
-}
+// P1: a slot gets free as a task goes to sleep. Guards: both read-modify-writes on the credits, and that who waits makes his after he has joined.
+model!(p1_free_and_wait, || {
+    let full = Full::new(1);
+    let mut waiter = full.waiter();
+    let a = full.ends(0);
+    waiter.poll();
+    a.join().unwrap();
+    all_have_room(&mut [waiter]);
+});
 
-/// P2: the one who comes first leaves as a slot gets free: the other one hears of it. Guards: a token is handed on by who leaves.
-#[test]
-fn p2_free_and_leave() {
-    model("p2_free_and_leave", || {
-        let full = Full::new(1);
-        let (first, second) = (full.waiting(), full.waiting());
-        let a = full.ends(0);
-        drop(first);
-        a.join().unwrap();
-        all_have_room(&mut [second]);
-    });
-}
+// P2: the one who comes first leaves as a slot gets free: the other one hears of it. Guards: a token is handed on by who leaves.
+model!(p2_free_and_leave, || {
+    let full = Full::new(1);
+    let (first, second) = (full.waiting(), full.waiting());
+    let a = full.ends(0);
+    drop(first);
+    a.join().unwrap();
+    all_have_room(&mut [second]);
+});
 
-/// P2: a slot gets free as the first of two is polled: both find it, as nobody takes it. Guards: who is ready hands the token on.
-#[test]
-fn p2_free_and_poll() {
-    model("p2_free_and_poll", || {
-        let full = Full::new(1);
-        let (mut first, second) = (full.waiting(), full.waiting());
-        let a = full.ends(0);
-        first.poll();
-        a.join().unwrap();
-        all_have_room(&mut [first, second]);
-    });
-}
+// P2: a slot gets free as the first of two is polled: both find it, as nobody takes it. Guards: who is ready hands the token on.
+model!(p2_free_and_poll, || {
+    let full = Full::new(1);
+    let (mut first, second) = (full.waiting(), full.waiting());
+    let a = full.ends(0);
+    first.poll();
+    a.join().unwrap();
+    all_have_room(&mut [first, second]);
+});
 
-/// P2: it is taken by somebody who has not waited, and gets free again, as one is polled who was woken for it before.
-#[test]
-fn p2_overtaken() {
-    large("p2_overtaken", || {
-        let full = Full::new(1);
-        let mut waiter = full.waiting();
-        let (rig, root) = (full.rig.clone(), full.roots[0]);
-        let a = thread::spawn(move || {
-            let _ = rig.tracker.ack(root, EDGE);
-            let root = rig.tracker.issue(EDGE, 43).unwrap();
-            assert_eq!(rig.tracker.ack(root, EDGE), Ok(Ack::Completed));
-        });
-        if waiter.run() {
-            waiter.run();
-        }
-        a.join().unwrap();
-        all_have_room(&mut [waiter]);
+// P2: it is taken by somebody who has not waited, and gets free again, as one is polled who was woken for it before.
+model!(p2_overtaken, large, || {
+    let full = Full::new(1);
+    let mut waiter = full.waiting();
+    let (rig, root) = (full.rig.clone(), full.roots[0]);
+    let a = thread::spawn(move || {
+        let _ = rig.ack(root, EDGE);
+        let root = rig.issue(EDGE, 43).unwrap();
+        assert_eq!(rig.ack(root, EDGE), Ok(Ack::Completed));
     });
-}
+    if waiter.run() {
+        waiter.run();
+    }
+    a.join().unwrap();
+    all_have_room(&mut [waiter]);
+});
 
-/// P3: two slots get free at once, and two wait. Guards: who is at the line comes back for tokens that were added meanwhile.
-#[test]
-fn p3_two_get_free() {
-    large("p3_two_get_free", || {
-        let full = Full::new(2);
-        let mut waiters = [full.waiting(), full.waiting()];
-        let threads = [0, 1].map(|root| full.ends(root));
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        // Each has its own, whether the first is polled or not.
-        let woken = |waiter: &Waiter| waiter.task.woken();
-        assert_eq!(waiters.each_ref().map(woken), [1, 1]);
-        all_have_room(&mut waiters);
-    });
-}
+// P3: two slots get free at once, and two wait. Guards: who is at the line comes back for tokens that were added meanwhile.
+model!(p3_two_get_free, large, || {
+    let full = Full::new(2);
+    let mut waiters = [full.waiting(), full.waiting()];
+    let threads = [0, 1].map(|root| full.ends(root));
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    // Each has its own, whether the first is polled or not.
+    let woken = |waiter: &Waiter| waiter.task.woken();
+    assert_eq!(waiters.each_ref().map(woken), [1, 1]);
+    all_have_room(&mut waiters);
+});
 
-/// P3: one comes as a slot gets free that another waits for; neither takes it.
-#[test]
-fn p3_free_beside_another_who_comes() {
-    model("p3_free_beside_another_who_comes", || {
-        let full = Full::new(1);
-        let (first, mut second) = (full.waiting(), full.waiter());
-        let a = full.ends(0);
-        second.poll();
-        a.join().unwrap();
-        all_have_room(&mut [first, second]);
-    });
-}
+// P3: one comes as a slot gets free that another waits for; neither takes it.
+model!(p3_free_beside_another_who_comes, || {
+    let full = Full::new(1);
+    let (first, mut second) = (full.waiting(), full.waiter());
+    let a = full.ends(0);
+    second.poll();
+    a.join().unwrap();
+    all_have_room(&mut [first, second]);
+});
 
-/// P4: new roots are refused as a task goes to sleep; those in flight go on, so no slot gets free that would wake it. Guards: the fences of
-/// both, and that who refuses wakes.
-#[test]
-fn p4_shutdown_and_wait() {
-    model("p4_shutdown_and_wait", || {
-        let full = Full::new(1);
-        let mut waiter = full.waiter();
-        let rig = full.rig.clone();
-        let a = thread::spawn(move || drop(rig.tracker.shutdown_async(Fate::Drain(Duration::MAX))));
-        waiter.poll();
-        a.join().unwrap();
-        let mut waiters = [waiter];
-        settle(&mut waiters);
-        let [waiter] = waiters;
-        assert_eq!(waiter.answer, Some(Err(Closed)), "it sleeps until the end");
-    });
-}
+// P4: new roots are refused as a task goes to sleep; those in flight go on, so no slot gets free that would wake it. Guards: the fences of
+// both, and that who refuses wakes.
+model!(p4_shutdown_and_wait, || {
+    let full = Full::new(1);
+    let mut waiter = full.waiter();
+    let rig = full.rig.clone();
+    let a = thread::spawn(move || drop(rig.shutdown_async(Fate::Drain(Duration::MAX))));
+    waiter.poll();
+    a.join().unwrap();
+    let mut waiters = [waiter];
+    settle(&mut waiters);
+    let [waiter] = waiters;
+    assert_eq!(waiter.answer, Some(Err(Closed)), "it sleeps until the end");
+});
 
-/// P5: another waker as a slot gets free.
-#[test]
-fn p5_free_and_another_waker() {
-    model("p5_free_and_another_waker", || {
-        let full = Full::new(1);
-        let (mut first, second) = (full.waiting(), full.waiting());
-        let a = full.ends(0);
-        first.task = Task::new();
-        first.poll();
-        a.join().unwrap();
-        all_have_room(&mut [first, second]);
-    });
-}
+// P5: another waker as a slot gets free.
+model!(p5_free_and_another_waker, || {
+    let full = Full::new(1);
+    let (mut first, second) = (full.waiting(), full.waiting());
+    let a = full.ends(0);
+    first.task = Task::new();
+    first.poll();
+    a.join().unwrap();
+    all_have_room(&mut [first, second]);
+});

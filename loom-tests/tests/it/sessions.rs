@@ -4,7 +4,8 @@ use expiry::{
     ManualClock, Session, SessionError, SessionId, SessionInfo, SessionTracker,
     SessionTrackerBuilder, Tracked,
 };
-use loom_tests::{at_once, bounded, large, model, thread, TICK};
+use loom_tests::{aside, at_once, beside, bounded, large, model, TICK};
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// Preemptions where two threads create: each looks for a chunk and a bucket of its own.
@@ -26,7 +27,7 @@ impl Rig {
     fn used() -> Self {
         at_once(|| {
             let rig = Rig::new();
-            assert!(rig.sessions.remove(rig.create().id()).is_some());
+            assert!(rig.remove(rig.create().id()).is_some());
             assert_eq!(rig.expired(), []);
             rig
         })
@@ -49,272 +50,219 @@ impl Rig {
         self.sessions.create(TICK * 10, 1).unwrap()
     }
 
+    fn advance(&self, ticks: u32) {
+        self.clock.advance(TICK * ticks);
+    }
+
     fn expired(&self) -> Vec<SessionId> {
         self.sessions.poll().iter().map(|gone| gone.id).collect()
     }
 
     /// Everything that expires comes out, each once.
     fn drain(&self) -> Vec<SessionId> {
-        self.clock.advance(TICK * 200);
+        self.advance(200);
         self.expired()
     }
 }
 
-/// Q7: a touch meets the closing. One that comes after it fails, and nothing brings the session back.
-#[test]
-fn q07_touch_and_closing() {
-    model("q07_touch_and_closing", || {
-        let rig = Rig::new();
-        let id = rig.create().id();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.sessions.touch_for(id, TICK * 20));
-        assert_eq!(rig.sessions.set_closing(id), Ok(()));
-        let after = rig.sessions.touch(id);
+impl Deref for Rig {
+    type Target = SessionTracker;
+
+    fn deref(&self) -> &SessionTracker {
+        &self.sessions
+    }
+}
+
+// Q7: a touch meets the closing. One that comes after it fails, and nothing brings the session back.
+model!(q07_touch_and_closing, || {
+    let rig = Rig::new();
+    let id = rig.create().id();
+    let a = aside(&rig, move |rig| rig.touch_for(id, TICK * 20));
+    assert_eq!(rig.set_closing(id), Ok(()));
+    let after = rig.touch(id);
+    assert_eq!(after, Err(SessionError::Closing));
+    let touched = a.join().unwrap();
+    assert!(touched.is_ok() || touched == Err(SessionError::Closing));
+    assert_eq!(rig.drain(), [], "it is being closed");
+    assert_eq!(rig.closing(), [id]);
+    assert_eq!(rig.remove(id).unwrap().remaining, None);
+    assert!(rig.is_empty());
+});
+
+// Q7: the closing meets the expiry. Either the closer has it or the poller, and never both.
+model!(q07_closing_and_expiry, || {
+    let rig = Rig::new();
+    let id = rig.create().id();
+    rig.advance(10);
+    let (closed, expired) = beside(&rig, move |rig| rig.set_closing(id), |rig| rig.expired());
+    let told = match closed {
+        Ok(()) => 0,
+        Err(SessionError::Unknown) => 1,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(expired.len() + rig.drain().len(), told);
+    assert_eq!(rig.remove(id).is_some(), closed.is_ok());
+    assert!(rig.is_empty());
+});
+
+// Q7, all three: whatever comes first, the session has one end, and no touch succeeds after the closing.
+model!(q07_touch_closing_and_expiry, large, || {
+    let rig = Rig::new();
+    let session = rig.create();
+    let id = session.id();
+    rig.advance(10);
+    let a = aside(&rig, move |rig| rig.touch_by(&session));
+    let b = aside(&rig, move |rig| {
+        let closed = rig.set_closing(id);
+        (closed, rig.touch(id))
+    });
+    let mut expired = rig.expired();
+    let touched = a.join().unwrap();
+    let (closed, after) = b.join().unwrap();
+    if closed.is_ok() {
         assert_eq!(after, Err(SessionError::Closing));
-        let touched = a.join().unwrap();
-        assert!(touched.is_ok() || touched == Err(SessionError::Closing));
-        assert_eq!(rig.drain(), [], "it is being closed");
-        assert_eq!(rig.sessions.closing(), [id]);
-        assert_eq!(rig.sessions.remove(id).unwrap().remaining, None);
-        assert!(rig.sessions.is_empty());
-    });
-}
+    }
+    expired.extend(rig.drain());
+    assert_eq!(expired.len() + usize::from(closed.is_ok()), 1, "{touched:?}");
+    assert_eq!(rig.remove(id).is_some(), closed.is_ok());
+});
 
-/// Q7: the closing meets the expiry. Either the closer has it or the poller, and never both.
-#[test]
-fn q07_closing_and_expiry() {
-    model("q07_closing_and_expiry", || {
-        let rig = Rig::new();
-        let id = rig.create().id();
-        rig.clock.advance(TICK * 10);
-        let other = rig.clone();
-        let a = thread::spawn(move || other.sessions.set_closing(id));
-        let expired = rig.expired();
-        let closed = a.join().unwrap();
-        let told = match closed {
-            Ok(()) => 0,
-            Err(SessionError::Unknown) => 1,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(expired.len() + rig.drain().len(), told);
-        assert_eq!(rig.sessions.remove(id).is_some(), closed.is_ok());
-        assert!(rig.sessions.is_empty());
-    });
-}
+// Two closers: one of them begins.
+model!(two_closers, || {
+    let rig = Rig::new();
+    let id = rig.create().id();
+    let (a, b) =
+        beside(&rig, move |rig| rig.set_closing(id).is_ok(), |rig| rig.set_closing(id).is_ok());
+    assert!(a != b);
+});
 
-/// Q7, all three: whatever comes first, the session has one end, and no touch succeeds after the closing.
-#[test]
-fn q07_touch_closing_and_expiry() {
-    large("q07_touch_closing_and_expiry", || {
-        let rig = Rig::new();
-        let session = rig.create();
-        let id = session.id();
-        rig.clock.advance(TICK * 10);
-        let (one, two) = (rig.clone(), rig.clone());
-        let a = thread::spawn(move || one.sessions.touch_by(&session));
-        let b = thread::spawn(move || {
-            let closed = two.sessions.set_closing(id);
-            (closed, two.sessions.touch(id))
-        });
-        let mut expired = rig.expired();
-        let touched = a.join().unwrap();
-        let (closed, after) = b.join().unwrap();
-        if closed.is_ok() {
-            assert_eq!(after, Err(SessionError::Closing));
-        }
-        expired.extend(rig.drain());
-        assert_eq!(expired.len() + usize::from(closed.is_ok()), 1, "{touched:?}");
-        assert_eq!(rig.sessions.remove(id).is_some(), closed.is_ok());
-    });
-}
+// A removal meets the expiry: one story.
+model!(remove_and_expiry, || {
+    let rig = Rig::new();
+    let id = rig.create().id();
+    rig.advance(10);
+    let (removed, mut expired) =
+        beside(&rig, move |rig| rig.remove(id).is_some(), |rig| rig.expired());
+    expired.extend(rig.drain());
+    assert_eq!(expired.len(), usize::from(!removed));
+    assert!(rig.is_empty());
+});
 
-/// Two closers: one of them begins.
-#[test]
-fn two_closers() {
-    model("two_closers", || {
-        let rig = Rig::new();
-        let id = rig.create().id();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.sessions.set_closing(id).is_ok());
-        let b = rig.sessions.set_closing(id).is_ok();
-        assert!(a.join().unwrap() != b);
-    });
-}
+// Two upgraders: one is told that it did.
+model!(two_upgraders, || {
+    let rig = Rig::new();
+    let id = rig.create_local(TICK * 10, 1).unwrap().id();
+    let (a, b) = beside(&rig, move |rig| rig.upgrade(id).unwrap(), |rig| rig.upgrade(id).unwrap());
+    assert!(a != b, "one of them");
+    assert_eq!(rig.is_global(id), Ok(true));
+});
 
-/// A removal meets the expiry: one story.
-#[test]
-fn remove_and_expiry() {
-    model("remove_and_expiry", || {
-        let rig = Rig::new();
-        let id = rig.create().id();
-        rig.clock.advance(TICK * 10);
-        let other = rig.clone();
-        let a = thread::spawn(move || other.sessions.remove(id).is_some());
-        let mut expired = rig.expired();
-        let removed = a.join().unwrap();
-        expired.extend(rig.drain());
-        assert_eq!(expired.len(), usize::from(!removed));
-        assert!(rig.sessions.is_empty());
-    });
-}
+// An upgrade meets the removal: whoever removes is told of it, or it is told that there is no session. Guards: one word, changed
+// by both.
+model!(upgrade_and_remove, || {
+    let rig = Rig::new();
+    let id = rig.create_local(TICK * 10, 1).unwrap().id();
+    let (a, removed) = beside(&rig, move |rig| rig.upgrade(id), |rig| rig.remove(id).unwrap());
+    match a {
+        Ok(true) => assert!(removed.is_global),
+        Err(SessionError::Unknown) => assert!(!removed.is_global),
+        other => panic!("{other:?}"),
+    }
+});
 
-/// Two upgraders: one is told that it did.
-#[test]
-fn two_upgraders() {
-    model("two_upgraders", || {
-        let rig = Rig::new();
-        let id = rig.sessions.create_local(TICK * 10, 1).unwrap().id();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.sessions.upgrade(id).unwrap());
-        let b = rig.sessions.upgrade(id).unwrap();
-        assert!(a.join().unwrap() != b, "one of them");
-        assert_eq!(rig.sessions.is_global(id), Ok(true));
+// A check meets a move: by the old owner, or by the new one. Guards: the owner is one word.
+model!(check_and_set_owner, || {
+    let rig = Rig::new();
+    let id = rig.create().id();
+    let a = aside(&rig, move |rig| {
+        let old = rig.check(id, 1);
+        (old, rig.check(id, 2))
     });
-}
+    assert_eq!(rig.set_owner(id, 2), Ok(1));
+    let (old, new) = a.join().unwrap();
+    match (old, new) {
+        (Ok(()), Ok(()))
+        | (Ok(()), Err(SessionError::Moved { owner: 1 }))
+        | (Err(SessionError::Moved { owner: 2 }), Ok(())) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(rig.check(id, 2), Ok(()));
+});
 
-/// An upgrade meets the removal: whoever removes is told of it, or it is told that there is no session. Guards: one word, changed
-/// by both.
-#[test]
-fn upgrade_and_remove() {
-    model("upgrade_and_remove", || {
-        let rig = Rig::new();
-        let id = rig.sessions.create_local(TICK * 10, 1).unwrap().id();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.sessions.upgrade(id));
-        let removed = rig.sessions.remove(id).unwrap();
-        match a.join().unwrap() {
-            Ok(true) => assert!(removed.is_global),
-            Err(SessionError::Unknown) => assert!(!removed.is_global),
-            other => panic!("{other:?}"),
-        }
-    });
-}
+// A session that is nobody's, checked by two: it is one's.
+model!(two_checks_of_nobodys, || {
+    let rig = Rig::new();
+    let id = rig.sessions.create(TICK * 10, 0).unwrap().id();
+    let (a, b) = beside(&rig, move |rig| rig.check(id, 1), |rig| rig.check(id, 2));
+    match (a, b) {
+        (Ok(()), Err(SessionError::Moved { owner: 1 }))
+        | (Err(SessionError::Moved { owner: 2 }), Ok(())) => {}
+        other => panic!("{other:?}"),
+    }
+});
 
-/// A check meets a move: by the old owner, or by the new one. Guards: the owner is one word.
-#[test]
-fn check_and_set_owner() {
-    model("check_and_set_owner", || {
-        let rig = Rig::new();
-        let id = rig.create().id();
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            let old = other.sessions.check(id, 1);
-            (old, other.sessions.check(id, 2))
-        });
-        assert_eq!(rig.sessions.set_owner(id, 2), Ok(1));
-        let (old, new) = a.join().unwrap();
-        match (old, new) {
-            (Ok(()), Ok(()))
-            | (Ok(()), Err(SessionError::Moved { owner: 1 }))
-            | (Err(SessionError::Moved { owner: 2 }), Ok(())) => {}
-            other => panic!("{other:?}"),
-        }
-        assert_eq!(rig.sessions.check(id, 2), Ok(()));
-    });
-}
+// A move meets the removal: if it succeeds, whoever removes is told of the new owner; if it fails, it came too late. Guards: the
+// read-modify-write of the lease after the owner.
+model!(set_owner_and_remove, || {
+    let rig = Rig::new();
+    let id = rig.create().id();
+    let (a, removed) = beside(&rig, move |rig| rig.set_owner(id, 2), |rig| rig.remove(id).unwrap());
+    match a {
+        Ok(1) => assert_eq!(removed.owner, 2),
+        Err(SessionError::Unknown) => {}
+        other => panic!("{other:?}"),
+    }
+});
 
-/// A session that is nobody's, checked by two: it is one's.
-#[test]
-fn two_checks_of_nobodys() {
-    model("two_checks_of_nobodys", || {
-        let rig = Rig::new();
-        let id = rig.sessions.create(TICK * 10, 0).unwrap().id();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.sessions.check(id, 1));
-        let b = rig.sessions.check(id, 2);
-        match (a.join().unwrap(), b) {
-            (Ok(()), Err(SessionError::Moved { owner: 1 }))
-            | (Err(SessionError::Moved { owner: 2 }), Ok(())) => {}
-            other => panic!("{other:?}"),
-        }
-    });
-}
+// A move meets the closing and the removal. Guards: as before; one that finds the session being closed writes nothing.
+model!(set_owner_closing_and_remove, || {
+    let rig = Rig::new();
+    let id = rig.create().id();
+    let a = aside(&rig, move |rig| rig.set_owner(id, 2));
+    assert_eq!(rig.set_closing(id), Ok(()));
+    let removed = rig.remove(id).unwrap();
+    match a.join().unwrap() {
+        Ok(1) => assert_eq!(removed.owner, 2),
+        Err(SessionError::Closing) => assert_eq!(removed.owner, 1),
+        Err(SessionError::Unknown) => {}
+        other => panic!("{other:?}"),
+    }
+});
 
-/// A move meets the removal: if it succeeds, whoever removes is told of the new owner; if it fails, it came too late. Guards: the
-/// read-modify-write of the lease after the owner.
-#[test]
-fn set_owner_and_remove() {
-    model("set_owner_and_remove", || {
-        let rig = Rig::new();
-        let id = rig.create().id();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.sessions.set_owner(id, 2));
-        let removed = rig.sessions.remove(id).unwrap();
-        match a.join().unwrap() {
-            Ok(1) => assert_eq!(removed.owner, 2),
-            Err(SessionError::Unknown) => {}
-            other => panic!("{other:?}"),
-        }
-    });
-}
+// W8: a creation meets the shutdown: it is refused, or what it created is returned.
+model!(w08_create_and_shutdown, || {
+    let rig = Rig::new();
+    let (created, left) =
+        beside(&rig, |rig| rig.sessions.create(TICK * 10, 1), |rig| rig.shutdown());
+    assert_eq!(left.len(), usize::from(created.is_ok()), "{created:?}");
+    assert!(rig.is_empty());
+    assert_eq!(rig.drain(), []);
+});
 
-/// A move meets the closing and the removal. Guards: as before; one that finds the session being closed writes nothing.
-#[test]
-fn set_owner_closing_and_remove() {
-    model("set_owner_closing_and_remove", || {
-        let rig = Rig::new();
-        let id = rig.create().id();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.sessions.set_owner(id, 2));
-        assert_eq!(rig.sessions.set_closing(id), Ok(()));
-        let removed = rig.sessions.remove(id).unwrap();
-        match a.join().unwrap() {
-            Ok(1) => assert_eq!(removed.owner, 2),
-            Err(SessionError::Closing) => assert_eq!(removed.owner, 1),
-            Err(SessionError::Unknown) => {}
-            other => panic!("{other:?}"),
-        }
+// As before, the bucket being there already.
+model!(w08_create_beside_another_and_shutdown, large, || {
+    let rig = Rig::new();
+    let a = aside(&rig, |rig| {
+        let first = rig.sessions.create(TICK * 10, 1);
+        let second = rig.sessions.create(TICK * 20, 2);
+        usize::from(first.is_ok()) + usize::from(second.is_ok())
     });
-}
+    let left = rig.shutdown();
+    assert_eq!(left.len(), a.join().unwrap());
+    assert!(rig.is_empty());
+});
 
-/// W8: a creation meets the shutdown: it is refused, or what it created is returned.
-#[test]
-fn w08_create_and_shutdown() {
-    model("w08_create_and_shutdown", || {
-        let rig = Rig::new();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.sessions.create(TICK * 10, 1));
-        let left = rig.sessions.shutdown();
-        let created = a.join().unwrap();
-        assert_eq!(left.len(), usize::from(created.is_ok()), "{created:?}");
-        assert!(rig.sessions.is_empty());
-        assert_eq!(rig.drain(), []);
-    });
-}
-
-/// As before, the bucket being there already.
-#[test]
-fn w08_create_beside_another_and_shutdown() {
-    large("w08_create_beside_another_and_shutdown", || {
-        let rig = Rig::new();
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            let first = other.sessions.create(TICK * 10, 1);
-            let second = other.sessions.create(TICK * 20, 2);
-            usize::from(first.is_ok()) + usize::from(second.is_ok())
-        });
-        let left = rig.sessions.shutdown();
-        assert_eq!(left.len(), a.join().unwrap());
-        assert!(rig.sessions.is_empty());
-    });
-}
-
-/// W8: a closing meets the shutdown: the session is returned, whichever comes first. Guards: the shutdown ends what is being
-/// closed.
-#[test]
-fn w08_closing_and_shutdown() {
-    model("w08_closing_and_shutdown", || {
-        let rig = Rig::new();
-        let id = rig.create().id();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.sessions.set_closing(id).is_ok());
-        let left = rig.sessions.shutdown();
-        let closing = a.join().unwrap();
-        let found: Vec<_> = left.iter().map(|left| left.remaining.is_none()).collect();
-        assert_eq!(found, [closing]);
-        assert!(rig.sessions.is_empty());
-    });
-}
+// W8: a closing meets the shutdown: the session is returned, whichever comes first. Guards: the shutdown ends what is being
+// closed.
+model!(w08_closing_and_shutdown, || {
+    let rig = Rig::new();
+    let id = rig.create().id();
+    let (closing, left) =
+        beside(&rig, move |rig| rig.set_closing(id).is_ok(), |rig| rig.shutdown());
+    let found: Vec<_> = left.iter().map(|left| left.remaining.is_none()).collect();
+    assert_eq!(found, [closing]);
+    assert!(rig.is_empty());
+});
 
 /// A tracker that collects touches.
 fn collecting() -> Rig {
@@ -326,118 +274,101 @@ fn left(taken: &[(SessionId, std::time::Duration)]) -> Vec<u128> {
     taken.iter().map(|(_, time)| ticks(time)).collect()
 }
 
-/// Q14: a touch meets a taking, the session having been touched before. What the last touch has made of the session is told, by
-/// this taking or the next one.
-#[test]
-fn q14_touch_and_taking() {
-    model("q14_touch_and_taking", || {
-        let rig = collecting();
-        let id = rig.create().id();
-        rig.sessions.touch_for(id, TICK * 20).unwrap();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.sessions.touch_for(id, TICK * 30).unwrap());
-        let first = left(&rig.sessions.take_touched());
-        a.join().unwrap();
-        let second = left(&rig.sessions.take_touched());
-        match (&first[..], &second[..]) {
-            // It came before the taking; or after it; or its swap before and its flag after.
-            ([30], []) | ([20], [30]) | ([30], [30]) => {}
-            other => panic!("{other:?}"),
-        }
-        assert_eq!(rig.sessions.take_touched(), []);
-    });
-}
+// Q14: a touch meets a taking, the session having been touched before. What the last touch has made of the session is told, by
+// this taking or the next one.
+model!(q14_touch_and_taking, || {
+    let rig = collecting();
+    let id = rig.create().id();
+    rig.touch_for(id, TICK * 20).unwrap();
+    let (_, first) = beside(
+        &rig,
+        move |rig| rig.touch_for(id, TICK * 30).unwrap(),
+        |rig| left(&rig.take_touched()),
+    );
+    let second = left(&rig.take_touched());
+    match (&first[..], &second[..]) {
+        // It came before the taking; or after it; or its swap before and its flag after.
+        ([30], []) | ([20], [30]) | ([30], [30]) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(rig.take_touched(), []);
+});
 
-/// Q14 by handle, the session not having been touched before.
-#[test]
-fn q14_first_touch_and_taking() {
-    model("q14_first_touch_and_taking", || {
-        let rig = collecting();
-        let session = rig.create();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.sessions.touch_by_for(&session, TICK * 30).unwrap());
-        let mut taken = left(&rig.sessions.take_touched());
-        a.join().unwrap();
-        taken.extend(left(&rig.sessions.take_touched()));
-        assert_eq!(taken, [30]);
-    });
-}
+// Q14 by handle, the session not having been touched before.
+model!(q14_first_touch_and_taking, || {
+    let rig = collecting();
+    let session = rig.create();
+    let (_, mut taken) = beside(
+        &rig,
+        move |rig| rig.touch_by_for(&session, TICK * 30).unwrap(),
+        |rig| left(&rig.take_touched()),
+    );
+    taken.extend(left(&rig.take_touched()));
+    assert_eq!(taken, [30]);
+});
 
-/// Q14: two touches and a taking.
-#[test]
-fn q14_two_touches_and_taking() {
-    large("q14_two_touches_and_taking", || {
-        let rig = collecting();
-        let id = rig.create().id();
-        let (one, two) = (rig.clone(), rig.clone());
-        let a = thread::spawn(move || one.sessions.touch_for(id, TICK * 20).unwrap());
-        let b = thread::spawn(move || two.sessions.touch_for(id, TICK * 30).unwrap());
-        let mut taken = left(&rig.sessions.take_touched());
-        a.join().unwrap();
-        b.join().unwrap();
-        taken.extend(left(&rig.sessions.take_touched()));
-        let lives = rig.sessions.get(id).unwrap().remaining.unwrap();
-        let now = lives.as_nanos() / TICK.as_nanos();
-        assert_eq!(taken.last(), Some(&now), "{taken:?}");
-        assert!(taken.len() <= 2, "{taken:?}");
-    });
-}
+// Q14: two touches and a taking.
+model!(q14_two_touches_and_taking, large, || {
+    let rig = collecting();
+    let id = rig.create().id();
+    let a = aside(&rig, move |rig| rig.touch_for(id, TICK * 20).unwrap());
+    let b = aside(&rig, move |rig| rig.touch_for(id, TICK * 30).unwrap());
+    let mut taken = left(&rig.take_touched());
+    a.join().unwrap();
+    b.join().unwrap();
+    taken.extend(left(&rig.take_touched()));
+    let lives = rig.get(id).unwrap().remaining.unwrap();
+    let now = lives.as_nanos() / TICK.as_nanos();
+    assert_eq!(taken.last(), Some(&now), "{taken:?}");
+    assert!(taken.len() <= 2, "{taken:?}");
+});
 
-/// Q14: two takings. Each touch is told by one of them.
-#[test]
-fn q14_two_takings() {
-    model("q14_two_takings", || {
-        let rig = collecting();
-        let ids = [rig.create().id(), rig.create().id()];
-        for id in ids {
-            rig.sessions.touch(id).unwrap();
-        }
-        let other = rig.clone();
-        let a = thread::spawn(move || other.sessions.take_touched());
-        let mut all = rig.sessions.take_touched();
-        all.extend(a.join().unwrap());
-        let mut all: Vec<_> = all.into_iter().map(|(id, _)| id).collect();
-        all.sort_unstable();
-        assert_eq!(all, ids);
-    });
-}
+// Q14: two takings. Each touch is told by one of them.
+model!(q14_two_takings, || {
+    let rig = collecting();
+    let ids = [rig.create().id(), rig.create().id()];
+    for id in ids {
+        rig.touch(id).unwrap();
+    }
+    let (a, mut all) = beside(&rig, |rig| rig.take_touched(), |rig| rig.take_touched());
+    all.extend(a);
+    let mut all: Vec<_> = all.into_iter().map(|(id, _)| id).collect();
+    all.sort_unstable();
+    assert_eq!(all, ids);
+});
 
-/// Q14: the session is removed and tracked anew, with the same id and in the same slot or another, while it is taken. A touch of
-/// the new one is told.
-#[test]
-fn q14_taking_across_two_lives() {
-    large("q14_taking_across_two_lives", || {
-        let rig = collecting();
-        let id = rig.create().id();
-        rig.sessions.touch(id).unwrap();
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            let removed: Option<SessionInfo> = other.sessions.remove(id);
-            assert!(removed.is_some());
-            let tracked = other.sessions.track(id, TICK * 20, 1).unwrap();
-            assert!(matches!(tracked, Tracked::Added(_)));
-            other.sessions.touch_for(id, TICK * 30).unwrap();
-        });
-        let first = left(&rig.sessions.take_touched());
-        a.join().unwrap();
-        let second = left(&rig.sessions.take_touched());
-        match (&first[..], &second[..]) {
-            // The old life, told or not; then the new one.
-            ([10] | [], [30]) => {}
-            // Both in one: the pile was taken after the second touch.
-            ([30], []) => {}
-            other => panic!("{other:?}"),
-        }
+// Q14: the session is removed and tracked anew, with the same id and in the same slot or another, while it is taken. A touch of
+// the new one is told.
+model!(q14_taking_across_two_lives, large, || {
+    let rig = collecting();
+    let id = rig.create().id();
+    rig.touch(id).unwrap();
+    let a = aside(&rig, move |rig| {
+        let removed: Option<SessionInfo> = rig.remove(id);
+        assert!(removed.is_some());
+        let tracked = rig.track(id, TICK * 20, 1).unwrap();
+        assert!(matches!(tracked, Tracked::Added(_)));
+        rig.touch_for(id, TICK * 30).unwrap();
     });
-}
+    let first = left(&rig.take_touched());
+    a.join().unwrap();
+    let second = left(&rig.take_touched());
+    match (&first[..], &second[..]) {
+        // The old life, told or not; then the new one.
+        ([10] | [], [30]) => {}
+        // Both in one: the pile was taken after the second touch.
+        ([30], []) => {}
+        other => panic!("{other:?}"),
+    }
+});
 
 /// A rig that collects touches, in which the next first touch of a session prunes the pile: a session was touched, and has ended. Two
 /// others live.
 fn to_be_pruned() -> (Rig, Session, Session) {
     let rig = collecting();
     let [one, two, gone] = [(); 3].map(|()| rig.create());
-    rig.sessions.touch_by(&gone).unwrap();
-    rig.sessions.remove(gone.id()).unwrap();
+    rig.touch_by(&gone).unwrap();
+    rig.remove(gone.id()).unwrap();
     (rig, one, two)
 }
 
@@ -447,189 +378,145 @@ fn ids(taken: &[(SessionId, std::time::Duration)]) -> Vec<SessionId> {
     ids
 }
 
-/// Q14: a pruning meets a taking. A touch that came before both is told by that taking, and the one that prunes once. Guards: that
-/// the copies come onto the pile by the swap that takes the links off.
-#[test]
-fn q14_pruning_and_taking() {
-    model("q14_pruning_and_taking", || {
-        let (rig, one, two) = to_be_pruned();
-        rig.sessions.touch_by(&two).unwrap();
-        // A third one ends: what is on the pile is pruned again.
-        let gone = rig.create();
-        rig.sessions.touch_by(&gone).unwrap();
-        rig.sessions.remove(gone.id()).unwrap();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.sessions.touch_by(&one).unwrap());
-        let first = ids(&rig.sessions.take_touched());
-        assert!(first.contains(&two.id()), "{first:?}");
-        a.join().unwrap();
-        let mut all = ids(&rig.sessions.take_touched());
-        all.extend(first);
-        all.sort_unstable();
-        assert_eq!(all, [one.id(), two.id()]);
-    });
-}
+// Q14: a pruning meets a taking. A touch that came before both is told by that taking, and the one that prunes once. Guards: that
+// the copies come onto the pile by the swap that takes the links off.
+model!(q14_pruning_and_taking, || {
+    let (rig, one, two) = to_be_pruned();
+    rig.touch_by(&two).unwrap();
+    // A third one ends: what is on the pile is pruned again.
+    let gone = rig.create();
+    rig.touch_by(&gone).unwrap();
+    rig.remove(gone.id()).unwrap();
+    let a = aside(&rig, move |rig| rig.touch_by(&one).unwrap());
+    let first = ids(&rig.take_touched());
+    assert!(first.contains(&two.id()), "{first:?}");
+    a.join().unwrap();
+    let mut all = ids(&rig.take_touched());
+    all.extend(first);
+    all.sort_unstable();
+    assert_eq!(all, [one.id(), two.id()]);
+});
 
-/// Q14: two touches, both of which prune. Neither is lost, and each is told once.
-#[test]
-fn q14_pruning_and_touch() {
-    model("q14_pruning_and_touch", || {
-        let (rig, one, two) = to_be_pruned();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.sessions.touch_by(&one).unwrap());
-        rig.sessions.touch_by(&two).unwrap();
-        a.join().unwrap();
-        assert_eq!(ids(&rig.sessions.take_touched()), [one.id(), two.id()]);
-        assert_eq!(rig.sessions.take_touched(), []);
-    });
-}
+// Q14: two touches, both of which prune. Neither is lost, and each is told once.
+model!(q14_pruning_and_touch, || {
+    let (rig, one, two) = to_be_pruned();
+    beside(&rig, move |rig| rig.touch_by(&one).unwrap(), |rig| rig.touch_by(&two).unwrap());
+    assert_eq!(ids(&rig.take_touched()), [one.id(), two.id()]);
+    assert_eq!(rig.take_touched(), []);
+});
 
-/// Q14: a pruning, a touch and a taking.
-#[test]
-fn q14_pruning_touch_and_taking() {
-    bounded("q14_pruning_touch_and_taking", FEW, || {
-        let (rig, one, two) = to_be_pruned();
-        let (first, second) = (rig.clone(), rig.clone());
-        let a = thread::spawn(move || first.sessions.touch_by(&one).unwrap());
-        let b = thread::spawn(move || second.sessions.touch_by(&two).unwrap());
-        let mut all = ids(&rig.sessions.take_touched());
-        a.join().unwrap();
-        b.join().unwrap();
-        all.extend(ids(&rig.sessions.take_touched()));
-        all.sort_unstable();
-        assert_eq!(all, [one.id(), two.id()]);
-    });
-}
+// Q14: a pruning, a touch and a taking.
+model!(q14_pruning_touch_and_taking, bounded(FEW), || {
+    let (rig, one, two) = to_be_pruned();
+    let a = aside(&rig, move |rig| rig.touch_by(&one).unwrap());
+    let b = aside(&rig, move |rig| rig.touch_by(&two).unwrap());
+    let mut all = ids(&rig.take_touched());
+    a.join().unwrap();
+    b.join().unwrap();
+    all.extend(ids(&rig.take_touched()));
+    all.sort_unstable();
+    assert_eq!(all, [one.id(), two.id()]);
+});
 
-/// W15: a touch by handle, which is to be told, meets the removal. Guards: the pin, and that the place is looked at under it.
-#[test]
-fn w15_touch_by_handle_and_remove() {
-    model("w15_touch_by_handle_and_remove", || {
-        let rig = collecting();
-        let session = rig.create();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.sessions.touch_by(&session).is_ok());
-        assert!(rig.sessions.remove(session.id()).is_some());
-        a.join().unwrap();
-        assert_eq!(rig.sessions.take_touched(), []);
-    });
-}
+// W15: a touch by handle, which is to be told, meets the removal. Guards: the pin, and that the place is looked at under it.
+model!(w15_touch_by_handle_and_remove, || {
+    let rig = collecting();
+    let session = rig.create();
+    beside(
+        &rig,
+        move |rig| rig.touch_by(&session).is_ok(),
+        |rig| assert!(rig.remove(session.id()).is_some()),
+    );
+    assert_eq!(rig.take_touched(), []);
+});
 
-/// Q8, W15: a touch by id, which asks the session for its timeout, meets the removal: nothing comes back. Guards: the pin.
-#[test]
-fn q08_touch_and_remove() {
-    model("q08_touch_and_remove", || {
-        let rig = Rig::new();
+// Q8, W15: a touch by id, which asks the session for its timeout, meets the removal: nothing comes back. Guards: the pin.
+model!(q08_touch_and_remove, || {
+    let rig = Rig::new();
+    let id = rig.create().id();
+    beside(&rig, move |rig| rig.touch(id).is_ok(), |rig| assert!(rig.remove(id).is_some()));
+    assert!(rig.is_empty());
+    assert_eq!(rig.drain(), []);
+});
+
+// W15: a look at all sessions meets the removal of one. Guards: the pins.
+model!(w15_look_and_remove, || {
+    let rig = Rig::new();
+    let id = rig.create().id();
+    let seen = aside(&rig, |rig| {
+        let mut seen = Vec::new();
+        rig.for_each(|session| seen.push(session.id));
+        seen
+    });
+    assert!(rig.remove(id).is_some());
+    let seen = seen.join().unwrap();
+    assert!(seen.is_empty() || seen == [id]);
+});
+
+// A dump meets a session's end, and another one in the same slot: neither is said to expire when the other does. Guards: the
+// lease is asked again, for its incarnation.
+model!(w06_a_dump_meets_a_later_tenant, bounded(FEW + 1), || {
+    let rig = Rig::new();
+    // They fill the chunk.
+    let first = rig.create().id();
+    rig.create();
+    let a = aside(&rig, |rig| rig.dump());
+    assert!(rig.remove(first).is_some());
+    let later = rig.sessions.create(TICK * 20, 2).unwrap().id();
+    for (due, ids) in a.join().unwrap() {
+        assert!(!ids.contains(if due == TICK * 20 { &first } else { &later }));
+    }
+});
+
+// W15: a taking meets the removal of what was touched.
+model!(w15_taking_and_remove, || {
+    let rig = collecting();
+    let session = rig.create();
+    rig.touch_by(&session).unwrap();
+    let (a, _) = beside(
+        &rig,
+        |rig| rig.take_touched().len(),
+        |rig| assert!(rig.remove(session.id()).is_some()),
+    );
+    assert!(a <= 1);
+    assert_eq!(rig.take_touched(), []);
+});
+
+// Two creations: no id is issued twice, be its first session gone. Guards: the read-modify-write of the issuer.
+model!(two_creations, large, || {
+    let rig = Rig::used();
+    let a = aside(&rig, |rig| {
         let id = rig.create().id();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.sessions.touch(id).is_ok());
-        assert!(rig.sessions.remove(id).is_some());
-        a.join().unwrap();
-        assert!(rig.sessions.is_empty());
-        assert_eq!(rig.drain(), []);
+        assert!(rig.remove(id).is_some());
+        id
     });
-}
+    let b = rig.create().id();
+    assert_ne!(a.join().unwrap(), b);
+});
 
-/// W15: a look at all sessions meets the removal of one. Guards: the pins.
-#[test]
-fn w15_look_and_remove() {
-    model("w15_look_and_remove", || {
-        let rig = Rig::new();
-        let id = rig.create().id();
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            let mut seen = Vec::new();
-            other.sessions.for_each(|session| seen.push(session.id));
-            seen
-        });
-        assert!(rig.sessions.remove(id).is_some());
-        let seen = a.join().unwrap();
-        assert!(seen.is_empty() || seen == [id]);
-    });
-}
+// Two pollers, and a session that expires: one of them has it.
+model!(two_pollers, || {
+    let rig = Rig::new();
+    let id = rig.create().id();
+    rig.advance(10);
+    let (a, mut all) = beside(&rig, |rig| rig.expired(), |rig| rig.expired());
+    all.extend(a);
+    all.extend(rig.expired());
+    assert_eq!(all, [id]);
+});
 
-/// A dump meets a session's end, and another one in the same slot: neither is said to expire when the other does. Guards: the
-/// lease is asked again, for its incarnation.
-#[test]
-fn w06_a_dump_meets_a_later_tenant() {
-    bounded("w06_a_dump_meets_a_later_tenant", FEW + 1, || {
-        let rig = Rig::new();
-        // They fill the chunk.
-        let first = rig.create().id();
-        rig.create();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.sessions.dump());
-        assert!(rig.sessions.remove(first).is_some());
-        let later = rig.sessions.create(TICK * 20, 2).unwrap().id();
-        for (due, ids) in a.join().unwrap() {
-            assert!(!ids.contains(if due == TICK * 20 { &first } else { &later }));
+// A creation meets the adoption of the id that it is about to issue: there are two sessions, with ids of their own.
+model!(create_and_track, large, || {
+    let rig = Rig::used();
+    let (a, created) =
+        beside(&rig, |rig| rig.track(SessionId(2), TICK * 10, 2).unwrap(), |rig| rig.create().id());
+    match a {
+        Tracked::Added(_) => assert_eq!(created, SessionId(3)),
+        Tracked::Renewed(session) => {
+            assert_eq!((session.id(), created), (SessionId(2), SessionId(2)));
         }
-    });
-}
-
-/// W15: a taking meets the removal of what was touched.
-#[test]
-fn w15_taking_and_remove() {
-    model("w15_taking_and_remove", || {
-        let rig = collecting();
-        let session = rig.create();
-        rig.sessions.touch_by(&session).unwrap();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.sessions.take_touched().len());
-        assert!(rig.sessions.remove(session.id()).is_some());
-        assert!(a.join().unwrap() <= 1);
-        assert_eq!(rig.sessions.take_touched(), []);
-    });
-}
-
-/// Two creations: no id is issued twice, be its first session gone. Guards: the read-modify-write of the issuer.
-#[test]
-fn two_creations() {
-    large("two_creations", || {
-        let rig = Rig::used();
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            let id = other.create().id();
-            assert!(other.sessions.remove(id).is_some());
-            id
-        });
-        let b = rig.create().id();
-        assert_ne!(a.join().unwrap(), b);
-    });
-}
-
-/// Two pollers, and a session that expires: one of them has it.
-#[test]
-fn two_pollers() {
-    model("two_pollers", || {
-        let rig = Rig::new();
-        let id = rig.create().id();
-        rig.clock.advance(TICK * 10);
-        let other = rig.clone();
-        let a = thread::spawn(move || other.expired());
-        let mut all = rig.expired();
-        all.extend(a.join().unwrap());
-        all.extend(rig.expired());
-        assert_eq!(all, [id]);
-    });
-}
-
-/// A creation meets the adoption of the id that it is about to issue: there are two sessions, with ids of their own.
-#[test]
-fn create_and_track() {
-    large("create_and_track", || {
-        let rig = Rig::used();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.sessions.track(SessionId(2), TICK * 10, 2).unwrap());
-        let created = rig.create().id();
-        match a.join().unwrap() {
-            Tracked::Added(_) => assert_eq!(created, SessionId(3)),
-            Tracked::Renewed(session) => {
-                assert_eq!((session.id(), created), (SessionId(2), SessionId(2)));
-            }
-            other => panic!("{other:?}"),
-        }
-        let all = if created.0 == 3 { 2 } else { 1 };
-        assert_eq!(rig.drain().len(), all);
-    });
-}
+        other => panic!("{other:?}"),
+    }
+    let all = if created.0 == 3 { 2 } else { 1 };
+    assert_eq!(rig.drain().len(), all);
+});

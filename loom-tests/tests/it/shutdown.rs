@@ -1,9 +1,9 @@
 //! Shutdowns as futures: who waits for the end is woken by it.
 
-use expiry::{Ack, AckTracker, Cause, ExpiringMap, Fate, Lifetime, ManualClock, Outcome, Timeout};
+use expiry::{Ack, AckTracker, Cause, ExpiringMap, Fate, Lifetime, ManualClock, Outcome};
 use loom::sync::atomic::AtomicBool as Modelled;
 use loom::thread::{current, park, Thread};
-use loom_tests::{at_once, builder, large, model, thread, MapRig, Rig, TICK};
+use loom_tests::{after, aside, at_once, builder, large, model, thread, MapRig, Rig};
 use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::pin::pin;
@@ -63,108 +63,92 @@ fn begun() -> (ManuallyDrop<AckTracker>, Arc<Told>) {
     (ManuallyDrop::new(tracker), told)
 }
 
-/// E1: the reaper ends as a task goes to sleep that waits for that. Guards: the fences of both, and that it has done its last before it says so,
-/// by a Release.
-#[test]
-fn e1_end_and_wait() {
-    model("e1_end_and_wait", || {
-        let (tracker, told) = begun();
-        assert!(block_on(tracker.shutdown_async(Fate::Cancel)).is_empty());
-        assert!(told.0.lock().unwrap()[0].is_cancelled());
-        assert!(told.1.load(Ordering::Relaxed), "what the handler did");
-        drop(ManuallyDrop::into_inner(tracker));
-    });
-}
+// E1: the reaper ends as a task goes to sleep that waits for that. Guards: the fences of both, and that it has done its last before it says so,
+// by a Release.
+model!(e1_end_and_wait, || {
+    let (tracker, told) = begun();
+    assert!(block_on(tracker.shutdown_async(Fate::Cancel)).is_empty());
+    assert!(told.0.lock().unwrap()[0].is_cancelled());
+    assert!(told.1.load(Ordering::Relaxed), "what the handler did");
+    drop(ManuallyDrop::into_inner(tracker));
+});
 
-/// E1: what is returned is there at the end; the future that was dropped takes nothing with it.
-#[test]
-fn e1_returned_at_the_end() {
-    model("e1_returned_at_the_end", || {
-        let (tracker, told) = begun();
-        drop(tracker.shutdown_async(Fate::Return));
-        let returned = block_on(tracker.shutdown_async(Fate::Return));
-        assert_eq!(returned[0].owner, 42);
-        assert!(told.0.lock().unwrap().is_empty());
-        drop(ManuallyDrop::into_inner(tracker));
-    });
-}
+// E1: what is returned is there at the end; the future that was dropped takes nothing with it.
+model!(e1_returned_at_the_end, || {
+    let (tracker, told) = begun();
+    drop(tracker.shutdown_async(Fate::Return));
+    let returned = block_on(tracker.shutdown_async(Fate::Return));
+    assert_eq!(returned[0].owner, 42);
+    assert!(told.0.lock().unwrap().is_empty());
+    drop(ManuallyDrop::into_inner(tracker));
+});
 
-/// E2: a tracker that is polled drains. Its last root is acked, and it is polled, as the task that waits for that goes to sleep. Guards: the
-/// fences of both, and that a poll wakes after it.
-#[test]
-fn e2_drained_and_polled() {
-    large("e2_drained_and_polled", || {
-        let rig = Rig::new();
-        let root = rig.tracker.issue(EDGE, 42).unwrap();
-        let other = rig.clone();
-        let ended = pin!(rig.tracker.shutdown_async(Fate::Drain(std::time::Duration::MAX)));
-        let a = thread::spawn(move || {
-            assert_eq!(other.tracker.ack(root, EDGE), Ok(Ack::Completed));
-            other.tracker.poll(1 << 20);
-        });
-        assert!(block_on(ended).is_empty());
-        a.join().unwrap();
-        assert!(rig.told()[0].is_acked());
+// E2: a tracker that is polled drains. Its last root is acked, and it is polled, as the task that waits for that goes to sleep. Guards: the
+// fences of both, and that a poll wakes after it.
+model!(e2_drained_and_polled, large, || {
+    let rig = Rig::new();
+    let root = rig.issue(EDGE, 42).unwrap();
+    let ended = pin!(rig.shutdown_async(Fate::Drain(std::time::Duration::MAX)));
+    let a = aside(&rig, move |rig| {
+        assert_eq!(rig.ack(root, EDGE), Ok(Ack::Completed));
+        rig.poll(1 << 20);
     });
-}
+    assert!(block_on(ended).is_empty());
+    a.join().unwrap();
+    assert!(rig.told()[0].is_acked());
+});
 
-/// A listener, which waits for no thread, shuts a map down whose only shard another thread may be
-/// driving. One of the two closes the map.
-#[test]
-fn a_shutdown_in_a_listener_beside_a_driver() {
-    model("a_shutdown_in_a_listener_beside_a_driver", || {
-        let rig = MapRig::used(|builder| builder);
-        let map = rig.map.clone();
-        let (calls, driven) = at_once(|| {
-            rig.map.insert(1, 10).unwrap();
-            let calls = MapRig::new(|builder| builder.on_end(move |_, _, _| map.shutdown()));
-            calls.map.insert(1, 1).unwrap();
-            (calls, rig.map.clone())
-        });
-        let driver = thread::spawn(move || {
-            driven.poll(usize::MAX);
-        });
-        calls.map.remove(&1);
-        driver.join().unwrap();
-        assert_eq!(rig.told(), [(10, Cause::Closed)]);
+// A listener, which waits for no thread, shuts a map down whose only shard another thread may be
+// driving. One of the two closes the map.
+model!(a_shutdown_in_a_listener_beside_a_driver, || {
+    let rig = MapRig::used(|builder| builder);
+    let map = rig.clone();
+    let (calls, driven) = at_once(|| {
+        rig.insert(1, 10).unwrap();
+        let calls = MapRig::new(|builder| builder.on_end(move |_, _, _| map.shutdown()));
+        calls.map.insert(1, 1).unwrap();
+        (calls, rig.clone())
     });
-}
+    let driver = thread::spawn(move || {
+        driven.poll(usize::MAX);
+    });
+    calls.map.remove(&1);
+    driver.join().unwrap();
+    assert_eq!(rig.told(), [(10, Cause::Closed)]);
+});
 
-/// The listeners of two maps, which two threads drive, shut each other's map down. Neither waits, and
-/// both maps are closed.
-#[test]
-fn two_stores_shut_each_other_down() {
-    large("two_stores_shut_each_other_down", || {
-        let asked = Arc::new(Mutex::new([false; 2]));
-        let maps: [Arc<OnceLock<Weak<ExpiringMap<u64, u64>>>>; 2] = Default::default();
-        let rigs = at_once(|| {
-            [0, 1].map(|at| {
-                let (other, asked) = (maps[1 - at].clone(), asked.clone());
-                let listener = move |_: &u64, _: &u64, cause| {
-                    if cause == Cause::Expired {
-                        asked.lock().unwrap()[1 - at] = true;
-                        let other = other.get().and_then(Weak::upgrade);
-                        other.expect("both are there").shutdown();
-                    }
-                };
-                let rig = MapRig::new(|builder| builder.on_end(listener));
-                let _ = maps[at].set(Arc::downgrade(&rig.map));
-                let soon = Lifetime::new().live(Timeout::After(TICK));
-                rig.map.insert_with(1, 1, soon).unwrap();
-                rig.map.insert(2, 2).unwrap();
-                rig.clock.advance(2 * TICK);
-                rig
-            })
-        });
-        let driven = rigs[0].map.clone();
-        let driver = thread::spawn(move || {
-            driven.poll(usize::MAX);
-        });
-        rigs[1].drive();
-        driver.join().unwrap();
-        // A map that is shut down before its entry has expired does not shut the other one down.
-        for (rig, asked) in rigs.iter().zip(*asked.lock().unwrap()) {
-            assert_eq!(rig.map.is_empty(), asked);
-        }
+// The listeners of two maps, which two threads drive, shut each other's map down. Neither waits, and
+// both maps are closed.
+model!(two_stores_shut_each_other_down, large, || {
+    let asked = Arc::new(Mutex::new([false; 2]));
+    let maps: [Arc<OnceLock<Weak<ExpiringMap<u64, u64>>>>; 2] = Default::default();
+    let rigs = at_once(|| {
+        [0, 1].map(|at| {
+            let (other, asked) = (maps[1 - at].clone(), asked.clone());
+            let listener = move |_: &u64, _: &u64, cause| {
+                if cause == Cause::Expired {
+                    asked.lock().unwrap()[1 - at] = true;
+                    let other = other.get().and_then(Weak::upgrade);
+                    other.expect("both are there").shutdown();
+                }
+            };
+            let rig = MapRig::new(|builder| builder.on_end(listener));
+            let _ = maps[at].set(Arc::downgrade(&rig.map));
+            let soon = Lifetime::new().live(after(1));
+            rig.insert_with(1, 1, soon).unwrap();
+            rig.insert(2, 2).unwrap();
+            rig.advance(2);
+            rig
+        })
     });
-}
+    let driven = rigs[0].map.clone();
+    let driver = thread::spawn(move || {
+        driven.poll(usize::MAX);
+    });
+    rigs[1].drive();
+    driver.join().unwrap();
+    // A map that is shut down before its entry has expired does not shut the other one down.
+    for (rig, asked) in rigs.iter().zip(*asked.lock().unwrap()) {
+        assert_eq!(rig.is_empty(), asked);
+    }
+});

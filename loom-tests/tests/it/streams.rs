@@ -3,11 +3,17 @@
 use expiry::model::{stop_at, Told};
 use expiry::{AckTracker, Fate, ManualClock, ReceiverStream, RootId, WhenFull};
 use loom::sync::atomic::AtomicUsize;
-use loom_tests::{builder, large, larger, model, thread, Task};
+use loom_tests::{aside, builder, large, larger, model, thread, Task};
 use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::task::Poll;
+
+/// A channel, and a task for its stream.
+fn begun<T>() -> (Told<T>, Arc<Task>, ReceiverStream<T>) {
+    let (told, receiver) = Told::new();
+    (told, Task::new(), receiver.into_stream())
+}
 
 /// A stream at which a task waits already.
 fn waiting<T>(task: &Arc<Task>, stream: &mut ReceiverStream<T>) {
@@ -33,257 +39,210 @@ fn finds<T>(
     }
 }
 
-/// R1: a task finds nothing and goes to sleep as something is told. Guards: the fence of who joins, and that it joins before it looks again.
-#[test]
-fn r1_tell_and_poll() {
-    model("r1_tell_and_poll", || {
-        let (told, receiver) = Told::new();
-        let (task, mut stream) = (Task::new(), receiver.into_stream());
-        let a = thread::spawn(move || {
-            told.tell(7);
-            told
-        });
-        let polled = task.next(&mut stream);
-        let told = a.join().unwrap();
-        assert_eq!(finds(&task, polled, 0, &mut stream), Some(7));
-        drop(told);
-        assert_eq!(task.next(&mut stream), Poll::Ready(None));
+// R1: a task finds nothing and goes to sleep as something is told. Guards: the fence of who joins, and that it joins before it looks again.
+model!(r1_tell_and_poll, || {
+    let (told, task, mut stream) = begun();
+    let a = thread::spawn(move || {
+        told.tell(7);
+        told
     });
-}
+    let polled = task.next(&mut stream);
+    let told = a.join().unwrap();
+    assert_eq!(finds(&task, polled, 0, &mut stream), Some(7));
+    drop(told);
+    assert_eq!(task.next(&mut stream), Poll::Ready(None));
+});
 
-/// R1: two are told, of which one spills, to a task that waits already and takes the one while the other comes.
-#[test]
-fn r1_two_are_told() {
-    large("r1_two_are_told", || {
-        let (told, receiver) = Told::new();
-        let (task, mut stream) = (Task::new(), receiver.into_stream());
-        waiting(&task, &mut stream);
-        let told = Arc::new(told);
-        let threads = [1, 2].map(|item| {
-            let told = told.clone();
-            thread::spawn(move || told.tell(item))
-        });
-        let polls = [(); 2].map(|()| (task.woken(), task.next(&mut stream)));
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        let [first, second] = polls.map(|(before, polled)| match polled {
-            Poll::Ready(item) => item,
-            Poll::Pending => finds(&task, Poll::Pending, before, &mut stream),
-        });
-        let mut items = [first, second].map(Option::unwrap);
-        items.sort_unstable();
-        assert_eq!(items, [1, 2]);
-        assert!(task.next(&mut stream).is_pending());
+// R1: two are told, of which one spills, to a task that waits already and takes the one while the other comes.
+model!(r1_two_are_told, large, || {
+    let (told, task, mut stream) = begun();
+    waiting(&task, &mut stream);
+    let told = Arc::new(told);
+    let threads = [1, 2].map(|item| {
+        let told = told.clone();
+        thread::spawn(move || told.tell(item))
     });
-}
+    let polls = [(); 2].map(|()| (task.woken(), task.next(&mut stream)));
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let [first, second] = polls.map(|(before, polled)| match polled {
+        Poll::Ready(item) => item,
+        Poll::Pending => finds(&task, Poll::Pending, before, &mut stream),
+    });
+    let mut items = [first, second].map(Option::unwrap);
+    items.sort_unstable();
+    assert_eq!(items, [1, 2]);
+    assert!(task.next(&mut stream).is_pending());
+});
 
-/// R2: the stream is polled by another task as something is told: that one is woken, or finds it.
-#[test]
-fn r2_tell_and_another_waker() {
-    model("r2_tell_and_another_waker", || {
-        let (told, receiver) = Told::new();
-        let (one, two) = (Task::new(), Task::new());
-        let mut stream = receiver.into_stream();
-        waiting(&one, &mut stream);
-        let a = thread::spawn(move || told.tell(7));
-        let polled = two.next(&mut stream);
-        a.join().unwrap();
-        assert_eq!(finds(&two, polled, 0, &mut stream), Some(7));
-    });
-}
+// R2: the stream is polled by another task as something is told: that one is woken, or finds it.
+model!(r2_tell_and_another_waker, || {
+    let (told, receiver) = Told::new();
+    let (one, two) = (Task::new(), Task::new());
+    let mut stream = receiver.into_stream();
+    waiting(&one, &mut stream);
+    let a = thread::spawn(move || told.tell(7));
+    let polled = two.next(&mut stream);
+    a.join().unwrap();
+    assert_eq!(finds(&two, polled, 0, &mut stream), Some(7));
+});
 
-/// R3: a stream is dropped as it is woken, and another one is taken.
-#[test]
-fn r3_tell_and_another_stream() {
-    model("r3_tell_and_another_stream", || {
-        let (told, receiver) = Told::new();
-        let (one, two) = (Task::new(), Task::new());
-        let mut stream = receiver.clone().into_stream();
-        waiting(&one, &mut stream);
-        let a = thread::spawn(move || told.tell(7));
-        drop(stream);
-        let mut stream = receiver.into_stream();
-        let polled = two.next(&mut stream);
-        a.join().unwrap();
-        assert_eq!(finds(&two, polled, 0, &mut stream), Some(7));
-    });
-}
+// R3: a stream is dropped as it is woken, and another one is taken.
+model!(r3_tell_and_another_stream, || {
+    let (told, receiver) = Told::new();
+    let (one, two) = (Task::new(), Task::new());
+    let mut stream = receiver.clone().into_stream();
+    waiting(&one, &mut stream);
+    let a = thread::spawn(move || told.tell(7));
+    drop(stream);
+    let mut stream = receiver.into_stream();
+    let polled = two.next(&mut stream);
+    a.join().unwrap();
+    assert_eq!(finds(&two, polled, 0, &mut stream), Some(7));
+});
 
-/// R3: of two streams that wait one goes as something is told: the other one has it.
-#[test]
-fn r3_tell_and_one_of_two_drops() {
-    model("r3_tell_and_one_of_two_drops", || {
-        let (told, receiver) = Told::new();
-        let (one, two) = (Task::new(), Task::new());
-        let mut streams = [receiver.clone(), receiver].map(expiry::Receiver::into_stream);
-        waiting(&one, &mut streams[0]);
-        waiting(&two, &mut streams[1]);
-        let a = thread::spawn(move || told.tell(7));
-        let [goes, mut stays] = streams;
-        drop(goes);
-        a.join().unwrap();
-        assert_eq!(finds(&two, Poll::Pending, 0, &mut stays), Some(7));
-    });
-}
+// R3: of two streams that wait one goes as something is told: the other one has it.
+model!(r3_tell_and_one_of_two_drops, || {
+    let (told, receiver) = Told::new();
+    let (one, two) = (Task::new(), Task::new());
+    let mut streams = [receiver.clone(), receiver].map(expiry::Receiver::into_stream);
+    waiting(&one, &mut streams[0]);
+    waiting(&two, &mut streams[1]);
+    let a = thread::spawn(move || told.tell(7));
+    let [goes, mut stays] = streams;
+    drop(goes);
+    a.join().unwrap();
+    assert_eq!(finds(&two, Poll::Pending, 0, &mut stays), Some(7));
+});
 
-/// R4: it ends as a task goes to sleep; what was told before that comes first. Guards: the fences of both, and that the end is looked at
-/// before the last look.
-#[test]
-fn r4_end_and_poll() {
-    model("r4_end_and_poll", || {
-        let (told, receiver) = Told::<u32>::new();
-        let (task, mut stream) = (Task::new(), receiver.into_stream());
-        let a = thread::spawn(move || told.finish());
-        let polled = task.next(&mut stream);
-        a.join().unwrap();
-        assert_eq!(finds(&task, polled, 0, &mut stream), None);
-    });
-}
+// R4: it ends as a task goes to sleep; what was told before that comes first. Guards: the fences of both, and that the end is looked at
+// before the last look.
+model!(r4_end_and_poll, || {
+    let (told, task, mut stream) = begun::<u32>();
+    let a = thread::spawn(move || told.finish());
+    let polled = task.next(&mut stream);
+    a.join().unwrap();
+    assert_eq!(finds(&task, polled, 0, &mut stream), None);
+});
 
 /// R4: the last item, and then the end, as a stream is polled, for the first time or once more.
-fn last_and_end_and_poll(name: &str, again: bool) {
-    model(name, move || {
-        let (told, receiver) = Told::new();
-        let (task, mut stream) = (Task::new(), receiver.into_stream());
-        if again {
-            waiting(&task, &mut stream);
-        }
-        let a = thread::spawn(move || {
-            told.tell(7);
-            drop(told);
-        });
-        let polled = task.next(&mut stream);
-        a.join().unwrap();
-        assert_eq!(finds(&task, polled, 0, &mut stream), Some(7));
-        assert_eq!(task.next(&mut stream), Poll::Ready(None));
+fn last_and_end_and_poll(again: bool) {
+    let (told, task, mut stream) = begun();
+    if again {
+        waiting(&task, &mut stream);
+    }
+    let a = thread::spawn(move || {
+        told.tell(7);
+        drop(told);
     });
+    let polled = task.next(&mut stream);
+    a.join().unwrap();
+    assert_eq!(finds(&task, polled, 0, &mut stream), Some(7));
+    assert_eq!(task.next(&mut stream), Poll::Ready(None));
 }
 
-#[test]
-fn r4_last_and_end_and_poll() {
-    last_and_end_and_poll("r4_last_and_end_and_poll", false);
-}
+model!(r4_last_and_end_and_poll, || last_and_end_and_poll(false));
 
-/// Guard: that it looks once more where it finds the end.
-#[test]
-fn r4_last_and_end_and_poll_again() {
-    last_and_end_and_poll("r4_last_and_end_and_poll_again", true);
-}
+// Guard: that it looks once more where it finds the end.
+model!(r4_last_and_end_and_poll_again, || last_and_end_and_poll(true));
 
-/// R4: who finds the end sees what was done before. Guards: Release and Acquire of the word that says it.
-#[test]
-fn r4_the_end_hands_on_what_was_done() {
-    model("r4_the_end_hands_on_what_was_done", || {
-        let (told, receiver) = Told::<u64>::new();
-        let (task, mut stream) = (Task::new(), receiver.into_stream());
-        let done = Arc::new(AtomicUsize::new(0));
-        let does = done.clone();
-        let a = thread::spawn(move || {
-            does.store(1, Ordering::Relaxed);
-            told.finish();
-            told
-        });
-        if task.next(&mut stream).is_ready() {
-            assert_eq!(done.load(Ordering::Relaxed), 1, "done before");
-        }
-        drop(a.join().unwrap());
+// R4: who finds the end sees what was done before. Guards: Release and Acquire of the word that says it.
+model!(r4_the_end_hands_on_what_was_done, || {
+    let (told, task, mut stream) = begun::<u64>();
+    let done = Arc::new(AtomicUsize::new(0));
+    let a = aside(&done, move |done| {
+        done.store(1, Ordering::Relaxed);
+        told.finish();
+        told
     });
-}
+    if task.next(&mut stream).is_ready() {
+        assert_eq!(done.load(Ordering::Relaxed), 1, "done before");
+    }
+    drop(a.join().unwrap());
+});
 
 /// R5: a root ends in another thread as the tracker is shut down: its outcome comes before the end of the stream, whoever tells it. Guards:
 /// that who ends a root says so first, and that the shutdown waits for who has. `then` is tried when that has returned, and refused.
 fn shutdown_beside(
-    name: &str,
-    begun: impl Fn(&AckTracker) -> RootId + Send + Sync + 'static,
+    begun: fn(&AckTracker) -> RootId,
     ends: fn(&AckTracker, RootId) -> bool,
     then: Option<fn(&AckTracker) -> bool>,
 ) {
-    large(name, move || {
-        loom::stop_exploring();
-        let builder = builder(&ManualClock::new());
-        let (tracker, outcomes) = builder.build_with_channel(4, WhenFull::Wait).unwrap();
-        let root = begun(&tracker);
-        let tracker = Arc::new(ManuallyDrop::new(tracker));
-        let (task, mut stream) = (Task::new(), outcomes.into_stream());
-        loom::explore();
-        let same = tracker.clone();
-        let a = thread::spawn(move || ends(&same, root));
-        assert!(tracker.shutdown(Fate::Cancel).is_empty());
-        let mut told = 0;
-        while let Poll::Ready(Some(outcome)) = task.next(&mut stream) {
-            assert_eq!(outcome.owner, 42);
-            told += 1;
-        }
+    loom::stop_exploring();
+    let builder = builder(&ManualClock::new());
+    let (tracker, outcomes) = builder.build_with_channel(4, WhenFull::Wait).unwrap();
+    let root = begun(&tracker);
+    let tracker = Arc::new(ManuallyDrop::new(tracker));
+    let (task, mut stream) = (Task::new(), outcomes.into_stream());
+    loom::explore();
+    let a = aside(&tracker, move |tracker| ends(tracker, root));
+    assert!(tracker.shutdown(Fate::Cancel).is_empty());
+    let mut told = 0;
+    while let Poll::Ready(Some(outcome)) = task.next(&mut stream) {
+        assert_eq!(outcome.owner, 42);
+        told += 1;
+    }
+    assert_eq!(task.next(&mut stream), Poll::Ready(None));
+    if let Some(then) = then {
+        assert!(!then(&tracker), "it was not refused");
         assert_eq!(task.next(&mut stream), Poll::Ready(None));
-        if let Some(then) = then {
-            assert!(!then(&tracker), "it was not refused");
-            assert_eq!(task.next(&mut stream), Poll::Ready(None));
-        }
-        assert_eq!(told, usize::from(a.join().unwrap()), "told before the end");
-        assert_eq!(task.next(&mut stream), Poll::Ready(None));
-        let tracker = Arc::into_inner(tracker).expect("the other thread has ended");
-        drop(ManuallyDrop::into_inner(tracker));
-    });
+    }
+    assert_eq!(told, usize::from(a.join().unwrap()), "told before the end");
+    assert_eq!(task.next(&mut stream), Poll::Ready(None));
+    let tracker = Arc::into_inner(tracker).expect("the other thread has ended");
+    drop(ManuallyDrop::into_inner(tracker));
 }
 
 const EDGE: u64 = 5;
 
-/// R5, of an issued root: told by the ack, or as cancelled.
-#[test]
-fn r5_ack_and_shutdown() {
+fn issue(tracker: &AckTracker) -> RootId {
+    tracker.issue(EDGE, 42).unwrap().into()
+}
+
+/// An init of root 7, and whether it was not refused.
+fn init(tracker: &AckTracker, _: RootId) -> bool {
+    tracker.init(7, EDGE, 42).is_ok()
+}
+
+// R5, of an issued root: told by the ack, or as cancelled.
+model!(r5_ack_and_shutdown, large, || {
     shutdown_beside(
-        "r5_ack_and_shutdown",
-        |tracker| tracker.issue(EDGE, 42).unwrap().into(),
+        issue,
         |tracker, root| {
             let _ = tracker.ack(root, EDGE);
             true
         },
         None,
     );
-}
+});
 
-/// R5, of a root that is failed.
-#[test]
-fn r5_fail_and_shutdown() {
+// R5, of a root that is failed.
+model!(r5_fail_and_shutdown, large, || {
     shutdown_beside(
-        "r5_fail_and_shutdown",
-        |tracker| tracker.issue(EDGE, 42).unwrap().into(),
+        issue,
         |tracker, root| {
             let _ = tracker.fail(root);
             true
         },
         None,
     );
-}
+});
 
-/// R5, of a root whose acks came first: told if its init was not refused.
-#[test]
-fn r5_init_and_shutdown() {
-    shutdown_beside(
-        "r5_init_and_shutdown",
-        |tracker| {
-            tracker.ack(7, EDGE).unwrap();
-            7.into()
-        },
-        |tracker, _| tracker.init(7, EDGE, 42).is_ok(),
-        None,
-    );
-}
+// R5, of a root whose acks came first: told if its init was not refused.
+model!(r5_init_and_shutdown, large, || {
+    shutdown_beside(|tracker| tracker.ack(7, EDGE).map(|_| 7.into()).unwrap(), init, None);
+});
 
-/// R6: a root whose init is under way as the tracker is shut down is ended by somebody else when that has returned. Nothing is told after the
-/// end. Guards: that who ends a chosen root looks first whether its bucket has been closed, by a read-modify-write.
-fn init_and_shutdown_then(name: &str, then: fn(&AckTracker) -> bool) {
-    shutdown_beside(name, |_| 7.into(), |tracker, _| tracker.init(7, EDGE, 42).is_ok(), Some(then));
-}
+// R6: a root whose init is under way as the tracker is shut down is ended by somebody else when that has returned. Nothing is
+// told after the end. Guards: that who ends a chosen root looks first whether its bucket has been closed, by a
+// read-modify-write.
+model!(r6_init_and_shutdown_then_ack, large, || {
+    shutdown_beside(|_| 7.into(), init, Some(|tracker| tracker.ack(7, EDGE).is_ok()));
+});
 
-#[test]
-fn r6_init_and_shutdown_then_ack() {
-    init_and_shutdown_then("r6_init_and_shutdown_then_ack", |tracker| tracker.ack(7, EDGE).is_ok());
-}
-
-#[test]
-fn r6_init_and_shutdown_then_fail() {
-    init_and_shutdown_then("r6_init_and_shutdown_then_fail", |tracker| tracker.fail(7).is_ok());
-}
+// R6: as before, where the root is failed.
+model!(r6_init_and_shutdown_then_fail, large, || {
+    shutdown_beside(|_| 7.into(), init, Some(|tracker| tracker.fail(7).is_ok()));
+});
 
 /// R6: as before, where another thread acks the root beside the shutdown, with the fence of two sides
 /// and without. It does not fail without the ack's side, nor without the read-modify-write.
@@ -300,12 +259,10 @@ fn r6_an_ack_beside_a_shutdown_in_the_middle_of_an_init() {
             let (tracker, outcomes) = builder.build_with_channel(4, WhenFull::Wait).unwrap();
             let tracker = Arc::new(ManuallyDrop::new(tracker));
             stop_at(|step| step == "root published");
-            let same = tracker.clone();
-            let init = thread::spawn(move || same.init(7, EDGE, 42));
+            let init = aside(&tracker, |tracker| tracker.init(7, EDGE, 42));
             thread::yield_now();
             stop_at(|_| false);
-            let same = tracker.clone();
-            let ack = thread::spawn(move || same.ack(7, EDGE));
+            let ack = aside(&tracker, |tracker| tracker.ack(7, EDGE));
             loom::explore();
             assert!(tracker.shutdown(Fate::Cancel).is_empty());
             let (task, mut stream) = (Task::new(), outcomes.into_stream());

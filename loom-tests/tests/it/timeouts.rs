@@ -1,9 +1,10 @@
 //! Wakers in slots: of whoever ends an entry one wakes or drops the waker, once, and no poll that says "pending" is forgotten.
 
-use expiry::timeouts::{Sleep, TimeoutError, TimerError};
+use expiry::timeouts::{Sleep, TimerError};
 use expiry::{ManualClock, Timeouts};
 use loom::sync::atomic::AtomicUsize;
-use loom_tests::{large, model, thread, Task, TICK};
+use loom_tests::{aside, beside, large, model, thread, Task, TICK};
+use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,18 +44,32 @@ impl Rig {
         sleep
     }
 
+    /// One that waits for another task, and is due after a tick.
+    fn neighbour(&self) -> Sleep<'static> {
+        let mut sleep = self.timeouts.sleep(TICK);
+        assert!(Task::new().poll(&mut sleep).is_pending());
+        sleep
+    }
+
     /// One round: what is found due is woken.
     fn poll(&self) {
         self.timeouts.poll(1 << 20);
     }
 
-    fn pass(&self, ticks: u32) {
+    fn advance(&self, ticks: u32) {
         self.clock.advance(TICK * ticks);
+    }
+
+    fn pass(&self, ticks: u32) {
+        self.advance(ticks);
         while self.timeouts.poll(1 << 20).more {}
     }
 
-    /// Nothing waits, and each that was registered has ended once.
-    fn end(self) {
+    /// These tasks have no waker left. Once the futures are dropped nothing waits, and each that was registered has ended
+    /// once.
+    fn end<F>(self, tasks: &[&Arc<Task>], futures: F) {
+        assert!(tasks.iter().all(|task| task.is_free()));
+        drop(futures);
         let metrics = self.timeouts.metrics();
         let ended = metrics.fired + metrics.cancelled + metrics.closed;
         assert_eq!((metrics.waiting, metrics.registered), (0, ended));
@@ -84,287 +99,223 @@ fn large_both(name: &str, f: impl Fn(bool) + Clone + Send + Sync + 'static) {
     }
 }
 
-/// T1: it fires as its owner lets go of it. One of the two has the waker, and the slot is free once.
-#[test]
-fn t1_wake_and_drop() {
-    model_both("t1_wake_and_drop", |fence| {
-        let rig = Rig::new(fence);
-        let task = Task::new();
-        let sleep = rig.waiting(&task);
-        rig.clock.advance(TICK * LIMIT);
-        let a = thread::spawn(move || drop(sleep));
+// T1: it fires as its owner lets go of it. One of the two has the waker, and the slot is free once.
+model!(t1_wake_and_drop, model_both, |fence| {
+    let rig = Rig::new(fence);
+    let task = Task::new();
+    let sleep = rig.waiting(&task);
+    rig.advance(LIMIT);
+    let a = thread::spawn(move || drop(sleep));
+    rig.poll();
+    a.join().unwrap();
+    let metrics = rig.timeouts.metrics();
+    assert_eq!((metrics.waiting, metrics.fired + metrics.cancelled), (0, 1));
+    assert_eq!(task.woken() as u64, metrics.fired);
+    assert!(task.is_free());
+    // The slot is as good as any other.
+    let next = rig.waiting(&task);
+    rig.pass(LIMIT);
+    assert_eq!(task.woken() as u64, metrics.fired + 1);
+    rig.end(&[], next);
+});
+
+// T1: the future is ready as its time is up. It has its output, whatever becomes of the entry.
+model!(t1_wake_and_cancel, model_both, |fence| {
+    let rig = Rig::new(fence);
+    let task = Task::new();
+    let mut ready = false;
+    let inner = std::future::poll_fn(move |_| match std::mem::replace(&mut ready, true) {
+        true => Poll::Ready(7),
+        false => Poll::Pending,
+    });
+    let mut limited = rig.timeouts.timeout(TICK * LIMIT, inner);
+    assert!(task.poll(&mut limited).is_pending());
+    rig.advance(LIMIT);
+    let (a, _) = beside(&task, move |task| task.poll(&mut limited), |_| rig.poll());
+    assert_eq!(a, Poll::Ready(Ok(7)));
+    assert_eq!(task.woken() as u64, rig.timeouts.metrics().fired);
+    rig.end(&[&task], ());
+});
+
+// T2: polled with another waker as it fires. Where the poll says "pending", that waker is woken.
+model!(t2_wake_and_another_waker, model_both, |fence| {
+    let rig = Rig::new(fence);
+    let (first, second) = (Task::new(), Task::new());
+    let mut sleep = rig.waiting(&first);
+    let a = aside(&rig, |rig| {
+        rig.advance(LIMIT);
         rig.poll();
-        a.join().unwrap();
-        let metrics = rig.timeouts.metrics();
-        assert_eq!((metrics.waiting, metrics.fired + metrics.cancelled), (0, 1));
-        assert_eq!(task.woken() as u64, metrics.fired);
-        assert!(task.is_free());
-        // The slot is as good as any other.
-        let next = rig.waiting(&task);
-        rig.pass(LIMIT);
-        assert_eq!(task.woken() as u64, metrics.fired + 1);
-        drop(next);
-        rig.end();
     });
+    // The time may be up before this, or in the middle of it.
+    let polled = second.poll(&mut sleep);
+    a.join().unwrap();
+    // What the driver has passed by while it was neither here nor there.
+    rig.pass(0);
+    let woken = (first.woken(), second.woken());
+    if polled.is_pending() {
+        assert_eq!(woken, (0, 1), "told to wait, and forgotten");
+    } else {
+        assert!(woken.0 <= 1 && woken.1 == 0, "{woken:?}");
+    }
+    assert_eq!(second.poll(&mut sleep), Poll::Ready(Ok(())));
+    rig.end(&[&first, &second], sleep);
+});
+
+// T2: polled with another waker while its bucket is looked through for a neighbour's sake. The scan passes it by, and it fires in time
+// all the same.
+model!(t2_another_waker_beside_a_scan, model_both, |fence| {
+    let rig = Rig::new(fence);
+    let tasks = [Task::new(), Task::new(), Task::new()];
+    let mut sleep = rig.waiting(&tasks[0]);
+    let mut neighbour = rig.timeouts.sleep(TICK);
+    assert!(tasks[2].poll(&mut neighbour).is_pending());
+    rig.advance(1);
+    let second = tasks[1].clone();
+    let a = thread::spawn(move || {
+        assert!(second.poll(&mut sleep).is_pending());
+        sleep
+    });
+    rig.poll();
+    let mut sleep = a.join().unwrap();
+    assert_eq!(tasks.each_ref().map(|task| task.woken()), [0, 0, 1]);
+    rig.pass(LIMIT - 1);
+    assert_eq!(tasks.each_ref().map(|task| task.woken()), [0, 1, 1]);
+    assert_eq!(tasks[0].poll(&mut sleep), Poll::Ready(Ok(())));
+    rig.end(&[], (sleep, neighbour));
+});
+
+// T3: reset to later as it fires. It has fired, or it does not before the new time.
+model!(t3_reset_and_fire, model_both, |fence| {
+    let rig = Rig::new(fence);
+    let task = Task::new();
+    let mut sleep = rig.waiting(&task);
+    rig.advance(LIMIT);
+    let a = thread::spawn(move || {
+        sleep.reset(TICK * 5);
+        sleep
+    });
+    rig.poll();
+    let mut sleep = a.join().unwrap();
+    let fired = task.woken();
+    rig.pass(4);
+    assert_eq!(task.woken(), fired, "early");
+    assert!(task.poll(&mut sleep).is_pending());
+    rig.pass(1);
+    assert_eq!(task.woken(), fired + 1);
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+    rig.end(&[&task], sleep);
+});
+
+// T3: reset to nearer while the bucket is looked through. The driver hears of it.
+model!(t3_reset_to_nearer_beside_a_scan, model_both, |fence| {
+    let rig = Rig::new(fence);
+    let task = Task::new();
+    let mut sleep = rig.waiting(&task);
+    let neighbour = rig.neighbour();
+    rig.advance(1);
+    let a = thread::spawn(move || {
+        sleep.reset(TICK * 2);
+        sleep
+    });
+    rig.poll();
+    let mut sleep = a.join().unwrap();
+    rig.pass(1);
+    assert_eq!(task.woken(), 0);
+    rig.pass(1);
+    assert_eq!(task.woken(), 1);
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+    rig.end(&[], (sleep, neighbour));
+});
+
+/// The timeouts were shut down as the task polled. It was refused, or has been woken and finds them closed.
+fn closed<E>(
+    task: &Arc<Task>,
+    polled: Polled<E>,
+    future: &mut (impl Future<Output = Result<(), E>> + Unpin),
+) where
+    E: From<TimerError> + Debug + PartialEq,
+{
+    let closed = Poll::Ready(Err(TimerError::Closed.into()));
+    if polled.is_pending() {
+        assert_eq!(task.woken(), 1, "told to wait, and forgotten");
+        assert_eq!(task.poll(future), closed);
+    } else {
+        assert_eq!((polled, task.woken()), (closed, 0));
+    }
 }
 
-/// T1: the future is ready as its time is up. It has its output, whatever becomes of the entry.
-#[test]
-fn t1_wake_and_cancel() {
-    model_both("t1_wake_and_cancel", |fence| {
-        let rig = Rig::new(fence);
-        let task = Task::new();
-        let mut ready = false;
-        let inner = std::future::poll_fn(move |_| {
-            if std::mem::replace(&mut ready, true) {
-                Poll::Ready(7)
-            } else {
-                Poll::Pending
-            }
-        });
-        let mut limited = rig.timeouts.timeout(TICK * LIMIT, inner);
-        assert!(task.poll(&mut limited).is_pending());
-        rig.clock.advance(TICK * LIMIT);
-        let same = task.clone();
-        let a = thread::spawn(move || same.poll(&mut limited));
-        rig.poll();
-        assert_eq!(a.join().unwrap(), Poll::Ready(Ok(7)));
-        assert_eq!(task.woken() as u64, rig.timeouts.metrics().fired);
-        assert!(task.is_free());
-        rig.end();
-    });
-}
+type Polled<E> = Poll<Result<(), E>>;
 
-/// T2: polled with another waker as it fires. Where the poll says "pending", that waker is woken.
-#[test]
-fn t2_wake_and_another_waker() {
-    model_both("t2_wake_and_another_waker", |fence| {
-        let rig = Rig::new(fence);
-        let (first, second) = (Task::new(), Task::new());
-        let mut sleep = rig.waiting(&first);
-        let driving = rig.clone();
-        let a = thread::spawn(move || {
-            driving.clock.advance(TICK * LIMIT);
-            driving.poll();
-        });
-        // The time may be up before this, or in the middle of it.
-        let polled = second.poll(&mut sleep);
-        a.join().unwrap();
-        // What the driver has passed by while it was neither here nor there.
-        rig.pass(0);
-        let woken = (first.woken(), second.woken());
-        if polled.is_pending() {
-            assert_eq!(woken, (0, 1), "told to wait, and forgotten");
-        } else {
-            assert!(woken.0 <= 1 && woken.1 == 0, "{woken:?}");
-        }
-        assert_eq!(second.poll(&mut sleep), Poll::Ready(Ok(())));
-        assert!(first.is_free() && second.is_free());
-        drop(sleep);
-        rig.end();
+// T4 (W8): it is registered as all is shut down. Refused, or woken by the shutdown: never left waiting.
+model!(t4_shutdown_and_register, model_both, |fence| {
+    let rig = Rig::new(fence);
+    let task = Task::new();
+    let (other, same) = (rig.clone(), task.clone());
+    // So that there is a bucket, and this thread's own claims are another's.
+    drop(rig.waiting(&task));
+    let a = thread::spawn(move || {
+        let forever = std::future::pending::<()>();
+        let mut limited = other.timeouts.timeout(TICK * LIMIT, forever);
+        (same.poll(&mut limited), limited)
     });
-}
+    rig.timeouts.shutdown();
+    let (polled, mut limited) = a.join().unwrap();
+    closed(&task, polled, &mut limited);
+    rig.end(&[&task], limited);
+});
 
-/// T2: polled with another waker while its bucket is looked through for a neighbour's sake. The scan passes it by, and it fires in time
-/// all the same.
-#[test]
-fn t2_another_waker_beside_a_scan() {
-    model_both("t2_another_waker_beside_a_scan", |fence| {
-        let rig = Rig::new(fence);
-        let tasks = [Task::new(), Task::new(), Task::new()];
-        let mut sleep = rig.waiting(&tasks[0]);
-        let mut neighbour = rig.timeouts.sleep(TICK);
-        assert!(tasks[2].poll(&mut neighbour).is_pending());
-        rig.clock.advance(TICK);
-        let second = tasks[1].clone();
-        let a = thread::spawn(move || {
-            assert!(second.poll(&mut sleep).is_pending());
-            sleep
-        });
-        rig.poll();
-        let mut sleep = a.join().unwrap();
-        assert_eq!(tasks.each_ref().map(|task| task.woken()), [0, 0, 1]);
-        rig.pass(LIMIT - 1);
-        assert_eq!(tasks.each_ref().map(|task| task.woken()), [0, 1, 1]);
-        assert_eq!(tasks[0].poll(&mut sleep), Poll::Ready(Ok(())));
-        drop((sleep, neighbour));
-        rig.end();
-    });
-}
+// T4 (W8): it changes its waker as all is shut down.
+model!(t4_shutdown_and_another_waker, model_both, |fence| {
+    let rig = Rig::new(fence);
+    let (first, second) = (Task::new(), Task::new());
+    let mut sleep = rig.waiting(&first);
+    let ((polled, mut sleep), _) = beside(
+        &second,
+        move |second| (second.poll(&mut sleep), sleep),
+        |_| rig.timeouts.shutdown(),
+    );
+    closed(&second, polled, &mut sleep);
+    rig.end(&[&first, &second], sleep);
+});
 
-/// T3: reset to later as it fires. It has fired, or it does not before the new time.
-#[test]
-fn t3_reset_and_fire() {
-    model_both("t3_reset_and_fire", |fence| {
-        let rig = Rig::new(fence);
-        let task = Task::new();
-        let mut sleep = rig.waiting(&task);
-        rig.clock.advance(TICK * LIMIT);
-        let a = thread::spawn(move || {
-            sleep.reset(TICK * 5);
-            sleep
-        });
-        rig.poll();
-        let mut sleep = a.join().unwrap();
-        let fired = task.woken();
-        rig.pass(4);
-        assert_eq!(task.woken(), fired, "early");
-        assert!(task.poll(&mut sleep).is_pending());
-        rig.pass(1);
-        assert_eq!(task.woken(), fired + 1);
-        assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
-        assert!(task.is_free());
-        drop(sleep);
-        rig.end();
-    });
-}
+// T4 (W8): as all is shut down, in a bucket where one waits already that is due before: its owner needs no read-modify-write to register it.
+model!(t4_shutdown_and_register_beside_another, model_both, |fence| {
+    let rig = Rig::new(fence);
+    let task = Task::new();
+    let neighbour = rig.neighbour();
+    let a = aside(&rig, |rig| rig.timeouts.shutdown());
+    let mut sleep = rig.sleep();
+    let polled = task.poll(&mut sleep);
+    a.join().unwrap();
+    closed(&task, polled, &mut sleep);
+    rig.end(&[&task], (sleep, neighbour));
+});
 
-/// T3: reset to nearer while the bucket is looked through. The driver hears of it.
-#[test]
-fn t3_reset_to_nearer_beside_a_scan() {
-    model_both("t3_reset_to_nearer_beside_a_scan", |fence| {
-        let rig = Rig::new(fence);
-        let task = Task::new();
-        let mut sleep = rig.waiting(&task);
-        let mut neighbour = rig.timeouts.sleep(TICK);
-        assert!(Task::new().poll(&mut neighbour).is_pending());
-        rig.clock.advance(TICK);
-        let a = thread::spawn(move || {
-            sleep.reset(TICK * 2);
-            sleep
-        });
-        rig.poll();
-        let mut sleep = a.join().unwrap();
-        rig.pass(1);
-        assert_eq!(task.woken(), 0);
-        rig.pass(1);
-        assert_eq!(task.woken(), 1);
-        assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
-        drop((sleep, neighbour));
-        rig.end();
-    });
-}
+// T4 (W8): its owner lets go of it as all is shut down. It ends once.
+model!(t4_shutdown_and_drop, model_both, |fence| {
+    let rig = Rig::new(fence);
+    let task = Task::new();
+    let sleep = rig.waiting(&task);
+    beside(&rig, |rig| rig.timeouts.shutdown(), |_| drop(sleep));
+    let metrics = rig.timeouts.metrics();
+    assert_eq!(metrics.cancelled + metrics.closed, 1);
+    assert_eq!(task.woken() as u64, metrics.closed);
+    rig.end(&[&task], ());
+});
 
-/// T4 (W8): it is registered as all is shut down. Refused, or woken by the shutdown: never left waiting.
-#[test]
-fn t4_shutdown_and_register() {
-    model_both("t4_shutdown_and_register", |fence| {
-        let rig = Rig::new(fence);
-        let task = Task::new();
-        let (other, same) = (rig.clone(), task.clone());
-        // So that there is a bucket, and this thread's own claims are another's.
-        let before = rig.waiting(&task);
-        drop(before);
-        let a = thread::spawn(move || {
-            let forever = std::future::pending::<()>();
-            let mut limited = other.timeouts.timeout(TICK * LIMIT, forever);
-            (same.poll(&mut limited), limited)
-        });
-        rig.timeouts.shutdown();
-        let (polled, mut limited) = a.join().unwrap();
-        let closed = Poll::Ready(Err(TimeoutError::Timer(TimerError::Closed)));
-        if polled.is_pending() {
-            assert_eq!(task.woken(), 1, "told to wait, and forgotten");
-            assert_eq!(task.poll(&mut limited), closed);
-        } else {
-            assert_eq!((polled, task.woken()), (closed, 0));
-        }
-        assert!(task.is_free());
-        drop(limited);
-        rig.end();
-    });
-}
-
-/// T4 (W8): it changes its waker as all is shut down.
-#[test]
-fn t4_shutdown_and_another_waker() {
-    model_both("t4_shutdown_and_another_waker", |fence| {
-        let rig = Rig::new(fence);
-        let (first, second) = (Task::new(), Task::new());
-        let mut sleep = rig.waiting(&first);
-        let polling = second.clone();
-        let a = thread::spawn(move || (polling.poll(&mut sleep), sleep));
-        rig.timeouts.shutdown();
-        let (polled, mut sleep) = a.join().unwrap();
-        let closed = Poll::Ready(Err(TimerError::Closed));
-        if polled.is_pending() {
-            assert_eq!(second.woken(), 1, "told to wait, and forgotten");
-            assert_eq!(second.poll(&mut sleep), closed);
-        } else {
-            assert_eq!((polled, second.woken()), (closed, 0));
-        }
-        assert!(first.is_free() && second.is_free());
-        drop(sleep);
-        rig.end();
-    });
-}
-
-/// T4 (W8): as all is shut down, in a bucket where one waits already that is due before: its owner needs no read-modify-write to register it.
-#[test]
-fn t4_shutdown_and_register_beside_another() {
-    model_both("t4_shutdown_and_register_beside_another", |fence| {
-        let rig = Rig::new(fence);
-        let task = Task::new();
-        let mut neighbour = rig.timeouts.sleep(TICK);
-        assert!(Task::new().poll(&mut neighbour).is_pending());
-        let other = rig.clone();
-        let a = thread::spawn(move || other.timeouts.shutdown());
-        let mut sleep = rig.sleep();
-        let polled = task.poll(&mut sleep);
-        a.join().unwrap();
-        let closed = Poll::Ready(Err(TimerError::Closed));
-        if polled.is_pending() {
-            assert_eq!(task.woken(), 1, "told to wait, and forgotten");
-            assert_eq!(task.poll(&mut sleep), closed);
-        } else {
-            assert_eq!((polled, task.woken()), (closed, 0));
-        }
-        assert!(task.is_free());
-        drop((sleep, neighbour));
-        rig.end();
-    });
-}
-
-/// T4 (W8): its owner lets go of it as all is shut down. It ends once.
-#[test]
-fn t4_shutdown_and_drop() {
-    model_both("t4_shutdown_and_drop", |fence| {
-        let rig = Rig::new(fence);
-        let task = Task::new();
-        let sleep = rig.waiting(&task);
-        let other = rig.clone();
-        let a = thread::spawn(move || other.timeouts.shutdown());
-        drop(sleep);
-        a.join().unwrap();
-        let metrics = rig.timeouts.metrics();
-        assert_eq!(metrics.cancelled + metrics.closed, 1);
-        assert_eq!(task.woken() as u64, metrics.closed);
-        assert!(task.is_free());
-        rig.end();
-    });
-}
-
-/// T7 (W5): it is registered in a bucket that is looked through just then, for a neighbour's sake. The scan finds it, or its owner tells of it.
-#[test]
-fn t7_register_beside_a_scan() {
-    model_both("t7_register_beside_a_scan", |fence| {
-        let rig = Rig::new(fence);
-        let task = Task::new();
-        let mut neighbour = rig.timeouts.sleep(TICK);
-        assert!(Task::new().poll(&mut neighbour).is_pending());
-        rig.clock.advance(TICK);
-        let driving = rig.clone();
-        let a = thread::spawn(move || driving.poll());
-        let mut sleep = rig.waiting(&task);
-        a.join().unwrap();
-        assert_eq!(task.woken(), 0);
-        rig.pass(LIMIT);
-        assert_eq!(task.woken(), 1, "forgotten");
-        assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
-        drop((sleep, neighbour));
-        rig.end();
-    });
-}
+// T7 (W5): it is registered in a bucket that is looked through just then, for a neighbour's sake. The scan finds it, or its owner tells of it.
+model!(t7_register_beside_a_scan, model_both, |fence| {
+    let rig = Rig::new(fence);
+    let task = Task::new();
+    let neighbour = rig.neighbour();
+    rig.advance(1);
+    let (_, mut sleep) = beside(&rig, |rig| rig.poll(), |rig| rig.waiting(&task));
+    assert_eq!(task.woken(), 0);
+    rig.pass(LIMIT);
+    assert_eq!(task.woken(), 1, "forgotten");
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+    rig.end(&[], (sleep, neighbour));
+});
 
 /// T7 (W5): as before, and of that bucket the driver has noted what is due when. What it has not noted is news.
 #[test]
@@ -385,9 +336,8 @@ fn t7_register_beside_a_scan_by_a_plan() {
         rig.pass(1);
         rig.pass(2);
         drop(first);
-        rig.clock.advance(TICK * 2);
-        let driving = rig.clone();
-        let a = thread::spawn(move || driving.poll());
+        rig.advance(2);
+        let a = aside(&rig, |rig| rig.poll());
         let mut sleep = rig.waiting(&task);
         seen.fetch_or(slot(&sleep) == place, Ordering::Relaxed);
         a.join().unwrap();
@@ -395,30 +345,27 @@ fn t7_register_beside_a_scan_by_a_plan() {
         assert_eq!(task.woken(), 1, "forgotten");
         assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
         drop((sleep, neighbour));
-        rig.end();
+        rig.end(&[], ());
     });
     assert!(reused.load(Ordering::Relaxed), "it was never in that bucket");
 }
 
-/// T7 (W6): two let go of what waits in one bucket, as it is looked through. Each ends once.
-#[test]
-fn t7_two_drops_beside_a_scan() {
-    large_both("t7_two_drops_beside_a_scan", |fence| {
-        let rig = Rig::new(fence);
-        let tasks = [Task::new(), Task::new()];
-        let [one, two] = [&tasks[0], &tasks[1]].map(|task| rig.waiting(task));
-        rig.clock.advance(TICK * LIMIT);
-        let threads = [one, two].map(|sleep| thread::spawn(move || drop(sleep)));
-        rig.poll();
-        for thread in threads {
-            thread.join().unwrap();
-        }
-        let woken: usize = tasks.iter().map(|task| task.woken()).sum();
-        assert_eq!(woken as u64, rig.timeouts.metrics().fired);
-        assert!(tasks.iter().all(Task::is_free));
-        rig.end();
-    });
-}
+// T7 (W6): two let go of what waits in one bucket, as it is looked through. Each ends once.
+model!(t7_two_drops_beside_a_scan, large_both, |fence| {
+    let rig = Rig::new(fence);
+    let tasks = [Task::new(), Task::new()];
+    let [one, two] = [&tasks[0], &tasks[1]].map(|task| rig.waiting(task));
+    rig.advance(LIMIT);
+    let threads = [one, two].map(|sleep| thread::spawn(move || drop(sleep)));
+    rig.poll();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let woken: usize = tasks.iter().map(|task| task.woken()).sum();
+    assert_eq!(woken as u64, rig.timeouts.metrics().fired);
+    assert!(tasks.iter().all(Task::is_free));
+    rig.end(&[], ());
+});
 
 /// Which slot it waits in.
 fn slot(sleep: &Sleep<'_>) -> String {
@@ -456,7 +403,7 @@ impl Rig {
         // So many that this thread leaves the first one's bucket.
         let more = [self.waiting(task), self.waiting(task)];
         let place = slot(&sleep);
-        self.clock.advance(TICK * LIMIT);
+        self.advance(LIMIT);
         let owner = thread::spawn(move || owner(sleep));
         self.poll();
         drop(more);
@@ -466,63 +413,49 @@ impl Rig {
     }
 }
 
-/// T5 (W6): its slot has another tenant, of another thread, when the owner of what has fired comes to let go of it.
-#[test]
-fn t5_a_late_owner_and_the_next_tenant() {
-    reusing("t5_a_late_owner_and_the_next_tenant", |fence| {
-        let rig = Rig::new(fence);
-        let (task, tenant) = (Task::new(), Task::new());
-        let late = rig.late((&task, &tenant), drop);
-        late.owner.join().unwrap();
-        assert_eq!((tenant.woken(), rig.timeouts.len()), (0, 4));
-        rig.pass(LIMIT);
-        assert_eq!(tenant.woken(), 4);
-        assert!(task.is_free() && tenant.is_free());
-        drop(late.tenants);
-        rig.end();
-        late.same
-    });
-}
+// T5 (W6): its slot has another tenant, of another thread, when the owner of what has fired comes to let go of it.
+model!(t5_a_late_owner_and_the_next_tenant, reusing, |fence| {
+    let rig = Rig::new(fence);
+    let (task, tenant) = (Task::new(), Task::new());
+    let late = rig.late((&task, &tenant), drop);
+    late.owner.join().unwrap();
+    assert_eq!((tenant.woken(), rig.timeouts.len()), (0, 4));
+    rig.pass(LIMIT);
+    assert_eq!(tenant.woken(), 4);
+    rig.end(&[&task, &tenant], late.tenants);
+    late.same
+});
 
-/// T5 (W6): as before, and the next tenant is due just then. It fires.
-#[test]
-fn t5_a_late_owner_beside_a_scan() {
-    reusing("t5_a_late_owner_beside_a_scan", |fence| {
-        let rig = Rig::new(fence);
-        let (task, tenant) = (Task::new(), Task::new());
-        let late = rig.late((&task, &tenant), drop);
-        rig.clock.advance(TICK * LIMIT);
-        rig.poll();
-        late.owner.join().unwrap();
-        assert_eq!(tenant.woken(), 4, "a stranger has held it up");
-        assert!(task.is_free() && tenant.is_free());
-        drop(late.tenants);
-        rig.end();
-        late.same
-    });
-}
+// T5 (W6): as before, and the next tenant is due just then. It fires.
+model!(t5_a_late_owner_beside_a_scan, reusing, |fence| {
+    let rig = Rig::new(fence);
+    let (task, tenant) = (Task::new(), Task::new());
+    let late = rig.late((&task, &tenant), drop);
+    rig.advance(LIMIT);
+    rig.poll();
+    late.owner.join().unwrap();
+    assert_eq!(tenant.woken(), 4, "a stranger has held it up");
+    rig.end(&[&task, &tenant], late.tenants);
+    late.same
+});
 
-/// T5 (W6): the owner looks, with another waker, at what has fired, and the next tenant has that same waker. It is not taken for the
-/// owner's own.
-#[test]
-fn t5_the_next_tenant_has_this_waker() {
-    reusing("t5_the_next_tenant_has_this_waker", |fence| {
-        let rig = Rig::new(fence);
-        let (first, second) = (Task::new(), Task::new());
-        let polling = second.clone();
-        let late = rig.late((&first, &second), move |mut sleep| (polling.poll(&mut sleep), sleep));
-        let (polled, sleep) = late.owner.join().unwrap();
-        // If it had changed its waker after the round had looked.
-        rig.pass(0);
-        if polled.is_pending() {
-            assert_eq!(second.woken(), 1, "told to wait, and forgotten");
-        }
-        drop((sleep, late.tenants));
-        assert!(first.is_free() && second.is_free());
-        rig.end();
-        late.same
-    });
-}
+// T5 (W6): the owner looks, with another waker, at what has fired, and the next tenant has that same waker. It is not taken for the
+// owner's own.
+model!(t5_the_next_tenant_has_this_waker, reusing, |fence| {
+    let rig = Rig::new(fence);
+    let (first, second) = (Task::new(), Task::new());
+    let polling = second.clone();
+    let late = rig.late((&first, &second), move |mut sleep| (polling.poll(&mut sleep), sleep));
+    let (polled, sleep) = late.owner.join().unwrap();
+    // If it had changed its waker after the round had looked.
+    rig.pass(0);
+    if polled.is_pending() {
+        assert_eq!(second.woken(), 1, "told to wait, and forgotten");
+    }
+    drop((sleep, late.tenants));
+    rig.end(&[&first, &second], ());
+    late.same
+});
 
 /// Two wakers of one data pointer, and how often the second one was called.
 fn twins() -> (Waker, Waker, &'static std::sync::atomic::AtomicUsize) {
@@ -546,57 +479,48 @@ fn poll_with(sleep: &mut Sleep<'_>, waker: &Waker) -> Poll<Result<(), TimerError
     Pin::new(sleep).poll(&mut Context::from_waker(waker))
 }
 
-/// T5 (W6): as before, and the two wakers differ in one of their two words only. Guards: both words are read before the lease.
-#[test]
-fn t5_the_next_tenant_has_a_twin_of_this_waker() {
-    large_both("t5_the_next_tenant_has_a_twin_of_this_waker", move |fence| {
-        let rig = Rig::new(fence);
-        let (first, second, woken) = twins();
-        let waiting = |waker: &Waker| {
-            let mut sleep = rig.sleep();
-            assert!(poll_with(&mut sleep, waker).is_pending());
-            sleep
-        };
-        let mut sleep = waiting(&first);
-        let more = [waiting(&first), waiting(&first)];
-        rig.clock.advance(TICK * LIMIT);
-        let polling = second.clone();
-        let a = thread::spawn(move || (poll_with(&mut sleep, &polling), sleep));
-        rig.poll();
-        drop(more);
-        let tenants = [(); 4].map(|()| waiting(&second));
-        let (polled, sleep) = a.join().unwrap();
-        rig.pass(0);
-        if polled.is_pending() {
-            let woken = woken.load(Ordering::Relaxed);
-            assert_eq!(woken, 1, "told to wait, and forgotten");
-        }
-        drop((sleep, tenants));
-        rig.end();
-    });
-}
+// T5 (W6): as before, and the two wakers differ in one of their two words only. Guards: both words are read before the lease.
+model!(t5_the_next_tenant_has_a_twin_of_this_waker, large_both, move |fence| {
+    let rig = Rig::new(fence);
+    let (first, second, woken) = twins();
+    let waiting = |waker: &Waker| {
+        let mut sleep = rig.sleep();
+        assert!(poll_with(&mut sleep, waker).is_pending());
+        sleep
+    };
+    let mut sleep = waiting(&first);
+    let more = [waiting(&first), waiting(&first)];
+    rig.advance(LIMIT);
+    let a = aside(&second, move |second| (poll_with(&mut sleep, second), sleep));
+    rig.poll();
+    drop(more);
+    let tenants = [(); 4].map(|()| waiting(&second));
+    let (polled, sleep) = a.join().unwrap();
+    rig.pass(0);
+    if polled.is_pending() {
+        let woken = woken.load(Ordering::Relaxed);
+        assert_eq!(woken, 1, "told to wait, and forgotten");
+    }
+    rig.end(&[], (sleep, tenants));
+});
 
-/// Whose poll finds that the time is up finds what was done before that, also if nobody has woken it.
-#[test]
-fn t6_the_firing_hands_on_what_was_done() {
-    model_both("t6_the_firing_hands_on_what_was_done", |fence| {
-        let rig = Rig::new(fence);
-        let task = Task::new();
-        let mut sleep = rig.waiting(&task);
-        let done = Arc::new(AtomicUsize::new(0));
-        rig.clock.advance(TICK * LIMIT);
-        let (same, look) = (task.clone(), done.clone());
-        let a = thread::spawn(move || {
-            if same.poll(&mut sleep).is_ready() {
-                assert_eq!(look.load(Ordering::Relaxed), 1);
-            }
-            sleep
-        });
-        done.store(1, Ordering::Relaxed);
-        rig.poll();
-        let mut sleep = a.join().unwrap();
-        assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
-        drop(sleep);
-        rig.end();
+// Whose poll finds that the time is up finds what was done before that, also if nobody has woken it.
+model!(t6_the_firing_hands_on_what_was_done, model_both, |fence| {
+    let rig = Rig::new(fence);
+    let task = Task::new();
+    let mut sleep = rig.waiting(&task);
+    let done = Arc::new(AtomicUsize::new(0));
+    rig.advance(LIMIT);
+    let (same, look) = (task.clone(), done.clone());
+    let a = thread::spawn(move || {
+        if same.poll(&mut sleep).is_ready() {
+            assert_eq!(look.load(Ordering::Relaxed), 1);
+        }
+        sleep
     });
-}
+    done.store(1, Ordering::Relaxed);
+    rig.poll();
+    let mut sleep = a.join().unwrap();
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+    rig.end(&[], sleep);
+});

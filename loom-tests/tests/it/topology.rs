@@ -29,151 +29,136 @@ impl Queue {
     }
 }
 
-/// Two send, each one item, and ring; the owner sleeps until it has both. Guards: both fences, saying before looking, and the swap
-/// that leaves the waking to one of the two. A wake-up that is lost is a deadlock.
-#[test]
-fn no_bell_is_missed() {
-    model("no_bell_is_missed", || {
-        let (bell, sleeper) = Bell::new();
-        let queue = Queue(Arc::new(AtomicU32::new(0)));
-        let senders: Vec<_> = (0..2)
-            .map(|_| {
-                let (bell, queue) = (bell.clone(), queue.clone());
-                thread::spawn(move || {
-                    queue.push();
-                    bell.ring();
-                })
-            })
-            .collect();
-        let mut seen = 0;
-        while seen < 2 {
-            bell.sleep(&sleeper, || queue.len() > seen);
-            seen = queue.len();
-        }
-        senders.into_iter().for_each(|sender| sender.join().unwrap());
-    });
-}
-
-/// Two threads send, each one item, and call; the task takes a call before it looks, until it has both items. Guards: the store and the
-/// swap of the call, which hand on what was sent, and taking before looking. A wake-up that is lost is a deadlock.
-#[test]
-fn no_call_is_missed() {
-    model("no_call_is_missed", || {
-        let (bell, sleeper) = Bell::new();
-        let (call, sent) = (Arc::new(Call::new(&bell)), Arc::new(AtomicU32::new(0)));
-        let senders: Vec<_> = [(); 2]
-            .map(|()| {
-                let (call, sent) = (call.clone(), sent.clone());
-                thread::spawn(move || {
-                    sent.fetch_add(1, Ordering::Relaxed);
-                    call.call();
-                })
-            })
-            .into();
-        let mut seen = 0;
-        while seen < 2 {
-            if call.take() {
-                seen = sent.load(Ordering::Relaxed);
-            } else {
-                bell.sleep(&sleeper, || call.is_there());
-            }
-        }
-        senders.into_iter().for_each(|sender| sender.join().unwrap());
-    });
-}
-
-/// A queue of two, worth coming to when there is one item at most. It is full; its owner takes both out. One sender sleeps until it is
-/// worth coming; another one sees to it that it may be full again before the first has looked. Guards: both fences of the room,
-/// saying that one waits before the last look, and not before one has said that one sleeps. A wake-up that is lost is a deadlock.
-#[test]
-fn nobody_sleeps_beside_an_empty_queue() {
-    model("nobody_sleeps_beside_an_empty_queue", || {
-        let (bell, sleeper) = Bell::new();
-        let room = Arc::new(Room::new());
-        let queue = Queue(Arc::new(AtomicU32::new(2)));
-        let has_room = |queue: &Queue| queue.len() <= 1;
-        let take = {
-            let (bell, room, queue) = (bell.clone(), room.clone(), queue.clone());
-            move || {
-                queue.pop();
-                if has_room(&queue) && room.is_wanted() {
-                    bell.ring();
-                }
-            }
-        };
-        let other = {
-            let queue = queue.clone();
-            thread::spawn(move || queue.push_up_to(2))
-        };
-        let owner = thread::spawn(move || {
-            take();
-            take();
-        });
-        while !has_room(&queue) {
-            bell.sleep(&sleeper, || {
-                room.want();
-                has_room(&queue)
-            });
-        }
-        other.join().unwrap();
-        owner.join().unwrap();
-    });
-}
-
-/// Two tasks on a cycle have overflow; one gets rid of it and has some once more, the spout sleeps until there is none. Guards: taking it
-/// back before one rings, and that the last one rings. A wake-up that is lost is a deadlock.
-#[test]
-fn a_jam_that_is_over_wakes_the_spout() {
-    model("a_jam_that_is_over_wakes_the_spout", || {
-        let (bell, sleeper) = Bell::new();
-        let jam = Arc::new(Jam::new(&bell));
-        jam.begin();
-        jam.begin();
-        let tasks: Vec<_> = [false, true]
-            .map(|again| {
-                let jam = jam.clone();
-                thread::spawn(move || {
-                    jam.end();
-                    if again {
-                        jam.begin();
-                        jam.end();
-                    }
-                })
-            })
-            .into();
-        while jam.is_on() {
-            bell.sleep(&sleeper, || !jam.is_on());
-        }
-        tasks.into_iter().for_each(|task| task.join().unwrap());
-    });
-}
-
-/// A spout's task goes in, emits, and goes out when it sees the gate closed; who has closed it and finds nobody inside knows all
-/// that was emitted, and nothing comes after. Guards: both fences, saying before looking.
-#[test]
-fn nobody_comes_through_a_closed_gate() {
-    model("nobody_comes_through_a_closed_gate", || {
-        let (gate, visitor) = (Arc::new(Gate::new()), Arc::new(Visitor::new()));
-        assert!(visitor.enter(&gate) && visitor.is_inside());
-        visitor.leave();
-        let emitted = Arc::new(AtomicU32::new(0));
-        let spout = {
-            let (gate, visitor, emitted) = (gate.clone(), visitor.clone(), emitted.clone());
+// Two send, each one item, and ring; the owner sleeps until it has both. Guards: both fences, saying before looking, and the swap
+// that leaves the waking to one of the two. A wake-up that is lost is a deadlock.
+model!(no_bell_is_missed, || {
+    let (bell, sleeper) = Bell::new();
+    let queue = Queue(Arc::new(AtomicU32::new(0)));
+    let senders: Vec<_> = (0..2)
+        .map(|_| {
+            let (bell, queue) = (bell.clone(), queue.clone());
             thread::spawn(move || {
-                if visitor.enter(&gate) {
-                    emitted.fetch_add(1, Ordering::Relaxed);
-                    visitor.leave();
+                queue.push();
+                bell.ring();
+            })
+        })
+        .collect();
+    let mut seen = 0;
+    while seen < 2 {
+        bell.sleep(&sleeper, || queue.len() > seen);
+        seen = queue.len();
+    }
+    senders.into_iter().for_each(|sender| sender.join().unwrap());
+});
+
+// Two threads send, each one item, and call; the task takes a call before it looks, until it has both items. Guards: the store and the
+// swap of the call, which hand on what was sent, and taking before looking. A wake-up that is lost is a deadlock.
+model!(no_call_is_missed, || {
+    let (bell, sleeper) = Bell::new();
+    let (call, sent) = (Arc::new(Call::new(&bell)), Arc::new(AtomicU32::new(0)));
+    let senders: Vec<_> = [(); 2]
+        .map(|()| {
+            let (call, sent) = (call.clone(), sent.clone());
+            thread::spawn(move || {
+                sent.fetch_add(1, Ordering::Relaxed);
+                call.call();
+            })
+        })
+        .into();
+    let mut seen = 0;
+    while seen < 2 {
+        if call.take() {
+            seen = sent.load(Ordering::Relaxed);
+        } else {
+            bell.sleep(&sleeper, || call.is_there());
+        }
+    }
+    senders.into_iter().for_each(|sender| sender.join().unwrap());
+});
+
+// A queue of two, worth coming to when there is one item at most. It is full; its owner takes both out. One sender sleeps until it is
+// worth coming; another one sees to it that it may be full again before the first has looked. Guards: both fences of the room,
+// saying that one waits before the last look, and not before one has said that one sleeps. A wake-up that is lost is a deadlock.
+model!(nobody_sleeps_beside_an_empty_queue, || {
+    let (bell, sleeper) = Bell::new();
+    let room = Arc::new(Room::new());
+    let queue = Queue(Arc::new(AtomicU32::new(2)));
+    let has_room = |queue: &Queue| queue.len() <= 1;
+    let take = {
+        let (bell, room, queue) = (bell.clone(), room.clone(), queue.clone());
+        move || {
+            queue.pop();
+            if has_room(&queue) && room.is_wanted() {
+                bell.ring();
+            }
+        }
+    };
+    let other = {
+        let queue = queue.clone();
+        thread::spawn(move || queue.push_up_to(2))
+    };
+    let owner = thread::spawn(move || {
+        take();
+        take();
+    });
+    while !has_room(&queue) {
+        bell.sleep(&sleeper, || {
+            room.want();
+            has_room(&queue)
+        });
+    }
+    other.join().unwrap();
+    owner.join().unwrap();
+});
+
+// Two tasks on a cycle have overflow; one gets rid of it and has some once more, the spout sleeps until there is none. Guards: taking it
+// back before one rings, and that the last one rings. A wake-up that is lost is a deadlock.
+model!(a_jam_that_is_over_wakes_the_spout, || {
+    let (bell, sleeper) = Bell::new();
+    let jam = Arc::new(Jam::new(&bell));
+    jam.begin();
+    jam.begin();
+    let tasks: Vec<_> = [false, true]
+        .map(|again| {
+            let jam = jam.clone();
+            thread::spawn(move || {
+                jam.end();
+                if again {
+                    jam.begin();
+                    jam.end();
                 }
             })
-        };
-        gate.close();
-        if !visitor.is_inside() {
-            let before = emitted.load(Ordering::Relaxed);
-            spout.join().unwrap();
-            assert_eq!(emitted.load(Ordering::Relaxed), before);
-        } else {
-            spout.join().unwrap();
-        }
-        assert!(!visitor.is_inside(), "who has closed it waits for ever");
-    });
-}
+        })
+        .into();
+    while jam.is_on() {
+        bell.sleep(&sleeper, || !jam.is_on());
+    }
+    tasks.into_iter().for_each(|task| task.join().unwrap());
+});
+
+// A spout's task goes in, emits, and goes out when it sees the gate closed; who has closed it and finds nobody inside knows all
+// that was emitted, and nothing comes after. Guards: both fences, saying before looking.
+model!(nobody_comes_through_a_closed_gate, || {
+    let (gate, visitor) = (Arc::new(Gate::new()), Arc::new(Visitor::new()));
+    assert!(visitor.enter(&gate) && visitor.is_inside());
+    visitor.leave();
+    let emitted = Arc::new(AtomicU32::new(0));
+    let spout = {
+        let (gate, visitor, emitted) = (gate.clone(), visitor.clone(), emitted.clone());
+        thread::spawn(move || {
+            if visitor.enter(&gate) {
+                emitted.fetch_add(1, Ordering::Relaxed);
+                visitor.leave();
+            }
+        })
+    };
+    gate.close();
+    if !visitor.is_inside() {
+        let before = emitted.load(Ordering::Relaxed);
+        spout.join().unwrap();
+        assert_eq!(emitted.load(Ordering::Relaxed), before);
+    } else {
+        spout.join().unwrap();
+    }
+    assert!(!visitor.is_inside(), "who has closed it waits for ever");
+});

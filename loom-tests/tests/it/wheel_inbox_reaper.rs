@@ -1,113 +1,87 @@
 //! Races W1 to W5 and W8 to W11: the inbox, the buckets' next expirations, the driver, the reaper's sleep, shutdown.
 
+use crate::ack_trees::{renewed_for_a_tick, timed_out};
 use expiry::model::{stop_at, Exclusive, Mail};
 use expiry::{Ack, AckError, AckTracker, Done, Fate, Reason, Root, Timeout};
-use loom_tests::{at_once, bounded, large, model, preemptions, thread, Awake, Rig, TICK};
+use loom_tests::{
+    after, aside, at_once, beside, bounded, large, model, preemptions, thread, Awake, Rig,
+};
 use std::sync::Arc;
 
-fn timed_out(reasons: &[Reason]) -> bool {
-    matches!(reasons, [Reason::TimedOut { .. }])
-}
-
-/// W1: add, cancel and flush, three threads. The inbox has buckets, not entries, so that a cancelled entry is not in it:
+// W1: add, cancel and flush, three threads. The inbox has buckets, not entries, so that a cancelled entry is not in it:
 /// nothing is told twice, nothing stays. Guards: the driver goes by the lease.
 #[test]
 fn w01_add_cancel_flush() {
     // Three threads, each of which does much: half a million executions with one interruption more.
     bounded("w01_add_cancel_flush", preemptions() - 2, || {
         let rig = Rig::used();
-        let other = rig.clone();
-        let add = thread::spawn(move || other.tracker.init(1, 3, 10));
-        let other = rig.clone();
-        let flush = thread::spawn(move || {
-            other.tracker.poll(100);
-        });
-        let cancel = rig.tracker.fail(1);
+        let add = aside(&rig, |rig| rig.init(1, 3, 10));
+        let flush = aside(&rig, |rig| rig.poll(100));
+        let cancel = rig.fail(1);
         assert_eq!(add.join().unwrap(), Ok(()));
         flush.join().unwrap();
         assert!(cancel.is_ok());
         assert_eq!(rig.outcomes(1), [Reason::Failed { by: None }]);
-        assert!(rig.tracker.is_empty(), "a zombie");
+        assert!(rig.is_empty(), "a zombie");
         rig.pass(11);
         assert_eq!(rig.told().len(), 1, "a zombie");
     });
 }
 
-/// W2: two threads drive. Guards: the flag of `Exclusive`, and its Acquire and Release.
-#[test]
-fn w02_driver_exclusivity() {
-    model("w02_driver_exclusivity", || {
-        let value = Arc::new(Exclusive::new(0));
-        let other = value.clone();
-        let a = thread::spawn(move || other.enter(|value| *value += 1).is_some());
-        let b = value.enter(|value| *value += 1).is_some();
-        let entered = u32::from(a.join().unwrap()) + u32::from(b);
-        assert!(entered >= 1);
-        assert_eq!(value.enter(|value| *value), Some(entered));
-    });
-}
+// W2: two threads drive. Guards: the flag of `Exclusive`, and its Acquire and Release.
+model!(w02_driver_exclusivity, || {
+    let value = Arc::new(Exclusive::new(0));
+    let (a, b) = beside(
+        &value,
+        |other| other.enter(|value| *value += 1).is_some(),
+        |value| value.enter(|value| *value += 1).is_some(),
+    );
+    let entered = u32::from(a) + u32::from(b);
+    assert!(entered >= 1);
+    assert_eq!(value.enter(|value| *value), Some(entered));
+});
 
-/// W2, W3: adds, an ack before the bucket is taken out of the inbox, and a second tenant of its slot, while another
-/// thread drives. The second is told when it is due, and the first is not told again.
-#[test]
-fn w03_cancel_before_it_is_filed() {
-    model("w03_cancel_before_it_is_filed", || {
-        let rig = Rig::new();
-        let other = rig.clone();
-        let flush = thread::spawn(move || {
-            other.tracker.poll(100);
-        });
-        let first = rig.tracker.issue(3, 10).unwrap();
-        rig.tracker.issue_with(7, 11, Timeout::Never).unwrap();
-        assert_eq!(rig.tracker.ack(first, 3), Ok(Ack::Completed));
-        let second = rig.tracker.issue(3, 20).unwrap();
-        flush.join().unwrap();
-        rig.pass(10);
-        assert_eq!(rig.outcomes(first), [Reason::Acked]);
-        assert!(timed_out(&rig.outcomes(second)), "it was never filed");
-    });
-}
+// W2, W3: adds, an ack before the bucket is taken out of the inbox, and a second tenant of its slot, while another
+// thread drives. The second is told when it is due, and the first is not told again.
+model!(w03_cancel_before_it_is_filed, || {
+    let rig = Rig::new();
+    let flush = aside(&rig, |rig| rig.poll(100));
+    let first = rig.issue(3, 10).unwrap();
+    rig.issue_with(7, 11, Timeout::Never).unwrap();
+    assert_eq!(rig.ack(first, 3), Ok(Ack::Completed));
+    let second = rig.issue(3, 20).unwrap();
+    flush.join().unwrap();
+    rig.pass(10);
+    assert_eq!(rig.outcomes(first), [Reason::Acked]);
+    assert!(timed_out(&rig.outcomes(second)), "it was never filed");
+});
 
-/// W4: a first deadline while the reaper decides how long to sleep; the real reaper, which really sleeps. Guards:
-/// the announcement comes before the second look at the inbox, and the push before the look at the announcement.
-#[test]
-fn w04_lost_wake_up() {
-    model("w04_lost_wake_up", || {
-        let rig = Awake::new();
-        rig.tracker.issue(3, 10).unwrap();
-        rig.pass(10);
-        assert!(rig.wait_for(1)[0].is_timed_out());
-    });
-}
+// W4: a first deadline while the reaper decides how long to sleep; the real reaper, which really sleeps. Guards:
+// the announcement comes before the second look at the inbox, and the push before the look at the announcement.
+model!(w04_lost_wake_up, || {
+    let rig = Awake::new();
+    rig.issue(3, 10).unwrap();
+    rig.pass(10);
+    assert!(rig.wait_for(1)[0].is_timed_out());
+});
 
-/// W4 where the reaper sleeps, or is about to, until a later deadline.
-#[test]
-fn w04_lost_wake_up_for_a_nearer_deadline() {
-    model("w04_lost_wake_up_for_a_nearer_deadline", || {
-        let rig = Awake::new();
-        rig.tracker.issue(5, 11).unwrap();
-        rig.tracker.issue_with(3, 10, Timeout::After(TICK * 2)).unwrap();
-        rig.pass(2);
-        assert_eq!(rig.wait_for(1)[0].owner, 10);
-    });
-}
+// W4 where the reaper sleeps, or is about to, until a later deadline.
+model!(w04_lost_wake_up_for_a_nearer_deadline, || {
+    let rig = Awake::new();
+    rig.issue(5, 11).unwrap();
+    rig.issue_with(3, 10, after(2)).unwrap();
+    rig.pass(2);
+    assert_eq!(rig.wait_for(1)[0].owner, 10);
+});
 
-/// W4 where somebody polls beside the reaper, and takes the news out of the inbox before the reaper announces
-/// its sleep. Guards: the announcement is compared with the wheels.
-#[test]
-fn w04_a_poll_beside_the_reaper() {
-    model("w04_a_poll_beside_the_reaper", || {
-        let rig = Awake::new();
-        let other = rig.clone();
-        let poll = thread::spawn(move || {
-            other.tracker.poll(100);
-        });
-        rig.tracker.issue_with(3, 10, Timeout::After(TICK * 2)).unwrap();
-        poll.join().unwrap();
-        rig.pass(2);
-        assert_eq!(rig.wait_for(1)[0].owner, 10);
-    });
-}
+// W4 where somebody polls beside the reaper, and takes the news out of the inbox before the reaper announces
+// its sleep. Guards: the announcement is compared with the wheels.
+model!(w04_a_poll_beside_the_reaper, || {
+    let rig = Awake::new();
+    beside(&rig, |rig| rig.poll(100), |rig| rig.issue_with(3, 10, after(2)).unwrap());
+    rig.pass(2);
+    assert_eq!(rig.wait_for(1)[0].owner, 10);
+});
 
 /// W4 where a poll beside the reaper scans a bucket just when a pusher wants to know what to announce: the pusher reads
 /// "never", and what the poll then files is for the poll to announce.
@@ -117,13 +91,12 @@ fn w04_a_poll_scans_beside_the_reaper() {
     large("w04_a_poll_scans_beside_the_reaper", || {
         stop_at(|step| step == "taken");
         let (rig, [a, b]) = Awake::with(|builder| builder, two_without_a_deadline);
-        let other = rig.clone();
-        let poll = thread::spawn(move || {
-            other.pass(1);
-            other.tracker.reset_timeout(b).unwrap();
-            other.tracker.poll(100);
+        let poll = aside(&rig, move |rig| {
+            rig.pass(1);
+            rig.reset_timeout(b).unwrap();
+            rig.poll(100);
         });
-        rig.tracker.reset_timeout_to(a, Timeout::After(TICK)).unwrap();
+        rig.reset_timeout_to(a, after(1)).unwrap();
         poll.join().unwrap();
         stop_at(|_| false);
         at_once(|| rig.pass(11));
@@ -131,260 +104,186 @@ fn w04_a_poll_scans_beside_the_reaper() {
     });
 }
 
-/// W4 for what the reaper does besides expiry: a slot is put in limbo when the reaper is past that part of its round.
-/// Guards: it looks whether there is something to carry or to free after it has announced its sleep.
-#[test]
-fn w04_limbo_is_emptied() {
-    large("w04_limbo_is_emptied", || {
-        // Two keys fill the smallest index, so there is something to carry from the beginning.
-        let (rig, ()) = Awake::with(
-            |builder| builder.capacity(2),
-            |tracker| (1..=2).for_each(|key| tracker.init(key, 3, key).unwrap()),
-        );
-        rig.tracker.fail(1).unwrap();
-        // The place comes back at once, or out of limbo: if nobody empties that, this never ends.
-        while rig.tracker.issue(5, 9) == Err(AckError::Full) {
-            thread::yield_now();
-        }
-        rig.pass(10);
-        assert_eq!(rig.wait_for(3).len(), 3);
-    });
-}
+// W4 for what the reaper does besides expiry: a slot is put in limbo when the reaper is past that part of its round.
+// Guards: it looks whether there is something to carry or to free after it has announced its sleep.
+model!(w04_limbo_is_emptied, large, || {
+    // Two keys fill the smallest index, so there is something to carry from the beginning.
+    let (rig, ()) = Awake::with(
+        |builder| builder.capacity(2),
+        |tracker| (1..=2).for_each(|key| tracker.init(key, 3, key).unwrap()),
+    );
+    rig.fail(1).unwrap();
+    // The place comes back at once, or out of limbo: if nobody empties that, this never ends.
+    while rig.issue(5, 9) == Err(AckError::Full) {
+        thread::yield_now();
+    }
+    rig.pass(10);
+    assert_eq!(rig.wait_for(3).len(), 3);
+});
 
 /// Two roots in one bucket that would never time out.
 fn two_without_a_deadline(tracker: &AckTracker) -> [Root; 2] {
     [10, 11].map(|owner| tracker.issue_with(3, owner, Timeout::Never).unwrap())
 }
 
-/// W5: an entry comes into a bucket while the driver scans it and rewrites its next expiration. Guards: both sides
-/// change that word by read-modify-writes only.
-#[test]
-fn w05_lost_summary() {
-    model("w05_lost_summary", || {
-        let rig = Rig::new();
-        let soon = rig.tracker.issue_with(3, 10, Timeout::After(TICK)).unwrap();
-        rig.clock.advance(TICK);
-        let other = rig.clone();
-        let scan = thread::spawn(move || {
-            other.tracker.poll(100);
-        });
-        let later = rig.tracker.issue_with(3, 11, Timeout::After(TICK * 2)).unwrap();
-        scan.join().unwrap();
-        rig.pass(2);
-        assert!(timed_out(&rig.outcomes(soon)));
-        assert!(timed_out(&rig.outcomes(later)), "the bucket has lost it");
-    });
-}
+// W5: an entry comes into a bucket while the driver scans it and rewrites its next expiration. Guards: both sides
+// change that word by read-modify-writes only.
+model!(w05_lost_summary, || {
+    let rig = Rig::new();
+    let soon = rig.issue_with(3, 10, after(1)).unwrap();
+    rig.advance(1);
+    let (_, later) =
+        beside(&rig, |rig| rig.poll(100), |rig| rig.issue_with(3, 11, after(2)).unwrap());
+    rig.pass(2);
+    assert!(timed_out(&rig.outcomes(soon)));
+    assert!(timed_out(&rig.outcomes(later)), "the bucket has lost it");
+});
 
-/// W5 once more, with a third entry that keeps the bucket's next expiration late: the scan writes a minimum.
-#[test]
-fn w05_the_scan_writes_a_minimum() {
-    model("w05_the_scan_writes_a_minimum", || {
-        let rig = Rig::new();
-        let soon = rig.tracker.issue_with(3, 10, Timeout::After(TICK)).unwrap();
-        let never_touched = rig.tracker.issue_with(3, 12, Timeout::After(TICK * 20)).unwrap();
-        rig.clock.advance(TICK);
-        rig.tracker.fail(soon).unwrap();
-        let other = rig.clone();
-        let scan = thread::spawn(move || {
-            other.tracker.poll(100);
-        });
-        let later = rig.tracker.issue_with(3, 11, Timeout::After(TICK * 2)).unwrap();
-        scan.join().unwrap();
-        rig.pass(2);
-        assert!(timed_out(&rig.outcomes(later)), "the bucket has lost it");
-        assert_eq!(rig.outcomes(never_touched), []);
-    });
-}
+// W5 once more, with a third entry that keeps the bucket's next expiration late: the scan writes a minimum.
+model!(w05_the_scan_writes_a_minimum, || {
+    let rig = Rig::new();
+    let soon = rig.issue_with(3, 10, after(1)).unwrap();
+    let never_touched = rig.issue_with(3, 12, after(20)).unwrap();
+    rig.advance(1);
+    rig.fail(soon).unwrap();
+    let (_, later) =
+        beside(&rig, |rig| rig.poll(100), |rig| rig.issue_with(3, 11, after(2)).unwrap());
+    rig.pass(2);
+    assert!(timed_out(&rig.outcomes(later)), "the bucket has lost it");
+    assert_eq!(rig.outcomes(never_touched), []);
+});
 
-/// The driver comes by while an entry is filled, and due already, but not published: it is its claimer's still, who
-/// publishes it, or withdraws it because the key is there. Guards: the driver asks the index before it ends an entry.
-#[test]
-fn w05_due_before_it_is_published() {
-    model("w05_due_before_it_is_published", || {
-        let rig = Rig::new();
-        // In the same bucket, and due at the same time.
-        rig.tracker.issue(7, 9).unwrap();
-        let other = rig.clone();
-        let driver = thread::spawn(move || {
-            other.clock.advance(TICK * 10);
-            other.tracker.poll(100);
-        });
-        assert_eq!(rig.tracker.init(1, 3, 10), Ok(()));
-        driver.join().unwrap();
-        rig.pass(10);
-        assert!(timed_out(&rig.outcomes(1)), "{:?}", rig.told());
-        assert!(rig.tracker.is_empty());
-    });
-}
+// The driver comes by while an entry is filled, and due already, but not published: it is its claimer's still, who
+// publishes it, or withdraws it because the key is there. Guards: the driver asks the index before it ends an entry.
+model!(w05_due_before_it_is_published, || {
+    let rig = Rig::new();
+    // In the same bucket, and due at the same time.
+    rig.issue(7, 9).unwrap();
+    let driver = drive(&rig, 10);
+    assert_eq!(rig.init(1, 3, 10), Ok(()));
+    driver.join().unwrap();
+    rig.pass(10);
+    assert!(timed_out(&rig.outcomes(1)), "{:?}", rig.told());
+    assert!(rig.is_empty());
+});
 
-/// W9: a bucket is pushed again while the driver takes it out of the list. Guards: the link is read before the
-/// flag is cleared; whoever finds the flag taken has lowered the next expiration before.
-#[test]
-fn w09_flag_and_link() {
-    model("w09_flag_and_link", || {
-        let mail = Arc::new(Mail::new(2));
-        assert!(mail.lower(0, 50));
-        assert!(mail.lower(1, 50));
-        let other = mail.clone();
-        let take = thread::spawn(move || other.take());
-        assert!(mail.lower(1, 40));
-        let mut seen = take.join().unwrap();
-        seen.extend(mail.take());
-        for (bucket, tick) in [(0, 50), (1, 40)] {
-            assert!(seen.contains(&(bucket, Some(tick))), "{bucket} is lost: {seen:?}");
+// W9: a bucket is pushed again while the driver takes it out of the list. Guards: the link is read before the
+// flag is cleared; whoever finds the flag taken has lowered the next expiration before.
+model!(w09_flag_and_link, || {
+    let mail = Arc::new(Mail::new(2));
+    assert!(mail.lower(0, 50));
+    assert!(mail.lower(1, 50));
+    let (mut seen, _) = beside(&mail, |mail| mail.take(), |mail| assert!(mail.lower(1, 40)));
+    seen.extend(mail.take());
+    for (bucket, tick) in [(0, 50), (1, 40)] {
+        assert!(seen.contains(&(bucket, Some(tick))), "{bucket} is lost: {seen:?}");
+    }
+});
+
+// W10: one thread takes the flag and stalls, another lowers further and finds the flag taken; three threads, one of them
+// the reaper. Guards: the pusher announces the bucket's next expiration, not its own deadline.
+model!(w10_stale_wake_up, large, || {
+    let (rig, [late, soon]) = Awake::with(
+        |builder| builder,
+        |tracker| {
+            let two = two_without_a_deadline(tracker);
+            // In another bucket: so the reaper sleeps until a time between the two.
+            tracker.issue_with(3, 12, after(5)).unwrap();
+            two
+        },
+    );
+    beside(
+        &rig,
+        move |rig| rig.reset_timeout(late).unwrap(),
+        |rig| rig.reset_timeout_to(soon, after(2)).unwrap(),
+    );
+    rig.pass(2);
+    assert_eq!(rig.wait_for(1)[0].root, soon.into());
+});
+
+// W11: a touch that shortens, while the driver rescans the bucket. Guards: as for W5, and the touch lowers the
+// next expiration after the lease.
+model!(w11_shortening_touch, || {
+    let rig = Rig::new();
+    let root = rig.issue_with(3, 10, after(20)).unwrap();
+    let soon = rig.issue_with(3, 11, after(1)).unwrap();
+    rig.advance(1);
+    beside(&rig, |rig| rig.poll(100), |rig| rig.reset_timeout_to(root, after(1)).unwrap());
+    rig.pass(1);
+    assert!(timed_out(&rig.outcomes(soon)));
+    assert!(timed_out(&rig.outcomes(root)), "it expires by its old deadline");
+});
+
+// W8: an issue and an init beside a shutdown: every `Ok` has an outcome, every `Err` none, and the slot's bucket may
+// be new. Guards: buckets are closed before they are scanned, and the chunk count before that.
+model!(w08_shutdown, || {
+    let rig = Rig::new();
+    let (issued, returned) = beside(&rig, |rig| rig.issue(3, 10), |rig| rig.shutdown(Fate::Return));
+    assert_eq!(rig.told(), []);
+    match issued {
+        Ok(root) => {
+            assert_eq!(returned.len(), 1, "it is neither delivered nor reported");
+            assert_eq!(returned[0].root, root.into());
         }
-    });
+        Err(AckError::Closed) => assert_eq!(returned, []),
+        other => panic!("{other:?}"),
+    }
+    assert!(rig.is_empty());
+});
+
+// W8 while somebody polls: what is there is returned. Guards: the shutdown waits for who is at a shard.
+model!(w08_shutdown_beside_a_poll, || {
+    let rig = Rig::new();
+    let root = rig.issue(3, 10).unwrap();
+    let (_, returned) = beside(&rig, |rig| rig.poll(100), |rig| rig.shutdown(Fate::Return));
+    assert_eq!(returned.len(), 1, "it is neither delivered nor reported");
+    assert_eq!(returned[0].root, root.into());
+    assert!(rig.is_empty());
+});
+
+/// Root 1 was cancelled, or its init refused.
+fn cancelled_or_refused(rig: &Rig, begun: Result<(), AckError>) {
+    match begun {
+        Ok(()) => assert_eq!(rig.outcomes(1), [Reason::Cancelled]),
+        Err(AckError::Closed) => assert_eq!(rig.outcomes(1), []),
+        other => panic!("{other:?}"),
+    }
+    assert!(rig.is_empty());
 }
 
-/// W10: one thread takes the flag and stalls, another lowers further and finds the flag taken; three threads, one of them
-/// the reaper. Guards: the pusher announces the bucket's next expiration, not its own deadline.
-#[test]
-fn w10_stale_wake_up() {
-    large("w10_stale_wake_up", || {
-        let (rig, [late, soon]) = Awake::with(
-            |builder| builder,
-            |tracker| {
-                let two = two_without_a_deadline(tracker);
-                // In another bucket: so the reaper sleeps until a time between the two.
-                tracker.issue_with(3, 12, Timeout::After(TICK * 5)).unwrap();
-                two
-            },
-        );
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            other.tracker.reset_timeout(late).unwrap();
-        });
-        rig.tracker.reset_timeout_to(soon, Timeout::After(TICK * 2)).unwrap();
-        a.join().unwrap();
-        rig.pass(2);
-        assert_eq!(rig.wait_for(1)[0].root, soon.into());
-    });
-}
+// W8 for a chosen root, in a bucket that is there already.
+model!(w08_shutdown_beside_an_init, || {
+    let rig = Rig::new();
+    let before = rig.issue(7, 9).unwrap();
+    let (begun, _) = beside(&rig, |rig| rig.init(1, 3, 10), |rig| rig.shutdown(Fate::Cancel));
+    assert_eq!(rig.outcomes(before), [Reason::Cancelled]);
+    cancelled_or_refused(&rig, begun);
+});
 
-/// W11: a touch that shortens, while the driver rescans the bucket. Guards: as for W5, and the touch lowers the
-/// next expiration after the lease.
-#[test]
-fn w11_shortening_touch() {
-    model("w11_shortening_touch", || {
-        let rig = Rig::new();
-        let root = rig.tracker.issue_with(3, 10, Timeout::After(TICK * 20)).unwrap();
-        let soon = rig.tracker.issue_with(3, 11, Timeout::After(TICK)).unwrap();
-        rig.clock.advance(TICK);
-        let other = rig.clone();
-        let scan = thread::spawn(move || {
-            other.tracker.poll(100);
-        });
-        rig.tracker.reset_timeout_to(root, Timeout::After(TICK)).unwrap();
-        scan.join().unwrap();
-        rig.pass(1);
-        assert!(timed_out(&rig.outcomes(soon)));
-        assert!(timed_out(&rig.outcomes(root)), "it expires by its old deadline");
-    });
-}
+// W8 for an init that merges early acks, and an early ack.
+model!(w08_shutdown_beside_a_merge, || {
+    let rig = Rig::new();
+    assert_eq!(rig.ack(1, 3), Ok(Ack::Held));
+    let (begun, _) = beside(&rig, |rig| rig.init(1, 3 ^ 5, 10), |rig| rig.shutdown(Fate::Cancel));
+    cancelled_or_refused(&rig, begun);
+});
 
-/// W8: an issue and an init beside a shutdown: every `Ok` has an outcome, every `Err` none, and the slot's bucket may
-/// be new. Guards: buckets are closed before they are scanned, and the chunk count before that.
-#[test]
-fn w08_shutdown() {
-    model("w08_shutdown", || {
-        let rig = Rig::new();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.tracker.issue(3, 10));
-        let returned = rig.tracker.shutdown(Fate::Return);
-        let issued = a.join().unwrap();
-        assert_eq!(rig.told(), []);
-        match issued {
-            Ok(root) => {
-                assert_eq!(returned.len(), 1, "it is neither delivered nor reported");
-                assert_eq!(returned[0].root, root.into());
-            }
-            Err(AckError::Closed) => assert_eq!(returned, []),
-            other => panic!("{other:?}"),
-        }
-        assert!(rig.tracker.is_empty());
-    });
-}
-
-/// W8 while somebody polls: what is there is returned. Guards: the shutdown waits for who is at a shard.
-#[test]
-fn w08_shutdown_beside_a_poll() {
-    model("w08_shutdown_beside_a_poll", || {
-        let rig = Rig::new();
-        let root = rig.tracker.issue(3, 10).unwrap();
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            other.tracker.poll(100);
-        });
-        let returned = rig.tracker.shutdown(Fate::Return);
-        a.join().unwrap();
-        assert_eq!(returned.len(), 1, "it is neither delivered nor reported");
-        assert_eq!(returned[0].root, root.into());
-        assert!(rig.tracker.is_empty());
-    });
-}
-
-/// W8 for a chosen root, in a bucket that is there already.
-#[test]
-fn w08_shutdown_beside_an_init() {
-    model("w08_shutdown_beside_an_init", || {
-        let rig = Rig::new();
-        let before = rig.tracker.issue(7, 9).unwrap();
-        let other = rig.clone();
-        let a = thread::spawn(move || other.tracker.init(1, 3, 10));
-        rig.tracker.shutdown(Fate::Cancel);
-        let begun = a.join().unwrap();
-        assert_eq!(rig.outcomes(before), [Reason::Cancelled]);
-        match begun {
-            Ok(()) => assert_eq!(rig.outcomes(1), [Reason::Cancelled]),
-            Err(AckError::Closed) => assert_eq!(rig.outcomes(1), []),
-            other => panic!("{other:?}"),
-        }
-        assert!(rig.tracker.is_empty());
-    });
-}
-
-/// W8 for an init that merges early acks, and an early ack.
-#[test]
-fn w08_shutdown_beside_a_merge() {
-    model("w08_shutdown_beside_a_merge", || {
-        let rig = Rig::new();
-        assert_eq!(rig.tracker.ack(1, 3), Ok(Ack::Held));
-        let other = rig.clone();
-        let a = thread::spawn(move || other.tracker.init(1, 3 ^ 5, 10));
-        rig.tracker.shutdown(Fate::Cancel);
-        let begun = a.join().unwrap();
-        match begun {
-            Ok(()) => assert_eq!(rig.outcomes(1), [Reason::Cancelled]),
-            Err(AckError::Closed) => assert_eq!(rig.outcomes(1), []),
-            other => panic!("{other:?}"),
-        }
-        assert!(rig.tracker.is_empty());
-    });
-}
-
-/// W8 with the reaper, which is stopped and joined: it does not sleep through it, and nothing is told twice.
-#[test]
-fn w08_shutdown_stops_the_reaper() {
-    model("w08_shutdown_stops_the_reaper", || {
-        let rig = Awake::new();
-        rig.tracker.issue(3, 10).unwrap();
-        rig.tracker.shutdown(Fate::Cancel);
-        let told = rig.wait_for(1);
-        assert_eq!((told.len(), told[0].reason), (1, Reason::Cancelled));
-    });
-}
+// W8 with the reaper, which is stopped and joined: it does not sleep through it, and nothing is told twice.
+model!(w08_shutdown_stops_the_reaper, || {
+    let rig = Awake::new();
+    rig.issue(3, 10).unwrap();
+    rig.shutdown(Fate::Cancel);
+    let told = rig.wait_for(1);
+    assert_eq!((told.len(), told[0].reason), (1, Reason::Cancelled));
+});
 
 /// Two roots in one bucket that the driver has looked through, and made a plan of: one is due at tick 3, the other at `late`.
 /// The clock stands at tick 1.
 fn planned(late: u32) -> (Arc<Rig>, [Root; 2]) {
     let rig = Rig::new();
-    let issue = |owner, ticks| {
-        let timeout = Timeout::After(TICK * ticks);
-        rig.tracker.issue_with(3, owner, timeout).unwrap()
-    };
+    let issue = |owner, ticks| rig.issue_with(3, owner, after(ticks)).unwrap();
     let both = [issue(10, 1), issue(11, late)];
-    rig.tracker.reset_timeout_to(both[0], Timeout::After(TICK * 3)).unwrap();
+    rig.reset_timeout_to(both[0], after(3)).unwrap();
     // The driver comes by the first deadline, and finds nothing due.
     rig.pass(1);
     assert_eq!(rig.told(), []);
@@ -393,221 +292,172 @@ fn planned(late: u32) -> (Arc<Rig>, [Root; 2]) {
 
 /// Another thread drives.
 fn drive(rig: &Arc<Rig>, ticks: u32) -> thread::JoinHandle<()> {
-    let rig = rig.clone();
-    thread::spawn(move || {
-        rig.clock.advance(TICK * ticks);
-        rig.tracker.poll(100);
+    aside(rig, move |rig| {
+        rig.advance(ticks);
+        rig.poll(100);
     })
 }
 
-/// W5 with a plan: an entry comes into a bucket that the driver has a plan of, and lowers nothing. Guards: it is news all the
-/// same, and with news the driver looks at everything.
-#[test]
-fn w05_news_that_lowers_nothing() {
-    model("w05_news_that_lowers_nothing", || {
-        let (rig, [soon, later]) = planned(5);
-        rig.pass(2);
-        assert!(timed_out(&rig.outcomes(soon)));
-        let driver = drive(&rig, 2);
-        let timeout = Timeout::After(TICK * 4);
-        let third = rig.tracker.issue_with(3, 12, timeout).unwrap();
-        driver.join().unwrap();
-        rig.pass(4);
-        assert!(timed_out(&rig.outcomes(later)));
-        assert!(timed_out(&rig.outcomes(third)), "the plan knew nothing of it");
-    });
-}
+// W5 with a plan: an entry comes into a bucket that the driver has a plan of, and lowers nothing. Guards: it is news all the
+// same, and with news the driver looks at everything.
+model!(w05_news_that_lowers_nothing, || {
+    let (rig, [soon, later]) = planned(5);
+    rig.pass(2);
+    assert!(timed_out(&rig.outcomes(soon)));
+    let driver = drive(&rig, 2);
+    let third = rig.issue_with(3, 12, after(4)).unwrap();
+    driver.join().unwrap();
+    rig.pass(4);
+    assert!(timed_out(&rig.outcomes(later)));
+    assert!(timed_out(&rig.outcomes(third)), "the plan knew nothing of it");
+});
 
-/// W11 with a plan: a touch makes a deadline nearer, which lowers nothing because the bucket's first one is nearer still.
-/// Guards: as before; and what the driver puts back does not take the news away.
-#[test]
-fn w11_a_touch_that_lowers_nothing() {
-    model("w11_a_touch_that_lowers_nothing", || {
-        let (rig, [soon, later]) = planned(20);
-        rig.clock.advance(TICK * 2);
-        let driver = drive(&rig, 0);
-        rig.tracker.reset_timeout_to(later, Timeout::After(TICK * 2)).unwrap();
-        driver.join().unwrap();
-        rig.pass(2);
-        assert!(timed_out(&rig.outcomes(soon)));
-        assert!(timed_out(&rig.outcomes(later)), "it expires by the plan's deadline");
-    });
-}
+// W11 with a plan: a touch makes a deadline nearer, which lowers nothing because the bucket's first one is nearer still.
+// Guards: as before; and what the driver puts back does not take the news away.
+model!(w11_a_touch_that_lowers_nothing, || {
+    let (rig, [soon, later]) = planned(20);
+    rig.advance(2);
+    let driver = drive(&rig, 0);
+    rig.reset_timeout_to(later, after(2)).unwrap();
+    driver.join().unwrap();
+    rig.pass(2);
+    assert!(timed_out(&rig.outcomes(soon)));
+    assert!(timed_out(&rig.outcomes(later)), "it expires by the plan's deadline");
+});
 
-/// Q6 with a plan: a touch to later, of which the driver is not told, while the plan's note of it comes up. Guards: the
-/// driver goes by the lease, and notes what it finds.
-#[test]
-fn q06_renewed_while_the_plan_is_worked_off() {
-    model("q06_renewed_while_the_plan_is_worked_off", || {
-        let (rig, [soon, later]) = planned(5);
-        rig.clock.advance(TICK * 2);
-        let driver = drive(&rig, 0);
-        let renewed = rig.tracker.reset_timeout_to(soon, Timeout::After(TICK * 4));
-        driver.join().unwrap();
-        rig.pass(3);
-        assert!(timed_out(&rig.outcomes(later)));
-        match renewed {
-            Ok(Done::Now) => {
-                assert_eq!(rig.outcomes(soon), [], "expired after it was renewed");
-                rig.pass(1);
-                assert!(timed_out(&rig.outcomes(soon)), "never expires again");
-            }
-            Err(AckError::NotLive) => assert!(timed_out(&rig.outcomes(soon))),
-            other => panic!("{other:?}"),
+// Q6 with a plan: a touch to later, of which the driver is not told, while the plan's note of it comes up. Guards: the
+// driver goes by the lease, and notes what it finds.
+model!(q06_renewed_while_the_plan_is_worked_off, || {
+    let (rig, [soon, later]) = planned(5);
+    rig.advance(2);
+    let driver = drive(&rig, 0);
+    let renewed = rig.reset_timeout_to(soon, after(4));
+    driver.join().unwrap();
+    rig.pass(3);
+    assert!(timed_out(&rig.outcomes(later)));
+    renewed_for_a_tick(&rig, soon, renewed);
+});
+
+// W6 with a plan: a slot that is noted as due is freed and has another tenant, due later, while the plan is worked off.
+// Guards: the driver goes by the lease; what it puts back does not take the news away.
+model!(w06_a_noted_slot_changes_hands, || {
+    let (rig, [soon, later]) = planned(5);
+    rig.advance(2);
+    let driver = drive(&rig, 0);
+    let acked = rig.ack(soon, 3);
+    let third = rig.issue_with(3, 12, after(4)).unwrap();
+    driver.join().unwrap();
+    rig.pass(3);
+    match acked {
+        Ok(Ack::Completed) => {
+            assert_eq!(rig.outcomes(soon), [Reason::Acked]);
+            let slot = |root: Root| root.to_bits() & 0xFFFF_FFFF;
+            assert_eq!(slot(soon), slot(third), "not what this is about");
         }
-        assert!(rig.tracker.is_empty());
-    });
-}
+        Err(AckError::NotLive) => assert!(timed_out(&rig.outcomes(soon))),
+        other => panic!("{other:?}"),
+    }
+    assert!(timed_out(&rig.outcomes(later)));
+    assert_eq!(rig.outcomes(third), [], "early, by its predecessor's note");
+    rig.pass(1);
+    assert!(timed_out(&rig.outcomes(third)), "the plan knew nothing of it");
+});
 
-/// W6 with a plan: a slot that is noted as due is freed and has another tenant, due later, while the plan is worked off.
-/// Guards: the driver goes by the lease; what it puts back does not take the news away.
-#[test]
-fn w06_a_noted_slot_changes_hands() {
-    model("w06_a_noted_slot_changes_hands", || {
-        let (rig, [soon, later]) = planned(5);
-        rig.clock.advance(TICK * 2);
-        let driver = drive(&rig, 0);
-        let acked = rig.tracker.ack(soon, 3);
-        let timeout = Timeout::After(TICK * 4);
-        let third = rig.tracker.issue_with(3, 12, timeout).unwrap();
-        driver.join().unwrap();
-        rig.pass(3);
-        match acked {
-            Ok(Ack::Completed) => {
-                assert_eq!(rig.outcomes(soon), [Reason::Acked]);
-                let slot = |root: Root| root.to_bits() & 0xFFFF_FFFF;
-                assert_eq!(slot(soon), slot(third), "not what this is about");
-            }
-            Err(AckError::NotLive) => assert!(timed_out(&rig.outcomes(soon))),
-            other => panic!("{other:?}"),
-        }
-        assert!(timed_out(&rig.outcomes(later)));
-        assert_eq!(rig.outcomes(third), [], "early, by its predecessor's note");
-        rig.pass(1);
-        assert!(timed_out(&rig.outcomes(third)), "the plan knew nothing of it");
-    });
-}
-
-/// Q6 for a root whose init has not told the driver yet: a touch makes its deadline later, and tells nobody. Guards: the
-/// init tells of the first deadline, by which the driver comes and finds the second.
-#[test]
-fn q06_renewed_before_its_init_has_told() {
-    model("q06_renewed_before_its_init_has_told", || {
-        let rig = Rig::with(|builder| builder.early_capacity(0));
-        let other = rig.clone();
-        let touch = thread::spawn(move || {
-            let longer = Timeout::After(TICK * 20);
-            let renewed = other.tracker.reset_timeout_to(1, longer);
-            if renewed == Ok(Done::Now) {
-                other.clock.advance(TICK * 10);
-                other.tracker.poll(100);
-            }
-            renewed
-        });
-        assert_eq!(rig.tracker.init(1, 3, 10), Ok(()));
-        let renewed = touch.join().unwrap();
+// Q6 for a root whose init has not told the driver yet: a touch makes its deadline later, and tells nobody. Guards: the
+// init tells of the first deadline, by which the driver comes and finds the second.
+model!(q06_renewed_before_its_init_has_told, || {
+    let rig = Rig::with(|builder| builder.early_capacity(0));
+    let renewed = aside(&rig, |rig| {
+        let renewed = rig.reset_timeout_to(1, after(20));
         if renewed == Ok(Done::Now) {
-            rig.pass(0);
-            assert_eq!(rig.outcomes(1), [], "expired after it was renewed");
+            rig.advance(10);
+            rig.poll(100);
         }
-        rig.pass(10);
-        assert!(timed_out(&rig.outcomes(1)), "{renewed:?}");
+        renewed
     });
-}
+    assert_eq!(rig.init(1, 3, 10), Ok(()));
+    let renewed = renewed.join().unwrap();
+    if renewed == Ok(Done::Now) {
+        rig.pass(0);
+        assert_eq!(rig.outcomes(1), [], "expired after it was renewed");
+    }
+    rig.pass(10);
+    assert!(timed_out(&rig.outcomes(1)), "{renewed:?}");
+});
 
-/// W11 for a root whose init has not told the driver yet: a touch makes its deadline nearer, and it expires by that.
-/// Guards: the touch tells the driver.
-#[test]
-fn w11_shortened_before_its_init_has_told() {
-    model("w11_shortened_before_its_init_has_told", || {
-        let rig = Rig::with(|builder| builder.early_capacity(0));
-        let other = rig.clone();
-        let touch = thread::spawn(move || {
-            let shorter = Timeout::After(TICK * 2);
-            let renewed = other.tracker.reset_timeout_to(1, shorter);
-            if renewed == Ok(Done::Now) {
-                // Not yet if the init has taken the bucket's flag, and has yet to put it into the inbox (W10).
-                other.clock.advance(TICK * 2);
-                other.tracker.poll(100);
-            }
-            renewed
-        });
-        assert_eq!(rig.tracker.init(1, 3, 10), Ok(()));
-        let renewed = touch.join().unwrap();
-        rig.pass(if renewed == Ok(Done::Now) { 0 } else { 10 });
-        assert!(timed_out(&rig.outcomes(1)), "{renewed:?}");
+// W11 for a root whose init has not told the driver yet: a touch makes its deadline nearer, and it expires by that.
+// Guards: the touch tells the driver.
+model!(w11_shortened_before_its_init_has_told, || {
+    let rig = Rig::with(|builder| builder.early_capacity(0));
+    let renewed = aside(&rig, |rig| {
+        let renewed = rig.reset_timeout_to(1, after(2));
+        if renewed == Ok(Done::Now) {
+            // Not yet if the init has taken the bucket's flag, and has yet to put it into the inbox (W10).
+            rig.advance(2);
+            rig.poll(100);
+        }
+        renewed
     });
-}
+    assert_eq!(rig.init(1, 3, 10), Ok(()));
+    let renewed = renewed.join().unwrap();
+    rig.pass(if renewed == Ok(Done::Now) { 0 } else { 10 });
+    assert!(timed_out(&rig.outcomes(1)), "{renewed:?}");
+});
 
-/// W11: two touches, one of which makes the deadline nearer, and the other later than that but nearer than it was: whichever
-/// comes second, the root has expired by the later of the two. Guards: who finds a nearer deadline than its own leaves it to
-/// whoever made it to tell.
-#[test]
-fn w11_two_touches() {
-    model("w11_two_touches", || {
-        let rig = Rig::new();
-        let long = Timeout::After(TICK * 20);
-        let root = rig.tracker.issue_with(3, 10, long).unwrap();
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            let touched = other.tracker.reset_timeout_to(root, Timeout::After(TICK * 3));
-            assert_eq!(touched, Ok(Done::Now));
-        });
-        let touched = rig.tracker.reset_timeout_to(root, Timeout::After(TICK * 6));
-        assert_eq!(touched, Ok(Done::Now));
-        a.join().unwrap();
-        rig.pass(3);
-        rig.pass(3);
-        assert!(timed_out(&rig.outcomes(root)), "it expires too late");
-    });
-}
+// W11: two touches, one of which makes the deadline nearer, and the other later than that but nearer than it was: whichever
+// comes second, the root has expired by the later of the two. Guards: who finds a nearer deadline than its own leaves it to
+// whoever made it to tell.
+model!(w11_two_touches, || {
+    let rig = Rig::new();
+    let long = after(20);
+    let root = rig.issue_with(3, 10, long).unwrap();
+    let touch = move |rig: &Arc<Rig>, ticks| rig.reset_timeout_to(root, after(ticks));
+    let touched = beside(&rig, move |rig| touch(rig, 3), |rig| touch(rig, 6));
+    assert_eq!(touched, (Ok(Done::Now), Ok(Done::Now)));
+    rig.pass(3);
+    rig.pass(3);
+    assert!(timed_out(&rig.outcomes(root)), "it expires too late");
+});
 
-/// W5 for a batch, whose buckets are told of once each, while the driver scans the first of them.
-#[test]
-fn w05_a_batch_beside_a_poll() {
-    model("w05_a_batch_beside_a_poll", || {
-        let rig = Rig::new();
-        // In the first bucket of the batch, and due when the other thread drives.
-        let before = rig.tracker.issue(7, 9).unwrap();
-        let driver = drive(&rig, 10);
+// W5 for a batch, whose buckets are told of once each, while the driver scans the first of them.
+model!(w05_a_batch_beside_a_poll, || {
+    let rig = Rig::new();
+    // In the first bucket of the batch, and due when the other thread drives.
+    let before = rig.issue(7, 9).unwrap();
+    let driver = drive(&rig, 10);
+    let mut roots = Vec::new();
+    let batch = [(3, 10), (3, 11), (3, 12)];
+    assert_eq!(rig.issue_batch(&batch, &mut roots), Ok(()));
+    assert_eq!(roots.len(), batch.len());
+    driver.join().unwrap();
+    rig.pass(10);
+    assert!(timed_out(&rig.outcomes(before)));
+    for root in roots {
+        assert!(timed_out(&rig.outcomes(root)), "nobody was told of it");
+    }
+    assert!(rig.is_empty());
+});
+
+// W8 for a batch: all that it returns has an outcome, and nothing else has. Guards: each bucket's roots are kept if the
+// shutdown has told of them, and undone if it has not.
+model!(w08_shutdown_beside_a_batch, || {
+    let rig = Rig::new();
+    let a = aside(&rig, |rig| {
         let mut roots = Vec::new();
         let batch = [(3, 10), (3, 11), (3, 12)];
-        assert_eq!(rig.tracker.issue_batch(&batch, &mut roots), Ok(()));
-        assert_eq!(roots.len(), batch.len());
-        driver.join().unwrap();
-        rig.pass(10);
-        assert!(timed_out(&rig.outcomes(before)));
-        for root in roots {
-            assert!(timed_out(&rig.outcomes(root)), "nobody was told of it");
-        }
-        assert!(rig.tracker.is_empty());
+        let issued = rig.issue_batch(&batch, &mut roots);
+        (issued, roots)
     });
-}
-
-/// W8 for a batch: all that it returns has an outcome, and nothing else has. Guards: each bucket's roots are kept if the
-/// shutdown has told of them, and undone if it has not.
-#[test]
-fn w08_shutdown_beside_a_batch() {
-    model("w08_shutdown_beside_a_batch", || {
-        let rig = Rig::new();
-        let other = rig.clone();
-        let a = thread::spawn(move || {
-            let mut roots = Vec::new();
-            let batch = [(3, 10), (3, 11), (3, 12)];
-            let issued = other.tracker.issue_batch(&batch, &mut roots);
-            (issued, roots)
-        });
-        rig.tracker.shutdown(Fate::Cancel);
-        let (issued, roots) = a.join().unwrap();
-        match issued {
-            Ok(()) => assert_eq!(roots.len(), 3),
-            Err(AckError::Closed) => assert!(roots.len() < 3),
-            other => panic!("{other:?}"),
-        }
-        for &root in &roots {
-            assert_eq!(rig.outcomes(root), [Reason::Cancelled]);
-        }
-        assert_eq!(rig.told().len(), roots.len(), "told of what was never issued");
-        assert!(rig.tracker.is_empty());
-    });
-}
+    rig.shutdown(Fate::Cancel);
+    let (issued, roots) = a.join().unwrap();
+    match issued {
+        Ok(()) => assert_eq!(roots.len(), 3),
+        Err(AckError::Closed) => assert!(roots.len() < 3),
+        other => panic!("{other:?}"),
+    }
+    for &root in &roots {
+        assert_eq!(rig.outcomes(root), [Reason::Cancelled]);
+    }
+    assert_eq!(rig.told().len(), roots.len(), "told of what was never issued");
+    assert!(rig.is_empty());
+});
