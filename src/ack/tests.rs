@@ -1,8 +1,9 @@
 //! What needs to know where a root's word lies in the index.
 
-use super::{Ack, AckError, AckTracker, Done, Fate};
+use super::{Ack, AckError, AckTracker, Done, Fate, ShardMetrics};
 use crate::core::lease::{IssuedId, Lease};
-use crate::time::ManualClock;
+use crate::sync::counted::{LOOKUPS, PREFETCHES};
+use crate::time::{ManualClock, Timeout};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -81,6 +82,139 @@ fn the_driver_carries_what_has_grown() {
     assert!(!tracker.poll(usize::MAX).more);
     assert_eq!(index.tables_to_carry(), 0);
     assert!((0..key).all(|key| tracker.ack(key, 3) == Ok(Ack::Completed)));
+}
+
+/// Number of memory fetches that `call` has begun when it first calls the closure that it is given,
+/// and number of its look-ups of this thread's stripe.
+fn costs(call: impl FnOnce(&mut dyn FnMut())) -> (usize, usize) {
+    let (fetches, lookups) = (PREFETCHES.get(), LOOKUPS.get());
+    let mut before = None;
+    call(&mut || {
+        before.get_or_insert(PREFETCHES.get() - fetches);
+    });
+    (before.expect("the closure was called"), LOOKUPS.get() - lookups)
+}
+
+/// A17: a batch is no loop of single calls. It looks up the thread's stripe once, and fetches the
+/// memory of a group before it looks at the first member.
+#[test]
+fn a17_a_batch_is_no_loop_of_single_calls() {
+    const MANY: u64 = 64;
+    let tracker = AckTracker::builder().shards(1).build_manual().unwrap();
+    // The first calls of a thread make its stripe, and find it memory.
+    tracker.init(1 << 40, 1, 0).unwrap();
+    let inits: Vec<_> = (0..MANY).map(|id| (id, 1, 0)).collect();
+    let (fetches, lookups) = costs(|each| {
+        tracker.init_batch(&inits, |_, done| {
+            done.unwrap();
+            each();
+        });
+    });
+    assert!(fetches as u64 >= MANY, "{fetches} fetches before the first init");
+    assert!((lookups as u64) < MANY / 4, "{lookups} look-ups for {MANY} inits");
+    let (_, singles) = costs(|each| {
+        for id in MANY..2 * MANY {
+            tracker.init(id, 1, 0).unwrap();
+            each();
+        }
+    });
+    assert!(singles as u64 >= MANY, "what is counted is not what single calls do: {singles}");
+
+    let acks: Vec<_> = (0..MANY).map(|id| (id, 1)).collect();
+    let (fetches, _) = costs(|each| {
+        tracker.ack_batch(&acks, |_, done| {
+            assert_eq!(done, Ok(Ack::Completed));
+            each();
+        });
+    });
+    // A home and a slot for each.
+    assert!(fetches as u64 >= 2 * MANY, "{fetches} fetches before the first ack");
+
+    let mut roots = Vec::new();
+    let items = [(1, 0); MANY as usize];
+    let (_, lookups) = costs(|each| {
+        tracker.issue_batch(&items, &mut roots).unwrap();
+        each();
+    });
+    assert!((lookups as u64) < MANY / 4, "{lookups} look-ups for {MANY} roots");
+}
+
+/// With the default settings nobody can tell in advance which roots' hashes collide.
+#[test]
+fn two_trackers_hash_in_two_ways() {
+    let [one, other] = [0; 2].map(|_| AckTracker::builder().build_manual().unwrap());
+    let hashes = |tracker: &AckTracker| [1, 2, 3, 4].map(|root| tracker.trees.engine.hash(root));
+    assert_ne!(hashes(&one), hashes(&other));
+    let [one, other] = [7, 7].map(|seed| AckTracker::builder().seed(seed).build_manual().unwrap());
+    assert_eq!(hashes(&one), hashes(&other), "with one seed they hash in one way");
+}
+
+/// F7: what is counted by the shard of a root's hash, and what by the shard of its slot.
+#[test]
+fn f07_what_happens_is_counted_at_its_own_shard() {
+    const SHARDS: usize = 16;
+    let clock = ManualClock::new();
+    let tracker = AckTracker::builder()
+        .shards(SHARDS)
+        .early_capacity(1)
+        .timeout(Duration::from_millis(100))
+        .interval(Duration::from_millis(1))
+        .clock(clock.clone())
+        .build_manual()
+        .unwrap();
+    let engine = &tracker.trees.engine;
+    // The shards at which `call` has made `of` count, each so often.
+    let counted = |of: fn(&ShardMetrics) -> u64, call: &dyn Fn()| -> Vec<(usize, u64)> {
+        let before = tracker.metrics();
+        call();
+        let after = tracker.metrics();
+        let shards = before.shards.iter().zip(&after.shards).map(|(a, b)| of(b) - of(a));
+        shards.enumerate().filter(|&(_, more)| more > 0).collect()
+    };
+    let place = |root: u64| engine.shard_of(IssuedId(root).slot());
+    let mut by_slot = std::collections::BTreeSet::new();
+    for turn in 0..64 {
+        let root = tracker.issue(3, 0).unwrap();
+        let shard = place(root.to_bits());
+        by_slot.insert(shard);
+        let here = |what: &str, counted: Vec<(usize, u64)>| {
+            assert_eq!(counted, [(shard, 1)], "{what}, turn {turn}");
+        };
+        match turn % 3 {
+            0 => {
+                let ack = || assert_eq!(tracker.ack(root, 3), Ok(Ack::Completed));
+                here("acked", counted(|shard| shard.acked, &ack));
+            }
+            1 => {
+                let fail = || assert_eq!(tracker.fail(root), Ok(Done::Now));
+                here("failed", counted(|shard| shard.failed, &fail));
+            }
+            _ => {
+                let expire = || {
+                    clock.advance(Duration::from_millis(101));
+                    while tracker.poll(usize::MAX).more {}
+                };
+                here("expired", counted(|shard| shard.expired, &expire));
+            }
+        }
+        let late = || assert_eq!(tracker.ack(root, 3), Err(AckError::NotLive));
+        here("late", counted(|shard| shard.late, &late));
+        // So that the next root lies in another chunk of slots, and in another shard.
+        for _ in 0..1000 {
+            tracker.issue_with(1, 0, Timeout::Never).unwrap();
+        }
+    }
+    assert!(by_slot.len() > 1, "all roots lay in one shard");
+    tracker.ack(1 << 40, 1).unwrap();
+    for root in 0..64 {
+        let shard = engine.shard_of_hash(engine.hash(root));
+        tracker.init(root, 3, 0).unwrap();
+        let twice = || assert_eq!(tracker.init(root, 3, 0), Err(AckError::Duplicate));
+        assert_eq!(counted(|shard| shard.duplicate, &twice), [(shard, 1)], "root {root}");
+        tracker.ack(root, 3).unwrap();
+        let full = || assert_eq!(tracker.ack(root, 3), Err(AckError::EarlyFull));
+        assert_eq!(counted(|shard| shard.early_refused, &full), [(shard, 1)], "root {root}");
+    }
 }
 
 /// A13: the count of a slot's occupants comes round after 65,536 of them. The 16 random bits then tell an

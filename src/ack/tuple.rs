@@ -42,14 +42,14 @@ struct Anchor {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// ```compile_fail
+/// ```compile_fail,E0382
 /// # let tracker = expiry::AckTracker::builder().build_manual().unwrap();
 /// let tuple = expiry::Tuple::root(&tracker, 1).unwrap();
 /// tuple.ack().unwrap();
 /// tuple.ack().unwrap(); // error: use of moved value
 /// ```
 ///
-/// ```compile_fail
+/// ```compile_fail,E0382
 /// # let tracker = expiry::AckTracker::builder().build_manual().unwrap();
 /// let mut tuple = expiry::Tuple::root(&tracker, 1).unwrap();
 /// tuple.ack().unwrap();

@@ -25,6 +25,8 @@ pub(crate) use std::thread;
 
 pub(crate) mod asymmetric;
 pub(crate) mod cell;
+#[cfg(test)]
+pub(crate) mod counted;
 pub(crate) mod exclusive;
 pub(crate) mod grace;
 pub(crate) mod park;
@@ -43,6 +45,8 @@ pub(crate) fn prefetch<T>(place: &T) {
 /// As [`prefetch`], of an address at which there may be nothing.
 #[inline(always)]
 pub(crate) fn prefetch_at<T>(place: *const T) {
+    #[cfg(test)]
+    counted::PREFETCHES.set(counted::PREFETCHES.get() + 1);
     #[cfg(all(target_arch = "x86_64", not(miri), not(expiry_loom)))]
     // SAFETY: prefetching has no effect but on speed, wherever it points, and SSE is part
     // of x86_64.

@@ -3,6 +3,7 @@
 
 #![cfg(not(expiry_loom))]
 
+mod edges;
 #[cfg(feature = "tracing")]
 mod events;
 #[cfg(all(feature = "tracing", target_os = "linux"))]
@@ -38,6 +39,7 @@ macro_rules! tests {
 
 fn tests() -> Vec<(&'static str, fn())> {
     tests![
+        edges::two_processes_draw_different_edges,
         #[cfg(feature = "tracing")]
         events::a_handler_that_panics,
         #[cfg(feature = "tracing")]

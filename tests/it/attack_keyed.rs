@@ -1,5 +1,6 @@
 //! What an attack on the keyed stores found, each as the shortest sequence that reached it.
 
+use crate::rig;
 use expiry::{
     Cause, Clock, ExpiringMap, ManualClock, SessionTracker, StoreError, TimeCacheMap, Timeout,
 };
@@ -270,14 +271,7 @@ fn keys_of_one_hash_are_refused_beyond_some() {
             7
         }
     }
-    let clock = ManualClock::new();
-    let map = ExpiringMap::builder()
-        .time_to_live(ticks(10))
-        .interval(INTERVAL)
-        .clock(clock.clone())
-        .hasher(Same)
-        .build_manual()
-        .unwrap();
+    let (map, clock) = rig::map(|map| map.time_to_live(ticks(10)).interval(INTERVAL).hasher(Same));
     let key = |n: u32| format!("key {n}");
     let insert = |n| map.insert(key(n), n);
     assert!((0..16).all(|n| insert(n).is_ok()));

@@ -1,5 +1,6 @@
 //! `ExpiringMap` and `TimeCacheMap`: one test per promise. Their results in general are those of `oracle.rs`.
 
+use crate::rig;
 use expiry::expiring_map::Entry;
 use expiry::{
     BuildError, Cause, ExpiringMap, Lifetime, ManualClock, StoreError, TimeCacheMap, Timeout,
@@ -36,21 +37,22 @@ where
     while map.poll(usize::MAX) {}
 }
 
+fn pass<K, V>(map: &ExpiringMap<K, V>, clock: &ManualClock, by: Duration)
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    clock.advance(by);
+    drive(map);
+}
+
 #[test]
 fn what_is_used_lives_and_what_is_not_does_not() {
-    let clock = ManualClock::new();
-    let map = ExpiringMap::builder()
-        .time_to_live(SECOND * 60)
-        .time_to_idle(SECOND * 10)
-        .interval(SECOND)
-        .clock(clock.clone())
-        .build_manual()
-        .unwrap();
+    let (map, clock) = rig::map(|map| map.time_to_live(SECOND * 60).time_to_idle(SECOND * 10));
     map.insert("used", 1).unwrap();
     map.insert("only peeked at", 2).unwrap();
     for _ in 0..6 {
-        clock.advance(SECOND * 9);
-        drive(&map);
+        pass(&map, &clock, SECOND * 9);
         assert_eq!(map.get("used").as_deref(), Some(&1));
         assert!(map.peek("only peeked at").is_none() || clock_is_before(&clock, SECOND * 10));
     }
@@ -85,8 +87,7 @@ fn an_entry_has_a_lifetime_of_its_own() {
     // It stays within its time to idle.
     assert_eq!(map.touch_with(&3, Timeout::After(SECOND * 8)), Ok(true));
     assert_eq!(left(3), Some(SECOND * 2));
-    clock.advance(SECOND * 1000);
-    drive(&map);
+    pass(&map, &clock, SECOND * 1000);
     assert_eq!(map.iter().map(|entry| *entry.key()).collect::<Vec<_>>(), [2]);
 }
 
@@ -220,8 +221,7 @@ fn a_panic_of_a_key_is_its_callers_and_changes_nothing() {
     // It expires without being hashed or compared.
     BAD_HASH.set(true);
     BAD_EQ.set(true);
-    clock.advance(SECOND * 11);
-    drive(&map);
+    pass(&map, &clock, SECOND * 11);
     BAD_HASH.set(false);
     BAD_EQ.set(false);
     assert!(map.is_empty());
@@ -263,8 +263,7 @@ fn a_panic_of_a_values_drop_loses_nothing_else() {
         map.insert(key, Odd(key, dropped.clone())).unwrap();
         map.remove(&(key + 100)).unwrap();
     }
-    clock.advance(SECOND * 11);
-    drive(&map);
+    pass(&map, &clock, SECOND * 11);
     map.insert(5000, Odd(0, dropped.clone())).unwrap();
     until(|| dropped.load(Relaxed) == 1100);
     assert!(map.metrics().drop_panics >= before + 22);
@@ -273,26 +272,20 @@ fn a_panic_of_a_values_drop_loses_nothing_else() {
 
 #[test]
 fn a_listener_that_panics_delays_nobody() {
-    let clock = ManualClock::new();
     let told = Arc::new(AtomicUsize::new(0));
     let listener = told.clone();
-    let map = ExpiringMap::builder()
-        .time_to_live(SECOND * 10)
-        .interval(SECOND)
-        .clock(clock.clone())
-        .on_end(move |_: &u64, _: &u64, _| {
+    let (map, clock) = rig::map(|map| {
+        map.time_to_live(SECOND * 10).on_end(move |_: &u64, _: &u64, _| {
             listener.fetch_add(1, Relaxed);
             panic!("the listener does not like it");
         })
-        .build_manual()
-        .unwrap();
+    });
     for key in 0..100 {
         map.insert(key, key).unwrap();
     }
     assert_eq!(*map.insert(0, 7).unwrap().unwrap().value(), 0);
     assert_eq!(*map.remove(&0).unwrap().value(), 7);
-    clock.advance(SECOND * 11);
-    drive(&map);
+    pass(&map, &clock, SECOND * 11);
     assert_eq!((told.load(Relaxed), map.len()), (101, 0));
     let metrics = map.metrics();
     assert_eq!(metrics.listener_panics, 101);
@@ -357,8 +350,7 @@ fn a_listener_may_call_the_map() {
     }
     map.insert(0, 1).unwrap();
     assert!(map.get(&0).is_none());
-    clock.advance(SECOND * 11);
-    drive(&map);
+    pass(&map, &clock, SECOND * 11);
     assert_eq!(map.len(), 99);
     assert_eq!(map.iter().map(|entry| *entry - (*entry.key() - 1000)).sum::<u64>(), 0);
 }
@@ -382,8 +374,7 @@ fn a_listener_may_shut_the_map_down_or_drop_it() {
         let time = [Timeout::Default, Timeout::Never][usize::from(key >= 50)];
         map.insert_with(key, key, time).unwrap();
     }
-    clock.advance(SECOND * 11);
-    drive(&map);
+    pass(&map, &clock, SECOND * 11);
     assert_eq!((closed.load(Relaxed), map.len()), (100, 0));
     assert_eq!(map.metrics().listener_panics, 0);
     map.shutdown();
@@ -547,13 +538,7 @@ fn a_time_cache_does_what_the_old_one_did() {
 
 #[test]
 fn entries_and_upserts_may_have_lifetimes_of_their_own() {
-    let clock = ManualClock::new();
-    let map = ExpiringMap::builder()
-        .time_to_live(SECOND * 10)
-        .interval(SECOND)
-        .clock(clock.clone())
-        .build_manual()
-        .unwrap();
+    let (map, clock) = rig::map(|map| map.time_to_live(SECOND * 10));
     map.entry(1).or_insert_for(SECOND * 3, || 10).unwrap();
     map.entry(1).or_insert_for(SECOND * 100, || 11).unwrap();
     map.upsert_for(2, SECOND * 3, |old| (old.map_or(20, |old| old + 1), ())).unwrap();
@@ -572,20 +557,14 @@ fn entries_and_upserts_may_have_lifetimes_of_their_own() {
 
 #[test]
 fn a_full_map_ends_what_is_due_before_it_refuses() {
-    let clock = ManualClock::new();
     let told = Arc::new(AtomicUsize::new(0));
     let counter = told.clone();
-    let map = ExpiringMap::builder()
-        .time_to_live(SECOND * 10)
-        .interval(SECOND)
-        .capacity(100)
-        .clock(clock.clone())
-        .on_end(move |_: &u64, _: &u64, cause| {
+    let (map, clock) = rig::map(|map| {
+        map.time_to_live(SECOND * 10).capacity(100).on_end(move |_: &u64, _: &u64, cause| {
             assert_eq!(cause, Cause::Expired);
             counter.fetch_add(1, Relaxed);
         })
-        .build_manual()
-        .unwrap();
+    });
     let fill = |keys: std::ops::Range<u64>| {
         let inserted = keys.map(|key| map.insert(key, key));
         inserted.filter(Result::is_ok).count()
@@ -812,4 +791,19 @@ fn a_clock_that_panics_does_not_end_the_reaper() {
     map.insert(1, 1).unwrap();
     crate::support::wait_for("the entry to expire", || map.is_empty());
     assert_eq!(map.metrics().listener_panics, 1);
+}
+
+/// With its own thread a time cache calls its callback, and nothing else has to.
+#[test]
+fn a_time_cache_has_a_thread_of_its_own() {
+    let (sender, expired) = std::sync::mpsc::channel();
+    let map = TimeCacheMap::builder(Duration::from_millis(20))
+        .on_expire(move |key: &u64, value: &u64| sender.send((*key, *value)).unwrap())
+        .build()
+        .unwrap();
+    map.put(1, 10).unwrap();
+    assert_eq!(expired.recv_timeout(GENEROUS), Ok((1, 10)), "no thread has called it");
+    assert!(format!("{map:?}").contains("reaper: true"), "{map:?}");
+    drop(map);
+    assert!(expired.recv().is_err(), "the thread has ended with the map");
 }

@@ -1,6 +1,9 @@
 //! Keyed stores: one test per promise.
 
-use expiry::{Cause, ExpiringMap, ExpiryQueue, ManualClock, StoreError, Updated};
+use crate::rig;
+use expiry::{
+    Cause, ExpiringMap, ExpiryQueue, ManualClock, StoreError, StoreShardMetrics, Updated,
+};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,13 +42,7 @@ fn an_entry_is_found_until_its_time_is_up() {
 
 #[test]
 fn a_replacement_returns_the_old_value_and_lives_its_own_time() {
-    let clock = ManualClock::new();
-    let map = ExpiringMap::builder()
-        .time_to_live(SECOND * 10)
-        .interval(SECOND)
-        .clock(clock.clone())
-        .build_manual()
-        .unwrap();
+    let (map, clock) = rig::map(|map| map.time_to_live(SECOND * 10));
     for round in 0..5u64 {
         let old = map.insert(7u64, round).unwrap();
         assert_eq!(old.map(|old| *old.value()), round.checked_sub(1));
@@ -221,4 +218,39 @@ fn no_key_is_stranded() {
         let ends = expired.load(Relaxed) + removed.load(Relaxed);
         assert_eq!(ends, inserted.load(Relaxed), "polls {polls}, removes {removes}");
     }
+}
+
+/// F7: what happens to an entry is counted at the shard that has its memory: here one of 16.
+#[test]
+fn what_happens_is_counted_at_the_shard_of_the_entry() {
+    let (map, clock) = rig::map(|map| map.time_to_live(SECOND * 10).shards(16));
+    for key in 0..100u64 {
+        map.insert(key, 0).unwrap();
+    }
+    for key in 0..20 {
+        drop(map.insert(key, 1).unwrap());
+    }
+    for key in 20..50 {
+        drop(map.remove(&key));
+    }
+    for key in 50..60 {
+        map.insert_with(key, 2, SECOND * 100).unwrap();
+    }
+    clock.advance(SECOND * 20);
+    while map.poll(usize::MAX) {}
+    let metrics = map.metrics();
+    let of_entries = |shard: &StoreShardMetrics| {
+        let mut shard = *shard;
+        shard.tables = 0;
+        shard
+    };
+    let total = of_entries(&metrics.total);
+    let counts = [total.inserted, total.replaced, total.removed, total.expired, total.live];
+    assert_eq!(counts, [100, 30, 30, 60, 10]);
+    let here: Vec<_> = metrics.shards.iter().map(of_entries).filter(|s| s.slots > 0).collect();
+    assert_eq!(here, [total], "{metrics:?}");
+    map.clear();
+    let metrics = map.metrics();
+    let removed = metrics.shards.iter().filter(|shard| shard.removed > 0).count();
+    assert_eq!((removed, metrics.total.removed), (1, 40));
 }

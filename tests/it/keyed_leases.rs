@@ -1,6 +1,7 @@
 //! What keyed stores promise of their leases: a renewal that was reported holds, and an entry lives
 //! for its full lifetime after the call that has put it in.
 
+use crate::rig;
 use crate::support::clocks;
 
 use clocks::{Delayed, Lagging, LAG, LAGS};
@@ -549,13 +550,7 @@ fn a_key_that_room_is_made_for_in_a_queue_lives_its_full_time() {
 fn an_entry_with_a_time_to_idle_alone_lives_its_full_time_after_a_jump_of_years() {
     let at_most = u64::MAX / 1_000_000 - 100_000;
     for jump in [1 << 38, 1 << 39, (1 << 39) + 77, 3 << 38, 1 << 40, 5 << 39, 1 << 43] {
-        let clock = ManualClock::new();
-        let map = ExpiringMap::builder()
-            .time_to_idle(10 * SECOND)
-            .interval(MS)
-            .clock(clock.clone())
-            .build_manual()
-            .unwrap();
+        let (map, clock) = rig::map(|map| map.time_to_idle(10 * SECOND).interval(MS));
         map.insert(1, 0).unwrap();
         map.insert_with(2, 0, Lifetime::new().idle(Timeout::Never)).unwrap();
         clock.advance(Duration::from_millis(jump.min(at_most)));

@@ -5,6 +5,7 @@
 mod attack;
 mod attack_keyed;
 mod bad_input;
+mod docs;
 mod drops;
 #[cfg(feature = "async")]
 mod each_other;
@@ -19,6 +20,7 @@ mod many;
 mod metrics;
 mod oracle;
 mod queue;
+mod rig;
 #[cfg(feature = "async")]
 mod room;
 mod rotating;

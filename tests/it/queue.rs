@@ -1,5 +1,6 @@
 //! Polling by many, waiting, and stalls of the process: one test per promise, in simulated time.
 
+use crate::rig;
 use expiry::{BuildError, Cause, Clock, Expired, ExpiringMap, ExpiryQueue, ExpiryQueueBuilder};
 use expiry::{
     ManualClock, Receiver, SessionTracker, StoreError, StoreShardMetrics, Updated, WhenFull,
@@ -37,8 +38,7 @@ fn seconds(expired: &[Expired<u64>]) -> Vec<(u64, u64)> {
 /// The clock has gone back, and nobody has polled: what begins then goes by the clock as it is, not by what was computed before.
 #[test]
 fn an_expiry_goes_by_a_clock_that_has_gone_back() {
-    let clock = ManualClock::new();
-    let queue = builder(&clock).build().unwrap();
+    let (queue, clock) = rig::queue(|queue| queue);
     for (now, key) in [(1000, 1), (5, 2), (1000, 3), (999, 4)] {
         clock.set(now * 1_000_000_000);
         let updated = queue.update(key, SECOND * 10).unwrap();
@@ -50,8 +50,7 @@ fn an_expiry_goes_by_a_clock_that_has_gone_back() {
 /// What `poll` returns is sorted by expiry, which is the one that `update` told.
 #[test]
 fn a_poll_is_sorted_by_expiry() {
-    let clock = ManualClock::new();
-    let queue = builder(&clock).shards(8).build().unwrap();
+    let (queue, clock) = rig::queue(|queue| queue.shards(8));
     let mut due = HashMap::new();
     let mut random = Random(7);
     for key in 0..50_000 {
@@ -69,8 +68,7 @@ fn a_poll_is_sorted_by_expiry() {
 /// With a budget too, and what was in the vector before stays where it is.
 #[test]
 fn a_poll_with_a_budget_carries_the_rest_forward() {
-    let clock = ManualClock::new();
-    let queue = builder(&clock).shards(4).build().unwrap();
+    let (queue, clock) = rig::queue(|queue| queue.shards(4));
     for key in 0..20_000u64 {
         queue.update(key, SECOND * (1 + (key % 7) as u32)).unwrap();
     }
@@ -218,8 +216,7 @@ fn a_poll_in_a_listener_finds_nothing() {
 fn pollers_share_and_lose_nothing() {
     const UPDATERS: u64 = 3;
     const EACH: u64 = 30_000;
-    let clock = ManualClock::new();
-    let queue = builder(&clock).interval(Duration::from_millis(1)).shards(4).build().unwrap();
+    let (queue, clock) = rig::queue(|queue| queue.interval(Duration::from_millis(1)).shards(4));
     let working = AtomicUsize::new(UPDATERS as usize);
     let polled = std::thread::scope(|scope| {
         for updater in 0..UPDATERS {
@@ -270,8 +267,7 @@ fn pollers_share_and_lose_nothing() {
 /// F7: counters shard by shard, and how late expirations were seen.
 #[test]
 fn metrics_are_by_shard_and_say_how_late() {
-    let clock = ManualClock::new();
-    let queue = builder(&clock).shards(4).build().unwrap();
+    let (queue, clock) = rig::queue(|queue| queue.shards(4));
     for key in 0..400 {
         queue.update(key, SECOND * 5).unwrap();
     }
@@ -300,8 +296,7 @@ fn metrics_are_by_shard_and_say_how_late() {
 fn the_wait_time_is_never_too_long() {
     for seed in 1..40 {
         let mut random = Random(seed);
-        let clock = ManualClock::new();
-        let queue = builder(&clock).shards(1 << (seed % 4)).build().unwrap();
+        let (queue, clock) = rig::queue(|queue| queue.shards(1 << (seed % 4)));
         let mut model = BTreeMap::new();
         let mut now = 0;
         for _ in 0..600 {
@@ -357,8 +352,7 @@ fn the_wait_time_is_never_too_long() {
 
 #[test]
 fn with_nothing_to_wait_for_there_is_no_wait_time() {
-    let clock = ManualClock::new();
-    let queue = builder(&clock).build().unwrap();
+    let (queue, clock) = rig::queue(|queue| queue);
     assert_eq!(queue.wait_time(), None);
     queue.update(1, SECOND * 5).unwrap();
     assert_eq!(queue.wait_time(), Some(SECOND * 5));
@@ -373,29 +367,32 @@ fn with_nothing_to_wait_for_there_is_no_wait_time() {
 }
 
 /// A queue that takes five seconds for a stall, polled at second 1, with keys due at 10, 12, 20 and 40.
-fn to_be_stalled(clock: &ManualClock) -> ExpiryQueue<u64> {
-    let queue = builder(clock).shards(4).pause_grace(SECOND * 5).build().unwrap();
+fn to_be_stalled() -> (ExpiryQueue<u64>, ManualClock) {
+    let (queue, clock) = rig::queue(|queue| queue.shards(4).pause_grace(SECOND * 5));
     for due in [10, 12, 20, 40] {
         queue.update(due, SECOND * due as u32).unwrap();
     }
     clock.advance(SECOND);
     assert!(queue.poll().is_empty());
-    queue
+    (queue, clock)
 }
 
 fn at(clock: &ManualClock, seconds: u64) {
     clock.set(seconds * 1_000_000_000);
 }
 
+/// What a poll at this second returns.
+fn polled_at(queue: &ExpiryQueue<u64>, clock: &ManualClock, second: u64) -> Vec<(u64, u64)> {
+    at(clock, second);
+    seconds(&queue.poll())
+}
+
 /// C8: late by no more than the threshold is no stall, by more is.
 #[test]
 fn a_stall_is_told_by_the_threshold() {
-    let clock = ManualClock::new();
-    let queue = to_be_stalled(&clock);
-    at(&clock, 15);
-    assert_eq!(seconds(&queue.poll()), [(10, 10), (12, 12)]);
-    let clock = ManualClock::new();
-    let queue = to_be_stalled(&clock);
+    let (queue, clock) = to_be_stalled();
+    assert_eq!(polled_at(&queue, &clock, 15), [(10, 10), (12, 12)]);
+    let (queue, clock) = to_be_stalled();
     clock.set(15_000_000_001);
     assert_eq!(seconds(&queue.poll()), []);
 }
@@ -403,8 +400,7 @@ fn a_stall_is_told_by_the_threshold() {
 /// What came due in a stall from 10 to 30 gets its 21 seconds on top, and expires then, once, unless it is touched.
 #[test]
 fn a_stall_is_added_once() {
-    let clock = ManualClock::new();
-    let queue = to_be_stalled(&clock);
+    let (queue, clock) = to_be_stalled();
     at(&clock, 30);
     assert!(queue.poll().is_empty());
     assert_eq!(queue.len(), 4);
@@ -412,24 +408,19 @@ fn a_stall_is_added_once() {
     let dump = queue.dump();
     assert_eq!(dump.keys().map(Duration::as_secs).collect::<Vec<_>>(), [31, 33, 40, 41]);
     assert!(queue.touch(&12, SECOND * 60).unwrap(), "it lives");
-    at(&clock, 31);
-    assert_eq!(seconds(&queue.poll()), [(31, 10)]);
+    assert_eq!(polled_at(&queue, &clock, 31), [(31, 10)]);
     at(&clock, 35);
     assert!(queue.poll().is_empty(), "it was touched");
-    at(&clock, 40);
-    assert_eq!(seconds(&queue.poll()), [(40, 40)], "not in the stall");
-    at(&clock, 41);
-    assert_eq!(seconds(&queue.poll()), [(41, 20)]);
-    at(&clock, 90);
-    assert_eq!(seconds(&queue.poll()), [(90, 12)]);
+    assert_eq!(polled_at(&queue, &clock, 40), [(40, 40)], "not in the stall");
+    assert_eq!(polled_at(&queue, &clock, 41), [(41, 20)]);
+    assert_eq!(polled_at(&queue, &clock, 90), [(90, 12)]);
     assert!(queue.is_empty());
 }
 
 /// A touch before the first poll after the stall.
 #[test]
 fn a_touch_after_the_stall_succeeds() {
-    let clock = ManualClock::new();
-    let queue = to_be_stalled(&clock);
+    let (queue, clock) = to_be_stalled();
     at(&clock, 30);
     assert!(queue.touch(&10, SECOND * 3).unwrap());
     assert!(queue.poll().is_empty());
@@ -443,8 +434,7 @@ fn a_touch_after_the_stall_succeeds() {
 #[test]
 fn a_small_budget_does_not_shorten_the_grace() {
     const KEYS: u64 = 5000;
-    let clock = ManualClock::new();
-    let queue = builder(&clock).shards(4).pause_grace(SECOND * 5).build().unwrap();
+    let (queue, clock) = rig::queue(|queue| queue.shards(4).pause_grace(SECOND * 5));
     for key in 0..KEYS {
         queue.update(key, SECOND * (10 + key as u32 % 20)).unwrap();
     }
@@ -472,8 +462,7 @@ fn a_small_budget_does_not_shorten_the_grace() {
 /// Two stalls, the second before the first is worked off: who fell into both gets both.
 #[test]
 fn stalls_add_up() {
-    let clock = ManualClock::new();
-    let queue = builder(&clock).shards(1).pause_grace(SECOND * 5).build().unwrap();
+    let (queue, clock) = rig::queue(|queue| queue.shards(1).pause_grace(SECOND * 5));
     for key in 0..1000 {
         queue.update(key, SECOND * 10).unwrap();
     }
@@ -566,15 +555,13 @@ fn others_expire_while_a_handler_is_slow() {
 /// Who just does not poll for long looks stalled, as the documentation says; who has polled since is not.
 #[test]
 fn only_a_gap_between_polls_is_a_stall() {
-    let clock = ManualClock::new();
-    let queue = to_be_stalled(&clock);
+    let (queue, clock) = to_be_stalled();
     for second in 2..=10 {
         at(&clock, second);
         let _ = queue.poll();
     }
     // The next one is due at 12; the gap before it does not count.
-    at(&clock, 17);
-    assert_eq!(seconds(&queue.poll()), [(12, 12)]);
+    assert_eq!(polled_at(&queue, &clock, 17), [(12, 12)]);
     at(&clock, 26);
     assert!(queue.poll().is_empty());
     assert_eq!(queue.wait_time(), Some(SECOND), "20 to 26 is 7 more");
@@ -585,8 +572,7 @@ fn only_a_gap_between_polls_is_a_stall() {
 #[test]
 fn a_caller_that_polls_more_rarely_than_the_threshold_expires_keys() {
     for (drains, asks) in [(false, false), (true, false), (false, true)] {
-        let clock = ManualClock::new();
-        let queue = builder(&clock).pause_grace(SECOND * 5).build().unwrap();
+        let (queue, clock) = rig::queue(|queue| queue.pause_grace(SECOND * 5));
         let (mut expired, mut polled) = (Vec::new(), Vec::new());
         for nth in 0..10 {
             at(&clock, 10 * nth);
@@ -611,8 +597,7 @@ fn a_caller_that_polls_more_rarely_than_the_threshold_expires_keys() {
 /// A caller that polls every second again is seen to stall again, although it has polled rarely before.
 #[test]
 fn a_caller_that_polls_often_again_is_seen_to_stall() {
-    let clock = ManualClock::new();
-    let queue = builder(&clock).pause_grace(SECOND * 5).build().unwrap();
+    let (queue, clock) = rig::queue(|queue| queue.pause_grace(SECOND * 5));
     for second in (0..=50).step_by(10).chain(51..=60) {
         at(&clock, second);
         if second == 60 {
@@ -628,8 +613,7 @@ fn a_caller_that_polls_often_again_is_seen_to_stall() {
 /// A caller that goes by `wait_time` is expected when it was told to come, however far apart that is.
 #[test]
 fn a_caller_that_goes_by_the_wait_time_is_seen_to_stall() {
-    let clock = ManualClock::new();
-    let queue = builder(&clock).pause_grace(SECOND * 5).build().unwrap();
+    let (queue, clock) = rig::queue(|queue| queue.pause_grace(SECOND * 5));
     for _ in 0..5 {
         queue.update(1, SECOND * 30).unwrap();
         let wait = queue.wait_time().unwrap();
@@ -655,12 +639,7 @@ fn a_pause_grace_of_zero_is_refused() {
 /// told of that all the same.
 #[test]
 fn what_a_touch_has_ended_after_a_jump_is_polled() {
-    let clock = ManualClock::new();
-    let queue = ExpiryQueue::builder()
-        .interval(Duration::from_micros(10))
-        .clock(clock.clone())
-        .build()
-        .unwrap();
+    let (queue, clock) = rig::queue(|queue| queue.interval(Duration::from_micros(10)));
     let month = Duration::from_secs(40 * 24 * 3600);
     queue.update("a", Duration::from_secs(1)).unwrap();
     clock.advance(month);
@@ -740,8 +719,7 @@ fn a_channel_needs_room() {
 
 #[test]
 fn a_shutdown_returns_what_there_was() {
-    let clock = ManualClock::new();
-    let queue = builder(&clock).build().unwrap();
+    let (queue, _) = rig::queue(|queue| queue);
     for (key, seconds) in [(1, 5), (2, 3), (3, 9)] {
         queue.update(key, Duration::from_secs(seconds)).unwrap();
     }
@@ -757,8 +735,7 @@ fn a_shutdown_returns_what_there_was() {
 
 #[test]
 fn a_key_is_looked_at_without_touching_it() {
-    let clock = ManualClock::new();
-    let queue = builder(&clock).build().unwrap();
+    let (queue, clock) = rig::queue(|queue| queue);
     assert_eq!(queue.get(&1), None);
     queue.update(1, Duration::from_secs(5)).unwrap();
     clock.advance(Duration::from_secs(2));

@@ -1,16 +1,14 @@
 //! Waiting for room: by wakers that count, and under tokio.
 
-use crate::support::Task;
+use crate::support::{bad_drop, poll_with, waker, Task};
 use expiry::{
     edge, AckError, AckTracker, Closed, ExpiringMap, ExpiryQueue, Fate, ManualClock, Outcomes,
     Room, SessionTracker, StoreError, Timeouts, WhenFull,
 };
-use std::future::Future;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, RawWaker, RawWakerVTable, Waker};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -44,31 +42,6 @@ fn waiting<const N: usize>(queue: &ExpiryQueue<u64>) -> [(Arc<Task>, Room<'_>); 
 
 fn woken<const N: usize>(all: &[(Arc<Task>, Room<'_>); N]) -> [usize; N] {
     std::array::from_fn(|at| all[at].0.woken())
-}
-
-/// A waker whose drop panics.
-struct BadDrop;
-
-impl Wake for BadDrop {
-    fn wake(self: Arc<Self>) {}
-}
-
-impl Drop for BadDrop {
-    fn drop(&mut self) {
-        panic!("this waker's drop does");
-    }
-}
-
-impl BadDrop {
-    fn waker() -> Waker {
-        Waker::from(Arc::new(BadDrop))
-    }
-}
-
-/// Has it wait with this waker, which it alone has then.
-fn wait_with(room: &mut Room<'_>, waker: Waker) {
-    let mut context = Context::from_waker(&waker);
-    assert!(Pin::new(room).poll(&mut context).is_pending());
 }
 
 #[test]
@@ -238,17 +211,9 @@ fn wakers_of_those_that_have_left_are_let_go() {
 
 #[test]
 fn a_waker_that_panics_loses_no_turn_but_its_own() {
-    struct Bad;
-    impl Wake for Bad {
-        fn wake(self: Arc<Self>) {
-            panic!("this waker does");
-        }
-    }
     let queue = full(2);
-    let waker = Waker::from(Arc::new(Bad));
     let mut bad = queue.room();
-    let mut context = Context::from_waker(&waker);
-    assert!(Pin::new(&mut bad).poll(&mut context).is_pending());
+    assert!(poll_with(&mut bad, &waker(|| panic!("this waker does"))).is_pending());
     let [(task, mut room)] = waiting::<1>(&queue);
     assert!(queue.remove(&0).is_some());
     assert!(queue.remove(&1).is_some());
@@ -262,7 +227,7 @@ fn a_waker_whose_drop_panics_loses_no_turn() {
     for polls in [false, true] {
         let queue = full(1);
         let mut first = queue.room();
-        wait_with(&mut first, BadDrop::waker());
+        assert!(poll_with(&mut first, &bad_drop()).is_pending());
         let [(task, mut room)] = waiting::<1>(&queue);
         queue.remove(&0);
         if polls {
@@ -280,7 +245,7 @@ fn many_wakers_whose_drops_panic_are_let_go() {
     let [(task, mut stays)] = waiting::<1>(&queue);
     for _ in 0..40 {
         let mut room = queue.room();
-        wait_with(&mut room, BadDrop::waker());
+        assert!(poll_with(&mut room, &bad_drop()).is_pending());
     }
     queue.remove(&0);
     assert_eq!((task.woken() > 0, task.poll(&mut stays)), (true, READY));
@@ -295,9 +260,7 @@ fn a_waker_whose_clone_panics_changes_nothing() {
     let bad = unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &TABLE)) };
     let queue = full(1);
     let [(one, mut first), (two, _second)] = waiting::<2>(&queue);
-    let polled = catch_unwind(AssertUnwindSafe(|| {
-        Pin::new(&mut first).poll(&mut Context::from_waker(&bad))
-    }));
+    let polled = catch_unwind(AssertUnwindSafe(|| poll_with(&mut first, &bad)));
     assert!(polled.is_err());
     queue.remove(&0);
     assert_eq!((one.woken(), two.woken()), (1, 0));
@@ -307,17 +270,10 @@ fn a_waker_whose_clone_panics_changes_nothing() {
 /// A waker that runs its task in place, which inserts, on the thread that is freeing the slot.
 #[test]
 fn a_waker_may_use_the_slot_at_once() {
-    struct Inline(Arc<ExpiryQueue<u64>>);
-    impl Wake for Inline {
-        fn wake(self: Arc<Self>) {
-            enter(&self.0, 7);
-        }
-    }
     let queue = Arc::new(full(1));
-    let waker = Waker::from(Arc::new(Inline(queue.clone())));
+    let theirs = queue.clone();
     let mut room = queue.room();
-    let mut context = Context::from_waker(&waker);
-    assert!(Pin::new(&mut room).poll(&mut context).is_pending());
+    assert!(poll_with(&mut room, &waker(move || enter(&theirs, 7))).is_pending());
     assert!(queue.remove(&0).is_some());
     assert!(queue.contains(&7));
     assert_eq!(queue.metrics().total.live, 1);
@@ -325,21 +281,14 @@ fn a_waker_may_use_the_slot_at_once() {
 
 /// Such a waker may end it all, before the outcome of the root that made room was told: that is told first.
 fn a_waker_shuts_down(built: (AckTracker, Outcomes), by_hand: bool) {
-    struct Last(OnceLock<Arc<AckTracker>>);
-    impl Wake for Last {
-        fn wake(self: Arc<Self>) {
-            let tracker = self.0.get().unwrap();
-            assert!(tracker.shutdown(Fate::Cancel).is_empty());
-        }
-    }
     let (tracker, outcomes) = built;
-    let (tracker, last) = (Arc::new(tracker), Arc::new(Last(OnceLock::new())));
-    assert!(last.0.set(tracker.clone()).is_ok());
+    let tracker = Arc::new(tracker);
+    let theirs = tracker.clone();
+    let last = waker(move || assert!(theirs.shutdown(Fate::Cancel).is_empty()));
     let root = tracker.issue(edge(), 7).unwrap();
-    let waker = Waker::from(last);
     let mut room = tracker.room();
-    let mut context = Context::from_waker(&waker);
-    assert!(Pin::new(&mut room).poll(&mut context).is_pending());
+    assert!(poll_with(&mut room, &last).is_pending());
+    drop(last);
     tracker.fail(root).unwrap();
     if by_hand {
         // It was only asked for.
@@ -365,26 +314,19 @@ fn a_waker_may_shut_the_tracker_down() {
 /// Without a channel there is nothing that it would have to wait for.
 #[test]
 fn a_waker_may_shut_a_tracker_without_a_channel_down() {
-    #[derive(Default)]
-    struct Last(OnceLock<Arc<AckTracker>>, Mutex<Vec<u64>>);
-    impl Wake for Last {
-        fn wake(self: Arc<Self>) {
-            let left = self.0.get().unwrap().shutdown(Fate::Return);
-            let owners = left.iter().map(|outcome| outcome.owner);
-            self.1.lock().unwrap().extend(owners);
-        }
-    }
     let tracker = Arc::new(AckTracker::builder().capacity(2).build_manual().unwrap());
-    let last = Arc::<Last>::default();
-    assert!(last.0.set(tracker.clone()).is_ok());
+    let (theirs, left) = (tracker.clone(), Arc::new(Mutex::new(Vec::new())));
+    let into = left.clone();
+    let last = waker(move || {
+        let left = theirs.shutdown(Fate::Return);
+        into.lock().unwrap().extend(left.iter().map(|outcome| outcome.owner));
+    });
     let root = tracker.issue(edge(), 7).unwrap();
     tracker.issue(edge(), 8).unwrap();
-    let waker = Waker::from(last.clone());
     let mut room = tracker.room();
-    let mut context = Context::from_waker(&waker);
-    assert!(Pin::new(&mut room).poll(&mut context).is_pending());
+    assert!(poll_with(&mut room, &last).is_pending());
     tracker.fail(root).unwrap();
-    assert_eq!(*last.1.lock().unwrap(), [8]);
+    assert_eq!(*left.lock().unwrap(), [8]);
     assert!(tracker.is_empty());
 }
 

@@ -1,6 +1,6 @@
 //! Streams of what has ended: by wakers that count, and under tokio.
 
-use crate::support::Task;
+use crate::support::{bad_drop, poll_with, waker, Task};
 use expiry::{
     edge, AckTracker, ExpiryQueue, Fate, ManualClock, Outcome, Outcomes, Reason, ReceiverStream,
     Root, WhenFull,
@@ -8,10 +8,9 @@ use expiry::{
 use futures_core::Stream;
 use std::collections::HashSet;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 fn owner(task: &Arc<Task>, stream: &mut ReceiverStream<Outcome>) -> u64 {
@@ -22,20 +21,20 @@ fn owner(task: &Arc<Task>, stream: &mut ReceiverStream<Outcome>) -> u64 {
 }
 
 /// A waker that does something, once.
-struct Calls<F>(AtomicBool, F);
-
-impl<F: Fn() + Send + Sync + 'static> Wake for Calls<F> {
-    fn wake(self: Arc<Self>) {
-        if !self.0.swap(true, Ordering::SeqCst) {
-            (self.1)();
+fn once(calls: impl Fn() + Send + Sync + 'static) -> Waker {
+    let called = AtomicBool::new(false);
+    waker(move || {
+        if !called.swap(true, Ordering::SeqCst) {
+            calls();
         }
-    }
+    })
 }
 
-impl<F: Fn() + Send + Sync + 'static> Calls<F> {
-    fn waker(calls: F) -> Waker {
-        Waker::from(Arc::new(Calls(AtomicBool::new(false), calls)))
-    }
+/// Waits for the outcome of the root of this owner, which is the stream's last.
+fn ends_after(mut stream: ReceiverStream<Outcome>, owner: u64) {
+    let task = Task::new();
+    assert_eq!(task.block_on(stream.recv()).unwrap().owner, owner);
+    assert!(task.block_on(stream.recv()).is_none());
 }
 
 fn tracker(length: usize, when_full: WhenFull) -> (AckTracker, Outcomes) {
@@ -304,18 +303,11 @@ fn taking_makes_room_for_who_waits() {
 
 #[test]
 fn a_waker_that_panics_costs_nobody_else_anything() {
-    struct Bad;
-    impl Wake for Bad {
-        fn wake(self: Arc<Self>) {
-            panic!("this waker does");
-        }
-    }
     let (tracker, outcomes) = tracker(8, WhenFull::Spill);
-    let (task, bad) = (Task::new(), Waker::from(Arc::new(Bad)));
+    let (task, bad) = (Task::new(), waker(|| panic!("this waker does")));
     let mut streams: Vec<_> = (0..3).map(|_| outcomes.clone().into_stream()).collect();
     assert!(task.next(&mut streams[0]).is_pending());
-    let mut context = Context::from_waker(&bad);
-    assert!(streams[1].poll_recv(&mut context).is_pending());
+    assert!(streams[1].poll_recv(&mut Context::from_waker(&bad)).is_pending());
     assert!(task.next(&mut streams[2]).is_pending());
     fail(&tracker, 1);
     assert_eq!(task.woken(), 2);
@@ -325,21 +317,11 @@ fn a_waker_that_panics_costs_nobody_else_anything() {
 /// One whose drop does, too: of a stream that has gone it is dropped by who sends.
 #[test]
 fn a_waker_whose_drop_panics_costs_nobody_else_anything() {
-    struct Bad;
-    impl Wake for Bad {
-        fn wake(self: Arc<Self>) {}
-    }
-    impl Drop for Bad {
-        fn drop(&mut self) {
-            panic!("this waker's drop does");
-        }
-    }
     let (tracker, outcomes) = tracker(8, WhenFull::Spill);
-    let (task, bad) = (Task::new(), Waker::from(Arc::new(Bad)));
+    let (task, bad) = (Task::new(), bad_drop());
     let mut streams: Vec<_> = (0..3).map(|_| outcomes.clone().into_stream()).collect();
     assert!(task.next(&mut streams[0]).is_pending());
-    let mut context = Context::from_waker(&bad);
-    assert!(streams[2].poll_recv(&mut context).is_pending());
+    assert!(streams[2].poll_recv(&mut Context::from_waker(&bad)).is_pending());
     drop(streams.pop());
     drop(bad);
     assert!(task.next(&mut streams[1]).is_pending());
@@ -350,25 +332,19 @@ fn a_waker_whose_drop_panics_costs_nobody_else_anything() {
 /// A waker may do what it likes, the end of the whole included, on a thread that is about to tell of something.
 #[test]
 fn a_waker_may_shut_the_tracker_down() {
-    struct Last(OnceLock<Arc<AckTracker>>, AtomicBool);
-    impl Wake for Last {
-        fn wake(self: Arc<Self>) {
-            if !self.1.swap(true, Ordering::SeqCst) {
-                self.0.get().unwrap().shutdown(Fate::Cancel);
-            }
-        }
-    }
     let (tracker, outcomes) = tracker(8, WhenFull::Wait);
     let (tracker, task) = (Arc::new(tracker), Task::new());
-    let last = Arc::new(Last(OnceLock::new(), AtomicBool::new(false)));
-    assert!(last.0.set(tracker.clone()).is_ok());
+    let (theirs, called) = (tracker.clone(), Arc::new(AtomicBool::new(false)));
+    let calls = called.clone();
+    let last = once(move || {
+        calls.store(true, Ordering::SeqCst);
+        theirs.shutdown(Fate::Cancel);
+    });
     let mut stream = outcomes.into_stream();
-    let waker = Waker::from(last.clone());
-    let mut context = Context::from_waker(&waker);
-    assert!(stream.poll_recv(&mut context).is_pending());
+    assert!(stream.poll_recv(&mut Context::from_waker(&last)).is_pending());
     issue(&tracker, 1);
     fail(&tracker, 2);
-    assert!(last.1.load(Ordering::SeqCst));
+    assert!(called.load(Ordering::SeqCst));
     assert_eq!(owner(&task, &mut stream), 2);
     // The waker has only asked: the reaper cancels the other one.
     let cancelled = task.block_on(stream.recv());
@@ -384,12 +360,12 @@ fn a_waker_within_a_waker_may_shut_the_tracker_down() {
     let (tracker, outcomes) = builder.build_with_channel(8, WhenFull::Spill).unwrap();
     let tracker = Arc::new(tracker);
     let [first, second] = [1, 2].map(|owner| issue(&tracker, owner));
-    let last = Calls::waker({
+    let last = once({
         let tracker = tracker.clone();
         move || drop(tracker.shutdown(Fate::Cancel))
     });
     let told = Arc::new(Mutex::new(Vec::new()));
-    let fails = Calls::waker({
+    let fails = once({
         let (tracker, outcomes, told) = (tracker.clone(), outcomes.clone(), told.clone());
         move || {
             tracker.fail(second).unwrap();
@@ -403,18 +379,12 @@ fn a_waker_within_a_waker_may_shut_the_tracker_down() {
         }
     });
     let mut stream = outcomes.into_stream();
-    let mut context = Context::from_waker(&last);
-    assert!(stream.poll_recv(&mut context).is_pending());
+    assert!(stream.poll_recv(&mut Context::from_waker(&last)).is_pending());
     let mut room = tracker.room();
-    let mut context = Context::from_waker(&fails);
-    assert!(Pin::new(&mut room).poll(&mut context).is_pending());
+    assert!(poll_with(&mut room, &fails).is_pending());
     tracker.fail(first).unwrap();
     assert_eq!(*told.lock().unwrap(), [Some(2)], "not the end");
-    let runtime = tokio::runtime::Builder::new_current_thread();
-    { runtime }.build().unwrap().block_on(async {
-        assert_eq!(stream.recv().await.unwrap().owner, 1);
-        assert!(stream.recv().await.is_none());
-    });
+    ends_after(stream, 1);
 }
 
 /// A waker that is called in a poll asks for the end, and the reaper, which has nothing to do for hours, brings it.
@@ -426,20 +396,15 @@ fn a_waker_in_a_poll_may_shut_the_tracker_down() {
     let (tracker, outcomes) = builder.build_with_channel(8, WhenFull::Spill).unwrap();
     let tracker = Arc::new(tracker);
     issue(&tracker, 1);
-    let last = Calls::waker({
+    let last = once({
         let tracker = tracker.clone();
         move || drop(tracker.shutdown(Fate::Cancel))
     });
     let mut stream = outcomes.into_stream();
-    let mut context = Context::from_waker(&last);
-    assert!(stream.poll_recv(&mut context).is_pending());
+    assert!(stream.poll_recv(&mut Context::from_waker(&last)).is_pending());
     clock.advance(Duration::from_secs(70));
     while tracker.poll(1000).more {}
-    let runtime = tokio::runtime::Builder::new_current_thread();
-    { runtime }.build().unwrap().block_on(async {
-        assert_eq!(stream.recv().await.unwrap().owner, 1);
-        assert!(stream.recv().await.is_none());
-    });
+    ends_after(stream, 1);
 }
 
 /// Tasks take what threads end, while one of them shuts the whole down: each root that was issued is told once, and then the streams end.

@@ -381,6 +381,8 @@ impl<P: Payload, C> Engine<P, C> {
     /// Calls `f` with this thread's stripe and index.
     #[inline(always)]
     pub(crate) fn with_stripe<R>(&self, f: impl FnOnce(&Stripe<C>, usize) -> R) -> R {
+        #[cfg(test)]
+        crate::sync::counted::LOOKUPS.set(crate::sync::counted::LOOKUPS.get() + 1);
         let index = index();
         f(self.stripes.get(index.get()), index.get())
     }

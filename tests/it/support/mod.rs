@@ -105,6 +105,36 @@ impl Task {
     }
 }
 
+/// A waker that calls this each time that it is woken.
+pub fn waker(wakes: impl Fn() + Send + Sync + 'static) -> Waker {
+    struct Wakes<F>(F);
+    impl<F: Fn() + Send + Sync + 'static> Wake for Wakes<F> {
+        fn wake(self: Arc<Self>) {
+            (self.0)();
+        }
+    }
+    Waker::from(Arc::new(Wakes(wakes)))
+}
+
+/// Polls a future with this waker.
+pub fn poll_with<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(waker))
+}
+
+/// A waker whose last owner panics.
+pub fn bad_drop() -> Waker {
+    struct BadDrop;
+    impl Wake for BadDrop {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for BadDrop {
+        fn drop(&mut self) {
+            panic!("this waker's drop does");
+        }
+    }
+    Waker::from(Arc::new(BadDrop))
+}
+
 /// A tracker without a thread on a manual clock, with intervals of 1 ms and a timeout of 100 ms.
 pub fn manual() -> (AckTracker, ManualClock, Told) {
     manual_with(|builder| builder)
@@ -132,6 +162,12 @@ pub fn settle(tracker: &AckTracker) {
         }
     }
     panic!("polling does not come to an end");
+}
+
+/// Lets the clock go on by so much, and polls until there is nothing left to do then.
+pub fn pass(tracker: &AckTracker, clock: &ManualClock, by: Duration) {
+    clock.advance(by);
+    settle(tracker);
 }
 
 /// Waits for a condition, with a deadline.

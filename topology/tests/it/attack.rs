@@ -261,10 +261,7 @@ fn a_clock_at_its_end_does_no_harm() {
 fn a_name_may_hold_a_nul() {
     let told = Log::new();
     let mut builder = TopologyBuilder::new();
-    builder.spout("a\0b", {
-        let told = told.clone();
-        move |_| Numbers::new(0..4, &told)
-    });
+    builder.spout("a\0b", numbers(0..4, &told));
     let topology = builder.start().unwrap();
     topology.wait(SECOND * 60).unwrap();
     assert_eq!(topology.kill()[0].name, "a\0b");
@@ -278,20 +275,16 @@ fn what_has_room_is_not_held_up_by_what_has_none() {
     let mut builder = builder(&clock);
     builder.queue(2).batch(2).timeout(SECOND * 1000);
     builder.spout("numbers", |_| Numbers::new(0..11, &Log::new()).at_once(11));
-    builder
-        .bolt("pass", |_| {
-            each(|tuple, out| {
-                if *tuple == 0 {
-                    out.emit_on("free", &tuple, 0).unwrap();
-                }
-                for _ in 0..3 {
-                    out.emit(&tuple, *tuple);
-                }
-                out.ack(tuple);
-            })
-        })
-        .stream("free")
-        .shuffle("numbers");
+    bolt(&mut builder, "pass", "numbers", |tuple, out| {
+        if *tuple == 0 {
+            out.emit_on("free", &tuple, 0).unwrap();
+        }
+        for _ in 0..3 {
+            out.emit(&tuple, *tuple);
+        }
+        out.ack(tuple);
+    })
+    .stream("free");
     builder.bolt("stalled", |_| each(|tuple, out| out.ack(tuple))).shuffle("pass");
     builder.bolt("free", notes(&came)).shuffle(("pass", "free"));
     let mut topology = builder.start_manual().unwrap();
@@ -394,10 +387,7 @@ fn a_tuple_of_another_topology_does_no_harm() {
     settle(&mut far);
     let mut near = builder(&clock);
     near.seed(2);
-    near.spout("numbers", {
-        let told = told.clone();
-        move |_| Numbers::new(0..3, &told)
-    });
+    near.spout("numbers", numbers(0..3, &told));
     near.bolt("receives", move |_| {
         let receive = receive.clone();
         each(move |tuple, out| {
@@ -429,10 +419,7 @@ fn a_tuple_may_be_acked_by_another_bolt() {
     let (send, receive) = std::sync::mpsc::channel::<Tuple<u64>>();
     let receive = Arc::new(Mutex::new(receive));
     let mut builder = builder(&clock);
-    builder.spout("numbers", {
-        let told = told.clone();
-        move |_| Numbers::new(0..10, &told)
-    });
+    builder.spout("numbers", numbers(0..10, &told));
     builder
         .bolt("gives", move |_| {
             let send = send.clone();
@@ -457,8 +444,7 @@ fn a_tuple_may_be_acked_by_another_bolt() {
         })
         .shuffle("gives");
     builder.bolt("ends", |_| each(|tuple, out| out.ack(tuple))).shuffle("takes");
-    let mut topology = builder.start_manual().unwrap();
-    settle(&mut topology);
+    let topology = settled(builder);
     assert_eq!(acks(&told).len(), 10);
     let metrics = topology.metrics();
     assert!(metrics.iter().all(|metrics| metrics.late + metrics.failed == 0));
@@ -468,14 +454,8 @@ fn a_tuple_may_be_acked_by_another_bolt() {
 /// Roots that are issued with the topology's tracker, but not by it, whose owners are nobody.
 #[test]
 fn who_issues_with_the_topology_s_tracker_ends_no_thread() {
-    let (clock, told) = (ManualClock::new(), Log::new());
-    let mut builder = builder(&clock);
-    builder
-        .spout("numbers", {
-            let told = told.clone();
-            move |_| Numbers::new(0..3, &told)
-        })
-        .max_pending(2);
+    let (_, told, mut builder) = rig();
+    builder.spout("numbers", numbers(0..3, &told)).max_pending(2);
     builder.bolt("ack", |_| each(|tuple, out| out.ack(tuple))).shuffle("numbers");
     let mut topology = builder.start_manual().unwrap();
     let tracker = topology.tracker().unwrap().clone();
@@ -493,26 +473,17 @@ fn who_issues_with_the_topology_s_tracker_ends_no_thread() {
 /// Tens of thousands of tasks: none has a way to those that do not listen to it. (With one they take 64 GB.)
 #[test]
 fn many_tasks_have_no_ways_that_they_do_not_need() {
-    let (clock, told) = (ManualClock::new(), Log::new());
-    let mut builder = builder(&clock);
+    let (_, told, mut builder) = rig();
     builder.queue(1);
-    builder.spout("numbers", {
-        let told = told.clone();
-        move |_| Numbers::new(0..100, &told).at_once(100)
-    });
-    builder
-        .bolt("many", |_| {
-            each(|tuple, out| {
-                out.emit(&tuple, 1);
-                out.ack(tuple);
-            })
-        })
-        .parallelism(1 << 15)
-        .threads(1)
-        .shuffle("numbers");
+    builder.spout("numbers", numbers_by(100, 0..100, &told));
+    bolt(&mut builder, "many", "numbers", |tuple, out| {
+        out.emit(&tuple, 1);
+        out.ack(tuple);
+    })
+    .parallelism(1 << 15)
+    .threads(1);
     builder.bolt("one", |_| each(|tuple, out| out.ack(tuple))).shuffle("many").shuffle("numbers");
-    let mut topology = builder.start_manual().unwrap();
-    settle(&mut topology);
+    let topology = settled(builder);
     assert_eq!(acks(&told).len(), 100);
     assert_eq!(topology.metrics()[2].acked, 200);
 }
@@ -524,16 +495,12 @@ fn two_streams_keep_their_order() {
     let mut builder = builder(&clock);
     builder.queue(1).batch(3);
     builder.spout("numbers", |_| Numbers::new(0..100, &Log::new()).at_once(7));
-    builder
-        .bolt("both", |_| {
-            each(|tuple, out| {
-                let stream = ["default", "other"][*tuple as usize % 2];
-                out.emit_on(stream, &tuple, *tuple).unwrap();
-                out.ack(tuple);
-            })
-        })
-        .stream("other")
-        .shuffle("numbers");
+    bolt(&mut builder, "both", "numbers", |tuple, out| {
+        let stream = ["default", "other"][*tuple as usize % 2];
+        out.emit_on(stream, &tuple, *tuple).unwrap();
+        out.ack(tuple);
+    })
+    .stream("other");
     builder.bolt("sink", notes(&came)).shuffle("both").shuffle(("both", "other"));
     let mut topology = builder.start_manual().unwrap();
     topology.hold("sink", true);
@@ -628,16 +595,11 @@ fn a_join_of_many_is_quick() {
             })
         })
         .shuffle("numbers");
-    builder
-        .bolt("ack", |_| {
-            each(|tuple, out| {
-                assert_eq!(tuple.roots().count(), MANY);
-                out.ack(tuple);
-            })
-        })
-        .shuffle("joins");
-    let mut topology = builder.start_manual().unwrap();
-    settle(&mut topology);
+    bolt(&mut builder, "ack", "joins", |tuple, out| {
+        assert_eq!(tuple.roots().count(), MANY);
+        out.ack(tuple);
+    });
+    let topology = settled(builder);
     assert!(topology.is_finished());
     assert_eq!(topology.metrics()[0].acked, MANY as u64);
 }
@@ -647,10 +609,7 @@ fn a_join_of_many_is_quick() {
 fn a_storm_at_the_gate() {
     let told: Log<Told> = Log::new();
     let mut builder = TopologyBuilder::new();
-    builder.spout("numbers", {
-        let told = told.clone();
-        move |_| Numbers::new(0.., &told)
-    });
+    builder.spout("numbers", numbers(0.., &told));
     builder.bolt("ack", |_| each(|tuple, out| out.ack(tuple))).shuffle("numbers");
     let topology = builder.start().unwrap();
     std::thread::scope(|scope| {
@@ -680,10 +639,7 @@ fn a_wait_strategy_may_panic() {
     let told = Log::new();
     let mut builder = TopologyBuilder::new();
     builder.wait(|_: u32| -> Wait { panic() });
-    builder.spout("numbers", {
-        let told = told.clone();
-        move |_| Numbers::new(0..100, &told)
-    });
+    builder.spout("numbers", numbers(0..100, &told));
     builder.bolt("ack", |_| each(|tuple, out| out.ack(tuple))).shuffle("numbers");
     let topology = builder.start().unwrap();
     topology.wait(SECOND * 60).unwrap();

@@ -7,9 +7,11 @@ use expiry_topology::{
     TopologyBuilder, Tuple, Wait, WaitStrategy,
 };
 use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{mpsc, Arc, Mutex};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 /// A bolt that takes nothing for minutes: what is to go to it waits, in order, and bounded; and then it goes on.
@@ -18,22 +20,13 @@ fn full_queues_for_minutes_lose_and_reorder_nothing() {
     let (clock, told, came) = (ManualClock::new(), Log::new(), Log::new());
     let mut builder = builder(&clock);
     builder.queue(1).batch(1).timeout(SECOND * 1000);
-    builder
-        .spout("numbers", {
-            let told = told.clone();
-            move |_| Numbers::new(0..100, &told)
-        })
-        .max_pending(20);
-    builder
-        .bolt("pass", |_| {
-            each(|tuple, out| {
-                // Two of each, so that it has more than its queue holds.
-                out.emit(&tuple, *tuple * 2);
-                out.emit(&tuple, *tuple * 2 + 1);
-                out.ack(tuple);
-            })
-        })
-        .shuffle("numbers");
+    builder.spout("numbers", numbers(0..100, &told)).max_pending(20);
+    bolt(&mut builder, "pass", "numbers", |tuple, out| {
+        // Two of each, so that it has more than its queue holds.
+        out.emit(&tuple, *tuple * 2);
+        out.emit(&tuple, *tuple * 2 + 1);
+        out.ack(tuple);
+    });
     builder.bolt("sink", notes(&came)).shuffle("pass");
     let mut topology = builder.start_manual().unwrap();
     assert!(topology.hold("sink", true) && !topology.hold("nobody", true));
@@ -57,36 +50,18 @@ fn full_queues_for_minutes_lose_and_reorder_nothing() {
 #[test]
 fn a_slow_bolt_slows_the_spout_down_and_nothing_else() {
     let (told, came) = (Log::new(), Log::new());
-    let mut builder = expiry_topology::TopologyBuilder::new();
+    let mut builder = TopologyBuilder::new();
     builder.queue(1).batch(2).timeout(Duration::from_secs(600));
-    builder.spout("numbers", {
-        let told = told.clone();
-        move |_| Numbers::new(0..2000, &told)
+    builder.spout("numbers", numbers(0..2000, &told));
+    builder.bolt("pass", passes).shuffle("numbers");
+    bolt_with(&mut builder, "slow", "pass", came.clone(), move |came, tuple, out| {
+        for _ in 0..100 {
+            std::hint::black_box(());
+            std::thread::yield_now();
+        }
+        came.note(*tuple);
+        out.ack(tuple);
     });
-    builder
-        .bolt("pass", |_| {
-            each(|tuple, out| {
-                out.emit(&tuple, *tuple);
-                out.ack(tuple);
-            })
-        })
-        .shuffle("numbers");
-    builder
-        .bolt("slow", {
-            let came = came.clone();
-            move |_| {
-                let came = came.clone();
-                each(move |tuple, out| {
-                    for _ in 0..100 {
-                        std::hint::black_box(());
-                        std::thread::yield_now();
-                    }
-                    came.note(*tuple);
-                    out.ack(tuple);
-                })
-            }
-        })
-        .shuffle("pass");
     let topology = builder.start().unwrap();
     topology.wait(Duration::from_secs(300)).unwrap();
     assert_eq!(came.all(), (0..2000).collect::<Vec<_>>(), "in order");
@@ -98,15 +73,9 @@ fn a_slow_bolt_slows_the_spout_down_and_nothing_else() {
 /// A cycle: each message goes round until it has been counted down. Queues of one batch of one message do not make it wait for itself.
 #[test]
 fn a_cycle_does_not_wait_for_itself() {
-    let (clock, told) = (ManualClock::new(), Log::new());
-    let mut builder = builder(&clock);
+    let (_, told, mut builder) = rig();
     builder.queue(1).batch(1);
-    builder
-        .spout("numbers", {
-            let told = told.clone();
-            move |_| Numbers::new(1..=200, &told).at_once(50)
-        })
-        .max_pending(50);
+    builder.spout("numbers", numbers_by(50, 1..=200, &told)).max_pending(50);
     builder
         .bolt("down", |_| {
             each(|tuple, out| {
@@ -118,16 +87,8 @@ fn a_cycle_does_not_wait_for_itself() {
         })
         .shuffle("numbers")
         .shuffle("back");
-    builder
-        .bolt("back", |_| {
-            each(|tuple, out| {
-                out.emit(&tuple, *tuple);
-                out.ack(tuple);
-            })
-        })
-        .shuffle("down");
-    let mut topology = builder.start_manual().unwrap();
-    settle(&mut topology);
+    builder.bolt("back", passes).shuffle("down");
+    let topology = settled(builder);
     assert!(topology.is_finished(), "{:?}", topology.metrics());
     assert_eq!(topology.metrics()[0].acked, 200);
 }
@@ -137,16 +98,9 @@ fn a_cycle_does_not_wait_for_itself() {
 /// up before the slow bolt.
 #[test]
 fn a_slow_way_out_of_a_cycle_slows_the_spout_down() {
-    let (clock, told) = (ManualClock::new(), Log::new());
-    let mut builder = builder(&clock);
+    let (clock, told, mut builder) = rig();
     builder.queue(1).batch(1);
-    builder
-        .spout("numbers", {
-            let told = told.clone();
-            move |_| Numbers::new(0..200, &told)
-        })
-        .max_pending(64)
-        .replay(Replay::default());
+    builder.spout("numbers", numbers(0..200, &told)).max_pending(64).replay(Replay::default());
     builder
         .bolt("round", |_| {
             each(|tuple, out| {
@@ -164,18 +118,10 @@ fn a_slow_way_out_of_a_cycle_slows_the_spout_down() {
         .stream("out")
         .shuffle("numbers")
         .shuffle(("round", "again"));
-    builder
-        .bolt("slow", {
-            let clock = clock.clone();
-            move |_| {
-                let clock = clock.clone();
-                each(move |tuple, out| {
-                    clock.advance(SECOND / 4);
-                    out.ack(tuple);
-                })
-            }
-        })
-        .shuffle(("round", "out"));
+    bolt_with(&mut builder, "slow", ("round", "out"), clock.clone(), move |clock, tuple, out| {
+        clock.advance(SECOND / 4);
+        out.ack(tuple);
+    });
     let mut topology = builder.start_manual().unwrap();
     let mut most = 0;
     for _ in 0..5_000 {
@@ -192,27 +138,14 @@ fn a_slow_way_out_of_a_cycle_slows_the_spout_down() {
 
 #[test]
 fn an_inactive_start_emits_nothing_until_it_is_activated() {
-    let (clock, told) = (ManualClock::new(), Log::new());
-    let mut builder = builder(&clock);
+    let (clock, told, mut builder) = rig();
     builder.start_inactive();
-    builder
-        .spout("numbers", {
-            let told = told.clone();
-            move |_| Numbers::new(0..10, &told)
-        })
-        .max_pending(2);
+    builder.spout("numbers", numbers(0..10, &told)).max_pending(2);
     let held = Log::new();
-    builder
-        .bolt("drop", {
-            let held = held.clone();
-            move |_| {
-                let held = held.clone();
-                each(move |tuple, _| held.note(*tuple))
-            }
-        })
-        .shuffle("numbers");
-    let mut topology = builder.start_manual().unwrap();
-    settle(&mut topology);
+    bolt_with(&mut builder, "drop", "numbers", held.clone(), move |held, tuple, _| {
+        held.note(*tuple)
+    });
+    let mut topology = settled(builder);
     clock.advance(SECOND * 5);
     settle(&mut topology);
     assert_eq!((told.all(), topology.next_due()), (vec![], None));
@@ -238,7 +171,7 @@ fn an_inactive_start_emits_nothing_until_it_is_activated() {
 fn a_spout_that_was_never_active_is_not_made() {
     for drains in [false, true] {
         let told = Log::new();
-        let mut builder = expiry_topology::TopologyBuilder::new();
+        let mut builder = TopologyBuilder::new();
         builder.start_inactive().wait(expiry_topology::Parking);
         builder.spout("numbers", {
             let told = told.clone();
@@ -304,12 +237,7 @@ fn a_panic_fails_the_tuple_and_restarts_the_bolt() {
     let (clock, told) = (ManualClock::new(), Log::new());
     let made = Arc::new(AtomicUsize::new(0));
     let mut builder = builder(&clock);
-    builder
-        .spout("numbers", {
-            let told = told.clone();
-            move |_| Numbers::new(0..10, &told)
-        })
-        .replay(Replay::default().base(Duration::ZERO));
+    builder.spout("numbers", numbers(0..10, &told)).replay(Replay::default().base(Duration::ZERO));
     builder
         .bolt("panics", {
             let made = made.clone();
@@ -457,16 +385,12 @@ fn nothing_is_at_rest_before_the_spout_has_been_told() {
         let numbers = Numbers::new([1], &Log::new()).at_once(2);
         let spout = Slow(numbers, in_call, released);
         let spout = std::sync::Mutex::new(Some(spout));
-        let mut builder = expiry_topology::TopologyBuilder::new();
+        let mut builder = TopologyBuilder::new();
         builder.spout("slow", move |_| spout.lock().unwrap().take().unwrap());
-        builder
-            .bolt("end", move |_| {
-                each(move |tuple, out| match fails {
-                    true => out.fail(tuple),
-                    false => out.ack(tuple),
-                })
-            })
-            .shuffle("slow");
+        bolt(&mut builder, "end", "slow", move |tuple, out| match fails {
+            true => out.fail(tuple),
+            false => out.ack(tuple),
+        });
         let topology = builder.start().unwrap();
         is_in_call.recv().unwrap();
         let waited = topology.wait(Duration::from_millis(20));
@@ -491,7 +415,7 @@ fn nothing_is_at_rest_while_a_bolt_executes() {
     let (in_call, is_in_call) = std::sync::mpsc::channel();
     let (release, released) = std::sync::mpsc::channel::<()>();
     let ends = std::sync::Mutex::new(Some((in_call, released)));
-    let mut builder = expiry_topology::TopologyBuilder::new();
+    let mut builder = TopologyBuilder::new();
     builder.spout("untracked", |_| Untracked);
     builder
         .bolt("slow", move |_| {
@@ -520,20 +444,11 @@ fn latencies_are_what_they_were() {
     let clock = ManualClock::new();
     let mut builder = builder(&clock);
     builder.spout("numbers", |_| Numbers::new(0..100, &Log::new())).timeout(SECOND * 100);
-    builder
-        .bolt("takes", {
-            let clock = clock.clone();
-            move |_| {
-                let clock = clock.clone();
-                each(move |tuple, out| {
-                    clock.advance(SECOND / 10);
-                    out.ack(tuple);
-                })
-            }
-        })
-        .shuffle("numbers");
-    let mut topology = builder.start_manual().unwrap();
-    settle(&mut topology);
+    bolt_with(&mut builder, "takes", "numbers", clock.clone(), move |clock, tuple, out| {
+        clock.advance(SECOND / 10);
+        out.ack(tuple);
+    });
+    let topology = settled(builder);
     let near =
         |latency: Duration, seconds: f64| (latency.as_secs_f64() / seconds - 1.0).abs() < 0.02;
     let [spout, bolt] = &topology.metrics()[..] else { panic!() };
@@ -583,20 +498,15 @@ fn hooks_are_told() {
     let mut builder = builder(&clock);
     builder.hook(Rude).hook(Tell(heard.clone()));
     builder.spout("numbers", |_| Numbers::new([1, 2], &Log::new()));
-    builder
-        .bolt("even", |_| {
-            each(|tuple, out| {
-                if *tuple % 2 == 0 {
-                    out.ack(tuple);
-                } else {
-                    out.report(&"odd");
-                    out.fail_with(tuple, "even ones only");
-                }
-            })
-        })
-        .shuffle("numbers");
-    let mut topology = builder.start_manual().unwrap();
-    settle(&mut topology);
+    bolt(&mut builder, "even", "numbers", |tuple, out| {
+        if *tuple % 2 == 0 {
+            out.ack(tuple);
+        } else {
+            out.report(&"odd");
+            out.fail_with(tuple, "even ones only");
+        }
+    });
+    let topology = settled(builder);
     let mut heard = heard.all();
     heard.sort();
     let expected = [
@@ -626,7 +536,7 @@ fn waiting_goes_by_the_strategy() {
     assert_eq!(Sleeping(SECOND).wait(7), Wait::Sleep(SECOND));
 
     for strategy in 0..3 {
-        let mut builder = expiry_topology::TopologyBuilder::new();
+        let mut builder = TopologyBuilder::new();
         match strategy {
             0 => builder.wait(Parking),
             1 => builder.wait(Sleeping(Duration::from_micros(100))),
@@ -652,7 +562,7 @@ fn a_spout_that_blocks_is_named() {
     }
     let (release, blocked) = std::sync::mpsc::channel();
     let blocked = std::sync::Mutex::new(Some(blocked));
-    let mut builder = expiry_topology::TopologyBuilder::new();
+    let mut builder = TopologyBuilder::new();
     builder.spout("blocks", move |_| Blocks(blocked.lock().unwrap().take().unwrap()));
     builder.bolt("sink", |_| each(|tuple, out| out.ack(tuple))).shuffle("blocks");
     let topology = builder.start().unwrap();
@@ -674,13 +584,8 @@ fn a_spout_that_blocks_is_named() {
 fn a_drain_leaves_nothing_behind() {
     for _ in 0..20 {
         let told = Log::new();
-        let mut builder = expiry_topology::TopologyBuilder::new();
-        builder
-            .spout("numbers", {
-                let told = told.clone();
-                move |_| Numbers::new(0.., &told)
-            })
-            .max_pending(10);
+        let mut builder = TopologyBuilder::new();
+        builder.spout("numbers", numbers(0.., &told)).max_pending(10);
         builder.bolt("sink", |_| each(|tuple, out| out.ack(tuple))).shuffle("numbers");
         let topology = builder.start().unwrap();
         while told.all().len() < 100 {
@@ -721,7 +626,7 @@ fn a_message_that_cannot_be_copied_is_a_dead_letter() {
         }
     }
     let (clock, told, letters) = (ManualClock::new(), Log::new(), Log::new());
-    let mut builder = expiry_topology::TopologyBuilder::new();
+    let mut builder = TopologyBuilder::new();
     builder.clock(clock.clone());
     builder
         .spout("once", {
@@ -753,21 +658,19 @@ fn a_slow_tuple_holds_no_acks_back() {
     let mut builder = builder(&clock);
     builder.flush_every(Duration::from_millis(1));
     builder.spout("numbers", |_| Numbers::new(0..40, &Log::new()).at_once(40));
-    builder
-        .bolt("slow", {
-            let (clock, live, tracker) = (clock.clone(), live.clone(), tracker.clone());
-            move |_| {
-                let (clock, live, tracker) = (clock.clone(), live.clone(), tracker.clone());
-                each(move |tuple, out| {
-                    live.note(tracker.get().unwrap().len());
-                    if *tuple >= 20 {
-                        clock.advance(Duration::from_millis(10));
-                    }
-                    out.ack(tuple);
-                })
+    bolt_with(
+        &mut builder,
+        "slow",
+        "numbers",
+        (clock.clone(), live.clone(), tracker.clone()),
+        move |(clock, live, tracker), tuple, out| {
+            live.note(tracker.get().unwrap().len());
+            if *tuple >= 20 {
+                clock.advance(Duration::from_millis(10));
             }
-        })
-        .shuffle("numbers");
+            out.ack(tuple);
+        },
+    );
     let mut topology = builder.start_manual().unwrap();
     assert!(tracker.set(topology.tracker().unwrap().clone()).is_ok());
     settle(&mut topology);
@@ -782,14 +685,8 @@ fn a_slow_tuple_holds_no_acks_back() {
 /// With a tracker that somebody has shut down nothing can be tracked: messages are given up, none is lost untold, and it comes to rest.
 #[test]
 fn a_tracker_that_was_shut_down_gives_messages_up() {
-    let (clock, told) = (ManualClock::new(), Log::new());
-    let mut builder = builder(&clock);
-    builder
-        .spout("numbers", {
-            let told = told.clone();
-            move |_| Numbers::new([1, 2, 3], &told).at_once(2)
-        })
-        .replay(Replay::default());
+    let (_, told, mut builder) = rig();
+    builder.spout("numbers", numbers_by(2, [1, 2, 3], &told)).replay(Replay::default());
     builder.bolt("sink", |_| each(|tuple, _| drop(tuple))).shuffle("numbers");
     let mut topology = builder.start_manual().unwrap();
     topology.tracker().unwrap().shutdown(expiry::Fate::Cancel);
@@ -804,7 +701,7 @@ fn a_tracker_that_was_shut_down_gives_messages_up() {
 /// Who waits for room, asleep, is woken when there is some: by nothing else, here.
 #[test]
 fn room_wakes_who_waits_for_it() {
-    let mut builder = expiry_topology::TopologyBuilder::new();
+    let mut builder = TopologyBuilder::new();
     builder.queue(1).batch(1).wait(expiry_topology::Parking);
     for name in ["left", "right"] {
         let mut spout = builder.spout(name, |_| Numbers::new(0..3000, &Log::new()).at_once(8));
@@ -855,8 +752,7 @@ fn a_spout_is_asked_when_it_is_called() {
         });
         let bolt = |_: &Context| each(|tuple, out| out.ack(tuple));
         builder.bolt("sink", bolt).shuffle("fed");
-        let mut topology = builder.start_manual().unwrap();
-        settle(&mut topology);
+        let mut topology = settled(builder);
         assert_eq!(asked.load(Relaxed), 1);
         feed.lock().unwrap().push(1);
         settle(&mut topology);
@@ -912,13 +808,11 @@ impl Bolt<u64> for Asks {
 /// A waker calls its bolt once, also while the topology is inactive.
 #[test]
 fn a_bolt_is_called_by_its_waker() {
-    let (clock, told) = (ManualClock::new(), Log::new());
-    let mut builder = builder(&clock);
+    let (_, told, mut builder) = rig();
     let log = told.clone();
     builder.spout("numbers", move |_| Numbers::new([1, 2], &log));
     let answer = Asks::add(&mut builder);
-    let mut topology = builder.start_manual().unwrap();
-    settle(&mut topology);
+    let mut topology = settled(builder);
     assert_eq!(topology.metrics()[1].held, 2);
     answer(true);
     assert!(topology.step(), "the call is something to do");
@@ -980,7 +874,7 @@ fn a_drain_does_not_wait_for_ticks() {
         }
     }
     let hour = Duration::from_secs(3600);
-    let mut builder = expiry_topology::TopologyBuilder::new();
+    let mut builder = TopologyBuilder::new();
     builder.timeout(hour * 2).wait(expiry_topology::Parking);
     builder.spout("numbers", |_| Numbers::new(0..1000, &Log::new()).at_once(10));
     let mut first = builder.bolt("first", |_| Hold(Vec::new(), true));
@@ -1004,10 +898,7 @@ fn messages_wait_for_a_bolt_that_cannot_be_made() {
     let (clock, told, tries) = (ManualClock::new(), Log::new(), Log::new());
     let mut builder = builder(&clock);
     builder.batch(4);
-    builder.spout("numbers", {
-        let told = told.clone();
-        move |_| Numbers::new(0..10, &told).at_once(10)
-    });
+    builder.spout("numbers", numbers_by(10, 0..10, &told));
     builder
         .bolt("late", {
             let (clock, tries) = (clock.clone(), tries.clone());
@@ -1025,8 +916,7 @@ fn messages_wait_for_a_bolt_that_cannot_be_made() {
             }
         })
         .shuffle("numbers");
-    let mut topology = builder.start_manual().unwrap();
-    settle(&mut topology);
+    let mut topology = settled(builder);
     let took = run(&mut topology, &clock, SECOND * 60);
     assert!(topology.is_finished());
     assert!(took < SECOND * 10, "{took:?}");
@@ -1036,4 +926,167 @@ fn messages_wait_for_a_bolt_that_cannot_be_made() {
     let tries = tries.all();
     assert_eq!(tries[..6], [0, 1, 3, 7, 15, 31], "{tries:?}");
     assert!(tries.len() < 20, "{tries:?}");
+}
+
+/// Emits what it is sent, and notes which thread calls it.
+struct Sent {
+    numbers: mpsc::Receiver<u64>,
+    calls: Log<(Told, ThreadId)>,
+}
+
+impl Sent {
+    /// Adds the spout, and returns what sends it numbers. It is asked again after each of them.
+    fn add(
+        builder: &mut TopologyBuilder<u64>,
+        calls: &Log<(Told, ThreadId)>,
+    ) -> impl Fn(u64) + 'static {
+        let (sender, numbers) = mpsc::channel();
+        let (give, wakers) = mpsc::channel();
+        let (numbers, calls) = (Mutex::new(Some(numbers)), calls.clone());
+        builder.spout("numbers", move |context| {
+            give.send(context.waker()).unwrap();
+            let numbers = numbers.lock().unwrap().take().unwrap();
+            Sent { numbers, calls: calls.clone() }
+        });
+        let waker = OnceCell::new();
+        move |number| {
+            sender.send(number).unwrap();
+            waker.get_or_init(|| wakers.recv().unwrap()).wake();
+        }
+    }
+
+    fn note(&self, told: Told) {
+        self.calls.note((told, thread::current().id()));
+    }
+}
+
+impl Spout<u64> for Sent {
+    fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+        match self.numbers.try_recv() {
+            Ok(number) => {
+                self.note(Told::Emitted(number));
+                out.emit(number, number).unwrap();
+                Next::Ready
+            }
+            Err(mpsc::TryRecvError::Empty) => Next::Asleep,
+            Err(mpsc::TryRecvError::Disconnected) => Next::Done,
+        }
+    }
+    fn ack(&mut self, id: u64) {
+        self.note(Told::Ack(id));
+    }
+    fn fail(&mut self, id: u64, failure: &Failure) {
+        self.note(Told::Fail(id, failure.into()));
+    }
+}
+
+/// A thread asks its strategy in each round without work, and counts such rounds from the last one
+/// with work.
+#[test]
+fn a_thread_asks_its_strategy_and_counts_from_its_last_work() {
+    const MESSAGES: u64 = 3;
+    let (asked, calls, worked) = (Log::new(), Log::new(), Log::new());
+    let mut builder = TopologyBuilder::new();
+    builder.wait({
+        let asked = asked.clone();
+        move |nth| {
+            asked.note((thread::current().id(), nth));
+            Wait::Park(Duration::from_millis(1))
+        }
+    });
+    let send = Sent::add(&mut builder, &calls);
+    bolt_with(&mut builder, "sink", "numbers", worked.clone(), move |worked, tuple, out| {
+        worked.note(thread::current().id());
+        out.ack(tuple);
+    });
+    let topology = builder.start().unwrap();
+    for number in 0..MESSAGES {
+        let before = asked.all().len();
+        wait_for("both threads to be idle for some rounds", || {
+            let all = asked.all();
+            let idle = all[before..].iter().filter(|(_, nth)| *nth > 3).map(|(thread, _)| thread);
+            idle.collect::<HashSet<_>>().len() == 2
+        });
+        send(number);
+        wait_for("the ack", || calls.all().iter().any(|(told, _)| *told == Told::Ack(number)));
+    }
+    topology.kill();
+    let (spout, bolt) = (calls.all()[0].1, worked.all()[0]);
+    assert_ne!(spout, bolt);
+    for (thread, name) in [(spout, "the spout's"), (bolt, "the bolt's")] {
+        let all = asked.all();
+        let rounds = all.iter().filter(|(of, _)| *of == thread).map(|(_, nth)| *nth);
+        let rounds: Vec<u32> = rounds.collect();
+        let goes_on = rounds.windows(2).all(|two| two[1] == two[0] + 1 || two[1] == 0);
+        assert!(rounds[0] == 0 && goes_on, "{name}: {rounds:?}");
+        let begins = rounds.iter().filter(|nth| **nth == 0).count() as u64;
+        assert!(begins > MESSAGES, "{name} thread has not begun anew: {rounds:?}");
+    }
+}
+
+/// A spout's thread is parked, and nothing else wakes it. An outcome that another thread has brought
+/// about wakes it, and the spout's own thread calls the spout.
+#[test]
+fn an_outcome_from_another_thread_comes_back_to_the_spouts() {
+    let (asked, calls, settled) = (Log::new(), Log::new(), Log::new());
+    let mut builder = TopologyBuilder::new();
+    builder.timeout(Duration::from_secs(3600)).wait({
+        let asked = asked.clone();
+        move |_| {
+            asked.note(thread::current().id());
+            Wait::Park(Duration::MAX)
+        }
+    });
+    let send = Sent::add(&mut builder, &calls);
+    builder.bolt("pass", passes).shuffle("numbers");
+    // Settles a tuple when the test says so: 0 is acked, 1 is failed, 2 is kept.
+    let (go, may_go) = mpsc::channel::<()>();
+    let may_go = Mutex::new(Some(may_go));
+    builder
+        .bolt("settles", {
+            let settled = settled.clone();
+            move |_| {
+                let (settled, may_go) = (settled.clone(), may_go.lock().unwrap().take().unwrap());
+                let mut kept = Vec::new();
+                each(move |tuple: Tuple<u64>, out| {
+                    may_go.recv().unwrap();
+                    settled.note(thread::current().id());
+                    match *tuple {
+                        0 => out.ack(tuple),
+                        1 => out.fail(tuple),
+                        _ => kept.push(tuple),
+                    }
+                })
+            }
+        })
+        .shuffle("pass");
+    let topology = builder.start().unwrap();
+    for number in 0..3 {
+        send(number);
+        wait_for("the message", || {
+            calls.all().iter().any(|(told, _)| *told == Told::Emitted(number))
+        });
+        let spout = calls.all()[0].1;
+        // The spout's thread has nothing to do until the message is settled.
+        wait_for("its thread to sleep", || asked.all().contains(&spout));
+        asked.take();
+        go.send(()).unwrap();
+        wait_for("the bolt", || settled.all().len() as u64 == number + 1);
+        let expected = match number {
+            0 => Told::Ack(0),
+            1 => Told::Fail(1, Why::Failed),
+            _ => {
+                let root = topology.tracker().unwrap().oldest(1)[0].root;
+                topology.tracker().unwrap().fail(root).unwrap();
+                Told::Fail(2, Why::Failed)
+            }
+        };
+        let is_told = || calls.all().iter().any(|(told, _)| *told == expected);
+        wait_for("the spout is told", is_told);
+    }
+    let threads: HashSet<_> = calls.all().iter().map(|(_, thread)| *thread).collect();
+    assert_eq!(threads.len(), 1, "one thread calls all functions of a spout");
+    assert!(settled.all().iter().all(|thread| !threads.contains(thread)));
+    assert!(!threads.contains(&thread::current().id()));
+    topology.kill();
 }

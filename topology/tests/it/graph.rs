@@ -2,7 +2,9 @@
 
 use crate::common::*;
 use expiry::ManualClock;
-use expiry_topology::{BuildError, Next, Refused, Replay, Spout, SpoutCollector, TopologyBuilder};
+use expiry_topology::{
+    BuildError, Context, Next, Refused, Replay, Spout, SpoutCollector, SpoutSpec, TopologyBuilder,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -36,8 +38,7 @@ fn sink(
     });
     bolt.parallelism(tasks);
     group(&mut bolt);
-    let mut topology = builder.start_manual().unwrap();
-    settle(&mut topology);
+    let topology = settled(builder);
     assert!(topology.is_finished());
     let mut by_task = BTreeMap::<usize, Vec<u64>>::new();
     for (task, number) in came.all() {
@@ -46,11 +47,18 @@ fn sink(
     by_task
 }
 
+/// As [`sink`], of a bolt with this grouping.
+macro_rules! sink {
+    ($spouts:expr, $numbers:expr, $tasks:expr, $($group:tt)+) => {
+        sink($spouts, $numbers, $tasks, |bolt| {
+            bolt.$($group)+;
+        })
+    };
+}
+
 #[test]
 fn shuffle_spreads_evenly_and_keeps_order() {
-    let came = sink(1, 100, 4, |bolt| {
-        bolt.shuffle("numbers");
-    });
+    let came = sink!(1, 100, 4, shuffle("numbers"));
     assert_eq!(came.len(), 4);
     for numbers in came.values() {
         assert_eq!(numbers.len(), 25);
@@ -60,9 +68,7 @@ fn shuffle_spreads_evenly_and_keeps_order() {
 
 #[test]
 fn equal_fields_go_to_the_same_task_whoever_emits() {
-    let came = sink(3, 100, 4, |bolt| {
-        bolt.fields("numbers", ["parity"]);
-    });
+    let came = sink!(3, 100, 4, fields("numbers", ["parity"]));
     let all: usize = came.values().map(Vec::len).sum();
     assert_eq!(all, 300);
     for parity in 0..2 {
@@ -71,13 +77,9 @@ fn equal_fields_go_to_the_same_task_whoever_emits() {
         assert_eq!(tasks.count(), 1);
     }
     // What is computed is hashed as what is borrowed.
-    let computed = sink(3, 100, 4, |bolt| {
-        bolt.fields("numbers", ["odd"]);
-    });
+    let computed = sink!(3, 100, 4, fields("numbers", ["odd"]));
     assert_eq!(computed, came);
-    let came = sink(2, 500, 4, |bolt| {
-        bolt.fields("numbers", ["parity", "number"]);
-    });
+    let came = sink!(2, 500, 4, fields("numbers", ["parity", "number"]));
     assert_eq!(came.len(), 4);
     for numbers in came.values() {
         assert!((200..300).contains(&numbers.len()), "{came:?}");
@@ -86,17 +88,11 @@ fn equal_fields_go_to_the_same_task_whoever_emits() {
 
 #[test]
 fn all_global_and_local() {
-    let came = sink(1, 10, 3, |bolt| {
-        bolt.all("numbers");
-    });
+    let came = sink!(1, 10, 3, all("numbers"));
     assert_eq!(came.values().map(Vec::len).collect::<Vec<_>>(), [10, 10, 10]);
-    let came = sink(2, 10, 3, |bolt| {
-        bolt.global("numbers");
-    });
+    let came = sink!(2, 10, 3, global("numbers"));
     assert_eq!(came.keys().collect::<Vec<_>>(), [&0]);
-    let came = sink(4, 10, 3, |bolt| {
-        bolt.local_or_shuffle("numbers");
-    });
+    let came = sink!(4, 10, 3, local_or_shuffle("numbers"));
     assert!(came[&1].iter().all(|number| number / 1000 == 1));
     assert_eq!(came[&0].len(), 20, "of the first and the fourth");
 }
@@ -137,8 +133,7 @@ fn streams_and_direct_messages() {
         }
     });
     bolt.parallelism(3).global("ways").global(("ways", "other")).direct(("ways", "direct"));
-    let mut topology = builder.start_manual().unwrap();
-    settle(&mut topology);
+    let topology = settled(builder);
     let mut came = came.all();
     came.sort();
     let expected = [("default", 0, 5), ("direct", 2, 2), ("other", 0, 1)];
@@ -156,199 +151,115 @@ fn refused(declare: impl FnOnce(&mut TopologyBuilder<u64>)) -> BuildError {
     error
 }
 
-fn numbers(builder: &mut TopologyBuilder<u64>) {
-    builder.spout("numbers", |_| Numbers::new([], &Log::new()));
+/// As [`refused`], of these calls.
+macro_rules! refused {
+    ($builder:ident: $($call:expr);+) => {
+        refused(|$builder| { $($call;)+ })
+    };
 }
 
-fn nothing(_: &expiry_topology::Context) -> impl expiry_topology::Bolt<u64> {
+fn none(_: &Context) -> Numbers {
+    Numbers::new([], &Log::new())
+}
+
+fn spout(builder: &mut TopologyBuilder<u64>) -> SpoutSpec<'_, u64> {
+    builder.spout("numbers", none)
+}
+
+fn nothing(_: &Context) -> impl expiry_topology::Bolt<u64> {
     each(|_, _| ())
 }
 
 #[test]
 fn bad_graphs_are_refused_by_name() {
     use BuildError::*;
-    assert_eq!(refused(|_| ()), NoSpout);
-    assert_eq!(
-        refused(|builder| {
-            numbers(builder);
-            numbers(builder);
-        }),
-        DuplicateName("numbers".into())
-    );
-    assert_eq!(
-        refused(|builder| {
-            builder.spout("", |_| Numbers::new([], &Log::new()));
-        }),
-        EmptyName
-    );
-    assert_eq!(
-        refused(|builder| {
-            numbers(builder);
-            builder.bolt("deaf", nothing);
-        }),
-        NoInput("deaf".into())
-    );
-    assert_eq!(
-        refused(|builder| {
-            numbers(builder);
-            builder.bolt("bolt", nothing).shuffle("nobody");
-        }),
-        UnknownComponent { component: "bolt".into(), source: "nobody".into() }
-    );
-    assert_eq!(
-        refused(|builder| {
-            numbers(builder);
-            builder.bolt("bolt", nothing).shuffle(("numbers", "late"));
-        }),
-        UnknownStream { component: "bolt".into(), source: "numbers".into(), stream: "late".into() }
-    );
-    assert_eq!(
-        refused(|builder| {
-            numbers(builder);
-            builder.bolt("bolt", nothing).fields("numbers", ["colour"]);
-        }),
-        UnknownField {
-            component: "bolt".into(),
-            source: "numbers".into(),
-            stream: "default".into(),
-            field: "colour".into()
-        }
-    );
-    assert_eq!(
-        refused(|builder| {
-            numbers(builder);
-            builder.bolt("bolt", nothing).fields("numbers", []);
-        }),
-        NoFields("bolt".into())
-    );
-    assert_eq!(
-        refused(|builder| {
-            numbers(builder);
-            builder.bolt("a", nothing).shuffle("b");
-            builder.bolt("b", nothing).shuffle("a");
-        }),
-        Unreachable(vec!["a".into(), "b".into()])
-    );
-    for (tasks, threads) in [(0, 1), (1, 0), (1, 2)] {
-        let bad = refused(|builder| {
-            let mut spout = builder.spout("numbers", |_| Numbers::new([], &Log::new()));
-            spout.parallelism(tasks).threads(threads);
-        });
-        let component = "numbers".to_string();
-        assert_eq!(bad, BadParallelism { component, tasks, threads });
+    let nobody = UnknownComponent { component: "bolt".into(), source: "nobody".into() };
+    let cases = [
+        (refused(|_| ()), NoSpout),
+        (refused!(b: spout(b); spout(b)), DuplicateName("numbers".into())),
+        (refused!(b: b.spout("", none)), EmptyName),
+        (refused!(b: spout(b); b.bolt("deaf", nothing)), NoInput("deaf".into())),
+        (refused!(b: spout(b); b.bolt("bolt", nothing).shuffle("nobody")), nobody),
+        (
+            refused!(b: spout(b); b.bolt("bolt", nothing).shuffle(("numbers", "late"))),
+            UnknownStream {
+                component: "bolt".into(),
+                source: "numbers".into(),
+                stream: "late".into(),
+            },
+        ),
+        (
+            refused!(b: spout(b); b.bolt("bolt", nothing).fields("numbers", ["colour"])),
+            UnknownField {
+                component: "bolt".into(),
+                source: "numbers".into(),
+                stream: "default".into(),
+                field: "colour".into(),
+            },
+        ),
+        (
+            refused!(b: spout(b); b.bolt("bolt", nothing).fields("numbers", [])),
+            NoFields("bolt".into()),
+        ),
+        (
+            refused!(b:
+                spout(b);
+                b.bolt("a", nothing).shuffle("b");
+                b.bolt("b", nothing).shuffle("a")),
+            Unreachable(vec!["a".into(), "b".into()]),
+        ),
+    ];
+    for (error, expected) in cases {
+        assert_eq!(error, expected);
     }
-    assert!(matches!(
-        refused(|builder| {
-            numbers(builder);
-            let mut bolt = builder.bolt("bolt", nothing);
-            bolt.shuffle("numbers").stream("default");
-        }),
-        DuplicateStream { .. }
-    ));
-    assert!(matches!(
-        refused(|builder| {
-            let mut spout = builder.spout("numbers", |_| Numbers::new([], &Log::new()));
-            spout.field("n", |n: &u64| n).field("n", |n: &u64| n);
-        }),
-        DuplicateField { .. }
-    ));
+    for (tasks, threads) in [(0, 1), (1, 0), (1, 2)] {
+        let bad = refused!(b: spout(b).parallelism(tasks).threads(threads));
+        assert_eq!(bad, BadParallelism { component: "numbers".into(), tasks, threads });
+    }
+    let twice = refused!(b: spout(b); b.bolt("bolt", nothing).shuffle("numbers").stream("default"));
+    assert!(matches!(twice, DuplicateStream { .. }));
+    let twice = refused!(b: spout(b).field("n", |n: &u64| n).field("n", |n: &u64| n));
+    assert!(matches!(twice, DuplicateField { .. }));
 }
 
 #[test]
 fn bad_settings_are_refused_by_name() {
-    let setting = |error| match error {
-        BuildError::Setting { component, setting, .. } => (component, setting),
-        other => panic!("{other:?}"),
-    };
-    let spout = |set: fn(&mut expiry_topology::SpoutSpec<'_, u64>)| {
-        refused(|builder| set(&mut builder.spout("numbers", |_| Numbers::new([], &Log::new()))))
-    };
-    for bad in [
-        spout(|spout| {
-            spout.max_pending(0);
-        }),
-        spout(|spout| {
-            spout.max_pending(usize::MAX);
-        }),
-    ] {
-        assert_eq!(setting(bad), ("numbers".into(), "max_pending"));
-    }
-    for bad in [
-        spout(|spout| {
-            spout.replay(Replay::default().attempts(0));
-        }),
-        spout(|spout| {
-            spout.replay(Replay::default().factor(0.5));
-        }),
-        spout(|spout| {
-            spout.replay(Replay::default().factor(f64::NAN));
-        }),
-        spout(|spout| {
-            spout.replay(Replay::default().jitter(1.5));
-        }),
-    ] {
-        assert_eq!(setting(bad), ("numbers".into(), "replay"));
-    }
-    let topology = |set: fn(&mut TopologyBuilder<u64>)| {
-        refused(|builder| {
-            numbers(builder);
-            set(builder);
-        })
-    };
-    assert_eq!(
-        setting(topology(|builder| {
-            builder.queue(0);
-        }))
-        .1,
-        "queue"
-    );
-    assert_eq!(
-        setting(topology(|builder| {
-            builder.batch(0);
-        }))
-        .1,
-        "batch"
-    );
-    let tick = topology(|builder| {
-        let mut bolt = builder.bolt("bolt", nothing);
-        bolt.shuffle("numbers").tick_every(Duration::ZERO);
-    });
-    assert_eq!(setting(tick), ("bolt".into(), "tick_every"));
-    assert_eq!(
-        topology(|builder| {
-            builder.timeout(Duration::ZERO);
-        }),
-        BuildError::Setting {
-            component: String::new(),
-            setting: "timeout",
-            why: "is zero; for none it takes Duration::MAX"
+    let long = Duration::from_secs(18 * 365 * 86_400);
+    let cases = [
+        (refused!(b: spout(b).max_pending(0)), "numbers", "max_pending"),
+        (refused!(b: spout(b).max_pending(usize::MAX)), "numbers", "max_pending"),
+        (refused!(b: spout(b).replay(Replay::default().attempts(0))), "numbers", "replay"),
+        (refused!(b: spout(b).replay(Replay::default().factor(0.5))), "numbers", "replay"),
+        (refused!(b: spout(b).replay(Replay::default().factor(f64::NAN))), "numbers", "replay"),
+        (refused!(b: spout(b).replay(Replay::default().jitter(1.5))), "numbers", "replay"),
+        (refused!(b: spout(b); b.queue(0)), "", "queue"),
+        (refused!(b: spout(b); b.batch(0)), "", "batch"),
+        (
+            refused!(b:
+                spout(b);
+                b.bolt("bolt", nothing).shuffle("numbers").tick_every(Duration::ZERO)),
+            "bolt",
+            "tick_every",
+        ),
+        (refused!(b: b.acking(false); spout(b).replay(Default::default())), "numbers", "replay"),
+        (refused!(b: spout(b).stream("")), "numbers", "stream"),
+        (refused!(b: spout(b).field("", |number| number)), "numbers", "field"),
+        (refused!(b: spout(b).timeout(Duration::ZERO)), "numbers", "timeout"),
+        (
+            refused!(b: b.interval(Duration::from_millis(1)); spout(b).timeout(long)),
+            "numbers",
+            "timeout",
+        ),
+    ];
+    for (error, at, name) in cases {
+        match error {
+            BuildError::Setting { component, setting, .. } => {
+                assert_eq!((&*component, setting), (at, name));
+            }
+            other => panic!("{at} {name}: {other:?}"),
         }
-    );
-    let replays = refused(|builder| {
-        builder.acking(false);
-        let mut spout = builder.spout("numbers", |_| Numbers::new([], &Log::new()));
-        spout.replay(Default::default());
-    });
-    assert_eq!(setting(replays), ("numbers".into(), "replay"));
-    let unnamed = refused(|builder| {
-        let mut spout = builder.spout("numbers", |_| Numbers::new([], &Log::new()));
-        spout.stream("");
-    });
-    assert_eq!(setting(unnamed), ("numbers".into(), "stream"));
-    let unnamed = refused(|builder| {
-        let mut spout = builder.spout("numbers", |_| Numbers::new([], &Log::new()));
-        spout.field("", |number| number);
-    });
-    assert_eq!(setting(unnamed), ("numbers".into(), "field"));
-    let spout_timeout = refused(|builder| {
-        let mut spout = builder.spout("numbers", |_| Numbers::new([], &Log::new()));
-        spout.timeout(Duration::ZERO);
-    });
-    assert_eq!(setting(spout_timeout), ("numbers".into(), "timeout"));
-    let long_timeout = refused(|builder| {
-        builder.interval(Duration::from_millis(1));
-        let mut spout = builder.spout("numbers", |_| Numbers::new([], &Log::new()));
-        spout.timeout(Duration::from_secs(18 * 365 * 86_400));
-    });
-    assert_eq!(setting(long_timeout), ("numbers".into(), "timeout"));
+    }
+    let why = "is zero; for none it takes Duration::MAX";
+    let zero = BuildError::Setting { component: String::new(), setting: "timeout", why };
+    assert_eq!(refused!(b: spout(b); b.timeout(Duration::ZERO)), zero);
 }

@@ -12,18 +12,11 @@ use std::time::Duration;
 fn a_message_is_acked_when_all_its_branches_are() {
     let (clock, told, held) = (ManualClock::new(), Log::new(), Log::<u64>::new());
     let mut builder = builder(&clock);
-    builder.spout("numbers", {
-        let told = told.clone();
-        move |_| Numbers::new([1], &told)
+    builder.spout("numbers", numbers([1], &told));
+    bolt(&mut builder, "fan", "numbers", |tuple, out| {
+        (10..13).for_each(|n| out.emit(&tuple, n));
+        out.ack(tuple);
     });
-    builder
-        .bolt("fan", |_| {
-            each(|tuple, out| {
-                (10..13).for_each(|n| out.emit(&tuple, n));
-                out.ack(tuple);
-            })
-        })
-        .shuffle("numbers");
     builder.bolt("other", |_| each(|tuple, out| out.ack(tuple))).shuffle("numbers");
     builder
         .bolt("leaf", {
@@ -57,12 +50,8 @@ fn a_message_is_acked_when_all_its_branches_are() {
 #[test]
 fn a_join_is_in_the_trees_of_all_that_it_joins() {
     for fails in [false, true] {
-        let (clock, told) = (ManualClock::new(), Log::new());
-        let mut builder = builder(&clock);
-        builder.spout("numbers", {
-            let told = told.clone();
-            move |_| Numbers::new([1, 2, 3], &told)
-        });
+        let (clock, told, mut builder) = rig();
+        builder.spout("numbers", numbers([1, 2, 3], &told));
         builder
             .bolt("pairs", |_| {
                 let mut first: Option<Tuple<u64>> = None;
@@ -76,20 +65,15 @@ fn a_join_is_in_the_trees_of_all_that_it_joins() {
                 })
             })
             .global("numbers");
-        builder
-            .bolt("sum", move |_| {
-                each(move |tuple, out| {
-                    assert_eq!(tuple.roots().count(), 2);
-                    if fails {
-                        out.fail(tuple);
-                    } else {
-                        out.ack(tuple);
-                    }
-                })
-            })
-            .shuffle("pairs");
-        let mut topology = builder.start_manual().unwrap();
-        settle(&mut topology);
+        bolt(&mut builder, "sum", "pairs", move |tuple, out| {
+            assert_eq!(tuple.roots().count(), 2);
+            if fails {
+                out.fail(tuple);
+            } else {
+                out.ack(tuple);
+            }
+        });
+        let mut topology = settled(builder);
         let mut ends: Vec<Told> = told.all().split_off(5);
         ends.sort_by_key(|told| format!("{told:?}"));
         let expected = if fails {
@@ -107,21 +91,13 @@ fn a_join_is_in_the_trees_of_all_that_it_joins() {
 /// Self-anchoring: a message derived twice from the same tuple, or from two tuples of the same tree, is outstanding once in it.
 #[test]
 fn an_edge_is_derived_once_in_a_tree() {
-    let (clock, told) = (ManualClock::new(), Log::new());
-    let mut builder = builder(&clock);
-    builder.spout("numbers", {
-        let told = told.clone();
-        move |_| Numbers::new([1], &told)
+    let (clock, told, mut builder) = rig();
+    builder.spout("numbers", numbers([1], &told));
+    bolt(&mut builder, "twice", "numbers", |tuple, out| {
+        out.emit(&[&tuple, &tuple], 10);
+        out.emit(&tuple, 11);
+        out.ack(tuple);
     });
-    builder
-        .bolt("twice", |_| {
-            each(|tuple, out| {
-                out.emit(&[&tuple, &tuple], 10);
-                out.emit(&tuple, 11);
-                out.ack(tuple);
-            })
-        })
-        .shuffle("numbers");
     builder
         .bolt("join", |_| {
             let mut first: Option<Tuple<u64>> = None;
@@ -149,8 +125,7 @@ fn an_edge_is_derived_once_in_a_tree() {
             }
         })
         .shuffle("join");
-    let mut topology = builder.start_manual().unwrap();
-    settle(&mut topology);
+    let mut topology = settled(builder);
     assert_eq!(late.all(), [20]);
     assert_eq!(told.all().last(), Some(&Told::Emitted(1)), "one of its tuples is outstanding");
     clock.advance(SECOND * 12);
@@ -161,24 +136,13 @@ fn an_edge_is_derived_once_in_a_tree() {
 /// Timeouts and failures are told apart, and a timeout comes also while as many messages are pending as may be.
 #[test]
 fn timeouts_come_while_max_pending_holds_the_spout_up() {
-    let (clock, told) = (ManualClock::new(), Log::new());
-    let mut builder = builder(&clock);
-    builder
-        .spout("numbers", {
-            let told = told.clone();
-            move |_| Numbers::new(1..=7, &told).at_once(5)
-        })
-        .max_pending(3);
-    builder
-        .bolt("odd", |_| {
-            each(|tuple, out| match *tuple % 2 {
-                0 => out.fail(tuple),
-                _ => drop(tuple),
-            })
-        })
-        .shuffle("numbers");
-    let mut topology = builder.start_manual().unwrap();
-    settle(&mut topology);
+    let (clock, told, mut builder) = rig();
+    builder.spout("numbers", numbers_by(5, 1..=7, &told)).max_pending(3);
+    bolt(&mut builder, "odd", "numbers", |tuple, out| match *tuple % 2 {
+        0 => out.fail(tuple),
+        _ => drop(tuple),
+    });
+    let mut topology = settled(builder);
     let emitted =
         |told: &[Told]| told.iter().filter(|told| matches!(told, Told::Emitted(_))).count();
     // 2 and 4 have failed at once, and made room; 1, 3 and 5 are dropped.
@@ -203,12 +167,8 @@ fn timeouts_come_while_max_pending_holds_the_spout_up() {
 /// A bolt that is at it for long renews the timeout of what it holds.
 #[test]
 fn a_bolt_may_begin_a_timeout_anew() {
-    let (clock, told) = (ManualClock::new(), Log::new());
-    let mut builder = builder(&clock);
-    builder.spout("numbers", {
-        let told = told.clone();
-        move |_| Numbers::new([1], &told)
-    });
+    let (clock, told, mut builder) = rig();
+    builder.spout("numbers", numbers([1], &told));
     struct Slow(Vec<Tuple<u64>>, u32);
     impl expiry_topology::Bolt<u64> for Slow {
         fn execute(&mut self, tuple: Tuple<u64>, _: &mut expiry_topology::BoltCollector<'_, u64>) {
@@ -237,31 +197,24 @@ fn replays_back_off_and_end_in_a_dead_letter() {
     let (clock, told, seen, letters) = (ManualClock::new(), Log::new(), Log::new(), Log::new());
     let mut builder = builder(&clock);
     let replay = Replay::default().attempts(4).base(SECOND).factor(3.0).cap(SECOND * 5).jitter(0.0);
-    builder
-        .spout("numbers", {
-            let told = told.clone();
-            move |_| Numbers::new([1, 2], &told)
-        })
-        .replay(replay);
-    builder
-        .bolt("picky", {
-            let (seen, clock) = (seen.clone(), clock.clone());
-            move |_| {
-                let (seen, clock) = (seen.clone(), clock.clone());
-                each(move |tuple, out| {
-                    let root = tuple.roots().next().unwrap();
-                    seen.note((*tuple, expiry::Clock::now(&clock) / 1_000_000_000, root));
-                    // The second one succeeds at its third attempt.
-                    let attempts = seen.all().iter().filter(|seen| seen.0 == 2).count();
-                    if *tuple == 2 && attempts == 3 {
-                        out.ack(tuple);
-                    } else {
-                        out.fail_with(tuple, format_args!("not at attempt {attempts}"));
-                    }
-                })
+    builder.spout("numbers", numbers([1, 2], &told)).replay(replay);
+    bolt_with(
+        &mut builder,
+        "picky",
+        "numbers",
+        (seen.clone(), clock.clone()),
+        move |(seen, clock), tuple, out| {
+            let root = tuple.roots().next().unwrap();
+            seen.note((*tuple, expiry::Clock::now(clock) / 1_000_000_000, root));
+            // The second one succeeds at its third attempt.
+            let attempts = seen.all().iter().filter(|seen| seen.0 == 2).count();
+            if *tuple == 2 && attempts == 3 {
+                out.ack(tuple);
+            } else {
+                out.fail_with(tuple, format_args!("not at attempt {attempts}"));
             }
-        })
-        .shuffle("numbers");
+        },
+    );
     builder.on_dead_letter({
         let letters = letters.clone();
         move |letter: DeadLetter<u64>| {
@@ -301,18 +254,13 @@ fn replays_back_off_and_end_in_a_dead_letter() {
 /// Messages that wait to be emitted again are pending: there are never more than there may be.
 #[test]
 fn what_waits_to_be_emitted_again_counts_as_pending() {
-    let (clock, told) = (ManualClock::new(), Log::new());
-    let mut builder = builder(&clock);
+    let (clock, told, mut builder) = rig();
     builder
-        .spout("numbers", {
-            let told = told.clone();
-            move |_| Numbers::new(1..=10, &told)
-        })
+        .spout("numbers", numbers(1..=10, &told))
         .max_pending(4)
         .replay(Replay::default().attempts(3).base(SECOND * 100).jitter(0.0));
     builder.bolt("no", |_| each(|tuple, out| out.fail(tuple))).shuffle("numbers");
-    let mut topology = builder.start_manual().unwrap();
-    settle(&mut topology);
+    let mut topology = settled(builder);
     let emitted = || told.all().iter().filter(|told| matches!(told, Told::Emitted(_))).count();
     assert_eq!((emitted(), topology.metrics()[0].pending), (4, 4));
     run(&mut topology, &clock, SECOND * 10_000);
@@ -322,14 +270,9 @@ fn what_waits_to_be_emitted_again_counts_as_pending() {
 /// A message that goes to nobody has nothing outstanding.
 #[test]
 fn what_nobody_listens_to_is_acked_at_once() {
-    let (clock, told) = (ManualClock::new(), Log::new());
-    let mut builder = builder(&clock);
-    builder.spout("numbers", {
-        let told = told.clone();
-        move |_| Numbers::new([1], &told)
-    });
-    let mut topology = builder.start_manual().unwrap();
-    settle(&mut topology);
+    let (_, told, mut builder) = rig();
+    builder.spout("numbers", numbers([1], &told));
+    let topology = settled(builder);
     assert!(topology.is_finished());
     assert_eq!(told.all().last(), Some(&Told::Ack(1)));
     assert_eq!((topology.metrics()[0].emitted, topology.metrics()[0].transferred), (1, 0));
@@ -338,18 +281,13 @@ fn what_nobody_listens_to_is_acked_at_once() {
 /// With acking off a message is acked as soon as it is emitted.
 #[test]
 fn without_acking_a_message_is_acked_at_once() {
-    let (clock, told) = (ManualClock::new(), Log::new());
-    let mut builder = builder(&clock);
+    let (clock, told, mut builder) = rig();
     builder.acking(false);
-    builder.spout("numbers", {
-        let told = told.clone();
-        move |_| Numbers::new(1..=3, &told)
-    });
+    builder.spout("numbers", numbers(1..=3, &told));
     builder
         .bolt("lose", |_| each(|tuple, _| assert_eq!(tuple.roots().count(), 0)))
         .shuffle("numbers");
-    let mut topology = builder.start_manual().unwrap();
-    settle(&mut topology);
+    let mut topology = settled(builder);
     assert!(topology.is_finished() && topology.tracker().is_none());
     for number in 1..=3 {
         assert!(told.all().contains(&Told::Ack(number)));
@@ -384,22 +322,14 @@ fn a_spout_may_change_what_is_emitted_again() {
                 move |_| Counts(told.clone(), panics)
             })
             .replay(Replay::default().attempts(3));
-        builder
-            .bolt("picky", {
-                let came = came.clone();
-                move |_| {
-                    let came = came.clone();
-                    each(move |tuple, out| {
-                        came.note(*tuple);
-                        match *tuple {
-                            10 => out.fail(tuple),
-                            11 => drop(tuple),
-                            _ => out.ack(tuple),
-                        }
-                    })
-                }
-            })
-            .shuffle("counts");
+        bolt_with(&mut builder, "picky", "counts", came.clone(), move |came, tuple, out| {
+            came.note(*tuple);
+            match *tuple {
+                10 => out.fail(tuple),
+                11 => drop(tuple),
+                _ => out.ack(tuple),
+            }
+        });
         let mut topology = builder.start_manual().unwrap();
         run(&mut topology, &clock, SECOND * 60);
         assert_eq!(came.all(), [10, 11, 12]);
@@ -508,8 +438,7 @@ fn acks_and_fails_that_come_late_are_counted() {
             })
             .tick_every(tick)
             .shuffle("numbers");
-        let mut topology = builder.start_manual().unwrap();
-        settle(&mut topology);
+        let mut topology = settled(builder);
         clock.advance(tick);
         settle(&mut topology);
         assert_eq!(log.all(), [(3, acked), (4, acked)]);
@@ -561,20 +490,11 @@ fn a_window_is_derived_from_all_that_it_holds() {
         })
         .shuffle("endless")
         .tick_every(SECOND * 3);
-    builder
-        .bolt("sink", {
-            let came = came.clone();
-            move |_| {
-                let came = came.clone();
-                each(move |tuple, out| {
-                    came.note((*tuple, tuple.roots().count()));
-                    out.ack(tuple);
-                })
-            }
-        })
-        .shuffle("window");
-    let mut topology = builder.start_manual().unwrap();
-    settle(&mut topology);
+    bolt_with(&mut builder, "sink", "window", came.clone(), move |came, tuple, out| {
+        came.note((*tuple, tuple.roots().count()));
+        out.ack(tuple);
+    });
+    let mut topology = settled(builder);
     assert_eq!(topology.metrics()[1].held, 6);
     assert!(!topology.run(5, |_| ()), "it is at rest too early");
     topology.deactivate();

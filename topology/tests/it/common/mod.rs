@@ -3,12 +3,12 @@
 
 use expiry::ManualClock;
 use expiry_topology::{
-    Bolt, BoltCollector, Context, Failure, ManualTopology, Next, Refused, Spout, SpoutCollector,
-    TopologyBuilder, Tuple,
+    Bolt, BoltCollector, BoltSpec, Context, Failure, ManualTopology, Next, Refused, Source, Spout,
+    SpoutCollector, TopologyBuilder, Tuple,
 };
 use std::iter::Peekable;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub const SECOND: Duration = Duration::from_secs(1);
 
@@ -197,4 +197,95 @@ pub fn run(topology: &mut ManualTopology<u64>, clock: &ManualClock, limit: Durat
         clock.advance(due);
         passed += due;
     }
+}
+
+/// Waits for something that another thread does, with a deadline.
+pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + SECOND * 60;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A clock, what the spouts are told, and a [`builder`] on that clock.
+pub fn rig() -> (ManualClock, Log<Told>, TopologyBuilder<u64>) {
+    let clock = ManualClock::new();
+    let builder = builder(&clock);
+    (clock, Log::new(), builder)
+}
+
+/// Starts a topology without threads, and lets it run until there is nothing to do.
+pub fn settled(builder: TopologyBuilder<u64>) -> ManualTopology<u64> {
+    let mut topology = builder.start_manual().unwrap();
+    settle(&mut topology);
+    topology
+}
+
+/// Makes spouts that emit these numbers.
+pub fn numbers<I>(numbers: I, told: &Log<Told>) -> impl Fn(&Context) -> Numbers + Send + Sync
+where
+    I: IntoIterator<Item = u64> + Clone + Send + Sync + 'static,
+    I::IntoIter: Send + 'static,
+{
+    numbers_by(1, numbers, told)
+}
+
+/// As [`numbers`], of spouts that emit so many each time that they are asked.
+pub fn numbers_by<I>(
+    at_once: usize,
+    numbers: I,
+    told: &Log<Told>,
+) -> impl Fn(&Context) -> Numbers + Send + Sync
+where
+    I: IntoIterator<Item = u64> + Clone + Send + Sync + 'static,
+    I::IntoIter: Send + 'static,
+{
+    let told = told.clone();
+    move |_| Numbers::new(numbers.clone(), &told).at_once(at_once)
+}
+
+/// Adds a bolt behind `source` each of whose instances is a clone of this function.
+pub fn bolt<'b, F>(
+    builder: &'b mut TopologyBuilder<u64>,
+    name: &str,
+    source: impl Into<Source>,
+    f: F,
+) -> BoltSpec<'b, u64>
+where
+    F: FnMut(Tuple<u64>, &mut BoltCollector<'_, u64>) + Clone + Send + Sync + 'static,
+{
+    let mut bolt = builder.bolt(name, move |_| Each(f.clone()));
+    bolt.shuffle(source);
+    bolt
+}
+
+/// As [`bolt`], of a function that is called with a clone of `state`.
+pub fn bolt_with<'b, S, F>(
+    builder: &'b mut TopologyBuilder<u64>,
+    name: &str,
+    source: impl Into<Source>,
+    state: S,
+    f: F,
+) -> BoltSpec<'b, u64>
+where
+    S: Clone + Send + Sync + 'static,
+    F: Fn(&S, Tuple<u64>, &mut BoltCollector<'_, u64>) + Clone + Send + Sync + 'static,
+{
+    bolt(builder, name, source, move |tuple, out| f(&state, tuple, out))
+}
+
+/// A bolt that sends each message on, derived from what came.
+pub struct Passes;
+
+impl Bolt<u64> for Passes {
+    fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
+        out.emit(&tuple, *tuple);
+        out.ack(tuple);
+    }
+}
+
+/// Makes bolts that send each message on.
+pub fn passes(_: &Context) -> Passes {
+    Passes
 }
