@@ -117,16 +117,17 @@ fn deep_loom() -> Step {
         .with("EXPIRY_LOOM_PROGRAMS", "500")
 }
 
+/// With all features, `stress` needs brokers too.
+const WITHOUT_BROKERS: &str = "--exclude stress --exclude expiry-nats";
+
 /// Says in plain sight what is not tested.
 const WITHOUT_NATS: &str = "left out: the tests on NATS brokers (--without-nats)";
 
-fn quick(with_nats: bool) -> Vec<Step> {
+/// `left_out` are packages, as options of cargo: one command builds what all others share once.
+fn quick(with_nats: bool, left_out: &str) -> Vec<Step> {
     let mut steps = vec![
         cargo("format", "fmt --all --check"),
-        cargo(
-            "clippy",
-            "clippy --locked --workspace --all-features --all-targets -- -D warnings",
-        ),
+        cargo("clippy", "clippy --locked --workspace --all-features --all-targets -- -D warnings"),
         cargo(
             "clippy, no features",
             "clippy --locked -p expiry --no-default-features -- -D warnings",
@@ -135,9 +136,8 @@ fn quick(with_nats: bool) -> Vec<Step> {
         cargo(
             "tests",
             &format!(
-                "test --locked --workspace --exclude loom-tests --exclude xtask --exclude stress {} \
-                 --all-features --no-fail-fast --lib --bins --tests",
-                if with_nats { "" } else { "--exclude expiry-nats" }
+                "test --locked --workspace --exclude loom-tests --exclude xtask {left_out} \
+                 --all-features --no-fail-fast --lib --bins --tests"
             ),
         ),
         doc_tests::step(),
@@ -217,14 +217,15 @@ fn main() -> ExitCode {
     let with_nats = !rest.iter().any(|word| word == "--without-nats");
     let steps = match asked.as_deref() {
         Some("test") => {
-            let mut steps = quick(with_nats);
-            let features = if with_nats { "--all-features" } else { "" };
-            let scenarios = format!("test --locked -p stress --no-fail-fast {features}");
-            steps.push(cargo("stress scenarios", &scenarios));
+            let mut steps = quick(with_nats, if with_nats { "" } else { WITHOUT_BROKERS });
+            if !with_nats {
+                steps.push(cargo("stress scenarios", "test --locked -p stress --no-fail-fast"));
+            }
             steps.push(loom("loom models", ""));
             steps
         }
-        Some("quick") => quick(with_nats),
+        Some("quick") if with_nats => quick(true, "--exclude stress"),
+        Some("quick") => quick(false, WITHOUT_BROKERS),
         Some("loom") => vec![deep_loom()],
         Some("inject") => return ended(inject::main(&rest)),
         Some("mutate") => return ended(mutate::main(&rest)),
