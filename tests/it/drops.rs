@@ -940,7 +940,7 @@ fn a_flush_that_gives_up_leaves_the_drop_to_the_reaper() {
     let census = Census::new();
     let map = ExpiringMap::builder().interval(MS / 10).build().unwrap();
     map.insert(1, Counted::new(&census)).unwrap();
-    for turn in 0..4000 {
+    for turn in 0..1200 {
         map.insert(2, Counted::new(&census)).unwrap();
         let kept = map.get(&1);
         drop(map.remove(&2));

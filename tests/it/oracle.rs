@@ -79,5 +79,5 @@ fn histories_of_sessions_with_jumps_of_years_match_the_oracle() {
 /// D1: generations, renewals, rotations of which a part is taken, callbacks that panic.
 #[test]
 fn d01_histories_of_generations_match_storms_definition() {
-    random(Rotating, (800, 7), 120);
+    random(Rotating, (200, 7), 120);
 }
