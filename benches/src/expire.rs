@@ -1,7 +1,7 @@
 //! What expiring costs: a tracker without a thread, a clock moved by hand, and `poll`.
 
 use crate::peers::finished;
-use crate::window::mix;
+use crate::window::{below, mix};
 use expiry::{AckTracker, ManualClock, Outcome, Timeout};
 use std::time::{Duration, Instant};
 
@@ -31,24 +31,17 @@ const WITHIN: Duration = Duration::from_secs(30);
 
 impl Expiry {
     /// The timeout of the `n`th.
-    #[allow(clippy::cast_possible_truncation)] // less than 30 s in nanoseconds
     fn timeout(&self, n: u64) -> Timeout {
         match self.due {
             Due::Mass => Timeout::Default,
             Due::Spread => {
-                let nanos = (u128::from(mix(n)) * WITHIN.as_nanos()) >> 64;
-                Timeout::After(Duration::from_nanos(nanos as u64 + 1))
+                Timeout::After(Duration::from_nanos(below(n, WITHIN.as_nanos() as u64) + 1))
             }
         }
     }
 
     /// Fills a tracker, then times what it takes to expire everything: all of `poll`, with a handler that takes
     /// the owner.
-    ///
-    /// # Panics
-    ///
-    /// If not everything expires, once.
-    #[must_use]
     pub fn run(&self) -> Duration {
         let clock = ManualClock::new();
         let tracker = AckTracker::builder()

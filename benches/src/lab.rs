@@ -1,7 +1,7 @@
 //! A peer at work under a given load.
 
 use crate::peers::{Peer, Touch};
-use crate::process::{settled, Took};
+use crate::process::settled;
 use crate::window::{draw, Keys, Order, Window, GROUP};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -26,23 +26,17 @@ pub struct Load {
 }
 
 impl Load {
-    /// A load with about these numbers: each thread's shares are rounded to groups.
-    #[must_use]
-    pub fn new(in_flight: usize, threads: usize, order: Order, trees: usize, warm: usize) -> Self {
+    /// A load for about this many trees in flight: each thread's shares are rounded to groups. A
+    /// round repeats its passes until it is long enough.
+    pub fn standard(in_flight: usize, threads: usize, order: Order) -> Self {
         let round = |n: usize| (n / threads / GROUP).max(1) * GROUP * threads;
-        let (in_flight, trees, warm) = (round(in_flight), round(trees), round(warm));
+        let trees = round(in_flight.clamp(1 << 16, 1 << 20));
+        let warm = round(in_flight.clamp(1 << 14, 1 << 20));
+        let in_flight = round(in_flight);
         let positions = (0..threads as u64)
             .map(|thread| draw(order, in_flight / threads, trees.max(warm) / threads, thread))
             .collect();
         Load { in_flight, threads, order, trees, warm, positions }
-    }
-
-    /// A load for this many trees in flight. A round repeats its passes until it is long enough.
-    #[must_use]
-    pub fn standard(in_flight: usize, threads: usize, order: Order) -> Self {
-        let trees = in_flight.clamp(1 << 16, 1 << 20);
-        let warm = in_flight.clamp(1 << 14, 1 << 20);
-        Load::new(in_flight, threads, order, trees, warm)
     }
 }
 
@@ -81,7 +75,6 @@ pub struct Lab<P: Peer> {
 
 impl<P: Peer> Lab<P> {
     /// Makes the peer, fills it up from its default size, lets it settle.
-    #[must_use]
     pub fn new(load: &Load, keys: Keys) -> Self {
         let mut lab = Lab {
             peer: P::new(load.in_flight),
@@ -95,11 +88,6 @@ impl<P: Peer> Lab<P> {
         lab.each(|peer, window| window.fill(peer));
         lab.peer.settle();
         lab
-    }
-
-    /// The peer.
-    pub fn peer(&self) -> &P {
-        &self.peer
     }
 
     /// Calls `f` on a thread for each window, all at once; how long the slowest took.
@@ -124,23 +112,16 @@ impl<P: Peer> Lab<P> {
     }
 }
 
-/// What a round measured.
-#[derive(Debug, Clone, Copy)]
-pub struct Round {
-    /// What a tree took.
-    pub took: Took,
-    /// Trees that there was room for at the end, where that is known.
-    pub slots: Option<usize>,
-}
+/// What a round measured: nanoseconds of a thread's time for a tree, and how many trees there was
+/// room for at the end, where that is known.
+pub type Round = (f64, Option<usize>);
 
 /// One round of lifecycles with a fresh peer.
-#[must_use]
 pub fn lifecycle<P: Peer>(load: &Load, keys: Keys, batch: bool) -> Round {
     round(load, keys, |lab: &mut Lab<P>, trees| lab.run(trees, batch))
 }
 
 /// One round of touches with a fresh peer.
-#[must_use]
 pub fn touch<P: Touch>(load: &Load, keys: Keys) -> Round {
     round(load, keys, |lab: &mut Lab<P>, trees| lab.touch(trees))
 }
@@ -148,13 +129,41 @@ pub fn touch<P: Touch>(load: &Load, keys: Keys) -> Round {
 fn round<P: Peer>(load: &Load, keys: Keys, work: impl Fn(&mut Lab<P>, usize) -> Duration) -> Round {
     let mut lab = Lab::<P>::new(load, keys);
     work(&mut lab, load.warm);
-    let before = settled();
+    settled();
     let (mut wall, mut trees) = (Duration::ZERO, 0);
     // A pass of nothing but the harness may take a millisecond.
     while wall < LEAST {
         wall += work(&mut lab, load.trees);
         trees += load.trees;
     }
-    let cpu = settled() - before;
-    Round { took: Took::of(cpu, wall, load.threads, trees), slots: lab.peer.slots() }
+    let nanos = wall.as_nanos() as f64 * load.threads as f64 / trees as f64;
+    (nanos, lab.peer.slots())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peers::{Chosen, DashEntry, DashRemoveIf, Floor, Issued, Papaya, Scc};
+
+    /// The windows check that every tree completes, and that its owner comes back.
+    fn check<P: Peer>() {
+        for (threads, order) in [(1, Order::Fifo), (2, Order::Random)] {
+            let load = Load::standard(1000, threads, order);
+            let mut lab = Lab::<P>::new(&load, Keys::Random);
+            for batch in [false, true] {
+                lab.run(10 * load.in_flight, batch);
+            }
+        }
+    }
+
+    #[test]
+    fn every_peer_completes_its_trees() {
+        check::<Issued>();
+        check::<Chosen>();
+        check::<DashRemoveIf>();
+        check::<DashEntry>();
+        check::<Papaya>();
+        check::<Scc>();
+        check::<Floor>();
+    }
 }

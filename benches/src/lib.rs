@@ -23,12 +23,13 @@
 //!
 //! # Timers
 //!
-//! They are not trees, and have a workload of their own ([`wheel`]) and peers of their own ([`timers`]), with the same
-//! rules: same deadlines in the same order, 8 bytes of value for everybody, fresh structures, interleaved rounds, checked work.
+//! They are not trees, and have a workload of their own (`wheel`) and peers of their own
+//! (`timers`), with the same rules: same deadlines in the same order, 8 bytes of value for
+//! everybody, fresh structures, interleaved rounds, checked work.
 //!
 //! # Timeouts of futures
 //!
-//! [`timeouts`] has their workload, their peers, and what is fair among them.
+//! `timeouts` has their workload, their peers, and what is fair among them.
 //!
 //! # Keyed stores
 //!
@@ -39,9 +40,9 @@ pub mod figures;
 pub mod keyed;
 pub mod lab;
 pub mod peers;
-pub mod process;
-pub mod report;
-pub mod timeouts;
-pub mod timers;
-pub mod wheel;
+mod process;
+mod report;
+mod timeouts;
+mod timers;
+mod wheel;
 pub mod window;

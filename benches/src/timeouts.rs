@@ -22,25 +22,32 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
-/// Somebody who ends futures when their time is up.
+/// A future that may go to another thread.
+pub trait Work: Future<Output: Send> + Send {}
+
+impl<F: Future<Output: Send> + Send> Work for F {}
+
+/// Somebody who ends futures when their time is up, and sleeps.
 pub trait Guard: Send + Sync + Sized + 'static {
     /// What it is called in tables.
     const NAME: &'static str;
-    /// Whether it does, or only shows what awaiting costs.
+    /// Whether it does, or only shows what awaiting costs. Then a sleep never ends.
     const GUARDS: bool = true;
+    /// Whether a sleep may end before its time.
+    const MAY_BE_EARLY: bool = false;
 
     /// Makes one, in a runtime.
     fn new() -> Self;
 
     /// What `future` gives, or `None` if that takes longer than `within`.
-    fn guard<F>(
+    fn guard<F: Work>(
         &self,
         within: Duration,
         future: F,
-    ) -> impl Future<Output = Option<F::Output>> + Send
-    where
-        F: Future + Send,
-        F::Output: Send;
+    ) -> impl Future<Output = Option<F::Output>> + Send;
+
+    /// Ends once this time has passed.
+    fn sleep(&self, after: Duration) -> impl Future<Output = ()> + Send;
 }
 
 /// Nobody: the futures on their own.
@@ -55,73 +62,74 @@ impl Guard for Bare {
     }
 
     #[inline]
-    async fn guard<F>(&self, _within: Duration, future: F) -> Option<F::Output>
-    where
-        F: Future + Send,
-        F::Output: Send,
-    {
+    async fn guard<F: Work>(&self, _within: Duration, future: F) -> Option<F::Output> {
         Some(future.await)
+    }
+
+    async fn sleep(&self, _after: Duration) {
+        pending().await
     }
 }
 
 /// This crate's.
-pub struct Ours(pub(crate) Timeouts);
+pub struct Ours(Timeouts);
 
 impl Guard for Ours {
-    const NAME: &'static str = "expiry, timeout";
+    const NAME: &'static str = "expiry";
 
     fn new() -> Self {
         Ours(Timeouts::new().expect("a thread"))
     }
 
     #[inline]
-    async fn guard<F>(&self, within: Duration, future: F) -> Option<F::Output>
-    where
-        F: Future + Send,
-        F::Output: Send,
-    {
+    async fn guard<F: Work>(&self, within: Duration, future: F) -> Option<F::Output> {
         self.0.timeout(within, future).await.ok()
+    }
+
+    async fn sleep(&self, after: Duration) {
+        self.0.sleep(after).await.expect("there is room");
     }
 }
 
-/// `tokio::time::timeout`.
+/// `tokio::time`.
 pub struct Tokio;
 
 impl Guard for Tokio {
-    const NAME: &'static str = "tokio, timeout";
+    const NAME: &'static str = "tokio";
 
     fn new() -> Self {
         Tokio
     }
 
     #[inline]
-    async fn guard<F>(&self, within: Duration, future: F) -> Option<F::Output>
-    where
-        F: Future + Send,
-        F::Output: Send,
-    {
+    async fn guard<F: Work>(&self, within: Duration, future: F) -> Option<F::Output> {
         tokio::time::timeout(within, future).await.ok()
+    }
+
+    async fn sleep(&self, after: Duration) {
+        tokio::time::sleep(after).await;
     }
 }
 
-/// `pingora_timeout::timeout`: timers of each thread in a tree by deadline, in steps of 10 ms, made when the future is pending first,
+/// `pingora_timeout`: timers of each thread in a tree by deadline, in steps of 10 ms, made when the future is pending first,
 /// shared by all of a step, and left there when the future is done.
 pub struct Pingora;
 
 impl Guard for Pingora {
-    const NAME: &'static str = "pingora-timeout, timeout";
+    const NAME: &'static str = "pingora-timeout";
+    const MAY_BE_EARLY: bool = true;
 
     fn new() -> Self {
         Pingora
     }
 
     #[inline]
-    async fn guard<F>(&self, within: Duration, future: F) -> Option<F::Output>
-    where
-        F: Future + Send,
-        F::Output: Send,
-    {
+    async fn guard<F: Work>(&self, within: Duration, future: F) -> Option<F::Output> {
         pingora_timeout::timeout(within, future).await.ok()
+    }
+
+    async fn sleep(&self, after: Duration) {
+        pingora_timeout::sleep(after).await;
     }
 }
 
@@ -158,7 +166,6 @@ pub struct Load {
 
 impl Load {
     /// Futures in a round.
-    #[must_use]
     pub fn operations(&self) -> usize {
         self.tasks * self.each
     }
@@ -173,25 +180,12 @@ const BRIEFLY: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A round with a runtime of its own.
-///
-/// # Panics
-///
-/// If somebody does not do the work.
-#[must_use]
 pub fn run<G: Guard>(load: &Load) -> Took {
     within::<G>(load, PATIENCE)
 }
 
 fn within<G: Guard>(load: &Load, patience: Duration) -> Took {
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(load.threads)
-        .enable_time()
-        .build()
-        .expect("a runtime without I/O");
-    let guard = {
-        let _context = runtime.enter();
-        Arc::new(G::new())
-    };
+    let (runtime, guard) = runtime::<G>(load.threads);
     futures(&runtime, &guard, load.tasks, load.each.div_ceil(4));
     let (before, began) = (settled(), Instant::now());
     futures(&runtime, &guard, load.tasks, load.each);
@@ -202,6 +196,16 @@ fn within<G: Guard>(load: &Load, patience: Duration) -> Took {
         assert_eq!(ended, NEVER, "{}: futures that timed out", G::NAME);
     }
     Took::of(cpu, wall, load.threads, load.operations())
+}
+
+/// A runtime of so many workers, and somebody in it.
+pub(crate) fn runtime<G: Guard>(workers: usize) -> (Runtime, Arc<G>) {
+    let runtime = Builder::new_multi_thread().worker_threads(workers).enable_time().build();
+    let runtime = runtime.expect("a runtime without I/O");
+    let context = runtime.enter();
+    let guard = Arc::new(G::new());
+    drop(context);
+    (runtime, guard)
 }
 
 /// Awaits all futures.
@@ -266,42 +270,24 @@ mod tests {
         }
     }
 
-    /// Never ends a future.
-    struct Endless;
+    /// Waits for every future, or for none.
+    struct Lazy<const WAITS: bool>;
 
-    impl Guard for Endless {
-        const NAME: &'static str = "endless";
-
-        fn new() -> Self {
-            Endless
-        }
-
-        async fn guard<F>(&self, _within: Duration, future: F) -> Option<F::Output>
-        where
-            F: Future + Send,
-            F::Output: Send,
-        {
-            Some(future.await)
-        }
-    }
-
-    /// Does not wait for any.
-    struct Hasty;
-
-    impl Guard for Hasty {
-        const NAME: &'static str = "hasty";
+    impl<const WAITS: bool> Guard for Lazy<WAITS> {
+        const NAME: &'static str = "lazy";
 
         fn new() -> Self {
-            Hasty
+            Lazy
         }
 
-        async fn guard<F>(&self, _within: Duration, _future: F) -> Option<F::Output>
-        where
-            F: Future + Send,
-            F::Output: Send,
-        {
+        async fn guard<F: Work>(&self, _within: Duration, future: F) -> Option<F::Output> {
+            if WAITS {
+                return Some(future.await);
+            }
             None
         }
+
+        async fn sleep(&self, _after: Duration) {}
     }
 
     fn found<G: Guard>() -> String {
@@ -312,7 +298,7 @@ mod tests {
 
     #[test]
     fn who_is_lazy_is_found() {
-        assert!(found::<Endless>().contains("endless: futures that timed out"));
-        assert!(found::<Hasty>().contains("hasty: sum of what the futures give"));
+        assert!(found::<Lazy<true>>().contains("lazy: futures that timed out"));
+        assert!(found::<Lazy<false>>().contains("lazy: sum of what the futures give"));
     }
 }

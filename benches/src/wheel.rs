@@ -41,7 +41,7 @@
 
 use crate::process::busy;
 use crate::timers::{Account, Timers};
-use crate::window::mix;
+use crate::window::{below, mix};
 use std::time::Duration;
 
 /// In milliseconds.
@@ -66,9 +66,7 @@ pub enum Due {
 
 /// Timers, and what was drawn for them. Made once, used by everybody.
 pub struct Load {
-    /// How many.
     pub entries: usize,
-    /// When.
     pub due: Due,
     /// In milliseconds from the beginning of a course.
     deadlines: Vec<u32>,
@@ -79,26 +77,21 @@ pub struct Load {
 }
 
 /// A random permutation.
-#[allow(clippy::cast_possible_truncation)] // tens of millions
 pub(crate) fn permutation(n: usize, seed: u64) -> Vec<u32> {
     let mut all: Vec<u32> = (0..n as u32).collect();
     for at in (1..n).rev() {
-        let other = (u128::from(mix(seed + at as u64)) * (at as u128 + 1)) >> 64;
-        all.swap(at, other as usize);
+        all.swap(at, below(seed + at as u64, at as u64 + 1) as usize);
     }
     all
 }
 
 /// Random milliseconds, of which none is `0` and none after `last`.
-#[allow(clippy::cast_possible_truncation)] // hours
 fn millis(seed: u64, last: u64) -> u32 {
-    ((u128::from(mix(seed)) * u128::from(last)) >> 64) as u32 + 1
+    below(seed, last) as u32 + 1
 }
 
 impl Load {
     /// A load of so many timers.
-    #[must_use]
-    #[allow(clippy::cast_possible_truncation)] // two hours
     pub fn new(entries: usize, due: Due) -> Self {
         let n = entries as u64;
         match due {
@@ -120,22 +113,19 @@ impl Load {
     }
 
     /// How often a course goes round.
-    #[must_use]
     pub fn times(&self) -> usize {
         LEAST.div_ceil(self.entries)
     }
 }
 
-/// What is timed of a course.
+/// What is timed of a course, in the order in which it is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
     /// The first fill.
     Grow,
     /// Later ones.
     Schedule,
-    /// Moves.
     Reschedule,
-    /// Cancellations.
     Cancel,
     /// Time that passes what moves and cancellations have left.
     Clear,
@@ -146,42 +136,26 @@ pub enum Op {
 }
 
 impl Op {
-    /// All, in the order in which they are printed.
-    pub const ALL: [Op; 7] = [
-        Op::Grow,
-        Op::Schedule,
-        Op::Reschedule,
-        Op::Cancel,
-        Op::Clear,
-        Op::FireSeconds,
-        Op::FireMillis,
+    /// All, and what they are called in tables.
+    pub const ALL: [(Op, &str); 7] = [
+        (Op::Grow, "schedule, growing"),
+        (Op::Schedule, "schedule"),
+        (Op::Reschedule, "reschedule"),
+        (Op::Cancel, "cancel"),
+        (Op::Clear, "clear away"),
+        (Op::FireSeconds, "fire, 1 s steps"),
+        (Op::FireMillis, "fire, 1 ms steps"),
     ];
-
-    /// What it is called in tables.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Op::Grow => "schedule, growing",
-            Op::Schedule => "schedule",
-            Op::Reschedule => "reschedule",
-            Op::Cancel => "cancel",
-            Op::Clear => "clear away",
-            Op::FireSeconds => "fire, 1 s steps",
-            Op::FireMillis => "fire, 1 ms steps",
-        }
-    }
 }
 
 /// Nanoseconds that each operation took, by [`Op`].
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Course([f64; Op::ALL.len()]);
+pub type Course = [f64; Op::ALL.len()];
 
-impl Course {
-    /// Nanoseconds of one operation.
-    #[must_use]
-    pub fn nanos(&self, op: Op) -> f64 {
-        self.0[op as usize]
-    }
+/// The names at these places.
+#[inline(always)]
+fn gather<I: Copy>(names: &mut Vec<I>, ids: &[I], at: &[u32]) {
+    names.clear();
+    names.extend(at.iter().map(|&at| ids[at as usize]));
 }
 
 /// Somebody at work.
@@ -232,8 +206,7 @@ impl<T: Timers> Lab<'_, T> {
             let mut names = Vec::with_capacity(GROUP);
             let load = lab.load;
             for (at, moved) in load.order.chunks(GROUP).zip(load.moved.chunks(GROUP)) {
-                names.clear();
-                names.extend(at.iter().map(|&at| lab.ids[at as usize]));
+                gather(&mut names, &lab.ids, at);
                 for ((&value, &deadline), id) in at.iter().zip(moved).zip(&mut names) {
                     let deadline = base + u64::from(deadline);
                     lab.timers.reschedule(id, deadline, u64::from(value));
@@ -250,8 +223,7 @@ impl<T: Timers> Lab<'_, T> {
         self.timed(op, |lab| {
             let mut names = Vec::with_capacity(GROUP);
             for at in lab.load.order.chunks(GROUP) {
-                names.clear();
-                names.extend(at.iter().map(|&at| lab.ids[at as usize]));
+                gather(&mut names, &lab.ids, at);
                 for &id in &names {
                     cancelled += usize::from(lab.timers.cancel(id));
                 }
@@ -313,10 +285,8 @@ impl<T: Timers> Lab<'_, T> {
     }
 }
 
-/// A course with a fresh structure. With `ops` only what leads up to these.
-#[must_use]
-#[allow(clippy::cast_precision_loss)]
-pub fn operations<T: Timers>(load: &Load, ops: &[Op]) -> Course {
+/// A course with a fresh structure.
+pub fn operations<T: Timers>(load: &Load) -> Course {
     T::with(|timers| {
         let mut lab = Lab {
             timers,
@@ -327,22 +297,15 @@ pub fn operations<T: Timers>(load: &Load, ops: &[Op]) -> Course {
             fired: (0, 0),
             took: Default::default(),
         };
-        let any = |some: &[Op]| some.iter().any(|op| ops.contains(op));
         lab.round(true);
         for _ in 0..load.times() {
-            if any(&[Op::Reschedule, Op::Cancel, Op::Clear]) {
-                lab.round(false);
-            }
-            if any(&[Op::Schedule, Op::FireSeconds]) {
-                lab.schedule(Some(Op::Schedule));
-                lab.fire(Op::FireSeconds, SECOND);
-            }
+            lab.round(false);
+            lab.schedule(Some(Op::Schedule));
+            lab.fire(Op::FireSeconds, SECOND);
         }
-        if any(&[Op::FireMillis]) {
-            lab.schedule(None);
-            lab.fire(Op::FireMillis, 1);
-        }
-        Course(lab.took.map(|(took, count)| took.as_nanos() as f64 / count.max(1) as f64))
+        lab.schedule(None);
+        lab.fire(Op::FireMillis, 1);
+        lab.took.map(|(took, count)| took.as_nanos() as f64 / count.max(1) as f64)
     })
 }
 
@@ -364,7 +327,6 @@ const TIMEOUTS: usize = 1 << 16;
 
 impl Lives {
     /// A window of so many.
-    #[must_use]
     pub fn new(window: usize) -> Self {
         Lives {
             window,
@@ -386,8 +348,6 @@ fn own(took: Duration, account: Option<Account>) -> Duration {
 }
 
 /// Nanoseconds that a life takes: cancel and schedule, and whatever becomes due or must be cleaned up meanwhile.
-#[must_use]
-#[allow(clippy::cast_precision_loss)]
 pub fn lives<T: Timers>(lives: &Lives) -> f64 {
     T::with(|mut timers| {
         let n = lives.window as u64;
@@ -435,19 +395,9 @@ pub fn lives<T: Timers>(lives: &Lives) -> f64 {
     })
 }
 
-/// Nanoseconds of time in which nothing happens.
-#[derive(Debug, Clone, Copy)]
-pub struct Empty {
-    /// An hour, in one step.
-    pub hour: f64,
-    /// A millisecond.
-    pub milli: f64,
-}
-
-/// Lets such time pass, with nothing there or with one timer weeks ahead.
-#[must_use]
-#[allow(clippy::cast_precision_loss)]
-pub fn empty<T: Timers>(one_far: bool) -> Empty {
+/// Nanoseconds that an hour takes in one step, and a millisecond, with nothing there or with one
+/// timer weeks ahead.
+pub fn empty<T: Timers>(one_far: bool) -> [f64; 2] {
     const HOURS: u64 = 500;
     const MILLIS: u64 = 1_000_000;
     T::with(|mut timers| {
@@ -472,8 +422,9 @@ pub fn empty<T: Timers>(one_far: bool) -> Empty {
             let took = timers.account().map_or(took, |account| account.own);
             took.as_nanos() as f64 / steps as f64
         };
-        let empty = Empty { milli: time(MILLIS, 1), hour: time(HOURS, HOUR) };
+        let milli = time(MILLIS, 1);
+        let hour = time(HOURS, HOUR);
         assert!(!T::WORKS || fired == 1000, "{}", T::NAME);
-        empty
+        [hour, milli]
     })
 }

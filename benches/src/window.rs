@@ -1,13 +1,13 @@
 //! A thread's trees in flight, and the steps that replace them.
 
-use crate::peers::{finished_owners, New, Peer, Proof, Touch};
+use crate::peers::{finished_owners, Batch, Id, New, Peer, Proof, Touch};
 use std::sync::Arc;
 
 /// Steps at a time, for everybody; also the size of a batch.
 pub const GROUP: usize = 16;
 
 /// Which tree completes next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Order {
     /// The oldest.
     Fifo,
@@ -26,17 +26,21 @@ pub enum Keys {
 
 /// Splitmix64's finaliser: a bijection.
 #[inline]
-#[must_use]
 pub fn mix(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     n ^ (n >> 31)
 }
 
+/// A number below `end` that looks random, from a seed.
+#[inline]
+pub fn below(seed: u64, end: u64) -> u64 {
+    ((u128::from(mix(seed)) * u128::from(end)) >> 64) as u64
+}
+
 impl Keys {
     /// The `n`th key of a thread.
     #[inline]
-    #[must_use]
     pub fn get(self, thread: usize, n: u64) -> u64 {
         let n = ((thread as u64) << 48) | (n + 1);
         match self {
@@ -48,8 +52,6 @@ impl Keys {
 
 /// Draws `steps` positions (a multiple of [`GROUP`]) below `window`, distinct within a group. FIFO takes as many as
 /// it takes to go round.
-#[must_use]
-#[allow(clippy::cast_possible_truncation)] // windows are far below 2^32
 pub fn draw(order: Order, window: usize, steps: usize, seed: u64) -> Arc<[u32]> {
     match order {
         Order::Fifo => (0..window as u32).collect(),
@@ -58,7 +60,7 @@ pub fn draw(order: Order, window: usize, steps: usize, seed: u64) -> Arc<[u32]> 
             let mut positions: Vec<u32> = Vec::with_capacity(steps);
             while positions.len() < steps {
                 state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-                let at = ((u128::from(mix(state)) * window as u128) >> 64) as u32;
+                let at = below(state, window as u64) as u32;
                 let group = positions.len() / GROUP * GROUP;
                 if !positions[group..].contains(&at) {
                     positions.push(at);
@@ -92,22 +94,20 @@ pub struct Window<P: Peer> {
     begun: u64,
     thread: usize,
     keys: Keys,
-    scratch: P::Scratch,
 }
 
 impl<P: Peer> Window<P> {
     /// Room for `in_flight` trees (a multiple of [`GROUP`]), none of them begun.
-    #[must_use]
     pub fn new(thread: usize, in_flight: usize, order: Arc<[u32]>, keys: Keys) -> Self {
         assert!(in_flight.is_multiple_of(GROUP) && order.len().is_multiple_of(GROUP));
         let base = ((thread + 1) as u64) << 40;
         let entries = (0..in_flight as u64)
             .map(|at| Entry {
-                id: P::blank(),
+                id: P::Id::blank(),
                 edges: [1, 2, 3].map(|edge| mix(base + at * 4 + edge)),
             })
             .collect();
-        Window { entries, order, at: 0, begun: 0, thread, keys, scratch: P::Scratch::default() }
+        Window { entries, order, at: 0, begun: 0, thread, keys }
     }
 
     #[inline]
@@ -130,33 +130,23 @@ impl<P: Peer> Window<P> {
     /// The next group of positions.
     #[inline]
     fn group(&mut self) -> [usize; GROUP] {
-        let group = &self.order[self.at..self.at + GROUP];
+        let group: [u32; GROUP] = self.order[self.at..][..GROUP].try_into().expect("whole groups");
         self.at += GROUP;
         if self.at == self.order.len() {
             self.at = 0;
         }
-        let mut positions = [0; GROUP];
-        for (position, &drawn) in positions.iter_mut().zip(group) {
-            *position = drawn as usize;
-        }
-        positions
+        group.map(|at| at as usize)
     }
 
     /// Completes `count` trees (a multiple of [`GROUP`]) and begins as many.
-    ///
-    /// # Panics
-    ///
-    /// If a tree did not complete, or not with its owner.
-    pub fn run(&mut self, peer: &P, count: usize, batch: bool) {
+    pub fn run(&mut self, peer: &P, count: usize, batches: bool) {
         let base = self.thread * self.entries.len();
         finished_owners();
         let (mut owners, mut completed) = (0u64, 0);
-        let blank = Entry { id: P::blank(), edges: [0; 3] };
+        let blank = Entry { id: P::Id::blank(), edges: [0; 3] };
         let mut held = [blank; GROUP];
-        let mut acks = [(P::blank(), 0); GROUP * 3];
-        let mut trees = [(0, 0, 0); GROUP];
-        let mut places = [0; GROUP];
-        let mut ids = [P::blank(); GROUP];
+        let mut acks = [(P::Id::blank(), 0); GROUP * 3];
+        let mut batch = Batch::default();
         for _ in 0..count / GROUP {
             let positions = self.group();
             // Sixteen independent loads: the harness's own misses overlap, for everybody.
@@ -164,21 +154,17 @@ impl<P: Peer> Window<P> {
                 *held = self.entries[at];
                 owners = owners.wrapping_add(held.edges[0]);
             }
-            if batch {
+            if batches {
                 for (acks, entry) in acks.chunks_exact_mut(3).zip(&held) {
                     for (ack, &edge) in acks.iter_mut().zip(&entry.edges) {
                         *ack = (entry.id, edge);
                     }
                 }
                 completed += peer.ack_many(&acks);
-                for ((tree, place), (entry, at)) in
-                    trees.iter_mut().zip(&mut places).zip(held.iter().zip(&positions))
-                {
-                    *tree = entry.tree(self.key());
-                    *place = base + at;
-                }
-                peer.begin_many(&mut self.scratch, &places, &trees, &mut ids);
-                for (&at, &id) in positions.iter().zip(&ids) {
+                batch.trees = held.map(|entry| entry.tree(self.key()));
+                batch.at = positions.map(|at| base + at);
+                peer.begin_many(&mut batch);
+                for (&at, &id) in positions.iter().zip(&batch.ids) {
                     self.entries[at].id = id;
                 }
             } else {

@@ -2,8 +2,8 @@
 //!
 //! The property tests (`tests/it/oracle.rs`) call [`random`], which makes the bytes. The fuzz targets (`fuzz/`) call the
 //! functions in [`TARGETS`] with bytes of the fuzzer's, and `tests/corpus.rs` calls them with the bytes that were kept. Both
-//! read a history by the same [`Histories`], and run it beside the same model. `RotatingMap` and the wheel have their drivers in
-//! `src/rotating/tests` and `src/wheel/tests`, because those look inside.
+//! read a history by the same [`Histories`], and run it beside the same model. The wheel has its driver in
+//! `src/wheel/tests`, because that looks inside.
 
 #![cfg(not(expiry_loom))]
 
@@ -21,6 +21,7 @@ mod topology;
 pub use ack::{Ack, Mix};
 pub use map::Map;
 pub use queue::Queue;
+pub use rotating::Rotating;
 pub use sessions::Sessions;
 
 use arbitrary::{Result, Unstructured};
@@ -36,7 +37,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ack", |bytes| from_bytes(bytes, |_| Ok(Ack(Mix::KEPT)))),
     ("map", |bytes| from_bytes(bytes, |_| Ok(Map))),
     ("queue", queue::from_bytes),
-    ("rotating", rotating::rotating),
+    ("rotating", |bytes| from_bytes(bytes, |_| Ok(Rotating))),
     ("sessions", |bytes| from_bytes(bytes, Sessions::kept)),
     ("time_cache", time_cache::time_cache),
     #[cfg(feature = "async")]

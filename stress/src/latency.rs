@@ -45,11 +45,6 @@ impl Latency {
     pub fn percentiles(&self) -> Percentiles {
         Percentiles::of(&self.0)
     }
-
-    /// The figures of what has come since `seen`, which then has it too.
-    pub fn since(&self, seen: &mut Latency) -> Percentiles {
-        since(&self.0, &mut seen.0)
-    }
 }
 
 fn since(all: &Histogram<u64>, seen: &mut Histogram<u64>) -> Percentiles {

@@ -70,10 +70,9 @@ Examples:
   stress ack --order shuffled --ids chosen --batch 16 --in-flight 1000000
   stress ack --rate 200000 --in-flight 10000 --pin --report ack.html
   stress ack --fail-rate 0.1 --timeout-rate 0.001 --late-rate 0.1 --timeout 500ms
-  stress sessions --pollers 2 --simulated
+  stress sessions --tracker
   stress sessions --contended --keys 100000000
   stress sessions --contended --peer zookeeper
-  stress ttl --row 53 --simulated
   stress ttl --mix FILE.csv --row 9 --seconds 30
   stress histories --threads 4 --keys 1 --seconds 60
   stress growth --entries 10000000 --on map
@@ -96,7 +95,7 @@ pub enum Scenario {
     /// The tracker alone under load from all threads
     #[command(after_help = ACK)]
     Ack(Ack),
-    /// An expiry queue under load from all threads, each key's history judged
+    /// An expiry queue, or a session tracker, under load from all threads, each history judged
     #[command(after_help = sessions::HELP)]
     Sessions(Sessions),
     /// An expiring map under a cache's load, each value's story told
@@ -335,19 +334,6 @@ pub fn only<T: Copy>(
     }
     let is_asked = |one: &&T| only.is_empty() || only.iter().any(|asked| asked == name(one));
     Ok(all.iter().filter(is_asked).copied().collect())
-}
-
-/// How many threads poll: as many as asked for, or one where time is simulated.
-pub fn pollers(given: Option<u32>, simulated: bool) -> Result<usize, Error> {
-    let pollers = given.unwrap_or(u32::from(simulated));
-    if simulated && pollers == 0 {
-        return Err(Error::Option {
-            option: "--pollers",
-            why: "is 0, and a reaper does not notice that simulated time passes; use at least 1"
-                .into(),
-        });
-    }
-    Ok(pollers as usize)
 }
 
 /// The number given, or the number of cores.

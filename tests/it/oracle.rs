@@ -3,7 +3,7 @@
 //!
 //! For a longer run: `EXPIRY_PROP_CASES=5000 cargo test --release --test it oracle`, and `EXPIRY_PROP_SEED=7` for other histories.
 
-use model::{random, Ack, Map, Mix, Queue, Sessions};
+use model::{random, Ack, Map, Mix, Queue, Rotating, Sessions};
 
 const PLAIN: Mix = Mix::new(4, 4, 2);
 
@@ -74,4 +74,10 @@ fn histories_of_sessions_match_the_oracle() {
 #[test]
 fn histories_of_sessions_with_jumps_of_years_match_the_oracle() {
     random(Sessions::random(true), (40, 9), 600);
+}
+
+/// D1: generations, renewals, rotations of which a part is taken, callbacks that panic.
+#[test]
+fn d01_histories_of_generations_match_storms_definition() {
+    random(Rotating, (800, 7), 120);
 }

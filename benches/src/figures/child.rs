@@ -1,19 +1,18 @@
-//! Figures that need a process to themselves, so that allocators, and what they hold on to, do not mix.
+//! Figures that need a process to themselves.
 
-use super::{growth, keyed, memory, timeouts as sleeps};
-use crate::peers::{Chosen, DashRemoveIf, Issued, Papaya, Peer, Scc, Sharded};
+use super::{growth, keyed, memory, timeouts};
+use crate::peers::{Chosen, DashRemoveIf, Issued, Papaya, Peer, Scc};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What is asked of a process of its own.
+/// What a peer is asked to do in a process of its own. Returns an object.
 pub trait Task {
-    /// Does it with a peer.
     fn run<P: Peer>(entries: usize) -> Value;
 }
 
-/// Those that can be asked for by name.
-pub const PEERS: [&str; 6] = ["issued", "chosen", "dashmap", "papaya", "scc", "sharded"];
+/// Peers that can be asked for by name.
+pub const PEERS: [&str; 5] = ["issued", "chosen", "dashmap", "papaya", "scc"];
 
 fn with<T: Task>(peer: &str, entries: usize) -> Option<Value> {
     Some(match peer {
@@ -22,26 +21,19 @@ fn with<T: Task>(peer: &str, entries: usize) -> Option<Value> {
         "dashmap" => T::run::<DashRemoveIf>(entries),
         "papaya" => T::run::<Papaya>(entries),
         "scc" => T::run::<Scc>(entries),
-        "sharded" => T::run::<Sharded>(entries),
         _ => return None,
     })
 }
 
 /// The child's side: `TASK PEER ENTRIES`. Prints an object; false if it does not know what is meant.
-#[must_use]
 pub fn serve(args: &[String]) -> bool {
-    let [task, peer, entries] = args else {
-        return false;
-    };
-    let Ok(entries) = entries.parse() else {
-        return false;
-    };
+    let [task, peer, entries] = args else { return false };
+    let Ok(entries) = entries.parse() else { return false };
     let answer = match task.as_str() {
         "memory" => with::<memory::Memory>(peer, entries),
         "growth" => with::<growth::Growth>(peer, entries),
-        "keyed" | "course" | "drops" => keyed::serve(task, peer, entries),
-        "sleeps" => sleeps::serve(peer, entries),
-        _ => None,
+        "sleeps" => timeouts::serve(peer, entries),
+        _ => keyed::serve(task, peer, entries),
     };
     if let Some(answer) = &answer {
         println!("{answer}");
@@ -50,27 +42,17 @@ pub fn serve(args: &[String]) -> bool {
 }
 
 /// The path of this program.
-///
-/// # Panics
-///
-/// Panics if the system does not know it.
-#[must_use]
 pub fn own() -> PathBuf {
     std::env::current_exe().expect("this program has a path")
 }
 
 /// The parent's side: asks this program.
-#[must_use]
 pub fn ask(task: &str, peer: &str, entries: usize) -> Value {
     ask_of(&own(), task, peer, entries)
 }
 
-/// The parent's side: asks any build of this program.
-///
-/// # Panics
-///
-/// Panics if the child fails. Its messages are on standard error.
-#[must_use]
+/// The parent's side: asks any build of this program. Panics if the child fails, whose messages are
+/// on standard error.
 pub fn ask_of(program: &Path, task: &str, peer: &str, entries: usize) -> Value {
     let output = Command::new(program)
         .args(["child", task, peer, &entries.to_string()])
@@ -82,7 +64,6 @@ pub fn ask_of(program: &Path, task: &str, peer: &str, entries: usize) -> Value {
 }
 
 /// A number of the child's answer.
-#[must_use]
 pub fn number(answer: &Value, name: &str) -> f64 {
     answer[name].as_f64().unwrap_or(f64::NAN)
 }

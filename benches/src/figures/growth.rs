@@ -1,10 +1,10 @@
 //! How long a single insert takes while a structure grows from empty: nobody must wait for a growth.
 
-use super::child::{ask, number, Task, PEERS};
-use super::{count, Options};
+use super::child::{Task, PEERS};
+use super::{count, name, numbers, Options};
 use crate::peers::{Nothing, Peer};
 use crate::process::waited;
-use crate::report::{Report, Spread};
+use crate::report::Report;
 use crate::window::mix;
 use hdrhistogram::Histogram;
 use serde_json::{json, Value};
@@ -89,25 +89,16 @@ impl Task for Growth {
 
 /// Runs the figure: from empty to 10 M; a round is a process.
 pub fn run(options: &Options, report: &mut Report) {
+    // Maxima are noisy: as many rounds as asked for, however large.
+    let rounds = options.rounds;
     for entries in options.loads(&[10_000_000]) {
-        let table = format!("growth, empty to {}", count(entries));
-        // Maxima are noisy: as many rounds as asked for, however large.
-        report.head(
-            &table,
+        let mut table = report.table(
+            format!("growth, empty to {}", count(entries)),
             &format!(
-                "latency of each insert, {} rounds, a process each; the max of a round, and its median, least and greatest over rounds",
-                options.rounds
+                "latency of each insert, {rounds} rounds, a process each; the max of a round, and its median, least and greatest over rounds"
             ),
         );
-        let mut answers: Vec<Vec<Value>> = vec![Vec::new(); PEERS.len()];
-        for _ in 0..options.rounds {
-            for (peer, answers) in PEERS.iter().zip(&mut answers) {
-                options.say(&format!("{peer}, {entries}"));
-                answers.push(ask("growth", peer, entries));
-            }
-        }
-        for answers in &answers {
-            let name = answers[0]["name"].as_str().unwrap_or_default();
+        for answers in options.ask_in_turn(rounds, "growth", &PEERS, entries) {
             let last = &answers[answers.len() - 1];
             for what in ["p50", "p99.99", "max", "max, not preempted"] {
                 let load = if what == "max" {
@@ -120,13 +111,8 @@ pub fn run(options: &Options, report: &mut Report) {
                 } else {
                     json!({})
                 };
-                report.figure(
-                    &table,
-                    &format!("{name}: {what}"),
-                    "ns",
-                    Spread::of(answers.iter().map(|answer| number(answer, what))),
-                    &load,
-                );
+                let label = format!("{}: {what}", name(&answers));
+                table.loaded(&label, "ns", numbers(&answers, what), &load);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{count, Options};
 use crate::peers::{finished, TIMEOUT};
-use crate::process::{reaper, Reaper};
+use crate::process::reaper;
 use crate::report::{Report, Spread, Target};
 use expiry::{AckTracker, Outcome, Root};
 use serde_json::json;
@@ -22,21 +22,19 @@ const EDGE: u64 = 1;
 /// How often a paced sender looks at the clock.
 const BURST: usize = 256;
 
-/// What the reaper has used up: by its own account, and by the kernel's.
-#[derive(Clone, Copy)]
-struct Used {
-    busy: Duration,
-    rounds: u64,
-    thread: Reaper,
+/// What the reaper has used up: seconds by its own account and by the kernel's, its rounds, and how
+/// often it slept.
+fn used(tracker: &AckTracker) -> [f64; 4] {
+    let metrics = tracker.metrics();
+    let (cpu, sleeps) = reaper().unwrap_or_default();
+    let (busy, rounds) = (metrics.reaper_busy, metrics.reaper_rounds);
+    [busy.as_secs_f64(), cpu.as_secs_f64(), rounds as f64, sleeps as f64]
 }
 
-fn used(tracker: &AckTracker) -> Used {
-    let metrics = tracker.metrics();
-    Used {
-        busy: metrics.reaper_busy,
-        rounds: metrics.reaper_rounds,
-        thread: reaper().unwrap_or_default(),
-    }
+/// What the reaper has used up since then.
+fn used_since(tracker: &AckTracker, before: [f64; 4]) -> [f64; 4] {
+    let now = used(tracker);
+    std::array::from_fn(|at| now[at] - before[at])
 }
 
 /// Keeps `window` full for `time`, oldest first.
@@ -51,11 +49,6 @@ fn keep_full(tracker: &AckTracker, window: &mut [Root], pace: Pace, time: Durati
         }
         if let Pace::Lives(life) = pace {
             let due = passed.as_secs_f64() / life.as_secs_f64();
-            #[allow(
-                clippy::cast_precision_loss,
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss
-            )]
             let wanted = (due * window.len() as f64) as u64;
             if done + BURST as u64 > wanted {
                 std::thread::sleep(Duration::from_micros(500));
@@ -75,21 +68,17 @@ fn keep_full(tracker: &AckTracker, window: &mut [Root], pace: Pace, time: Durati
     }
 }
 
-/// Waits until the reaper has had no round for a second. How long that took; none if it never did.
-fn quiet(tracker: &AckTracker, patience: Duration) -> Option<Duration> {
+/// Waits until the reaper has had no round for a second, or patience has ended.
+fn quiet(tracker: &AckTracker, patience: Duration) {
     let began = Instant::now();
-    let (mut rounds, mut since) = (used(tracker).rounds, Instant::now());
-    while began.elapsed() < patience {
+    let (mut rounds, mut since) = (0, Instant::now());
+    while began.elapsed() < patience && since.elapsed() <= Duration::from_secs(1) {
         std::thread::sleep(Duration::from_millis(10));
-        let now = used(tracker).rounds;
+        let now = tracker.metrics().reaper_rounds;
         if now != rounds {
             (rounds, since) = (now, Instant::now());
         }
-        if since.elapsed() > Duration::from_secs(1) {
-            return Some(began.elapsed());
-        }
     }
-    None
 }
 
 fn one(figure: f64) -> Spread {
@@ -104,15 +93,15 @@ pub fn run(options: &Options, report: &mut Report) {
     idle(options, report);
 }
 
-#[allow(clippy::cast_precision_loss)]
+fn fill(tracker: &AckTracker, in_flight: u64) -> Vec<Root> {
+    (0..in_flight).map(|owner| tracker.issue(EDGE, owner).expect("room")).collect()
+}
+
 fn busy(options: &Options, report: &mut Report, in_flight: usize) {
-    let table = format!("reaper, {} in flight", count(in_flight));
-    report.head(
-        &table,
-        &format!(
-            "issued, first in first out, timeout {TIMEOUT:?}, all acked in time, watched for {:?}",
-            options.watch
-        ),
+    let watch = options.watch();
+    let mut table = report.table(
+        format!("reaper, {} in flight", count(in_flight)),
+        &format!("issued, first in first out, timeout {TIMEOUT:?}, all acked in time, watched for {watch:?}"),
     );
     for (name, pace) in [
         ("each lives 10 s", Pace::Lives(Duration::from_secs(10))),
@@ -123,69 +112,50 @@ fn busy(options: &Options, report: &mut Report, in_flight: usize) {
             .on_outcome(|outcome: &Outcome| finished(outcome.owner))
             .build()
             .expect("valid settings");
-        let mut window: Vec<Root> =
-            (0..in_flight as u64).map(|owner| tracker.issue(EDGE, owner).expect("room")).collect();
-        let before = used(&tracker);
-        let began = Instant::now();
-        let done = keep_full(&tracker, &mut window, pace, options.watch);
+        let mut window = fill(&tracker, in_flight as u64);
+        let (before, began) = (used(&tracker), Instant::now());
+        let done = keep_full(&tracker, &mut window, pace, watch);
         let seconds = began.elapsed().as_secs_f64();
-        let after = used(&tracker);
+        let [own, kernel, rounds, sleeps] = used_since(&tracker, before);
         let metrics = tracker.metrics();
         assert_eq!(metrics.total.expired, 0, "all acked in time");
         let load = json!({
             "in_flight": metrics.total.live,
             "trees_per_s": (done as f64 / seconds).round(),
-            "rounds_per_s": ((after.rounds - before.rounds) as f64 / seconds * 10.0).round() / 10.0,
-            "sleeps_per_s": ((after.thread.sleeps - before.thread.sleeps) as f64 / seconds * 10.0).round() / 10.0,
+            "rounds_per_s": (rounds / seconds * 10.0).round() / 10.0,
+            "sleeps_per_s": (sleeps / seconds * 10.0).round() / 10.0,
         });
-        let share = 100.0 * (after.busy - before.busy).as_secs_f64() / seconds;
-        let by_kernel = 100.0 * (after.thread.cpu - before.thread.cpu).as_secs_f64() / seconds;
-        let own = format!("{name}: by its own account");
-        report.figure(&table, &own, "% of a core", one(share), &load);
-        let kernel = format!("{name}: by the kernel's account");
-        report.check(&table, &kernel, "% of a core", one(by_kernel), Target::AtMost(1.0));
+        let (share, unit) = (|used: f64| one(100.0 * used / seconds), "% of a core");
+        table.loaded(&format!("{name}: by its own account"), unit, share(own), &load);
+        let name = format!("{name}: by the kernel's account");
+        table.check(&name, unit, share(kernel), Target::AtMost(1.0));
     }
 }
 
-#[allow(clippy::cast_precision_loss)]
 fn idle(options: &Options, report: &mut Report) {
-    let table = "wake-ups with nothing live";
     let watch = Duration::from_secs(5);
-    report.head(table, &format!("rounds of the reaper within {watch:?}"));
+    let title = "wake-ups with nothing live".to_string();
+    let mut table = report.table(title, &format!("rounds of the reaper within {watch:?}"));
     let tracker = AckTracker::builder().timeout(TIMEOUT).build().expect("valid settings");
-    let mut look = |name: &str| {
+    let over = |time| {
         let before = used(&tracker);
-        std::thread::sleep(watch);
-        let after = used(&tracker);
-        let rounds = (after.rounds - before.rounds) as f64;
-        report.check(table, name, "rounds", one(rounds), Target::AtMost(0.0));
-        let sleeps = (after.thread.sleeps - before.thread.sleeps) as f64;
-        let name = format!("{name}: by the kernel's account");
-        report.figure(table, &name, "sleeps", one(sleeps), &json!({}));
+        std::thread::sleep(time);
+        let [_, _, rounds, sleeps] = used_since(&tracker, before);
+        (one(rounds), one(sleeps))
     };
     options.say("a fresh tracker");
-    let _ = quiet(&tracker, Duration::from_secs(5));
-    look("a fresh tracker");
-    let roots: Vec<Root> =
-        (0..1_000_000).map(|owner| tracker.issue(EDGE, owner).expect("room")).collect();
-    for root in roots {
+    quiet(&tracker, Duration::from_secs(5));
+    let (rounds, sleeps) = over(watch);
+    table.check("a fresh tracker", "rounds", rounds, Target::AtMost(0.0));
+    table.figure("a fresh tracker: by the kernel's account", "sleeps", sleeps);
+    for root in fill(&tracker, 1_000_000) {
         tracker.ack(root, EDGE).expect("acked in time");
     }
     // Its buckets are looked at once more, when they would have been due.
-    let before = used(&tracker);
-    let began = Instant::now();
-    std::thread::sleep(TIMEOUT + Duration::from_secs(3));
-    let rounds = (used(&tracker).rounds - before.rounds) as f64;
-    let seconds = began.elapsed().as_secs_f64();
-    let load = json!({ "seconds": seconds.round() });
+    let time = TIMEOUT + Duration::from_secs(3);
+    let load = json!({ "seconds": time.as_secs() });
     let name = "after 1 M were acked, until they would have been due";
-    report.figure(table, name, "rounds", one(rounds), &load);
-    let _ = quiet(&tracker, Duration::from_secs(5));
-    let mut look = |name: &str| {
-        let before = used(&tracker);
-        std::thread::sleep(watch);
-        let rounds = (used(&tracker).rounds - before.rounds) as f64;
-        report.check(table, name, "rounds", one(rounds), Target::AtMost(0.0));
-    };
-    look("and from then on");
+    table.loaded(name, "rounds", over(time).0, &load);
+    quiet(&tracker, Duration::from_secs(5));
+    table.check("and from then on", "rounds", over(watch).0, Target::AtMost(0.0));
 }

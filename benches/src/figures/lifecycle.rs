@@ -2,10 +2,8 @@
 
 use super::{count, Options};
 use crate::lab::{self, Load, Round, LEAST};
-use crate::peers::{
-    Chosen, DashEntry, DashRemoveIf, Floor, FloorWord, Issued, Nothing, Papaya, Peer, Scc, Sharded,
-};
-use crate::report::{Report, Spread, Target};
+use crate::peers::{Chosen, DashEntry, DashRemoveIf, Floor, Issued, Nothing, Papaya, Peer, Scc};
+use crate::report::{Report, Spread, Table, Target};
 use crate::window::{Keys, Order};
 use serde_json::json;
 
@@ -51,8 +49,7 @@ const ISSUED_BATCH: usize = 1;
 const CHOSEN: usize = 2;
 const CHOSEN_BATCH: usize = 3;
 const DASH: std::ops::Range<usize> = 5..10;
-const FLOOR: usize = 13;
-const FLOOR_WORD: usize = 14;
+const FLOOR: usize = 12;
 
 fn contestants() -> Vec<Contestant> {
     use Keys::{Random, Sequential};
@@ -69,9 +66,7 @@ fn contestants() -> Vec<Contestant> {
         contestant::<DashEntry>(Sequential, false),
         contestant::<Papaya>(Random, true),
         contestant::<Scc>(Random, false),
-        contestant::<Sharded>(Random, false),
         contestant::<Floor>(Random, false),
-        contestant::<FloorWord>(Random, false),
         contestant::<Nothing>(Random, false),
         contestant::<Nothing>(Random, true),
     ]
@@ -79,13 +74,14 @@ fn contestants() -> Vec<Contestant> {
 
 impl Contestant {
     fn nanos(&self) -> Spread {
-        Spread::of(self.rounds.iter().map(|round| round.took.wall))
+        Spread::of(self.rounds.iter().map(|round| round.0))
     }
 
     /// How many times our time theirs is, round by round.
     fn times(&self, theirs: &Contestant) -> Spread {
-        let rounds = self.rounds.iter().zip(&theirs.rounds);
-        Spread::of(rounds.map(|(ours, theirs)| theirs.took.wall / ours.took.wall))
+        let walls =
+            |one: &Contestant| -> Vec<f64> { one.rounds.iter().map(|round| round.0).collect() };
+        Spread::ratio(&walls(theirs), &walls(self))
     }
 }
 
@@ -96,20 +92,18 @@ pub fn run(options: &Options, report: &mut Report) {
             if threads > 1 && in_flight >= 10_000_000 && options.in_flight.is_none() {
                 continue;
             }
-            for &order in &options.orders {
-                cell(options, report, in_flight, threads, order);
+            for &order in &options.order {
+                cell(options, report, &Load::standard(in_flight, threads, order), in_flight);
             }
         }
     }
 }
 
-fn cell(options: &Options, report: &mut Report, in_flight: usize, threads: usize, order: Order) {
-    let table =
-        format!("lifecycle, {} in flight, {order:?}, {threads} thread(s)", count(in_flight));
-    let load = Load::standard(in_flight, threads, order);
+fn cell(options: &Options, report: &mut Report, load: &Load, in_flight: usize) {
     let rounds = options.rounds_at(in_flight);
-    report.head(
-        &table,
+    let (order, threads) = (load.order, load.threads);
+    let mut table = report.table(
+        format!("lifecycle, {} in flight, {order:?}, {threads} thread(s)", count(in_flight)),
         &format!(
             "{} in flight; {rounds} rounds of {} ms at least, after {} trees untimed; ns per tree and \
              thread (4 operations); the harness's own is a row",
@@ -119,88 +113,62 @@ fn cell(options: &Options, report: &mut Report, in_flight: usize, threads: usize
         ),
     );
     let mut all = contestants();
-    if let Some(only) = &options.only {
-        all.retain(|contestant| contestant.name.contains(only));
-    }
-    for round in 0..rounds {
-        for contestant in &mut all {
-            options.say(&format!("round {} of {rounds}: {}", round + 1, contestant.name));
-            contestant.rounds.push((contestant.run)(&load, contestant.keys, contestant.batch));
-        }
-    }
-    for contestant in &all {
-        print(report, &table, contestant, &load);
+    all.retain(|contestant| options.asks_for(&contestant.name));
+    let run = |one: &Contestant| (one.run)(load, one.keys, one.batch);
+    let done = options.in_turn(rounds, &all, |one| one.name.clone(), run);
+    for (contestant, rounds) in all.iter_mut().zip(done) {
+        contestant.rounds = rounds;
+        print(&mut table, contestant, load);
     }
     if options.only.is_none() {
-        judge(report, &table, &all, &load);
+        judge(&mut table, &all, load);
     }
 }
 
-#[allow(clippy::cast_precision_loss)]
-fn print(report: &mut Report, table: &str, contestant: &Contestant, load: &Load) {
+fn print(table: &mut Table<'_>, contestant: &Contestant, load: &Load) {
     let nanos = contestant.nanos();
     let mut extra = json!({
         "in_flight": load.in_flight,
         "ns_per_op": (nanos.median / 4.0 * 10.0).round() / 10.0,
         "million_trees_per_s": (1e5 * load.threads as f64 / nanos.median).round() / 100.0,
     });
-    if let Some(slots) = contestant.rounds.last().and_then(|round| round.slots) {
+    if let Some(slots) = contestant.rounds.last().and_then(|round| round.1) {
         extra["slots"] = json!(slots);
         extra["full"] = json!((load.in_flight as f64 / slots as f64 * 100.0).round() / 100.0);
     }
-    report.figure(table, &contestant.name, "ns/tree", nanos, &extra);
+    table.loaded(&contestant.name, "ns/tree", nanos, &extra);
 }
 
-fn judge(report: &mut Report, table: &str, all: &[Contestant], load: &Load) {
+fn judge(table: &mut Table<'_>, all: &[Contestant], load: &Load) {
     let (in_flight, threads) = (load.in_flight, load.threads);
     // Against the best of dashmap's forms and kinds of keys, by their medians: one at a time against one at a
     // time, and batches against whatever is fastest.
     let best = |batches: bool| {
-        all[DASH]
-            .iter()
-            .filter(|dash| batches || !dash.batch)
-            .min_by(|a, b| a.nanos().median.total_cmp(&b.nanos().median))
+        let dash = all[DASH].iter().filter(|dash| batches || !dash.batch);
+        dash.min_by(|a, b| a.nanos().median.total_cmp(&b.nanos().median)).expect("several")
     };
-    let (Some(single), Some(any)) = (best(false), best(true)) else {
-        return;
-    };
-    let mut times = |name: &str, ours: &Contestant, least: Option<f64>| {
-        let dash = if ours.batch { any } else { single };
-        let name = format!("{name} beside {}", dash.name);
-        let times = ours.times(dash);
-        match least {
-            Some(least) => report.check(table, &name, "times", times, Target::AtLeast(least)),
-            None => report.figure(table, &name, "times", times, &json!({})),
-        }
-    };
+    let million = in_flight == 1_000_000;
     let issued = match (in_flight, threads) {
         (1_000_000, 1) => Some(2.5),
         (1_000_000, _) => Some(3.0),
         (100_000, _) => Some(1.3),
         _ => None,
     };
-    let batch = (in_flight == 1_000_000).then_some(1.5);
-    times("issued", &all[ISSUED], issued);
-    times("issued by 16", &all[ISSUED_BATCH], None);
-    times("chosen by 16", &all[CHOSEN_BATCH], batch);
-    report.check(
-        table,
-        "chosen: share of dashmap's time",
-        "times",
-        all[CHOSEN].times(single).map(|times| 1.0 / times),
-        Target::AtMost(1.5),
-    );
-    for (name, floor) in [
-        ("issued: share of the floor's time", FLOOR),
-        ("issued: share of the floor's with its word used", FLOOR_WORD),
+    for (name, ours, least) in [
+        ("issued", &all[ISSUED], issued),
+        ("issued by 16", &all[ISSUED_BATCH], None),
+        ("chosen by 16", &all[CHOSEN_BATCH], million.then_some(1.5)),
     ] {
-        let above = all[ISSUED].times(&all[floor]).map(|times| 1.0 / times);
-        if in_flight == 1_000_000 {
-            report.check(table, name, "times", above, Target::AtMost(3.0));
-        } else {
-            report.figure(table, name, "times", above, &json!({}));
-        }
+        let dash = best(ours.batch);
+        let name = format!("{name} beside {}", dash.name);
+        table.judge(&name, "times", ours.times(dash), least.map(Target::AtLeast));
     }
+    let share = |ours: usize, theirs| all[ours].times(theirs).map(|times| 1.0 / times);
+    let most = Target::AtMost(1.5);
+    table.check("chosen: share of dashmap's time", "times", share(CHOSEN, best(false)), most);
+    let most = million.then_some(Target::AtMost(3.0));
+    let above = share(ISSUED, &all[FLOOR]);
+    table.judge("issued: share of the floor's time", "times", above, most);
     if let (Some((storm, multiple)), 1) = (storm(in_flight, load.order), threads) {
         let (issued, chosen) = match load.order {
             Order::Fifo => (&all[ISSUED], &all[CHOSEN]),
@@ -209,7 +177,7 @@ fn judge(report: &mut Report, table: &str, all: &[Contestant], load: &Load) {
         for (kind, ours) in [("issued", issued), ("chosen", chosen)] {
             let name = format!("{kind} beside Storm's {storm} M trees/s");
             let times = ours.nanos().map(|nanos| 1000.0 / nanos / storm);
-            report.check(table, &name, "times", times, Target::AtLeast(multiple));
+            table.check(&name, "times", times, Target::AtLeast(multiple));
         }
     }
 }

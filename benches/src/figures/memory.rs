@@ -1,8 +1,8 @@
 //! Bytes per tree in flight, and what becomes of a burst's memory: resident sizes, a process for each structure.
 
-use super::child::{ask, number, Task, PEERS};
-use super::{count, Options};
-use crate::peers::Peer;
+use super::child::{number, Task, PEERS};
+use super::{count, name, Options};
+use crate::peers::{Id, Peer};
 use crate::process::{peak, resident};
 use crate::report::{Report, Spread, Target};
 use crate::window::mix;
@@ -43,19 +43,10 @@ fn settled(floor: u64, filled: u64, patience: Duration) -> (u64, Duration) {
     (last, at)
 }
 
-/// A peer with so many trees in flight.
-struct Filled<P: Peer> {
-    peer: P,
-    ids: Vec<P::Id>,
-    before: u64,
-    filled: u64,
-    took: Duration,
-}
-
-impl<P: Peer> Filled<P> {
-    fn new(entries: usize) -> Self {
+impl Task for Memory {
+    fn run<P: Peer>(entries: usize) -> Value {
         // Before the first measurement: the ids' pages, written to.
-        let mut ids: Vec<P::Id> = (0..entries).map(|_| P::blank()).collect();
+        let mut ids: Vec<P::Id> = (0..entries).map(|_| P::Id::blank()).collect();
         let before = resident();
         let peer = P::new(entries);
         let began = Instant::now();
@@ -63,18 +54,9 @@ impl<P: Peer> Filled<P> {
             let key = mix(at as u64 + 1);
             *id = peer.begin(at, (key, edge(key), key));
         }
-        let took = began.elapsed();
+        let fill = began.elapsed();
         peer.settle();
-        Filled { peer, ids, before, filled: resident(), took }
-    }
-}
-
-impl Task for Memory {
-    #[allow(clippy::cast_precision_loss)]
-    fn run<P: Peer>(entries: usize) -> Value {
-        let Filled { peer, ids, before, filled, took: fill } = Filled::<P>::new(entries);
-        let peak = peak();
-        let slots = peer.slots();
+        let (filled, peak, slots) = (resident(), peak(), peer.slots());
         let began = Instant::now();
         let mut completed = 0;
         for (at, &id) in ids.iter().enumerate() {
@@ -100,62 +82,42 @@ impl Task for Memory {
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// Runs the figure at 10 M; a round is a process.
+/// Runs the figure at 10 M; a round is a process. Of ours alone at 100 M, which takes 5 GB and
+/// some.
 pub fn run(options: &Options, report: &mut Report) {
-    for entries in options.loads(&[10_000_000]) {
-        table(options, report, entries, &PEERS);
-    }
-}
-
-/// What 100 M live entries take; 5 GB and some.
-pub fn hundred_million(options: &Options, report: &mut Report) {
-    table(options, report, 100_000_000, &PEERS[..2]);
-}
-
-#[allow(clippy::cast_precision_loss)]
-fn table(options: &Options, report: &mut Report, entries: usize, peers: &[&str]) {
-    let table = format!("memory, {} in flight", count(entries));
-    let rounds = options.rounds_at(entries);
-    report.head(
-        &table,
-        &format!("resident size, grown from the default size, {rounds} round(s), a process each; then all acked"),
-    );
-    let mut answers: Vec<Vec<Value>> = vec![Vec::new(); peers.len()];
-    for _ in 0..rounds {
-        for (&peer, answers) in peers.iter().zip(&mut answers) {
-            options.say(&format!("{peer}, {entries}"));
-            answers.push(ask("memory", peer, entries));
-        }
-    }
-    let n = entries as f64;
-    for (peer, answers) in peers.iter().zip(&answers) {
-        let name = answers[0]["name"].as_str().unwrap_or(peer).to_owned();
-        let of = |f: &dyn Fn(&Value) -> f64| Spread::of(answers.iter().map(f));
-        let bytes = of(&|a| (number(a, "filled") - number(a, "before")) / n);
-        let ours = matches!(*peer, "issued" | "chosen");
-        let label = format!("{name}: bytes per entry");
-        if ours && entries >= 10_000_000 {
-            report.check(&table, &label, "bytes", bytes, Target::AtMost(64.0));
-        } else {
-            report.figure(&table, &label, "bytes", bytes, &json!({}));
-        }
-        let last = &answers[answers.len() - 1];
-        let mib = |field: &str| (number(last, field) / MIB).round();
-        let load = json!({
-            "before_MiB": mib("before"), "filled_MiB": mib("filled"), "peak_MiB": mib("peak"),
-            "after_MiB": mib("after"), "settled_in_s": number(last, "settled_in_s"),
-            "fill_ns": number(last, "fill_ns").round(), "drain_ns": number(last, "drain_ns").round(),
-            "slots": last["slots"],
-        });
-        let back = of(&|a| {
-            let grown = number(a, "filled") - number(a, "before");
-            100.0 * (number(a, "filled") - number(a, "after")) / grown
-        });
-        let label = format!("{name}: given back after the burst");
-        report.figure(&table, &label, "%", back, &load);
-        if ours {
-            let label = format!("{name}: given back");
-            report.check(&table, &label, "%", back, Target::AtLeast(95.0));
+    let (loads, peers) = if options.hundred_million {
+        (vec![100_000_000], &PEERS[..2])
+    } else {
+        (options.loads(&[10_000_000]), &PEERS[..])
+    };
+    for entries in loads {
+        let rounds = options.rounds_at(entries);
+        let mut table = report.table(
+            format!("memory, {} in flight", count(entries)),
+            &format!("resident size, grown from the default size, {rounds} round(s), a process each; then all acked"),
+        );
+        let answers = options.ask_in_turn(rounds, "memory", peers, entries);
+        for (peer, answers) in peers.iter().zip(&answers) {
+            let name = name(answers);
+            let of = |f: &dyn Fn(&Value) -> f64| Spread::of(answers.iter().map(f));
+            let grown = |a: &Value| number(a, "filled") - number(a, "before");
+            let ours = matches!(*peer, "issued" | "chosen");
+            let most = (ours && entries >= 10_000_000).then_some(Target::AtMost(64.0));
+            let bytes = of(&|a| grown(a) / entries as f64);
+            table.judge(&format!("{name}: bytes per entry"), "bytes", bytes, most);
+            let last = &answers[answers.len() - 1];
+            let mib = |field: &str| (number(last, field) / MIB).round();
+            let load = json!({
+                "before_MiB": mib("before"), "filled_MiB": mib("filled"), "peak_MiB": mib("peak"),
+                "after_MiB": mib("after"), "settled_in_s": number(last, "settled_in_s"),
+                "fill_ns": number(last, "fill_ns").round(), "drain_ns": number(last, "drain_ns").round(),
+                "slots": last["slots"],
+            });
+            let back = of(&|a| 100.0 * (number(a, "filled") - number(a, "after")) / grown(a));
+            table.loaded(&format!("{name}: given back after the burst"), "%", back, &load);
+            if ours {
+                table.check(&format!("{name}: given back"), "%", back, Target::AtLeast(95.0));
+            }
         }
     }
 }

@@ -1,54 +1,140 @@
-//! The published figures, one module each.
+//! The published figures, one module each, and the command line that asks for them.
 
-pub mod child;
-pub mod expiry;
-pub mod growth;
-pub mod idle;
-pub mod keyed;
-pub mod lifecycle;
-pub mod memory;
-pub mod timeouts;
-pub mod topology;
-pub mod touch;
-pub mod wheel;
+mod child;
+mod expiry;
+mod growth;
+mod idle;
+mod keyed;
+mod lifecycle;
+mod memory;
+mod timeouts;
+mod topology;
+mod touch;
+mod wheel;
 
+use crate::report::{Report, Spread};
 use crate::window::Order;
+use clap::{Parser, ValueEnum};
+use serde_json::Value;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
-/// What the command line asks for.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Interleaved rounds of everything; a third of them, at least one, where a round is of 10 M or more.
-    pub rounds: usize,
-    /// How many trees in flight; each figure has its own default.
-    pub in_flight: Option<Vec<usize>>,
-    /// How many threads the lifecycle and the keyed stores run on.
-    pub threads: Vec<usize>,
-    /// Orders in which the lifecycle's trees complete.
-    pub orders: Vec<Order>,
+/// In the order in which they run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Figure {
+    // First: once a clock of tokio's has been paused in this process, as those of `DelayQueue` are,
+    // its timers are slower.
+    Timeouts,
+    /// A million at once: the second part of timeouts.
+    Sleeps,
+    Lifecycle,
+    Expiry,
+    Touch,
+    Memory,
+    Growth,
+    Idle,
+    Wheel,
+    /// All of the next five.
+    Keyed,
+    KeyedMaps,
+    KeyedQueues,
+    KeyedExpiry,
+    KeyedMemory,
+    /// 40 values of 8 MiB, removed or replaced in an idle process.
+    KeyedDrops,
+    Topology,
+    All,
+}
+
+use Figure::{KeyedDrops, KeyedExpiry, KeyedMaps, KeyedMemory, KeyedQueues};
+
+/// Parts of another figure.
+const KEYED: [Figure; 5] = [KeyedMaps, KeyedQueues, KeyedExpiry, KeyedMemory, KeyedDrops];
+
+impl Figure {
+    fn run(self, options: &Options, report: &mut Report) {
+        match self {
+            Figure::Timeouts => timeouts::run(options, report),
+            Figure::Sleeps => timeouts::sleeps(options, report),
+            Figure::Lifecycle => lifecycle::run(options, report),
+            Figure::Expiry => expiry::run(options, report),
+            Figure::Touch => touch::run(options, report),
+            Figure::Memory => memory::run(options, report),
+            Figure::Growth => growth::run(options, report),
+            Figure::Idle => idle::run(options, report),
+            Figure::Wheel => wheel::run(options, report),
+            Figure::Keyed => KEYED.iter().for_each(|part| part.run(options, report)),
+            Figure::KeyedMaps => keyed::maps(options, report),
+            Figure::KeyedQueues => keyed::queues(options, report),
+            Figure::KeyedExpiry => keyed::expiry(options, report),
+            Figure::KeyedMemory => keyed::memory(options, report),
+            Figure::KeyedDrops => keyed::drops(options, report),
+            Figure::Topology => topology::run(options, report),
+            Figure::All => {}
+        }
+    }
+}
+
+/// Prints the published figures of `expiry`, as ratios of interleaved rounds.
+#[derive(Debug, Parser)]
+#[command(name = "figures")]
+struct Options {
+    #[arg(value_enum, default_value = "all")]
+    figures: Vec<Figure>,
+    /// Interleaved rounds of each table; a third of it at 10 M.
+    #[arg(long, value_name = "N", default_value = "3", value_parser = positive)]
+    rounds: usize,
+    /// These loads in place of each figure's own.
+    #[arg(long, value_name = "N,N,..", value_delimiter = ',', value_parser = positive)]
+    in_flight: Option<Vec<usize>>,
+    /// Of the lifecycle, the keyed stores, the topology and the timeouts.
+    #[arg(long, value_name = "N,N,..", value_delimiter = ',', value_parser = positive, default_value = "1,2")]
+    threads: Vec<usize>,
+    /// Of the lifecycle.
+    #[arg(long, value_delimiter = ',', default_value = "fifo,random")]
+    order: Vec<Order>,
     /// Of the lifecycle, the wheel and the keyed stores, only those whose name contains this; for
-    /// profiling. The keyed stores go by the names that `child` takes, such as `map`.
-    pub only: Option<String>,
-    /// The kinds of keys of the keyed stores.
-    pub keys: Vec<String>,
-    /// An older build of this program, whose stores run in turn with this one's.
-    pub against: Option<PathBuf>,
-    /// Whether sizes go up to 10 M.
-    pub full: bool,
-    /// How long the reaper is watched.
-    pub watch: Duration,
-    /// Print one object at the end.
-    pub json: bool,
+    /// profiling. The keyed stores go by the names that a child process takes, such as `map`.
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// Kinds of keys of the keyed stores.
+    #[arg(long, value_name = "KIND,KIND", value_delimiter = ',', value_parser = ["u64", "String"], default_value = "u64")]
+    keys: Vec<String>,
+    /// Runs the stores of an older build of this program, in turn with this one's; prints ratios.
+    #[arg(long, value_name = "PATH")]
+    against: Option<PathBuf>,
+    /// Lifecycle and keyed stores at 10 M as well.
+    #[arg(long)]
+    full: bool,
+    /// How long the reaper is watched; more than the timeout of 30.
+    #[arg(long, value_name = "N", default_value = "40", value_parser = positive)]
+    seconds: usize,
+    /// With memory: 100 M live entries instead; needs 6 GB.
+    #[arg(long)]
+    hundred_million: bool,
+    /// Print one object.
+    #[arg(long)]
+    json: bool,
+    /// Exit with 1 if a figure is short of what was asked.
+    #[arg(long)]
+    strict: bool,
+}
+
+/// A number above zero, such as 1_000_000.
+fn positive(text: &str) -> Result<usize, String> {
+    let number: usize = text.replace('_', "").parse().map_err(|error| format!("{error}"))?;
+    (number > 0).then_some(number).ok_or_else(|| "it has to be above zero".into())
 }
 
 impl Options {
+    fn wants(&self, figure: Figure) -> bool {
+        let all = !KEYED.contains(&figure) && self.figures.contains(&Figure::All);
+        all || self.figures.contains(&figure)
+    }
+
     fn rounds_at(&self, in_flight: usize) -> usize {
-        if in_flight >= 10_000_000 {
-            self.rounds.div_ceil(3)
-        } else {
-            self.rounds
-        }
+        self.rounds.div_ceil(if in_flight >= 10_000_000 { 3 } else { 1 })
     }
 
     /// The sizes that the command line names, or else `default`, and 10 M if it asks for it.
@@ -63,9 +149,13 @@ impl Options {
         self.loads(&[1_000, 10_000, 100_000, 1_000_000])
     }
 
-    /// Whether text is printed as it comes.
-    fn is_text(&self) -> bool {
-        !self.json
+    /// Whether the command line asks for what has this name.
+    fn asks_for(&self, name: &str) -> bool {
+        self.only.iter().all(|only| name.contains(only))
+    }
+
+    fn watch(&self) -> Duration {
+        Duration::from_secs(self.seconds as u64)
     }
 
     /// Progress, where it disturbs nobody who reads the output.
@@ -74,14 +164,104 @@ impl Options {
             eprintln!("   .. {what}");
         }
     }
+
+    /// Runs every subject in every round, in turn: A B C A B C. What came of it, by subject.
+    fn in_turn<S, R>(
+        &self,
+        rounds: usize,
+        subjects: &[S],
+        name: impl Fn(&S) -> String,
+        run: impl Fn(&S) -> R,
+    ) -> Vec<Vec<R>> {
+        let mut all: Vec<Vec<R>> = subjects.iter().map(|_| Vec::new()).collect();
+        for round in 1..=rounds {
+            for (subject, done) in subjects.iter().zip(&mut all) {
+                self.say(&format!("round {round} of {rounds}: {}", name(subject)));
+                done.push(run(subject));
+            }
+        }
+        all
+    }
+
+    /// The same, each in a process of its own, so that allocators, and what they hold on to, do not
+    /// mix.
+    fn ask_in_turn(
+        &self,
+        rounds: usize,
+        task: &str,
+        peers: &[&str],
+        entries: usize,
+    ) -> Vec<Vec<Value>> {
+        let name = |peer: &&str| format!("{peer}, {entries}");
+        self.in_turn(rounds, peers, name, |peer| child::ask(task, peer, entries))
+    }
+}
+
+/// A number of each answer.
+fn numbers(answers: &[Value], field: &str) -> Spread {
+    Spread::of(answers.iter().map(|answer| child::number(answer, field)))
+}
+
+/// The name that a child process has told.
+fn name(answers: &[Value]) -> &str {
+    answers[0]["name"].as_str().unwrap_or_default()
 }
 
 /// 100 K, 1 M, 10 M.
-#[must_use]
-pub fn count(n: usize) -> String {
+fn count(n: usize) -> String {
     match n {
         n if n >= 1_000_000 && n % 1_000_000 == 0 => format!("{} M", n / 1_000_000),
         n if n >= 1000 && n % 1000 == 0 => format!("{} K", n / 1000),
         n => n.to_string(),
+    }
+}
+
+/// Runs the figures that the command line asks for, or what a parent process asks of this one.
+pub fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.first().is_some_and(|arg| arg == "child") {
+        return ExitCode::from(if child::serve(&args[1..]) { 0 } else { 2 });
+    }
+    let options = Options::parse();
+    let began = Instant::now();
+    let mut report = Report::new(options.json);
+    for figure in Figure::value_variants().iter().filter(|figure| options.wants(**figure)) {
+        figure.run(&options, &mut report);
+    }
+    let reached = report.finish(began.elapsed().as_secs_f64());
+    ExitCode::from(u8::from(options.strict && !reached))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(args: &str) -> Result<Options, clap::Error> {
+        Options::try_parse_from(["figures"].into_iter().chain(args.split_whitespace()))
+    }
+
+    /// The commands that the documents name, and each figure by itself.
+    #[test]
+    fn what_is_named_can_be_asked_for() {
+        for figure in Figure::value_variants() {
+            let name = figure.to_possible_value().unwrap();
+            assert!(parsed(name.get_name()).unwrap().wants(*figure), "{figure:?}");
+        }
+        let options =
+            parsed("timeouts sleeps --rounds 1 --in-flight 1_000_000,10 --order fifo").unwrap();
+        assert!(options.wants(Figure::Sleeps) && !options.wants(Figure::Touch));
+        assert_eq!(options.in_flight, Some(vec![1_000_000, 10]));
+        assert_eq!((options.threads, options.order.len()), (vec![1, 2], 1));
+        let all = parsed("").unwrap();
+        assert!(all.wants(Figure::Keyed) && !all.wants(Figure::KeyedMaps));
+    }
+
+    #[test]
+    fn what_is_refused_is_named() {
+        for wrong in ["timeout", "--rounds 0", "--in-flight 1,x", "--keys i64"] {
+            let said = parsed(wrong).unwrap_err().to_string();
+            let value = wrong.rsplit([' ', ',']).next().unwrap();
+            assert!(said.contains(value), "{said}");
+        }
     }
 }

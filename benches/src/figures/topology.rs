@@ -47,7 +47,6 @@ fn turns_of_a_microsecond() -> u64 {
         began.elapsed()
     });
     let fastest = fastest.min().unwrap_or_default().as_secs_f64();
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     let turns = (turns as f64 / (fastest * 1e6)) as u64;
     turns.max(1)
 }
@@ -90,7 +89,6 @@ fn run_once(pipeline: Pipeline, acking: bool) -> (f64, Latency) {
     let took = began.elapsed().as_secs_f64();
     let metrics = topology.kill();
     assert_eq!(metrics[0].acked, each * tasks as u64);
-    #[allow(clippy::cast_precision_loss)] // below 2^53
     (messages as f64 / took, metrics[0].latency.clone())
 }
 
@@ -104,43 +102,38 @@ pub fn run(options: &Options, report: &mut Report) {
             for &tasks in &options.threads {
                 let pipeline = Pipeline { bolts, tasks, turns, messages };
                 let shape = ["spout -> bolt", "spout -> bolt -> bolt"][bolts - 1];
-                let table = format!("topology, {shape}, {tasks} thread(s) each, {what}");
                 let rounds = options.rounds;
-                report.head(&table, &format!("{messages} messages, {rounds} rounds"));
-                let (mut with, mut without, mut cost) = (Vec::new(), Vec::new(), Vec::new());
+                let mut table = report.table(
+                    format!("topology, {shape}, {tasks} thread(s) each, {what}"),
+                    &format!("{messages} messages, {rounds} rounds"),
+                );
+                let (mut with, mut without) = (Vec::new(), Vec::new());
                 let mut latency = [50.0, 99.0, 99.9].map(|percent| (percent, Vec::new()));
                 for round in 0..rounds {
                     // The one that comes first is not always the same.
-                    let mut rates = [0.0; 2];
                     for turn in 0..2 {
                         let acking = (turn + round) % 2 == 0;
                         let (rate, took) = run_once(pipeline, acking);
-                        rates[usize::from(acking)] = rate;
-                        if acking {
-                            for (percent, all) in &mut latency {
-                                all.push(took.percentile(*percent).as_secs_f64() * 1e6);
-                            }
+                        if !acking {
+                            without.push(rate / 1e6);
+                            continue;
+                        }
+                        with.push(rate / 1e6);
+                        for (percent, all) in &mut latency {
+                            all.push(took.percentile(*percent).as_secs_f64() * 1e6);
                         }
                     }
-                    without.push(rates[0] / 1e6);
-                    with.push(rates[1] / 1e6);
-                    cost.push(1.0 - rates[1] / rates[0]);
                 }
+                let cost = Spread::ratio(&with, &without).map(|share| 1.0 - share);
                 let load =
                     json!({ "messages": messages, "bolts": bolts, "tasks": tasks, "turns": turns });
-                report.figure(&table, "without acking", "M messages/s", Spread::of(without), &load);
-                report.figure(&table, "with acking", "M messages/s", Spread::of(with), &load);
+                table.loaded("without acking", "M messages/s", Spread::of(without), &load);
+                table.loaded("with acking", "M messages/s", Spread::of(with), &load);
                 for (percent, all) in latency {
                     let name = format!("from emission to ack, p{percent}");
-                    report.figure(&table, &name, "us", Spread::of(all), &load);
+                    table.loaded(&name, "us", Spread::of(all), &load);
                 }
-                report.check(
-                    &table,
-                    "what acking costs",
-                    "of 1",
-                    Spread::of(cost),
-                    Target::AtMost(asked),
-                );
+                table.check("what acking costs", "of 1", cost, Target::AtMost(asked));
             }
         }
     }

@@ -7,33 +7,26 @@ use crate::report::{Report, Spread};
 use crate::window::{Keys, Order};
 use serde_json::json;
 
-type Run = fn(&Load, Keys) -> Round;
-
-fn entry<P: Touch>() -> (&'static str, Run, Vec<f64>) {
-    (P::NAME, lab::touch::<P>, Vec::new())
+fn entry<P: Touch>() -> (&'static str, fn(&Load, Keys) -> Round) {
+    (P::NAME, lab::touch::<P>)
 }
 
 /// Runs the figure: 1 M in flight, one thread.
 pub fn run(options: &Options, report: &mut Report) {
+    let all = [entry::<Issued>(), entry::<Chosen>(), entry::<DashRemoveIf>(), entry::<Nothing>()];
     for in_flight in options.loads(&[1_000_000]) {
         for order in [Order::Fifo, Order::Random] {
-            let table = format!("touch, {} in flight, {order:?}", count(in_flight));
             let load = Load::standard(in_flight, 1, order);
             let rounds = options.rounds_at(in_flight);
-            report.head(
-                &table,
+            let mut table = report.table(
+                format!("touch, {} in flight, {order:?}", count(in_flight)),
                 &format!("{} in flight, {rounds} rounds of {} touches", load.in_flight, load.trees),
             );
-            let mut all =
-                [entry::<Issued>(), entry::<Chosen>(), entry::<DashRemoveIf>(), entry::<Nothing>()];
-            for _ in 0..rounds {
-                for (_, run, nanos) in &mut all {
-                    nanos.push(run(&load, Keys::Random).took.wall);
-                }
-            }
-            for (name, _, nanos) in all {
+            let touch = |one: &(_, fn(&Load, Keys) -> Round)| one.1(&load, Keys::Random).0;
+            let nanos = options.in_turn(rounds, &all, |one| one.0.to_string(), touch);
+            for ((name, _), nanos) in all.iter().zip(nanos) {
                 let load = json!({ "in_flight": load.in_flight });
-                report.figure(&table, name, "ns/touch", Spread::of(nanos), &load);
+                table.loaded(name, "ns/touch", Spread::of(nanos), &load);
             }
         }
     }

@@ -1,19 +1,18 @@
 //! Timers: each operation, everything together, and time in which nothing happens, beside crates and collections.
 
 use super::{count, Options};
-use crate::report::{Report, Spread, Target};
+use crate::report::{Report, Spread, Table, Target};
 use crate::timers::{BTree, CompactingHeap, DelayQueue, HashWheel, Heap, Nothing, Timers, Wheel};
-use crate::wheel::{self, Course, Due, Empty, Lives, Load, Op, HOUR};
-use serde_json::Value;
+use crate::wheel::{self, Course, Due, Lives, Load, Op, HOUR};
 
 /// Somebody in a table.
 struct Contestant {
     name: &'static str,
     kind: Kind,
     asked: bool,
-    operations: fn(&Load, &[Op]) -> Course,
+    operations: fn(&Load) -> Course,
     lives: fn(&Lives) -> f64,
-    empty: fn(bool) -> Empty,
+    empty: fn(bool) -> [f64; 2],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,9 +48,7 @@ fn contestants(options: &Options) -> Vec<Contestant> {
         contestant::<BTree>(Kind::Collection),
         contestant::<Nothing>(Kind::Nobody),
     ];
-    if let Some(only) = &options.only {
-        all.retain(|contestant| contestant.name.contains(only));
-    }
+    all.retain(|contestant| options.asks_for(contestant.name));
     all
 }
 
@@ -67,15 +64,14 @@ const REFERENCES: [(Op, f64, &str); 6] = [
     (Op::Cancel, 42.0, "DelayQueue, quiet machine"),
 ];
 
-/// What everybody took in one table, a number for each round.
-struct Table<'a> {
-    name: String,
+/// What everybody took in one part of a table, a number for each round.
+struct Part<'a> {
     unit: &'static str,
     all: &'a [Contestant],
     rounds: Vec<Vec<f64>>,
 }
 
-impl Table<'_> {
+impl Part<'_> {
     fn of(&self, at: usize) -> Spread {
         Spread::of(self.rounds[at].iter().copied())
     }
@@ -84,36 +80,26 @@ impl Table<'_> {
         self.all.iter().position(|one| one.kind == Kind::Ours)
     }
 
-    /// How many times our time theirs is, round by round.
-    fn times(&self, ours: usize, theirs: usize) -> Spread {
-        let rounds = self.rounds[ours].iter().zip(&self.rounds[theirs]);
-        Spread::of(rounds.map(|(ours, theirs)| theirs / ours))
-    }
-
-    fn print(&self, report: &mut Report) {
+    fn print(&self, table: &mut Table<'_>) {
         for (at, one) in self.all.iter().enumerate() {
-            report.figure(&self.name, one.name, self.unit, self.of(at), &Value::Null);
+            table.figure(one.name, self.unit, self.of(at));
         }
     }
 
-    /// Our speed beside everybody's; checked to be the greatest if `fastest(theirs)`, and so many times the best crate's.
+    /// Our speed beside everybody's, round by round; checked to be the greatest if
+    /// `fastest(theirs)`, and so many times the best crate's.
     fn judge(
         &self,
-        report: &mut Report,
+        table: &mut Table<'_>,
         fastest: impl Fn(&Contestant) -> bool,
         crates: Option<f64>,
     ) {
         let Some(ours) = self.ours() else { return };
+        let times = |theirs: usize| Spread::ratio(&self.rounds[theirs], &self.rounds[ours]);
         for (at, one) in self.all.iter().enumerate() {
             if matches!(one.kind, Kind::Crate | Kind::Collection) {
-                let name = format!("beside {}", one.name);
-                let times = self.times(ours, at);
-                if fastest(one) {
-                    let least = Target::AtLeast(1.0);
-                    report.check(&self.name, &name, "times", times, least);
-                } else {
-                    report.figure(&self.name, &name, "times", times, &Value::Null);
-                }
+                let least = fastest(one).then_some(Target::AtLeast(1.0));
+                table.judge(&format!("beside {}", one.name), "times", times(at), least);
             }
         }
         let best = (0..self.all.len())
@@ -121,16 +107,14 @@ impl Table<'_> {
             .min_by(|&a, &b| self.of(a).median.total_cmp(&self.of(b).median));
         if let (Some(best), Some(least)) = (best, crates) {
             let name = format!("beside the best crate, {}", self.all[best].name);
-            let times = self.times(ours, best);
-            report.check(&self.name, &name, "times", times, Target::AtLeast(least));
+            table.check(&name, "times", times(best), Target::AtLeast(least));
         }
     }
 
     /// Checks our time against a number.
-    fn at_most(&self, report: &mut Report, name: &str, limit: f64) {
+    fn at_most(&self, table: &mut Table<'_>, name: &str, limit: f64) {
         if let Some(ours) = self.ours() {
-            let target = Target::AtMost(limit);
-            report.check(&self.name, name, self.unit, self.of(ours), target);
+            table.check(name, self.unit, self.of(ours), Target::AtMost(limit));
         }
     }
 }
@@ -140,63 +124,44 @@ pub fn run(options: &Options, report: &mut Report) {
     let all = contestants(options);
     for entries in options.loads(&[1000, 1_000_000, 10_000_000]) {
         for due in [Due::Uniform, Due::Random] {
-            operations(options, report, &all, entries, due);
+            operations(options, report, &all, &Load::new(entries, due));
         }
-        lives(options, report, &all, entries);
+        lives(options, report, &all, &Lives::new(entries));
     }
     empty(options, report, &all);
 }
 
-fn operations(
-    options: &Options,
-    report: &mut Report,
-    all: &[Contestant],
-    entries: usize,
-    due: Due,
-) {
-    let load = Load::new(entries, due);
+fn operations(options: &Options, report: &mut Report, all: &[Contestant], load: &Load) {
+    let Load { entries, due, .. } = *load;
     let rounds = options.rounds_at(entries);
-    let title = format!("timers, {}, {due:?}", count(entries));
-    report.head(
-        &title,
+    let mut table = report.table(
+        format!("timers, {}, {due:?}", count(entries)),
         &format!(
             "{entries} timers over an hour, {rounds} rounds of {} courses; ns per operation, per timer that fires",
             load.times()
         ),
     );
-    let mut courses: Vec<Vec<Course>> = vec![Vec::new(); all.len()];
-    for round in 0..rounds {
-        for (one, courses) in all.iter().zip(&mut courses) {
-            options.say(&format!("round {} of {rounds}: {}", round + 1, one.name));
-            courses.push((one.operations)(&load, &Op::ALL));
-        }
-    }
-    let rounds = |ops: &[Op]| -> Vec<Vec<f64>> {
-        let sum = |course: &Course| ops.iter().map(|&op| course.nanos(op)).sum();
+    let run = |one: &Contestant| (one.operations)(load);
+    let courses = options.in_turn(rounds, all, |one| one.name.to_string(), run);
+    let part = |ops: &[Op]| {
+        let sum = |course: &Course| ops.iter().map(|&op| course[op as usize]).sum();
         let of = |courses: &Vec<Course>| courses.iter().map(sum).collect();
-        courses.iter().map(of).collect()
+        Part { unit: "ns", all, rounds: courses.iter().map(of).collect() }
     };
-    for op in Op::ALL {
-        let table = Table {
-            name: format!("{title}: {}", op.name()),
-            unit: "ns",
-            all,
-            rounds: rounds(&[op]),
-        };
-        if options.is_text() {
-            println!("   {}", op.name());
-        }
-        table.print(report);
+    for (op, name) in Op::ALL {
+        let part = part(&[op]);
+        table.part(name);
+        part.print(&mut table);
         // Growing is the allocator's affair, and what is cleared away belongs to who has left it. And where most steps are empty,
         // it is steps that are timed: nothing to compare with who is not asked in them.
         let judged = due == Due::Random && !matches!(op, Op::Grow | Op::Clear);
         let mostly_empty = op == Op::FireMillis && (entries as u64) < HOUR / 4;
         let fastest = |one: &Contestant| judged && (one.asked || !mostly_empty);
         let twice = entries == 1_000_000 && matches!(op, Op::Schedule | Op::Cancel);
-        table.judge(report, fastest, twice.then_some(2.0));
+        part.judge(&mut table, fastest, twice.then_some(2.0));
         for (_, nanos, whose) in REFERENCES.iter().filter(|reference| reference.0 == op) {
             if entries == 1_000_000 && due == Due::Random {
-                table.at_most(report, &format!("beside {whose}'s {nanos}"), *nanos);
+                part.at_most(&mut table, &format!("beside {whose}'s {nanos}"), *nanos);
             }
         }
     }
@@ -209,70 +174,44 @@ fn operations(
         ("schedule and fire, 1 s steps", &[Op::Schedule, Op::FireSeconds]),
     ];
     for (name, ops) in sums {
-        let table =
-            Table { name: format!("{title}: {name}"), unit: "ns", all, rounds: rounds(ops) };
-        if options.is_text() {
-            println!("   {name}");
-        }
-        table.print(report);
-        table.judge(report, |_| due == Due::Random, None);
+        let part = part(ops);
+        table.part(name);
+        part.print(&mut table);
+        part.judge(&mut table, |_| due == Due::Random, None);
     }
 }
 
-fn lives(options: &Options, report: &mut Report, all: &[Contestant], entries: usize) {
-    let load = Lives::new(entries);
+fn lives(options: &Options, report: &mut Report, all: &[Contestant], load: &Lives) {
+    let entries = load.window;
     let rounds = options.rounds_at(entries);
-    let title = format!("timers, {}, lives", count(entries));
-    report.head(
-        &title,
+    let mut table = report.table(
+        format!("timers, {}, lives", count(entries)),
         &format!(
             "{entries} timers in the window, {rounds} rounds of {} lives of ten minutes, 1 s steps; 99 % are cancelled, 1 % fire; ns per life",
             load.lives
         ),
     );
-    let mut table =
-        Table { name: title, unit: "ns/life", all, rounds: vec![Vec::new(); all.len()] };
-    for round in 0..rounds {
-        for (one, nanos) in all.iter().zip(&mut table.rounds) {
-            options.say(&format!("round {} of {rounds}: {}", round + 1, one.name));
-            nanos.push((one.lives)(&load));
-        }
-    }
-    table.print(report);
-    table.judge(report, |_| true, None);
+    let rounds = options.in_turn(rounds, all, |one| one.name.to_string(), |one| (one.lives)(load));
+    let part = Part { unit: "ns/life", all, rounds };
+    part.print(&mut table);
+    part.judge(&mut table, |_| true, None);
 }
 
 fn empty(options: &Options, report: &mut Report, all: &[Contestant]) {
     for one_far in [false, true] {
         let what = if one_far { "one timer weeks ahead" } else { "no timer at all" };
-        report.head(
-            &format!("timers, empty time: {what}"),
-            &format!("{} rounds; ns per call", options.rounds),
-        );
-        let mut rounds: Vec<Vec<Empty>> = vec![Vec::new(); all.len()];
-        for _ in 0..options.rounds {
-            for (one, rounds) in all.iter().zip(&mut rounds) {
-                options.say(one.name);
-                rounds.push((one.empty)(one_far));
-            }
-        }
-        type Time = fn(&Empty) -> f64;
-        let times: [(&str, Time); 2] =
-            [("an hour in one call", |empty| empty.hour), ("a millisecond", |empty| empty.milli)];
-        for (name, time) in times {
-            let rounds = rounds.iter().map(|rounds| rounds.iter().map(time).collect());
-            let table = Table {
-                name: format!("timers, {what}: {name}"),
-                unit: "ns",
-                all,
-                rounds: rounds.collect(),
-            };
-            if options.is_text() {
-                println!("   {name}");
-            }
-            table.print(report);
-            if name.contains("hour") {
-                table.at_most(report, "an empty hour", 1000.0);
+        let title = format!("timers, empty time: {what}");
+        let mut table = report.table(title, &format!("{} rounds; ns per call", options.rounds));
+        let run = |one: &Contestant| (one.empty)(one_far);
+        let rounds = options.in_turn(options.rounds, all, |one| one.name.to_string(), run);
+        let times = [("an hour in one call", Some(1000.0)), ("a millisecond", None)];
+        for (at, (name, most)) in times.into_iter().enumerate() {
+            let rounds = rounds.iter().map(|rounds| rounds.iter().map(|round| round[at]).collect());
+            let part = Part { unit: "ns", all, rounds: rounds.collect() };
+            table.part(name);
+            part.print(&mut table);
+            if let Some(most) = most {
+                part.at_most(&mut table, "an empty hour", most);
             }
         }
     }

@@ -71,7 +71,6 @@ impl Op {
     pub const QUEUES: [Op; 5] = [Op::Grow, Op::Insert, Op::Touch, Op::Unchanged, Op::Remove];
 
     /// Name of the operation in tables.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Op::Grow => "insert, growing",
@@ -86,7 +85,6 @@ impl Op {
     }
 
     /// Place of the cell in a [`Course`].
-    #[must_use]
     pub fn cell(self, order: Order) -> usize {
         self as usize + order as usize * OPS
     }
@@ -108,12 +106,8 @@ impl Order {
     pub const ALL: [Order; 2] = [Order::Overlapped, Order::Dependent];
 
     /// Name of the order in tables.
-    #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Order::Overlapped => "overlapped",
-            Order::Dependent => "dependent",
-        }
+        ["overlapped", "dependent"][self as usize]
     }
 }
 
@@ -155,7 +149,6 @@ pub struct Load {
 
 impl Load {
     /// A load of so many entries, rounded down to the same number for each thread.
-    #[must_use]
     pub fn new(entries: usize, threads: usize, kind: Kind) -> Self {
         let share = (entries / threads).max(1);
         let walk = |thread: usize| {
@@ -225,7 +218,6 @@ struct Tally {
 }
 
 impl<K: Key, H: Copy + Default> Worker<K, H> {
-    #[allow(clippy::cast_possible_truncation)] // an hour, and tens of millions of entries
     fn new(load: &Load, thread: usize) -> Self {
         let (share, chunk) = (load.share(), load.chunk());
         let base = (thread * share) as u32;
@@ -301,7 +293,6 @@ impl<K: Key, H: Copy + Default> Worker<K, H> {
                     assert_eq!(store.advance(time.now().get()), 0, "{}: expired", S::NAME);
                 }
                 tally.wall += began.elapsed().as_secs_f64() * 1e9;
-                #[allow(clippy::cast_precision_loss)] // thousands
                 let done = steps.len() as f64;
                 tally.steps += done;
                 let expected = match op {
@@ -354,7 +345,6 @@ fn each<T>(steps: &mut [T], order: Order, mut f: impl FnMut(&mut T) -> u64) -> u
         }
         Order::Dependent => {
             for at in 0..steps.len() {
-                #[allow(clippy::cast_possible_truncation)] // it is masked
                 let place = at + (last as usize & zero);
                 last = f(&mut steps[place]);
                 sum = sum.wrapping_add(last);
@@ -422,7 +412,6 @@ impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
                 store.advance(0);
             }
         }
-        #[allow(clippy::cast_precision_loss)] // milliseconds
         let cpu = (settled() - before).as_nanos() as f64;
         let wall: f64 = parts.iter().flatten().map(|part| part.wall).sum();
         for (at, op) in ops.iter().enumerate() {
@@ -458,6 +447,18 @@ impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
         }
     }
 
+    /// Gives all entries the same deadline, which [`Op::Unchanged`] leaves where it is.
+    fn level(&mut self, store: &S) {
+        let timeout = self.workers.iter().map(|worker| worker.timeout).max();
+        for worker in &mut self.workers {
+            worker.timeout = timeout.expect("a thread at least");
+            let (now, share) = (self.time.now(), self.load.share());
+            let order = Order::Overlapped;
+            let steps = &mut worker.steps[share + self.load.chunk()..][..share];
+            store.on_thread(|| walk_through(store, Op::Touch, order, steps, now, worker.timeout));
+        }
+    }
+
     fn check_live(&self, store: &S) {
         let absent = |worker: &Worker<_, _>| worker.ring[worker.absent].steps.len();
         let absent: usize = self.workers.iter().map(absent).sum();
@@ -468,10 +469,6 @@ impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
 }
 
 /// Measures every cell of a store.
-///
-/// # Panics
-///
-/// Panics if the store does not find, renew, replace or remove what it should.
 pub fn run<K: Key, V: Value, S: Store<K, V>>(load: &Load) -> Course {
     let time = match load.kind {
         Kind::Maps => Time::Real(CoarseClock::new()),
@@ -515,18 +512,4 @@ pub fn run<K: Key, V: Value, S: Store<K, V>>(load: &Load) -> Course {
         lab.grow(order);
     }
     lab.tallies.map(|tally| Took { cpu: tally.cpu / tally.steps, wall: tally.wall / tally.steps })
-}
-
-impl<K: Key, V: Value, S: Store<K, V>> Lab<'_, K, V, S> {
-    /// Gives all entries the same deadline, which [`Op::Unchanged`] leaves where it is.
-    fn level(&mut self, store: &S) {
-        let timeout = self.workers.iter().map(|worker| worker.timeout).max();
-        for worker in &mut self.workers {
-            worker.timeout = timeout.expect("a thread at least");
-            let (now, share) = (self.time.now(), self.load.share());
-            let order = Order::Overlapped;
-            let steps = &mut worker.steps[share + self.load.chunk()..][..share];
-            store.on_thread(|| walk_through(store, Op::Touch, order, steps, now, worker.timeout));
-        }
-    }
 }

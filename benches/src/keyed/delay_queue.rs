@@ -6,12 +6,13 @@
 
 use super::{Key, Now, Setup, Store, Value};
 use crate::peers::Hasher;
+use crate::timers::paused;
 use dashmap::DashMap;
 use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::time::Instant;
 use tokio_util::time::delay_queue::Key as Timer;
 
@@ -45,11 +46,7 @@ impl<K: Key, V: Value> Store<K, V> for DelayQueue<K, V> {
     type Handle = ();
 
     fn new(_setup: &Setup<'_>) -> Self {
-        let runtime = Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .expect("a runtime without threads or I/O");
+        let runtime = paused();
         let context = runtime.enter();
         let (timers, start) = (Timers::new(), Instant::now());
         drop(context);

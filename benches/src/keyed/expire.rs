@@ -7,7 +7,7 @@
 use super::{Counted, Key, Setup, Store, Time, Value, INTERVAL};
 use crate::process::busy;
 use crate::wheel::permutation;
-use crate::window::mix;
+use crate::window::below;
 use expiry::ManualClock;
 use std::time::{Duration, Instant};
 
@@ -44,61 +44,27 @@ impl Due {
     }
 
     /// The `n`th of these times, after the first one, in nanoseconds.
-    #[allow(clippy::cast_possible_truncation)] // at most a minute
     fn draw(self, n: u64) -> u64 {
-        ((u128::from(mix(!n)) * self.within().as_nanos()) >> 64) as u64
+        below(!n, self.within().as_nanos() as u64)
     }
 }
 
-/// What a round came to.
-#[derive(Debug, Clone, Copy)]
-pub struct Expiry {
-    /// Nanoseconds for each entry.
-    pub nanos: f64,
-    /// Values that were not dropped in the end.
-    pub left: i64,
-}
+/// What a round came to: nanoseconds for each entry, and values that were not dropped in the end.
+pub type Expiry = (f64, i64);
 
 /// Calls in which nothing moves before it is said that nothing will.
 const IDLE: u32 = 5000;
 
-/// Before that nothing is due.
-fn patience(real: bool, entries: usize) -> Duration {
-    if real {
-        // Filling must not take longer; if it does, there is another attempt.
-        Duration::from_millis(200)
-            + Duration::from_micros(6) * u32::try_from(entries).unwrap_or(u32::MAX)
-    } else {
-        Duration::from_secs(20)
-    }
-}
-
-/// A step of the course: time has come to `at` after the beginning.
-fn wait(began: Instant, clock: &ManualClock, real: bool, at: Duration) {
-    if real {
-        std::thread::sleep(at.saturating_sub(began.elapsed()));
-    } else {
-        clock.set(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX));
-    }
-}
-
 /// Fills a store, then times what it takes to expire everything. `V` is [`Counted`], or nothing at all.
-///
-/// # Panics
-///
-/// If anything expires before its time, or not everything does.
 pub fn run<K: Key, V: Value, S: Store<K, V>>(entries: usize, due: Due) -> Expiry {
-    let mut first = patience(S::REAL, entries);
-    loop {
-        if let Some(expiry) = attempt::<K, V, S>(entries, due, first) {
-            return expiry;
-        }
-        first *= 2;
-    }
+    // Nothing is due before. By the machine's time filling must not take longer; if it does, there
+    // is another attempt.
+    let first = if S::REAL { 200_000 + 6 * entries as u64 } else { 20_000_000 };
+    let mut firsts = (0..).map(|doubled| Duration::from_micros(first << doubled));
+    firsts.find_map(|first| attempt::<K, V, S>(entries, due, first)).expect("endless")
 }
 
 /// As [`run`], with nothing due before `first`. `None` if by the machine's time it was before the store was full.
-#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_possible_wrap)] // seconds, in nanoseconds
 fn attempt<K: Key, V: Value, S: Store<K, V>>(
     entries: usize,
     due: Due,
@@ -148,7 +114,11 @@ fn attempt<K: Key, V: Value, S: Store<K, V>>(
                 Due::Mass => last,
                 _ => at + due.step(),
             };
-            wait(began, &clock, S::REAL, at);
+            if S::REAL {
+                std::thread::sleep(at.saturating_sub(began.elapsed()));
+            } else {
+                clock.set(nanos(at));
+            }
             let called = busy();
             expired += store.advance(nanos(at));
             took += busy() - called;
@@ -172,8 +142,5 @@ fn attempt<K: Key, V: Value, S: Store<K, V>>(
         assert!(!S::WORKS || expired == entries, "{}: expired {expired}", S::NAME);
         Some(took)
     });
-    took.map(|took| Expiry {
-        nanos: took.as_nanos() as f64 / entries as f64,
-        left: Counted::alive() - alive,
-    })
+    took.map(|took| (took.as_nanos() as f64 / entries as f64, Counted::alive() - alive))
 }

@@ -13,9 +13,9 @@
 //! * A store that keeps a key in two places gets `Arc<str>` for strings, which is what an object
 //!   reference is in Java.
 //! * All stores hash with foldhash's fast hasher, which is also the default of our maps.
-//! * Maps read [`CoarseClock`], which is our default. moka and mini-moka read clocks of their own:
-//!   moka the processor's counter where it can be trusted (its `quanta` feature is on), mini-moka
-//!   the system's clock. In queues time is simulated: ours load a `ManualClock`, peers get a number.
+//! * Maps read [`CoarseClock`], which is our default. moka reads a clock of its own, the processor's
+//!   counter where it can be trusted (its `quanta` feature is on). In queues time is simulated: ours
+//!   load a `ManualClock`, peers get a number.
 //! * The figures are processor time of the whole process. Work of a store's own threads counts, and
 //!   so does work that is left when the last call has returned. Waiting for a lock does not count,
 //!   which favours stores with locks.
@@ -27,7 +27,6 @@ pub mod course;
 mod dash;
 mod delay_queue;
 pub mod expire;
-mod mini_moka;
 mod moka;
 mod nothing;
 mod ours;
@@ -37,8 +36,7 @@ mod zookeeper;
 
 pub use dash::Dash;
 pub use delay_queue::DelayQueue;
-pub use mini_moka::MiniMoka;
-pub use moka::{Moka, MokaEach, Timed};
+pub use moka::{Moka, MokaEach};
 pub use nothing::Nothing;
 pub use ours::{Map, QueueByHandle, QueueByKey};
 pub use papaya::Papaya;
@@ -143,7 +141,6 @@ pub struct Counted(u64);
 
 impl Counted {
     /// How many there are.
-    #[must_use]
     pub fn alive() -> i64 {
         COUNTED.load(Ordering::Relaxed)
     }
@@ -194,7 +191,6 @@ pub struct Now<'a> {
 impl Now<'_> {
     /// In nanoseconds: a reading of the clock, or a number.
     #[inline]
-    #[must_use]
     pub fn get(self) -> u64 {
         match self.real {
             Some(clock) => clock.coarse(),
@@ -206,7 +202,6 @@ impl Now<'_> {
 impl Time {
     /// The present. A simulated present does not move on while the caller keeps it.
     #[inline]
-    #[must_use]
     pub fn now(&self) -> Now<'_> {
         match self {
             Time::Real(clock) => Now { real: Some(clock), told: 0 },
@@ -260,8 +255,10 @@ pub trait Store<K: Key, V: Value>: Send + Sync + Sized {
     /// nanoseconds from now. Returns the number of the replaced value, and the handle.
     fn insert(&self, key: K, value: V, now: Now<'_>, timeout: u64) -> (Option<u64>, Self::Handle);
 
-    /// Returns the number of the key's value, if the key has an entry.
-    fn get(&self, key: &K, now: Now<'_>) -> Option<u64>;
+    /// Returns the number of the key's value, if the key has an entry. A queue has no values.
+    fn get(&self, _key: &K, _now: Now<'_>) -> Option<u64> {
+        None
+    }
 
     /// Renews an entry: it expires `timeout` nanoseconds from now. Returns `false` if the key has
     /// no entry, where the store says so.

@@ -5,74 +5,38 @@
 
 use super::{Counted, Key, Now, Setup, Store, Value};
 use crate::peers::Hasher;
+use moka::sync::{Cache, CacheBuilder};
+use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
-fn run<K: Key, V: Clone + Send + Sync + 'static>(cache: &moka::sync::Cache<K, V, Hasher>) -> usize {
-    let before = cache.entry_count();
-    cache.run_pending_tasks();
-    usize::try_from(before.saturating_sub(cache.entry_count())).unwrap_or(0)
+type Builder<K, T> = CacheBuilder<K, T, Cache<K, T>>;
+
+/// What the cache keeps of a value.
+pub trait Kept<V>: Clone + Send + Sync + 'static {
+    /// Keeps a value for so many nanoseconds.
+    fn keep(value: V, timeout: u64) -> Self;
+
+    /// The value's number.
+    fn number(&self) -> u64;
+
+    /// Tells the cache how long entries live.
+    fn set<K: Key>(builder: Builder<K, Self>, timeout: Duration) -> Builder<K, Self>;
 }
 
-fn count<K: Key, V: Clone + Send + Sync + 'static>(
-    cache: &moka::sync::Cache<K, V, Hasher>,
-) -> usize {
-    usize::try_from(cache.entry_count()).unwrap_or(usize::MAX)
-}
-
-/// One time to live for all. Inserting a key again is how it is renewed.
-pub struct Moka<K, V>(moka::sync::Cache<K, V, Hasher>);
-
-impl<K: Key, V: Value> Store<K, V> for Moka<K, V> {
-    const NAME: &'static str = "moka";
-    const DOES: &'static str =
-        "reads its own clock; puts work off to later calls; touch and replace insert again; insert returns nothing";
-    const REAL: bool = true;
-    const RETURNS_OLD: bool = false;
-    type Handle = ();
-
-    fn new(setup: &Setup<'_>) -> Self {
-        Moka(
-            moka::sync::Cache::builder()
-                .max_capacity(setup.entries as u64 * 2)
-                .time_to_live(setup.timeout)
-                .build_with_hasher(Hasher::default()),
-        )
+/// One time to live for all.
+impl<V: Value> Kept<V> for V {
+    #[inline]
+    fn keep(value: V, _timeout: u64) -> V {
+        value
     }
 
     #[inline]
-    fn insert(&self, key: K, value: V, _now: Now<'_>, _timeout: u64) -> (Option<u64>, ()) {
-        self.0.insert(key, value);
-        (None, ())
+    fn number(&self) -> u64 {
+        Value::number(self)
     }
 
-    #[inline]
-    fn get(&self, key: &K, _now: Now<'_>) -> Option<u64> {
-        self.0.get(key).map(|value| value.number())
-    }
-
-    #[inline]
-    fn touch(&self, key: &K, (): (), value: V, _now: Now<'_>, _timeout: u64) -> bool {
-        self.0.insert(key.clone(), value);
-        true
-    }
-
-    #[inline]
-    fn remove(&self, key: &K, _now: Now<'_>) -> bool {
-        self.0.remove(key).is_some()
-    }
-
-    fn advance(&self, _now: u64) -> usize {
-        run(&self.0)
-    }
-
-    fn tidy(&self) {
-        self.0.run_pending_tasks();
-        // Grace periods end as others begin.
-        self.0.contains_key(&K::default());
-    }
-
-    fn live(&self) -> usize {
-        count(&self.0)
+    fn set<K: Key>(builder: Builder<K, V>, timeout: Duration) -> Builder<K, V> {
+        builder.time_to_live(timeout)
     }
 }
 
@@ -88,10 +52,27 @@ impl<K> moka::Expiry<K, Timed> for Each {
     }
 }
 
-/// Each entry with a time of its own: on moka's timer wheel instead of its list.
-pub struct MokaEach<K>(moka::sync::Cache<K, Timed, Hasher>);
+impl Kept<Counted> for Timed {
+    fn keep(value: Counted, timeout: u64) -> Self {
+        Timed(value, Duration::from_nanos(timeout))
+    }
 
-impl<K: Key> Store<K, Counted> for MokaEach<K> {
+    fn number(&self) -> u64 {
+        Value::number(&self.0)
+    }
+
+    fn set<K: Key>(builder: Builder<K, Self>, _timeout: Duration) -> Builder<K, Self> {
+        builder.expire_after(Each)
+    }
+}
+
+/// Inserting a key again is how it is renewed.
+pub struct Moka<K, V, T = V>(Cache<K, T, Hasher>, PhantomData<V>);
+
+/// Each entry with a time of its own: on moka's timer wheel instead of its list.
+pub type MokaEach<K> = Moka<K, Counted, Timed>;
+
+impl<K: Key, V: Value, T: Kept<V>> Store<K, V> for Moka<K, V, T> {
     const NAME: &'static str = "moka";
     const DOES: &'static str =
         "reads its own clock; puts work off to later calls; touch and replace insert again; insert returns nothing";
@@ -100,42 +81,46 @@ impl<K: Key> Store<K, Counted> for MokaEach<K> {
     type Handle = ();
 
     fn new(setup: &Setup<'_>) -> Self {
-        MokaEach(
-            moka::sync::Cache::builder()
-                .max_capacity(setup.entries as u64 * 2)
-                .expire_after(Each)
-                .build_with_hasher(Hasher::default()),
-        )
+        let builder = Cache::builder().max_capacity(setup.entries as u64 * 2);
+        let builder = T::set(builder, setup.timeout);
+        Moka(builder.build_with_hasher(Hasher::default()), PhantomData)
     }
 
-    fn insert(&self, key: K, value: Counted, _now: Now<'_>, timeout: u64) -> (Option<u64>, ()) {
-        self.0.insert(key, Timed(value, Duration::from_nanos(timeout)));
+    #[inline]
+    fn insert(&self, key: K, value: V, _now: Now<'_>, timeout: u64) -> (Option<u64>, ()) {
+        self.0.insert(key, T::keep(value, timeout));
         (None, ())
     }
 
+    #[inline]
     fn get(&self, key: &K, _now: Now<'_>) -> Option<u64> {
-        self.0.get(key).map(|timed| timed.0.number())
+        self.0.get(key).map(|kept| kept.number())
     }
 
-    fn touch(&self, key: &K, (): (), value: Counted, now: Now<'_>, timeout: u64) -> bool {
-        self.insert(key.clone(), value, now, timeout);
+    #[inline]
+    fn touch(&self, key: &K, (): (), value: V, _now: Now<'_>, timeout: u64) -> bool {
+        self.0.insert(key.clone(), T::keep(value, timeout));
         true
     }
 
+    #[inline]
     fn remove(&self, key: &K, _now: Now<'_>) -> bool {
         self.0.remove(key).is_some()
     }
 
     fn advance(&self, _now: u64) -> usize {
-        run(&self.0)
+        let before = self.live();
+        self.0.run_pending_tasks();
+        before.saturating_sub(self.live())
     }
 
     fn tidy(&self) {
         self.0.run_pending_tasks();
+        // Grace periods end as others begin.
         self.0.contains_key(&K::default());
     }
 
     fn live(&self) -> usize {
-        count(&self.0)
+        usize::try_from(self.0.entry_count()).unwrap_or(usize::MAX)
     }
 }

@@ -3,17 +3,13 @@
 
 use super::{Key, Now, Setup, Store, Time, Value};
 use expiry::{ExpiringMap, ExpiryQueue, Handle, StoreError, Timeout, Updated};
+use std::marker::PhantomData;
 use std::time::Duration;
 
 /// The map.
 pub struct Map<K: 'static, V: 'static> {
     map: ExpiringMap<K, V>,
     timeout: Duration,
-}
-
-#[cold]
-fn refused(error: StoreError) -> ! {
-    panic!("refused: {error}")
 }
 
 impl<K: Key, V: Value> Store<K, V> for Map<K, V> {
@@ -40,7 +36,7 @@ impl<K: Key, V: Value> Store<K, V> for Map<K, V> {
         };
         match inserted {
             Ok(old) => (old.map(|old| old.value().number()), ()),
-            Err(refusal) => refused(refusal.error),
+            Err(refusal) => done(Err(refusal.error)),
         }
     }
 
@@ -80,108 +76,89 @@ impl<K: Key, V: Value> Store<K, V> for Map<K, V> {
     }
 }
 
-fn queue<K: Key>(setup: &Setup<'_>) -> ExpiryQueue<K> {
-    let Time::Simulated(clock) = setup.time else {
-        panic!("the queues are polled by the harness");
-    };
-    ExpiryQueue::builder()
-        .interval(setup.interval)
-        .clock(clock.clone())
-        .build()
-        .expect("valid settings")
-}
-
 #[inline]
 fn done<T>(result: Result<T, StoreError>) -> T {
-    result.unwrap_or_else(|error| refused(error))
+    result.unwrap_or_else(|error| panic!("refused: {error}"))
 }
 
-fn poll<K: Key>(queue: &ExpiryQueue<K>) -> usize {
-    let (mut expired, mut due) = (0, Vec::new());
-    loop {
-        let more = queue.poll_into(&mut due, 4096);
-        expired += due.len();
-        due.clear();
-        if !more {
-            return expired;
-        }
-    }
+/// What the caller keeps of an entry, and how it renews it.
+pub trait Name: Copy + Default + Send + Sync {
+    /// What the queue is called in tables.
+    const NAME: &'static str;
+    /// What the queue does.
+    const DOES: &'static str;
+
+    /// What is kept of an entry that has been inserted.
+    fn of(handle: Handle) -> Self;
+
+    /// Renews an entry.
+    fn touch<K: Key>(self, queue: &ExpiryQueue<K>, key: &K, timeout: Duration) -> bool;
 }
 
-/// The queue, renewed by key.
-pub struct QueueByKey<K: 'static>(ExpiryQueue<K>);
-
-impl<K: Key> Store<K, ()> for QueueByKey<K> {
+/// Nothing.
+impl Name for () {
     const NAME: &'static str = "ExpiryQueue, by key";
     const DOES: &'static str = "default settings; the harness polls";
-    const DRIVEN: bool = true;
-    type Handle = ();
-
-    fn new(setup: &Setup<'_>) -> Self {
-        QueueByKey(queue(setup))
-    }
 
     #[inline]
-    fn insert(&self, key: K, (): (), _now: Now<'_>, timeout: u64) -> (Option<u64>, ()) {
-        match done(self.0.update(key, Duration::from_nanos(timeout))) {
-            Updated::Inserted { .. } => (None, ()),
-            _ => (Some(0), ()),
-        }
-    }
-
-    /// It has no values.
-    fn get(&self, _key: &K, _now: Now<'_>) -> Option<u64> {
-        None
-    }
+    fn of(_handle: Handle) {}
 
     #[inline]
-    fn touch(&self, key: &K, (): (), (): (), _now: Now<'_>, timeout: u64) -> bool {
-        done(self.0.touch(key, Duration::from_nanos(timeout)))
-    }
-
-    #[inline]
-    fn remove(&self, key: &K, _now: Now<'_>) -> bool {
-        self.0.remove(key).is_some()
-    }
-
-    fn advance(&self, _now: u64) -> usize {
-        poll(&self.0)
-    }
-
-    fn live(&self) -> usize {
-        self.0.len()
+    fn touch<K: Key>(self, queue: &ExpiryQueue<K>, key: &K, timeout: Duration) -> bool {
+        done(queue.touch(key, timeout))
     }
 }
 
-/// The queue, renewed by handle, which the caller keeps.
-pub struct QueueByHandle<K: 'static>(ExpiryQueue<K>);
-
-impl<K: Key> Store<K, ()> for QueueByHandle<K> {
+/// The handle.
+impl Name for Option<Handle> {
     const NAME: &'static str = "ExpiryQueue, by handle";
     const DOES: &'static str = "touches by handle, and does all else by key; the harness polls";
-    const DRIVEN: bool = true;
-    type Handle = Option<Handle>;
 
-    fn new(setup: &Setup<'_>) -> Self {
-        QueueByHandle(queue(setup))
+    #[inline]
+    fn of(handle: Handle) -> Self {
+        Some(handle)
     }
 
     #[inline]
-    fn insert(&self, key: K, (): (), _now: Now<'_>, timeout: u64) -> (Option<u64>, Option<Handle>) {
+    fn touch<K: Key>(self, queue: &ExpiryQueue<K>, _key: &K, timeout: Duration) -> bool {
+        self.is_some_and(|handle| done(queue.touch_by(handle, timeout)))
+    }
+}
+
+/// The queue.
+pub struct Queue<K: 'static, N>(ExpiryQueue<K>, PhantomData<N>);
+
+/// Renewed by key.
+pub type QueueByKey<K> = Queue<K, ()>;
+
+/// Renewed by handle.
+pub type QueueByHandle<K> = Queue<K, Option<Handle>>;
+
+impl<K: Key, N: Name> Store<K, ()> for Queue<K, N> {
+    const NAME: &'static str = N::NAME;
+    const DOES: &'static str = N::DOES;
+    const DRIVEN: bool = true;
+    type Handle = N;
+
+    fn new(setup: &Setup<'_>) -> Self {
+        let Time::Simulated(clock) = setup.time else {
+            panic!("the queues are polled by the harness");
+        };
+        let builder = ExpiryQueue::builder().interval(setup.interval).clock(clock.clone());
+        Queue(builder.build().expect("valid settings"), PhantomData)
+    }
+
+    #[inline]
+    fn insert(&self, key: K, (): (), _now: Now<'_>, timeout: u64) -> (Option<u64>, N) {
         match done(self.0.update(key, Duration::from_nanos(timeout))) {
-            Updated::Inserted { handle, .. } => (None, Some(handle)),
-            _ => (Some(0), None),
+            Updated::Inserted { handle, .. } => (None, N::of(handle)),
+            _ => (Some(0), N::default()),
         }
     }
 
-    /// It has no values.
-    fn get(&self, _key: &K, _now: Now<'_>) -> Option<u64> {
-        None
-    }
-
     #[inline]
-    fn touch(&self, _key: &K, handle: Option<Handle>, (): (), _now: Now<'_>, timeout: u64) -> bool {
-        handle.is_some_and(|handle| done(self.0.touch_by(handle, Duration::from_nanos(timeout))))
+    fn touch(&self, key: &K, name: N, (): (), _now: Now<'_>, timeout: u64) -> bool {
+        name.touch(&self.0, key, Duration::from_nanos(timeout))
     }
 
     #[inline]
@@ -190,7 +167,15 @@ impl<K: Key> Store<K, ()> for QueueByHandle<K> {
     }
 
     fn advance(&self, _now: u64) -> usize {
-        poll(&self.0)
+        let (mut expired, mut due) = (0, Vec::new());
+        loop {
+            let more = self.0.poll_into(&mut due, 4096);
+            expired += due.len();
+            due.clear();
+            if !more {
+                return expired;
+            }
+        }
     }
 
     fn live(&self) -> usize {

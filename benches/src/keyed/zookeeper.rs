@@ -86,7 +86,6 @@ impl<K: Key, V: Value> Store<K, V> for ZooKeeper<K, V> {
     const DRIVEN: bool = true;
     type Handle = ();
 
-    #[allow(clippy::cast_possible_truncation)] // at most a tenth of a second
     fn new(setup: &Setup<'_>) -> Self {
         let queue = ZooKeeper {
             elements: DashMap::default(),
@@ -105,11 +104,6 @@ impl<K: Key, V: Value> Store<K, V> for ZooKeeper<K, V> {
         // Every insertion of the harness into a queue is of a key that is not there.
         let unchanged = self.update(&key, now.get(), timeout).is_none();
         (unchanged.then_some(0), ())
-    }
-
-    /// It has no values.
-    fn get(&self, _key: &K, _now: Now<'_>) -> Option<u64> {
-        None
     }
 
     /// True: it would have put the key in.

@@ -11,28 +11,21 @@ struct Tree {
     owner: u64,
 }
 
-type Map = DashMap<u64, Tree, Hasher>;
-
 /// Each ack is a `remove_if_mut`: one find under the shard's write lock, XOR, and removal if that gives zero.
-pub struct DashRemoveIf(Map);
+#[derive(Default)]
+pub struct DashRemoveIf(DashMap<u64, Tree, Hasher>);
 
 impl Peer for DashRemoveIf {
     const NAME: &'static str = "dashmap (remove_if_mut)";
     type Id = u64;
-    type Scratch = ();
 
     fn new(_in_flight: usize) -> Self {
-        DashRemoveIf(Map::default())
-    }
-
-    fn blank() -> u64 {
-        0
+        Self::default()
     }
 
     #[inline]
     fn begin(&self, _at: usize, (key, xor, owner): New) -> u64 {
-        let before = self.0.insert(key, Tree { xor, owner });
-        assert!(before.is_none());
+        assert!(self.0.insert(key, Tree { xor, owner }).is_none());
         key
     }
 
@@ -42,13 +35,7 @@ impl Peer for DashRemoveIf {
             tree.xor ^= edge;
             tree.xor == 0
         });
-        match gone {
-            Some((_, tree)) => {
-                finished(tree.owner);
-                true
-            }
-            None => false,
-        }
+        gone.map(|(_, tree)| finished(tree.owner)).is_some()
     }
 
     fn slots(&self) -> Option<usize> {
@@ -66,31 +53,25 @@ impl Touch for DashRemoveIf {
 }
 
 /// Each ack is an `entry`: one find under the shard's write lock, XOR, and `OccupiedEntry::remove` if that gives zero.
-pub struct DashEntry(Map);
+#[derive(Default)]
+pub struct DashEntry(DashRemoveIf);
 
 impl Peer for DashEntry {
     const NAME: &'static str = "dashmap (entry)";
     type Id = u64;
-    type Scratch = ();
 
     fn new(_in_flight: usize) -> Self {
-        DashEntry(Map::default())
-    }
-
-    fn blank() -> u64 {
-        0
+        Self::default()
     }
 
     #[inline]
-    fn begin(&self, _at: usize, (key, xor, owner): New) -> u64 {
-        let before = self.0.insert(key, Tree { xor, owner });
-        assert!(before.is_none());
-        key
+    fn begin(&self, at: usize, tree: New) -> u64 {
+        self.0.begin(at, tree)
     }
 
     #[inline]
     fn ack(&self, id: u64, edge: u64) -> bool {
-        let Entry::Occupied(mut tree) = self.0.entry(id) else {
+        let Entry::Occupied(mut tree) = self.0 .0.entry(id) else {
             panic!("not in flight");
         };
         tree.get_mut().xor ^= edge;
@@ -102,6 +83,6 @@ impl Peer for DashEntry {
     }
 
     fn slots(&self) -> Option<usize> {
-        Some(self.0.capacity())
+        self.0.slots()
     }
 }

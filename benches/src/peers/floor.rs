@@ -1,47 +1,36 @@
-//! The floor: four `fetch_xor` for each tree on a plain array of 32-byte slots. It finds its slot by the position in
-//! the window; it keeps no owner, no key and no deadline.
+//! What is not a store: the floor, and the harness alone.
 
-use super::{New, Peer, Proof};
+use super::{New, Peer, Proof, Touch};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[repr(align(32))]
 #[derive(Default)]
-struct Slot {
-    word: AtomicU64,
-}
+struct Slot(AtomicU64);
 
-fn slots(in_flight: usize) -> Box<[Slot]> {
-    (0..in_flight).map(|_| Slot::default()).collect()
-}
-
-/// The bare floor: of what was there before, only whether it equals the operand is asked, which x86 answers by a flag of
-/// a single `lock xor`.
+/// Four `fetch_xor` for each tree on a plain array of 32-byte slots. It finds its slot by the
+/// position in the window; it keeps no owner, no key and no deadline. Of what was there before,
+/// only whether it equals the operand is asked, which x86 answers by a flag of a single `lock xor`.
 pub struct Floor(Box<[Slot]>);
 
 impl Peer for Floor {
     const NAME: &'static str = "floor (fetch_xor on an array)";
     const PROOF: Proof = Proof::Completions;
-    type Id = usize;
-    type Scratch = ();
+    type Id = u64;
 
     fn new(in_flight: usize) -> Self {
-        Floor(slots(in_flight))
-    }
-
-    fn blank() -> usize {
-        0
+        Floor((0..in_flight).map(|_| Slot::default()).collect())
     }
 
     #[inline]
-    fn begin(&self, at: usize, (_, xor, _): New) -> usize {
-        self.0[at].word.fetch_xor(xor, Ordering::AcqRel);
-        at
+    fn begin(&self, at: usize, (_, xor, _): New) -> u64 {
+        self.0[at].0.fetch_xor(xor, Ordering::AcqRel);
+        at as u64
     }
 
     #[inline]
-    fn ack(&self, id: usize, edge: u64) -> bool {
-        self.0[id].word.fetch_xor(edge, Ordering::AcqRel) == edge
+    fn ack(&self, id: u64, edge: u64) -> bool {
+        self.0[id as usize].0.fetch_xor(edge, Ordering::AcqRel) == edge
     }
 
     fn slots(&self) -> Option<usize> {
@@ -49,36 +38,32 @@ impl Peer for Floor {
     }
 }
 
-/// The floor of who needs the word itself, to compare it with something that differs from tree to tree: on x86 a load
-/// and a compare-and-swap.
-pub struct FloorWord(Box<[Slot]>);
+/// Does nothing with what it is given but look at it: what the harness costs on its own.
+pub struct Nothing;
 
-impl Peer for FloorWord {
-    const NAME: &'static str = "floor (fetch_xor, its word used)";
-    const PROOF: Proof = Proof::Completions;
-    type Id = usize;
-    type Scratch = ();
+impl Peer for Nothing {
+    const NAME: &'static str = "harness alone";
+    const PROOF: Proof = Proof::None;
+    type Id = u64;
 
-    fn new(in_flight: usize) -> Self {
-        FloorWord(slots(in_flight))
-    }
-
-    fn blank() -> usize {
-        0
+    fn new(_in_flight: usize) -> Self {
+        Nothing
     }
 
     #[inline]
-    fn begin(&self, at: usize, (_, xor, _): New) -> usize {
-        black_box(self.0[at].word.fetch_xor(xor, Ordering::AcqRel));
-        at
+    fn begin(&self, _at: usize, tree: New) -> u64 {
+        black_box(tree).0
     }
 
     #[inline]
-    fn ack(&self, id: usize, edge: u64) -> bool {
-        black_box(self.0[id].word.fetch_xor(edge, Ordering::AcqRel)) == edge
+    fn ack(&self, id: u64, edge: u64) -> bool {
+        black_box(id ^ edge) == 0
     }
+}
 
-    fn slots(&self) -> Option<usize> {
-        Some(self.0.len())
+impl Touch for Nothing {
+    #[inline]
+    fn touch(&self, id: u64) {
+        black_box(id);
     }
 }

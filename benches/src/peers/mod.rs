@@ -2,21 +2,18 @@
 
 mod dash;
 mod floor;
-mod nothing;
 mod papaya;
 mod scc;
-mod sharded;
 mod tracker;
 
 pub use dash::{DashEntry, DashRemoveIf};
-pub use floor::{Floor, FloorWord};
-pub use nothing::Nothing;
+pub use floor::{Floor, Nothing};
 pub use papaya::Papaya;
 pub use scc::Scc;
-pub use sharded::Sharded;
 pub use tracker::{Chosen, Issued, TIMEOUT};
 
 use crate::window::GROUP;
+use expiry::Root;
 use std::cell::Cell;
 
 /// One fast hasher for all maps.
@@ -51,6 +48,47 @@ pub enum Proof {
 /// A tree that begins: `(key, xor of its edges, owner)`.
 pub type New = (u64, u64, u64);
 
+/// Names a tree in flight.
+pub trait Id: Copy + Send + Sync + 'static {
+    /// Names nothing.
+    fn blank() -> Self;
+}
+
+impl Id for u64 {
+    fn blank() -> u64 {
+        0
+    }
+}
+
+impl Id for Root {
+    fn blank() -> Root {
+        Root::from_bits(0)
+    }
+}
+
+/// A group of trees that begin.
+pub struct Batch<I> {
+    /// Their positions in the window.
+    pub at: [usize; GROUP],
+    /// The trees.
+    pub trees: [New; GROUP],
+    /// What names them, once they have begun.
+    pub ids: [I; GROUP],
+    /// Buffers that are kept between batches: what `issue_batch` takes and returns.
+    pub issued: (Vec<(u64, u64)>, Vec<Root>),
+}
+
+impl<I: Id> Default for Batch<I> {
+    fn default() -> Self {
+        Batch {
+            at: [0; GROUP],
+            trees: [(0, 0, 0); GROUP],
+            ids: [I::blank(); GROUP],
+            issued: Default::default(),
+        }
+    }
+}
+
 /// Somebody who does the work.
 pub trait Peer: Sync + Send + Sized + 'static {
     /// What it is called in tables.
@@ -60,15 +98,10 @@ pub trait Peer: Sync + Send + Sized + 'static {
     /// Whether it does anything on its own once nobody calls it.
     const EXPIRES: bool = false;
     /// What names a tree in flight: a key, or an id that was issued.
-    type Id: Copy + Send + Sync + 'static;
-    /// Buffers that a thread keeps between batches.
-    type Scratch: Default + Send;
+    type Id: Id;
 
     /// Empty, of default size, for about `in_flight` trees (only an array needs to know).
     fn new(in_flight: usize) -> Self;
-
-    /// Names nothing.
-    fn blank() -> Self::Id;
 
     /// A tree begins. `at` is its position in the window, for who has no other place for it.
     fn begin(&self, at: usize, tree: New) -> Self::Id;
@@ -78,14 +111,9 @@ pub trait Peer: Sync + Send + Sized + 'static {
 
     /// A group of trees begins. For who has no batches: one after the other.
     #[inline]
-    fn begin_many(
-        &self,
-        _scratch: &mut Self::Scratch,
-        at: &[usize; GROUP],
-        trees: &[New; GROUP],
-        ids: &mut [Self::Id; GROUP],
-    ) {
-        for ((id, &at), &tree) in ids.iter_mut().zip(at).zip(trees) {
+    fn begin_many(&self, batch: &mut Batch<Self::Id>) {
+        let Batch { ids, at, trees, .. } = batch;
+        for ((id, &at), &tree) in ids.iter_mut().zip(&*at).zip(&*trees) {
             *id = self.begin(at, tree);
         }
     }

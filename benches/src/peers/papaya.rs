@@ -1,48 +1,37 @@
 //! `papaya`: values are shared, so the XOR is an atomic in the value, and who makes it zero removes the key.
 
-use super::{finished, Hasher, New, Peer};
-use crate::window::GROUP;
-use papaya::HashMap;
+use super::{finished, Batch, Hasher, New, Peer};
+use papaya::{HashMap, HashMapRef, LocalGuard};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-struct Tree {
-    xor: AtomicU64,
-    owner: u64,
-}
+/// A pinned reference per operation, or per batch. The value is the XOR and the owner.
+#[derive(Default)]
+pub struct Papaya(HashMap<u64, (AtomicU64, u64), Hasher>);
 
-/// A pinned reference per operation, or per batch.
-pub struct Papaya(HashMap<u64, Tree, Hasher>);
-
-type Pinned<'a> = papaya::HashMapRef<'a, u64, Tree, Hasher, papaya::LocalGuard<'a>>;
+type Pinned<'a> = HashMapRef<'a, u64, (AtomicU64, u64), Hasher, LocalGuard<'a>>;
 
 #[inline]
 fn begin(map: &Pinned<'_>, (key, xor, owner): New) {
-    let xor = AtomicU64::new(xor);
-    assert!(map.insert(key, Tree { xor, owner }).is_none());
+    assert!(map.insert(key, (AtomicU64::new(xor), owner)).is_none());
 }
 
 #[inline]
 fn ack(map: &Pinned<'_>, id: u64, edge: u64) -> bool {
-    let tree = map.get(&id).expect("in flight");
-    if tree.xor.fetch_xor(edge, Ordering::AcqRel) ^ edge != 0 {
+    let (xor, owner) = map.get(&id).expect("in flight");
+    if xor.fetch_xor(edge, Ordering::AcqRel) ^ edge != 0 {
         return false;
     }
     map.remove(&id);
-    finished(tree.owner);
+    finished(*owner);
     true
 }
 
 impl Peer for Papaya {
     const NAME: &'static str = "papaya";
     type Id = u64;
-    type Scratch = ();
 
     fn new(_in_flight: usize) -> Self {
-        Papaya(HashMap::default())
-    }
-
-    fn blank() -> u64 {
-        0
+        Self::default()
     }
 
     #[inline]
@@ -57,15 +46,9 @@ impl Peer for Papaya {
     }
 
     #[inline]
-    fn begin_many(
-        &self,
-        (): &mut (),
-        _at: &[usize; GROUP],
-        trees: &[New; GROUP],
-        ids: &mut [u64; GROUP],
-    ) {
+    fn begin_many(&self, batch: &mut Batch<u64>) {
         let map = self.0.pin();
-        for (id, &tree) in ids.iter_mut().zip(trees) {
+        for (id, &tree) in batch.ids.iter_mut().zip(&batch.trees) {
             begin(&map, tree);
             *id = tree.0;
         }

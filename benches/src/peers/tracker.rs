@@ -1,8 +1,8 @@
 //! This crate's tracker: default settings, its reaper running, a handler that takes the owner.
 
-use super::{finished, New, Peer, Touch};
-use crate::window::GROUP;
-use expiry::{Ack, AckError, AckTracker, Outcome, Root};
+use super::{finished, Batch, Id, New, Peer, Touch};
+use expiry::{Ack, AckError, AckMany, AckTracker, Outcome, Root, RootId};
+use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 /// The timeout of all trackers here.
@@ -10,27 +10,6 @@ pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// From here on filling takes too long for [`TIMEOUT`].
 const MANY: usize = 20_000_000;
-
-fn tracker(in_flight: usize) -> AckTracker {
-    let timeout = if in_flight > MANY { TIMEOUT * 40 } else { TIMEOUT };
-    AckTracker::builder()
-        .timeout(timeout)
-        .on_outcome(|outcome: &Outcome| finished(outcome.owner))
-        .build()
-        .expect("valid settings")
-}
-
-/// Until the reaper has carried all ids over from tables that were outgrown. Gives up after 10 s.
-fn settle(tracker: &AckTracker) {
-    let began = Instant::now();
-    let settled = || {
-        let metrics = tracker.metrics();
-        metrics.shards.iter().all(|shard| shard.tables == 1)
-    };
-    while !settled() && began.elapsed() < Duration::from_secs(10) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
 
 #[cold]
 fn refused(error: AckError) -> ! {
@@ -45,137 +24,113 @@ fn completed(ack: Result<Ack, AckError>) -> bool {
     }
 }
 
+/// The tracker with roots that it issues, or with ids that the caller chooses.
+pub struct Tracker<R>(AckTracker, PhantomData<R>);
+
 /// Roots that the tracker issues.
-pub struct Issued(pub AckTracker);
-
-impl Peer for Issued {
-    const NAME: &'static str = "expiry, issued";
-    const EXPIRES: bool = true;
-    type Id = Root;
-    /// What `issue_batch` takes and returns.
-    type Scratch = (Vec<(u64, u64)>, Vec<Root>);
-
-    fn new(in_flight: usize) -> Self {
-        Issued(tracker(in_flight))
-    }
-
-    fn blank() -> Root {
-        Root::from_bits(0)
-    }
-
-    #[inline]
-    fn begin(&self, _at: usize, (_, xor, owner): New) -> Root {
-        self.0.issue(xor, owner).unwrap_or_else(|error| refused(error))
-    }
-
-    #[inline]
-    fn ack(&self, id: Root, edge: u64) -> bool {
-        completed(self.0.ack(id, edge))
-    }
-
-    #[inline]
-    fn begin_many(
-        &self,
-        (items, roots): &mut Self::Scratch,
-        _at: &[usize; GROUP],
-        trees: &[New; GROUP],
-        ids: &mut [Root; GROUP],
-    ) {
-        items.clear();
-        items.extend(trees.iter().map(|&(_, xor, owner)| (xor, owner)));
-        roots.clear();
-        if let Err(error) = self.0.issue_batch(items, roots) {
-            refused(error);
-        }
-        ids.copy_from_slice(roots);
-    }
-
-    #[inline]
-    fn ack_many(&self, acks: &[(Root, u64)]) -> usize {
-        let mut done = 0;
-        self.0.ack_batch(acks, |_, ack| done += usize::from(completed(ack)));
-        done
-    }
-
-    fn settle(&self) {
-        settle(&self.0);
-    }
-}
-
-impl Touch for Issued {
-    #[inline]
-    fn touch(&self, id: Root) {
-        if let Err(error) = self.0.reset_timeout(id) {
-            refused(error);
-        }
-    }
-}
+pub type Issued = Tracker<Root>;
 
 /// Roots under ids that the caller chooses.
-pub struct Chosen(pub AckTracker);
+pub type Chosen = Tracker<u64>;
 
-impl Peer for Chosen {
-    const NAME: &'static str = "expiry, chosen";
-    const EXPIRES: bool = true;
-    type Id = u64;
-    type Scratch = ();
+/// A kind of root.
+pub trait Kind: Id + AckMany + Into<RootId> {
+    /// What the tracker is called in tables.
+    const NAME: &'static str;
 
-    fn new(in_flight: usize) -> Self {
-        Chosen(tracker(in_flight))
-    }
+    /// Begins a tree.
+    fn begin(tracker: &AckTracker, tree: New) -> Self;
 
-    fn blank() -> u64 {
-        0
+    /// Begins a group of them.
+    fn begin_many(tracker: &AckTracker, batch: &mut Batch<Self>);
+}
+
+impl Kind for Root {
+    const NAME: &'static str = "expiry, issued";
+
+    #[inline]
+    fn begin(tracker: &AckTracker, (_, xor, owner): New) -> Root {
+        tracker.issue(xor, owner).unwrap_or_else(|error| refused(error))
     }
 
     #[inline]
-    fn begin(&self, _at: usize, (key, xor, owner): New) -> u64 {
-        if let Err(error) = self.0.init(key, xor, owner) {
-            refused(error);
-        }
+    fn begin_many(tracker: &AckTracker, batch: &mut Batch<Root>) {
+        let (items, roots) = &mut batch.issued;
+        items.clear();
+        items.extend(batch.trees.iter().map(|&(_, xor, owner)| (xor, owner)));
+        roots.clear();
+        tracker.issue_batch(items, roots).unwrap_or_else(|error| refused(error));
+        batch.ids.copy_from_slice(roots);
+    }
+}
+
+impl Kind for u64 {
+    const NAME: &'static str = "expiry, chosen";
+
+    #[inline]
+    fn begin(tracker: &AckTracker, (key, xor, owner): New) -> u64 {
+        tracker.init(key, xor, owner).unwrap_or_else(|error| refused(error));
         key
     }
 
     #[inline]
-    fn ack(&self, id: u64, edge: u64) -> bool {
+    fn begin_many(tracker: &AckTracker, batch: &mut Batch<u64>) {
+        tracker.init_batch(&batch.trees, |_, done| done.unwrap_or_else(|error| refused(error)));
+        for (id, tree) in batch.ids.iter_mut().zip(&batch.trees) {
+            *id = tree.0;
+        }
+    }
+}
+
+impl<R: Kind> Peer for Tracker<R> {
+    const NAME: &'static str = R::NAME;
+    const EXPIRES: bool = true;
+    type Id = R;
+
+    fn new(in_flight: usize) -> Self {
+        let timeout = if in_flight > MANY { TIMEOUT * 40 } else { TIMEOUT };
+        let builder = AckTracker::builder()
+            .timeout(timeout)
+            .on_outcome(|outcome: &Outcome| finished(outcome.owner));
+        Tracker(builder.build().expect("valid settings"), PhantomData)
+    }
+
+    #[inline]
+    fn begin(&self, _at: usize, tree: New) -> R {
+        R::begin(&self.0, tree)
+    }
+
+    #[inline]
+    fn ack(&self, id: R, edge: u64) -> bool {
         completed(self.0.ack(id, edge))
     }
 
     #[inline]
-    fn begin_many(
-        &self,
-        (): &mut (),
-        _at: &[usize; GROUP],
-        trees: &[New; GROUP],
-        ids: &mut [u64; GROUP],
-    ) {
-        self.0.init_batch(trees, |_, done| {
-            if let Err(error) = done {
-                refused(error);
-            }
-        });
-        for (id, tree) in ids.iter_mut().zip(trees) {
-            *id = tree.0;
-        }
+    fn begin_many(&self, batch: &mut Batch<R>) {
+        R::begin_many(&self.0, batch);
     }
 
     #[inline]
-    fn ack_many(&self, acks: &[(u64, u64)]) -> usize {
+    fn ack_many(&self, acks: &[(R, u64)]) -> usize {
         let mut done = 0;
         self.0.ack_batch(acks, |_, ack| done += usize::from(completed(ack)));
         done
     }
 
+    /// Until the reaper has carried all ids over from tables that were outgrown. Gives up after 10
+    /// s.
     fn settle(&self) {
-        settle(&self.0);
+        let began = Instant::now();
+        let settled = || self.0.metrics().shards.iter().all(|shard| shard.tables == 1);
+        while !settled() && began.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
-impl Touch for Chosen {
+impl<R: Kind> Touch for Tracker<R> {
     #[inline]
-    fn touch(&self, id: u64) {
-        if let Err(error) = self.0.reset_timeout(id) {
-            refused(error);
-        }
+    fn touch(&self, id: R) {
+        self.0.reset_timeout(id).unwrap_or_else(|error| refused(error));
     }
 }

@@ -50,9 +50,10 @@ pub struct DelayQueue {
     runtime: Rc<Runtime>,
 }
 
-fn paused() -> Rc<Runtime> {
+/// A runtime whose clock stands still.
+pub fn paused() -> Runtime {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
-    Rc::new(runtime.expect("a runtime without threads or I/O"))
+    runtime.expect("a runtime without threads or I/O")
 }
 
 #[inline]
@@ -73,7 +74,7 @@ impl Timers for DelayQueue {
     type Id = Key;
 
     fn with<R>(f: impl FnOnce(Self) -> R) -> R {
-        let runtime = paused();
+        let runtime = Rc::new(paused());
         let _context = runtime.enter();
         // It has no waker yet, so it has to be polled once.
         let woken = Arc::new(Woken(AtomicBool::new(true)));

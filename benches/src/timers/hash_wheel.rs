@@ -71,7 +71,6 @@ impl Timers for HashWheel {
     }
 
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // less than a `u32`
     fn advance(&mut self, now: u64, mut fired: impl FnMut(u64)) {
         while self.now < now {
             let left = now - self.now;

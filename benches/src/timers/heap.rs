@@ -17,15 +17,37 @@ struct Place {
 /// Deadline, place, generation: 16 bytes.
 type Entry = Reverse<(u64, u32, u32)>;
 
-/// Dead entries stay until their deadlines.
-pub struct Heap {
+/// Dead entries stay until their deadlines; or, if it compacts, are thrown out whenever they are
+/// more than the living: O(1) more a cancel, amortised.
+pub struct Slab<const COMPACTS: bool> {
     heap: BinaryHeap<Entry>,
     places: Vec<Place>,
     free: u32,
     live: usize,
 }
 
-impl Heap {
+/// Dead entries stay.
+pub type Heap = Slab<false>;
+
+/// Dead entries are thrown out.
+pub type CompactingHeap = Slab<true>;
+
+impl<const COMPACTS: bool> Slab<COMPACTS> {
+    #[inline]
+    fn compact(&mut self) {
+        if COMPACTS && self.heap.len() > 2 * self.live + 64 {
+            self.throw_out();
+        }
+    }
+
+    #[cold]
+    fn throw_out(&mut self) {
+        let places = &self.places;
+        self.heap.retain(|Reverse((_, place, generation))| {
+            places[*place as usize].generation == *generation
+        });
+    }
+
     #[inline]
     fn push(&mut self, deadline: u64, place: u32, generation: u32) -> (u32, u32) {
         self.heap.push(Reverse((deadline, place, generation)));
@@ -43,16 +65,15 @@ impl Heap {
     }
 }
 
-impl Timers for Heap {
-    const NAME: &'static str = "BinaryHeap";
+impl<const COMPACTS: bool> Timers for Slab<COMPACTS> {
+    const NAME: &'static str = if COMPACTS { "BinaryHeap, compacting" } else { "BinaryHeap" };
     type Id = (u32, u32);
 
     fn with<R>(f: impl FnOnce(Self) -> R) -> R {
-        f(Heap { heap: BinaryHeap::new(), places: Vec::new(), free: END, live: 0 })
+        f(Slab { heap: BinaryHeap::new(), places: Vec::new(), free: END, live: 0 })
     }
 
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // tens of millions
     fn schedule(&mut self, deadline: u64, value: u64) -> (u32, u32) {
         self.live += 1;
         let at = self.free;
@@ -76,6 +97,7 @@ impl Timers for Heap {
         place.generation = place.generation.wrapping_add(2);
         let generation = place.generation;
         *id = self.push(deadline, id.0, generation);
+        self.compact();
     }
 
     #[inline]
@@ -84,6 +106,7 @@ impl Timers for Heap {
         if there {
             self.vacate(id.0);
         }
+        self.compact();
         there
     }
 
@@ -98,57 +121,5 @@ impl Timers for Heap {
                 fired(self.vacate(place));
             }
         }
-    }
-}
-
-/// The same, and the dead are thrown out whenever they are more than the living: O(1) more a cancel, amortised.
-pub struct CompactingHeap(Heap);
-
-impl CompactingHeap {
-    #[inline]
-    fn compact(&mut self) {
-        if self.0.heap.len() > 2 * self.0.live + 64 {
-            self.throw_out();
-        }
-    }
-
-    #[cold]
-    fn throw_out(&mut self) {
-        let Heap { heap, places, .. } = &mut self.0;
-        heap.retain(|Reverse((_, place, generation))| {
-            places[*place as usize].generation == *generation
-        });
-    }
-}
-
-impl Timers for CompactingHeap {
-    const NAME: &'static str = "BinaryHeap, compacting";
-    type Id = (u32, u32);
-
-    fn with<R>(f: impl FnOnce(Self) -> R) -> R {
-        Heap::with(|heap| f(CompactingHeap(heap)))
-    }
-
-    #[inline]
-    fn schedule(&mut self, deadline: u64, value: u64) -> (u32, u32) {
-        self.0.schedule(deadline, value)
-    }
-
-    #[inline]
-    fn reschedule(&mut self, id: &mut (u32, u32), deadline: u64, value: u64) {
-        self.0.reschedule(id, deadline, value);
-        self.compact();
-    }
-
-    #[inline]
-    fn cancel(&mut self, id: (u32, u32)) -> bool {
-        let there = self.0.cancel(id);
-        self.compact();
-        there
-    }
-
-    #[inline]
-    fn advance(&mut self, now: u64, fired: impl FnMut(u64)) {
-        self.0.advance(now, fired);
     }
 }

@@ -11,7 +11,7 @@ mod nothing;
 mod ours;
 
 pub use btree::BTree;
-pub use delay_queue::DelayQueue;
+pub use delay_queue::{paused, DelayQueue};
 pub use hash_wheel::HashWheel;
 pub use heap::{CompactingHeap, Heap};
 pub use nothing::Nothing;

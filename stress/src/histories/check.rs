@@ -47,6 +47,14 @@ pub struct Call<D> {
     pub did: D,
 }
 
+impl<D> Call<D> {
+    /// Of the same call, that it did this.
+    pub fn with<E>(self, did: E) -> Call<E> {
+        let Call { began, ended, from, to, since, thread, .. } = self;
+        Call { began, ended, from, to, since, thread, did }
+    }
+}
+
 /// Whether a call is through after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {

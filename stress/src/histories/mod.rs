@@ -1,6 +1,6 @@
 //! Scenario `histories`: what real threads do to few keys at full speed, and whether it is linearizable.
 //!
-//! `record` runs a round and notes calls, `check` is the checker, `map`, `queue`, `acks` and `roots` are the faces with their
+//! `record` runs a round and notes calls, `check` is the checker, `map`, `queue`, `acks`, `roots` and `sessions` are the faces with their
 //! sequential models, `due` is what these know of deadlines, `show` prints what has no explanation. Memory is proportional to
 //! the operations of a round.
 
@@ -11,6 +11,7 @@ mod map;
 mod queue;
 mod record;
 mod roots;
+mod sessions;
 mod show;
 
 use crate::checks::{Check, Checks};
@@ -25,11 +26,12 @@ use record::{history, record, Recorded, Setting, Subject, Time};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-const NAMES: [Check; 9] = [
+const NAMES: [Check; 10] = [
     map::Load::CHECK,
     queue::Load::<u64>::CHECK,
     acks::Load::CHECK,
     roots::Load::CHECK,
+    sessions::Load::CHECK,
     "nothing_left",
     "metrics_add_up",
     "capacity_whole",
@@ -41,7 +43,7 @@ const NAMES: [Check; 9] = [
 const CAPACITY: usize = 1024;
 
 /// Rounds of all kinds: each is a face and whether its capacity is bounded.
-const KINDS: usize = 10;
+const KINDS: usize = 12;
 
 /// Runs the scenario.
 ///
@@ -107,12 +109,12 @@ impl Run<'_> {
         let asked = |on| self.options.on.is_none_or(|only| only == on);
         let (threads, operations) = (self.options.threads, self.options.operations);
         let share = (self.options.keys, threads, operations);
-        let bounded = number / 5 % 2 == 1;
-        // Where nobody polls for a while all roots that are issued may be there at once.
-        let roots = usize::from(threads) * operations as usize;
-        let capacity = if number % 5 == 4 { roots } else { CAPACITY };
+        let bounded = number / 6 % 2 == 1;
+        // Where nobody polls for a while all that are issued may be there at once.
+        let issued = usize::from(threads) * operations as usize;
+        let capacity = if number % 6 >= 4 { issued } else { CAPACITY };
         let capacity = bounded.then_some(capacity);
-        let done = match number % 5 {
+        let done = match number % 6 {
             0 if asked(On::Map) => {
                 self.load((&time, number, capacity), map::Load::new(&time, capacity))
             }
@@ -127,6 +129,10 @@ impl Run<'_> {
             }
             4 if asked(On::Roots) => {
                 self.load((&time, number, capacity), roots::Load::new(&time, capacity, share))
+            }
+            5 if asked(On::Sessions) => {
+                let keys = self.options.keys;
+                self.load((&time, number, capacity), sessions::Load::new(&time, capacity, keys))
             }
             _ => return Ok(false),
         };

@@ -6,6 +6,7 @@ use super::map::{self, Map};
 use super::queue;
 use super::record::{Kind, Subject};
 use super::roots::{self, Answer, Roots};
+use super::sessions;
 use expiry::{Done, Handle};
 use std::mem::discriminant;
 
@@ -169,10 +170,20 @@ mod of_map {
 
 mod of_queue {
     use super::*;
-    use crate::sessions::handles;
+    use expiry::{ExpiryQueue, Updated};
     use queue::{Did, Did::*};
+    use std::time::Duration;
 
     const POLL: Did = Polled { since: 0 };
+
+    /// Two handles that differ.
+    fn handles() -> [Handle; 2] {
+        let queue = ExpiryQueue::<u64>::builder().build().unwrap();
+        [1, 2].map(|key| match queue.update(key, Duration::from_secs(1)) {
+            Ok(Updated::Inserted { handle, .. }) => handle,
+            other => panic!("{other:?}"),
+        })
+    }
 
     fn insert(handle: Handle, timeout: u32, expiry: u32) -> Did {
         Inserted { handle, timeout, expiry }
@@ -362,5 +373,123 @@ mod of_acks {
         let reset = Reset { timeout: 9, answer: Some(Done::Now) };
         assert!(sound(&[begin, (2, reset), (11, out(7, 11))]));
         assert!(!sound(&[begin, (2, reset), (5, out(7, 5))]));
+    }
+}
+
+mod of_sessions {
+    use super::*;
+    use sessions::{Did, Did::*, Refused, Seat, Sessions, State};
+
+    const SWEEP: Did = Swept { since: 0 };
+    const SEAT: Seat = Seat { owner: 1, global: true, closing: false };
+    const GONE: Result<(), Refused> = Err(Refused::Unknown);
+
+    fn create(seat: Seat) -> (u32, Did) {
+        (5, Created { seat, timeout: 3 })
+    }
+
+    fn touch(answer: Result<(), Refused>) -> Did {
+        Touched { timeout: 4, answer }
+    }
+
+    /// Whether this has an explanation, of a session that was created at 5 for 3 ticks.
+    fn sound(calls: &[(u32, Did)]) -> bool {
+        super::sound::<sessions::Load>(&[&[create(SEAT)], calls].concat())
+    }
+
+    #[test]
+    fn a_session_lives_until_a_poll_finds_its_time_up() {
+        assert!(sound(&[(7, SWEEP), (8, Expired(SEAT)), (8, SWEEP), (9, touch(GONE)), (9, Over)]));
+        assert!(sound(&[
+            (7, touch(Ok(()))),
+            (9, Reported { left: 2 }),
+            (9, SWEEP),
+            (11, Expired(SEAT))
+        ]));
+        // Early, by one tick; left by a sweep, or for ever; touched after its end, or not found before.
+        assert!(!sound(&[(7, Expired(SEAT))]));
+        assert!(!sound(&[(8, SWEEP)]) && !sound(&[(8, Over)]));
+        assert!(!sound(&[(8, Expired(SEAT)), (8, touch(Ok(())))]) && !sound(&[(6, touch(GONE))]));
+        assert!(!sound(&[(8, Expired(SEAT)), (8, Expired(SEAT))]) && !sound(&[create(SEAT)]));
+    }
+
+    #[test]
+    fn closing_is_final() {
+        let (closed, closing) = (Seat { closing: true, ..SEAT }, Err(Refused::Closing));
+        let begin = [(6, Closed(Ok(()))), (99, SWEEP)];
+        let then = |did| sound(&[&begin[..], &[(99, did)]].concat());
+        assert!(
+            then(Removed(Some(closed)))
+                && then(touch(closing))
+                && then(Checked(Err(Refused::Closing)))
+        );
+        assert!(then(Upgraded(Ok(false))) && then(Closed(closing)));
+        for wrong in [
+            Removed(Some(SEAT)),
+            touch(Ok(())),
+            Closed(Ok(())),
+            Expired(SEAT),
+            Expired(closed),
+            Removed(None),
+        ] {
+            assert!(!then(wrong), "{wrong:?}");
+        }
+        assert!(!sound(&[(6, touch(closing))]), "nobody has closed it");
+    }
+
+    #[test]
+    fn who_has_it_is_told_and_one_makes_it_global() {
+        let moved = |before| (6, Moved { owner: 2, answer: Ok(before) });
+        let other = Seat { owner: 2, ..SEAT };
+        assert!(sound(&[moved(1), (6, Checked(Ok(2))), (6, Removed(Some(other)))]));
+        assert!(!sound(&[moved(1), (6, Checked(Ok(1)))]) && !sound(&[moved(2)]));
+        assert!(!sound(&[moved(1), (8, Expired(SEAT))]));
+        let local = Seat { global: false, ..SEAT };
+        let of_local = |calls: &[(u32, Did)]| {
+            super::sound::<sessions::Load>(&[&[create(local)], calls].concat())
+        };
+        let upgrade = |first| (6, Upgraded(Ok(first)));
+        assert!(of_local(&[upgrade(true), upgrade(false), (8, Expired(SEAT))]));
+        assert!(!of_local(&[upgrade(false)]) && !of_local(&[upgrade(true), upgrade(true)]));
+        assert!(!of_local(&[upgrade(true), (8, Expired(local))]) && !sound(&[upgrade(true)]));
+        // What is local is not told to a leader.
+        assert!(of_local(&[(6, touch(Ok(()))), (7, SWEEP)]));
+    }
+
+    #[test]
+    fn a_move_that_came_too_late_may_have_been_told() {
+        let seat = |owner| Seat { owner, ..SEAT };
+        let story = |began, told| {
+            let calls = [
+                at(1, 2, 5, create(SEAT).1),
+                at(began, 20, 6, Moved { owner: 2, answer: Err(Refused::Unknown) }),
+                at(10, 11, 6, Removed(Some(seat(told)))),
+            ];
+            let mut calls = calls.to_vec();
+            calls.sort_by_key(|call| call.began);
+            explained::<Sessions>(State::Unborn, &calls)
+        };
+        assert!(story(5, 1) && story(5, 2) && story(12, 1) && !story(12, 2));
+    }
+
+    #[test]
+    fn each_touch_is_told_to_a_leader() {
+        let (touch, report) = ((6, touch(Ok(()))), (7, Reported { left: 3 }));
+        assert!(sound(&[touch, touch, report, (7, SWEEP)]));
+        assert!(!sound(&[touch, (7, SWEEP)]), "it was forgotten");
+        assert!(!sound(&[report]) && !sound(&[touch, report, report]), "nobody had touched it");
+        assert!(!sound(&[touch, (7, Reported { left: 2 })]), "another time is left");
+        // Of two that meet, one has yet to put it where the taking finds it.
+        let calls = [
+            at(1, 2, 5, create(SEAT).1),
+            at(3, 30, 6, touch.1),
+            at(4, 5, 6, touch.1),
+            at(10, 11, 7, Swept { since: 3 }),
+            at(40, 45, 7, report.1),
+            at(40, 46, 7, Swept { since: 40 }),
+        ];
+        assert!(explained::<Sessions>(State::Unborn, &calls));
+        let without = [calls[0], calls[2], calls[3]];
+        assert!(!explained::<Sessions>(State::Unborn, &without));
     }
 }

@@ -160,10 +160,15 @@ impl Time {
 
     /// This thread is told of an end.
     pub fn hear(&self, key: u64, token: u64, kind: Kind, due: Option<u32>) {
+        self.note(key, token, kind, due);
+        self.told.fetch_add(1, Relaxed);
+    }
+
+    /// This thread is told something that is no end, or that the object does not count as one.
+    pub fn note(&self, key: u64, token: u64, kind: Kind, due: Option<u32>) {
         let tick = self.tick();
         let heard = Heard { key, token, kind, due, at: self.after(), tick };
         HEARD.with_borrow_mut(|all| all.push(heard));
-        self.told.fetch_add(1, Relaxed);
     }
 
     /// How many ends all threads were told of.
@@ -209,16 +214,34 @@ impl<'a, D: Copy> Log<'a, D> {
     /// Makes a call on `key` and notes what it says of it. An error is a surprise.
     #[inline]
     pub fn call<E: Display>(&mut self, key: u32, call: impl FnOnce() -> Result<D, E>) -> Option<D> {
+        let (timed, did) = self.timed(call);
+        self.enter(key, timed, did)
+    }
+
+    /// As [`call`](Self::call), of one that is on several keys, or says on which it is.
+    pub fn calls<E: Display>(&mut self, call: impl FnOnce() -> Vec<(u32, Result<D, E>)>) {
+        let (timed, did) = self.timed(call);
+        for (key, did) in did {
+            self.enter(key, timed, did);
+        }
+    }
+
+    #[inline]
+    fn timed<R>(&mut self, call: impl FnOnce() -> R) -> (Call<()>, R) {
         let began = self.time.before(&self.began);
         let from = self.time.tick();
-        let did = call();
+        let done = call();
         let to = self.time.tick();
         let ended = self.time.after();
         let since = self.hear(began, from);
+        (Call { began, ended, from, to, since, thread: self.thread, did: () }, done)
+    }
+
+    #[inline]
+    fn enter<E: Display>(&mut self, key: u32, timed: Call<()>, did: Result<D, E>) -> Option<D> {
         match did {
             Ok(did) => {
-                let call = Call { began, ended, from, to, since, thread: self.thread, did };
-                self.calls.push((key, call));
+                self.calls.push((key, timed.with(did)));
                 Some(did)
             }
             Err(error) => {
@@ -286,6 +309,9 @@ pub trait Subject: Sync {
 
     /// That nothing may be there.
     fn over() -> <Self::Model as Model>::Did;
+
+    /// Ends what does not expire.
+    fn finish(&self) {}
 
     /// How many entries there are.
     fn left(&self) -> u64;
@@ -416,22 +442,8 @@ impl<S: Subject> Driver<'_, S> {
     }
 
     fn poll(&mut self) {
-        let time = self.log.time;
-        let began = time.before(&self.log.began);
-        let from = time.tick();
-        self.subject.poll();
-        let to = time.tick();
-        let ended = time.after();
-        self.log.hear(began, from);
-        self.polls.push(Call {
-            began,
-            ended,
-            from,
-            to,
-            since: from,
-            thread: self.log.thread,
-            did: (),
-        });
+        let (poll, ()) = self.log.timed(|| self.subject.poll());
+        self.polls.push(Call { since: poll.from, ..poll });
     }
 
     /// All that there is becomes due.
@@ -440,6 +452,7 @@ impl<S: Subject> Driver<'_, S> {
             self.log.time.clock.advance(INTERVAL * (LONGEST + STRIDE));
             self.poll();
         }
+        self.log.timed(|| self.subject.finish());
     }
 }
 
@@ -483,15 +496,7 @@ pub fn history<S: Subject>(
     matter.dedup();
     into.extend(matter.into_iter().map(|at| {
         let (since, poll) = polls[at];
-        Call {
-            began: poll.began,
-            ended: poll.ended,
-            from: poll.from,
-            to: poll.to,
-            since: poll.from,
-            thread: poll.thread,
-            did: S::polled(since),
-        }
+        poll.with(S::polled(since))
     }));
     into.sort_unstable_by_key(|call| (call.began, call.ended));
     let last = polls.last().map_or(0, |(_, poll)| poll.to);

@@ -3,10 +3,10 @@
 //! An entry is renewed and removed by one thread only; whoever is told that it has expired enters that here. Three bits
 //! each; all changes are read-modify-writes, so that of two that contradict each other the second finds the first.
 
-use super::leap::Leaping;
 use super::FOREGROUND;
 use crate::checks::Checks;
 use crate::latency::{human, Latency};
+use crate::leap::Leaping;
 use expiry::Clock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering::*};
 use std::sync::Mutex;

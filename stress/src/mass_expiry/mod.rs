@@ -6,25 +6,23 @@
 
 mod books;
 mod foreground;
-mod leap;
 
 use crate::checks::{Check, Checks};
 use crate::crowd::{crowd, Work};
 use crate::error::Error;
 use crate::interrupt;
 use crate::latency::{nanos, Latency, Times};
+use crate::leap::Leaping;
 use crate::live::{Gauge, Live};
-use crate::options::{pollers, threads, MassExpiry};
+use crate::options::{threads, MassExpiry};
 use crate::report::Report;
-use crate::timeline::lag_beside;
 use crate::usage::thread_time;
 use books::{Books, Terms};
 use expiry::{Clock, Expired, ExpiryQueue};
 use foreground::Foreground;
-use leap::Leaping;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicU8, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The checks of a run.
@@ -37,17 +35,14 @@ const NAMES: [Check; 9] = [
     "foreground_right",
     "budget_kept",
     "metrics_add_up",
-    // Not in simulated time, where the one that drives is never held up.
     "nobody_stopped",
 ];
 
 /// How long after the queue was built entries are due; and how long all else lives.
 const LEAP: Duration = Duration::from_secs(3600);
 const LIFE: Duration = Duration::from_secs(10 * 3600);
-/// How long before that, in intervals, time stands, or goes, once more.
+/// How long before that, in intervals, the clock goes as ever again.
 const LEAD: u32 = 4;
-/// So many intervals later all is over in simulated time.
-const LATER: u32 = 10_000;
 /// Keys of the foreground are from here on; this one wakes the reaper.
 const FOREGROUND: u64 = 1 << 60;
 const ALARM: u64 = u64::MAX;
@@ -85,8 +80,6 @@ struct Shared<'a> {
     ready: AtomicUsize,
     filled: Vec<AtomicU64>,
     polls: Polls,
-    /// Where pollers wait for simulated time to pass.
-    turn: Barrier,
 }
 
 impl Shared<'_> {
@@ -123,16 +116,6 @@ impl Shared<'_> {
     /// A thread that polls.
     fn poller(&self) {
         let mut found = Vec::new();
-        if self.options.simulated {
-            loop {
-                self.turn.wait();
-                if self.phase.load(Acquire) == OVER {
-                    return;
-                }
-                while self.poll(&mut found) {}
-                self.turn.wait();
-            }
-        }
         while self.phase.load(Acquire) != OVER {
             if !self.poll(&mut found) {
                 std::thread::yield_now();
@@ -155,19 +138,11 @@ impl Shared<'_> {
         let books = self.books;
         let lead = nanos(self.options.interval * LEAD);
         let to_go = (books.terms.due - lead).saturating_sub(books.time.now());
-        let holds = self.pollers == 0 && !self.options.simulated;
-        books.holds.store(holds, Release);
+        books.holds.store(self.pollers == 0, Release);
         self.phase.store(DURING, Release);
         books.time.leap(Duration::from_nanos(to_go));
-        if self.options.simulated {
-            self.step();
-        } else {
-            self.wait();
-        }
+        self.wait();
         self.phase.store(OVER, Release);
-        if self.options.simulated {
-            self.turn.wait();
-        }
         began.elapsed()
     }
 
@@ -185,58 +160,6 @@ impl Shared<'_> {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-
-    /// Lets simulated time pass, and looks after each interval whether all that was due has expired.
-    fn step(&self) {
-        self.turn();
-        let (interval, time) = (self.options.interval, &self.books.time);
-        time.leap(interval * LEAD);
-        for nth in 0..u64::from(self.options.intervals) {
-            self.turn();
-            self.look(nth);
-            time.leap(interval);
-        }
-        // What was put off comes now.
-        time.leap(interval * LATER);
-        self.turn();
-    }
-
-    /// All polls, until nothing is due.
-    fn turn(&self) {
-        self.turn.wait();
-        self.turn.wait();
-        let (mut found, began) = (Vec::new(), Instant::now());
-        // A poll leaves out a shard that another one is at; and so it may be an insertion that helps an index to grow.
-        let is_due = || self.queue.wait_time() == Some(Duration::ZERO);
-        while self.poll(&mut found) || is_due() && began.elapsed() < PATIENCE {
-            std::thread::yield_now();
-        }
-    }
-
-    /// Whether all that is due in the `nth` interval has a story.
-    fn look(&self, nth: u64) {
-        let intervals = u64::from(self.options.intervals);
-        let of_it = |entry: &u64| entry % intervals == nth && self.books.is_open(*entry);
-        let open: Vec<u64> = self.inserted().flatten().filter(of_it).collect();
-        if open.is_empty() {
-            return;
-        }
-        // A thread may have renewed one and be about to enter that: not in the operation after the next.
-        let counts = || {
-            let counts = self.books.operations.iter();
-            counts.map(|count| count.load(Acquire)).collect::<Vec<_>>()
-        };
-        let (before, began) = (counts(), Instant::now());
-        let goes_on = || counts().iter().zip(&before).all(|(now, before)| *now >= before + 2);
-        while !goes_on() && began.elapsed() < PATIENCE {
-            std::thread::yield_now();
-        }
-        for entry in open {
-            self.books.checks.expect("none_late", !self.books.is_open(entry), || {
-                format!("entry {entry} was due, all polls are over, and it has not expired")
-            });
-        }
-    }
 }
 
 /// Runs the scenario.
@@ -246,30 +169,24 @@ impl Shared<'_> {
 /// If the options make no sense.
 pub fn run(options: &MassExpiry) -> Result<Report, Error> {
     let threads = threads(options.threads);
-    let pollers = pollers(options.pollers, options.simulated)?;
-    let (interval, time) = (nanos(options.interval), Leaping::new(options.simulated));
-    let span = options.interval.saturating_mul(options.intervals + LATER);
+    let pollers = options.pollers as usize;
+    let (interval, time) = (nanos(options.interval), Leaping::new(false));
+    let span = options.interval.saturating_mul(options.intervals);
     if interval == 0 || span > LIFE - LEAP {
         return Err(Error::Option {
             option: "--intervals",
             why: "take longer than some hours; use fewer, or a shorter --interval".into(),
         });
     }
-    let lag = lag_beside(interval, time.lag());
+    let lag = time.lag_beside(interval);
     let late = interval + lag + nanos(options.allowance);
     let started = time.now();
-    let names = if options.simulated { &NAMES[..NAMES.len() - 1] } else { &NAMES };
-    let terms = Terms {
-        // In simulated time, which begins with the queue, a whole number of intervals.
-        due: started + nanos(LEAP).div_ceil(interval) * interval,
-        interval,
-        intervals: options.intervals.into(),
-        late: if options.simulated { 0 } else { late },
-    };
+    let terms =
+        Terms { due: started + nanos(LEAP), interval, intervals: options.intervals.into(), late };
     let books = Arc::new(Books::new(
         (options.entries, threads),
         (time.clone(), terms),
-        Checks::new(names),
+        Checks::new(&NAMES),
         options.allowance,
     ));
     let builder = ExpiryQueue::builder()
@@ -297,7 +214,6 @@ pub fn run(options: &MassExpiry) -> Result<Report, Error> {
         ready: AtomicUsize::new(0),
         filled: (0..threads).map(|_| AtomicU64::new(0)).collect(),
         polls: Polls::default(),
-        turn: Barrier::new(pollers + 1),
     };
     let mut times = [Times::new(), Times::new()];
     let mut live = Live::new("mass-expiry", None);
@@ -372,9 +288,8 @@ fn at_rest(shared: &Shared<'_>) {
         std::thread::yield_now();
     }
     let metrics = shared.queue.metrics().total;
-    let alarm = u64::from(!shared.options.simulated);
     checks.equal("all_expire", "keys in the queue", metrics.live, 0);
-    let told = books.told.load(Relaxed) + alarm;
+    let told = books.told.load(Relaxed) + 1; // the alarm's
     checks.equal("metrics_add_up", "expired", metrics.expired, told);
     let ended = metrics.expired + metrics.removed;
     checks.equal("metrics_add_up", "inserted", metrics.inserted, ended);

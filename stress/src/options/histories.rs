@@ -6,8 +6,8 @@ use serde::Serialize;
 
 /// The long help's end.
 pub const HELP: &str = "\
-A run is a row of rounds, on a map, a queue of integers, one of strings, a tracker with roots that callers choose, and one with roots \
-that it issues, in turn; every other time around with a bounded capacity. In a round all threads call at full speed, on few keys, \
+A run is a row of rounds, on a map, a queue of integers, one of strings, a tracker with roots that callers choose, one with roots \
+that it issues, and a session tracker, in turn; every other time around with a bounded capacity. In a round all threads call at full speed, on few keys, \
 and move a manual clock on; a driver does so too, and polls. Noted are each call, its answer, and when it began and ended; what a poll, or a \
 handler, told is a call of who told it. Then each key's history must be linearizable: there must be one order, in keeping \
 with when each call began and ended, in which every answer is that of a sequential model of the face. The model knows deadlines: what \
@@ -34,6 +34,8 @@ pub enum On {
     Acks,
     /// An `AckTracker`, with roots that it issues.
     Roots,
+    /// A `SessionTracker`.
+    Sessions,
 }
 
 /// Options of `histories`.
@@ -48,7 +50,7 @@ pub struct Histories {
     /// How long to go on, recording and checking, in seconds
     #[arg(long, default_value_t = 10.0, value_parser = seconds)]
     pub seconds: f64,
-    /// Keys, or places at which issued roots are met
+    /// Keys, or places at which issued roots, or sessions, are met
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub keys: u32,
     /// Operations of each thread in a round

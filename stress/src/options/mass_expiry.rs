@@ -15,15 +15,11 @@ before is compared with what they do during. In the report foreground operations
 With a reaper, the first expiry's handler does not return until each thread has done a thousand operations more: \
 who waited for the one that drives would wait for ever.
 
-With --simulated time stands still but for the steps from interval to interval: after each, when all polls have come back \
-and the queue says that nothing is due, all that was due must have been told, and nothing else.
-
 A poll gives at most as many entries as its budget, and 15 to finish a bucket that it has begun.
 
 Examples:
   stress mass-expiry
-  stress mass-expiry --entries 10000000 --pollers 2 --budget 1000
-  stress mass-expiry --simulated --intervals 10 --pollers 2";
+  stress mass-expiry --entries 10000000 --pollers 2 --budget 1000";
 
 /// Options of `mass-expiry`.
 #[derive(Debug, Clone, Args, Serialize)]
@@ -37,18 +33,15 @@ pub struct MassExpiry {
     /// Threads that go on meanwhile [default: the number of cores]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=255))]
     pub threads: Option<u32>,
-    /// Threads that poll; 0 for the queue's own reaper and a handler [default: 0; 1 if time is simulated]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=16))]
-    pub pollers: Option<u32>,
+    /// Threads that poll; 0 for the queue's own reaper and a handler
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=16))]
+    pub pollers: u32,
     /// What a poll, or a round of the reaper, may do
     #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
     pub budget: u32,
     /// Share of the entries that are renewed or removed before
     #[arg(long, default_value_t = 0.1, value_parser = rate, value_name = "RATE")]
     pub renew: f64,
-    /// Simulated time, which passes from interval to interval
-    #[arg(long)]
-    pub simulated: bool,
     /// How long the threads' operations are timed before, in seconds
     #[arg(long, default_value_t = 1.0, value_parser = seconds)]
     pub seconds: f64,

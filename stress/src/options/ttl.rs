@@ -1,6 +1,6 @@
 //! Options of `ttl`.
 
-use super::{factor, per_second, rate, seconds};
+use super::{factor, per_second, seconds};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -22,10 +22,7 @@ are divided by the squeeze, so that they pass within the run. In the report fill
 requests that did, not_stored those that did not find the key as they wanted it, \
 changed the entries that had changed since they were looked at, and were looked at again.
 
-With --simulated one thread runs the row in simulated time, at the row's rate, beside a sequential model: each result, each \
-end that is told and the number of entries must be the model's, and nothing may be over before its time to live, or be found \
-an interval after it. \
-Otherwise threads run it on the real clock, as fast as they can: each value must end exactly once, never early, and not be \
+Threads run it on the real clock, as fast as they can: each value must end exactly once, never early, and not be \
 found any more by a get that began after its end was told.
 
 The built-in rows are statistics of Twitter's caches (stress/data/README.md).";
@@ -39,21 +36,15 @@ pub struct Ttl {
     /// Which row, by its cluster [default: 23 of the built-in table; otherwise the first]
     #[arg(long, value_name = "CLUSTER")]
     pub row: Option<String>,
-    /// Simulated time and a sequential model, in one thread
-    #[arg(long)]
-    pub simulated: bool,
-    /// Requests of a simulated run
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
-    pub requests: u64,
-    /// How long to keep the load up on the real clock, in seconds
+    /// How long to keep the load up, in seconds
     #[arg(long, default_value_t = 10.0, value_parser = seconds)]
     pub seconds: f64,
-    /// Threads, on the real clock [default: the number of cores]
+    /// Threads [default: the number of cores]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=255))]
     pub threads: Option<u32>,
     /// This many requests a second, all threads together, by a schedule, instead of as many as can be done; their time is taken from
     /// when they were due
-    #[arg(long, value_parser = per_second, value_name = "REQUESTS", conflicts_with = "simulated")]
+    #[arg(long, value_parser = per_second, value_name = "REQUESTS")]
     pub rate: Option<f64>,
     /// Distinct keys [default: by the row's frequency, and no more than --memory allows]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
@@ -73,10 +64,7 @@ pub struct Ttl {
     /// The granularity of times to live [default: a sixteenth of the shortest, within 1 ms and 1 s]
     #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
     pub interval: Option<Duration>,
-    /// Share of simulated requests after which what is due is polled for
-    #[arg(long, default_value_t = 0.01, value_parser = rate, value_name = "RATE")]
-    pub polls: f64,
-    /// How much later than promised an end may be told, because the machine is busy; on the real clock
+    /// How much later than promised an end may be told, because the machine is busy
     #[arg(long, default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub allowance: Duration,
     /// Seed of the choices

@@ -20,7 +20,7 @@ impl Turn {
 type Arguments = fn(&Turn, &Path) -> String;
 
 /// The scenarios of a cycle, each with what varies.
-const RUNS: [(&str, Arguments); 16] = [
+const RUNS: [(&str, Arguments); 11] = [
     ("ack", |turn, _| {
         format!(
             "ack --ids issued --order {} --batch {} --threads {} --in-flight {} --seconds {} --timeout 500ms --allowance 2m",
@@ -44,33 +44,6 @@ const RUNS: [(&str, Arguments); 16] = [
     }),
     ("sessions", |turn, _| {
         format!(
-            "sessions --threads {} --pollers {} --keys {} --seconds {} --allowance 2m",
-            turn.of(&[2, 3, 4, 8]),
-            turn.of(&[0, 1, 2]),
-            turn.of(&[64, 4096, 50_000]),
-            turn.seconds
-        )
-    }),
-    ("sessions", |turn, _| {
-        format!(
-            "sessions --simulated {} --threads {} --pollers {} --keys {} --seconds {}",
-            turn.of(&["--strings", ""]),
-            turn.of(&[2, 4, 3]),
-            turn.of(&[1, 2]),
-            turn.of(&[512, 4096]),
-            turn.seconds
-        )
-    }),
-    ("sessions", |turn, _| {
-        format!(
-            "sessions --tracker --threads {} --seconds {} --allowance 2m {}",
-            turn.of(&[2, 4, 3]),
-            turn.seconds,
-            turn.of(&["", "--simulated"])
-        )
-    }),
-    ("sessions", |turn, _| {
-        format!(
             "sessions --contended {} --threads {} --seconds {}",
             turn.of(&["", "--strings"]),
             turn.of(&[2, 3, 4]),
@@ -84,15 +57,6 @@ const RUNS: [(&str, Arguments); 16] = [
             turn.of(&["--integers", ""]),
             turn.of(&[2, 3, 8]),
             turn.seconds
-        )
-    }),
-    ("ttl", |turn, _| {
-        // Some 100,000 requests a second are simulated and compared.
-        let requests = (turn.seconds * 1e5).max(1.0);
-        format!(
-            "ttl --simulated --row {} {} --memory 64 --requests {requests:.0}",
-            turn.of(&["53", "9", "23", "7"]),
-            turn.of(&["", "--integers"])
         )
     }),
     ("wordcount", |turn, text| {
@@ -122,17 +86,6 @@ const RUNS: [(&str, Arguments); 16] = [
             turn.of(&[2, 4, 3]),
             (turn.seconds * 1e5).clamp(1e4, turn.of(&[2e6, 2e5])),
             turn.seconds / 2.0
-        )
-    }),
-    ("mass-expiry", |turn, _| {
-        format!(
-            "mass-expiry --simulated --intervals {} --pollers {} --budget {} --threads {} --entries {:.0} --seconds {}",
-            turn.of(&[10, 1, 100]),
-            turn.of(&[1, 3]),
-            turn.of(&[64, 4096]),
-            turn.of(&[2, 4]),
-            (turn.seconds * 5e4).clamp(1e4, turn.of(&[1e6, 1e5])),
-            turn.seconds / 4.0
         )
     }),
     ("faults", |turn, _| {

@@ -1,6 +1,8 @@
 //! A row's load: requests drawn at random, and what each does with a cache.
 
 use super::mix::{Operation, Row};
+use super::real::Shopper;
+use super::value::CacheKey;
 use crate::counts::counts;
 use rand::distr::weighted::WeightedIndex;
 use rand::distr::Distribution;
@@ -74,23 +76,6 @@ pub struct Seen {
     pub rest: u64,
 }
 
-/// What a cache can do, which checks on the way that it does it right.
-pub trait Cache {
-    /// Looks a key up.
-    fn get(&mut self, key: usize) -> Option<Seen>;
-    /// Inserts a new value, or replaces the one that is there.
-    fn insert(&mut self, key: usize, length: usize, ttl: u64);
-    /// Looks at a key's entry and puts a value of this length, for this time, in its place if `wanted` says so; as one step. Whether
-    /// it has.
-    fn update(
-        &mut self,
-        key: usize,
-        wanted: impl FnMut(Option<Seen>) -> Option<(usize, u64)>,
-    ) -> bool;
-    /// Removes a key. Whether it was there.
-    fn remove(&mut self, key: usize) -> bool;
-}
-
 /// Who sends requests: what it has done, and the last value that it may `cas`.
 #[derive(Debug)]
 pub struct Client {
@@ -123,7 +108,7 @@ impl Client {
     }
 
     /// Does what is requested.
-    pub fn request(&mut self, cache: &mut impl Cache, request: Request) {
+    pub fn request(&mut self, cache: &mut Shopper<'_, impl CacheKey>, request: Request) {
         let key = request.key;
         let fresh = (self.value_bytes, request.ttl);
         self.done.requests += 1;
@@ -156,7 +141,7 @@ impl Client {
         }
     }
 
-    fn get(&mut self, cache: &mut impl Cache, request: Request) -> Option<Seen> {
+    fn get(&mut self, cache: &mut Shopper<'_, impl CacheKey>, request: Request) -> Option<Seen> {
         let seen = cache.get(request.key);
         match seen {
             Some(_) => self.done.hits += 1,
@@ -173,7 +158,7 @@ impl Client {
 
     fn update(
         &mut self,
-        cache: &mut impl Cache,
+        cache: &mut Shopper<'_, impl CacheKey>,
         key: usize,
         wanted: impl FnMut(Option<Seen>) -> Option<(usize, u64)>,
     ) {
@@ -185,7 +170,12 @@ impl Client {
     }
 
     /// A new value in place of what is found, for the rest of its time.
-    fn change(&mut self, cache: &mut impl Cache, key: usize, length: impl Fn(usize) -> usize) {
+    fn change(
+        &mut self,
+        cache: &mut Shopper<'_, impl CacheKey>,
+        key: usize,
+        length: impl Fn(usize) -> usize,
+    ) {
         let usual = self.value_bytes;
         // Values that only ever grow are cut back to what the row says.
         let cut = |length| if length > 4 * usual { usual } else { length };
@@ -199,9 +189,9 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::super::mix;
+    use super::super::real::tests::with_shopper;
     use super::*;
     use rand::SeedableRng;
-    use std::collections::HashMap;
 
     #[test]
     fn requests_have_the_shares_of_the_row() {
@@ -237,79 +227,53 @@ mod tests {
         }
     }
 
-    /// A cache in which nothing expires.
-    #[derive(Default)]
-    struct Plain {
-        values: HashMap<usize, Seen>,
-        next: u64,
-    }
-
-    impl Cache for Plain {
-        fn get(&mut self, key: usize) -> Option<Seen> {
-            self.values.get(&key).copied()
-        }
-
-        fn insert(&mut self, key: usize, length: usize, rest: u64) {
-            self.next += 1;
-            let number = self.next;
-            let seen = Seen { number, length, rest };
-            self.values.insert(key, seen);
-        }
-
-        fn update(
-            &mut self,
-            key: usize,
-            mut wanted: impl FnMut(Option<Seen>) -> Option<(usize, u64)>,
-        ) -> bool {
-            let wanted = wanted(self.get(key));
-            wanted.map(|(length, ttl)| self.insert(key, length, ttl)).is_some()
-        }
-
-        fn remove(&mut self, key: usize) -> bool {
-            self.values.remove(&key).is_some()
-        }
+    /// Does this with a client, and a cache on a clock that stands still.
+    fn with_cache<T>(
+        fill: bool,
+        act: impl FnOnce(&Row, &mut Client, &mut Shopper<'_, u64>) -> T,
+    ) -> T {
+        let row = mix::read(None, Some("23")).unwrap();
+        with_shopper(|cache, _| act(&row, &mut Client::new(&row, fill), cache))
     }
 
     #[test]
     fn each_operation_does_what_the_help_says() {
-        let row = mix::read(None, Some("23")).unwrap();
-        let (mut cache, mut client) = (Plain::default(), Client::new(&row, false));
-        let bytes = row.value_bytes;
-        let mut on = |operation, key, ttl| {
-            let request = Request { operation, key, ttl };
-            client.request(&mut cache, request);
-            cache.get(key).map(|seen| (seen.number, seen.length, seen.rest))
-        };
-        use Operation::*;
-        for nothing in [Get, Gets, Replace, Cas, Append, Prepend, Incr, Decr, Delete] {
-            assert_eq!(on(nothing, 1, 10), None, "{nothing:?}");
-        }
-        assert_eq!(on(Add, 1, 10), Some((1, bytes, 10)));
-        assert_eq!(on(Add, 1, 20), Some((1, bytes, 10)));
-        assert_eq!(on(Set, 1, 30), Some((2, bytes, 30)));
-        assert_eq!(on(Replace, 1, 40), Some((3, bytes, 40)));
-        assert_eq!(on(Cas, 1, 50), Some((3, bytes, 40)), "without a gets");
-        assert_eq!(on(Gets, 1, 50), Some((3, bytes, 40)));
-        assert_eq!(on(Cas, 1, 50), Some((4, bytes, 50)));
-        assert_eq!(on(Gets, 1, 60), Some((4, bytes, 50)));
-        assert_eq!(on(Incr, 1, 60), Some((5, bytes, 50)), "for the rest of its time");
-        assert_eq!(on(Cas, 1, 70), Some((5, bytes, 50)), "it has changed");
-        assert_eq!(on(Prepend, 1, 70), Some((6, bytes + bytes / 8, 50)));
-        assert_eq!(on(Delete, 1, 0), None);
-        assert_eq!((client.done.deleted, client.done.hits, client.done.misses), (1, 2, 2));
+        with_cache(false, |row, client, cache| {
+            let bytes = row.value_bytes;
+            let mut on = |operation, key, ttl| {
+                client.request(cache, Request { operation, key, ttl });
+                cache.get(key).map(|seen| (seen.number, seen.length, seen.rest))
+            };
+            use Operation::*;
+            for nothing in [Get, Gets, Replace, Cas, Append, Prepend, Incr, Decr, Delete] {
+                assert_eq!(on(nothing, 1, 10), None, "{nothing:?}");
+            }
+            assert_eq!(on(Add, 1, 10), Some((0, bytes, 10)));
+            assert_eq!(on(Add, 1, 20), Some((0, bytes, 10)));
+            assert_eq!(on(Set, 1, 30), Some((1, bytes, 30)));
+            assert_eq!(on(Replace, 1, 40), Some((2, bytes, 40)));
+            assert_eq!(on(Cas, 1, 50), Some((2, bytes, 40)), "without a gets");
+            assert_eq!(on(Gets, 1, 50), Some((2, bytes, 40)));
+            assert_eq!(on(Cas, 1, 50), Some((3, bytes, 50)));
+            assert_eq!(on(Gets, 1, 60), Some((3, bytes, 50)));
+            assert_eq!(on(Incr, 1, 60), Some((4, bytes, 50)), "for the rest of its time");
+            assert_eq!(on(Cas, 1, 70), Some((4, bytes, 50)), "it has changed");
+            assert_eq!(on(Prepend, 1, 70), Some((5, bytes + bytes.div_ceil(8), 50)));
+            assert_eq!(on(Delete, 1, 0), None);
+            assert_eq!((client.done.deleted, client.done.hits, client.done.misses), (1, 2, 2));
+        });
     }
 
     #[test]
     fn a_miss_fills_and_values_do_not_grow_for_ever() {
-        let row = mix::read(None, Some("53")).unwrap();
-        let (mut cache, mut client) = (Plain::default(), Client::new(&row, true));
-        let mut on = |operation| {
-            let request = Request { operation, key: 0, ttl: 9 };
-            client.request(&mut cache, request);
-            cache.values[&0].length
-        };
-        assert_eq!(on(Operation::Get), row.value_bytes);
-        assert!((0..100).all(|_| on(Operation::Append) <= 4 * row.value_bytes));
-        assert_eq!(client.done.fills, 1);
+        with_cache(true, |row, client, cache| {
+            let mut on = |operation| {
+                client.request(cache, Request { operation, key: 0, ttl: 1 << 40 });
+                cache.get(0).map_or(0, |seen| seen.length)
+            };
+            assert_eq!(on(Operation::Get), row.value_bytes);
+            assert!((0..100).all(|_| on(Operation::Append) <= 4 * row.value_bytes));
+            assert_eq!(client.done.fills, 1);
+        });
     }
 }

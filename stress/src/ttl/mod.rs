@@ -1,18 +1,15 @@
 //! Scenario `ttl`: an expiring map under the load of a cache.
 //!
 //! A row of a table (see `mix`) says what the load is made of: operations, times to live, sizes, how skewed the keys are. Requests
-//! are drawn from it (see `load`) and run either beside a sequential model in simulated time (see `simulated`), or from all
-//! threads on the real clock, where each value has a story in a ledger (see `real`). Memory is proportional to the keys, and on
-//! the real clock to the values inserted, 8 bytes each.
+//! are drawn from it (see `load`) and run from all threads on the real clock; each value has a story in a ledger (see `real`). Memory
+//! is proportional to the keys, and to the values inserted, 8 bytes each.
 
 mod ledger;
 mod load;
 mod mix;
 mod real;
-mod simulated;
 mod value;
 
-use crate::checks::Checks;
 use crate::error::Error;
 use crate::latency::Percentiles;
 use crate::live::Series;
@@ -21,7 +18,7 @@ use crate::report::Report;
 use load::{squeezed, Done, Load};
 use mix::Row;
 use serde::Serialize;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use value::CacheKey;
 
 /// How many requests per second a run on the real clock is planned for.
@@ -58,32 +55,14 @@ pub struct Summary {
     series: Series,
 }
 
-impl Summary {
-    /// Of what all clients have done.
-    pub fn new(done: Done) -> Self {
-        Summary {
-            done,
-            took: Duration::ZERO,
-            counts: Vec::new(),
-            latency: Vec::new(),
-            series: Series::default(),
-        }
-    }
-}
-
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // estimates
 impl Setting {
     fn new(options: &Ttl, row: Row) -> Self {
-        let (requests, length) = if options.simulated {
-            let requests = options.requests as f64;
-            (requests, requests / (row.rate * 1e3))
-        } else {
-            (options.seconds * PLANNED, options.seconds)
-        };
+        let requests = options.seconds * PLANNED;
         let sum: f64 = row.ttls.iter().map(|(_, share)| share).sum();
         let weighed = row.ttls.iter().map(|(seconds, share)| *seconds as f64 * share);
         let mean = weighed.sum::<f64>() / sum;
-        let squeeze = options.squeeze.unwrap_or(mean * LIVES / length);
+        let squeeze = options.squeeze.unwrap_or(mean * LIVES / options.seconds);
         let fit = (options.memory as usize) << 20;
         let fit = (fit / (row.key_bytes + row.value_bytes)).max(1);
         let keys = options.keys.map_or((requests / row.frequency) as usize, |keys| keys as usize);
@@ -101,11 +80,6 @@ impl Setting {
     /// All keys, by rank.
     pub fn keys<K: CacheKey>(&self) -> Vec<K> {
         (0..self.keys).map(|rank| K::of(rank, self.row.key_bytes)).collect()
-    }
-
-    /// Simulated time between two requests, on average, in nanoseconds.
-    pub fn gap(&self) -> u64 {
-        (1e6 / self.row.rate) as u64
     }
 }
 
@@ -126,15 +100,7 @@ pub fn run(options: &Ttl) -> Result<Report, Error> {
 
 fn run_with<K: CacheKey>(options: &Ttl, setting: &Setting) -> Result<Report, Error> {
     let load = Load::new(&setting.row, setting.keys, setting.squeeze);
-    let began = Instant::now();
-    let (summary, checks) = if options.simulated {
-        let checks = Checks::new(&simulated::NAMES);
-        let mut summary = simulated::run::<K>(options, setting, &load, &checks)?;
-        summary.took = began.elapsed();
-        (summary, checks)
-    } else {
-        real::run::<K>(options, setting, &load)?
-    };
+    let (summary, checks) = real::run::<K>(options, setting, &load)?;
     let mut report = Report::new(
         "ttl",
         ("requests", summary.done.requests),

@@ -1,7 +1,7 @@
 //! Real time: a row's load from all threads, as fast as they can, and each value's story.
 
 use super::ledger::{number, Ledger, Returned};
-use super::load::{Cache, Client, Done, Load, Seen};
+use super::load::{Client, Done, Load, Seen};
 use super::value::{CacheKey, Value};
 use super::{Setting, Summary};
 use crate::checks::{Check, Checks};
@@ -9,12 +9,12 @@ use crate::crowd::{crowd, Work};
 use crate::error::Error;
 use crate::interrupt;
 use crate::latency::{human, nanos, Latency, Recorder, Times};
+use crate::leap::Leaping;
 use crate::live::{Gauge, Live, Series};
 use crate::options::{threads, Ttl};
 use crate::pace::Pace;
-use crate::timeline::Timeline;
 use expiry::expiring_map::Entry;
-use expiry::{Cause, ExpiringMap, StoreError, Timeout};
+use expiry::{Cause, Clock, ExpiringMap, StoreError, Timeout};
 use rand::rngs::SmallRng;
 use rand::SeedableRng;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -53,7 +53,7 @@ const SINCE_DUE: usize = 4;
 /// What the threads and the listener share.
 struct Books {
     ledger: Ledger,
-    time: Timeline,
+    time: Leaping,
     checks: Checks,
     /// By how much a time to live may be rounded up, and how much later an end may be told.
     rounding: u64,
@@ -118,7 +118,7 @@ impl Books {
 }
 
 /// A thread's view of the map.
-struct Shopper<'a, K: CacheKey> {
+pub struct Shopper<'a, K: CacheKey> {
     map: &'a ExpiringMap<K, Value>,
     keys: &'a [K],
     books: &'a Books,
@@ -186,7 +186,7 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
         self.books.checks.violated("no_surprises", || format!("an insert was refused: {error}"));
     }
 
-    /// As [`update`](Cache::update), once: `None` if the entry has changed since it was looked at.
+    /// As [`update`](Self::update), once: `None` if the entry has changed since it was looked at.
     fn try_update(
         &mut self,
         key: usize,
@@ -215,16 +215,16 @@ impl<'a, K: CacheKey> Shopper<'a, K> {
         }
         Some(true)
     }
-}
 
-impl<K: CacheKey> Cache for Shopper<'_, K> {
-    fn get(&mut self, key: usize) -> Option<Seen> {
+    /// Looks a key up.
+    pub fn get(&mut self, key: usize) -> Option<Seen> {
         let (map, name, began) = (self.map, &self.keys[key], self.books.time.now());
         let found = self.timed(GET, |_| map.get(name));
         found.map(|value| self.seen(&value, began))
     }
 
-    fn insert(&mut self, key: usize, length: usize, ttl: u64) {
+    /// Inserts a new value, or replaces the one that is there.
+    pub fn insert(&mut self, key: usize, length: usize, ttl: u64) {
         let Some((value, after)) = self.value(length, ttl) else {
             return;
         };
@@ -236,7 +236,9 @@ impl<K: CacheKey> Cache for Shopper<'_, K> {
         }
     }
 
-    fn update(
+    /// Looks at a key's entry and puts a value of this length, for this time, in its place if `wanted` says so; as one step. Whether
+    /// it has.
+    pub fn update(
         &mut self,
         key: usize,
         mut wanted: impl FnMut(Option<Seen>) -> Option<(usize, u64)>,
@@ -255,7 +257,8 @@ impl<K: CacheKey> Cache for Shopper<'_, K> {
         })
     }
 
-    fn remove(&mut self, key: usize) -> bool {
+    /// Removes a key. Whether it was there.
+    pub fn remove(&mut self, key: usize) -> bool {
         let (map, name, ledger) = (self.map, &self.keys[key], &self.books.ledger);
         let removed = self.timed(REMOVE, |_| map.remove(name));
         let number = removed.map(|old| old.value().number);
@@ -283,13 +286,13 @@ pub fn run<K: CacheKey>(
     load: &Load,
 ) -> Result<(Summary, Checks), Error> {
     let threads = threads(options.threads);
-    let time = Timeline::new(false);
+    let time = Leaping::new(false);
     let interval = setting.interval.as_nanos() as u64;
     let books = Arc::new(Books {
         ledger: Ledger::new(threads),
         checks: Checks::new(&NAMES),
         // A reading for a look-up may lag, too.
-        rounding: interval + 2 * time.lag(interval),
+        rounding: interval + 2 * time.lag_beside(interval),
         allowance: options.allowance.as_nanos() as u64,
         time,
         lateness: Mutex::default(),
@@ -303,7 +306,7 @@ pub fn run<K: CacheKey>(
         let books = books.clone();
         ExpiringMap::builder()
             .interval(setting.interval)
-            .clock(books.time.clock())
+            .clock(books.time.clone())
             .on_end(move |_: &K, value: &Value, cause| books.told(value, cause))
             .build()?
     };
@@ -315,9 +318,7 @@ pub fn run<K: CacheKey>(
     let ends = books.ledger.close(&books.checks);
     let mut done = Done::default();
     brought.iter().for_each(|one| done.add(&one.done));
-    let mut summary = Summary::new(done);
-    summary.took = took;
-    summary.series = series;
+    let mut summary = Summary { done, took, counts: Vec::new(), latency: Vec::new(), series };
     summary.counts.extend([
         ("threads", threads as u64),
         ("inserted", ends.inserted),
@@ -426,13 +427,13 @@ fn shop<K: CacheKey>(
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
     fn books() -> Books {
         Books {
             ledger: Ledger::new(1),
-            time: Timeline::new(true),
+            time: Leaping::new(true),
             checks: Checks::new(&NAMES),
             rounding: 10,
             allowance: 5,
@@ -477,36 +478,43 @@ mod tests {
         assert_eq!(failing(|books, value| books.found(value, 1116)), ["none_found_late"]);
     }
 
-    #[test]
-    fn an_entry_that_has_changed_is_looked_at_again() {
+    /// Does this with a thread's view of a map of few keys, on a clock that stands still, and that map.
+    pub fn with_shopper<T>(
+        act: impl FnOnce(&mut Shopper<'_, u64>, &ExpiringMap<u64, Value>) -> T,
+    ) -> T {
         let books = Arc::new(books());
         let told = books.clone();
         let map = ExpiringMap::builder()
-            .clock(books.time.clock())
+            .clock(books.time.clone())
             .on_end(move |_: &u64, value: &Value, cause| told.told(value, cause))
             .build_manual()
             .unwrap();
-        let keys = [0];
         let times = Times::new();
         let recorders = std::array::from_fn(|_| times.recorder());
-        let mut shopper = Shopper::new((&map, &keys, &books), 0, recorders);
-        let hour = 3_600_000_000_000;
-        let other = Value::new(number(0, 99), 0, hour, 8);
-        let (mut other, mut looks) = (Some(other), Vec::new());
-        let stored = shopper.update(0, |seen| {
-            looks.push(seen.map(|seen| seen.number));
-            if let Some(other) = other.take() {
-                assert!(map.insert(0, other).is_ok());
-                books.ledger.inserted(number(0, 99));
-            }
-            Some((8, hour))
-        });
-        assert!(stored && looks == [None, Some(99)], "{looks:?}");
-        assert_eq!(shopper.changed, 1);
-        assert!(!shopper.update(0, |_| None));
+        let done = act(&mut Shopper::new((&map, &[0, 1], &books), 0, recorders), &map);
         drop(map);
-        let ends = books.ledger.close(&books.checks);
-        assert_eq!((ends.inserted, ends.replaced, ends.closed), (2, 1, 1));
+        books.ledger.close(&books.checks);
         assert_eq!(books.checks.failing(), [""; 0]);
+        done
+    }
+
+    #[test]
+    fn an_entry_that_has_changed_is_looked_at_again() {
+        with_shopper(|shopper, map| {
+            let (hour, books) = (3_600_000_000_000, shopper.books);
+            let other = Value::new(number(0, 99), 0, hour, 8);
+            let (mut other, mut looks) = (Some(other), Vec::new());
+            let stored = shopper.update(0, |seen| {
+                looks.push(seen.map(|seen| seen.number));
+                if let Some(other) = other.take() {
+                    assert!(map.insert(0, other).is_ok());
+                    books.ledger.inserted(number(0, 99));
+                }
+                Some((8, hour))
+            });
+            assert!(stored && looks == [None, Some(99)], "{looks:?}");
+            assert_eq!(shopper.changed, 1);
+            assert!(!shopper.update(0, |_| None));
+        });
     }
 }

@@ -31,17 +31,6 @@ fn what_expires_at_once_stops_nobody() {
 }
 
 #[test]
-fn in_simulated_time_it_is_exact() {
-    for more in ["", "--intervals 20 --pollers 3", "--budget 10 --renew 0.9"] {
-        let report = run(&format!(
-            "mass-expiry --simulated --entries 3000 --threads 2 --seconds 0.1 {more}"
-        ));
-        assert!(count(&report, "expired") > 0, "{more}");
-        assert_eq!(report["latency"]["expiry_lateness"]["max"], 0, "{more}");
-    }
-}
-
-#[test]
 fn a_check_that_fails_fails_the_run() {
     let args = "growth --entries 500000 --on issued --bytes-issued 1";
     failing(args, "memory_per_entry", "none_lost");
@@ -53,7 +42,6 @@ fn what_makes_no_sense_is_refused() {
         "",
         &[
             ("growth --entries 5", "not in 1000"),
-            ("mass-expiry --simulated --pollers 0", "use at least 1"),
             ("mass-expiry --intervals 10000 --interval 1m", "use fewer"),
         ],
     );

@@ -1,35 +1,18 @@
 //! `stress sessions`, end to end through the binary, about a second each.
 
-use crate::common::{self, count, error, failing, refused, stderr, stress, with_all};
+use crate::common::{self, count, error, refused, stderr, stress};
 
 fn run(args: &str) -> serde_json::Value {
     common::run(&format!("sessions {args}"))
 }
 
-fn rounds(args: &str) -> serde_json::Value {
-    let all = ["inserted", "renewed", "touched", "gone", "removed", "expired"];
-    let report = with_all(&all, 0.5, |seconds| {
-        run(&format!("--seconds {seconds} --keys 512 --threads 3 --allowance 20s {args}"))
-    });
-    let ends = count(&report, "removed") + count(&report, "expired");
-    assert_eq!(count(&report, "inserted"), ends);
-    report
-}
-
 #[test]
-fn integers_told_by_the_handler() {
-    assert_eq!(count(&rounds(""), "pollers"), 0);
-}
-
-#[test]
-fn strings_told_to_pollers() {
-    assert_eq!(count(&rounds("--strings --pollers 2"), "pollers"), 2);
-}
-
-#[test]
-fn simulated_time() {
-    rounds("--simulated --pollers 2");
-    rounds("--simulated --strings --interval 1s --longest 30");
+fn a_queues_keys_and_a_trackers_sessions() {
+    for args in ["", "--tracker"] {
+        let report = run(&format!("--seconds 0.5 {args}"));
+        assert_eq!(report["scenario"], "sessions");
+        assert!(count(&report, "histories") >= count(&report, "rounds"), "{report}");
+    }
 }
 
 fn contended(args: &str) -> serde_json::Value {
@@ -48,42 +31,6 @@ fn fresh_keys_on_which_threads_meet() {
 fn fresh_strings_with_two_pollers_and_three_threads() {
     let report = contended("--strings --pollers 2 --removes 0.5 --threads 3");
     assert!(report["notes"].to_string().contains("polled_removes"));
-}
-
-fn tracker(args: &str) -> serde_json::Value {
-    let all = [
-        "touched",
-        "closings",
-        "found_closing",
-        "moved",
-        "owners_told",
-        "upgraded",
-        "unknown",
-        "reported",
-        "removed",
-        "expired",
-        "left",
-    ];
-    let report = with_all(&all, 0.5, |seconds| {
-        run(&format!(
-            "--tracker --seconds {seconds} --keys 1000 --threads 3 --allowance 20s {args}"
-        ))
-    });
-    let ends = ["removed", "expired", "left"];
-    let ends: u64 = ends.iter().map(|end| count(&report, end)).sum();
-    assert_eq!(count(&report, "created"), ends);
-    report
-}
-
-#[test]
-fn a_trackers_sessions_told_by_the_handler() {
-    assert_eq!(count(&tracker(""), "pollers"), 0);
-}
-
-#[test]
-fn a_trackers_sessions_told_to_pollers() {
-    assert_eq!(count(&tracker("--pollers 2"), "pollers"), 2);
-    tracker("--simulated --interval 1s --longest 30");
 }
 
 #[test]
@@ -107,23 +54,12 @@ fn options_that_make_no_sense_are_refused() {
     refused(
         "sessions",
         &[
-            ("--simulated --pollers 0", "reaper does not notice"),
-            ("--removes 1", "nothing to remove"),
             ("--contended --threads 1", "nobody meets alone"),
-            ("--tracker --strings", "cannot be used with"),
-            ("--tracker --simulated --pollers 0", "reaper does not notice"),
+            ("--tracker --contended", "cannot be used with"),
+            ("--strings", "--contended"),
+            ("--keys 257", "use less"),
             ("--peer zookeeper", "--contended"),
             ("--keys 0", "keys"),
-            ("--longest 0", "longest"),
-            ("--interval 1us", "too short"),
         ],
     );
-}
-
-#[test]
-fn a_check_that_fails_fails_the_run() {
-    // No thread is punctual to 10 microseconds thousands of times.
-    let args = "sessions --seconds 0.3 --interval 10us --allowance 0s";
-    let json = failing(args, "none_late", "none_early");
-    assert!(json["violations"].to_string().contains("later than promised"));
 }

@@ -3,8 +3,9 @@
 use crate::common::{count, refused, stderr, stress};
 use std::path::Path;
 
-/// Two quick runs a cycle.
-const QUICK: &str = "soak --each 50ms --only ttl --also ack\u{a0}--seconds\u{a0}0.05";
+/// Three quick runs a cycle.
+const QUICK: &str =
+    "soak --each 50ms --only ttl --only histories --also ack\u{a0}--seconds\u{a0}0.05";
 
 fn soak(args: &str, log: &Path) -> (Option<i32>, serde_json::Value) {
     let log = log.to_str().unwrap();

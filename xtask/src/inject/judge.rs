@@ -138,7 +138,8 @@ pub fn every_scenario_has_its_form(build: &Build, forms: &[String]) -> Result<()
         .take_while(|line| !line.is_empty())
         .filter(|line| !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())
-        .filter(|name| *name != "help");
+        // `nats` is a feature, and needs brokers: its crate's simulation has bugs of its own.
+        .filter(|name| !["help", "nats"].contains(name));
     let forms = forms.iter().filter_map(|args| args.split(' ').next());
     let forms: BTreeSet<_> = forms.collect();
     let names: BTreeSet<_> = names.collect();

@@ -1,12 +1,12 @@
 //! Nanoseconds of each operation on maps and queues, in overlapped and dependent order.
 
 use super::super::child::{ask_of, number, own};
-use super::super::{count, Options};
-use super::{only, Task};
+use super::super::{count, name, Options};
+use super::Task;
 use crate::keyed::course::{self, Kind, Load, Op, Order};
 use crate::keyed::{Key, Store, Value};
 use crate::lab::LEAST;
-use crate::report::{Report, Spread, Target};
+use crate::report::{Report, Spread, Table, Target};
 use serde_json::{json, Map, Value as Json};
 use std::path::PathBuf;
 
@@ -49,46 +49,28 @@ const fn stores(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// At most so many times the time of a peer is asked of a store.
-struct Asked {
-    store: &'static str,
-    entries: usize,
-    op: Op,
-    peer: &'static str,
-    limit: f64,
-}
-
-const fn asked(
-    store: &'static str,
-    entries: usize,
-    op: Op,
-    peer: &'static str,
-    limit: f64,
-) -> Asked {
-    Asked { store, entries, op, peer, limit }
-}
-
 const K10: usize = 10_000;
 const M: usize = 1_000_000;
 
-/// What is asked, on one thread, of `u64` keys, in each order.
-const ASKED: [Asked; 16] = [
-    asked("map", K10, Op::Get, "papaya", 1.2),
-    asked("map", K10, Op::Touch, "sharded-map", 0.2),
-    asked("map", K10, Op::Insert, "sharded-map", 0.75),
-    asked("map", K10, Op::Replace, "sharded-map", 0.6),
-    asked("map", K10, Op::Remove, "sharded-map", 0.75),
-    asked("map", M, Op::Get, "papaya", 1.1),
-    asked("map", M, Op::Touch, "sharded-map", 0.2),
-    asked("map", M, Op::Insert, "sharded-map", 0.6),
-    asked("map", M, Op::Replace, "sharded-map", 0.45),
-    asked("map", M, Op::Remove, "sharded-map", 0.45),
-    asked("map", M, Op::Grow, "moka", 0.33),
-    asked("queue", K10, Op::Touch, "zookeeper", 0.25),
-    asked("queue-by-handle", K10, Op::Touch, "zookeeper", 0.13),
-    asked("queue", K10, Op::Unchanged, "zookeeper", 1.2),
-    asked("queue", K10, Op::Insert, "zookeeper", 0.6),
-    asked("queue", K10, Op::Remove, "zookeeper", 0.8),
+/// What is asked, on one thread, of `u64` keys, in each order: of a store, with so many entries, in
+/// an operation, at most so many times the time of a peer.
+const ASKED: [(&str, usize, Op, &str, f64); 16] = [
+    ("map", K10, Op::Get, "papaya", 1.2),
+    ("map", K10, Op::Touch, "sharded-map", 0.2),
+    ("map", K10, Op::Insert, "sharded-map", 0.75),
+    ("map", K10, Op::Replace, "sharded-map", 0.6),
+    ("map", K10, Op::Remove, "sharded-map", 0.75),
+    ("map", M, Op::Get, "papaya", 1.1),
+    ("map", M, Op::Touch, "sharded-map", 0.2),
+    ("map", M, Op::Insert, "sharded-map", 0.6),
+    ("map", M, Op::Replace, "sharded-map", 0.45),
+    ("map", M, Op::Remove, "sharded-map", 0.45),
+    ("map", M, Op::Grow, "moka", 0.33),
+    ("queue", K10, Op::Touch, "zookeeper", 0.25),
+    ("queue-by-handle", K10, Op::Touch, "zookeeper", 0.13),
+    ("queue", K10, Op::Unchanged, "zookeeper", 1.2),
+    ("queue", K10, Op::Insert, "zookeeper", 0.6),
+    ("queue", K10, Op::Remove, "zookeeper", 0.8),
 ];
 
 fn is_ours(store: &str) -> bool {
@@ -109,18 +91,8 @@ struct Subject {
 
 impl Subject {
     fn name(&self) -> String {
-        let name = self.rounds[0]["name"].as_str().unwrap_or(self.store);
-        if self.is_older {
-            format!("{name}, older build")
-        } else {
-            name.to_string()
-        }
-    }
-
-    /// Nanoseconds of a cell in each round; NaN where the subject does not have it.
-    fn nanos(&self, what: &str, op: Op, order: Order) -> Vec<f64> {
-        let cell = |round: &Json| number(&round["cells"][op.name()][order.name()], what);
-        self.rounds.iter().map(cell).collect()
+        let older = if self.is_older { ", older build" } else { "" };
+        format!("{}{older}", name(&self.rounds))
     }
 }
 
@@ -157,102 +129,101 @@ fn course(
     };
     let title = format!("{kinds}, {} {keys} keys, {threads} thread(s)", count(entries));
     let mut subjects = Vec::new();
-    for store in only(options, stores(kind)) {
-        let mut add = |program, is_older| {
-            let rounds = Vec::new();
-            subjects.push(Subject { store, program, is_older, rounds });
-        };
-        add(own(), false);
-        if let (Some(older), true) = (&options.against, is_ours(store)) {
-            add(older.clone(), true);
+    for store in stores(kind).iter().copied().filter(|store| options.asks_for(store)) {
+        let older = options.against.iter().filter(|_| is_ours(store)).cloned();
+        for (program, is_older) in
+            [(own(), false)].into_iter().chain(older.map(|path| (path, true)))
+        {
+            subjects.push(Subject { store, program, is_older, rounds: Vec::new() });
         }
     }
-    for round in 0..rounds {
-        for subject in &mut subjects {
-            options.say(&format!("{title}, round {} of {rounds}: {}", round + 1, subject.store));
-            let what = format!("{}/{keys}/{threads}", subject.store);
-            subject.rounds.push(ask_of(&subject.program, "course", &what, entries));
-        }
-    }
-    report.head(
-        &title,
+    let ask = |subject: &Subject| {
+        let what = format!("{}/{keys}/{threads}", subject.store);
+        ask_of(&subject.program, "course", &what, entries)
+    };
+    let answers = options.in_turn(rounds, &subjects, |one| format!("{title}: {}", one.store), ask);
+    let mut table = report.table(
+        title,
         &format!(
             "{rounds} rounds, a process each; ns an operation, less the harness's; processor time of \
              the process, all threads; {} ms at least a cell and thread; x: ours over theirs",
             LEAST.as_millis()
         ),
     );
-    for subject in &subjects {
-        report.note(&format!("{}: {}", subject.name(), subject.rounds[0]["does"]));
+    for (subject, rounds) in subjects.iter_mut().zip(answers) {
+        subject.rounds = rounds;
+        table.note(&format!("{}: {}", subject.name(), subject.rounds[0]["does"]));
     }
     for &op in ops(kind) {
-        table(report, &format!("{title}: {}", op.name()), &subjects, op);
+        let cells = Cells { subjects: &subjects, op };
+        cells.print(&mut table);
         if (threads, keys) == (1, "u64") {
-            check(report, &format!("{title}: {}", op.name()), &subjects, op, entries);
+            cells.check(&mut table, entries);
         }
     }
 }
 
-/// Nanoseconds of a cell in each round, less those of the harness in the same round. None where the
-/// cell was not measured.
-fn net(
-    subjects: &[Subject],
-    subject: &Subject,
-    what: &str,
+/// The cells of an operation.
+struct Cells<'a> {
+    subjects: &'a [Subject],
     op: Op,
-    order: Order,
-) -> Option<Vec<f64>> {
-    let gross = subject.nanos(what, op, order);
-    let alone = subjects.iter().find(|other| is_alone(other.store));
-    let alone = alone.filter(|_| !is_alone(subject.store));
-    let own = alone.map_or(vec![0.0; gross.len()], |alone| alone.nanos(what, op, order));
-    let net: Vec<f64> = gross.iter().zip(own).map(|(gross, own)| gross - own).collect();
-    net.iter().all(|nanos| nanos.is_finite()).then_some(net)
 }
 
-/// Our time over theirs, round by round.
-fn ratio(
-    subjects: &[Subject],
-    ours: &Subject,
-    theirs: &Subject,
-    op: Op,
-    order: Order,
-) -> Option<Spread> {
-    let ours = net(subjects, ours, "cpu", op, order)?;
-    let theirs = net(subjects, theirs, "cpu", op, order)?;
-    Some(Spread::of(ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs)))
-}
-
-fn table(report: &mut Report, table: &str, subjects: &[Subject], op: Op) {
-    report.columns(&format!("{:<36}", op.name()), &Order::ALL.map(Order::name));
-    for subject in subjects {
-        let columns = Order::ALL.map(|order| {
-            let nanos = Spread::of(net(subjects, subject, "cpu", op, order)?);
-            let wall = Spread::of(net(subjects, subject, "wall", op, order)?).median;
-            let ours = subjects.iter().filter(|ours| is_ours(ours.store) && !ours.is_older);
-            let times: Vec<(String, Spread)> = ours
-                .filter(|_| !is_alone(subject.store))
-                .filter(|_| !is_ours(subject.store) || subject.is_older)
-                .filter(|ours| !subject.is_older || ours.store == subject.store)
-                .filter_map(|ours| Some((ours.name(), ratio(subjects, ours, subject, op, order)?)))
-                .collect();
-            Some((order.name(), nanos, wall, times))
-        });
-        report.row(table, &subject.name(), &columns);
+impl Cells<'_> {
+    /// Nanoseconds of a cell in each round, less those of the harness in the same round. None where
+    /// the cell was not measured.
+    fn net(&self, subject: &Subject, what: &str, order: Order) -> Option<Vec<f64>> {
+        let nanos = |subject: &Subject| -> Vec<f64> {
+            let cell = |round: &Json| number(&round["cells"][self.op.name()][order.name()], what);
+            subject.rounds.iter().map(cell).collect()
+        };
+        let mut net = nanos(subject);
+        let alone = self.subjects.iter().find(|other| is_alone(other.store));
+        if let Some(alone) = alone.filter(|_| !is_alone(subject.store)) {
+            net.iter_mut().zip(nanos(alone)).for_each(|(net, own)| *net -= own);
+        }
+        net.iter().all(|nanos| nanos.is_finite()).then_some(net)
     }
-}
 
-fn check(report: &mut Report, table: &str, subjects: &[Subject], op: Op, entries: usize) {
-    let asked = ASKED.iter().filter(|asked| asked.op == op && asked.entries == entries);
-    for asked in asked {
-        let theirs = subjects.iter().find(|subject| subject.store == asked.peer);
-        let ours =
-            subjects.iter().find(|subject| subject.store == asked.store && !subject.is_older);
-        if let (Some(ours), Some(theirs)) = (ours, theirs) {
+    /// Our time over theirs, round by round.
+    fn ratio(&self, ours: &Subject, theirs: &Subject, order: Order) -> Option<Spread> {
+        Some(Spread::ratio(&self.net(ours, "cpu", order)?, &self.net(theirs, "cpu", order)?))
+    }
+
+    /// What is ours and of this build.
+    fn ours(&self) -> impl Iterator<Item = &Subject> {
+        self.subjects.iter().filter(|one| is_ours(one.store) && !one.is_older)
+    }
+
+    fn print(&self, table: &mut Table<'_>) {
+        table.columns(self.op.name(), &Order::ALL.map(Order::name));
+        for subject in self.subjects {
+            let columns = Order::ALL.map(|order| {
+                let nanos = Spread::of(self.net(subject, "cpu", order)?);
+                let wall = Spread::of(self.net(subject, "wall", order)?).median;
+                let theirs = !is_alone(subject.store) && !is_ours(subject.store);
+                let compared =
+                    |ours: &&Subject| theirs || subject.is_older && ours.store == subject.store;
+                let times = |ours: &Subject| Some((ours.name(), self.ratio(ours, subject, order)?));
+                let times = self.ours().filter(compared).filter_map(times).collect();
+                Some((order.name(), nanos, wall, times))
+            });
+            table.row(&subject.name(), &columns);
+        }
+    }
+
+    fn check(&self, table: &mut Table<'_>, entries: usize) {
+        for (store, size, op, peer, limit) in ASKED {
+            if (size, op) != (entries, self.op) {
+                continue;
+            }
+            let theirs = self.subjects.iter().find(|subject| subject.store == peer);
+            let ours = self.ours().find(|subject| subject.store == store);
+            let (Some(ours), Some(theirs)) = (ours, theirs) else { continue };
             for order in Order::ALL {
-                if let Some(times) = ratio(subjects, ours, theirs, op, order) {
+                if let Some(times) = self.ratio(ours, theirs, order) {
                     let name = format!("{} over {}, {}", ours.name(), theirs.name(), order.name());
-                    report.check(table, &name, "times", times, Target::AtMost(asked.limit));
+                    table.check(&name, "times", times, Target::AtMost(limit));
                 }
             }
         }

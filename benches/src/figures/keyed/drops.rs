@@ -1,10 +1,9 @@
 //! How long large values stay in memory after an idle process has removed or replaced them.
 
-use super::super::child::{ask, number};
-use super::super::Options;
+use super::super::{numbers, Options};
 use crate::keyed::INTERVAL;
 use crate::process::resident;
-use crate::report::{Report, Spread, Target};
+use crate::report::{Report, Target};
 use expiry::ExpiringMap;
 use serde_json::{json, Value as Json};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -68,9 +67,8 @@ pub fn serve(how: &str, values: usize) -> Option<Json> {
 
 /// Milliseconds until 40 values of 8 MiB are dropped; at most an interval and 10 ms are asked.
 pub fn drops(options: &Options, report: &mut Report) {
-    let table = format!("{VALUES} values of {} MiB in an idle process", BYTES >> 20);
-    report.head(
-        &table,
+    let mut table = report.table(
+        format!("{VALUES} values of {} MiB in an idle process", BYTES >> 20),
         &format!(
             "{} round(s), a process each; ms until the last value is dropped, at most {} ms; \
              interval {INTERVAL:?}",
@@ -78,16 +76,17 @@ pub fn drops(options: &Options, report: &mut Report) {
             PATIENCE.as_millis()
         ),
     );
-    for how in ["removed", "replaced"] {
-        let answers: Vec<Json> = (0..options.rounds).map(|_| ask("drops", how, VALUES)).collect();
-        let of = |field| Spread::of(answers.iter().map(|answer| number(answer, field)));
+    let hows = ["removed", "replaced"];
+    let answers = options.ask_in_turn(options.rounds, "drops", &hows, VALUES);
+    for (how, answers) in hows.into_iter().zip(answers) {
+        let of = |field| numbers(&answers, field);
         let load = json!({
             "values_left": of("left").median,
             "filled_MiB": of("filled_mib").median,
             "left_MiB": of("left_mib").median,
         });
-        report.figure(&table, how, "ms", of("ms"), &load);
+        table.loaded(how, "ms", of("ms"), &load);
         let limit = (INTERVAL + Duration::from_millis(10)).as_secs_f64() * 1e3;
-        report.check(&table, how, "ms", of("ms"), Target::AtMost(limit));
+        table.check(how, "ms", of("ms"), Target::AtMost(limit));
     }
 }

@@ -3,23 +3,17 @@
 use super::super::{count, Options};
 use crate::keyed::expire::{self, Due, Expiry};
 use crate::keyed::{
-    Counted, DelayQueue, Key, Map, MiniMoka, Moka, MokaEach, QueueByKey, Sharded, Store, Value,
-    ZooKeeper,
+    Counted, DelayQueue, Key, Map, Moka, MokaEach, QueueByKey, Sharded, Store, Value, ZooKeeper,
 };
 use crate::report::{Report, Spread, Target};
 use serde_json::json;
 use std::sync::Arc;
 
-/// A store, and what its rounds came to.
-struct Subject {
-    name: &'static str,
-    run: fn(usize, Due) -> Expiry,
-    nanos: Vec<f64>,
-    left: i64,
-}
+/// The name of a store, and its rounds.
+type Subject = (&'static str, fn(usize, Due) -> Expiry);
 
 fn subject<K: Key, V: Value, S: Store<K, V>>() -> Subject {
-    Subject { name: S::NAME, run: expire::run::<K, V, S>, nanos: Vec::new(), left: 0 }
+    (S::NAME, expire::run::<K, V, S>)
 }
 
 /// At most so much of another store's time is asked of ours, if anything is.
@@ -45,11 +39,7 @@ fn subjects<K: Key, R: Key>(due: Due) -> Vec<Subject> {
         subject::<R, Counted, Sharded<R, Counted>>(),
     ];
     match due {
-        Due::Mass => {
-            all.push(subject::<K, Counted, Moka<K, Counted>>());
-            all.push(subject::<K, Counted, MiniMoka<K, Counted>>());
-        }
-        // mini-moka has no timeouts of single entries.
+        Due::Mass => all.push(subject::<K, Counted, Moka<K, Counted>>()),
         Due::Spread => all.push(subject::<K, Counted, MokaEach<K>>()),
         // moka goes by the machine's time: a minute a round.
         Due::Fine | Due::Touched => {}
@@ -67,8 +57,8 @@ pub fn expiry(options: &Options, report: &mut Report) {
                 } else {
                     subjects::<String, Arc<str>>(due)
                 };
-                all.retain(|subject| options.only.iter().all(|only| subject.name.contains(only)));
-                expire(options, report, entries, (due, keys), &mut all);
+                all.retain(|(name, _)| options.asks_for(name));
+                expire(options, report, (entries, due, keys), &all);
             }
         }
     }
@@ -77,41 +67,30 @@ pub fn expiry(options: &Options, report: &mut Report) {
 fn expire(
     options: &Options,
     report: &mut Report,
-    entries: usize,
-    (due, keys): (Due, &str),
-    all: &mut [Subject],
+    (entries, due, keys): (usize, Due, &str),
+    all: &[Subject],
 ) {
     let rounds = options.rounds_at(entries);
-    let table = format!("expiry of {} {keys} keys, {due:?}", count(entries));
-    report.head(
-        &table,
+    let mut table = report.table(
+        format!("expiry of {} {keys} keys, {due:?}", count(entries)),
         &format!(
             "{rounds} rounds, one thread; ns of its processor time an entry, which is dropped with \
              key and value; x: ours over theirs"
         ),
     );
-    for round in 0..rounds {
-        for subject in all.iter_mut() {
-            options.say(&format!("round {} of {rounds}: {}", round + 1, subject.name));
-            let expiry = (subject.run)(entries, due);
-            subject.nanos.push(expiry.nanos);
-            subject.left = subject.left.max(expiry.left);
-        }
+    let done = options.in_turn(rounds, all, |one| one.0.to_string(), |one| (one.1)(entries, due));
+    let nanos: Vec<Vec<f64>> =
+        done.iter().map(|rounds| rounds.iter().map(|round| round.0).collect()).collect();
+    for ((name, _), (rounds, nanos)) in all.iter().zip(done.iter().zip(&nanos)) {
+        let load = json!({ "values_left": rounds.iter().map(|round| round.1).max() });
+        table.loaded(name, "ns/entry", Spread::of(nanos.iter().copied()), &load);
     }
-    let (ours, theirs): (Vec<_>, Vec<_>) =
-        (all.iter()).partition(|subject| subject.name.starts_with("Expir"));
-    for subject in &*all {
-        let load = json!({ "values_left": subject.left });
-        report.figure(&table, subject.name, "ns/entry", Spread::of(subject.nanos.clone()), &load);
-    }
-    for ours in ours {
-        for theirs in &theirs {
-            let times = ours.nanos.iter().zip(&theirs.nanos).map(|(ours, theirs)| ours / theirs);
-            let (name, times) = (format!("{} over {}", ours.name, theirs.name), Spread::of(times));
-            match asked(entries, due, ours.name, theirs.name) {
-                Some(most) => report.check(&table, &name, "times", times, Target::AtMost(most)),
-                None => report.figure(&table, &name, "times", times, &json!({})),
-            }
+    let named = || all.iter().map(|subject| subject.0).zip(&nanos);
+    for (ours, our_nanos) in named().filter(|(name, _)| name.starts_with("Expir")) {
+        for (theirs, nanos) in named().filter(|(name, _)| !name.starts_with("Expir")) {
+            let most = asked(entries, due, ours, theirs).map(Target::AtMost);
+            let times = Spread::ratio(our_nanos, nanos);
+            table.judge(&format!("{ours} over {theirs}"), "times", times, most);
         }
     }
 }

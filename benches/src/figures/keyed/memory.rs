@@ -1,12 +1,11 @@
 //! Bytes that an entry takes with everything in: key, value, index, deadlines, allocator.
 
-use super::super::child::{ask_of, number, own};
-use super::super::{count, Options};
-use super::{only, Task};
+use super::super::{count, name, numbers, Options};
+use super::Task;
 use crate::keyed::course::Kind;
 use crate::keyed::{Key, Setup, Store, Time, Value, INTERVAL};
-use crate::process::{allocated, held, resident, settled};
-use crate::report::{Report, Spread, Target};
+use crate::process::{allocated, resident, settled};
+use crate::report::{Report, Target};
 use expiry::{CoarseClock, ManualClock};
 use serde_json::{json, Value as Json};
 use std::time::Duration;
@@ -23,7 +22,7 @@ impl Task for Weigh {
         };
         // The thread's part of the allocator, and other things that exist once.
         drop(K::make(0));
-        let before = (resident(), allocated(), held());
+        let (resident_before, (given_before, held_before)) = (resident(), allocated());
         let hour = Duration::from_secs(3600);
         let store = S::new(&Setup { time, entries, timeout: hour, interval: INTERVAL });
         let timeout = u64::try_from(hour.as_nanos()).expect("an hour");
@@ -40,13 +39,13 @@ impl Task for Weigh {
         });
         let _ = settled();
         assert_eq!(store.live(), entries, "{}", S::NAME);
-        let (grown, by_malloc) = (resident() - before.0, held() - before.2);
+        let (grown, (given, held)) = (resident() - resident_before, allocated());
         json!({
             "name": S::NAME,
             "ours": size_of::<K>() + K::HEAP + size_of::<V>(),
             "grown": grown,
-            "allocated": allocated() - before.1,
-            "mapped": grown.saturating_sub(by_malloc),
+            "allocated": given - given_before,
+            "mapped": grown.saturating_sub(held - held_before),
         })
     }
 }
@@ -66,40 +65,37 @@ const STORES: [&str; 10] = [
 ];
 
 /// Bytes an entry at 1 M, a process for each store; 10 M as well with `--full`.
-#[allow(clippy::cast_precision_loss)] // tens of millions
 pub fn memory(options: &Options, report: &mut Report) {
+    let stores: Vec<_> = STORES.into_iter().filter(|store| options.asks_for(store)).collect();
     for entries in options.loads(&[1_000_000]) {
         for keys in &options.keys {
-            let table = format!("keyed memory, {} {keys} keys", count(entries));
             let rounds = options.rounds_at(entries);
-            report.head(
-                &table,
+            let mut table = report.table(
+                format!("keyed memory, {} {keys} keys", count(entries)),
                 &format!(
                     "{rounds} round(s), a process each; resident bytes an entry, with key and value; \
                      allocated: by malloc; mapped: resident, but not malloc's"
                 ),
             );
-            for store in only(options, &STORES) {
-                let answers: Vec<Json> = (0..rounds)
-                    .map(|_| ask_of(&own(), "keyed", &format!("{store}/{keys}"), entries))
-                    .collect();
-                let name = format!("{} ({store})", answers[0]["name"].as_str().unwrap_or(store));
-                let each = |field| {
-                    Spread::of(answers.iter().map(|answer| number(answer, field) / entries as f64))
-                };
+            let asked: Vec<_> = stores.iter().map(|store| format!("{store}/{keys}")).collect();
+            let asked: Vec<_> = asked.iter().map(String::as_str).collect();
+            let answers = options.ask_in_turn(rounds, "keyed", &asked, entries);
+            for (store, answers) in stores.iter().zip(answers) {
+                let name = format!("{} ({store})", name(&answers));
+                let each = |field| numbers(&answers, field).map(|bytes| bytes / entries as f64);
                 let bytes = each("grown");
                 let load = json!({
                     "allocated": each("allocated").median.round(),
                     "mapped": each("mapped").median.round(),
                     "key_and_value": answers[0]["ours"],
                 });
-                report.figure(&table, &name, "bytes", bytes, &load);
-                let limit = match (store, keys.as_str(), entries) {
+                table.loaded(&name, "bytes", bytes, &load);
+                let limit = match (*store, keys.as_str(), entries) {
                     ("map", "u64", 1_000_000) => 50.0,
                     ("queue", "u64", 1_000_000) => 44.0,
                     _ => continue,
                 };
-                report.check(&table, &name, "bytes", bytes, Target::AtMost(limit));
+                table.check(&name, "bytes", bytes, Target::AtMost(limit));
             }
         }
     }

@@ -10,24 +10,13 @@ pub use drops::drops;
 pub use expiry::expiry;
 pub use memory::memory;
 
-use super::Options;
 use crate::keyed::course::Kind;
 use crate::keyed::{
-    Dash, DelayQueue, Key, Map, MiniMoka, Moka, Nothing, Papaya, QueueByHandle, QueueByKey,
-    Sharded, Store, Value, ZooKeeper,
+    Dash, DelayQueue, Key, Map, Moka, Nothing, Papaya, QueueByHandle, QueueByKey, Sharded, Store,
+    Value, ZooKeeper,
 };
-use crate::report::Report;
 use serde_json::Value as Json;
 use std::sync::Arc;
-
-/// Runs all figures of keyed stores.
-pub fn run(options: &Options, report: &mut Report) {
-    maps(options, report);
-    queues(options, report);
-    expiry(options, report);
-    memory(options, report);
-    drops(options, report);
-}
 
 /// A measurement that a process of its own makes of one store.
 trait Task {
@@ -43,7 +32,6 @@ fn with<K: Key, R: Key>(task: &impl Task, store: &str) -> Option<Json> {
         "papaya" => task.run::<K, u64, Papaya<K, u64>>(maps),
         "sharded-map" => task.run::<R, u64, Sharded<R, u64>>(maps),
         "moka" => task.run::<K, u64, Moka<K, u64>>(maps),
-        "mini-moka" => task.run::<K, u64, MiniMoka<K, u64>>(maps),
         "delay-queue-map" => task.run::<R, u64, DelayQueue<R, u64>>(maps),
         "nothing-map" => task.run::<K, u64, Nothing>(maps),
         "queue" => task.run::<K, (), QueueByKey<K>>(queues),
@@ -65,7 +53,6 @@ fn by_name(task: &impl Task, store: &str, keys: &str) -> Option<Json> {
 }
 
 /// The child's side of the keyed figures: `what` is `STORE/KEYS`, and for courses `/THREADS`.
-#[must_use]
 pub fn serve(task: &str, what: &str, entries: usize) -> Option<Json> {
     match (task, what.splitn(3, '/').collect::<Vec<_>>().as_slice()) {
         ("keyed", [store, keys]) => by_name(&memory::Weigh(entries), store, keys),
@@ -76,10 +63,4 @@ pub fn serve(task: &str, what: &str, entries: usize) -> Option<Json> {
         ("drops", [how]) => drops::serve(how, entries),
         _ => None,
     }
-}
-
-/// Those of `stores` that the command line asks for.
-fn only<'a>(options: &Options, stores: &[&'a str]) -> Vec<&'a str> {
-    let asked = |store: &str| options.only.iter().all(|only| store.contains(only));
-    stores.iter().copied().filter(|store| asked(store)).collect()
 }

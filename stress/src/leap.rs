@@ -23,6 +23,17 @@ impl Leaping {
         }
     }
 
+    /// The most that the readings of a store with this interval lag behind. Where the lag of cheap readings is not small beside the
+    /// interval, the store takes exact ones.
+    pub fn lag_beside(&self, interval: u64) -> u64 {
+        let lag = self.lag();
+        if lag * 4 <= interval {
+            lag
+        } else {
+            0
+        }
+    }
+
     /// Sets it forward. A reaper that sleeps does not notice.
     pub fn leap(&self, by: Duration) {
         match self {
