@@ -7,7 +7,7 @@
 //! RUSTFLAGS="--cfg expiry_loom" cargo test --release -p loom-tests
 //! ```
 //!
-//! `EXPIRY_LOOM_PREEMPTIONS` (default 3; large models and generated programs get one less) is how often a
+//! `EXPIRY_LOOM_PREEMPTIONS` (default 3; large and light models and generated programs get one less) is how often a
 //! thread may be interrupted where it need not be in one execution, `EXPIRY_LOOM_PROGRAMS` how many programs the
 //! linearizability test generates, `EXPIRY_LOOM_SECONDS` for how long one model is explored (default: to its end).
 

@@ -7,7 +7,7 @@
 
 use expiry::model::stop_at;
 use expiry::{Ack, AckError, AckMany, Done, Reason, Root, RootId, Timeout};
-use loom_tests::{after, aside, beside, costly, deep, model, Rig};
+use loom_tests::{after, aside, beside, costly, deep, light, model, Rig};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -488,7 +488,7 @@ model!(s14_one_tick_delivered_twice, || {
 
 // W6: an operation has looked a slot up, and acts on it after the slot was given to another key. Guards: the index
 // is asked again after the look into the slot (in `look`).
-model!(w06_slot_reuse_by_another_key, || {
+model!(w06_slot_reuse_by_another_key, light, || {
     let rig = Rig::with(|builder| builder.early_capacity(0));
     rig.init(1, 3, 10).unwrap();
     rig.issue(7, 0).unwrap();

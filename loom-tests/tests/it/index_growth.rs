@@ -7,8 +7,8 @@ use expiry::model::{Index, Inserted, TwoWords};
 use expiry::{Ack, AckError, Done};
 use loom::sync::atomic::AtomicU32;
 use loom_tests::{
-    all, aside, at_once, beside, bounded, costly, fill, index, index_with, large, larger, model,
-    preemptions, thread, Rig, EITHER,
+    all, aside, at_once, beside, bounded, costly, fill, index, index_with, large, larger, light,
+    model, preemptions, thread, Rig, EITHER,
 };
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -160,7 +160,7 @@ model!(w12_carry_over_to_a_new_table, || {
 
 // A walk beside a migration. Guards: the walk looks at old tables first, and loads headers and
 // words with Acquire.
-model!(a_walk_beside_a_migration, || {
+model!(a_walk_beside_a_migration, light, || {
     let index = index_with(&[(5, 1)]);
     index.grow();
     beside(&index, |index| index.carry(100), |index| assert_eq!(index.walk(), [1]));
@@ -381,7 +381,9 @@ fn removal_across_two_lives(remove: fn(&Index, u32, u32) -> bool) {
 model!(grace_removal_across_two_lives, || removal_across_two_lives(Index::remove));
 
 // The same by who knows the word's place. Guards: the pin, in the fast way too.
-model!(grace_removal_at_home_across_two_lives, || removal_across_two_lives(Index::remove_found));
+model!(grace_removal_at_home_across_two_lives, light, || {
+    removal_across_two_lives(Index::remove_found);
+});
 
 // W13, the fast way: two inits of one key, both at home. Guards: the version in the swap; and who fails gives the word
 // back that it has reserved, so that two keys find room afterwards.
@@ -468,7 +470,7 @@ model!(grace_stale_publisher_at_home, || put_twice(&index(), INIT, retire));
 
 // As [`limbo_removal_beside_a_copy`], by who knows the word's place. Guards: the header in the swap that takes the bit
 // away, CLOSED in what it returns.
-model!(limbo_removal_at_home_beside_a_copy, || {
+model!(limbo_removal_at_home_beside_a_copy, light, || {
     let index = index();
     assert_eq!(index.init(5, 1, |_| false), Inserted::Done);
     removed_meanwhile(&index, Index::remove_found, grow_and_carry);

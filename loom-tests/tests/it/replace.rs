@@ -3,7 +3,7 @@
 
 use expiry::model::{Index, Inserted};
 use loom::sync::atomic::{AtomicU32, Ordering};
-use loom_tests::{aside, at_once, beside, bounded, deep, large, model, thread};
+use loom_tests::{aside, at_once, beside, bounded, costly, deep, large, light, model, thread};
 use std::sync::{Arc, Mutex};
 
 /// The hash of the one key that there is, in all models but one.
@@ -186,7 +186,7 @@ model!(a_swing_beside_a_migration, || {
 #[test]
 fn a_swing_at_home_beside_a_migration() {
     for replaces_again in [false, true] {
-        large("a_swing_at_home_beside_a_migration", move || {
+        costly("a_swing_at_home_beside_a_migration", 1, 3, move || {
             let rig = Rig::new();
             let a = aside(&rig, move |rig| {
                 assert!(rig.replace_seen(2));
@@ -414,7 +414,7 @@ model!(a_slot_retired_beside_a_copy, bounded(3), || {
 // and leave the copy as it is.
 //
 // Guards: a grace period, and the migrating thread's pin.
-model!(a_slot_freed_beside_a_copy, || {
+model!(a_slot_freed_beside_a_copy, light, || {
     let rig = Rig::new();
     rig.index.grow();
     let a = aside(&rig, |rig| {

@@ -4,7 +4,8 @@ use crate::ack_trees::{renewed_for_a_tick, timed_out};
 use expiry::model::{stop_at, Exclusive, Mail};
 use expiry::{Ack, AckError, AckTracker, Done, Fate, Reason, Root, Timeout};
 use loom_tests::{
-    after, aside, at_once, beside, bounded, large, model, preemptions, thread, Awake, Rig,
+    after, aside, at_once, beside, bounded, costly, large, light, model, preemptions, thread,
+    Awake, Rig,
 };
 use std::sync::Arc;
 
@@ -66,7 +67,7 @@ model!(w04_lost_wake_up, || {
 });
 
 // W4 where the reaper sleeps, or is about to, until a later deadline.
-model!(w04_lost_wake_up_for_a_nearer_deadline, || {
+model!(w04_lost_wake_up_for_a_nearer_deadline, light, || {
     let rig = Awake::new();
     rig.issue(5, 11).unwrap();
     rig.issue_with(3, 10, after(2)).unwrap();
@@ -76,33 +77,30 @@ model!(w04_lost_wake_up_for_a_nearer_deadline, || {
 
 // W4 where somebody polls beside the reaper, and takes the news out of the inbox before the reaper announces
 // its sleep. Guards: the announcement is compared with the wheels.
-model!(w04_a_poll_beside_the_reaper, || {
+model!(w04_a_poll_beside_the_reaper, light, || {
     let rig = Awake::new();
     beside(&rig, |rig| rig.poll(100), |rig| rig.issue_with(3, 10, after(2)).unwrap());
     rig.pass(2);
     assert_eq!(rig.wait_for(1)[0].owner, 10);
 });
 
-/// W4 where a poll beside the reaper scans a bucket just when a pusher wants to know what to announce: the pusher reads
-/// "never", and what the poll then files is for the poll to announce.
-#[test]
-fn w04_a_poll_scans_beside_the_reaper() {
+// W4 where a poll beside the reaper scans a bucket just when a pusher wants to know what to announce: the pusher reads
+// "never", and what the poll then files is for the poll to announce.
+model!(w04_a_poll_scans_beside_the_reaper, costly(1, 3), || {
     // Three threads, the reaper among them.
-    large("w04_a_poll_scans_beside_the_reaper", || {
-        stop_at(|step| step == "taken");
-        let (rig, [a, b]) = Awake::with(|builder| builder, two_without_a_deadline);
-        let poll = aside(&rig, move |rig| {
-            rig.pass(1);
-            rig.reset_timeout(b).unwrap();
-            rig.poll(100);
-        });
-        rig.reset_timeout_to(a, after(1)).unwrap();
-        poll.join().unwrap();
-        stop_at(|_| false);
-        at_once(|| rig.pass(11));
-        assert_eq!(rig.wait_for(2).len(), 2);
+    stop_at(|step| step == "taken");
+    let (rig, [a, b]) = Awake::with(|builder| builder, two_without_a_deadline);
+    let poll = aside(&rig, move |rig| {
+        rig.pass(1);
+        rig.reset_timeout(b).unwrap();
+        rig.poll(100);
     });
-}
+    rig.reset_timeout_to(a, after(1)).unwrap();
+    poll.join().unwrap();
+    stop_at(|_| false);
+    at_once(|| rig.pass(11));
+    assert_eq!(rig.wait_for(2).len(), 2);
+});
 
 // W4 for what the reaper does besides expiry: a slot is put in limbo when the reaper is past that part of its round.
 // Guards: it looks whether there is something to carry or to free after it has announced its sleep.
