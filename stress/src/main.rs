@@ -25,6 +25,7 @@ mod page;
 mod pin;
 mod refusing;
 mod report;
+mod sentences;
 mod sessions;
 mod soak;
 mod ttl;

@@ -7,6 +7,7 @@ use crate::live::Series;
 use crate::machine::{command, Machine};
 use crate::options::Output;
 use crate::page::Chart;
+use crate::sentences::sentence;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -71,6 +72,7 @@ impl Report {
         parameters: &impl Serialize,
     ) -> Self {
         let (verdict, violations, violations_total) = checks.verdict();
+        debug_assert!(cfg!(test) || verdict.keys().all(|check| !sentence(check).is_empty()));
         let seconds = took.as_secs_f64();
         Report {
             scenario,
@@ -133,6 +135,12 @@ impl Report {
         }
     }
 
+    /// The counts for people: without the faults that were not asked for.
+    pub fn shown_counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let counts = self.counts.iter().map(|(&name, &count)| (name, count));
+        counts.filter(|(name, count)| *count > 0 || !name.starts_with("fault_"))
+    }
+
     /// The report for people.
     fn text(&self) -> String {
         let mut out = vec![format!(
@@ -144,7 +152,7 @@ impl Report {
             self.seed
         )];
         out.extend(self.tables.iter().map(Table::text));
-        for (name, count) in &self.counts {
+        for (name, count) in self.shown_counts() {
             out.push(format!("  {name:<24} {count:>14}"));
         }
         for (name, figure) in &self.figures {
@@ -164,7 +172,8 @@ impl Report {
         }
         out.extend(self.notes.iter().map(|note| format!("  note: {note}")));
         for (name, holds) in &self.checks {
-            out.push(format!("  {:<4} {name}", if *holds { "ok" } else { "FAIL" }));
+            let verdict = if *holds { "ok" } else { "FAIL" };
+            out.push(format!("  {verdict:<4} {name:<24} {}", sentence(name)));
         }
         out.extend(self.violations.iter().map(|text| format!("  violation: {text}")));
         let more = self.violations_total - self.violations.len() as u64;

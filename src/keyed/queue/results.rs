@@ -55,7 +55,8 @@ pub enum Updated {
         /// When.
         expiry: Duration,
     },
-    /// The key would have expired at this time anyway.
+    /// The key would have expired at this time anyway, when this call looked. The call has written
+    /// nothing: a call that overlaps it may have set another time since.
     Unchanged,
 }
 

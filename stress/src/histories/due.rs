@@ -40,10 +40,10 @@ impl Due {
         fresh.between(first, u32::MAX)
     }
 
-    /// The call has asked for so many ticks, and found that it had this deadline.
+    /// The call has asked for so many ticks, and found that it had this deadline. It has written nothing: a renewal under way that asks
+    /// for less may have read the clock before this one, and set its deadline after this one had looked.
     pub fn unchanged<D>(self, call: &Call<D>, ticks: u32) -> Option<Self> {
-        let timeout = self.timeout.min(ticks);
-        Some(Due { timeout, ..self.left(call, ticks)? })
+        self.left(call, ticks)
     }
 
     fn between(self, first: u32, last: u32) -> Option<Self> {

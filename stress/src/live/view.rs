@@ -51,7 +51,7 @@ type Row = (&'static str, String, Option<fn(&Sample) -> f64>);
 /// Whether all checks hold so far, a row for each figure that there is, and what the scenario says.
 fn text(gauge: &Gauge, samples: &[Sample]) -> String {
     let checks = match gauge.violations {
-        0 => "all hold".into(),
+        0 => "PASSED so far".into(),
         1 => "1 violation".into(),
         n => format!("{n} violations"),
     };
@@ -139,7 +139,7 @@ mod tests {
         };
         let shown = text(&gauge, &[sample]);
         for part in [
-            "all hold",
+            "PASSED so far",
             "3.20 M/s",
             "p99 300 ns",
             "1.20 M",

@@ -19,8 +19,8 @@ same is aimed at a tracker with that secret (which the docs warn of), and must h
   guessed_roots        acks of ids that differ from a live root's in incarnation and random bits; acks of the root
 
 What holds or not: nothing unknown is ever accepted, what is accepted ends once, refusals are the right ones, and the \
-memory of a flood is flat and given back. Hostile keys and roots should cost at most 1.5 times as much as random ones: that is \
-judged in the report, but timings on a busy machine do not decide the exit status.
+memory of a flood is flat and given back. Hostile keys and roots may cost at most 1.5 times as much as random ones, by \
+the thread's own time: that is judged from 100000 keys on.
 
 Examples:
   stress hostile

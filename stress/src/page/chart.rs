@@ -48,10 +48,10 @@ impl Unit {
     pub fn label(self, place: f64) -> String {
         match self {
             Unit::Seconds => format!("{} s", short(place)),
-            Unit::Nanos => scaled(10f64.powf(place), &["ns", "us", "ms", "s"]),
-            Unit::Bytes => scaled(place, &["B", "KB", "MB", "GB"]),
-            Unit::Count => scaled(place, &["", "K", "M", "G"]),
-            Unit::PerSecond => scaled(place, &["/s", "K/s", "M/s", "G/s"]),
+            Unit::Nanos => scaled(10f64.powf(place), 1000.0, &["ns", "us", "ms", "s"]),
+            Unit::Bytes => scaled(place, 1024.0, &["B", "KiB", "MiB", "GiB"]),
+            Unit::Count => scaled(place, 1000.0, &["", "K", "M", "G"]),
+            Unit::PerSecond => scaled(place, 1000.0, &["/s", "K/s", "M/s", "G/s"]),
             Unit::Share => format!("{} %", short(place * 100.0)),
             Unit::Quantile => {
                 let after = (place.ceil() - 1.0).max(0.0) as usize;
@@ -66,13 +66,13 @@ impl Unit {
     }
 }
 
-/// Three digits, in the unit that fits, each a thousand of the one before.
-fn scaled(number: f64, units: &[&str]) -> String {
+/// Three digits, in the unit that fits, each so many of the one before.
+fn scaled(number: f64, step: f64, units: &[&str]) -> String {
     let mut left = number;
     let mut units = units.iter().peekable();
     let mut unit = units.next();
     while left >= 999.5 && units.peek().is_some() {
-        left /= 1000.0;
+        left /= step;
         unit = units.next();
     }
     let after = match left {
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!(Unit::Quantile.label(2.5), "99.68");
         assert_eq!(label(Unit::Share, 0.125), "12.5 %");
         assert_eq!(label(Unit::PerSecond, 2.5e6), "2.5 M/s");
-        assert_eq!(label(Unit::Bytes, 3.5e9), "3.5 GB");
+        assert_eq!(label(Unit::Bytes, 3.5 * f64::from(1 << 30)), "3.5 GiB");
         assert_eq!(label(Unit::Count, 0.0), "0");
     }
 }

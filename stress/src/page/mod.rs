@@ -7,6 +7,7 @@ pub use chart::{Chart, Kind, Unit, COLOURS};
 use crate::latency::{human, Percentiles};
 use crate::live::Sample;
 use crate::report::{thousands, Report, Table};
+use crate::sentences::sentence;
 use humantime::format_duration;
 use indicatif::HumanCount;
 use maud::{html, Markup, PreEscaped, DOCTYPE};
@@ -106,7 +107,7 @@ impl Report {
                 table {
                     @for (name, holds) in &self.checks {
                         tr {
-                            td { (words(name)) }
+                            td { (sentence(name)) }
                             td class=(if *holds { "good" } else { "bad" }) {
                                 (if *holds { "holds" } else { "violated" })
                             }
@@ -154,8 +155,8 @@ impl Report {
             div {
                 h2 { "Counts" }
                 table {
-                    @for (name, count) in &self.counts {
-                        tr { td { (words(name)) } td.number { (HumanCount(*count)) } }
+                    @for (name, count) in self.shown_counts() {
+                        tr { td { (words(name)) } td.number { (HumanCount(count)) } }
                     }
                     @for (name, figure) in &self.figures {
                         tr { td { (words(name)) } td.number { (format!("{figure:.2}")) } }

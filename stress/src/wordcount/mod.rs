@@ -97,7 +97,8 @@ impl Stats {
     /// What is shown beside what the tracker says.
     fn show(&self, components: &[ComponentMetrics], gauge: &mut Gauge) {
         if let [lines, .., count] = components {
-            gauge.done = lines.acked;
+            // What the report's headline counts.
+            gauge.done = count.executed;
             gauge.expired = lines.timed_out;
             gauge.text = format!(
                 "{} lines, {} in flight, {} words, {} failed, {} timed out, {} replayed, lateness max {}{}",
