@@ -28,6 +28,7 @@ mod report;
 mod sentences;
 mod sessions;
 mod soak;
+mod subject;
 mod ttl;
 mod usage;
 mod watch;

@@ -2,8 +2,9 @@
 
 use super::book::End;
 use super::ground::Ground;
-use super::subject::{edge, end_of, tracker, Kind, Refusal, INTERVAL};
+use super::ground::INTERVAL;
 use crate::latency::nanos;
+use crate::subject::{edge, end_of, Kind, Refusal, LONG};
 use expiry::{
     AckTracker, Clock, Expired, ExpiryQueue, Fate, MonotonicClock, Outcomes, Receiver, Timeout,
     WhenFull,
@@ -35,7 +36,8 @@ impl Sender {
             let (queue, expired) = builder.build_with_channel(LENGTH, when_full).expect(BUILT);
             (Sender::Queue(queue), Reader::Expired(expired))
         } else {
-            let builder = tracker(4).clock(clock);
+            let builder =
+                AckTracker::builder().interval(INTERVAL).timeout(LONG).shards(4).clock(clock);
             let (tracker, outcomes) = builder.build_with_channel(LENGTH, when_full).expect(BUILT);
             (Sender::Tracker(tracker), Reader::Outcomes(outcomes))
         }

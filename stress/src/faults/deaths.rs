@@ -1,8 +1,8 @@
 //! Threads that die in the middle of their work.
 
 use super::ground::{Ground, Put};
-use super::subject::Subject;
 use crate::latency::nanos;
+use crate::subject::Subject;
 use expiry::{Clock, ManualClock};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -64,10 +64,10 @@ pub fn threads_die(ground: &Ground) {
             });
         }
         if wave == 7 {
-            after_a_few = subject.slots();
+            after_a_few = subject.counts().slots;
         }
     }
-    let slots = subject.slots();
+    let slots = subject.counts().slots;
     ground.expect(slots <= after_a_few + 4096 * 2, || {
         format!("after 8 waves {after_a_few} slots were held, after {waves} {slots}: those of dead threads are not used again")
     });

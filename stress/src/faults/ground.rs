@@ -1,10 +1,10 @@
 //! What a fault has to work with: a subject, a book, a clock, and the checks that all faults share.
 
 use super::book::{Book, End};
-use super::subject::{build, Kind, Refusal, Setting, Subject, Told};
 use crate::checks::{Check, Checks};
 use crate::latency::nanos;
 use crate::options::Faults;
+use crate::subject::{build, Counted, Kind, Refusal, Setting, Subject, Told};
 use expiry::{Clock, ManualClock, MonotonicClock};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -14,6 +14,8 @@ use std::sync::{Arc, Barrier};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
+/// The granularity of all subjects.
+pub const INTERVAL: Duration = Duration::from_millis(1);
 /// Slots in a chunk, the unit in which slots' memory is held.
 const CHUNK: u64 = 4096;
 /// How often simulated time is let pass for memory to be looked after.
@@ -75,9 +77,18 @@ impl Ground {
             book.ended(number, end);
             then(number, end);
         });
-        let setting = Setting { kind: self.kind, clock, reaper, shards: 4, told };
+        let setting = Setting {
+            kind: self.kind,
+            clock,
+            reaper,
+            shards: Some(4),
+            capacity: None,
+            interval: INTERVAL,
+            seed: None,
+            told,
+        };
         // The settings are constants that a builder accepts; without memory there is nothing to be tested.
-        build(setting, self.book.lines()).expect("a subject is built")
+        build::<Counted>(setting, self.book.lines()).expect("a subject is built")
     }
 
     /// Reports a violation unless `holds`.
@@ -212,7 +223,7 @@ impl Ground {
             subject.len() == 0
         });
         for _ in 0..ROUNDS {
-            if subject.slots() <= self.floor() {
+            if subject.counts().slots <= self.floor() {
                 break;
             }
             clock.advance(Duration::from_secs(1));
@@ -225,7 +236,7 @@ impl Ground {
     pub fn settle_real(&self, subject: Arc<dyn Subject>) {
         self.wait("the end of everything", || subject.len() == 0);
         // Memory is looked after by the tick, and by calls.
-        self.wait("the end of its memory", || subject.slots() <= self.floor());
+        self.wait("the end of its memory", || subject.counts().slots <= self.floor());
         self.settled(subject);
     }
 
@@ -237,7 +248,7 @@ impl Ground {
 
     /// Everything has ended: is the book in order, and has memory come back?
     fn settled(&self, subject: Arc<dyn Subject>) {
-        let (slots, floor) = (subject.slots(), self.floor());
+        let (slots, floor) = (subject.counts().slots, self.floor());
         self.expect(slots <= floor, || {
             format!("{slots} slots are held with nothing live, should be at most {floor}")
         });

@@ -2,8 +2,8 @@
 
 use super::book::End;
 use super::ground::Ground;
-use super::subject::{Kind, Subject};
 use crate::latency::nanos;
+use crate::subject::{Kind, Subject};
 use expiry::{Clock, ManualClock, MonotonicClock};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
@@ -23,7 +23,7 @@ fn all_at(ground: &Ground, subject: &dyn Subject, clock: &dyn Clock, divisor: u3
             scope.spawn(move || {
                 let mut way =
                     ground.way(subject, clock, (thread, (2 + 3 * (thread as u32 % 4)) * MS));
-                way.expects = Some(super::subject::Refusal::Closed);
+                way.expects = Some(crate::subject::Refusal::Closed);
                 let mut left = quota;
                 ground.churn(&mut way, || {
                     left = left.saturating_sub(1);
@@ -52,7 +52,7 @@ pub fn handlers_panic(ground: &Ground) {
     ground.wait("the end of everything", || subject.len() == 0);
     let mut seen = (0, 0);
     ground.wait("the count of panics", || {
-        seen = (subject.panics(), panics.load(Relaxed));
+        seen = (subject.counts().panics, panics.load(Relaxed));
         seen.0 == seen.1
     });
     ground.expect(seen.1 > 0, || "no handler has panicked".into());
@@ -179,7 +179,7 @@ pub fn handlers_shut_down(ground: &Ground) {
         let work = |thread| {
             let began = Instant::now();
             let mut way = next.way(&*subject, &*clock, (thread, 2 * MS));
-            way.expects = Some(super::subject::Refusal::Closed);
+            way.expects = Some(crate::subject::Refusal::Closed);
             next.churn(&mut way, || {
                 !asked.load(Acquire) && began.elapsed() < next.options.limit / 4
             });
@@ -200,7 +200,7 @@ pub fn handlers_shut_down(ground: &Ground) {
         if reaper && next.kind == Kind::Queue {
             // In its handler a queue's shutdown ends what there is untold, as its docs say: by the count then. That has also
             // those that were in for a moment, and were refused.
-            let (sums, closed) = (next.book.sums(), subject.closed() as usize);
+            let (sums, closed) = (next.book.sums(), subject.counts().closed as usize);
             let ended = sums.told - sums.closed + closed;
             let refused = next.book.refused();
             let right = (sums.accepted..=sums.accepted + refused).contains(&ended);

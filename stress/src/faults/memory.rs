@@ -1,8 +1,8 @@
 //! No memory: the system gives no pages, the allocator no boxes.
 
 use super::ground::{Ground, Put};
-use super::subject::{Kind, Refusal, Subject};
 use crate::refusing::{Refused, What};
+use crate::subject::{Kind, Refusal, Subject};
 use expiry::ManualClock;
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! checked.
 //!
 //! A fault runs on a thread of its own beside a watchdog, so that one that gets stuck is a violation and not the end. What it
-//! begins stands in its book (see `book`); what it does all of it through one trait (see `subject`).
+//! begins stands in its book (see `book`); what it does all of it through one trait (`crate::subject`).
 
 mod book;
 mod channels;
@@ -10,7 +10,6 @@ mod deaths;
 mod ground;
 mod handlers;
 mod memory;
-mod subject;
 mod time;
 
 use crate::checks::{Check, Checks};
@@ -19,12 +18,13 @@ use crate::interrupt;
 use crate::options::{only, Faults};
 use crate::refusing::Refused;
 use crate::report::{thousands, Report};
+use crate::subject::{Kind, KINDS};
 use crate::watch;
+pub use book::End;
 use ground::Ground;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use subject::{Kind, KINDS};
 
 /// A fault: its name, to whom it applies, and what it does.
 type Fault = (Check, fn(Kind) -> bool, fn(&Ground));

@@ -1,6 +1,5 @@
 //! A bounded engine: more want to get in than may.
 
-use super::subject::{subject, Refusal, Roots, Size, Subject};
 use super::{Row, Run};
 use crate::checks::Check;
 use crate::crowd::Work;
@@ -8,6 +7,7 @@ use crate::error::Error;
 use crate::interrupt;
 use crate::live::Live;
 use crate::options::Grown;
+use crate::subject::{Refusal, Subject, LONG};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// The checks of a run.
@@ -39,14 +39,9 @@ impl Run<'_> {
         let capacity = u64::from(self.options.entries);
         let room = capacity / MAKES_ROOM;
         let first = CROWD * capacity;
-        let size = Size {
-            entries: first + CROWD * room + CROWD * self.threads as u64,
-            // It has at most 30 bits.
-            capacity: Some(capacity as usize),
-            seed: self.options.seed,
-        };
-        let roots = Roots::new(kind, size.entries);
-        let subject = &*subject(kind, size, &roots)?;
+        let entries = first + CROWD * room + CROWD * self.threads as u64;
+        // It has at most 30 bits.
+        let subject = &*self.subject(kind, entries, Some(capacity as usize))?;
         let door = Door::default();
         let mut inside = self.enter(live, kind, (subject, &door), 0..first);
         let accepted: u64 = inside.iter().map(|mine| mine.len() as u64).sum();
@@ -58,7 +53,7 @@ impl Run<'_> {
                 format!("{accepted} got in and {is} are there, there is room for {capacity}")
             });
         };
-        full(accepted, subject.len());
+        full(accepted, subject.len() as u64);
 
         // Each thread ends a part of its own: so much room is there again.
         let mut out: Vec<Vec<u64>> = Vec::new();
@@ -75,7 +70,7 @@ impl Run<'_> {
         self.expect("room_comes_back", kind, came == gone || interrupt::asked(), || {
             format!("{came} got in after {gone} had gone")
         });
-        full(accepted - gone + came, subject.len());
+        full(accepted - gone + came, subject.len() as u64);
         for (mine, more) in inside.iter_mut().zip(more) {
             mine.extend(more);
         }
@@ -112,7 +107,7 @@ impl Run<'_> {
     fn enters(&self, kind: Grown, (subject, door): (&dyn Subject, &Door), entry: u64) -> bool {
         let gone = door.refused.load(Acquire) + door.ended.load(Acquire);
         door.begun.fetch_add(1, AcqRel);
-        let put = subject.insert(entry);
+        let put = subject.put(entry, LONG);
         self.count(entry);
         let others = door.begun.load(Acquire) - 1 - gone;
         match put {
@@ -125,8 +120,8 @@ impl Run<'_> {
                     || format!("entry {entry} was refused, with {others} others at most"),
                 );
             }
-            Err(Refusal::Other(why)) => self.expect("refusals_right", kind, false, || {
-                format!("entry {entry} was refused, not as full: {why}")
+            Err(why) => self.expect("refusals_right", kind, false, || {
+                format!("entry {entry} was refused, not as full: {why:?}")
             }),
         }
         door.refused.fetch_add(1, AcqRel);

@@ -5,7 +5,6 @@
 //! engine is bounded, and more want to get in than may (see `bounded`). Memory is that of the entries, and of issued roots 8 bytes each.
 
 mod bounded;
-mod subject;
 
 use crate::checks::{Check, Checks};
 use crate::crowd::{crowd, Work};
@@ -15,14 +14,16 @@ use crate::latency::{Percentiles, Recorder, Times};
 use crate::live::{Gauge, Live};
 use crate::options::{threads, Grown, Growth};
 use crate::report::Report;
+use crate::subject::{build, Kind, Setting, Subject, LONG};
 use crate::usage::{resident, trim};
 use crossbeam_utils::CachePadded;
+use expiry::CoarseClock;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use subject::{subject, Roots, Size, Subject};
 
 /// The checks of a run.
 const NAMES: [Check; 7] = [
@@ -39,6 +40,8 @@ const NAMES: [Check; 7] = [
 const FIXED: u64 = 8 << 20;
 /// How long to wait for memory to be given back.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The granularity of time. Nothing expires here.
+const INTERVAL: Duration = Duration::from_millis(100);
 /// After how many operations a thread is counted. A power of two.
 const TELL: u64 = 256;
 /// Of so many entries that have ended, it is tried once to end them again.
@@ -129,7 +132,7 @@ impl Run<'_> {
             let done = self.operations.load(Relaxed);
             live.show(done, || Gauge {
                 done,
-                live: subject.len(),
+                live: subject.len() as u64,
                 latency: times.as_mut().map(|times| times.since()),
                 violations: self.checks.violations(),
                 text: format!("{} entries", subject.len()),
@@ -160,18 +163,41 @@ impl Run<'_> {
         self.crowd(live, subject, (0..self.threads).map(work).collect(), None);
     }
 
+    /// One kind, with a reaper, for so many entries.
+    fn subject(
+        &self,
+        kind: Grown,
+        entries: u64,
+        capacity: Option<usize>,
+    ) -> Result<Arc<dyn Subject>, Error> {
+        let setting = Setting {
+            kind: match kind {
+                Grown::Issued => Kind::Issued,
+                Grown::Chosen => Kind::Chosen,
+                Grown::Map => Kind::Map,
+            },
+            clock: Arc::new(CoarseClock::new()),
+            reaper: true,
+            shards: None,
+            capacity,
+            interval: INTERVAL,
+            seed: Some(self.options.seed),
+            told: Arc::new(|_, _| ()),
+        };
+        Ok(build::<u64>(setting, entries as usize)?)
+    }
+
     /// Grows one kind, and lets it shrink.
     fn grow(&self, live: &mut Live, kind: Grown) -> Result<Row, Error> {
         let entries = u64::from(self.options.entries);
-        let size = Size { entries, capacity: None, seed: self.options.seed };
-        let (roots, mut inserts, mut looks) =
-            (Roots::new(kind, entries), Times::new(), Times::new());
+        let (mut inserts, mut looks) = (Times::new(), Times::new());
         let done: Vec<_> = (0..self.threads).map(|_| CachePadded::new(AtomicU64::new(0))).collect();
         let writers: Vec<_> = (0..self.threads).map(|_| inserts.recorder()).collect();
         let readers: Vec<_> = (0..self.options.readers).map(|_| looks.recorder()).collect();
+        // With the list of issued roots, which is the harness's own.
+        let subject = &*self.subject(kind, entries, None)?;
         trim();
         let before = resident();
-        let subject = &*subject(kind, size, &roots)?;
         let busy = AtomicUsize::new(self.threads);
         let mut works: Vec<Work<'_, u64>> = Vec::new();
         for (thread, recorder) in writers.into_iter().enumerate() {
@@ -230,7 +256,7 @@ impl Run<'_> {
                 break;
             }
             let began = Instant::now();
-            let put = subject.insert(entry);
+            let put = subject.put(entry, LONG);
             recorder.record(began.elapsed());
             if let Err(why) = put {
                 self.expect("no_surprises", kind, false, || {
@@ -292,7 +318,7 @@ impl Run<'_> {
     fn counted(&self, kind: Grown, subject: &dyn Subject, (inserted, live): (u64, u64)) {
         let counts = subject.counts();
         for (what, is, should) in [
-            ("entries", subject.len(), live),
+            ("entries", subject.len() as u64, live),
             ("inserted", counts.inserted, inserted),
             ("ended", counts.ended, inserted - live),
         ] {

@@ -1,9 +1,10 @@
-//! What faults are injected into: the faces of the engine, behind one trait.
+//! The faces of the engine behind one trait: entries that are named by numbers.
 
-use super::book::End;
+use crate::faults::End;
+use crate::mix::mix;
 use expiry::{
-    AckError, AckTracker, AckTrackerBuilder, Cause, Clock, ExpiringMap, ExpiryQueue, Fate, Outcome,
-    Reason, Root, RootId, StoreError, Timeout, Tuple,
+    AckError, AckTracker, Cause, Clock, ExpiringMap, ExpiryQueue, Fate, Outcome, Reason, Root,
+    RootId, StoreError, StoreMetrics, Timeout, Tuple,
 };
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
@@ -38,15 +39,38 @@ pub struct Setting {
     pub clock: Arc<dyn Clock>,
     /// Whether it has a reaper.
     pub reaper: bool,
-    /// Into how many shards.
-    pub shards: usize,
+    /// Into how many shards, if not as many as it likes.
+    pub shards: Option<usize>,
+    /// How many entries it may have at once.
+    pub capacity: Option<usize>,
+    /// The granularity of its timeouts.
+    pub interval: Duration,
+    /// Chosen roots, and keys of a map, are made of their numbers and this; without it they are their numbers.
+    pub seed: Option<u64>,
     /// Told of ends.
     pub told: Told,
+}
+
+/// What the engine counts.
+#[derive(Debug, Clone, Copy)]
+pub struct Counts {
+    /// Entries that came in.
+    pub inserted: u64,
+    /// Those that were acked, failed or removed.
+    pub ended: u64,
+    /// Those that were closed, told or not.
+    pub closed: u64,
+    /// Slots whose memory is held.
+    pub slots: u64,
+    /// Panics of the handler that were caught.
+    pub panics: u64,
 }
 
 /// Why an entry was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
+    /// There was no room.
+    Full,
     /// There was no memory.
     OutOfMemory,
     /// It was shut down.
@@ -63,24 +87,41 @@ pub trait Subject: Send + Sync {
     fn renew(&self, number: u64, timeout: Duration) -> bool;
     /// Ends it. False if it is not there.
     fn end(&self, number: u64) -> bool;
-    /// Whether it can be found. Looks at every slot of a tracker.
+    /// Whether it is there, as it was begun.
     fn is_there(&self, number: u64) -> bool;
+    /// Whether it can be ended once more. Not tried where that would leave something behind.
+    fn ends_again(&self, number: u64) -> bool {
+        self.end(number)
+    }
     /// Ends what is due, but for what others are at; nothing in a handler.
     fn poll(&self);
     /// Entries now.
     fn len(&self) -> usize;
-    /// Slots whose memory is held.
-    fn slots(&self) -> u64;
-    /// Panics of the handler that were caught.
-    fn panics(&self) -> u64;
+    /// The engine's counters.
+    fn counts(&self) -> Counts;
     /// Stops it; what that ends is told.
     fn shutdown(&self);
     /// As [`put`](Self::put), and calls `f` with something of the entry held: a tuple, a reference, a handle.
     fn put_and(&self, number: u64, timeout: Duration, f: &mut dyn FnMut()) -> Result<(), Refusal>;
-    /// Entries that were closed, told or not; of a queue.
-    fn closed(&self) -> u64;
     /// Keys and values that have not been dropped.
     fn undropped(&self) -> i64;
+}
+
+/// What keys and values are.
+pub trait Payload: Hash + Eq + Borrow<u64> + std::fmt::Debug + Send + Sync + 'static {
+    /// The one of a number.
+    fn new(number: u64, alive: &Arc<AtomicI64>) -> Self;
+    /// Its number.
+    fn number(&self) -> u64 {
+        *self.borrow()
+    }
+}
+
+/// In the slot, for as little memory as there can be.
+impl Payload for u64 {
+    fn new(number: u64, _: &Arc<AtomicI64>) -> Self {
+        number
+    }
 }
 
 /// A key or a value on the heap, counted.
@@ -90,7 +131,7 @@ pub struct Counted {
     alive: Arc<AtomicI64>,
 }
 
-impl Counted {
+impl Payload for Counted {
     fn new(number: u64, alive: &Arc<AtomicI64>) -> Self {
         alive.fetch_add(1, AcqRel);
         Counted { number, alive: alive.clone() }
@@ -123,53 +164,64 @@ impl Borrow<u64> for Counted {
     }
 }
 
-/// Builds one.
+/// Builds one, whose keys and values are `P`.
 ///
 /// # Errors
 ///
 /// As the builders.
-pub fn build(setting: Setting, entries: usize) -> Result<Arc<dyn Subject>, expiry::BuildError> {
-    let (clock, told) = (setting.clock, setting.told);
-    Ok(match setting.kind {
+pub fn build<P: Payload>(
+    setting: Setting,
+    entries: usize,
+) -> Result<Arc<dyn Subject>, expiry::BuildError> {
+    let Setting { kind, clock, reaper, shards, capacity, interval, seed, told } = setting;
+    macro_rules! set {
+        ($builder:expr) => {{
+            let mut builder = $builder.interval(interval).clock(clock.clone());
+            if let Some(shards) = shards {
+                builder = builder.shards(shards);
+            }
+            if let Some(capacity) = capacity {
+                builder = builder.capacity(capacity);
+            }
+            builder
+        }};
+    }
+    Ok(match kind {
         Kind::Issued | Kind::Chosen => {
             let now = clock.clone();
             let handler = move |outcome: &Outcome| told(outcome.owner, end_of(outcome, now.now()));
-            let builder =
-                tracker(setting.shards).clock(clock).early_capacity(0).on_outcome(handler);
+            let builder = set!(AckTracker::builder()).timeout(LONG).early_capacity(0);
+            let builder = builder.on_outcome(handler);
             Arc::new(Trees {
-                tracker: if setting.reaper { builder.build()? } else { builder.build_manual()? },
-                roots: (setting.kind == Kind::Issued)
-                    .then(|| (0..entries).map(|_| AtomicU64::new(0)).collect()),
+                tracker: if reaper { builder.build()? } else { builder.build_manual()? },
+                // Not zero: of zeroes the system makes pages only when they are written.
+                roots: (kind == Kind::Issued)
+                    .then(|| (0..entries).map(|_| AtomicU64::new(u64::MAX)).collect()),
+                seed,
             })
         }
         Kind::Map => {
             let now = clock.clone();
-            let builder = ExpiringMap::builder()
-                .interval(INTERVAL)
-                .shards(setting.shards)
-                .clock(clock)
-                .on_end(move |_: &Counted, value: &Counted, cause: Cause| {
-                    let end = match cause {
-                        Cause::Expired => End::Expired(now.now()),
-                        Cause::Closed => End::Closed,
-                        _ => End::Ended,
-                    };
-                    told(value.number, end);
-                });
+            let builder = set!(ExpiringMap::builder()).on_end(move |_: &P, value: &P, cause| {
+                let end = match cause {
+                    Cause::Expired => End::Expired(now.now()),
+                    Cause::Closed => End::Closed,
+                    _ => End::Ended,
+                };
+                told(value.number(), end);
+            });
             Arc::new(Entries {
-                map: if setting.reaper { builder.build()? } else { builder.build_manual()? },
+                map: if reaper { builder.build()? } else { builder.build_manual()? },
                 alive: Arc::default(),
+                seed,
             })
         }
         Kind::Queue => {
-            let builder = ExpiryQueue::builder()
-                .interval(INTERVAL)
-                .shards(setting.shards)
-                .clock(clock.clone());
-            let queue = if setting.reaper {
+            let builder = set!(ExpiryQueue::builder());
+            let queue = if reaper {
                 let (told, clock) = (told.clone(), clock.clone());
-                builder.build_with_handler(move |key: &Counted| {
-                    told(key.number, End::Expired(clock.now()));
+                builder.build_with_handler(move |key: &P| {
+                    told(key.number(), End::Expired(clock.now()));
                 })?
             } else {
                 builder.build()?
@@ -179,12 +231,12 @@ pub fn build(setting: Setting, entries: usize) -> Result<Arc<dyn Subject>, expir
     })
 }
 
-/// The granularity of all subjects.
-pub const INTERVAL: Duration = Duration::from_millis(1);
+/// The timeout of a root that has none of its own.
+pub const LONG: Duration = Duration::from_secs(100 * 3600);
 
-/// A tracker's settings, of those that all faults share.
-pub fn tracker(shards: usize) -> AckTrackerBuilder {
-    AckTracker::builder().interval(INTERVAL).timeout(Duration::from_secs(60)).shards(shards)
+/// A number that looks random, another one for every entry, if that is wanted.
+fn key(number: u64, seed: Option<u64>) -> u64 {
+    seed.map_or(number, |seed| mix(number ^ seed.rotate_left(40)))
 }
 
 /// How a root ended.
@@ -205,12 +257,13 @@ struct Trees {
     tracker: AckTracker,
     /// The roots that were issued, as bits; none where they are chosen.
     roots: Option<Box<[AtomicU64]>>,
+    seed: Option<u64>,
 }
 
 impl Trees {
     fn root(&self, number: u64) -> RootId {
         match &self.roots {
-            None => RootId::Chosen(number),
+            None => RootId::Chosen(key(number, self.seed)),
             Some(roots) => Root::from_bits(roots[number as usize].load(Acquire)).into(),
         }
     }
@@ -221,7 +274,7 @@ impl From<AckError> for Refusal {
         match error {
             AckError::OutOfMemory => Refusal::OutOfMemory,
             AckError::Closed => Refusal::Closed,
-            AckError::Full => Refusal::Other("full"),
+            AckError::Full => Refusal::Full,
             AckError::Duplicate => Refusal::Other("duplicate"),
             _ => Refusal::Other("neither full, closed nor out of memory"),
         }
@@ -233,7 +286,7 @@ impl From<StoreError> for Refusal {
         match error {
             StoreError::OutOfMemory => Refusal::OutOfMemory,
             StoreError::Closed => Refusal::Closed,
-            StoreError::Full => Refusal::Other("full"),
+            StoreError::Full => Refusal::Full,
             _ => Refusal::Other("neither full, closed nor out of memory"),
         }
     }
@@ -243,7 +296,10 @@ impl Subject for Trees {
     fn put(&self, number: u64, timeout: Duration) -> Result<(), Refusal> {
         let (edge, timeout) = (edge(number), Timeout::After(timeout));
         match &self.roots {
-            None => self.tracker.init_with(number, edge, number, timeout)?,
+            None => {
+                let root = key(number, self.seed);
+                self.tracker.init_with(root, edge, number, timeout)?;
+            }
             Some(roots) => {
                 let root = self.tracker.issue_with(edge, number, timeout)?;
                 roots[number as usize].store(root.to_bits(), Release);
@@ -268,10 +324,13 @@ impl Subject for Trees {
     }
 
     fn is_there(&self, number: u64) -> bool {
-        // A tracker has no look-up but its lists.
-        let root = self.root(number);
-        let found = self.tracker.owned_by(number);
-        found.iter().any(|of| of.root == root)
+        // A tracker has no look-up. A root that nobody knows would be held as one whose init is to come.
+        self.tracker.reset_timeout(self.root(number)) == Ok(expiry::Done::Now)
+    }
+
+    fn ends_again(&self, number: u64) -> bool {
+        // A chosen one would be held as one whose init is to come.
+        self.roots.is_some() && self.end(number)
     }
 
     fn poll(&self) {
@@ -282,12 +341,16 @@ impl Subject for Trees {
         self.tracker.len()
     }
 
-    fn slots(&self) -> u64 {
-        self.tracker.metrics().total.slots
-    }
-
-    fn panics(&self) -> u64 {
-        self.tracker.metrics().handler_panics
+    fn counts(&self) -> Counts {
+        let metrics = self.tracker.metrics();
+        let total = metrics.total;
+        Counts {
+            inserted: total.inserted,
+            ended: total.acked + total.failed,
+            closed: total.cancelled,
+            slots: total.slots,
+            panics: metrics.handler_panics,
+        }
     }
 
     fn shutdown(&self) {
@@ -306,27 +369,36 @@ impl Subject for Trees {
         Ok(())
     }
 
-    fn closed(&self) -> u64 {
-        self.tracker.metrics().total.cancelled
-    }
-
     fn undropped(&self) -> i64 {
         0
     }
 }
 
-struct Entries {
-    map: ExpiringMap<Counted, Counted>,
-    alive: Arc<AtomicI64>,
+fn of_store(metrics: StoreMetrics) -> Counts {
+    let total = metrics.total;
+    Counts {
+        inserted: total.inserted,
+        ended: total.removed,
+        closed: total.closed,
+        slots: total.slots,
+        panics: metrics.listener_panics,
+    }
 }
 
-impl Subject for Entries {
+struct Entries<P: Payload> {
+    map: ExpiringMap<P, P>,
+    alive: Arc<AtomicI64>,
+    seed: Option<u64>,
+}
+
+impl<P: Payload> Subject for Entries<P> {
     fn put(&self, number: u64, timeout: Duration) -> Result<(), Refusal> {
-        let counted = || Counted::new(number, &self.alive);
-        match self.map.insert_with(counted(), counted(), timeout) {
+        let key = key(number, self.seed);
+        let payload = |number| P::new(number, &self.alive);
+        match self.map.insert_with(payload(key), payload(number), timeout) {
             Ok(None) => Ok(()),
             Ok(Some(_)) => Err(Refusal::Other("replaced")),
-            Err(refused) if refused.key.number != number || refused.value.number != number => {
+            Err(refused) if refused.key.number() != key || refused.value.number() != number => {
                 Err(Refusal::Other("gave back another key or value"))
             }
             Err(refused) => Err(refused.error.into()),
@@ -334,15 +406,17 @@ impl Subject for Entries {
     }
 
     fn renew(&self, number: u64, timeout: Duration) -> bool {
-        self.map.touch_with(&number, timeout) == Ok(true)
+        self.map.touch_with(&key(number, self.seed), timeout) == Ok(true)
     }
 
     fn end(&self, number: u64) -> bool {
-        self.map.remove(&number).is_some()
+        let ended = self.map.remove(&key(number, self.seed));
+        ended.is_some_and(|ended| ended.value().number() == number)
     }
 
     fn is_there(&self, number: u64) -> bool {
-        self.map.contains_key(&number)
+        let found = self.map.get(&key(number, self.seed));
+        found.is_some_and(|value| value.number() == number)
     }
 
     fn poll(&self) {
@@ -353,12 +427,8 @@ impl Subject for Entries {
         self.map.len()
     }
 
-    fn slots(&self) -> u64 {
-        self.map.metrics().total.slots
-    }
-
-    fn panics(&self) -> u64 {
-        self.map.metrics().listener_panics
+    fn counts(&self) -> Counts {
+        of_store(self.map.metrics())
     }
 
     fn shutdown(&self) {
@@ -367,13 +437,9 @@ impl Subject for Entries {
 
     fn put_and(&self, number: u64, timeout: Duration, f: &mut dyn FnMut()) -> Result<(), Refusal> {
         self.put(number, timeout)?;
-        let _reference = self.map.get(&number);
+        let _reference = self.map.get(&key(number, self.seed));
         f();
         Ok(())
-    }
-
-    fn closed(&self) -> u64 {
-        self.map.metrics().total.closed
     }
 
     fn undropped(&self) -> i64 {
@@ -381,16 +447,16 @@ impl Subject for Entries {
     }
 }
 
-struct Keys {
-    queue: ExpiryQueue<Counted>,
+struct Keys<P: Payload> {
+    queue: ExpiryQueue<P>,
     clock: Arc<dyn Clock>,
     told: Told,
     alive: Arc<AtomicI64>,
 }
 
-impl Subject for Keys {
+impl<P: Payload> Subject for Keys<P> {
     fn put(&self, number: u64, timeout: Duration) -> Result<(), Refusal> {
-        let key = Counted::new(number, &self.alive);
+        let key = P::new(number, &self.alive);
         match self.queue.update(key, timeout)? {
             expiry::Updated::Inserted { .. } => Ok(()),
             _ => Err(Refusal::Other("was there")),
@@ -416,7 +482,7 @@ impl Subject for Keys {
 
     fn poll(&self) {
         for key in self.queue.poll() {
-            (self.told)(key.key().number, End::Expired(self.clock.now()));
+            (self.told)(key.key().number(), End::Expired(self.clock.now()));
         }
     }
 
@@ -424,17 +490,13 @@ impl Subject for Keys {
         self.queue.len()
     }
 
-    fn slots(&self) -> u64 {
-        self.queue.metrics().total.slots
-    }
-
-    fn panics(&self) -> u64 {
-        self.queue.metrics().listener_panics
+    fn counts(&self) -> Counts {
+        of_store(self.queue.metrics())
     }
 
     fn shutdown(&self) {
         for key in self.queue.shutdown() {
-            (self.told)(key.key().number, End::Closed);
+            (self.told)(key.key().number(), End::Closed);
         }
     }
 
@@ -443,10 +505,6 @@ impl Subject for Keys {
         let _handle = self.queue.get(&number);
         f();
         Ok(())
-    }
-
-    fn closed(&self) -> u64 {
-        self.queue.metrics().total.closed
     }
 
     fn undropped(&self) -> i64 {
