@@ -51,16 +51,6 @@ fn echo_serves_a_load_of_another_process() {
 }
 
 #[test]
-fn echo_compares_and_fails_where_that_is_asked() {
-    let echo = env!("CARGO_BIN_EXE_echo");
-    let args = ["compare", "--rounds", "2", "--connections", "4", "--for", "50ms"];
-    let printed = well(echo, &args);
-    assert!(printed.contains("loss by round, %"), "{printed}");
-    let strict = [&args[..], &["--at-most=-1000"]].concat();
-    assert_eq!(run(echo, &strict).status.code(), Some(1));
-}
-
-#[test]
 fn sessions_expire_renew_and_close() {
     let printed = well(env!("CARGO_BIN_EXE_sessions"), &[]);
     let expired: Vec<_> = printed.lines().filter(|line| line.contains("expired")).collect();
@@ -105,31 +95,12 @@ fn jobs_are_done_though_workers_die_or_are_dead_letters() {
 }
 
 #[test]
-fn a_pipeline_that_loses_work_counts_each_word_once() {
-    let pipeline = env!("CARGO_BIN_EXE_pipeline");
-    let args = ["--timeout", "50ms", "--attempts", "1000"];
-    let printed = well(pipeline, &args);
-    assert!(printed.contains("verdict: ok"), "{printed}");
-    let nothing: Vec<_> = [": 0 words lost", ", 0 lines failed", ", 0 acks forgotten"]
-        .into_iter()
-        .filter(|nothing| printed.contains(nothing))
-        .collect();
-    assert!(nothing.is_empty(), "{printed}");
-    assert_eq!(run(pipeline, &["no such file"]).status.code(), Some(1));
-    let hopeless = run(pipeline, &["--fail", "1", "--attempts", "2"]);
-    assert_eq!(hopeless.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&hopeless.stderr).contains("was tried 2 times"));
-}
-
-#[test]
 fn what_cannot_be_is_refused_with_a_reason() {
     for (program, args) in [
-        (env!("CARGO_BIN_EXE_echo"), ["compare", "--rounds=0"]),
+        (env!("CARGO_BIN_EXE_echo"), ["both", "--connections=0"]),
         (env!("CARGO_BIN_EXE_rpc"), ["--callers=0", "--calls=1"]),
         (env!("CARGO_BIN_EXE_leases"), ["--resources=0", "--workers=1"]),
         (env!("CARGO_BIN_EXE_work_queue"), ["--workers=0", "--jobs=1"]),
-        (env!("CARGO_BIN_EXE_pipeline"), ["--lose=2", "--fail=0"]),
-        (env!("CARGO_BIN_EXE_pipeline"), ["--most=0", "--fail=0"]),
     ] {
         let output = run(program, &args);
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -141,7 +112,6 @@ fn what_cannot_be_is_refused_with_a_reason() {
         (env!("CARGO_BIN_EXE_leases"), ["--time=0s"]),
         (env!("CARGO_BIN_EXE_idempotency"), ["--window=0s"]),
         (env!("CARGO_BIN_EXE_work_queue"), ["--visibility=0s"]),
-        (env!("CARGO_BIN_EXE_pipeline"), ["--timeout=0s"]),
     ] {
         let output = run(program, &args);
         let errors = String::from_utf8_lossy(&output.stderr);

@@ -1,17 +1,14 @@
-//! An echo server with idle and request timeouts, its clients, and what the timeouts cost:
+//! An echo server with idle and request timeouts, and its clients.
 //!
 //! ```sh
 //! cargo run --release -p expiry-examples --bin echo -- both
-//! cargo run --release -p expiry-examples --bin echo -- compare --rounds 20
 //! ```
 
 mod clients;
-mod compare;
 mod server;
 
 use clap::{builder::RangedU64ValueParser, Args, Parser, Subcommand};
 use clients::ClientError;
-use compare::Comparison;
 use expiry::Timeouts;
 use humantime::parse_duration;
 use server::{Limits, Server};
@@ -50,16 +47,6 @@ enum Command {
         /// What the strict server allows.
         #[arg(long, value_parser = parse_duration, default_value = "50ms")]
         strict: Duration,
-    },
-    /// The server with timeouts beside the same without, in turn.
-    Compare {
-        #[arg(long, default_value_t = 20, value_parser = at_least_one())]
-        rounds: usize,
-        #[command(flatten)]
-        load: LoadOptions,
-        /// Fails if the median loss of throughput is above so many percent.
-        #[arg(long)]
-        at_most: Option<f64>,
     },
 }
 
@@ -101,8 +88,6 @@ enum EchoError {
     Timer(#[from] expiry::timeouts::TimerError),
     #[error("the {who} client was disconnected after {after:?}, which is too early")]
     TooEarly { who: &'static str, after: Duration },
-    #[error("{loss:.2} % of the throughput are lost")]
-    TooSlow { loss: f64 },
 }
 
 #[tokio::main]
@@ -111,7 +96,6 @@ async fn main() -> ExitCode {
         Command::Server { listen, limits } => serve(listen, limits).await,
         Command::Load { server, load } => send(server, load).await,
         Command::Both { load, strict } => both(load, strict).await,
-        Command::Compare { rounds, load, at_most } => compare(rounds, load, at_most).await,
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -125,7 +109,7 @@ async fn main() -> ExitCode {
 async fn serve(listen: SocketAddr, limits: LimitOptions) -> Result<(), EchoError> {
     let LimitOptions { idle, request } = limits;
     let timeouts = Arc::new(Timeouts::new()?);
-    let server = Server::bind(listen, timeouts, Some(Limits { idle, request })).await?;
+    let server = Server::bind(listen, timeouts, Limits { idle, request }).await?;
     println!("listening on {}", server.address()?);
     let (told, mut ends) = unbounded_channel();
     tokio::spawn(async move {
@@ -147,7 +131,7 @@ async fn send(server: SocketAddr, load: LoadOptions) -> Result<(), EchoError> {
 /// A server that runs in this process.
 async fn start(timeouts: &Arc<Timeouts>, limits: Limits) -> Result<SocketAddr, EchoError> {
     let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
-    let server = Server::bind(anywhere, timeouts.clone(), Some(limits)).await?;
+    let server = Server::bind(anywhere, timeouts.clone(), limits).await?;
     let address = server.address()?;
     tokio::spawn(server.run(unbounded_channel().0));
     Ok(address)
@@ -182,17 +166,5 @@ fn late_enough(who: &'static str, after: Duration, limit: Duration) -> Result<()
     if after < limit {
         return Err(EchoError::TooEarly { who, after });
     }
-    Ok(())
-}
-
-async fn compare(rounds: usize, load: LoadOptions, at_most: Option<f64>) -> Result<(), EchoError> {
-    println!("{rounds} rounds, {} connections", load.connections);
-    let comparison = Comparison::run(rounds, load.connections, load.time, LIMITS).await?;
-    print!("{comparison}");
-    let loss = comparison.loss().median();
-    if at_most.is_some_and(|most| loss > most) {
-        return Err(EchoError::TooSlow { loss });
-    }
-    println!("verdict: ok");
     Ok(())
 }

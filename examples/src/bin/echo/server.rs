@@ -42,15 +42,15 @@ pub type End = (SocketAddr, Result<(), ConnectionError>);
 pub struct Server {
     listener: TcpListener,
     timeouts: Arc<Timeouts>,
-    limits: Option<Limits>,
+    limits: Limits,
 }
 
 impl Server {
-    /// Without limits, clients take as long as they like.
+    /// A server at this address that is not running yet.
     pub async fn bind(
         address: SocketAddr,
         timeouts: Arc<Timeouts>,
-        limits: Option<Limits>,
+        limits: Limits,
     ) -> io::Result<Self> {
         Ok(Server { listener: TcpListener::bind(address).await?, timeouts, limits })
     }
@@ -84,7 +84,7 @@ impl Server {
 
 struct Connection {
     timeouts: Arc<Timeouts>,
-    limits: Option<Limits>,
+    limits: Limits,
 }
 
 impl Connection {
@@ -94,7 +94,7 @@ impl Connection {
         let mut line = Vec::new();
         loop {
             let begins = stream.fill_buf();
-            let begins = self.within(|limits| limits.idle, begins, ConnectionError::Idle);
+            let begins = self.within(self.limits.idle, begins, ConnectionError::Idle);
             if begins.await?.is_empty() {
                 return Ok(());
             }
@@ -105,21 +105,18 @@ impl Connection {
                 piece.read_until(b'\n', &mut line).await?;
                 stream.get_mut().write_all(&line).await
             };
-            self.within(|limits| limits.request, echo, ConnectionError::Slow).await?;
+            self.within(self.limits.request, echo, ConnectionError::Slow).await?;
         }
     }
 
     /// What `work` comes to, if it is not late.
     async fn within<T>(
         &self,
-        limit: impl Fn(&Limits) -> Duration,
+        limit: Duration,
         work: impl Future<Output = io::Result<T>>,
         late: ConnectionError,
     ) -> Result<T, ConnectionError> {
-        let Some(limits) = &self.limits else {
-            return Ok(work.await?);
-        };
-        match self.timeouts.timeout(limit(limits), work).await {
+        match self.timeouts.timeout(limit, work).await {
             Ok(done) => Ok(done?),
             Err(TimeoutError::Elapsed) => Err(late),
             Err(TimeoutError::Timer(why)) => Err(why.into()),
@@ -153,7 +150,7 @@ mod tests {
             let builder = Timeouts::builder().interval(INTERVAL).clock(clock.clone());
             let timeouts = Arc::new(builder.build_manual().unwrap());
             let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
-            let server = Server::bind(anywhere, timeouts.clone(), Some(LIMITS));
+            let server = Server::bind(anywhere, timeouts.clone(), LIMITS);
             let server = server.await.unwrap();
             let address = server.address().unwrap();
             let (told, ends) = unbounded_channel();
