@@ -89,7 +89,7 @@ impl<R: Send + Sync + 'static> InFlight<R> {
 mod tests {
     use super::*;
     use expiry::ManualClock;
-    use std::time::Instant;
+    use expiry_examples::eventually;
 
     const TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -102,16 +102,9 @@ mod tests {
         }
     }
 
-    /// What a request was told; a generous while is waited for it.
+    /// Waits for the end of a request.
     fn told<R>(end: &mut Receiver<Ending<R>>) -> Ending<R> {
-        let began = Instant::now();
-        loop {
-            match end.try_recv() {
-                Ok(ending) => return ending,
-                Err(_) => std::thread::yield_now(),
-            }
-            assert!(began.elapsed() < Duration::from_secs(60), "told nothing");
-        }
+        eventually(|| end.try_recv().ok())
     }
 
     fn in_flight() -> (ManualClock, InFlight<&'static str>) {

@@ -1,15 +1,12 @@
-//! A server of squares that loses some requests and is late with others, and says how many.
+//! A server of squares that loses some requests and is late with others, and counts both.
 
-use crate::client::{read_frame, write_frames};
+use crate::client::Frame;
 use expiry::Timeouts;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::BufReader;
-use tokio::net::TcpListener;
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-/// What it does wrong. Zero is never.
+/// What the server does wrong. Zero is never.
 #[derive(Debug, Clone, Copy)]
 pub struct Faults {
     pub lose_every: u64,
@@ -17,7 +14,7 @@ pub struct Faults {
     pub delay: Duration,
 }
 
-/// What it has done.
+/// What the server has done.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Served {
     pub received: u64,
@@ -25,25 +22,16 @@ pub struct Served {
     pub delayed: u64,
 }
 
-/// Serves one connection, to its end.
+/// Serves one connection to its end.
 pub async fn serve(
-    listener: TcpListener,
+    mut requests: UnboundedReceiver<Frame>,
+    replies: UnboundedSender<Frame>,
     faults: Faults,
     timeouts: Arc<Timeouts>,
-) -> io::Result<Served> {
-    let (stream, _) = listener.accept().await?;
-    stream.set_nodelay(true)?;
-    let (read, write) = stream.into_split();
-    let mut read = BufReader::new(read);
-    let (replies, to_write) = unbounded_channel();
-    tokio::spawn(write_frames(write, to_write));
+) -> Served {
     let mut served = Served::default();
-    loop {
-        let (id, number) = match read_frame(&mut read).await {
-            Ok(frame) => frame,
-            Err(end) if end.kind() == io::ErrorKind::UnexpectedEof => return Ok(served),
-            Err(error) => return Err(error),
-        };
+    let is_nth = |count: u64, every: u64| every != 0 && count.is_multiple_of(every);
+    while let Some((id, number)) = requests.recv().await {
         served.received += 1;
         let reply = (id, number.wrapping_mul(number));
         if is_nth(served.received, faults.lose_every) {
@@ -57,12 +45,8 @@ pub async fn serve(
                 }
             });
         } else if replies.send(reply).is_err() {
-            // Nobody listens.
-            return Ok(served);
+            break;
         }
     }
-}
-
-fn is_nth(count: u64, every: u64) -> bool {
-    every != 0 && count.is_multiple_of(every)
+    served
 }

@@ -7,12 +7,15 @@
 mod queue;
 
 use clap::{value_parser, Parser};
+use crossbeam_channel::Receiver;
 use expiry::CoarseClock;
+use expiry_examples::{at_least_one, exit, on_threads, Done};
 use humantime::parse_duration;
 use queue::{Delivery, Settings, WorkQueue};
 use rand::{rngs::SmallRng, Rng, SeedableRng};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -21,8 +24,8 @@ use std::time::Duration;
 struct Options {
     #[arg(long, default_value_t = 2000)]
     jobs: usize,
-    #[arg(long, default_value_t = 4, value_parser = value_parser!(u64).range(1..))]
-    workers: u64,
+    #[arg(long, default_value_t = 4, value_parser = at_least_one())]
+    workers: usize,
     /// How long a job that was given out is nobody else's.
     #[arg(long, value_parser = parse_duration, default_value = "100ms")]
     visibility: Duration,
@@ -37,18 +40,6 @@ struct Options {
     seed: u64,
 }
 
-#[derive(Debug, thiserror::Error)]
-enum WorkError {
-    #[error(transparent)]
-    Build(#[from] expiry::BuildError),
-    #[error(transparent)]
-    Store(#[from] expiry::StoreError),
-    #[error("a worker has panicked")]
-    Worker,
-    #[error("job {job} was done {done} times, acknowledged {acknowledged} times and given up {dead} times")]
-    Job { job: usize, done: u32, acknowledged: u32, dead: u32 },
-}
-
 /// What has become of one job.
 #[derive(Debug, Default)]
 struct Fate {
@@ -61,6 +52,7 @@ struct Fate {
 struct Site<'a> {
     options: &'a Options,
     queue: WorkQueue<usize>,
+    dead_letters: Receiver<Arc<usize>>,
     fates: Vec<Fate>,
     /// Jobs that are neither acknowledged nor given up.
     open: AtomicIsize,
@@ -73,9 +65,13 @@ impl Site<'_> {
         self.options.poison_every != 0 && job.is_multiple_of(self.options.poison_every)
     }
 
-    /// Takes jobs until all are settled.
-    fn work(&self, mut random: SmallRng) -> Result<(), WorkError> {
+    /// Takes jobs, and counts dead letters, until all jobs are settled.
+    fn work(&self, mut random: SmallRng) -> Done {
         while self.open.load(Relaxed) > 0 {
+            for job in self.dead_letters.try_iter() {
+                self.fates[*job].dead.fetch_add(1, Relaxed);
+                self.open.fetch_sub(1, Relaxed);
+            }
             if let Some(delivery) = self.queue.receive(Duration::from_millis(10))? {
                 self.handle(delivery, &mut random)?;
             }
@@ -83,7 +79,7 @@ impl Site<'_> {
         Ok(())
     }
 
-    fn handle(&self, delivery: Delivery<usize>, random: &mut SmallRng) -> Result<(), WorkError> {
+    fn handle(&self, delivery: Delivery<usize>, random: &mut SmallRng) -> Done {
         let job = *delivery.job;
         self.most_attempts.fetch_max(delivery.attempt, Relaxed);
         let dies_before = self.is_poison(job) || random.random_bool(0.05);
@@ -111,7 +107,7 @@ impl Site<'_> {
     }
 
     /// For longer than the visibility timeout, and says so in time.
-    fn do_slowly(&self, delivery: &Delivery<usize>) -> Result<(), WorkError> {
+    fn do_slowly(&self, delivery: &Delivery<usize>) -> Done {
         for _ in 0..4 {
             thread::sleep(self.options.visibility / 3);
             if !self.queue.extend(delivery)? {
@@ -124,49 +120,29 @@ impl Site<'_> {
 }
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("work_queue: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit(run(&Options::parse()))
 }
 
-fn run(options: &Options) -> Result<(), WorkError> {
+fn run(options: &Options) -> Done {
     let settings = Settings { visibility: options.visibility, attempts: options.attempts };
     let (queue, dead_letters) = WorkQueue::new(settings, CoarseClock::new())?;
     (0..options.jobs).for_each(|job| queue.push(job));
     let site = Site {
         options,
         queue,
+        dead_letters,
         fates: (0..options.jobs).map(|_| Fate::default()).collect(),
         open: AtomicIsize::new(options.jobs as isize),
         deaths: AtomicUsize::new(0),
         most_attempts: AtomicU32::new(0),
     };
-    thread::scope(|scope| {
-        let start = |seed| {
-            let random = SmallRng::seed_from_u64(options.seed ^ seed << 32);
-            scope.spawn(|| site.work(random))
-        };
-        let workers: Vec<_> = (1..=options.workers).map(start).collect();
-        while site.open.load(Relaxed) > 0 {
-            if let Ok(job) = dead_letters.recv_timeout(Duration::from_millis(10)) {
-                site.fates[*job].dead.fetch_add(1, Relaxed);
-                site.open.fetch_sub(1, Relaxed);
-            }
-            if workers.iter().all(|worker| worker.is_finished()) {
-                break;
-            }
-        }
-        let mut ends = workers.into_iter().map(|worker| worker.join());
-        ends.try_for_each(|end| end.map_err(|_| WorkError::Worker)?)
+    on_threads(options.workers, |number| {
+        site.work(SmallRng::seed_from_u64(options.seed ^ (number as u64 + 1) << 32))
     })?;
     check(&site)
 }
 
-fn check(site: &Site<'_>) -> Result<(), WorkError> {
+fn check(site: &Site<'_>) -> Done {
     let [mut once, mut again, mut dead_letters] = [0, 0, 0];
     for (job, fate) in site.fates.iter().enumerate() {
         let [done, acknowledged, dead] =
@@ -178,7 +154,10 @@ fn check(site: &Site<'_>) -> Result<(), WorkError> {
             _ => false,
         };
         if !is_settled {
-            return Err(WorkError::Job { job, done, acknowledged, dead });
+            let why = format!(
+                "job {job} was done {done} times, acknowledged {acknowledged} times and given up {dead} times"
+            );
+            return Err(why.into());
         }
         match (dead, done) {
             (1, _) => dead_letters += 1,
