@@ -12,6 +12,7 @@ mod map;
 mod queue;
 mod rotating;
 mod sessions;
+mod shared;
 mod time_cache;
 #[cfg(feature = "async")]
 mod timeouts;
@@ -53,7 +54,7 @@ pub fn run(target: &str, bytes: &[u8]) {
 }
 
 /// What a history has found.
-pub type Found = std::result::Result<(), TestCaseError>;
+pub type Found<T = ()> = std::result::Result<T, TestCaseError>;
 
 /// What histories of one type are made of, and how one is run beside the model.
 ///
