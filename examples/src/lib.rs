@@ -34,8 +34,8 @@ pub fn on_threads<T: Send>(threads: usize, work: impl Fn(usize) -> Done<T> + Syn
     })
 }
 
-/// Looks until `look` finds something, which a reaper or another thread brings about. Panics after a
-/// minute.
+/// Looks until `look` finds something, which a reaper or another thread brings about. Panics after
+/// a minute.
 pub fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {

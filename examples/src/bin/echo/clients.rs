@@ -8,8 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// Sends lines on that many connections, one line under way on each. Returns the number of lines and
-/// the rate per second.
+/// Sends lines on that many connections, one line under way on each. Returns the number of lines
+/// and the rate per second.
 pub async fn load(server: SocketAddr, connections: usize, time: Duration) -> Done<(u64, f64)> {
     let began = Instant::now();
     let mut clients = JoinSet::new();

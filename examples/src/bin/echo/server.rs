@@ -1,4 +1,5 @@
-//! Lines come back. Who says nothing for too long is disconnected, and so is who is slow to send a line or to take it.
+//! A server that sends lines back. It disconnects a client that is silent for too long, and one
+//! that is slow to send a line or to take it.
 
 use expiry::timeouts::{TimeoutError, TimerError};
 use expiry::Timeouts;
@@ -75,7 +76,7 @@ impl Server {
             let ends = ends.clone();
             tokio::spawn(async move {
                 let end = connection.serve(stream).await;
-                // Nobody may want to know.
+                // The receiver may be gone.
                 let _ = ends.send((peer, end));
             });
         }
@@ -98,7 +99,8 @@ impl Connection {
             if begins.await?.is_empty() {
                 return Ok(());
             }
-            // One limit for all of it: who sends a byte now and then does not get more time by that.
+            // One limit for the whole line: a client gets no more time by sending a byte now and
+            // then.
             let echo = async {
                 line.clear();
                 let mut piece = (&mut stream).take(PIECE);
@@ -228,7 +230,7 @@ mod tests {
         simulated(async {
             let mut scene = Scene::set().await;
             scene.waits(1).await;
-            // More than all buffers between the two hold, so the server is going to wait for the client.
+            // More than all buffers between the two hold, so the server has to wait for the client.
             let flood = vec![b'x'; 1 << 20];
             let (mut full, began) = (0, Instant::now());
             while full < 100 || scene.timeouts.is_empty() {

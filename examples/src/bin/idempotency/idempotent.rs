@@ -57,8 +57,8 @@ impl<A: Clone + Send + Sync + 'static> Idempotent<A> {
                 Entry::Vacant(vacant) => {
                     let call = Call::<A>::default();
                     let mut answer = call.write().expect("no other thread has it yet");
-                    // The timeout begins with the answer. The new entry is dropped at once: an entry
-                    // must not be kept while the call is executed.
+                    // The timeout begins with the answer. The new entry is dropped at once: an
+                    // entry must not be kept while the call is executed.
                     match vacant.insert_with(call.clone(), Timeout::Never).map(drop) {
                         Ok(()) => {
                             let executed = self.execute(key, execute);

@@ -1,5 +1,5 @@
-//! Payments with idempotency keys: clients send each several times, at once and again later, and none
-//! is made twice within a day. The day is simulated; the threads are not.
+//! Payments with idempotency keys: clients send each several times, at once and again later, and
+//! none is made twice within a day. The day is simulated; the threads are not.
 //!
 //! ```sh
 //! cargo run -p expiry-examples --bin idempotency
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-/// Calls with idempotency keys: within the window a duplicate gets the first answer, and is not executed.
+/// Calls with idempotency keys: a duplicate within the window gets the first answer.
 #[derive(Parser)]
 struct Options {
     /// The number of clients. Each sends every payment.
@@ -81,7 +81,7 @@ fn run(options: &Options) -> Done {
     Ok(())
 }
 
-/// Each client sends all payments. Afterwards each payment must have been made `wanted` times in all.
+/// Each client sends all payments. Each payment must then have been made `wanted` times in all.
 fn round(when: &str, bank: &Bank, clients: usize, wanted: u64) -> Done {
     let answers = on_threads(clients, |client| {
         // Every other client asks again instead of waiting.

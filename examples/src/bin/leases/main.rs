@@ -1,5 +1,5 @@
-//! Workers share resources by leases. Some renew theirs and give them back, some die, some stall and
-//! learn that they have lost them.
+//! Workers share resources by leases. Some renew theirs and give them back, some die, some stall
+//! and learn that they have lost them.
 //!
 //! ```sh
 //! cargo run -p expiry-examples --bin leases

@@ -1,4 +1,5 @@
-//! Calls over one connection, with timeouts; the server loses some of them and answers others too late.
+//! Calls over one connection, with timeouts; the server loses some of them and answers others too
+//! late.
 //!
 //! ```sh
 //! cargo run -p expiry-examples --bin rpc
@@ -20,7 +21,8 @@ use std::time::Duration;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
 
-/// A client whose server loses requests: each call ends once, with a reply or a timeout, and late replies are told apart.
+/// A client whose server loses requests: each call ends once, with a reply or a timeout, and late
+/// replies are told apart.
 #[derive(Parser)]
 struct Options {
     #[arg(long, default_value_t = 10_000)]
@@ -30,19 +32,8 @@ struct Options {
     callers: usize,
     #[arg(long, value_parser = parse_duration, default_value = "200ms")]
     timeout: Duration,
-    /// The server loses every so manyth request; 0: none.
-    #[arg(long, default_value_t = 100)]
-    lose_every: u64,
-    /// And answers every so manyth only after twice the timeout; 0: none.
-    #[arg(long, default_value_t = 70)]
-    delay_every: u64,
-}
-
-/// How the calls have ended, as the callers count.
-#[derive(Debug, Default, Clone, Copy)]
-struct Calls {
-    answered: u64,
-    timed_out: u64,
+    #[command(flatten)]
+    faults: Faults,
 }
 
 #[tokio::main]
@@ -51,75 +42,60 @@ async fn main() -> ExitCode {
 }
 
 async fn run(options: Options) -> Done {
-    let faults = Faults {
-        lose_every: options.lose_every,
-        delay_every: options.delay_every,
-        delay: 2 * options.timeout,
-    };
     // Two channels are the connection.
     let (to_server, requests) = unbounded_channel();
     let (to_client, replies) = unbounded_channel();
     let client = Arc::new(Client::new(to_server, replies, options.timeout)?);
-    let server = tokio::spawn(serve(requests, to_client, faults, Arc::new(Timeouts::new()?)));
+    let (timeouts, delay) = (Arc::new(Timeouts::new()?), 2 * options.timeout);
+    let server = tokio::spawn(serve(requests, to_client, options.faults, delay, timeouts));
 
     let mut callers = JoinSet::new();
     for caller in 0..options.callers {
         let numbers = (caller as u64..options.calls).step_by(options.callers);
         callers.spawn(call_all(client.clone(), numbers));
     }
-    let mut calls = Calls::default();
+    let (mut answered, mut timed_out) = (0, 0);
     while let Some(done) = callers.join_next().await {
-        let Calls { answered, timed_out } = done??;
-        calls.answered += answered;
-        calls.timed_out += timed_out;
+        let (more_answered, more_timed_out) = done??;
+        answered += more_answered;
+        timed_out += more_timed_out;
     }
     let client = Arc::into_inner(client).ok_or("a caller is left")?;
     let replies = client.close().await?;
     let served = server.await?;
 
-    println!("calls:   {} answered, {} timed out", calls.answered, calls.timed_out);
-    println!(
-        "replies: {} in time, {} late, {} to nobody",
-        replies.in_time, replies.late, replies.unknown
-    );
-    println!(
-        "server:  {} received, {} lost, {} delayed",
-        served.received, served.lost, served.delayed
-    );
-    check(options.calls, &calls, &replies, &served)?;
+    println!("calls:   {answered} answered, {timed_out} timed out");
+    let Replies { in_time, late, unknown, .. } = replies;
+    println!("replies: {in_time} in time, {late} late, {unknown} to nobody");
+    let Served { received, lost, delayed } = served;
+    println!("server:  {received} received, {lost} lost, {delayed} delayed");
+    // Callers, table, reader and server have each counted. The counts must agree.
+    let books = [
+        (answered + timed_out == options.calls, "calls have no end, or two"),
+        (timed_out == replies.timed_out, "timeouts told and timeouts had"),
+        (answered == in_time, "replies told and replies in time"),
+        (received == options.calls, "calls made and requests received"),
+        (received - lost == in_time + late, "replies sent and replies received"),
+        (late >= delayed, "a delayed reply was in time"),
+        (unknown == 0, "a reply to nobody"),
+    ];
+    if let Some((_, what)) = books.iter().find(|(agree, _)| !agree) {
+        return Err(format!("the books do not agree: {what}").into());
+    }
     println!("verdict: ok: each call has ended once");
     Ok(())
 }
 
-async fn call_all(client: Arc<Client>, numbers: impl Iterator<Item = u64>) -> Done<Calls> {
-    let mut calls = Calls::default();
+/// Returns how many calls were answered, and how many timed out.
+async fn call_all(client: Arc<Client>, numbers: impl Iterator<Item = u64>) -> Done<(u64, u64)> {
+    let (mut answered, mut timed_out) = (0, 0);
     for number in numbers {
         match client.call(number).await {
-            Ok(square) if square == number.wrapping_mul(number) => calls.answered += 1,
+            Ok(square) if square == number.wrapping_mul(number) => answered += 1,
             Ok(square) => return Err(format!("{number} squared is not {square}").into()),
-            Err(CallError::TimedOut) => calls.timed_out += 1,
+            Err(CallError::TimedOut) => timed_out += 1,
             Err(error) => return Err(format!("a call was refused: {error}").into()),
         }
     }
-    Ok(calls)
-}
-
-/// Callers, table, reader and server have each counted. The counts must agree.
-fn check(made: u64, calls: &Calls, replies: &Replies, served: &Served) -> Done {
-    let books = [
-        (calls.answered + calls.timed_out == made, "calls have no end, or two"),
-        (calls.timed_out == replies.timed_out, "timeouts told and timeouts had"),
-        (calls.answered == replies.in_time, "replies told and replies in time"),
-        (served.received == made, "calls made and requests received"),
-        (
-            served.received - served.lost == replies.in_time + replies.late,
-            "replies sent and replies received",
-        ),
-        (replies.late >= served.delayed, "a delayed reply was in time"),
-        (replies.unknown == 0, "a reply to nobody"),
-    ];
-    match books.iter().find(|(agree, _)| !agree) {
-        Some((_, what)) => Err(format!("the books do not agree: {what}").into()),
-        None => Ok(()),
-    }
+    Ok((answered, timed_out))
 }

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-/// What the server does wrong. Zero is never.
-#[derive(Debug, Clone, Copy)]
+/// What the server does wrong.
+#[derive(Debug, Clone, clap::Args)]
 pub struct Faults {
-    pub lose_every: u64,
-    pub delay_every: u64,
-    pub delay: Duration,
+    /// The server loses every so manyth request; 0: none.
+    #[arg(long, default_value_t = 100)]
+    lose_every: u64,
+    /// It answers every so manyth request only after twice the timeout; 0: none.
+    #[arg(long, default_value_t = 70)]
+    delay_every: u64,
 }
 
 /// What the server has done.
@@ -27,6 +30,7 @@ pub async fn serve(
     mut requests: UnboundedReceiver<Frame>,
     replies: UnboundedSender<Frame>,
     faults: Faults,
+    delay: Duration,
     timeouts: Arc<Timeouts>,
 ) -> Served {
     let mut served = Served::default();
@@ -40,7 +44,7 @@ pub async fn serve(
             served.delayed += 1;
             let (replies, timeouts) = (replies.clone(), timeouts.clone());
             tokio::spawn(async move {
-                if timeouts.sleep(faults.delay).await.is_ok() {
+                if timeouts.sleep(delay).await.is_ok() {
                     let _ = replies.send(reply);
                 }
             });

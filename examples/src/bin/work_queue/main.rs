@@ -1,4 +1,5 @@
-//! Jobs for workers that die, are slow, or forget to say that they are done; and jobs that nobody can do.
+//! Jobs for workers that die, are slow, or do not acknowledge what they have done; and jobs that
+//! kill every worker.
 //!
 //! ```sh
 //! cargo run -p expiry-examples --bin work_queue
@@ -19,23 +20,24 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// A work queue with a visibility timeout: every job is done at least once, or is a dead letter after its attempts.
+/// A work queue with a visibility timeout: each job is done at least once, or becomes a dead
+/// letter.
 #[derive(Parser)]
 struct Options {
     #[arg(long, default_value_t = 2000)]
     jobs: usize,
     #[arg(long, default_value_t = 4, value_parser = at_least_one())]
     workers: usize,
-    /// How long a job that was given out is nobody else's.
+    /// How long a job that was given out is hidden from other workers.
     #[arg(long, value_parser = parse_duration, default_value = "100ms")]
     visibility: Duration,
     /// How often a job is given out before it is a dead letter.
     #[arg(long, default_value_t = 4, value_parser = value_parser!(u32).range(1..))]
     attempts: u32,
-    /// Every so manyth job makes each worker die that takes it.
+    /// Every so manyth job kills each worker that takes it; 0: none.
     #[arg(long, default_value_t = 100)]
     poison_every: usize,
-    /// Decides who dies.
+    /// Decides which workers die.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -84,7 +86,7 @@ impl Site<'_> {
         self.most_attempts.fetch_max(delivery.attempt, Relaxed);
         let dies_before = self.is_poison(job) || random.random_bool(0.05);
         if dies_before {
-            // And another one takes its place, in this very thread.
+            // Another worker takes its place, in this very thread.
             self.deaths.fetch_add(1, Relaxed);
             return Ok(());
         }
@@ -106,12 +108,12 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// For longer than the visibility timeout, and says so in time.
+    /// Takes longer than the visibility timeout, and extends it in time.
     fn do_slowly(&self, delivery: &Delivery<usize>) -> Done {
         for _ in 0..4 {
             thread::sleep(self.options.visibility / 3);
             if !self.queue.extend(delivery)? {
-                // Somebody else does it too, then: at least once.
+                // Another worker does the job too: it is done at least once.
                 break;
             }
         }
@@ -147,17 +149,15 @@ fn check(site: &Site<'_>) -> Done {
     for (job, fate) in site.fates.iter().enumerate() {
         let [done, acknowledged, dead] =
             [&fate.done, &fate.acknowledged, &fate.dead].map(|count| count.load(Relaxed));
-        // A job that was done and not acknowledged each time is a dead letter too; one that is poison is nothing else.
+        // A job that was done and never acknowledged is a dead letter too. A poison job is nothing
+        // else.
         let is_settled = match (acknowledged, dead) {
             (1, 0) => done >= 1 && !site.is_poison(job),
             (0, 1) => done == 0 || !site.is_poison(job),
             _ => false,
         };
         if !is_settled {
-            let why = format!(
-                "job {job} was done {done} times, acknowledged {acknowledged} times and given up {dead} times"
-            );
-            return Err(why.into());
+            return Err(format!("job {job}: {fate:?}").into());
         }
         match (dead, done) {
             (1, _) => dead_letters += 1,
@@ -166,10 +166,9 @@ fn check(site: &Site<'_>) -> Done {
         }
     }
     println!(
-        "{} jobs: {once} done once, {again} more than once, {dead_letters} dead letters; {} workers died, {} attempts at most",
-        site.options.jobs,
-        site.deaths.load(Relaxed),
-        site.most_attempts.load(Relaxed)
+        "{} jobs: {once} done once, {again} more than once, {dead_letters} dead letters; \
+         {:?} workers died, {:?} attempts at most",
+        site.options.jobs, site.deaths, site.most_attempts
     );
     println!("verdict: ok: none was lost");
     Ok(())
