@@ -1,4 +1,5 @@
-//! `ExpiringMap`: every result, every end that the listener is told, and the entries after each step.
+//! `ExpiringMap`: every result, every end that the listener is told, and the entries after each
+//! step.
 
 use crate::shared::{same, set, Told};
 use crate::{each, perhaps, Found, Histories};
@@ -165,7 +166,8 @@ impl Hasher for FewHashes {
     }
 }
 
-/// An entry as the model has it. Times are in milliseconds; both ends are multiples of the interval.
+/// An entry as the model has it. Times are in milliseconds; both ends are multiples of the
+/// interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Entered {
     value: u64,

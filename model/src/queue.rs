@@ -1,5 +1,5 @@
-//! `ExpiryQueue`, of either form of keys: every result, what polls return and in which order, the wait
-//! time after each step, and what there is.
+//! `ExpiryQueue`, of either form of keys: every result, what polls return and in which order, the
+//! wait time after each step, and what there is.
 
 use crate::shared::{interval, same, set, shards, Span, Time, LAST, LONGEST};
 use crate::{capacity, each, perhaps, Found, Histories};
@@ -14,7 +14,8 @@ use std::time::Duration;
 
 /// Histories of an `ExpiryQueue` of keys `K`.
 pub struct Queue<K> {
-    /// Few keys and small budgets are more likely than in the corpus, and a bound on the entries is less likely.
+    /// Few keys and small budgets are more likely than in the corpus, and a bound on the entries is
+    /// less likely.
     few: bool,
     keys: PhantomData<K>,
 }
@@ -108,7 +109,8 @@ impl<K: Key> Histories for Queue<K> {
     }
 }
 
-/// By how many intervals a queue may fall behind its clock before an update or a touch ends what is due.
+/// By how many intervals a queue may fall behind its clock before an update or a touch ends what is
+/// due.
 const BEHIND: u64 = 1 << 38;
 /// How many intervals ahead a poll looks.
 const AHEAD: u64 = (1 << 27) - 1;
@@ -177,10 +179,12 @@ struct Run<K: Key> {
     live: BTreeMap<K, Stay>,
     /// Stays that an update or a touch has ended, and nobody has polled yet.
     lapsed: BTreeSet<(K, Duration)>,
-    /// When a wait may end before anything is due: when keys were that have been removed or renewed since, or have expired in a poll
-    /// with more to do; and, with keys due later than a poll has looked, as far as that.
+    /// When a wait may end before anything is due: when keys were that have been removed or renewed
+    /// since, or have expired in a poll with more to do; and, with keys due later than a poll has
+    /// looked, as far as that.
     looks: BTreeSet<u64>,
-    /// Up to when the queue has expired all that was due, at least and at most: how far a small budget went is its own business.
+    /// Up to when the queue has expired all that was due, at least and at most: how far a small
+    /// budget went is its own business.
     caught_up: (u64, u64),
     /// Of all stays, with their keys.
     handles: Vec<(Handle, K)>,
@@ -226,7 +230,8 @@ impl<K: Key> Run<K> {
         (self.time.now / self.interval.as_nanos()) as u64
     }
 
-    /// When what begins now is due: the end of an interval, never early, and late by less than one (C1).
+    /// When what begins now is due: the end of an interval, never early, and late by less than one
+    /// (C1).
     fn due(&self, timeout: Duration) -> std::result::Result<u64, StoreError> {
         let (nanos, longest) = (timeout.as_nanos().min(LAST), self.at(LONGEST).as_nanos());
         if nanos == 0 {
@@ -238,7 +243,8 @@ impl<K: Key> Run<K> {
         Ok((self.time.now + nanos).min(LAST).div_ceil(self.interval.as_nanos()) as u64)
     }
 
-    /// The deadline of an update or a touch that has been done, and has ended what was due before that if the clock had jumped.
+    /// The deadline of an update or a touch that has been done, and has ended what was due before
+    /// that if the clock had jumped.
     fn renewal(&mut self, timeout: Duration) -> Found<std::result::Result<u64, StoreError>> {
         let due = self.due(timeout);
         let now = self.tick();
@@ -266,7 +272,8 @@ impl<K: Key> Run<K> {
         Ok(due)
     }
 
-    /// A new key came while the queue was full: what has been ended for it, which is some of what was due, if anything was.
+    /// A new key came while the queue was full: what has been ended for it, which is some of what
+    /// was due, if anything was.
     fn room_was_made(&mut self, refused: Option<StoreError>) -> Found {
         let now = self.tick();
         let due: Vec<K> = {

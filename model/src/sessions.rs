@@ -52,7 +52,8 @@ impl Histories for Sessions {
         Ok(Setup {
             interval: interval(bytes)?,
             bounds: perhaps(bytes, bounds)?,
-            // A create that makes room catches up with a jump in part, which the model does not follow.
+            // A create that makes room catches up with a jump in part, which the model does not
+            // follow.
             capacity: capacity(bytes, self.batch > 40, 29)?.filter(|_| !self.years),
             shards: shards(bytes)?,
             collects: bytes.arbitrary()?,
@@ -102,8 +103,8 @@ impl Histories for Sessions {
     }
 }
 
-/// By how many intervals a tracker may fall behind its clock before it expires what is due, whatever it
-/// is asked: documented as 2^38.
+/// By how many intervals a tracker may fall behind its clock before it expires what is due,
+/// whatever it is asked: documented as 2^38.
 const BEHIND: u128 = 1 << 38;
 
 #[derive(Debug, Clone)]
@@ -137,7 +138,7 @@ pub enum Op {
     Poll(Option<usize>),
 }
 
-/// What the oracle knows of a session.
+/// What the model knows of a session.
 #[derive(Debug, Clone)]
 struct Entry {
     owner: u64,
@@ -360,7 +361,8 @@ impl Run {
             self.sessions.create_local(timeout, owner)
         };
         let model = &mut self.model;
-        // If an id is in use, and found to be so, the next one is taken; without room for another nothing is looked up in vain.
+        // If an id is in use, and found to be so, the next one is taken; without room for another
+        // nothing is looked up in vain.
         let stay = loop {
             let id = SessionId(model.next);
             model.next += 1;
